@@ -1,0 +1,2 @@
+//! Arguments to `cli`, exit codes back.
+fn main() {}
