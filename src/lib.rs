@@ -7,9 +7,16 @@
 pub mod model;
 
 pub mod dialect;
+pub mod session;
 pub mod tokens;
 
+pub mod policy;
+pub mod commit;
+
 pub mod intercept;
+
+pub mod render;
+
 pub mod upstream;
 pub mod store;
 pub mod record;

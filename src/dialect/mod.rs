@@ -1,1 +1,3 @@
-//! (in work)
+//! Wire formats, one module each. Nothing outside may know one.
+
+pub mod chat;

@@ -1,1 +1,3 @@
-//! (in work)
+//! Interception (in work).
+
+pub mod delimiter;
