@@ -2,6 +2,7 @@
 //! Rank 0: it imports nothing of the crate and does no IO.
 
 mod ids;
+pub mod raw;
 mod usage;
 
 pub use ids::{CallId, Digest, Head, RecordId, Scope, TenantId};
