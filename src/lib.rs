@@ -10,17 +10,17 @@ pub mod dialect;
 pub mod session;
 pub mod tokens;
 
-pub mod policy;
 pub mod commit;
+pub mod policy;
 
 pub mod intercept;
 
 pub mod render;
 
-pub mod upstream;
-pub mod store;
 pub mod record;
+pub mod store;
+pub mod upstream;
 
-pub mod ingress;
-pub mod config;
 pub mod cli;
+pub mod config;
+pub mod ingress;

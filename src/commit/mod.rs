@@ -23,7 +23,10 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { floor: Floor::Auto, min_floor: 0.5 }
+        Self {
+            floor: Floor::Auto,
+            min_floor: 0.5,
+        }
     }
 }
 
@@ -106,7 +109,10 @@ fn auto(min_floor: f64, growth: &Growth) -> f64 {
 
 /// Input cost a turn of holding a session between a floor and the ceiling, in plain tokens
 /// (design §6): `r(L + nΔ/2) + wΔ + (L − P)(w − r)/n`.
-#[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "token counts are far below 2^52"
+)]
 fn cost(floor: f64, per_turn: f64, growth: &Growth) -> f64 {
     let (high, protected) = (growth.ceiling as f64, growth.protected as f64);
     let low = high * floor;
@@ -150,13 +156,24 @@ mod tests {
     use super::*;
 
     fn growth(per_turn: Option<f64>) -> Growth {
-        Growth { ceiling: 80_000, protected: 10_000, per_turn, read: 0.1, write: 1.25 }
+        Growth {
+            ceiling: 80_000,
+            protected: 10_000,
+            per_turn,
+            read: 0.1,
+            write: 1.25,
+        }
     }
 
     /// The four figures of design §6.
     #[test]
     fn cost_is_the_designs() {
-        for (floor, expect) in [(0.9, 22_900.0), (0.7, 12_000.0), (0.5, 9_200.0), (0.3, 7_500.0)] {
+        for (floor, expect) in [
+            (0.9, 22_900.0),
+            (0.7, 12_000.0),
+            (0.5, 9_200.0),
+            (0.3, 7_500.0),
+        ] {
             let cost = cost(floor, 1500.0, &growth(None));
             assert!((cost - expect).abs() < 100.0, "{floor}: {cost}");
         }
@@ -173,17 +190,50 @@ mod tests {
             let g = growth(Some(delta));
             assert!(cost(fraction - 0.0001, delta, &g) <= cost(0.5, delta, &g) * 1.26);
         }
-        assert_eq!(floor(Config { floor: Floor::Ceiling, ..config }, &growth(None)), 80_000);
+        assert_eq!(
+            floor(
+                Config {
+                    floor: Floor::Ceiling,
+                    ..config
+                },
+                &growth(None)
+            ),
+            80_000
+        );
     }
 
     #[test]
     fn only_idleness_or_a_change_makes_the_cache_cold() {
-        let warmth = Warmth { now: 1000, last: Some(900), ttl: 500, changed: false };
+        let warmth = Warmth {
+            now: 1000,
+            last: Some(900),
+            ttl: 500,
+            changed: false,
+        };
         for (warmth, cold) in [
             (warmth, false),
-            (Warmth { now: 1500, ..warmth }, true),
-            (Warmth { changed: true, ..warmth }, true),
-            (Warmth { last: None, changed: true, ..warmth }, false),
+            (
+                Warmth {
+                    now: 1500,
+                    ..warmth
+                },
+                true,
+            ),
+            (
+                Warmth {
+                    changed: true,
+                    ..warmth
+                },
+                true,
+            ),
+            (
+                Warmth {
+                    last: None,
+                    changed: true,
+                    ..warmth
+                },
+                false,
+            ),
             (Warmth { now: 0, ..warmth }, false),
         ] {
             assert_eq!(is_cold(&warmth), cold, "{warmth:?}");

@@ -1,3 +1,4 @@
-//! Wire formats, one module each. Nothing outside may know one.
+//! Wire formats, one module each, and the framing that they share. Nothing outside may know one.
 
 pub mod chat;
+pub mod sse;

@@ -55,7 +55,10 @@ impl Names {
     /// The names of a graph.
     #[must_use]
     pub fn of(graph: &Graph) -> Self {
-        let explicit = graph.episodes.iter().filter(|episode| episode.kind != Kind::Implicit);
+        let explicit = graph
+            .episodes
+            .iter()
+            .filter(|episode| episode.kind != Kind::Implicit);
         Self {
             used: explicit.map(|episode| episode.name.clone()).collect(),
             closed_expl: graph.closed_expl().map(str::to_owned).collect(),
@@ -77,14 +80,24 @@ impl Names {
 
     /// Runs one call. `context` is what the success line says of the budget.
     pub fn run(&mut self, arguments: &str, protocol: Protocol, context: &str) -> Outcome {
-        if !self.done.insert(("delimiter".to_owned(), arguments.to_owned())) {
-            return refused(Label::Repeated, "already done; go on with the work".to_owned());
+        if !self
+            .done
+            .insert(("delimiter".to_owned(), arguments.to_owned()))
+        {
+            return refused(
+                Label::Repeated,
+                "already done; go on with the work".to_owned(),
+            );
         }
         match self.effect(arguments, protocol) {
             Err(why) => refused(Label::Refused, why),
             Ok((effect, said)) => {
                 self.apply(&effect);
-                Outcome { effect, result: format!("{said} · {context}"), label: Label::Ok }
+                Outcome {
+                    effect,
+                    result: format!("{said} · {context}"),
+                    label: Label::Ok,
+                }
             }
         }
     }
@@ -103,10 +116,14 @@ impl Names {
         fields: &Map<String, Value>,
         protocol: Protocol,
     ) -> Result<(Effect, String), String> {
-        let name = text(fields, "name")?.map(str::trim).filter(|name| !name.is_empty());
+        let name = text(fields, "name")?
+            .map(str::trim)
+            .filter(|name| !name.is_empty());
         let name = name.ok_or("give the episode a name to start it")?;
         if name.chars().count() > NAME_CHARS {
-            return Err(format!("give a shorter name: at most {NAME_CHARS} characters"));
+            return Err(format!(
+                "give a shorter name: at most {NAME_CHARS} characters"
+            ));
         }
         let kind = match text(fields, "type")? {
             Some("expl") => EpisodeKind::Expl,
@@ -114,14 +131,23 @@ impl Names {
             _ => return Err("set type to \"expl\" (gathering) or \"act\" (doing)".to_owned()),
         };
         if let Some((open, _)) = self.open.as_ref().filter(|_| !protocol.auto_close) {
-            return Err(format!("end \"{open}\" first: one episode is open at a time"));
+            return Err(format!(
+                "end \"{open}\" first: one episode is open at a time"
+            ));
         }
         if self.used.contains(name) {
             return Err(format!("choose another name: \"{name}\" was used already"));
         }
         let dependencies = self.dependencies(fields, kind)?;
         let said = format!("opened {} \"{name}\"", kind_name(kind));
-        Ok((Effect::Started { name: name.to_owned(), kind, dependencies }, said))
+        Ok((
+            Effect::Started {
+                name: name.to_owned(),
+                kind,
+                dependencies,
+            },
+            said,
+        ))
     }
 
     fn dependencies(
@@ -140,7 +166,9 @@ impl Names {
         let mut known: BTreeMap<&str, ()> = BTreeMap::new();
         let mut names = Vec::with_capacity(given.len());
         for value in given {
-            let name = value.as_str().ok_or("give dependencies as a list of names")?;
+            let name = value
+                .as_str()
+                .ok_or("give dependencies as a list of names")?;
             if !self.closed_expl.iter().any(|closed| closed == name) {
                 return Err(self.unknown(name));
             }
@@ -153,11 +181,21 @@ impl Names {
 
     fn unknown(&self, name: &str) -> String {
         if self.closed_expl.is_empty() {
-            return format!("\"{name}\" is no closed expl episode; there is none yet, so start with dependencies []");
+            return format!(
+                "\"{name}\" is no closed expl episode; there is none yet, so start with dependencies []"
+            );
         }
-        let newest: Vec<&str> =
-            self.closed_expl.iter().rev().take(LISTED).map(String::as_str).collect();
-        format!("\"{name}\" is no closed expl episode; closed are: {}", newest.join(", "))
+        let newest: Vec<&str> = self
+            .closed_expl
+            .iter()
+            .rev()
+            .take(LISTED)
+            .map(String::as_str)
+            .collect();
+        format!(
+            "\"{name}\" is no closed expl episode; closed are: {}",
+            newest.join(", ")
+        )
     }
 
     fn end(&self, fields: &Map<String, Value>) -> Result<(Effect, String), String> {
@@ -165,9 +203,13 @@ impl Names {
             return Err("nothing is open: go on, or start an episode".to_owned());
         };
         if let Some(named) = text(fields, "name")?.filter(|named| *named != name) {
-            return Err(format!("\"{named}\" is not open; end without a name closes \"{name}\""));
+            return Err(format!(
+                "\"{named}\" is not open; end without a name closes \"{name}\""
+            ));
         }
-        let description = text(fields, "description")?.map(str::trim).filter(|d| !d.is_empty());
+        let description = text(fields, "description")?
+            .map(str::trim)
+            .filter(|d| !d.is_empty());
         let said = format!("closed {} \"{name}\"", kind_name(kind));
         match (kind, description) {
             (EpisodeKind::Expl, None) => {
@@ -203,7 +245,11 @@ impl Names {
 }
 
 fn refused(label: Label, result: String) -> Outcome {
-    Outcome { effect: Effect::Refused, result, label }
+    Outcome {
+        effect: Effect::Refused,
+        result,
+        label,
+    }
 }
 
 fn kind_name(kind: EpisodeKind) -> &'static str {
@@ -238,51 +284,106 @@ mod tests {
         let mut names = Names::default();
         for (arguments, expect) in calls {
             let got = names.run(arguments, Protocol { auto_close }, "context 1k/80k");
-            assert!(got.result.starts_with(expect), "{arguments}: {}", got.result);
+            assert!(
+                got.result.starts_with(expect),
+                "{arguments}: {}",
+                got.result
+            );
         }
     }
 
     #[test]
     fn the_four_canonical_calls() {
-        check(false, &[
-            (r#"{"action":"start","name":"a","type":"expl","mood":1}"#, "opened expl \"a\" · context 1k/80k"),
-            (r#"{"action":"end","description":"learned"}"#, "closed expl \"a\" · "),
-            (r#"{"action":"start","name":"b","type":"act","dependencies":["a"]}"#, "opened act \"b\""),
-            (r#"{"action":"end"}"#, "closed act \"b\""),
-            (r#"{"action":"start","name":"c","type":"act"}"#, "opened act \"c\""),
-        ]);
+        check(
+            false,
+            &[
+                (
+                    r#"{"action":"start","name":"a","type":"expl","mood":1}"#,
+                    "opened expl \"a\" · context 1k/80k",
+                ),
+                (
+                    r#"{"action":"end","description":"learned"}"#,
+                    "closed expl \"a\" · ",
+                ),
+                (
+                    r#"{"action":"start","name":"b","type":"act","dependencies":["a"]}"#,
+                    "opened act \"b\"",
+                ),
+                (r#"{"action":"end"}"#, "closed act \"b\""),
+                (
+                    r#"{"action":"start","name":"c","type":"act"}"#,
+                    "opened act \"c\"",
+                ),
+            ],
+        );
     }
 
     #[test]
     fn each_refusal_says_what_to_do() {
-        check(false, &[
-            ("nonsense", "send the arguments"),
-            ("{}", "set action"),
-            (r#"{"action":7}"#, "send action as text"),
-            (r#"{"action":"end"}"#, "nothing is open"),
-            (r#"{"action":"start","type":"expl"}"#, "give the episode a name"),
-            (r#"{"action":"start","name":"a"}"#, "set type"),
-            (r#"{"action":"start","name":"a","type":"act","dependencies":["x"]}"#, "\"x\" is no closed expl episode; there is none"),
-            (r#"{"action":"start","name":"a","type":"act","dependencies":"x"}"#, "give dependencies as a list"),
-            (r#"{"action":"start","name":"a","type":"expl"}"#, "opened"),
-            (r#"{"action":"start","name":"b","type":"expl"}"#, "end \"a\" first"),
-            (r#"{"action": "end"}"#, "add a description"),
-            (r#"{"action":"end","description":"d","name":"z"}"#, "\"z\" is not open"),
-            (r#"{"action":"end","description":"d"}"#, "closed"),
-            (r#"{"action":"end","description":"d"}"#, "already done"),
-            (r#"{"action":"start","name":"a","type":"act"}"#, "choose another name"),
-            (r#"{"action":"start","name":"b","type":"act","dependencies":["q"]}"#, "\"q\" is no closed expl episode; closed are: a"),
-            (r#"{"action":"start","name":"b","type":"act","dependencies":["a","a"]}"#, "opened act"),
-            (r#"{"action":"end","description":"x"}"#, "end an act without"),
-        ]);
+        check(
+            false,
+            &[
+                ("nonsense", "send the arguments"),
+                ("{}", "set action"),
+                (r#"{"action":7}"#, "send action as text"),
+                (r#"{"action":"end"}"#, "nothing is open"),
+                (
+                    r#"{"action":"start","type":"expl"}"#,
+                    "give the episode a name",
+                ),
+                (r#"{"action":"start","name":"a"}"#, "set type"),
+                (
+                    r#"{"action":"start","name":"a","type":"act","dependencies":["x"]}"#,
+                    "\"x\" is no closed expl episode; there is none",
+                ),
+                (
+                    r#"{"action":"start","name":"a","type":"act","dependencies":"x"}"#,
+                    "give dependencies as a list",
+                ),
+                (r#"{"action":"start","name":"a","type":"expl"}"#, "opened"),
+                (
+                    r#"{"action":"start","name":"b","type":"expl"}"#,
+                    "end \"a\" first",
+                ),
+                (r#"{"action": "end"}"#, "add a description"),
+                (
+                    r#"{"action":"end","description":"d","name":"z"}"#,
+                    "\"z\" is not open",
+                ),
+                (r#"{"action":"end","description":"d"}"#, "closed"),
+                (r#"{"action":"end","description":"d"}"#, "already done"),
+                (
+                    r#"{"action":"start","name":"a","type":"act"}"#,
+                    "choose another name",
+                ),
+                (
+                    r#"{"action":"start","name":"b","type":"act","dependencies":["q"]}"#,
+                    "\"q\" is no closed expl episode; closed are: a",
+                ),
+                (
+                    r#"{"action":"start","name":"b","type":"act","dependencies":["a","a"]}"#,
+                    "opened act",
+                ),
+                (
+                    r#"{"action":"end","description":"x"}"#,
+                    "end an act without",
+                ),
+            ],
+        );
     }
 
     #[test]
     fn auto_close_closes_what_is_open() {
-        check(true, &[
-            (r#"{"action":"start","name":"a","type":"expl"}"#, "opened"),
-            (r#"{"action":"start","name":"b","type":"act","dependencies":[]}"#, "opened"),
-            (r#"{"action":"end"}"#, "closed act \"b\""),
-        ]);
+        check(
+            true,
+            &[
+                (r#"{"action":"start","name":"a","type":"expl"}"#, "opened"),
+                (
+                    r#"{"action":"start","name":"b","type":"act","dependencies":[]}"#,
+                    "opened",
+                ),
+                (r#"{"action":"end"}"#, "closed act \"b\""),
+            ],
+        );
     }
 }

@@ -13,7 +13,5 @@ pub use item::{
     CALL_TOKENS, CallShape, ItemKind, ItemNo, MESSAGE_TOKENS, Mark, Role, Shape, ToolClass,
 };
 pub use marks::Marks;
-pub use record::{
-    Effect, EpisodeKind, HiddenCall, Hop, Parent, Snapshot, Step, TurnRecord,
-};
+pub use record::{Effect, EpisodeKind, HiddenCall, Hop, Parent, Snapshot, Step, TurnRecord};
 pub use usage::Usage;

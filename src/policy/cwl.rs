@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use super::plan::{Move, Plan, PlanError};
-use super::work::Work;
 pub use super::work::Gone;
+use super::work::Work;
 use super::{Config, Level, Protection, open};
 use crate::model::{ItemKind, Mark, Marks};
 use crate::session::graph::{Episode, Kind};
@@ -87,9 +87,19 @@ pub fn propose(
         }
         merge_tombstones(&mut work);
     }
-    let plan = Plan::check(transcript, marks, &work.protection, &last_moves(&work.moves))?;
+    let plan = Plan::check(
+        transcript,
+        marks,
+        &work.protection,
+        &last_moves(&work.moves),
+    )?;
     let pinned = (work.total > target.ceiling).then(|| pinned(&work, target.fixed));
-    Ok(Proposal { plan, size: work.total, gone: work.gone, pinned })
+    Ok(Proposal {
+        plan,
+        size: work.total,
+        gone: work.gone,
+        pinned,
+    })
 }
 
 /// An item may move twice in a pass, folded and then merged: only its last mark is recorded.
@@ -98,7 +108,9 @@ fn last_moves(moves: &[Move]) -> Vec<Move> {
     for one in moves {
         last.insert(one.item, one.mark);
     }
-    last.into_iter().map(|(item, mark)| Move { item, mark }).collect()
+    last.into_iter()
+        .map(|(item, mark)| Move { item, mark })
+        .collect()
 }
 
 /// Acts first, then exploration, each oldest first. Evicting an act may free what it depended on;
@@ -146,20 +158,32 @@ fn eligible(work: &Work<'_>, episode: &Episode) -> bool {
 /// while any of it is protected, and none for a span without calls, whose text the ledger takes.
 fn remove(work: &Work<'_>, episode: &Episode) -> Vec<Move> {
     let shown = |index: &&usize| work.mark(**index) != Mark::Removed;
-    if episode.items.iter().filter(shown).any(|index| work.protected(*index)) {
+    if episode
+        .items
+        .iter()
+        .filter(shown)
+        .any(|index| work.protected(*index))
+    {
         return Vec::new();
     }
     if episode.is_expl() && episode.carrier.is_none() {
         return Vec::new();
     }
     let mark = |index: usize| {
-        if episode.is_expl() && Some(index) == episode.carrier { Mark::Folded } else { Mark::Removed }
+        if episode.is_expl() && Some(index) == episode.carrier {
+            Mark::Folded
+        } else {
+            Mark::Removed
+        }
     };
     episode
         .items
         .iter()
         .filter(|index| work.mark(**index) < mark(**index))
-        .map(|index| Move { item: *index, mark: mark(*index) })
+        .map(|index| Move {
+            item: *index,
+            mark: mark(*index),
+        })
         .collect()
 }
 
@@ -168,8 +192,11 @@ fn remove(work: &Work<'_>, episode: &Episode) -> Vec<Move> {
 fn merge_tombstones(work: &mut Work<'_>) {
     let transcript = work.transcript;
     let folded = |work: &Work<'_>, episode: &Episode| {
-        episode.is_expl() && view::is_removed(transcript, &work.marks, episode)
-            && episode.carrier.is_some_and(|at| work.mark(at) == Mark::Folded)
+        episode.is_expl()
+            && view::is_removed(transcript, &work.marks, episode)
+            && episode
+                .carrier
+                .is_some_and(|at| work.mark(at) == Mark::Folded)
     };
     let episodes = &transcript.graph.episodes;
     let standing: Vec<&Episode> = episodes.iter().filter(|e| folded(work, e)).collect();
@@ -193,7 +220,10 @@ fn merge_tombstones(work: &mut Work<'_>) {
             .iter()
             .filter(|index| work.mark(**index) != Mark::Removed)
             .filter(|index| !work.protected(**index))
-            .map(|index| Move { item: *index, mark: Mark::Removed })
+            .map(|index| Move {
+                item: *index,
+                mark: Mark::Removed,
+            })
             .collect();
         work.apply(episode, Level::Ledger, moves);
     }
@@ -206,11 +236,17 @@ fn is_silent(work: &Work<'_>, episode: &Episode) -> bool {
         && episode.closed
         && episode.carrier.is_none()
         && !episode.items.iter().any(|index| work.protected(*index))
-        && episode.items.iter().any(|index| work.mark(*index) != Mark::Removed)
+        && episode
+            .items
+            .iter()
+            .any(|index| work.mark(*index) != Mark::Removed)
 }
 
 fn pinned(work: &Work<'_>, fixed: u64) -> Pinned {
-    let mut pinned = Pinned { fixed, ..Pinned::default() };
+    let mut pinned = Pinned {
+        fixed,
+        ..Pinned::default()
+    };
     for (at, entry) in work.transcript.entries.iter().enumerate() {
         let size = u64::from(work.size(at));
         let first = work.item(entry.items.start).map(|item| item.kind);

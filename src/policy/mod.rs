@@ -26,7 +26,12 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { protect_recent: 8000, strict_active: false, keep_reasoning: false, bulk_above: 2000 }
+        Self {
+            protect_recent: 8000,
+            strict_active: false,
+            keep_reasoning: false,
+            bulk_above: 2000,
+        }
     }
 }
 

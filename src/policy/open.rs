@@ -9,14 +9,20 @@ use crate::session::graph::Kind;
 
 /// Strips the open episode, or the unannotated span at the tail, down to the target.
 pub(super) fn strip(work: &mut Work<'_>) {
-    let Some(current) = work.transcript.graph.current() else { return };
-    let Some(episode) = work.transcript.graph.episodes.get(current) else { return };
+    let Some(current) = work.transcript.graph.current() else {
+        return;
+    };
+    let Some(episode) = work.transcript.graph.episodes.get(current) else {
+        return;
+    };
     for bulk in [true, false] {
         for index in &episode.items {
             if work.met() {
                 return;
             }
-            let Some(item) = work.item(*index) else { continue };
+            let Some(item) = work.item(*index) else {
+                continue;
+            };
             let pair = item.kind == ItemKind::Call && item.delimiter.is_none();
             if !pair || work.is_bulk(item) != bulk || work.protected(*index) {
                 continue;

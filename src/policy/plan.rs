@@ -56,7 +56,10 @@ impl Plan {
         let mut after = marks.clone();
         let mut checked = Vec::with_capacity(moves.len());
         for one in moves {
-            let item = transcript.items.get(one.item).ok_or(PlanError::Absent(one.item))?;
+            let item = transcript
+                .items
+                .get(one.item)
+                .ok_or(PlanError::Absent(one.item))?;
             match item.kind {
                 ItemKind::Text | ItemKind::Reasoning | ItemKind::Call => {}
                 ItemKind::System | ItemKind::User | ItemKind::Result | ItemKind::Opaque => {
@@ -92,10 +95,17 @@ impl Plan {
 /// No start of an expl may be folded while an act that depends on it is in view (paper 000 §4.4).
 fn depended(transcript: &Transcript, after: &Marks, moves: &[Move]) -> Result<(), PlanError> {
     for one in moves {
-        let Some(item) = transcript.items.get(one.item) else { continue };
-        let Some(Delimiter::Start(episode)) = item.delimiter else { continue };
-        let dependents =
-            transcript.graph.episodes.get(episode).map_or(&[][..], |e| e.dependents.as_slice());
+        let Some(item) = transcript.items.get(one.item) else {
+            continue;
+        };
+        let Some(Delimiter::Start(episode)) = item.delimiter else {
+            continue;
+        };
+        let dependents = transcript
+            .graph
+            .episodes
+            .get(episode)
+            .map_or(&[][..], |e| e.dependents.as_slice());
         let in_view = dependents
             .iter()
             .filter_map(|act| transcript.graph.episodes.get(*act))

@@ -1,9 +1,9 @@
 //! What no pass may touch, whatever the episode (design §5): the newest assistant message with
 //! everything behind it, and the last tokens of the view. Never knows of episodes.
 
+use crate::model::Marks;
 use crate::model::{ItemKind, MESSAGE_TOKENS, Mark, Role};
 use crate::session::transcript::Transcript;
-use crate::model::Marks;
 
 /// Which items are protected, by item index.
 #[derive(Clone, Debug)]
@@ -27,20 +27,30 @@ impl Protection {
         let mut left = recent;
         for (index, item) in transcript.items.iter().enumerate().rev() {
             let shown = item.kind == ItemKind::Result || marks.get(item.no) != Mark::Removed;
-            let size = if shown { item.tokens + MESSAGE_TOKENS } else { 0 };
+            let size = if shown {
+                item.tokens + MESSAGE_TOKENS
+            } else {
+                0
+            };
             if size > left {
                 break;
             }
             left -= size;
             start = index;
         }
-        Self { newest, recent: start }
+        Self {
+            newest,
+            recent: start,
+        }
     }
 
     /// The same without the tail of recent tokens: what is freed last before a budget is unmet.
     #[must_use]
     pub fn without_recent(&self) -> Self {
-        Self { newest: self.newest, recent: usize::MAX }
+        Self {
+            newest: self.newest,
+            recent: usize::MAX,
+        }
     }
 
     /// Whether an item may not be touched. A pair is protected as a whole if either half is.

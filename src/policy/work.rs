@@ -99,12 +99,20 @@ impl<'a> Work<'a> {
         let before = self.total;
         let mut touched: Vec<usize> = Vec::with_capacity(moves.len() * 2 + 2);
         for one in &moves {
-            let Some(item) = self.item(one.item) else { continue };
+            let Some(item) = self.item(one.item) else {
+                continue;
+            };
             self.marks.raise(item.no, one.mark);
             touched.push(item.entry);
             touched.extend(self.result_entry(item));
         }
-        view::note_episode(self.transcript, &self.marks, episode, self.measure, &mut self.notes);
+        view::note_episode(
+            self.transcript,
+            &self.marks,
+            episode,
+            self.measure,
+            &mut self.notes,
+        );
         for host in [episode.carrier, episode.end].into_iter().flatten() {
             touched.extend(self.item(host).and_then(|item| self.result_entry(item)));
         }
@@ -119,14 +127,17 @@ impl<'a> Work<'a> {
     pub fn ledger(&mut self) {
         view::note_ledger(self.transcript, &self.marks, self.measure, &mut self.notes);
         let hosts: Vec<usize> = self.notes.keys().copied().collect();
-        let touched =
-            hosts.iter().filter_map(|host| self.item(*host).and_then(|item| self.result_entry(item)));
+        let touched = hosts
+            .iter()
+            .filter_map(|host| self.item(*host).and_then(|item| self.result_entry(item)));
         let touched = touched.collect();
         self.recount(touched);
     }
 
     pub fn result_entry(&self, call: &Item) -> Option<usize> {
-        call.pair.and_then(|pair| self.item(pair)).map(|result| result.entry)
+        call.pair
+            .and_then(|pair| self.item(pair))
+            .map(|result| result.entry)
     }
 
     /// The tokens that an entry shows now.
@@ -138,7 +149,9 @@ impl<'a> Work<'a> {
         touched.sort_unstable();
         touched.dedup();
         for at in touched {
-            let Some(entry) = self.transcript.entries.get(at) else { continue };
+            let Some(entry) = self.transcript.entries.get(at) else {
+                continue;
+            };
             let size = view::tokens(self.transcript, &self.marks, &self.notes, entry);
             if let Some(slot) = self.sizes.get_mut(at) {
                 self.total = self.total + u64::from(size) - u64::from(*slot);
@@ -154,7 +167,9 @@ impl<'a> Work<'a> {
         let carrier = episode.carrier.filter(|_| self.keeps_carrier(episode));
         let mut moves: Vec<Move> = Vec::new();
         for index in &episode.items {
-            let Some(item) = self.item(*index) else { continue };
+            let Some(item) = self.item(*index) else {
+                continue;
+            };
             let goes = match level {
                 Level::Reasoning => item.kind == ItemKind::Reasoning,
                 Level::Bulk => item.kind == ItemKind::Call && self.is_bulk(item),
@@ -163,16 +178,22 @@ impl<'a> Work<'a> {
             };
             let stays = item.delimiter.is_some() || Some(*index) == carrier;
             if goes && !stays && self.mark(*index) < Mark::Folded && !self.protected(*index) {
-                moves.push(Move { item: *index, mark: Mark::Removed });
+                moves.push(Move {
+                    item: *index,
+                    mark: Mark::Removed,
+                });
             }
         }
-        let due = level != Level::Reasoning
-            && (!moves.is_empty() || self.carrier_goes(episode, level));
+        let due =
+            level != Level::Reasoning && (!moves.is_empty() || self.carrier_goes(episode, level));
         if let Some(carrier) = carrier.filter(|_| due)
             && self.mark(carrier) < Mark::Folded
             && !self.protected(carrier)
         {
-            moves.push(Move { item: carrier, mark: Mark::Folded });
+            moves.push(Move {
+                item: carrier,
+                mark: Mark::Folded,
+            });
         }
         moves
     }

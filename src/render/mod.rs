@@ -121,15 +121,20 @@ fn less<'a>(
     drop_text: bool,
 ) -> Option<Cow<'a, [u8]>> {
     let edit = match shown {
-        Shown::Less { text, reasoning, calls } => AssistantEdit {
+        Shown::Less {
+            text,
+            reasoning,
+            calls,
+        } => AssistantEdit {
             drop_text: !text || drop_text,
             drop_reasoning: !reasoning,
             keep_calls: Some(calls.clone()),
             ..AssistantEdit::default()
         },
-        Shown::Whole | Shown::Note(_) | Shown::Gone if drop_text => {
-            AssistantEdit { drop_text, ..AssistantEdit::default() }
-        }
+        Shown::Whole | Shown::Note(_) | Shown::Gone if drop_text => AssistantEdit {
+            drop_text,
+            ..AssistantEdit::default()
+        },
         Shown::Whole | Shown::Note(_) | Shown::Gone => return Some(Cow::Borrowed(bytes)),
     };
     let edit = keep_opaque(input, entry, edit);
@@ -137,8 +142,16 @@ fn less<'a>(
 }
 
 /// Text that must never be edited stays, whatever the marks say.
-fn keep_opaque<'e>(input: &Input<'_>, entry: &Entry, mut edit: AssistantEdit<'e>) -> AssistantEdit<'e> {
-    let items = input.transcript.items.get(entry.items.clone()).unwrap_or_default();
+fn keep_opaque<'e>(
+    input: &Input<'_>,
+    entry: &Entry,
+    mut edit: AssistantEdit<'e>,
+) -> AssistantEdit<'e> {
+    let items = input
+        .transcript
+        .items
+        .get(entry.items.clone())
+        .unwrap_or_default();
     if items.iter().any(|item| item.kind == ItemKind::Opaque) {
         edit.drop_text = false;
         edit.drop_reasoning = false;
@@ -168,8 +181,16 @@ fn last_hop<'a>(
         Handed::All => edit.drop_text = true,
         Handed::Nothing | Handed::Changed => {}
     }
-    edit.insert = hidden.iter().map(|call| (call.place as usize, call.bytes.as_str())).collect();
-    if let Shown::Less { text, reasoning, calls } = shown {
+    edit.insert = hidden
+        .iter()
+        .map(|call| (call.place as usize, call.bytes.as_str()))
+        .collect();
+    if let Shown::Less {
+        text,
+        reasoning,
+        calls,
+    } = shown
+    {
         edit.drop_text |= !text;
         edit.drop_reasoning = !reasoning;
         split_calls(&mut edit, calls);

@@ -83,8 +83,15 @@ mod tests {
     fn the_schema_is_json_and_short_enough_for_every_provider() {
         let schema: serde_json::Value = serde_json::from_str(&schema(DELIMITER)).unwrap();
         let description = schema["function"]["description"].as_str().unwrap();
-        assert!(description.chars().count() <= 1024, "{}", description.chars().count());
-        assert_eq!(schema["function"]["parameters"]["required"], serde_json::json!(["action"]));
+        assert!(
+            description.chars().count() <= 1024,
+            "{}",
+            description.chars().count()
+        );
+        assert_eq!(
+            schema["function"]["parameters"]["required"],
+            serde_json::json!(["action"])
+        );
     }
 
     #[test]

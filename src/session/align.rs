@@ -20,7 +20,9 @@ pub fn align(known: &Path, shapes: &[Arc<Shape>]) -> Path {
     let mut before: Option<usize> = None;
     for (index, entry) in known.entries.iter().enumerate() {
         let follows = before.is_some_and(|before| before + 1 == index) || index == 0;
-        let Some(position) = anchors.find(&entry.record, from, follows, shapes) else { continue };
+        let Some(position) = anchors.find(&entry.record, from, follows, shapes) else {
+            continue;
+        };
         let length = entry.position.saturating_sub(covered(known, index));
         let now = u32::try_from(position - from).unwrap_or(u32::MAX);
         let base = if follows && length == now {
@@ -31,16 +33,27 @@ pub fn align(known: &Path, shapes: &[Arc<Shape>]) -> Path {
             fresh
         };
         let position_now = u32::try_from(position).unwrap_or(u32::MAX);
-        entries.push(Entry { position: position_now, base, ..entry.clone() });
+        entries.push(Entry {
+            position: position_now,
+            base,
+            ..entry.clone()
+        });
         from = position + 1;
         before = Some(index);
     }
-    Path { entries, marks: known.marks.clone(), next, aligned: true }
+    Path {
+        entries,
+        marks: known.marks.clone(),
+        next,
+        aligned: true,
+    }
 }
 
 /// The index of the first message that the record at `index` was the first to see.
 fn covered(known: &Path, index: usize) -> u32 {
-    let before = index.checked_sub(1).and_then(|before| known.entries.get(before));
+    let before = index
+        .checked_sub(1)
+        .and_then(|before| known.entries.get(before));
     before.map_or(0, |entry| entry.position + 1)
 }
 
@@ -71,11 +84,17 @@ impl<'a> Anchors<'a> {
     fn of(shapes: &'a [Arc<Shape>]) -> Self {
         let mut by_digest: HashMap<_, Vec<usize>> = HashMap::new();
         let mut by_call: HashMap<_, Vec<usize>> = HashMap::new();
-        let assistants = shapes.iter().enumerate().filter(|(_, s)| s.role == Role::Assistant);
+        let assistants = shapes
+            .iter()
+            .enumerate()
+            .filter(|(_, s)| s.role == Role::Assistant);
         for (index, shape) in assistants {
             by_digest.entry(shape.canonical).or_default().push(index);
             for call in shape.calls.iter().filter(|call| !call.id.0.is_empty()) {
-                by_call.entry((call.id.0.as_str(), call.name.as_str())).or_default().push(index);
+                by_call
+                    .entry((call.id.0.as_str(), call.name.as_str()))
+                    .or_default()
+                    .push(index);
             }
         }
         Self { by_digest, by_call }
@@ -98,8 +117,9 @@ impl<'a> Anchors<'a> {
         });
         match by_call {
             Some(position) => {
-                let same =
-                    shapes.get(position).is_some_and(|shape| shape.canonical == record.visible);
+                let same = shapes
+                    .get(position)
+                    .is_some_and(|shape| shape.canonical == record.visible);
                 (same || follows).then_some(position)
             }
             // Without a call to tie it, text alone is weak: it must follow what was tied before.
@@ -107,7 +127,9 @@ impl<'a> Anchors<'a> {
                 let found = self.by_digest.get(&record.visible)?;
                 let position = at_or_after(found)?;
                 let next = (from..position).all(|index| {
-                    shapes.get(index).is_some_and(|shape| shape.role != Role::Assistant)
+                    shapes
+                        .get(index)
+                        .is_some_and(|shape| shape.role != Role::Assistant)
                 });
                 (next || found.len() == 1).then_some(position)
             }

@@ -104,7 +104,9 @@ impl Graph {
     /// An explicit episode by name.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<&Episode> {
-        self.names.get(name).and_then(|index| self.episodes.get(*index))
+        self.names
+            .get(name)
+            .and_then(|index| self.episodes.get(*index))
     }
 
     /// Names of all closed expl episodes in order.
@@ -120,7 +122,11 @@ impl Graph {
     pub fn take(&mut self, effect: &Effect) -> Delimiter {
         match effect {
             Effect::Refused => Delimiter::Refused,
-            Effect::Started { name, kind, dependencies } => {
+            Effect::Started {
+                name,
+                kind,
+                dependencies,
+            } => {
                 self.close_open(None);
                 self.end_implicit();
                 Delimiter::Start(self.start(name, *kind, dependencies))
@@ -146,7 +152,9 @@ impl Graph {
         };
         let mut episode = Episode::new(name.to_owned(), kind);
         // A dependency whose episode left the path has nothing to protect any more.
-        let known = dependencies.iter().filter_map(|name| self.names.get(name).copied());
+        let known = dependencies
+            .iter()
+            .filter_map(|name| self.names.get(name).copied());
         episode.dependencies = known.collect();
         for dependency in &episode.dependencies {
             if let Some(expl) = self.episodes.get_mut(*dependency) {
@@ -194,7 +202,8 @@ impl Graph {
             return index;
         }
         let index = self.episodes.len();
-        self.episodes.push(Episode::new(String::new(), Kind::Implicit));
+        self.episodes
+            .push(Episode::new(String::new(), Kind::Implicit));
         self.implicit = Some(index);
         index
     }

