@@ -19,7 +19,7 @@ pub struct Names {
     used: HashSet<String>,
     closed_expl: Vec<String>,
     open: Option<(String, EpisodeKind)>,
-    done: HashSet<(String, String)>,
+    done: HashSet<String>,
 }
 
 /// Settings of the protocol.
@@ -74,16 +74,13 @@ impl Names {
     }
 
     /// Notes a call of an earlier hop of the turn, so that the same call again is answered as done.
-    pub fn note(&mut self, name: &str, arguments: &str) {
-        self.done.insert((name.to_owned(), arguments.to_owned()));
+    pub fn note(&mut self, arguments: &str) {
+        self.done.insert(arguments.to_owned());
     }
 
     /// Runs one call. `context` is what the success line says of the budget.
     pub fn run(&mut self, arguments: &str, protocol: Protocol, context: &str) -> Outcome {
-        if !self
-            .done
-            .insert(("delimiter".to_owned(), arguments.to_owned()))
-        {
+        if !self.done.insert(arguments.to_owned()) {
             return refused(
                 Label::Repeated,
                 "already done; go on with the work".to_owned(),

@@ -56,6 +56,8 @@ pub struct HiddenCall {
     pub place: u32,
     /// The call as a JSON object, byte for byte as it is sent upstream.
     pub bytes: String,
+    /// Its arguments as the model wrote them.
+    pub arguments: String,
     /// Tokens of name and arguments, and 8 for the call.
     pub tokens: u32,
     /// The text of the result.
@@ -64,6 +66,8 @@ pub struct HiddenCall {
     pub result_tokens: u32,
     /// What it did.
     pub effect: Effect,
+    /// Whether its result carries a nudge.
+    pub nudge: bool,
 }
 
 /// One upstream call of a turn.
@@ -109,6 +113,8 @@ pub struct TurnRecord {
     pub trimmed: Digest,
     /// Ids and tool names of the visible calls.
     pub calls: Vec<(CallId, String)>,
+    /// Whether the request carried tools: only then was injection decided.
+    pub tooled: bool,
     /// The name under which `delimiter` was injected; none where it was not.
     pub injected: Option<String>,
     /// The digest of the system text and the tools, for noticing that the cache went cold.

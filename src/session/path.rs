@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::model::{ItemNo, Marks, RecordId, Snapshot, Step, TurnRecord};
+use crate::model::{ItemNo, Marks, RecordId, Snapshot, Step, TurnRecord, Usage};
 
 /// Item numbers that an assistant message takes beside its calls: one for reasoning, one for
 /// text, whether it has them or not, so that a client that drops either shifts no number.
@@ -20,6 +20,8 @@ pub struct Entry {
     pub position: u32,
     /// The number of the first item of the messages before it that no earlier record covers.
     pub base: ItemNo,
+    /// What the provider reported for its last hop, which may have come after it was written.
+    pub reported: Option<Usage>,
 }
 
 /// The records behind a request, and what they fold to.
@@ -52,11 +54,13 @@ impl Path {
         self.next = self.next.max(record.first_item + response_items(&record));
         self.aligned = false;
         let (position, base) = (record.position, record.base);
+        let reported = record.hops.last().and_then(|hop| hop.usage);
         self.entries.push(Entry {
             id,
             record,
             position,
             base,
+            reported,
         });
     }
 
@@ -71,6 +75,7 @@ impl Path {
             .zip(records)
             .map(|(step, record)| Entry {
                 id: step.record,
+                reported: record.hops.last().and_then(|hop| hop.usage),
                 record,
                 position: step.position,
                 base: step.base,
