@@ -321,7 +321,7 @@ fn mentioned(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_dashboards_and_alerts_name_only_metrics_that_exist() {
+fn the_dashboards_name_only_metrics_that_exist() {
     let known: BTreeSet<String> = CONVENTIONS
         .iter()
         .map(|(name, ..)| (*name).to_owned())
