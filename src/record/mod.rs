@@ -1,1 +1,26 @@
-//! (in work)
+//! What is told about a finished turn: metrics, one log line, and the response headers.
+//!
+//! Every stage returns facts; the pipeline gathers them in one [`Turn`], and only this module
+//! makes numbers and lines of them. It never decides anything, never reads a message, and never
+//! sees a credential: a `Turn` has no place for content or keys.
+
+mod headers;
+mod log;
+mod metrics;
+#[cfg(test)]
+mod tests;
+mod turn;
+
+pub use headers::{Zone, response_headers};
+pub use log::log_turn;
+pub use metrics::{InFlight, Metrics, MetricsError};
+pub use turn::{
+    Abort, AbortPhase, Budget, Context, CostKind, Costs, DelimiterCall, Evicted, Hop, Label,
+    Overhead, Pass, Phase, Route, Side, StoreOp, Turn, provider_name,
+};
+
+/// Tells everybody who wants to know that a turn is finished: the metrics first, then the log.
+pub fn finish(metrics: &Metrics, turn: &Turn) {
+    metrics.observe(turn);
+    log_turn(turn);
+}

@@ -1,0 +1,38 @@
+# syntax=docker/dockerfile:1
+# The proxy alone in a small image: `docker build -t plimsoll .`
+
+FROM rust:1.95-slim-bookworm AS build
+WORKDIR /src
+COPY . .
+# The caches live outside the layers: a second build compiles what changed.
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
+    --mount=type=cache,target=/src/target \
+    cargo build --release --locked --bin plimsoll \
+    && cp target/release/plimsoll /plimsoll \
+    && strip /plimsoll \
+    && mkdir /empty
+
+FROM debian:bookworm-slim
+# The roots that TLS to the upstream is checked against; nothing is installed.
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
+COPY --from=build /plimsoll /usr/local/bin/plimsoll
+# A fresh volume takes over this directory's owner.
+COPY --from=build --chown=65532:65532 /empty /data
+
+# Inside a container nothing is reached on the loopback address; what is published is the host's
+# decision. The admin port has metrics and health, and no credentials: don't publish it widely.
+ENV PLIMSOLL__SERVER__LISTEN=0.0.0.0:8787 \
+    PLIMSOLL__SERVER__ADMIN=0.0.0.0:9187 \
+    PLIMSOLL__STORE__PATH=/data
+USER 65532:65532
+WORKDIR /data
+VOLUME /data
+EXPOSE 8787 9187
+STOPSIGNAL SIGTERM
+
+# bash opens the connection itself, so that no HTTP client has to be in the image.
+HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 \
+    CMD ["bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/9187 && printf 'GET /readyz HTTP/1.0\\r\\n\\r\\n' >&3 && read -r _ status _ <&3 && [[ $status == 200 ]]"]
+
+ENTRYPOINT ["plimsoll"]
+CMD ["serve"]

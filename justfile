@@ -1,0 +1,49 @@
+# Short names for what is done often; `just` lists them.
+
+_list:
+    @just --list --unsorted
+
+# Everything that a change must pass: the same commands as on a clean machine.
+ci:
+    .ci/run
+
+# Play a recorded session through the proxy; no key, no network.
+demo *flags:
+    cargo run --release -- demo {{flags}}
+
+# Run the proxy; see `plimsoll serve --help` for the flags.
+serve *flags:
+    cargo run --release -- serve {{flags}}
+
+# Rust's tests; `just test store::` runs those whose name holds `store::`.
+test *filter:
+    cargo test --workspace {{filter}}
+
+# OpenAI's Python client and mini-swe-agent, through the proxy.
+agents *flags:
+    cargo build --bin plimsoll
+    test -d .venv || python3 -m venv .venv
+    .venv/bin/pip install --quiet -r tests/agents/requirements.txt
+    .venv/bin/python -m pytest -c tests/agents/pytest.ini tests/agents {{flags}}
+
+# Format, then everything that is checked without running.
+lint:
+    cargo fmt --all
+    cargo clippy --workspace --all-targets -- -D warnings
+    cargo deny check licenses bans sources
+
+# Known defects in dependencies; needs the advisory database, which is a git repository.
+advisories:
+    cargo deny check advisories
+
+# All benches, or one: each prints ratios measured in the same run.
+bench *names:
+    cargo bench {{ if names == "" { "" } else { "--bench " + names } }}
+
+# The crate's documentation.
+doc:
+    RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace --open
+
+# Proxy, Prometheus and Grafana in containers.
+compose *flags:
+    docker compose -f deploy/compose.yaml up --build {{flags}}

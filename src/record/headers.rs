@@ -1,0 +1,168 @@
+//! The response headers that tell a client about its turn. It owns their names and the zones; it
+//! never touches a header of the upstream's, and never says more than sizes, counts and hashes.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::turn::{Budget, Context, Turn, lossy};
+
+const SESSION: HeaderName = HeaderName::from_static("x-plimsoll-session");
+const TURN: HeaderName = HeaderName::from_static("x-plimsoll-turn");
+const CONTEXT_TOKENS: HeaderName = HeaderName::from_static("x-plimsoll-context-tokens");
+const EVICTED_TOKENS: HeaderName = HeaderName::from_static("x-plimsoll-evicted-tokens");
+const ZONE: HeaderName = HeaderName::from_static("x-plimsoll-zone");
+const BUDGET: HeaderName = HeaderName::from_static("x-plimsoll-budget");
+const OVERHEAD: HeaderName = HeaderName::from_static("x-plimsoll-overhead-ms");
+const FAIL_OPEN: HeaderName = HeaderName::from_static("x-plimsoll-fail-open");
+
+/// How near a view is to its ceiling. The marks stand above the default floor of 0.7, so that a
+/// session is green after a pass and passes through yellow and red on its way to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Zone {
+    /// Below 0.75 of the ceiling.
+    Green,
+    /// From 0.75 to below 0.9 of the ceiling.
+    Yellow,
+    /// From 0.9 of the ceiling on; the next turns will bring a pass, if this one did not.
+    Red,
+}
+
+impl Zone {
+    /// The zone of a view of `tokens` under a `ceiling`, both in tokens. Nothing fits under a
+    /// ceiling of 0.
+    #[must_use]
+    pub const fn of(tokens: u64, ceiling: u64) -> Self {
+        let (tokens, ceiling) = (tokens as u128, ceiling as u128);
+        if tokens * 4 < ceiling * 3 {
+            Self::Green
+        } else if tokens * 10 < ceiling * 9 {
+            Self::Yellow
+        } else {
+            Self::Red
+        }
+    }
+
+    /// The word in the header.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Green => "green",
+            Self::Yellow => "yellow",
+            Self::Red => "red",
+        }
+    }
+}
+
+/// The headers of a turn as far as it is known when the response begins: what came later (a
+/// second hop, the store's wait) is in the metrics and in the log. Facts that the turn does not
+/// have yield no header.
+#[must_use]
+pub fn response_headers(turn: &Turn) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    // A session is a short hash; were it ever anything that no header can hold, none is sent.
+    if let (false, Ok(session)) = (
+        turn.session.is_empty(),
+        HeaderValue::from_str(&turn.session),
+    ) {
+        headers.insert(SESSION, session);
+    }
+    if turn.number > 0 {
+        headers.insert(TURN, turn.number.into());
+    }
+    if let Some(context) = &turn.context {
+        context_headers(context, &mut headers);
+    }
+    if let Some(total) = turn.overhead.total() {
+        let micros = u64::try_from(total.as_micros()).unwrap_or(u64::MAX);
+        let text = format!("{:.3}", lossy(micros) / 1_000.0);
+        if let Ok(value) = HeaderValue::try_from(text) {
+            headers.insert(OVERHEAD, value);
+        }
+    }
+    if let Some(stage) = turn.fail_open {
+        headers.insert(FAIL_OPEN, HeaderValue::from_static(stage));
+    }
+    headers
+}
+
+fn context_headers(context: &Context, headers: &mut HeaderMap) {
+    let zone = Zone::of(context.tokens_out, context.ceiling);
+    let budget = match context.budget {
+        Budget::Met => "met",
+        Budget::Exceeded => "exceeded",
+    };
+    headers.insert(CONTEXT_TOKENS, context.tokens_out.into());
+    headers.insert(EVICTED_TOKENS, context.evicted.into());
+    headers.insert(ZONE, HeaderValue::from_static(zone.as_str()));
+    headers.insert(BUDGET, HeaderValue::from_static(budget));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::Method;
+
+    use super::*;
+    use crate::record::{Phase, Route};
+
+    #[test]
+    fn zones_change_exactly_at_their_marks() {
+        for (tokens, ceiling, expect) in [
+            (0, 80_000, Zone::Green),
+            (59_999, 80_000, Zone::Green),
+            (60_000, 80_000, Zone::Yellow),
+            (71_999, 80_000, Zone::Yellow),
+            (72_000, 80_000, Zone::Red),
+            (90_000, 80_000, Zone::Red),
+            (0, 0, Zone::Red),
+            (u64::MAX, u64::MAX, Zone::Red),
+        ] {
+            assert_eq!(Zone::of(tokens, ceiling), expect, "{tokens} of {ceiling}");
+        }
+    }
+
+    #[test]
+    fn every_fact_becomes_its_header() {
+        let mut turn = Turn::new(Route::Chat, Method::POST);
+        turn.session = "0123456789abcdef".into();
+        turn.number = 17;
+        turn.context = Some(Context {
+            tokens_in: 120_000,
+            tokens_out: 61_000,
+            evicted: 59_000,
+            ceiling: 80_000,
+            floor: 56_000,
+            budget: Budget::Met,
+        });
+        turn.overhead
+            .add(Phase::Parse, Duration::from_micros(1_234));
+        turn.fail_open = Some("store");
+        let headers = response_headers(&turn);
+        let expect = [
+            ("x-plimsoll-session", "0123456789abcdef"),
+            ("x-plimsoll-turn", "17"),
+            ("x-plimsoll-context-tokens", "61000"),
+            ("x-plimsoll-evicted-tokens", "59000"),
+            ("x-plimsoll-zone", "yellow"),
+            ("x-plimsoll-budget", "met"),
+            ("x-plimsoll-overhead-ms", "1.234"),
+            ("x-plimsoll-fail-open", "store"),
+        ];
+        for (name, value) in expect {
+            assert_eq!(
+                headers.get(name).map(HeaderValue::as_bytes),
+                Some(value.as_bytes()),
+                "{name}"
+            );
+        }
+        assert_eq!(headers.len(), expect.len());
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_said() {
+        let mut turn = Turn::new(Route::Forward, Method::GET);
+        assert!(response_headers(&turn).is_empty());
+        turn.session = "two\nlines".into();
+        assert!(response_headers(&turn).is_empty());
+    }
+}

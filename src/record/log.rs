@@ -1,0 +1,238 @@
+//! One structured line for each finished turn, in OpenTelemetry's `gen_ai.*` field names where
+//! there is one. It never holds content, tool arguments, header values or keys; sessions and
+//! tenants appear as short hashes.
+
+use http::StatusCode;
+use tracing::Level;
+
+use super::turn::{Budget, Turn};
+
+/// Model names come from the client and the upstream: longer ones are cut for the log.
+const NAME_LIMIT: usize = 80;
+
+/// Writes the line: a warning where the client's bytes went up because a stage of ours failed or
+/// the budget was exceeded, else for information.
+pub fn log_turn(turn: &Turn) {
+    let exceeded = turn
+        .context
+        .is_some_and(|context| context.budget == Budget::Exceeded);
+    // An event's level is part of its static description, hence one macro and two places.
+    macro_rules! event {
+        ($level:expr) => {{
+            let usage = turn.usage();
+            let context = turn.context.as_ref();
+            tracing::event!(
+                target: "plimsoll::turn",
+                $level,
+                gen_ai.operation.name = "chat",
+                gen_ai.provider.name = turn.provider,
+                gen_ai.request.model = name(&turn.model),
+                gen_ai.response.model = turn.response_model.as_deref().and_then(name),
+                gen_ai.conversation.id = known(&turn.session),
+                gen_ai.usage.input_tokens = usage.map(|usage| usage.prompt),
+                gen_ai.usage.output_tokens = usage.map(|usage| usage.completion),
+                gen_ai.usage.cache_read.input_tokens = usage.map(|usage| usage.cached),
+                gen_ai.usage.cache_creation.input_tokens = usage.map(|usage| usage.cache_write),
+                http.request.method = turn.method.as_str(),
+                http.response.status_code = turn.status.as_ref().map(StatusCode::as_u16),
+                route = turn.route.as_str(),
+                dialect = turn.dialect,
+                tenant = known(&turn.tenant),
+                turn = turn.number,
+                mode = turn.mode,
+                streamed = turn.streamed,
+                hops = turn.hops.len(),
+                hop_statuses = hop_statuses(turn),
+                passes = turn.hops.iter().filter(|hop| hop.pass.is_some()).count(),
+                pass_triggers = pass_triggers(turn),
+                tokens_in = context.map(|context| context.tokens_in),
+                tokens_out = context.map(|context| context.tokens_out),
+                ceiling = context.map(|context| context.ceiling),
+                floor = context.map(|context| context.floor),
+                budget = context.map(|context| context.budget.as_str()),
+                evicted_tokens = turn.evicted_now(),
+                prefix_breaks = turn.prefix_breaks,
+                cached_ratio = turn.cached_ratio(),
+                cost_usd = turn.costs.total(),
+                delimiter_calls = turn.delimiter_calls.len(),
+                retries = turn.retries.len(),
+                abort_side = turn.abort.map(|abort| abort.side.as_str()),
+                abort_phase = turn.abort.map(|abort| abort.phase.as_str()),
+                fail_open = turn.fail_open,
+                overhead_ms = turn.overhead.total().map(|total| total.as_secs_f64() * 1e3),
+                first_token_ms = turn.first_token.map(|time| time.as_secs_f64() * 1e3),
+                duration_ms = turn.duration.as_secs_f64() * 1e3,
+                "turn"
+            )
+        }};
+    }
+    if exceeded || turn.fail_open.is_some() {
+        event!(Level::WARN);
+    } else {
+        event!(Level::INFO);
+    }
+}
+
+fn known(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
+}
+
+/// A model's name as far as it looks like one. The rest is dropped, so that whatever a client
+/// puts in the place of a name can't carry a paragraph into the log.
+fn name(text: &str) -> Option<&str> {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.:/@+".contains(letter);
+    let end = text
+        .find(|letter| !plain(letter))
+        .unwrap_or(text.len())
+        .min(NAME_LIMIT);
+    text.get(..end).and_then(known)
+}
+
+fn hop_statuses(turn: &Turn) -> String {
+    let word = |status: &Option<StatusCode>| {
+        status
+            .as_ref()
+            .map_or_else(|| "none".to_owned(), |status| status.as_str().to_owned())
+    };
+    turn.hops
+        .iter()
+        .map(|hop| word(&hop.status))
+        .collect::<Vec<_>>()
+        .join(",")
+}
+
+fn pass_triggers(turn: &Turn) -> Option<String> {
+    let passes = turn.hops.iter().filter_map(|hop| hop.pass.as_ref());
+    let triggers = passes.map(|pass| pass.trigger).collect::<Vec<_>>();
+    (!triggers.is_empty()).then(|| triggers.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+    use serde_json::Value;
+    use tracing_subscriber::fmt::MakeWriter;
+
+    use super::*;
+    use crate::record::tests::full_turn;
+
+    /// Collects what the subscriber writes.
+    #[derive(Clone, Default)]
+    struct Sink(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl<'a> MakeWriter<'a> for Sink {
+        type Writer = Self;
+
+        fn make_writer(&'a self) -> Self {
+            self.clone()
+        }
+    }
+
+    /// The lines that a turn writes, as JSON objects.
+    fn logged(turn: &Turn) -> Vec<Value> {
+        let sink = Sink::default();
+        let subscriber = tracing_subscriber::fmt()
+            .json()
+            .flatten_event(true)
+            .with_writer(sink.clone())
+            .finish();
+        tracing::subscriber::with_default(subscriber, || log_turn(turn));
+        let text = String::from_utf8(sink.0.lock().clone()).unwrap();
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn a_turn_is_one_line_with_the_conventions_names() {
+        let lines = logged(&full_turn());
+        assert_eq!(lines.len(), 1);
+        let expect = serde_json::json!({
+            "level": "WARN",
+            "message": "turn",
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": "openai",
+            "gen_ai.request.model": "gpt-5",
+            "gen_ai.response.model": "gpt-5-2025-08-07",
+            "gen_ai.conversation.id": "5e55105e55105e55",
+            "gen_ai.usage.input_tokens": 1_500,
+            "gen_ai.usage.output_tokens": 75,
+            "gen_ai.usage.cache_read.input_tokens": 600,
+            "gen_ai.usage.cache_creation.input_tokens": 300,
+            "http.request.method": "POST",
+            "http.response.status_code": 200,
+            "tenant": "7e4a47007e4a4700",
+            "turn": 12,
+            "mode": "manage",
+            "hops": 2,
+            "hop_statuses": "200,none",
+            "pass_triggers": "ceiling",
+            "tokens_in": 100_000,
+            "tokens_out": 70_000,
+            "ceiling": 80_000,
+            "budget": "exceeded",
+            "fail_open": "store",
+            "abort_side": "client",
+        });
+        for (field, value) in expect.as_object().unwrap() {
+            assert_eq!(lines[0].get(field), Some(value), "{field} in {}", lines[0]);
+        }
+    }
+
+    #[test]
+    fn facts_that_are_absent_leave_no_field() {
+        let mut turn = full_turn();
+        turn.context = None;
+        turn.fail_open = None;
+        turn.session.clear();
+        turn.hops.clear();
+        let line = logged(&turn).remove(0);
+        assert_eq!(line["level"], "INFO");
+        for field in [
+            "gen_ai.conversation.id",
+            "gen_ai.usage.input_tokens",
+            "ceiling",
+            "fail_open",
+        ] {
+            assert_eq!(line.get(field), None, "{field}");
+        }
+    }
+
+    #[test]
+    fn a_name_carries_no_content() {
+        let long = "m".repeat(500);
+        for (text, expect) in [
+            ("gpt-5", Some("gpt-5")),
+            ("openai/gpt-5:free", Some("openai/gpt-5:free")),
+            ("gpt-5\nlevel=error", Some("gpt-5")),
+            ("please read my secret", Some("please")),
+            ("é", None),
+            ("", None),
+            (long.as_str(), long.get(..NAME_LIMIT)),
+        ] {
+            assert_eq!(name(text), expect, "{text}");
+        }
+        let mut turn = full_turn();
+        turn.model = "gpt-5 the user said: open sesame".into();
+        turn.response_model = Some("x\u{1b}[31m sesame".into());
+        let line = logged(&turn).remove(0).to_string();
+        assert!(
+            !line.contains("sesame") && !line.contains("\\u001b"),
+            "{line}"
+        );
+    }
+}

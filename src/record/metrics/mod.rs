@@ -1,0 +1,271 @@
+//! The Prometheus metrics: their handles, and how a turn moves them. Names, labels and buckets
+//! stand in `families`. Labels never hold a session, user, request or key id; a model's name is a
+//! label only if the operator listed it.
+
+mod families;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use prometheus::{IntGauge, TextEncoder};
+
+use self::families::Families;
+use super::turn::{
+    Abort, Budget, Context, CostKind, Hop, Pass, Phase, Route, StoreOp, Turn, lossy,
+};
+
+/// The label of whatever is not on a list.
+const OTHER: &str = "other";
+/// The status label of a request or a hop that never had one.
+const NO_STATUS: &str = "none";
+
+/// The metrics could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum MetricsError {
+    /// Two metrics share a name, or a name or label is malformed: a mistake in this module.
+    #[error("metrics could not be registered; report this as a bug")]
+    Register(#[from] prometheus::Error),
+}
+
+/// All metrics of the process. Shared by reference; observing takes no lock but the label look-ups'.
+#[derive(Debug)]
+pub struct Metrics {
+    families: Families,
+    models: HashSet<String>,
+}
+
+impl Metrics {
+    /// Registers every metric. `models` are the exact names that may appear as a `model` label;
+    /// all others are counted as `other`.
+    ///
+    /// # Errors
+    /// Only if this module names a metric twice or malforms a name.
+    pub fn new<S: AsRef<str>>(models: &[S]) -> Result<Self, MetricsError> {
+        let models = models
+            .iter()
+            .map(|model| model.as_ref().to_owned())
+            .collect();
+        Ok(Self {
+            families: Families::register()?,
+            models,
+        })
+    }
+
+    /// Counts a finished turn.
+    pub fn observe(&self, turn: &Turn) {
+        let f = &self.families;
+        let model = self.model(&turn.model);
+        f.http
+            .requests
+            .with_label_values(&[
+                turn.route.as_str(),
+                method(&turn.method),
+                status(&turn.status),
+            ])
+            .inc();
+        f.http.duration.observe(turn.duration.as_secs_f64());
+        if let Some(time) = turn.first_token {
+            f.http.first_token.observe(time.as_secs_f64());
+        }
+        for hop in &turn.hops {
+            self.observe_hop(turn, hop, model);
+        }
+        match turn.route {
+            Route::Chat => f.hidden.hops.observe(lossy(turn.hidden_hops() as u64)),
+            Route::Forward => {}
+        }
+        if let Some(context) = &turn.context {
+            self.observe_context(context);
+        }
+        if let Some(ratio) = turn.cached_ratio() {
+            f.upstream.cache_hit_ratio.observe(ratio);
+        }
+        f.view.prefix_breaks.inc_by(turn.prefix_breaks);
+        self.observe_overhead(turn);
+        self.observe_events(turn);
+        for (kind, counter) in CostKind::ALL.iter().zip(&f.upstream.cost) {
+            counter.inc_by(turn.costs.get(*kind));
+        }
+    }
+
+    fn observe_hop(&self, turn: &Turn, hop: &Hop, model: &str) {
+        let f = &self.families;
+        f.upstream
+            .requests
+            .with_label_values(&[turn.provider, model, status(&hop.status)])
+            .inc();
+        f.upstream.duration.observe(hop.duration.as_secs_f64());
+        if let Some(usage) = hop.usage {
+            let counts = [
+                ("input", usage.prompt),
+                ("output", usage.completion),
+                ("cache_read", usage.cached),
+                ("cache_write", usage.cache_write),
+                ("reasoning", usage.reasoning),
+            ];
+            for (kind, count) in counts {
+                f.upstream
+                    .tokens
+                    .with_label_values(&[kind, model])
+                    .inc_by(count);
+            }
+            if hop.estimated > 0 && usage.prompt > 0 {
+                f.upstream
+                    .estimate_ratio
+                    .observe(lossy(usage.prompt) / lossy(hop.estimated));
+            }
+        }
+        if let Some(pass) = &hop.pass {
+            self.observe_pass(pass);
+        }
+    }
+
+    fn observe_pass(&self, pass: &Pass) {
+        let f = &self.families;
+        f.view.passes.with_label_values(&[pass.trigger]).inc();
+        for row in &pass.evicted {
+            let labels = [row.policy, row.level];
+            f.view
+                .evicted_tokens
+                .with_label_values(&labels)
+                .inc_by(row.tokens);
+            f.view
+                .evicted_items
+                .with_label_values(&labels)
+                .inc_by(row.items);
+        }
+    }
+
+    fn observe_context(&self, context: &Context) {
+        let f = &self.families;
+        f.view.tokens_in.observe(lossy(context.tokens_in));
+        f.view.tokens_out.observe(lossy(context.tokens_out));
+        match context.budget {
+            Budget::Met => {}
+            Budget::Exceeded => f.view.budget_unmet.inc(),
+        }
+    }
+
+    fn observe_overhead(&self, turn: &Turn) {
+        let f = &self.families;
+        for (phase, histogram) in Phase::ALL.iter().zip(&f.own.phases) {
+            if let Some(time) = turn.overhead.get(*phase) {
+                histogram.observe(time.as_secs_f64());
+            }
+        }
+        if let Some(total) = turn.overhead.total() {
+            f.own.total.observe(total.as_secs_f64());
+        }
+    }
+
+    fn observe_events(&self, turn: &Turn) {
+        let f = &self.families;
+        for call in &turn.delimiter_calls {
+            f.hidden
+                .delimiter_calls
+                .with_label_values(&[call.action, call.outcome])
+                .inc();
+        }
+        for outcome in &turn.recalls {
+            f.hidden.recalls.with_label_values(&[*outcome]).inc();
+        }
+        f.hidden.refetches.inc_by(turn.refetches);
+        for reason in &turn.retries {
+            f.upstream.retries.with_label_values(&[*reason]).inc();
+        }
+        if let Some(Abort { side, phase }) = turn.abort {
+            f.http
+                .stream_aborts
+                .with_label_values(&[side.as_str(), phase.as_str()])
+                .inc();
+        }
+        if let Some(stage) = turn.fail_open {
+            f.http.fail_open.with_label_values(&[stage]).inc();
+        }
+    }
+
+    /// Counts one operation of the store, whoever waited for it.
+    pub fn observe_store(&self, op: StoreOp, time: Duration) {
+        if let Some(histogram) = self.families.own.store_ops.get(op as usize) {
+            histogram.observe(time.as_secs_f64());
+        }
+    }
+
+    /// Counts a request as in flight until the guard is dropped.
+    #[must_use]
+    pub fn in_flight(&self) -> InFlight {
+        InFlight::new(self.families.http.in_flight.clone())
+    }
+
+    /// Sets how many sessions are held in memory.
+    pub fn set_sessions_active(&self, sessions: usize) {
+        self.families
+            .view
+            .sessions_active
+            .set(i64::try_from(sessions).unwrap_or(i64::MAX));
+    }
+
+    /// Sets the configured ceiling, for the line that dashboards draw.
+    pub fn set_ceiling(&self, tokens: u64) {
+        self.families
+            .view
+            .ceiling
+            .set(i64::try_from(tokens).unwrap_or(i64::MAX));
+    }
+
+    /// Everything in Prometheus' text format.
+    ///
+    /// # Errors
+    /// Only if a metric has no samples to write, which registered ones always have.
+    pub fn render(&self) -> Result<String, MetricsError> {
+        Ok(TextEncoder::new().encode_to_string(&self.families.gather())?)
+    }
+
+    fn model<'a>(&'a self, model: &str) -> &'a str {
+        self.models.get(model).map_or(OTHER, String::as_str)
+    }
+}
+
+/// A request in flight; dropping it ends the flight, on every path.
+#[derive(Debug)]
+pub struct InFlight(IntGauge);
+
+impl InFlight {
+    fn new(gauge: IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// The method, if it is one of the standard ones: extension methods are the client's own words.
+fn method(method: &Method) -> &str {
+    const STANDARD: [Method; 9] = [
+        Method::GET,
+        Method::HEAD,
+        Method::POST,
+        Method::PUT,
+        Method::PATCH,
+        Method::DELETE,
+        Method::OPTIONS,
+        Method::TRACE,
+        Method::CONNECT,
+    ];
+    if STANDARD.contains(method) {
+        method.as_str()
+    } else {
+        OTHER
+    }
+}
+
+fn status(status: &Option<StatusCode>) -> &str {
+    status.as_ref().map_or(NO_STATUS, StatusCode::as_str)
+}

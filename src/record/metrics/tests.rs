@@ -1,0 +1,380 @@
+//! The names, labels and buckets that dashboards and alerts rely on, as data.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::Method;
+use proptest::prelude::*;
+
+use super::families::*;
+use super::*;
+use crate::record::tests::full_turn;
+use crate::record::{Overhead, Phase};
+
+/// Every metric: its name without the prefix, its type, and its labels in order.
+const CONVENTIONS: &[(&str, &str, &[&str])] = &[
+    (
+        "http_requests_total",
+        "counter",
+        &["method", "route", "status"],
+    ),
+    ("http_request_duration_seconds", "histogram", &[]),
+    ("in_flight_requests", "gauge", &[]),
+    ("build_info", "gauge", &["version"]),
+    (
+        "upstream_requests_total",
+        "counter",
+        &["model", "provider", "status"],
+    ),
+    ("upstream_duration_seconds", "histogram", &[]),
+    ("time_to_first_token_seconds", "histogram", &[]),
+    ("overhead_seconds", "histogram", &["phase"]),
+    ("retries_total", "counter", &["reason"]),
+    ("stream_aborts_total", "counter", &["phase", "side"]),
+    ("tokens_total", "counter", &["model", "type"]),
+    ("context_tokens", "histogram", &["stage"]),
+    ("token_estimate_ratio", "histogram", &[]),
+    ("delimiter_calls_total", "counter", &["action", "outcome"]),
+    ("hidden_hops", "histogram", &[]),
+    ("passes_total", "counter", &["trigger"]),
+    ("evicted_tokens_total", "counter", &["level", "policy"]),
+    ("evicted_items_total", "counter", &["level", "policy"]),
+    ("prefix_breaks_total", "counter", &[]),
+    ("cache_hit_ratio", "histogram", &[]),
+    ("cost_usd_total", "counter", &["kind"]),
+    ("budget_unmet_total", "counter", &[]),
+    ("recall_total", "counter", &["outcome"]),
+    ("refetch_total", "counter", &[]),
+    ("fail_open_total", "counter", &["stage"]),
+    ("store_op_seconds", "histogram", &["op"]),
+    ("sessions_active", "gauge", &[]),
+    ("ceiling_tokens", "gauge", &[]),
+];
+
+fn metrics() -> Metrics {
+    Metrics::new(&["gpt-5", "claude-opus-5"]).unwrap()
+}
+
+/// Samples by their name and labels as written; the labels' order is the encoder's.
+fn samples(metrics: &Metrics) -> BTreeMap<String, f64> {
+    let text = metrics.render().unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            (name.to_owned(), value.parse().unwrap())
+        })
+        .collect()
+}
+
+/// Of each metric in the text: its type, and the label names of its samples but `le`.
+fn shapes(text: &str) -> BTreeMap<String, (String, BTreeSet<String>)> {
+    let mut shapes = BTreeMap::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
+            shapes.insert(name.to_owned(), (kind.to_owned(), BTreeSet::new()));
+        } else if !line.starts_with('#') {
+            let end = line.find(['{', ' ']).unwrap();
+            let sample = &line[..end];
+            let family = ["_bucket", "_sum", "_count"]
+                .iter()
+                .find_map(|suffix| {
+                    sample
+                        .strip_suffix(suffix)
+                        .filter(|n| shapes.contains_key(*n))
+                })
+                .unwrap_or(sample);
+            let labels = line[end..]
+                .strip_prefix('{')
+                .and_then(|rest| rest.split_once('}'));
+            for label in labels
+                .map_or("", |(labels, _)| labels)
+                .split(',')
+                .filter(|l| !l.is_empty())
+            {
+                let name = label.split_once('=').unwrap().0;
+                if name != "le" {
+                    shapes.get_mut(family).unwrap().1.insert(name.to_owned());
+                }
+            }
+        }
+    }
+    shapes
+}
+
+#[test]
+fn every_metric_appears_with_its_labels_after_one_turn_and_no_other_does() {
+    let metrics = metrics();
+    metrics.observe(&full_turn());
+    let expect: BTreeMap<_, _> = CONVENTIONS
+        .iter()
+        .map(|(name, kind, labels)| {
+            let labels = labels.iter().map(|label| (*label).to_owned()).collect();
+            (format!("plimsoll_{name}"), ((*kind).to_owned(), labels))
+        })
+        .collect();
+    assert_eq!(shapes(&metrics.render().unwrap()), expect);
+}
+
+#[test]
+fn a_turn_moves_each_metric_by_its_facts() {
+    let metrics = metrics();
+    metrics.observe(&full_turn());
+    let samples = samples(&metrics);
+    for (sample, expect) in [
+        (
+            r#"http_requests_total{method="POST",route="chat_completions",status="200"}"#,
+            1.0,
+        ),
+        ("http_request_duration_seconds_sum", 2.5),
+        ("time_to_first_token_seconds_sum", 0.4),
+        (
+            r#"upstream_requests_total{model="gpt-5",provider="openai",status="200"}"#,
+            1.0,
+        ),
+        (
+            r#"upstream_requests_total{model="gpt-5",provider="openai",status="none"}"#,
+            1.0,
+        ),
+        ("upstream_duration_seconds_count", 2.0),
+        (r#"overhead_seconds_count{phase="parse"}"#, 1.0),
+        (r#"overhead_seconds_sum{phase="total"}"#, 0.0007),
+        (r#"retries_total{reason="connect"}"#, 1.0),
+        (r#"stream_aborts_total{phase="body",side="client"}"#, 1.0),
+        (r#"tokens_total{model="gpt-5",type="input"}"#, 1_500.0),
+        (r#"tokens_total{model="gpt-5",type="output"}"#, 75.0),
+        (r#"tokens_total{model="gpt-5",type="cache_read"}"#, 600.0),
+        (r#"tokens_total{model="gpt-5",type="cache_write"}"#, 300.0),
+        (r#"tokens_total{model="gpt-5",type="reasoning"}"#, 25.0),
+        (r#"context_tokens_sum{stage="in"}"#, 100_000.0),
+        (r#"context_tokens_sum{stage="out"}"#, 70_000.0),
+        ("token_estimate_ratio_count", 1.0),
+        ("token_estimate_ratio_sum", 1.25),
+        (r#"delimiter_calls_total{action="start",outcome="ok"}"#, 1.0),
+        ("hidden_hops_sum", 1.0),
+        (r#"passes_total{trigger="ceiling"}"#, 1.0),
+        (
+            r#"evicted_tokens_total{level="bulk",policy="cwl"}"#,
+            20_000.0,
+        ),
+        (r#"evicted_items_total{level="episode",policy="cwl"}"#, 4.0),
+        ("prefix_breaks_total", 1.0),
+        ("cache_hit_ratio_sum", 0.4),
+        (r#"cost_usd_total{kind="input"}"#, 0.002),
+        (r#"cost_usd_total{kind="output"}"#, 0.003),
+        (r#"cost_usd_total{kind="cache_read"}"#, 0.0),
+        ("budget_unmet_total", 1.0),
+        (r#"recall_total{outcome="ok"}"#, 1.0),
+        ("refetch_total", 2.0),
+        (r#"fail_open_total{stage="store"}"#, 1.0),
+    ] {
+        let found = samples.get(&format!("plimsoll_{sample}"));
+        let close = found.is_some_and(|found| (found - expect).abs() < 1e-9);
+        assert!(close, "{sample}: {found:?}, not {expect}");
+    }
+}
+
+#[test]
+fn a_forwarded_request_is_no_managed_turn() {
+    let metrics = metrics();
+    metrics.observe(&Turn::new(Route::Forward, Method::GET));
+    let samples = samples(&metrics);
+    for (sample, expect) in [
+        (
+            r#"http_requests_total{method="GET",route="forward",status="none"}"#,
+            1.0,
+        ),
+        ("hidden_hops_count", 0.0),
+        (r#"context_tokens_count{stage="out"}"#, 0.0),
+        (r#"overhead_seconds_count{phase="total"}"#, 0.0),
+        ("cache_hit_ratio_count", 0.0),
+        ("time_to_first_token_seconds_count", 0.0),
+        ("budget_unmet_total", 0.0),
+    ] {
+        assert_eq!(
+            samples.get(&format!("plimsoll_{sample}")),
+            Some(&expect),
+            "{sample}"
+        );
+    }
+}
+
+#[test]
+fn only_listed_models_and_standard_methods_become_labels() {
+    let metrics = metrics();
+    for (model, method) in [
+        ("gpt-5", "GET"),
+        ("gpt-5-mini", "BREW"),
+        ("GPT-5", "get"),
+        ("", "PUT"),
+    ] {
+        let mut turn = full_turn();
+        turn.model = model.into();
+        turn.method = Method::from_bytes(method.as_bytes()).unwrap();
+        metrics.observe(&turn);
+    }
+    let samples = samples(&metrics);
+    let tokens = |model: &str| {
+        samples
+            .get(&format!(
+                r#"plimsoll_tokens_total{{model="{model}",type="input"}}"#
+            ))
+            .copied()
+    };
+    assert_eq!(tokens("gpt-5"), Some(1_500.0));
+    assert_eq!(tokens("other"), Some(4_500.0));
+    let requests = |method: &str| {
+        let labels = format!(r#"method="{method}",route="chat_completions",status="200""#);
+        samples
+            .get(&format!("plimsoll_http_requests_total{{{labels}}}"))
+            .copied()
+    };
+    let methods = ["GET", "PUT", "other", "BREW", "get"].map(requests);
+    assert_eq!(methods, [Some(1.0), Some(1.0), Some(2.0), None, None]);
+}
+
+#[test]
+fn buckets_span_what_the_conventions_say_and_rise() {
+    for (buckets, first, last) in [
+        (OVERHEAD_BUCKETS, 50e-6, 1.0),
+        (UPSTREAM_BUCKETS, 0.005, 900.0),
+        (FIRST_TOKEN_BUCKETS, 0.001, 300.0),
+        (TOKEN_BUCKETS, 1.0, 4_194_304.0),
+        (SHARE_BUCKETS, 0.0, 1.0),
+        (RATIO_BUCKETS, 0.5, 3.0),
+        (HOP_BUCKETS, 0.0, 8.0),
+    ] {
+        assert_eq!((buckets[0], buckets[buckets.len() - 1]), (first, last));
+        assert!(buckets.is_sorted_by(|low, high| low < high), "{buckets:?}");
+    }
+    let powers: Vec<f64> = (0..12).map(|n| 4_f64.powi(n)).collect();
+    assert_eq!(TOKEN_BUCKETS, powers);
+}
+
+#[test]
+fn a_value_on_an_edge_falls_below_it() {
+    let metrics = metrics();
+    let mut turn = full_turn();
+    turn.overhead = Overhead::default();
+    turn.overhead.add(Phase::Parse, Duration::from_micros(50));
+    metrics.observe(&turn);
+    metrics.observe_store(StoreOp::Commit, Duration::from_nanos(50_001));
+    let samples = samples(&metrics);
+    for (sample, expect) in [
+        (
+            r#"overhead_seconds_bucket{phase="parse",le="0.00005"}"#,
+            1.0,
+        ),
+        (r#"store_op_seconds_bucket{op="commit",le="0.00005"}"#, 0.0),
+        (r#"store_op_seconds_bucket{op="commit",le="0.0001"}"#, 1.0),
+    ] {
+        assert_eq!(
+            samples.get(&format!("plimsoll_{sample}")),
+            Some(&expect),
+            "{sample}"
+        );
+    }
+}
+
+#[test]
+fn gauges_follow_and_flights_end_on_every_path() {
+    let metrics = metrics();
+    metrics.set_sessions_active(7);
+    metrics.set_ceiling(80_000);
+    let read = |name: &str| samples(&metrics)[&format!("plimsoll_{name}")];
+    assert_eq!(
+        (read("sessions_active"), read("ceiling_tokens")),
+        (7.0, 80_000.0)
+    );
+    let first = metrics.in_flight();
+    let second = metrics.in_flight();
+    assert_eq!(read("in_flight_requests"), 2.0);
+    drop(first);
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _held = second;
+        panic!("a stage");
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(read("in_flight_requests"), 0.0);
+}
+
+/// Every `plimsoll_…` word in a text, histogram suffixes cut off.
+fn mentioned(text: &str) -> BTreeSet<String> {
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.split(|c| !word(c))
+        .filter_map(|name| name.strip_prefix("plimsoll_"))
+        .map(|name| {
+            let histogram = |base: &&str| {
+                CONVENTIONS
+                    .iter()
+                    .any(|(n, kind, _)| n == base && *kind == "histogram")
+            };
+            let suffixes = ["_bucket", "_sum", "_count"];
+            let base = suffixes
+                .iter()
+                .find_map(|suffix| name.strip_suffix(suffix).filter(histogram));
+            base.unwrap_or(name).to_owned()
+        })
+        .collect()
+}
+
+#[test]
+fn the_dashboards_name_only_metrics_that_exist() {
+    let known: BTreeSet<String> = CONVENTIONS
+        .iter()
+        .map(|(name, ..)| (*name).to_owned())
+        .collect();
+    let deploy = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("deploy");
+    let dashboards = deploy.join("grafana/dashboards");
+    let mut all = BTreeSet::new();
+    for entry in std::fs::read_dir(dashboards).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let parsed = serde_json::from_str::<serde_json::Value>(&text);
+        assert!(parsed.is_ok(), "{} is no JSON: {parsed:?}", path.display());
+        let names = mentioned(&text);
+        assert!(
+            names.is_subset(&known),
+            "{}: {:?}",
+            path.display(),
+            names.difference(&known)
+        );
+        all.extend(names);
+    }
+    for must in [
+        "context_tokens",
+        "ceiling_tokens",
+        "passes_total",
+        "tokens_total",
+        "prefix_breaks_total",
+        "cost_usd_total",
+        "overhead_seconds",
+        "time_to_first_token_seconds",
+        "fail_open_total",
+        "budget_unmet_total",
+        "delimiter_calls_total",
+    ] {
+        assert!(all.contains(must), "no dashboard shows {must}");
+    }
+}
+
+proptest! {
+    /// Whatever a client names, the only model labels are the listed ones and `other`.
+    #[test]
+    fn no_request_makes_a_label(models in prop::collection::vec(".{0,40}", 1..20)) {
+        let metrics = metrics();
+        for model in models {
+            let mut turn = full_turn();
+            turn.model = model;
+            metrics.observe(&turn);
+        }
+        for sample in samples(&metrics).keys() {
+            if let Some((_, rest)) = sample.split_once("model=\"") {
+                let label = rest.split_once('"').unwrap().0;
+                prop_assert!(["gpt-5", "claude-opus-5", "other"].contains(&label), "{}", sample);
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! A turn that has every fact, for the tests of this module.
+
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+
+use super::*;
+use crate::model::Usage;
+
+/// Two hops, a pass, hidden calls, an abort, a retry, a stage that failed: one of everything.
+pub(super) fn full_turn() -> Turn {
+    let usage = |prompt, cached, cache_write, completion, reasoning| {
+        Some(Usage {
+            prompt,
+            cached,
+            cache_write,
+            completion,
+            reasoning,
+        })
+    };
+    let mut turn = Turn::new(Route::Chat, Method::POST);
+    turn.status = Some(StatusCode::OK);
+    turn.duration = Duration::from_millis(2_500);
+    turn.first_token = Some(Duration::from_millis(400));
+    turn.streamed = true;
+    turn.provider = provider_name("api.openai.com");
+    turn.model = "gpt-5".into();
+    turn.response_model = Some("gpt-5-2025-08-07".into());
+    turn.tenant = "7e4a47007e4a4700".into();
+    turn.session = "5e55105e55105e55".into();
+    turn.number = 12;
+    turn.mode = "manage";
+    turn.hops = vec![
+        Hop {
+            status: Some(StatusCode::OK),
+            duration: Duration::from_millis(900),
+            first_byte: Some(Duration::from_millis(300)),
+            usage: usage(1_000, 200, 300, 50, 20),
+            estimated: 800,
+            pass: Some(Pass {
+                trigger: "ceiling",
+                evicted: vec![
+                    Evicted {
+                        policy: "cwl",
+                        level: "bulk",
+                        tokens: 20_000,
+                        items: 9,
+                    },
+                    Evicted {
+                        policy: "cwl",
+                        level: "episode",
+                        tokens: 10_000,
+                        items: 4,
+                    },
+                ],
+            }),
+        },
+        Hop {
+            usage: usage(500, 400, 0, 25, 5),
+            ..Hop::default()
+        },
+    ];
+    turn.context = Some(Context {
+        tokens_in: 100_000,
+        tokens_out: 70_000,
+        evicted: 30_000,
+        ceiling: 80_000,
+        floor: 56_000,
+        budget: Budget::Exceeded,
+    });
+    for phase in Phase::ALL {
+        turn.overhead.add(*phase, Duration::from_micros(100));
+    }
+    turn.delimiter_calls = vec![DelimiterCall {
+        action: "start",
+        outcome: "ok",
+    }];
+    turn.recalls = vec!["ok"];
+    turn.refetches = 2;
+    turn.prefix_breaks = 1;
+    turn.abort = Some(Abort {
+        side: Side::Client,
+        phase: AbortPhase::Body,
+    });
+    turn.retries = vec!["connect"];
+    turn.fail_open = Some("store");
+    turn.costs.add(CostKind::Input, 0.002);
+    turn.costs.add(CostKind::Output, 0.003);
+    turn
+}
+
+#[test]
+fn finishing_a_turn_counts_it() {
+    let metrics = Metrics::new(&["gpt-5"]).unwrap();
+    finish(&metrics, &full_turn());
+    assert!(
+        metrics
+            .render()
+            .unwrap()
+            .contains("plimsoll_budget_unmet_total 1")
+    );
+}

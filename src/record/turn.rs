@@ -1,0 +1,504 @@
+//! The report of one turn: facts that the stages returned, in the words of the vocabulary.
+//!
+//! It holds sizes, durations, counts and names out of closed sets. It never holds text of a
+//! message, a tool's arguments or a credential, so that nothing downstream can leak one.
+
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+
+use crate::model::Usage;
+
+/// A word out of a closed set that another module owns (a policy's name, a trigger, an outcome).
+/// Being static, it stands in the source: no request can make a new time series by sending one.
+pub type Label = &'static str;
+
+/// A closed set whose members are metric labels: the words, and a place in a table of handles.
+macro_rules! label_set {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident => $word:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name { $($(#[$vdoc])* $variant),+ }
+
+        impl $name {
+            /// Every member, in the order in which the set is declared.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The word for labels and log lines.
+            #[must_use]
+            pub const fn as_str(self) -> Label {
+                match self { $(Self::$variant => $word),+ }
+            }
+        }
+    };
+}
+
+label_set!(
+    /// Which of the proxy's routes a request took.
+    Route {
+        /// `POST …/chat/completions`: the one that is managed.
+        Chat => "chat_completions",
+        /// Everything else under the base URL, forwarded as it is.
+        Forward => "forward",
+    }
+);
+
+label_set!(
+    /// Where the proxy's own time goes.
+    Phase {
+        /// Bytes to items.
+        Parse => "parse",
+        /// Finding the head and folding the records on its path.
+        Session => "session",
+        /// Counting new items.
+        Tokens => "tokens",
+        /// Proposing, checking and deciding a pass.
+        Policy => "policy",
+        /// Marks to bytes.
+        Render => "render",
+        /// Reading the response and running hidden calls.
+        Intercept => "intercept",
+        /// Waiting for the store where the client waited too.
+        Store => "store",
+    }
+);
+
+label_set!(
+    /// Who ended a stream before its end.
+    Side {
+        /// The client went away.
+        Client => "client",
+        /// The upstream cut the stream, stalled, or sent an error in it.
+        Upstream => "upstream",
+    }
+);
+
+label_set!(
+    /// How far a stream had come when it was ended.
+    AbortPhase {
+        /// Before the client had seen any byte.
+        FirstByte => "first_byte",
+        /// While a hop was being passed on.
+        Body => "body",
+        /// After a hidden hop, before the next one answered.
+        BetweenHops => "between_hops",
+    }
+);
+
+label_set!(
+    /// What a token was paid for.
+    CostKind {
+        /// Prompt tokens at the plain price.
+        Input => "input",
+        /// Prompt tokens read from the provider's cache.
+        CacheRead => "cache_read",
+        /// Prompt tokens written to the provider's cache.
+        CacheWrite => "cache_write",
+        /// Completion tokens, the reasoning ones included.
+        Output => "output",
+    }
+);
+
+label_set!(
+    /// An operation of the store.
+    StoreOp {
+        /// Looking up which records a key leads to.
+        Links => "links",
+        /// Reading records and stored messages.
+        Blobs => "blobs",
+        /// Making a turn durable, from hand-over to acknowledgement.
+        Commit => "commit",
+    }
+);
+
+label_set!(
+    /// Whether the view was brought under the ceiling.
+    Budget {
+        /// The request that was sent holds at most the ceiling.
+        Met => "met",
+        /// It does not, and everything that may be evicted is.
+        Exceeded => "exceeded",
+    }
+);
+
+/// The report of one finished turn. Also used for a forwarded request, which has at most one hop
+/// and no context.
+#[derive(Clone, Debug)]
+pub struct Turn {
+    /// The route that the request took.
+    pub route: Route,
+    /// The request's method.
+    pub method: Method,
+    /// The status that the client was answered; `None` if it left before there was one.
+    pub status: Option<StatusCode>,
+    /// From the request's last header byte to the response's last byte.
+    pub duration: Duration,
+    /// From the same start to the first byte of an answer that the client could see.
+    pub first_token: Option<Duration>,
+    /// Whether the client asked for a stream.
+    pub streamed: bool,
+    /// The upstream, as [`provider_name`] names it.
+    pub provider: Label,
+    /// The model as the client named it; it becomes a label only if it is on the allow-list.
+    pub model: String,
+    /// The model that the upstream says has answered.
+    pub response_model: Option<String>,
+    /// The wire format: `chat`, and later `responses` and `messages`.
+    pub dialect: Label,
+    /// The tenant's short hash, for the log only.
+    pub tenant: String,
+    /// The session's short hash, for the log and the client.
+    pub session: String,
+    /// The turn's number on its path, from 1; 0 for a request without a place in a session.
+    pub number: u64,
+    /// `manage`, `observe` or `off`.
+    pub mode: Label,
+    /// The upstream calls in order: one, and one more for each hidden hop.
+    pub hops: Vec<Hop>,
+    /// Sizes against the budget; `None` where nothing was counted.
+    pub context: Option<Context>,
+    /// The proxy's own time.
+    pub overhead: Overhead,
+    /// The `delimiter` calls of all hops, in order.
+    pub delimiter_calls: Vec<DelimiterCall>,
+    /// Outcomes of `recall` calls, in order.
+    pub recalls: Vec<Label>,
+    /// Evicted items that the agent fetched again by its own tools.
+    pub refetches: u64,
+    /// How often this turn's requests did not extend the prefix that the provider has cached.
+    pub prefix_breaks: u64,
+    /// How the stream was ended, if it was.
+    pub abort: Option<Abort>,
+    /// The reasons of upstream calls that were repeated, in order.
+    pub retries: Vec<Label>,
+    /// The stage whose failure sent the client's original bytes upstream.
+    pub fail_open: Option<Label>,
+    /// Money.
+    pub costs: Costs,
+}
+
+impl Turn {
+    /// The report of a request that has just been read; the stages fill in the rest.
+    #[must_use]
+    pub fn new(route: Route, method: Method) -> Self {
+        Self {
+            route,
+            method,
+            status: None,
+            duration: Duration::ZERO,
+            first_token: None,
+            streamed: false,
+            provider: UNKNOWN_PROVIDER,
+            model: String::new(),
+            response_model: None,
+            dialect: "chat",
+            tenant: String::new(),
+            session: String::new(),
+            number: 0,
+            mode: "off",
+            hops: Vec::new(),
+            context: None,
+            overhead: Overhead::default(),
+            delimiter_calls: Vec::new(),
+            recalls: Vec::new(),
+            refetches: 0,
+            prefix_breaks: 0,
+            abort: None,
+            retries: Vec::new(),
+            fail_open: None,
+            costs: Costs::default(),
+        }
+    }
+
+    /// What the provider reported over all hops; `None` if it reported nothing.
+    #[must_use]
+    pub fn usage(&self) -> Option<Usage> {
+        self.hops
+            .iter()
+            .filter_map(|hop| hop.usage)
+            .reduce(|sum, hop| Usage {
+                prompt: sum.prompt.saturating_add(hop.prompt),
+                cached: sum.cached.saturating_add(hop.cached),
+                cache_write: sum.cache_write.saturating_add(hop.cache_write),
+                completion: sum.completion.saturating_add(hop.completion),
+                reasoning: sum.reasoning.saturating_add(hop.reasoning),
+            })
+    }
+
+    /// Cached tokens over prompt tokens of all hops, 0 to 1; `None` without a reported prompt.
+    #[must_use]
+    pub fn cached_ratio(&self) -> Option<f64> {
+        let usage = self.usage().filter(|usage| usage.prompt > 0)?;
+        Some((lossy(usage.cached) / lossy(usage.prompt)).clamp(0.0, 1.0))
+    }
+
+    /// Hops beyond the first: each was caused by hidden calls alone.
+    #[must_use]
+    pub fn hidden_hops(&self) -> usize {
+        self.hops.len().saturating_sub(1)
+    }
+
+    /// Tokens that the passes of this turn evicted, over all policies and levels.
+    #[must_use]
+    pub fn evicted_now(&self) -> u64 {
+        let passes = self.hops.iter().filter_map(|hop| hop.pass.as_ref());
+        passes
+            .flat_map(|pass| &pass.evicted)
+            .map(|evicted| evicted.tokens)
+            .sum()
+    }
+}
+
+/// One upstream call.
+#[derive(Clone, Debug, Default)]
+pub struct Hop {
+    /// The upstream's status; `None` if it gave none.
+    pub status: Option<StatusCode>,
+    /// From sending to the last byte of the answer.
+    pub duration: Duration,
+    /// From sending to the first byte of the answer.
+    pub first_byte: Option<Duration>,
+    /// What the provider reported.
+    pub usage: Option<Usage>,
+    /// Tokens of the request as counted, before the session's ratio is applied; 0 if not counted.
+    pub estimated: u64,
+    /// The pass that was committed before this hop.
+    pub pass: Option<Pass>,
+}
+
+/// One run of the policies that was committed.
+#[derive(Clone, Debug)]
+pub struct Pass {
+    /// Why it ran.
+    pub trigger: Label,
+    /// What it evicted, a row for each policy and level.
+    pub evicted: Vec<Evicted>,
+}
+
+/// What one policy evicted at one level.
+#[derive(Clone, Debug)]
+pub struct Evicted {
+    /// The policy.
+    pub policy: Label,
+    /// The level.
+    pub level: Label,
+    /// Tokens by which the view shrank.
+    pub tokens: u64,
+    /// Items whose mark moved.
+    pub items: u64,
+}
+
+/// Sizes of a turn's last request, in calibrated tokens.
+#[derive(Clone, Copy, Debug)]
+pub struct Context {
+    /// What the client sent.
+    pub tokens_in: u64,
+    /// What the upstream was sent.
+    pub tokens_out: u64,
+    /// What the marks of all passes so far keep out of the view.
+    pub evicted: u64,
+    /// The budget that held for this request.
+    pub ceiling: u64,
+    /// The low-water mark that held for this request.
+    pub floor: u64,
+    /// Whether the budget was met.
+    pub budget: Budget,
+}
+
+/// One `delimiter` call and what came of it.
+#[derive(Clone, Copy, Debug)]
+pub struct DelimiterCall {
+    /// `start`, `end`, or `other` for what is neither.
+    pub action: Label,
+    /// `ok`, or the reason of the refusal.
+    pub outcome: Label,
+}
+
+/// A stream that ended before its end.
+#[derive(Clone, Copy, Debug)]
+pub struct Abort {
+    /// Who ended it.
+    pub side: Side,
+    /// How far it had come.
+    pub phase: AbortPhase,
+}
+
+/// The proxy's own time by phase. A phase that never ran is no measurement of zero.
+#[derive(Clone, Debug, Default)]
+pub struct Overhead([Option<Duration>; Phase::ALL.len()]);
+
+impl Overhead {
+    /// Adds time to a phase; phases that run once a hop add up.
+    pub fn add(&mut self, phase: Phase, time: Duration) {
+        if let Some(slot) = self.0.get_mut(phase as usize) {
+            *slot = Some(slot.unwrap_or_default().saturating_add(time));
+        }
+    }
+
+    /// The time of a phase, if it ran.
+    #[must_use]
+    pub fn get(&self, phase: Phase) -> Option<Duration> {
+        self.0.get(phase as usize).copied().flatten()
+    }
+
+    /// All phases together, if any ran.
+    #[must_use]
+    pub fn total(&self) -> Option<Duration> {
+        self.0
+            .iter()
+            .flatten()
+            .copied()
+            .reduce(Duration::saturating_add)
+    }
+}
+
+/// Money by kind, in US dollars.
+#[derive(Clone, Debug, Default)]
+pub struct Costs([f64; CostKind::ALL.len()]);
+
+impl Costs {
+    /// Adds money to a kind. What is negative or no number is no cost, and is left out.
+    pub fn add(&mut self, kind: CostKind, usd: f64) {
+        if let (Some(slot), true) = (self.0.get_mut(kind as usize), usd.is_finite() && usd > 0.0) {
+            *slot += usd;
+        }
+    }
+
+    /// The money of a kind.
+    #[must_use]
+    pub fn get(&self, kind: CostKind) -> f64 {
+        self.0.get(kind as usize).copied().unwrap_or_default()
+    }
+
+    /// All kinds together.
+    #[must_use]
+    pub fn total(&self) -> f64 {
+        self.0.iter().sum()
+    }
+}
+
+const UNKNOWN_PROVIDER: Label = "custom";
+
+/// The provider of an upstream host by its `gen_ai.provider.name`, else `custom`. A host ends in
+/// the listed domain or is it; ports don't count.
+#[must_use]
+pub fn provider_name(host: &str) -> Label {
+    const KNOWN: &[(&str, Label)] = &[
+        ("openai.com", "openai"),
+        ("openai.azure.com", "azure.ai.openai"),
+        ("anthropic.com", "anthropic"),
+        ("deepseek.com", "deepseek"),
+        ("moonshot.ai", "moonshot_ai"),
+        ("moonshot.cn", "moonshot_ai"),
+        ("groq.com", "groq"),
+        ("mistral.ai", "mistral_ai"),
+        ("x.ai", "x_ai"),
+        ("googleapis.com", "gcp.gen_ai"),
+        ("perplexity.ai", "perplexity"),
+        ("openrouter.ai", "openrouter"),
+    ];
+    let host = host.split(':').next().unwrap_or(host).to_ascii_lowercase();
+    let matches = |domain: &str| {
+        host.strip_suffix(domain)
+            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    KNOWN
+        .iter()
+        .find(|(domain, _)| matches(domain))
+        .map_or(UNKNOWN_PROVIDER, |(_, name)| name)
+}
+
+/// A count as a measurement. Exact to 2^53, far beyond any number of tokens.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts of tokens stay far below 2^53"
+)]
+pub(super) const fn lossy(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn providers_are_known_by_their_domain() {
+        for (host, expect) in [
+            ("api.openai.com", "openai"),
+            ("API.OpenAI.com:443", "openai"),
+            ("my.openai.azure.com", "azure.ai.openai"),
+            ("x.ai", "x_ai"),
+            ("api.x.ai", "x_ai"),
+            ("notx.ai", "custom"),
+            ("openai.com.evil.test", "custom"),
+            ("127.0.0.1:8080", "custom"),
+            ("", "custom"),
+        ] {
+            assert_eq!(provider_name(host), expect, "{host}");
+        }
+    }
+
+    #[test]
+    fn usage_adds_up_over_hops_and_keeps_its_absence() {
+        let mut turn = Turn::new(Route::Chat, Method::POST);
+        turn.hops.push(Hop::default());
+        assert_eq!(turn.usage(), None);
+        assert_eq!(turn.cached_ratio(), None);
+        let one = Usage {
+            prompt: 100,
+            cached: 0,
+            cache_write: 4,
+            completion: 10,
+            reasoning: 3,
+        };
+        let two = Usage {
+            prompt: 300,
+            cached: 100,
+            cache_write: 1,
+            completion: 5,
+            reasoning: 2,
+        };
+        turn.hops.push(Hop {
+            usage: Some(one),
+            ..Hop::default()
+        });
+        turn.hops.push(Hop {
+            usage: Some(two),
+            ..Hop::default()
+        });
+        let sum = Usage {
+            prompt: 400,
+            cached: 100,
+            cache_write: 5,
+            completion: 15,
+            reasoning: 5,
+        };
+        assert_eq!(turn.usage(), Some(sum));
+        assert_eq!(turn.cached_ratio(), Some(0.25));
+        assert_eq!(turn.hidden_hops(), 2);
+    }
+
+    #[test]
+    fn a_phase_that_never_ran_is_not_zero() {
+        let mut overhead = Overhead::default();
+        assert_eq!(overhead.total(), None);
+        overhead.add(Phase::Parse, Duration::from_micros(3));
+        overhead.add(Phase::Parse, Duration::from_micros(4));
+        overhead.add(Phase::Store, Duration::ZERO);
+        assert_eq!(overhead.get(Phase::Parse), Some(Duration::from_micros(7)));
+        assert_eq!(overhead.get(Phase::Store), Some(Duration::ZERO));
+        assert_eq!(overhead.get(Phase::Render), None);
+        assert_eq!(overhead.total(), Some(Duration::from_micros(7)));
+    }
+
+    #[test]
+    fn costs_only_grow() {
+        let mut costs = Costs::default();
+        costs.add(CostKind::Input, 0.5);
+        costs.add(CostKind::Input, -1.0);
+        costs.add(CostKind::Output, f64::NAN);
+        costs.add(CostKind::Output, 0.25);
+        assert_eq!(costs.get(CostKind::Input), 0.5);
+        assert_eq!(costs.total(), 0.75);
+    }
+}
