@@ -135,7 +135,7 @@ pub struct Opened {
 /// What opening a store found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenReport {
-    /// Where a corrupt store was moved to; the one that is open began empty.
+    /// Where a corrupt store was moved to; the one that is open has what could be read of it.
     pub quarantined: Option<PathBuf>,
     /// What was wrong with the one that was moved.
     pub reason: Option<String>,
@@ -164,7 +164,7 @@ pub struct Health {
 
 impl Store {
     /// Opens or makes the store that `config` asks for. A corrupt one is moved aside and a new
-    /// one begun, which the report says; everything lives below `config.path`.
+    /// one begun with what could be read of it, which the report says; everything lives below `config.path`.
     ///
     /// # Errors
     /// [`StoreError::Locked`] where another process holds the directory, [`StoreError::Format`]

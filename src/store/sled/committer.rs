@@ -113,7 +113,8 @@ impl Committer {
     }
 
     /// Sees to it that there is an engine to write to. After a failure of the disk the engine
-    /// refuses all work until it is opened anew, which is tried once in `config.retry`.
+    /// refuses all writes until it is opened anew. That is tried once in `config.retry`, and only
+    /// where the disk takes bytes again: until then the old one goes on answering reads.
     fn ready(&mut self) -> Result<(), StoreError> {
         let shared = Arc::clone(&self.shared);
         if shared.is_degraded() {
@@ -124,6 +125,10 @@ impl Committer {
         };
         if since.elapsed() < shared.config.retry {
             return Err(error.clone());
+        }
+        if let Err(error) = shared.place.probe() {
+            self.failed = Some((Instant::now(), error.clone()));
+            return Err(error);
         }
         let mut engine = shared.engine.write();
         if let Engine::Open(trees) = std::mem::replace(&mut *engine, Engine::Failed(error.clone()))

@@ -18,6 +18,7 @@ use super::{Batch, Config, Health, OpenReport, StoreError, Ticket};
 
 mod committer;
 mod open;
+mod salvage;
 mod trees;
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 //! and quarantine. It never deletes what it can't read, and never touches the tenant key.
 //!
 //! The directory: `lock` (held while the store is open), `sled/` (the engine's), `clean` (there
-//! only between a clean stop and the next start), `suspect` (there once the engine met damage),
+//! only between a clean stop and the next start: the log's length and the counts), `suspect` (there once the engine met damage),
 //! `quarantine-N/` (engine directories that could not be opened).
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::super::files;
@@ -18,6 +18,10 @@ const ENGINE: &str = "sled";
 const CLEAN: &str = "clean";
 const SUSPECT: &str = "suspect";
 
+const PROBE: &str = "probe";
+/// Two of the engine's segments.
+const PROBE_BYTES: usize = 4 << 20;
+
 /// How many entries of each tree are read after an unclean stop: a fraction of a second.
 const CHECK: usize = 50_000;
 
@@ -26,6 +30,31 @@ const CHECK: usize = 50_000;
 pub(super) struct Place {
     dir: PathBuf,
     engine: PathBuf,
+}
+
+/// What a clean stop notes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark {
+    log: u64,
+    counts: Counts,
+}
+
+impl Mark {
+    fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.split_whitespace().map(|word| word.parse::<u64>().ok());
+        let mut next = || numbers.next().flatten();
+        let (log, blobs, links) = (next()?, next()?, next()?);
+        let counts = Counts { blobs, links };
+        Some(Self { log, counts })
+    }
+
+    fn text(self) -> String {
+        let Self {
+            log,
+            counts: Counts { blobs, links },
+        } = self;
+        format!("{log} {blobs} {links}\n")
+    }
 }
 
 /// What a start finds of the last stop.
@@ -81,34 +110,78 @@ impl Place {
     /// Opens the engine and checks it as far as the last stop calls for; a corrupt one is moved
     /// aside and a new one opened.
     pub(super) fn open(&self, config: &Config) -> Result<(Trees, Counts, OpenReport), StoreError> {
-        let last = self.last_stop();
+        let mark = fs::read_to_string(self.dir.join(CLEAN));
+        let mark = mark.ok().and_then(|text| Mark::parse(&text));
+        let last = self.last_stop(mark);
         files::remove(&self.dir, CLEAN).map_err(self.error("cleaning"))?;
         let mut report = OpenReport {
             clean: matches!(last, LastStop::None | LastStop::Clean),
             ..OpenReport::default()
         };
-        let opened = match self.attempt(config, last) {
+        let opened = self.attempt(config, last, mark.map(|mark| mark.counts));
+        let (trees, counts) = match opened {
             Err(error) if is_damage(&error) => {
-                report.quarantined = Some(self.quarantine()?);
                 report.reason = Some(error.to_string());
-                self.attempt(config, LastStop::None)
+                self.mend(config, &mut report)?
             }
-            other => other,
+            other => {
+                let (trees, counts, checked) = other?;
+                report.checked = checked;
+                (trees, counts)
+            }
         };
-        let (trees, counts, checked) = opened?;
         files::remove(&self.dir, SUSPECT).map_err(self.error("cleaning"))?;
-        (report.blobs, report.links, report.checked) = (counts.blobs, counts.links, checked);
+        (report.blobs, report.links) = (counts.blobs, counts.links);
         Ok((trees, counts, report))
+    }
+
+    /// Finds out whether the disk takes as many bytes as the engine writes when it opens.
+    pub(super) fn probe(&self) -> Result<(), StoreError> {
+        let path = self.dir.join(PROBE);
+        let written = File::create(&path).and_then(|mut file| {
+            file.write_all(&vec![0; PROBE_BYTES])?;
+            file.sync_data()
+        });
+        let removed = fs::remove_file(&path);
+        written
+            .and(removed)
+            .map_err(|error| StoreError::io("writing", &path, &error))
     }
 
     /// Opens the engine again after the disk had failed; the check is that of a kill.
     pub(super) fn reopen(&self, config: &Config) -> Result<(Trees, Counts), StoreError> {
-        let (trees, counts, _) = self.attempt(config, LastStop::Unclean)?;
+        let (trees, counts, _) = self.attempt(config, LastStop::Unclean, None)?;
         Ok((trees, counts))
     }
 
-    fn attempt(&self, config: &Config, last: LastStop) -> Result<(Trees, Counts, u64), StoreError> {
+    /// Opens the engine and checks it; with `expected` it must hold just that much.
+    fn attempt(
+        &self,
+        config: &Config,
+        last: LastStop,
+        expected: Option<Counts>,
+    ) -> Result<(Trees, Counts, u64), StoreError> {
         let trees = Trees::open(&self.engine, config)?;
+        let changed = || StoreError::Corrupt {
+            detail: "it is not as it was closed".to_owned(),
+        };
+        let checked = match self.check(&trees, last) {
+            Ok((counts, _)) if expected.is_some_and(|expected| expected != counts) => {
+                Err(changed())
+            }
+            other => other,
+        };
+        match checked {
+            Ok((counts, checked)) => Ok((trees, counts, checked)),
+            Err(error) => {
+                // What is wrong was said already; closing may only find the same again.
+                let _ = trees.shut(&self.engine);
+                Err(error)
+            }
+        }
+    }
+
+    fn check(&self, trees: &Trees, last: LastStop) -> Result<(Counts, u64), StoreError> {
         let checked = match last {
             LastStop::None => {
                 trees.sync(&self.engine)?;
@@ -121,20 +194,54 @@ impl Place {
             LastStop::Unclean => trees.check(&self.engine, CHECK)?,
             LastStop::Suspect => trees.check(&self.engine, usize::MAX)?,
         };
-        let counts = trees.counts(&self.engine)?;
-        Ok((trees, counts, checked))
+        Ok((trees.counts(&self.engine)?, checked))
     }
 
-    fn last_stop(&self) -> LastStop {
+    /// Moves a damaged engine aside and saves what can be saved of it. Where it does not even
+    /// open, its page table and settings may be the damage: both follow from the log, and a copy
+    /// of the log alone is tried. Else what it still reads is copied into a new one.
+    fn mend(
+        &self,
+        config: &Config,
+        report: &mut OpenReport,
+    ) -> Result<(Trees, Counts), StoreError> {
+        let opens = Trees::open(&self.engine, config).and_then(|trees| trees.shut(&self.engine));
+        let aside = self.quarantine()?;
+        report.quarantined = Some(aside.clone());
+        if opens.is_err() {
+            if let Ok((trees, counts, checked)) = self.rebuild(config, &aside) {
+                report.checked = checked;
+                return Ok((trees, counts));
+            }
+            fs::remove_dir_all(&self.engine).map_err(self.error("mending"))?;
+        }
+        let (trees, _, _) = self.attempt(config, LastStop::None, None)?;
+        if let Ok(damaged) = Trees::open(&aside, config) {
+            let saved = trees.salvage(&self.engine, &damaged, &aside);
+            // Closing a damaged engine might wait for ever for writes that it can't do.
+            std::mem::forget(damaged);
+            saved?;
+        }
+        let counts = trees.counts(&self.engine)?;
+        Ok((trees, counts))
+    }
+
+    /// Opens a copy of a log without what the engine derives from it.
+    fn rebuild(&self, config: &Config, aside: &Path) -> Result<(Trees, Counts, u64), StoreError> {
+        fs::create_dir_all(&self.engine)
+            .and_then(|()| fs::copy(aside.join("db"), self.engine.join("db")))
+            .map_err(self.error("mending"))?;
+        self.attempt(config, LastStop::Suspect, None)
+    }
+
+    fn last_stop(&self, mark: Option<Mark>) -> LastStop {
         if !self.engine.exists() {
             LastStop::None
         } else if self.dir.join(SUSPECT).exists() {
             LastStop::Suspect
         } else {
-            let marked = fs::read_to_string(self.dir.join(CLEAN)).ok();
-            let marked = marked.and_then(|text| text.trim().parse::<u64>().ok());
-            match (marked, self.log_len()) {
-                (Some(then), Ok(now)) if then == now => LastStop::Clean,
+            match (mark, self.log_len()) {
+                (Some(mark), Ok(now)) if mark.log == now => LastStop::Clean,
                 _ => LastStop::Unclean,
             }
         }
@@ -154,12 +261,14 @@ impl Place {
         wrote: bool,
     ) -> Result<(), StoreError> {
         trees.sync(&self.engine)?;
+        let counts = trees.counts(&self.engine)?;
         trees.shut(&self.engine)?;
         if wrote {
             Trees::open(&self.engine, config)?.shut(&self.engine)?;
         }
         self.log_len()
-            .and_then(|length| files::write_whole(&self.dir, CLEAN, length.to_string().as_bytes()))
+            .map(|log| Mark { log, counts }.text())
+            .and_then(|text| files::write_whole(&self.dir, CLEAN, text.as_bytes()))
             .map_err(self.error("marking"))
     }
 

@@ -80,6 +80,7 @@ fn spawn(task: &str, dir: &Path, from: u64, shell: Option<&str>) -> Child {
         .env(TASK, task)
         .env(DIR, dir)
         .env(FROM, from.to_string())
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -205,6 +206,7 @@ fn child_fills(dir: &Path) {
         .filter(|n| wait(store.commit(numbered(*n))).is_err())
         .count();
     println!("say still {still}");
+    println!("say readable {}", present(&store, 0..good).unwrap());
     let pid = std::process::id().to_string();
     let lifted = Command::new("prlimit")
         .args(["--fsize=unlimited", "--pid", &pid])
@@ -346,20 +348,28 @@ fn a_damaged_store_is_served_or_set_aside_and_never_stops_the_process() {
         let first = said(spawn("probe", &data, BATCHES, None));
         // Where the damage shows in use only, the store stops; the next start must deal with it.
         let second = said(spawn("probe", &data, BATCHES, None));
-        set_aside += usize::from(
-            first
-                .iter()
-                .chain(&second)
-                .any(|(w, v)| w == "quarantined" && v == "true"),
-        );
+        let story = format!("{what}: {first:?} then {second:?}");
         let works = |said: &[(String, String)]| {
             value_of(said, "written") == "10" && value_of(said, "again") == "10"
         };
         assert!(
             works(&first) || value_of(&first, "degraded") == "true",
-            "{what}: {first:?}"
+            "{story}"
         );
-        assert!(works(&second), "{what}: {first:?} then {second:?}");
+        assert!(works(&second), "{story}");
+        let aside = [&first, &second].map(|said| value_of(said, "quarantined") == "true");
+        set_aside += usize::from(aside.contains(&true));
+        let whole = value_of(&second, "found") == BATCHES.to_string();
+        // Only a cut log after a kill can't be told from a log that was never longer.
+        assert!(
+            whole || aside.contains(&true) || seed % 3 == 1,
+            "missing in silence: {story}"
+        );
+        // What follows from the log is no loss.
+        assert!(
+            whole || ![4, 5, 6].contains(&(seed % 8)),
+            "not mended: {story}"
+        );
         fs::remove_dir_all(&data).unwrap();
     }
     assert!(set_aside > 0, "no damage was ever noticed");
@@ -368,23 +378,7 @@ fn a_damaged_store_is_served_or_set_aside_and_never_stops_the_process() {
 #[test]
 fn a_second_process_is_told_who_holds_the_directory() {
     let dir = tempfile::tempdir().unwrap();
-    let mut child = {
-        let exe = std::env::current_exe().unwrap();
-        Command::new(exe)
-            .args([
-                "--exact",
-                "store::sled::tests::child",
-                "--ignored",
-                "--nocapture",
-            ])
-            .env(TASK, "hold")
-            .env(DIR, dir.path())
-            .env(FROM, "0")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap()
-    };
+    let mut child = spawn("hold", dir.path(), 0, None);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(
         lines
@@ -422,6 +416,7 @@ fn a_full_disk_fails_tickets_and_heals_when_there_is_room() {
         "{said:?}"
     );
     assert_eq!(value_of(&said, "degraded"), "false");
+    assert_eq!(value_of(&said, "readable"), value_of(&said, "good"));
     assert_eq!(value_of(&said, "kept"), value_of(&said, "good"));
     if value_of(&said, "lifted") == "true" {
         assert_eq!(value_of(&said, "after"), "20", "{said:?}");
@@ -432,24 +427,49 @@ fn a_full_disk_fails_tickets_and_heals_when_there_is_room() {
     assert_eq!(present(&opened.store, 0..good).unwrap() as u64, good);
 }
 
+/// Changes one entry behind the back of a closed store.
+fn tamper(data: &Path, tree: &str, key: impl AsRef<[u8]>, value: &[u8]) {
+    let config = ::sled::Config::new().path(data.join("sled"));
+    let db = config.segment_size(2 << 20).open().unwrap();
+    db.open_tree(tree).unwrap().insert(key, value).unwrap();
+    db.flush().unwrap();
+}
+
 #[test]
 fn a_newer_format_is_refused_and_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     open(dir.path()).store.close().unwrap();
-    let db = ::sled::Config::new()
-        .path(dir.path().join("sled"))
-        .segment_size(2 << 20)
-        .open()
-        .unwrap();
-    db.open_tree("meta")
-        .unwrap()
-        .insert("format", &[7])
-        .unwrap();
-    db.flush().unwrap();
-    drop(db);
+    tamper(dir.path(), "meta", "format", &[7]);
     let error = Store::open(&config(dir.path())).err().unwrap();
     assert_eq!(error, StoreError::Format { found: 7, known: 1 });
     assert!(dir.path().join("sled").exists());
+}
+
+#[test]
+fn a_blob_that_is_not_what_its_id_says_is_absent_until_it_is_committed_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path()).store;
+    let batch = numbered(3);
+    let id = batch.blobs[0].0;
+    wait(store.commit(batch.clone())).unwrap();
+    store.close().unwrap();
+    let wrong = codec::Encoder::new().unwrap().encode(b"wrong").unwrap();
+    let key = [&id.as_bytes()[..], &[0; 4]].concat();
+    tamper(dir.path(), "blobs", &key, &wrong);
+    let store = open(dir.path()).store;
+    assert_eq!(store.blobs(&[id]).unwrap(), [None]);
+    assert_eq!(store.health().mismatched, 1);
+    wait(store.commit(batch.clone())).unwrap();
+    assert_eq!(
+        store.blobs(&[id]).unwrap(),
+        [Some(batch.blobs[0].1.clone())]
+    );
+    store.close().unwrap();
+    tamper(dir.path(), "blobs", &key, &[9, 0, 0]);
+    let store = open(dir.path()).store;
+    let error = store.blobs(&[id]).unwrap_err();
+    assert_eq!(error, StoreError::Codec(codec::CodecError::Version(9)));
+    assert!(!store.degraded());
 }
 
 fn disk(dir: &Path) -> u64 {

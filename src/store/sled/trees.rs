@@ -49,8 +49,8 @@ pub(super) enum Found {
 
 /// The open engine.
 pub(super) struct Trees {
-    blobs: Tree,
-    links: Tree,
+    pub(super) blobs: Tree,
+    pub(super) links: Tree,
     meta: Tree,
     /// An own handle on the log: the engine's flush does not reach the disk's cache.
     log: File,
