@@ -96,10 +96,12 @@ impl Memo {
 
     /// The count of a longer piece, from the tables or else from `count`.
     pub(super) fn long(&mut self, piece: &[u8], count: impl FnOnce() -> u32) -> u32 {
-        let table = match piece.len() {
-            0..=MIDDLE_MAX => &mut self.middle,
-            ..=LONG_MAX => &mut self.long,
-            _ => return count(),
+        let table = if piece.len() <= MIDDLE_MAX {
+            &mut self.middle
+        } else if piece.len() <= LONG_MAX {
+            &mut self.long
+        } else {
+            return count();
         };
         let slot = xxh3_64(piece) as usize & (table.len() - 1);
         let Some(slot) = table.get_mut(slot) else {

@@ -4,8 +4,12 @@
 //! Owns everything that turns bytes into numbers. It never looks at a transcript: callers hand
 //! in texts, reported usage and model names.
 
+pub mod calibrate;
 mod counter;
+mod image;
 mod memo;
+mod models;
+mod price;
 mod run;
 mod scan;
 
@@ -13,3 +17,11 @@ mod scan;
 mod tests;
 
 pub use counter::{Counter, Encoding};
+pub use image::image_tokens;
+pub use models::{CacheModel, ContextLengthError, Family, Models, ModelsError};
+pub use price::{Cost, Prices, cost};
+
+/// Tokens that each message of a request costs besides its items.
+pub const PER_MESSAGE: u32 = 4;
+/// Tokens that each tool call costs besides its name and arguments.
+pub const PER_CALL: u32 = 8;

@@ -247,6 +247,11 @@ proptest! {
         check(&text);
     }
 
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, fork: false, ..ProptestConfig::default() })]
+
     /// The memo is exact whatever was counted before: the same text in another order.
     #[test]
     fn order_of_counting_does_not_matter(texts in prop::collection::vec(code_like(), 1..6)) {
