@@ -17,7 +17,7 @@ mod scan;
 mod tests;
 
 pub use counter::{Counter, Encoding};
-pub use image::image_tokens;
+pub use image::{UNREADABLE as UNREADABLE_IMAGE, image_tokens};
 pub use models::{CacheModel, ContextLengthError, Family, Models, ModelsError};
 pub use price::{Cost, Prices, cost};
 
