@@ -13,6 +13,7 @@ pub mod intercept;
 pub mod upstream;
 pub mod store;
 pub mod record;
+pub mod pipeline;
 
 pub mod ingress;
 pub mod config;
