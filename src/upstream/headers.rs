@@ -22,10 +22,19 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     UPGRADE,
 ];
 
+/// Where clients put their keys.
+const CREDENTIALS: [&str; 3] = ["authorization", "api-key", "x-api-key"];
+
 /// What goes to the upstream: neither connection headers nor cookies nor our own. Host and length
 /// are computed anew by the connection; `expect` was answered here.
+/// Credentials are marked, so that no layer below prints or indexes them.
 pub fn to_upstream(headers: &mut HeaderMap) {
     strip(headers, &[HOST, CONTENT_LENGTH, COOKIE, EXPECT]);
+    for (name, value) in headers.iter_mut() {
+        if CREDENTIALS.contains(&name.as_str()) {
+            value.set_sensitive(true);
+        }
+    }
 }
 
 /// What goes to the client. The length stays: the body is not touched, and a `HEAD` has only this.
