@@ -6,21 +6,30 @@
 
 pub mod model;
 
+pub mod pipeline;
+
+pub mod ingress;
+
 pub mod dialect;
+
 pub mod session;
+
 pub mod tokens;
 
-pub mod commit;
 pub mod policy;
 
-pub mod intercept;
+pub mod commit;
 
 pub mod render;
 
-pub mod record;
-pub mod store;
 pub mod upstream;
 
-pub mod cli;
+pub mod intercept;
+
+pub mod record;
+
+pub mod store;
+
 pub mod config;
-pub mod ingress;
+
+pub mod cli;
