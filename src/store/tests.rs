@@ -237,7 +237,9 @@ fn a_queue_that_is_full_refuses_at_once() {
             ..Batch::default()
         }
     };
-    let tickets: Vec<_> = (0..20).map(|seed| store.commit(large(seed))).collect();
+    let batches: Vec<_> = (0..20).map(large).collect();
+    let commit = |batch| store.commit(batch);
+    let tickets: Vec<_> = batches.into_iter().map(commit).collect();
     let outcomes: Vec<_> = tickets.into_iter().map(wait).collect();
     assert_eq!(
         outcomes[0],

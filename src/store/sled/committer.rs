@@ -67,13 +67,19 @@ impl Committer {
             Err(error) => {
                 match &error {
                     StoreError::Corrupt { .. } => self.shared.degrade(),
-                    StoreError::Io { .. } if self.failed.is_none() => {
-                        self.failed = Some((Instant::now(), error.clone()));
-                    }
+                    StoreError::Io { .. } if self.failed.is_none() => self.fail(&error),
                     _ => {}
                 }
                 vec![Err(error); group.len()]
             }
+        }
+    }
+
+    /// The disk failed under the engine: it is opened anew at once, so that reads go on.
+    fn fail(&mut self, error: &StoreError) {
+        self.failed = Some((Instant::now(), error.clone()));
+        if let Err(StoreError::Corrupt { .. }) = self.reopen() {
+            self.shared.degrade();
         }
     }
 
@@ -112,39 +118,42 @@ impl Committer {
         Ok(())
     }
 
-    /// Sees to it that there is an engine to write to. After a failure of the disk the engine
-    /// refuses all writes until it is opened anew. That is tried once in `config.retry`, and only
-    /// where the disk takes bytes again: until then the old one goes on answering reads.
+    /// Sees to it that there is an engine to write to. After a failure of the disk that is found
+    /// out once in `config.retry`, by a file of our own: an engine that meets the failure again
+    /// would have to be opened anew again.
     fn ready(&mut self) -> Result<(), StoreError> {
-        let shared = Arc::clone(&self.shared);
-        if shared.is_degraded() {
+        if self.shared.is_degraded() {
             return Err(StoreError::Degraded);
         }
         let Some((since, error)) = &self.failed else {
             return Ok(());
         };
-        if since.elapsed() < shared.config.retry {
+        if since.elapsed() < self.shared.config.retry {
             return Err(error.clone());
         }
-        if let Err(error) = shared.place.probe() {
-            self.failed = Some((Instant::now(), error.clone()));
-            return Err(error);
-        }
+        let closed = !matches!(*self.shared.engine.read(), Engine::Open(_));
+        let taken = self.shared.place.probe();
+        let open = taken.and_then(|()| if closed { self.reopen() } else { Ok(()) });
+        self.failed = open.clone().err().map(|error| (Instant::now(), error));
+        open
+    }
+
+    /// Opens the engine anew. Once its disk has failed it refuses all work, reads too, until then.
+    fn reopen(&mut self) -> Result<(), StoreError> {
+        let shared = Arc::clone(&self.shared);
         let mut engine = shared.engine.write();
-        if let Engine::Open(trees) = std::mem::replace(&mut *engine, Engine::Failed(error.clone()))
-        {
-            trees.shut(shared.place.engine())?;
+        if let Engine::Open(trees) = std::mem::replace(&mut *engine, Engine::Closed) {
+            // It failed already, and how it goes changes nothing.
+            let _ = trees.shut(shared.place.engine());
         }
         match shared.place.reopen(&shared.config) {
             Ok((trees, counts)) => {
                 *engine = Engine::Open(trees);
                 self.counts = counts;
-                self.failed = None;
                 Ok(())
             }
             Err(error) => {
                 *engine = Engine::Failed(error.clone());
-                self.failed = Some((Instant::now(), error.clone()));
                 Err(error)
             }
         }
