@@ -3,7 +3,8 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::turn::{Budget, Context, Turn, lossy};
+use super::labels::Budget;
+use super::turn::{Context, Turn, lossy};
 
 const SESSION: HeaderName = HeaderName::from_static("x-plimsoll-session");
 const TURN: HeaderName = HeaderName::from_static("x-plimsoll-turn");

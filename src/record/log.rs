@@ -5,7 +5,8 @@
 use http::StatusCode;
 use tracing::Level;
 
-use super::turn::{Budget, Turn};
+use super::labels::Budget;
+use super::turn::Turn;
 
 /// Model names come from the client and the upstream: longer ones are cut for the log.
 const NAME_LIMIT: usize = 80;

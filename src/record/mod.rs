@@ -5,6 +5,7 @@
 //! sees a credential: a `Turn` has no place for content or keys.
 
 mod headers;
+mod labels;
 mod log;
 mod metrics;
 #[cfg(test)]
@@ -12,12 +13,10 @@ mod tests;
 mod turn;
 
 pub use headers::{Zone, response_headers};
+pub use labels::{AbortPhase, Budget, CostKind, Label, Phase, Route, Side, StoreOp, provider_name};
 pub use log::log_turn;
 pub use metrics::{InFlight, Metrics, MetricsError};
-pub use turn::{
-    Abort, AbortPhase, Budget, Context, CostKind, Costs, DelimiterCall, Evicted, Hop, Label,
-    Overhead, Pass, Phase, Route, Side, StoreOp, Turn, provider_name,
-};
+pub use turn::{Abort, Context, Costs, DelimiterCall, Evicted, Hop, Overhead, Pass, Turn};
 
 /// Tells everybody who wants to know that a turn is finished: the metrics first, then the log.
 pub fn finish(metrics: &Metrics, turn: &Turn) {

@@ -7,119 +7,8 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 
+use super::labels::{AbortPhase, Budget, CostKind, Label, Phase, Route, Side, UNKNOWN_PROVIDER};
 use crate::model::Usage;
-
-/// A word out of a closed set that another module owns (a policy's name, a trigger, an outcome).
-/// Being static, it stands in the source: no request can make a new time series by sending one.
-pub type Label = &'static str;
-
-/// A closed set whose members are metric labels: the words, and a place in a table of handles.
-macro_rules! label_set {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident => $word:literal),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum $name { $($(#[$vdoc])* $variant),+ }
-
-        impl $name {
-            /// Every member, in the order in which the set is declared.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            /// The word for labels and log lines.
-            #[must_use]
-            pub const fn as_str(self) -> Label {
-                match self { $(Self::$variant => $word),+ }
-            }
-        }
-    };
-}
-
-label_set!(
-    /// Which of the proxy's routes a request took.
-    Route {
-        /// `POST …/chat/completions`: the one that is managed.
-        Chat => "chat_completions",
-        /// Everything else under the base URL, forwarded as it is.
-        Forward => "forward",
-    }
-);
-
-label_set!(
-    /// Where the proxy's own time goes.
-    Phase {
-        /// Bytes to items.
-        Parse => "parse",
-        /// Finding the head and folding the records on its path.
-        Session => "session",
-        /// Counting new items.
-        Tokens => "tokens",
-        /// Proposing, checking and deciding a pass.
-        Policy => "policy",
-        /// Marks to bytes.
-        Render => "render",
-        /// Reading the response and running hidden calls.
-        Intercept => "intercept",
-        /// Waiting for the store where the client waited too.
-        Store => "store",
-    }
-);
-
-label_set!(
-    /// Who ended a stream before its end.
-    Side {
-        /// The client went away.
-        Client => "client",
-        /// The upstream cut the stream, stalled, or sent an error in it.
-        Upstream => "upstream",
-    }
-);
-
-label_set!(
-    /// How far a stream had come when it was ended.
-    AbortPhase {
-        /// Before the client had seen any byte.
-        FirstByte => "first_byte",
-        /// While a hop was being passed on.
-        Body => "body",
-        /// After a hidden hop, before the next one answered.
-        BetweenHops => "between_hops",
-    }
-);
-
-label_set!(
-    /// What a token was paid for.
-    CostKind {
-        /// Prompt tokens at the plain price.
-        Input => "input",
-        /// Prompt tokens read from the provider's cache.
-        CacheRead => "cache_read",
-        /// Prompt tokens written to the provider's cache.
-        CacheWrite => "cache_write",
-        /// Completion tokens, the reasoning ones included.
-        Output => "output",
-    }
-);
-
-label_set!(
-    /// An operation of the store.
-    StoreOp {
-        /// Looking up which records a key leads to.
-        Links => "links",
-        /// Reading records and stored messages.
-        Blobs => "blobs",
-        /// Making a turn durable, from hand-over to acknowledgement.
-        Commit => "commit",
-    }
-);
-
-label_set!(
-    /// Whether the view was brought under the ceiling.
-    Budget {
-        /// The request that was sent holds at most the ceiling.
-        Met => "met",
-        /// It does not, and everything that may be evicted is.
-        Exceeded => "exceeded",
-    }
-);
 
 /// The report of one finished turn. Also used for a forwarded request, which has at most one hop
 /// and no context.
@@ -137,7 +26,7 @@ pub struct Turn {
     pub first_token: Option<Duration>,
     /// Whether the client asked for a stream.
     pub streamed: bool,
-    /// The upstream, as [`provider_name`] names it.
+    /// The upstream, as [`provider_name`](super::provider_name) names it.
     pub provider: Label,
     /// The model as the client named it; it becomes a label only if it is on the allow-list.
     pub model: String,
@@ -377,37 +266,6 @@ impl Costs {
     }
 }
 
-const UNKNOWN_PROVIDER: Label = "custom";
-
-/// The provider of an upstream host by its `gen_ai.provider.name`, else `custom`. A host ends in
-/// the listed domain or is it; ports don't count.
-#[must_use]
-pub fn provider_name(host: &str) -> Label {
-    const KNOWN: &[(&str, Label)] = &[
-        ("openai.com", "openai"),
-        ("openai.azure.com", "azure.ai.openai"),
-        ("anthropic.com", "anthropic"),
-        ("deepseek.com", "deepseek"),
-        ("moonshot.ai", "moonshot_ai"),
-        ("moonshot.cn", "moonshot_ai"),
-        ("groq.com", "groq"),
-        ("mistral.ai", "mistral_ai"),
-        ("x.ai", "x_ai"),
-        ("googleapis.com", "gcp.gen_ai"),
-        ("perplexity.ai", "perplexity"),
-        ("openrouter.ai", "openrouter"),
-    ];
-    let host = host.split(':').next().unwrap_or(host).to_ascii_lowercase();
-    let matches = |domain: &str| {
-        host.strip_suffix(domain)
-            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-    };
-    KNOWN
-        .iter()
-        .find(|(domain, _)| matches(domain))
-        .map_or(UNKNOWN_PROVIDER, |(_, name)| name)
-}
-
 /// A count as a measurement. Exact to 2^53, far beyond any number of tokens.
 #[expect(
     clippy::cast_precision_loss,
@@ -420,23 +278,6 @@ pub(super) const fn lossy(count: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn providers_are_known_by_their_domain() {
-        for (host, expect) in [
-            ("api.openai.com", "openai"),
-            ("API.OpenAI.com:443", "openai"),
-            ("my.openai.azure.com", "azure.ai.openai"),
-            ("x.ai", "x_ai"),
-            ("api.x.ai", "x_ai"),
-            ("notx.ai", "custom"),
-            ("openai.com.evil.test", "custom"),
-            ("127.0.0.1:8080", "custom"),
-            ("", "custom"),
-        ] {
-            assert_eq!(provider_name(host), expect, "{host}");
-        }
-    }
 
     #[test]
     fn usage_adds_up_over_hops_and_keeps_its_absence() {

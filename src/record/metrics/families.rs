@@ -9,7 +9,7 @@ use prometheus::{
     IntGauge, IntGaugeVec, Opts, Registry,
 };
 
-use crate::record::turn::{CostKind, Phase, StoreOp};
+use crate::record::labels::{CostKind, Phase, StoreOp};
 
 /// 50 µs to 1 s: the proxy's own time and the store's.
 pub(super) const OVERHEAD_BUCKETS: &[f64] = &[

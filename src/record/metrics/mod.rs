@@ -3,19 +3,19 @@
 //! label only if the operator listed it.
 
 mod families;
+mod models;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
 use prometheus::{IntGauge, TextEncoder};
 
 use self::families::Families;
-use super::turn::{
-    Abort, Budget, Context, CostKind, Hop, Pass, Phase, Route, StoreOp, Turn, lossy,
-};
+use self::models::Models;
+use super::labels::{Budget, CostKind, Phase, Route, StoreOp};
+use super::turn::{Abort, Context, Hop, Pass, Turn, lossy};
 
 /// The label of whatever is not on a list.
 const OTHER: &str = "other";
@@ -28,36 +28,44 @@ pub enum MetricsError {
     /// Two metrics share a name, or a name or label is malformed: a mistake in this module.
     #[error("metrics could not be registered; report this as a bug")]
     Register(#[from] prometheus::Error),
+    /// An entry of the list of models is neither a name nor a glob.
+    #[error("{glob} is no model name and no glob; correct it in metrics.models")]
+    Model {
+        /// The entry.
+        glob: String,
+        /// What is wrong with it.
+        source: globset::Error,
+    },
 }
 
 /// All metrics of the process. Shared by reference; observing takes no lock but the label look-ups'.
 #[derive(Debug)]
 pub struct Metrics {
     families: Families,
-    models: HashSet<String>,
+    models: Models,
 }
 
 impl Metrics {
-    /// Registers every metric. `models` are the exact names that may appear as a `model` label;
-    /// all others are counted as `other`.
+    /// Registers every metric. `models` are names and globs of names that may appear as a `model`
+    /// label; all others are counted as `other`.
     ///
     /// # Errors
-    /// Only if this module names a metric twice or malforms a name.
+    /// If an entry of `models` is no glob; else only if this module names a metric twice.
     pub fn new<S: AsRef<str>>(models: &[S]) -> Result<Self, MetricsError> {
-        let models = models
-            .iter()
-            .map(|model| model.as_ref().to_owned())
-            .collect();
         Ok(Self {
             families: Families::register()?,
-            models,
+            models: Models::new(models)?,
         })
     }
 
     /// Counts a finished turn.
     pub fn observe(&self, turn: &Turn) {
         let f = &self.families;
-        let model = self.model(&turn.model);
+        let answered = turn
+            .hops
+            .iter()
+            .any(|hop| hop.status.is_some_and(|status| status.is_success()));
+        let model = &*self.models.label(&turn.model, answered);
         f.http
             .requests
             .with_label_values(&[
@@ -222,10 +230,6 @@ impl Metrics {
     /// Only if a metric has no samples to write, which registered ones always have.
     pub fn render(&self) -> Result<String, MetricsError> {
         Ok(TextEncoder::new().encode_to_string(&self.families.gather())?)
-    }
-
-    fn model<'a>(&'a self, model: &str) -> &'a str {
-        self.models.get(model).map_or(OTHER, String::as_str)
     }
 }
 
