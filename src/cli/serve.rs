@@ -8,11 +8,9 @@ use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::{logs, tenant_key};
+use super::{logs, tenant_key, wire};
 use crate::config::{Config, ENV_PREFIX, Flags};
 use crate::ingress::{Drained, Edge, Probes, Server};
-use crate::pipeline::App;
-use crate::upstream::Client;
 
 /// What a shell reports for a process that SIGINT ended.
 const INTERRUPTED: i32 = 130;
@@ -48,13 +46,17 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     tokio::spawn(watch_signals(signals()?, stop.clone()));
     let tenant_key = tenant_key::obtain(&config.tenant, &config.store)?;
     let base_url = config.upstream.base_url.clone();
-    let app = Arc::new(App {
-        upstream: Client::new(config.upstream)?,
-    });
+    let app = wire::app(&config)?;
     let edge = Edge::new(config.server, Arc::clone(&app), tenant_key);
     let probes = Probes {
-        metrics: Arc::new(String::new),
-        ready: Arc::new(|| true),
+        metrics: {
+            let app = Arc::clone(&app);
+            Arc::new(move || app.metrics.render().unwrap_or_default())
+        },
+        ready: {
+            let app = Arc::clone(&app);
+            Arc::new(move || !app.store.degraded())
+        },
     };
     let server = Server::bind(edge, probes).await?;
     tracing::info!(
@@ -69,7 +71,12 @@ async fn serve(config: Config) -> anyhow::Result<()> {
             tracing::warn!(open, "stopped at the deadline, open requests were cut")
         }
     }
-    app.flush().await;
+    // What was handed out is made durable before the process ends.
+    let store = Arc::clone(&app.store);
+    let closed = tokio::task::spawn_blocking(move || store.close()).await;
+    if let Err(error) = closed.context("the store's thread ended")? {
+        tracing::warn!(%error, "the store was not closed cleanly; the next start takes longer");
+    }
     Ok(())
 }
 

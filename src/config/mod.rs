@@ -19,11 +19,9 @@ use std::path::{Path, PathBuf};
 pub use layers::ENV_PREFIX;
 pub use problem::{Error, Origin, Problem};
 pub use secret::Secret;
-pub use settings::{
-    Annotate, Backend, Budget, Delimiter, Floor, Guidance, Log, LogFormat, MIN_CEILING, Metrics,
-    Models, ProtectRecent, StoreSettings, TenantKey, ToolClasses, Unmet, UsageReport,
-};
+pub use settings::{Backend, Log, LogFormat, Metrics, Models, StoreSettings, TenantKey};
 
+use crate::pipeline::{Budget, Delimiter, ToolClasses};
 use crate::{ingress, upstream};
 use layers::Layers;
 

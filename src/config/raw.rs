@@ -94,8 +94,6 @@ pub struct RawBudget {
     pub unmet: Option<String>,
     /// The paper's rule for episodes that never end.
     pub strict_active: Option<bool>,
-    /// `explicit` or `inferred`.
-    pub annotate: Option<String>,
 }
 
 /// `[delimiter]`

@@ -12,12 +12,13 @@ use toml::Value;
 use super::problem::{Origin, Problem};
 use super::raw::{RawBudget, RawConfig, RawDelimiter, RawServer, RawStore, RawTools, RawUpstream};
 use super::secret::Secret;
-use super::settings::{
-    Annotate, Backend, Budget, Delimiter, Floor, Guidance, LogFormat, MIN_CEILING, ProtectRecent,
-    StoreSettings, TenantKey, ToolClasses, Unmet, UsageReport,
-};
+use super::settings::{Backend, LogFormat, StoreSettings, TenantKey};
 use super::{Config, units};
-use crate::pipeline::Mode;
+use crate::commit::Floor;
+use crate::intercept::UsageMode;
+use crate::pipeline::{
+    Budget, Delimiter, Guidance, MIN_CEILING, Mode, ProtectRecent, ToolClasses, Unmet,
+};
 use crate::upstream::BaseUrl;
 use crate::{ingress, upstream};
 
@@ -229,20 +230,6 @@ impl Check<'_> {
             &mut budget.strict_active,
             Ok,
         );
-        self.set(
-            &key("annotate"),
-            raw.annotate,
-            &mut budget.annotate,
-            |text| {
-                word(
-                    &text,
-                    &[
-                        ("explicit", Annotate::Explicit),
-                        ("inferred", Annotate::Inferred),
-                    ],
-                )
-            },
-        );
         if let ProtectRecent::Tokens(tokens) = budget.protect_recent
             && tokens >= budget.ceiling
         {
@@ -282,10 +269,7 @@ impl Check<'_> {
         );
         self.set("delimiter.nudge", raw.nudge, &mut delimiter.nudge, Ok);
         self.set("delimiter.usage", raw.usage, &mut delimiter.usage, |text| {
-            word(
-                &text,
-                &[("last", UsageReport::Last), ("sum", UsageReport::Sum)],
-            )
+            word(&text, &[("last", UsageMode::Last), ("sum", UsageMode::Sum)])
         });
         self.set(
             "delimiter.finish_cancelled",

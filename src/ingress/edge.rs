@@ -17,10 +17,8 @@ use super::errors;
 use super::headers;
 use super::limit::{Counted, Limit};
 use crate::pipeline::{self, App, ProxyError, Side, TurnRequest, Untouched};
+use crate::record::FAIL_OPEN;
 use crate::upstream::Payload;
-
-/// Says which stage forwarded the client's own bytes where it should have managed them.
-const FAIL_OPEN: &str = "x-plimsoll-fail-open";
 
 /// What every request at the edge shares.
 pub struct Edge {

@@ -6,6 +6,7 @@ use http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER, UPGRADE};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
 
+use crate::dialect::chat::request::RequestError;
 use crate::pipeline::{ProxyError, Side};
 use crate::upstream;
 
@@ -20,8 +21,12 @@ pub fn respond(error: &ProxyError) -> Response<Body> {
     let param = match error {
         ProxyError::Header { name, .. } => Some(*name),
         ProxyError::Coding { .. } => Some("content-encoding"),
+        ProxyError::Budget { .. } | ProxyError::Request(RequestError::Messages) => Some("messages"),
         ProxyError::TooLarge { .. }
         | ProxyError::Body
+        | ProxyError::Request(RequestError::Body(_) | RequestError::DuplicateKey)
+        | ProxyError::Terms(_)
+        | ProxyError::Middle(_)
         | ProxyError::Upgrade
         | ProxyError::Method
         | ProxyError::Overloaded
@@ -45,6 +50,10 @@ pub fn respond(error: &ProxyError) -> Response<Body> {
         | ProxyError::Coding { .. }
         | ProxyError::TooLarge { .. }
         | ProxyError::Body
+        | ProxyError::Request(_)
+        | ProxyError::Terms(_)
+        | ProxyError::Budget { .. }
+        | ProxyError::Middle(_)
         | ProxyError::Method
         | ProxyError::Upstream(_) => {}
     }
@@ -60,6 +69,10 @@ fn status_and_code(error: &ProxyError) -> (StatusCode, &'static str) {
         ProxyError::Upgrade => (StatusCode::UPGRADE_REQUIRED, "upgrade_not_supported"),
         ProxyError::Method => (StatusCode::METHOD_NOT_ALLOWED, "method_not_supported"),
         ProxyError::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "overloaded"),
+        ProxyError::Request(_) => (StatusCode::BAD_REQUEST, "invalid_body"),
+        ProxyError::Terms(_) => (StatusCode::BAD_REQUEST, "invalid_header"),
+        ProxyError::Budget { .. } => (StatusCode::BAD_REQUEST, "context_budget_exceeded"),
+        ProxyError::Middle(_) => (StatusCode::BAD_GATEWAY, "turn_interrupted"),
         ProxyError::Upstream(error) => match error {
             upstream::Error::Path => (StatusCode::BAD_REQUEST, "invalid_path"),
             upstream::Error::Connect { .. } => (StatusCode::BAD_GATEWAY, "upstream_unreachable"),

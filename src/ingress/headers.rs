@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use http::HeaderMap;
 
 use crate::model::Scope;
-use crate::pipeline::{Budget, MIN_CEILING, Mode, Overrides, Policy, ProxyError, Session};
+use crate::pipeline::{AskedBudget, MIN_CEILING, Mode, Overrides, Policy, ProxyError, Session};
 
 /// Names the session.
 pub const SESSION: &str = "x-plimsoll-session";
@@ -162,7 +162,7 @@ fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
     })
 }
 
-fn budget(text: &str) -> Result<Budget, String> {
+fn budget(text: &str) -> Result<AskedBudget, String> {
     let plain = |text: &str| {
         text.bytes()
             .all(|byte| byte.is_ascii_digit() || byte == b'.')
@@ -172,13 +172,13 @@ fn budget(text: &str) -> Result<Budget, String> {
             .parse::<f64>()
             .ok()
             .filter(|share| *share > 0.0 && *share <= 100.0)
-            .map(|share| Budget::WindowShare(share / 100.0)),
+            .map(|share| AskedBudget::WindowShare(share / 100.0)),
         Some(_) => None,
         None => text
             .parse()
             .ok()
             .filter(|tokens| *tokens >= MIN_CEILING)
-            .map(Budget::Tokens),
+            .map(AskedBudget::Tokens),
     };
     parsed.ok_or_else(|| {
         format!("must be at least {MIN_CEILING} tokens, or a share of the model's window like 40%")
@@ -225,7 +225,7 @@ mod tests {
         ]);
         let wanted = Overrides {
             mode: Some(Mode::Observe),
-            budget: Some(Budget::Tokens(40_000)),
+            budget: Some(AskedBudget::Tokens(40_000)),
             profile: Some("small".to_owned()),
             policy: Some(Policy::Cwl),
         };
@@ -233,10 +233,10 @@ mod tests {
         assert_eq!(parse(&[]).unwrap(), Overrides::default());
         for (text, share) in [("40%", 0.4), ("100%", 1.0), ("12.5%", 0.125)] {
             let read = parse(&[(BUDGET, text)]).unwrap();
-            assert_eq!(read.budget, Some(Budget::WindowShare(share)), "{text}");
+            assert_eq!(read.budget, Some(AskedBudget::WindowShare(share)), "{text}");
         }
         let tightest = parse(&[(BUDGET, "4000")]).unwrap();
-        assert_eq!(tightest.budget, Some(Budget::Tokens(4_000)));
+        assert_eq!(tightest.budget, Some(AskedBudget::Tokens(4_000)));
     }
 
     #[test]

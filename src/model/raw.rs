@@ -298,6 +298,57 @@ pub fn string(bytes: &[u8]) -> Option<Cow<'_, str>> {
     serde_json::from_slice::<String>(bytes).ok().map(Cow::Owned)
 }
 
+/// Decodes what stands between the quotes of a JSON string and always finds something to show: a
+/// lone surrogate becomes U+FFFD, and text that is no JSON string at all stands as it is.
+#[must_use]
+pub fn unescape(inner: &[u8]) -> String {
+    let text = String::from_utf8_lossy(inner);
+    if !text.contains('\\') {
+        return text.into_owned();
+    }
+    let quoted = format!("\"{text}\"");
+    serde_json::from_str(&quoted)
+        .or_else(|_| serde_json::from_str(&without_lone_surrogates(&quoted)))
+        .unwrap_or_else(|_| text.into_owned())
+}
+
+/// The same JSON text with `\ufffd` for every escaped surrogate that has no partner.
+fn without_lone_surrogates(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        clean.push_str(rest.get(..at).unwrap_or_default());
+        let escape = rest.get(at..).unwrap_or_default();
+        let (kept, used) = match (
+            surrogate(escape),
+            surrogate(escape.get(6..).unwrap_or_default()),
+        ) {
+            (Some(Half::High), Some(Half::Low)) => (escape.get(..12), 12),
+            (Some(_), _) => (Some("\\ufffd"), 6),
+            (None, _) => (escape.get(..2), 2),
+        };
+        clean.push_str(kept.unwrap_or(escape));
+        rest = escape.get(used..).unwrap_or_default();
+    }
+    clean.push_str(rest);
+    clean
+}
+
+enum Half {
+    High,
+    Low,
+}
+
+/// Which half of a pair the escape at the text's start names, if it names one.
+fn surrogate(text: &str) -> Option<Half> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    match u16::from_str_radix(digits, 16).ok()? {
+        0xd800..=0xdbff => Some(Half::High),
+        0xdc00..=0xdfff => Some(Half::Low),
+        _ => None,
+    }
+}
+
 /// A JSON string with its quotes and escapes.
 #[must_use]
 pub fn quote(text: &str) -> String {

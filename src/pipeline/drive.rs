@@ -14,9 +14,9 @@ use http_body_util::BodyExt;
 use tokio::sync::{mpsc, oneshot};
 
 use super::app::App;
+use super::error::ProxyError;
 use super::finish;
 use super::open::Turn;
-use super::error::ProxyError;
 use super::send::{outbound, prepare, spec};
 use super::unary::cap_line;
 use crate::intercept::{Answer, Machine, Verdict};
@@ -55,7 +55,12 @@ pub(super) async fn stream(
         machine: Machine::new(app.intercept.clone(), &spec(&turn)),
         turn,
         answers: Vec::new(),
-        client: Client { sender, begin: Some(begin), headers: head.headers, held: Instant::now() },
+        client: Client {
+            sender,
+            begin: Some(begin),
+            headers: head.headers,
+            held: Instant::now(),
+        },
     };
     tokio::spawn(driver.run(body));
     match begun.await {
@@ -131,7 +136,9 @@ impl Driver {
                     None => return,
                 },
                 (Verdict::HiddenOnly, End::Whole) => return self.cap().await,
-                (Verdict::Broken, End::Whole) => return self.broken("the stream ended early").await,
+                (Verdict::Broken, End::Whole) => {
+                    return self.broken("the stream ended early").await;
+                }
                 (_, End::Cut(cause)) if verdict == Verdict::Broken => {
                     return self.broken(&cause).await;
                 }
@@ -175,7 +182,9 @@ impl Driver {
     /// Reads a hop to its end for a client that has gone.
     async fn swallow(&mut self, body: &mut ResponseBody) {
         while let Some(Ok(frame)) = body.frame().await {
-            let Ok(data) = frame.into_data() else { continue };
+            let Ok(data) = frame.into_data() else {
+                continue;
+            };
             if self.machine.push(data, &mut Vec::new()).is_err() {
                 return;
             }
@@ -193,7 +202,9 @@ impl Driver {
     }
 
     fn open(&mut self) {
-        let Some(begin) = self.client.begin.take() else { return };
+        let Some(begin) = self.client.begin.take() else {
+            return;
+        };
         self.turn.report.spoken();
         let mut headers = std::mem::take(&mut self.client.headers);
         upstream::to_client(&mut headers);
@@ -254,14 +265,19 @@ impl Driver {
                 Some(Ok(response)) => {
                     self.turn.report.answered(response.status());
                     let status = response.status().as_u16();
-                    (status == 429 || status >= 500, upstream::retry_after(response.headers()))
+                    (
+                        status == 429 || status >= 500,
+                        upstream::retry_after(response.headers()),
+                    )
                 }
                 Some(Err(_)) => (true, None),
             };
             if retry && spoken && tries < HOP_RETRIES {
                 tries += 1;
                 self.turn.report.turn.retries.push("hop");
-                let wait = wait.unwrap_or(Duration::from_millis(200)).min(upstream::LONGEST_WAIT);
+                let wait = wait
+                    .unwrap_or(Duration::from_millis(200))
+                    .min(upstream::LONGEST_WAIT);
                 tokio::time::sleep(wait).await;
                 continue;
             }
@@ -290,7 +306,11 @@ impl Driver {
         let mut sending = std::pin::pin!(app.upstream.send(outbound));
         let closed = self.client.sender.clone();
         loop {
-            let silence = app.settings.delimiter.heartbeat.saturating_sub(self.client.held.elapsed());
+            let silence = app
+                .settings
+                .delimiter
+                .heartbeat
+                .saturating_sub(self.client.held.elapsed());
             tokio::select! {
                 sent = &mut sending => return Some(sent.map_err(ProxyError::from)),
                 () = tokio::time::sleep(silence.max(LEAST_SILENCE)) => {
@@ -307,7 +327,10 @@ impl Driver {
     /// else an error event.
     async fn refused(&mut self, response: Response<ResponseBody>) {
         let (head, body) = response.into_parts();
-        let body = body.collect().await.map(http_body_util::Collected::to_bytes);
+        let body = body
+            .collect()
+            .await
+            .map(http_body_util::Collected::to_bytes);
         let body = body.unwrap_or_default();
         match self.client.begin.take() {
             Some(begin) => {
@@ -347,7 +370,10 @@ impl Driver {
     async fn broken(&mut self, cause: &str) {
         tracing::warn!(cause, "a stream broke");
         self.turn.report.aborted(Side::Upstream);
-        let told = self.answers.last().is_some_and(|answer| answer.error.is_some());
+        let told = self
+            .answers
+            .last()
+            .is_some_and(|answer| answer.error.is_some());
         let mut out = Vec::new();
         if told {
             self.machine.release(&mut out);
@@ -369,12 +395,20 @@ impl Driver {
     /// Records what was handed out of a turn that did not come to its end, without waiting.
     fn keep(&mut self) {
         let said = self.answers.iter().any(|answer| !answer.text.is_empty())
-            || self.answers.last().is_some_and(|answer| answer.visible_calls().next().is_some());
+            || self
+                .answers
+                .last()
+                .is_some_and(|answer| answer.visible_calls().next().is_some());
         if !said || self.answers.len() != self.turn.state.pending.len() + 1 {
             return;
         }
         if let Some(record) = self.turn.record(&self.app, &self.answers, None) {
-            drop(finish::commit(&self.app, &self.turn.place, &self.turn.state, record));
+            drop(finish::commit(
+                &self.app,
+                &self.turn.place,
+                &self.turn.state,
+                record,
+            ));
         }
     }
 
@@ -451,4 +485,3 @@ impl Turn {
         report.finish(app, status);
     }
 }
-

@@ -54,8 +54,15 @@ impl Paths {
     /// Remembers the path that ends at a head. Among several records of one head the lowest turn
     /// wins, then the lowest id, so that replicas agree.
     pub fn insert(&self, key: Digest, path: &Arc<Path>) {
-        let rank = |path: &Path| path.entries.last().map(|entry| (entry.record.turn, entry.id));
-        let stands = self.0.get(&key).is_some_and(|known| rank(&known) < rank(path));
+        let rank = |path: &Path| {
+            path.entries
+                .last()
+                .map(|entry| (entry.record.turn, entry.id))
+        };
+        let stands = self
+            .0
+            .get(&key)
+            .is_some_and(|known| rank(&known) < rank(path));
         if !stands {
             self.0.insert(key, path.clone());
         }
@@ -83,9 +90,16 @@ pub struct Request<'a> {
 pub fn locate(store: &Store, paths: &Paths, request: &Request<'_>) -> Result<Arc<Path>, FindError> {
     let assistants: Vec<usize> = (0..request.shapes.len())
         .rev()
-        .filter(|at| request.shapes.get(*at).is_some_and(|shape| shape.role == Role::Assistant))
+        .filter(|at| {
+            request
+                .shapes
+                .get(*at)
+                .is_some_and(|shape| shape.role == Role::Assistant)
+        })
         .collect();
-    let Some(newest) = assistants.first().copied() else { return Ok(Arc::default()) };
+    let Some(newest) = assistants.first().copied() else {
+        return Ok(Arc::default());
+    };
     let found = by_head(store, paths, request, &assistants)?;
     if found.as_ref().is_some_and(|path| path.covered() > newest) {
         return Ok(found.unwrap_or_default());
@@ -112,7 +126,11 @@ fn by_head(
         }
     }
     let covering = |at: &&usize| {
-        request.shapes.iter().take(**at + 1).any(|shape| !shape.calls.is_empty())
+        request
+            .shapes
+            .iter()
+            .take(**at + 1)
+            .any(|shape| !shape.calls.is_empty())
     };
     let covering: Vec<usize> = assistants.iter().filter(covering).copied().collect();
     for probe in covering.chunks(PROBES) {
@@ -146,7 +164,9 @@ fn probe_heads(
     let sets = store.links(&digests)?;
     for ((at, key), set) in keys.iter().zip(sets) {
         for (_, id) in set {
-            let Some(path) = load(store, RecordId(id))? else { continue };
+            let Some(path) = load(store, RecordId(id))? else {
+                continue;
+            };
             if path.covered() == at + 1 {
                 let path = Arc::new(path);
                 paths.insert(*key, &path);
@@ -164,7 +184,9 @@ fn by_anchor(
     assistants: &[usize],
 ) -> Result<Option<Path>, FindError> {
     for at in assistants.iter().take(ANCHORS) {
-        let Some(shape) = request.shapes.get(*at) else { continue };
+        let Some(shape) = request.shapes.get(*at) else {
+            continue;
+        };
         let mut keys: Vec<Digest> = shape
             .calls
             .iter()
@@ -174,8 +196,12 @@ fn by_anchor(
         if let Some(head) = request.heads.get(*at) {
             keys.push(Key::Before(*head).digest(request.tenant, request.scope));
         }
-        let ids: Vec<RecordId> =
-            store.links(&keys)?.into_iter().flatten().map(|(_, id)| RecordId(id)).collect();
+        let ids: Vec<RecordId> = store
+            .links(&keys)?
+            .into_iter()
+            .flatten()
+            .map(|(_, id)| RecordId(id))
+            .collect();
         if let Some(path) = tie(store, request, *at, &ids)? {
             return Ok(Some(path));
         }
@@ -232,7 +258,9 @@ fn load(store: &Store, id: RecordId) -> Result<Option<Path>, FindError> {
         match at {
             Parent::Root => break Path::default(),
             Parent::Record(id) => {
-                let Some(record) = record(store, id)? else { return Ok(None) };
+                let Some(record) = record(store, id)? else {
+                    return Ok(None);
+                };
                 at = record.parent;
                 newer.push((id, Arc::new(record)));
             }
@@ -245,7 +273,11 @@ fn load(store: &Store, id: RecordId) -> Result<Option<Path>, FindError> {
     for (id, record) in newer.into_iter().rev() {
         path.push(id, record);
     }
-    if let Some(entry) = path.entries.last_mut().filter(|entry| entry.reported.is_none()) {
+    if let Some(entry) = path
+        .entries
+        .last_mut()
+        .filter(|entry| entry.reported.is_none())
+    {
         entry.reported = late_usage(store, entry.id)?;
     }
     Ok(Some(path))
@@ -253,11 +285,15 @@ fn load(store: &Store, id: RecordId) -> Result<Option<Path>, FindError> {
 
 fn record(store: &Store, id: RecordId) -> Result<Option<TurnRecord>, FindError> {
     let bytes = store.blobs(&[id.0])?.into_iter().next().flatten();
-    Ok(bytes.map(|bytes| rmp_serde::from_slice(&bytes)).transpose()?)
+    Ok(bytes
+        .map(|bytes| rmp_serde::from_slice(&bytes))
+        .transpose()?)
 }
 
 fn snapshot(store: &Store, id: Digest) -> Result<Option<Path>, FindError> {
-    let Some(bytes) = store.blobs(&[id])?.into_iter().next().flatten() else { return Ok(None) };
+    let Some(bytes) = store.blobs(&[id])?.into_iter().next().flatten() else {
+        return Ok(None);
+    };
     let snapshot: Snapshot = rmp_serde::from_slice(&bytes)?;
     let ids: Vec<Digest> = snapshot.steps.iter().map(|step| step.record.0).collect();
     let mut records = Vec::with_capacity(ids.len());
@@ -279,5 +315,7 @@ fn late_usage(store: &Store, id: RecordId) -> Result<Option<Usage>, FindError> {
         return Ok(None);
     };
     let bytes = store.blobs(&[blob])?.into_iter().next().flatten();
-    Ok(bytes.map(|bytes| rmp_serde::from_slice(&bytes)).transpose()?)
+    Ok(bytes
+        .map(|bytes| rmp_serde::from_slice(&bytes))
+        .transpose()?)
 }

@@ -44,7 +44,9 @@ pub struct Place {
 /// The record of a turn.
 #[must_use]
 pub fn record(state: &State, base: u32, first_item: u32, ending: Ending<'_>) -> TurnRecord {
-    let own = ending.line.map_or(ending.texts.len().saturating_sub(1), |_| ending.texts.len());
+    let own = ending
+        .line
+        .map_or(ending.texts.len().saturating_sub(1), |_| ending.texts.len());
     let texts: Vec<&str> = ending.texts.iter().copied().chain(ending.line).collect();
     let (text, at) = join(texts.iter().copied());
     // What earlier hops handed out ends where the client's own last text begins. A line of the
@@ -63,12 +65,18 @@ pub fn record(state: &State, base: u32, first_item: u32, ending: Ending<'_>) -> 
             arguments: call.arguments.as_str().into(),
         })
         .collect();
-    let ids = calls.iter().map(|call| (CallId(call.id.to_string()), call.name.to_string()));
+    let ids = calls
+        .iter()
+        .map(|call| (CallId(call.id.to_string()), call.name.to_string()));
     let mut hops = state.pending.clone();
-    let nudged = hops.iter().chain([&ending.last]).any(|hop| {
-        hop.calls.iter().any(|call| call.nudge)
-    });
-    let passed = hops.iter().chain([&ending.last]).any(|hop| !hop.marks.is_empty());
+    let nudged = hops
+        .iter()
+        .chain([&ending.last])
+        .any(|hop| hop.calls.iter().any(|call| call.nudge));
+    let passed = hops
+        .iter()
+        .chain([&ending.last])
+        .any(|hop| !hop.marks.is_empty());
     let before = state.path.newest().is_some_and(|record| record.nudged);
     hops.push(ending.last);
     TurnRecord {
@@ -92,26 +100,43 @@ pub fn record(state: &State, base: u32, first_item: u32, ending: Ending<'_>) -> 
 }
 
 /// Writes a record and what leads to it, and remembers the path that ends with it.
-pub fn commit(app: &App, place: &Place, state: &State, mut record: TurnRecord) -> (RecordId, Ticket) {
+pub fn commit(
+    app: &App,
+    place: &Place,
+    state: &State,
+    mut record: TurnRecord,
+) -> (RecordId, Ticket) {
     let mut batch = Batch::default();
     record.parent = parent(&state.path, record.turn, &mut batch);
     let bytes = encode(&record);
     let id = RecordId(blob_id(&bytes));
     batch.blobs.push((id.0, bytes));
     let before = state.heads.last().copied();
-    let link = |key: Digest, turn: u32| Link { key, id: id.0, turn };
+    let link = |key: Digest, turn: u32| Link {
+        key,
+        id: id.0,
+        turn,
+    };
     if let Some(before) = before {
         let after = chain::extend(before, record.visible);
         let digest = |key: Key<'_>| key.digest(place.tenant, &place.scope);
-        batch.links.push(link(digest(Key::After(after)), record.turn));
-        batch.links.push(link(digest(Key::Before(before)), record.turn));
+        batch
+            .links
+            .push(link(digest(Key::After(after)), record.turn));
+        batch
+            .links
+            .push(link(digest(Key::Before(before)), record.turn));
         let covers =
             !record.calls.is_empty() || state.shapes.iter().any(|shape| !shape.calls.is_empty());
         if covers {
-            batch.links.push(link(digest(Key::Fork(after)), record.turn));
+            batch
+                .links
+                .push(link(digest(Key::Fork(after)), record.turn));
         }
         for (call, name) in record.calls.iter().filter(|(call, _)| !call.0.is_empty()) {
-            batch.links.push(link(digest(Key::Call(call, name)), record.turn));
+            batch
+                .links
+                .push(link(digest(Key::Call(call, name)), record.turn));
         }
         let key = digest(Key::After(after));
         let path = Arc::new(state.path.extend(id, Arc::new(record)));
@@ -124,14 +149,23 @@ pub fn commit(app: &App, place: &Place, state: &State, mut record: TurnRecord) -
 pub fn late_usage(app: &App, id: RecordId, usage: Usage) {
     let bytes = encode(&usage);
     let blob = blob_id(&bytes);
-    let link = Link { key: usage_key(id), id: blob, turn: 0 };
+    let link = Link {
+        key: usage_key(id),
+        id: blob,
+        turn: 0,
+    };
     // Nobody waits for it: without it the next turn's ratio is one turn older.
-    drop(app.store.commit(Batch { blobs: vec![(blob, bytes)], links: vec![link] }));
+    drop(app.store.commit(Batch {
+        blobs: vec![(blob, bytes)],
+        links: vec![link],
+    }));
 }
 
 /// What the record stands on; a snapshot every so many turns, and after every alignment.
 fn parent(path: &Path, turn: u32, batch: &mut Batch) -> Parent {
-    let Some(newest) = path.entries.last() else { return Parent::Root };
+    let Some(newest) = path.entries.last() else {
+        return Parent::Root;
+    };
     if !path.aligned && !turn.is_multiple_of(SNAPSHOT_EVERY) {
         return Parent::Record(newest.id);
     }

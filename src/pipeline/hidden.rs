@@ -45,14 +45,16 @@ pub fn settle(
         last.result_tokens = reader.count(&last.result);
         last.nudge = true;
     }
-    let reasoning = answer.reasoning.iter().map(|(_, reasoning)| match reasoning {
-        Reasoning::Text(text) => reader.count(text),
-        Reasoning::Array(raw) => std::str::from_utf8(raw).map_or(0, |raw| reader.count(raw)),
-    });
+    let reasoning = answer
+        .reasoning
+        .iter()
+        .map(|(_, reasoning)| match reasoning {
+            Reasoning::Text(text) => reader.count(text),
+            Reasoning::Items(raw) => std::str::from_utf8(raw).map_or(0, |raw| reader.count(raw)),
+        });
     let message = answer.message();
     let hop = Hop {
-        message: (keep == Keep::Message)
-            .then(|| String::from_utf8_lossy(&message).into_owned()),
+        message: (keep == Keep::Message).then(|| String::from_utf8_lossy(&message).into_owned()),
         text: reader.count(&answer.text) + reader.count(&answer.refusal),
         reasoning: reasoning.sum(),
         calls,
@@ -96,7 +98,11 @@ fn count(call: &Call, outcome: &Outcome) -> DelimiterCall {
 /// What the success line says of the budget: `context 61k/80k`.
 fn context(state: &State, prepared: &Prepared) -> String {
     let size = u32::try_from(prepared.calibrated(prepared.estimate)).unwrap_or(u32::MAX);
-    format!("context {}/{}", thousands(size), thousands(state.terms.ceiling))
+    format!(
+        "context {}/{}",
+        thousands(size),
+        thousands(state.terms.ceiling)
+    )
 }
 
 /// The reminder that is due when unannotated or open content passes half the ceiling, at most
@@ -104,7 +110,11 @@ fn context(state: &State, prepared: &Prepared) -> String {
 fn nudge(state: &State, prepared: &Prepared) -> Option<&'static str> {
     let passed = prepared.pass.is_some();
     let given = state.path.newest().is_some_and(|record| record.nudged) && !passed;
-    let earlier = state.pending.iter().flat_map(|hop| &hop.calls).any(|call| call.nudge);
+    let earlier = state
+        .pending
+        .iter()
+        .flat_map(|hop| &hop.calls)
+        .any(|call| call.nudge);
     if !state.terms.nudge || given || earlier {
         return None;
     }

@@ -132,7 +132,11 @@ impl State {
     /// # Errors
     /// [`MiddleError`] where the client's own tools or system message can't be extended.
     pub fn inject(&mut self, tools: &Tools<'_>) -> Result<(), MiddleError> {
-        let original: u64 = self.shapes.iter().map(|shape| u64::from(shape.tokens())).sum();
+        let original: u64 = self
+            .shapes
+            .iter()
+            .map(|shape| u64::from(shape.tokens()))
+            .sum();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let client_tools = self.request.tools_bytes().map(text).unwrap_or_default();
         let client_tools_size = u64::from(tools.reader.remembered(&client_tools));
@@ -160,16 +164,27 @@ impl State {
         if let Some(record) = before.clone().find(|record| record.tooled) {
             return record.injected.clone();
         }
-        let taken = self.request.tool_names.iter().any(|name| name == tools::DELIMITER);
-        let name = if taken { tools::DELIMITER_BESIDE } else { tools::DELIMITER };
+        let taken = self
+            .request
+            .tool_names
+            .iter()
+            .any(|name| name == tools::DELIMITER);
+        let name = if taken {
+            tools::DELIMITER_BESIDE
+        } else {
+            tools::DELIMITER
+        };
         self.terms.inject.then(|| name.to_owned())
     }
 
     fn guide(&mut self, block: &str, tools: &Tools<'_>) -> Result<(), MiddleError> {
-        let leading = self.shapes.iter().take_while(|shape| {
-            !matches!(shape.role, Role::User | Role::Assistant | Role::Tool)
-        });
-        let first = leading.enumerate().find(|(_, shape)| shape.role == Role::System);
+        let leading = self
+            .shapes
+            .iter()
+            .take_while(|shape| !matches!(shape.role, Role::User | Role::Assistant | Role::Tool));
+        let first = leading
+            .enumerate()
+            .find(|(_, shape)| shape.role == Role::System);
         let Some((at, _)) = first else {
             let message = edit::system(block);
             self.fixed += u64::from(tools.reader.shape(&message)?.tokens());
@@ -189,9 +204,13 @@ impl State {
     }
 
     fn prologue(&self) -> Digest {
-        let system = self.shapes.iter().take_while(|shape| shape.role == Role::System);
-        let mut parts: Vec<&[u8]> =
-            system.map(|shape| shape.canonical.as_bytes().as_slice()).collect();
+        let system = self
+            .shapes
+            .iter()
+            .take_while(|shape| shape.role == Role::System);
+        let mut parts: Vec<&[u8]> = system
+            .map(|shape| shape.canonical.as_bytes().as_slice())
+            .collect();
         let tools = self.tools.as_deref().or_else(|| self.request.tools_bytes());
         parts.push(tools.unwrap_or_default());
         Digest::of(&parts)
@@ -209,12 +228,19 @@ impl State {
     ) -> Result<Prepared, MiddleError> {
         let transcript = self.transcript(tools);
         let (ratio, count) = (self.ratio(), |text: &str| tools.reader.count(text));
-        let measure = Measure { count: &count, ceiling: self.terms.ceiling };
+        let measure = Measure {
+            count: &count,
+            ceiling: self.terms.ceiling,
+        };
         let limits = self.limits(tools, &transcript, ratio, refused);
         let notes = view::notes(&transcript, &self.marks, measure);
         let (_, size) = view::sizes(&transcript, &self.marks, &notes);
         let mut estimate = size + self.fixed;
-        let whole = if self.marks.is_empty() { estimate } else { self.whole(&transcript) };
+        let whole = if self.marks.is_empty() {
+            estimate
+        } else {
+            self.whole(&transcript)
+        };
         let (mut pass, mut pinned, mut notes) = (None, None, notes);
         if let Some(trigger) = self.trigger(tools, estimate, &limits, refused) {
             let config = self.terms.policy(tools.family);
@@ -238,7 +264,16 @@ impl State {
         })?;
         let body = self.body(messages);
         let floor = limits.floor;
-        Ok(Prepared { body, transcript, estimate, whole, ratio, floor, pass, pinned })
+        Ok(Prepared {
+            body,
+            transcript,
+            estimate,
+            whole,
+            ratio,
+            floor,
+            pass,
+            pinned,
+        })
     }
 
     fn transcript(&self, tools: &Tools<'_>) -> Transcript {
@@ -267,8 +302,12 @@ impl State {
     #[must_use]
     pub fn ratio(&self) -> f64 {
         let newest = self.path.entries.last();
-        let estimate = newest.and_then(|entry| entry.record.hops.last()).map(|hop| hop.estimate);
-        let reported = newest.and_then(|entry| entry.reported).map(|usage| usage.prompt);
+        let estimate = newest
+            .and_then(|entry| entry.record.hops.last())
+            .map(|hop| hop.estimate);
+        let reported = newest
+            .and_then(|entry| entry.reported)
+            .map(|usage| usage.prompt);
         calibrate::ratio(reported.unwrap_or(0), estimate.unwrap_or(0))
     }
 
@@ -291,7 +330,11 @@ impl State {
             None => (f64::from(self.terms.ceiling) / ratio) as u64,
         };
         let turns = self.path.entries.len();
-        let spoken: u64 = transcript.items.iter().map(|item| u64::from(item.tokens)).sum();
+        let spoken: u64 = transcript
+            .items
+            .iter()
+            .map(|item| u64::from(item.tokens))
+            .sum();
         let per_turn = (turns >= commit::AUTO_TURNS).then(|| spoken as f64 / turns as f64);
         let protected: u64 = transcript
             .entries
@@ -307,7 +350,11 @@ impl State {
             read: tools.family.prices.read,
             write: tools.family.prices.write,
         };
-        Target { fixed: self.fixed, ceiling, floor: commit::floor(self.terms.commit, &growth) }
+        Target {
+            fixed: self.fixed,
+            ceiling,
+            floor: commit::floor(self.terms.commit, &growth),
+        }
     }
 
     fn trigger(
@@ -336,7 +383,9 @@ impl State {
     /// Whether model or prologue changed after at least three requests in which it stayed.
     fn changed(&self) -> bool {
         let newest: Vec<_> = self.path.entries.iter().rev().take(3).collect();
-        let Some(last) = newest.first().map(|entry| &entry.record) else { return false };
+        let Some(last) = newest.first().map(|entry| &entry.record) else {
+            return false;
+        };
         let same = |record: &crate::model::TurnRecord| {
             record.model == last.model && record.prologue == last.prologue
         };
@@ -364,7 +413,11 @@ impl State {
     /// Each hop gets the client's token limit less what the turn has used.
     fn remaining_limit(&self) -> Option<u64> {
         let (_, limit) = self.request.limit?;
-        let used = self.pending.iter().filter_map(|hop| hop.usage).map(|usage| usage.completion);
+        let used = self
+            .pending
+            .iter()
+            .filter_map(|hop| hop.usage)
+            .map(|usage| usage.completion);
         let used: u64 = used.sum();
         (used > 0).then(|| limit.saturating_sub(used).max(1))
     }

@@ -33,7 +33,10 @@ pub struct Reader<'a> {
 
 impl Default for Memo {
     fn default() -> Self {
-        Self { shapes: Cache::new(REMEMBERED), sizes: Cache::new(REMEMBERED / 20) }
+        Self {
+            shapes: Cache::new(REMEMBERED),
+            sizes: Cache::new(REMEMBERED / 20),
+        }
     }
 }
 
@@ -47,9 +50,16 @@ impl Memo {
         tenant: TenantId,
     ) -> Reader<'a> {
         let mut seed = [0_u8; 8];
-        seed.iter_mut().zip(tenant.0.as_bytes()).for_each(|(to, from)| *to = *from);
+        seed.iter_mut()
+            .zip(tenant.0.as_bytes())
+            .for_each(|(to, from)| *to = *from);
         let seed = u64::from_le_bytes(seed).wrapping_add(encoding as u64);
-        Reader { memo: self, counter, encoding, seed }
+        Reader {
+            memo: self,
+            counter,
+            encoding,
+            seed,
+        }
     }
 }
 

@@ -20,24 +20,19 @@ mod unary;
 use std::sync::Arc;
 
 use axum::body::Body;
-use http::{HeaderValue, Response};
+use http::Response;
 
 pub use app::App;
 pub use error::{Class, ProxyError, Side};
 pub use request::{
-    Budget as BudgetOverride, Identity, MIN_CEILING, Mode, Overrides, Policy, Session,
-    TurnRequest, Untouched,
+    AskedBudget, Identity, MIN_CEILING, Mode, Overrides, Policy, Session, TurnRequest, Untouched,
 };
 pub use settings::{
     Budget, Classes, Delimiter, GlobError, Guidance, ProtectRecent, Settings, ToolClasses, Unmet,
-    UsageReport,
 };
 
 use crate::upstream::{self, Outbound, Payload};
 use open::Opened;
-
-/// The header that says which stage failed when the client's bytes were forwarded instead.
-pub const FAIL_OPEN: &str = "x-plimsoll-fail-open";
 
 /// Serves one managed request: a turn.
 ///
@@ -48,14 +43,14 @@ pub async fn turn(app: &Arc<App>, request: TurnRequest) -> Result<Response<Body>
     match open::open(app, request).await? {
         // upstream, intercept, record: one hop after the other until the answer is whole.
         Opened::Managed(turn) => send::first(app, *turn).await,
-        Opened::Untouched { request, report, fail_open } => {
+        Opened::Untouched {
+            request,
+            report,
+            fail_open,
+        } => {
             let (mut response, mut report) = (pass(app, *request).await?, *report);
             report.turn.fail_open = fail_open;
-            let headers = response.headers_mut();
-            headers.extend(report.headers());
-            if let Some(stage) = fail_open {
-                headers.insert(FAIL_OPEN, HeaderValue::from_static(stage));
-            }
+            response.headers_mut().extend(report.headers());
             let status = response.status();
             report.answered(status);
             report.finish(app, Some(status));
@@ -69,10 +64,20 @@ pub async fn turn(app: &Arc<App>, request: TurnRequest) -> Result<Response<Body>
 /// # Errors
 /// If the upstream gave no response.
 pub async fn pass(app: &Arc<App>, request: Untouched) -> Result<Response<Body>, ProxyError> {
-    let Untouched { method, asked, mut headers, payload } = request;
+    let Untouched {
+        method,
+        asked,
+        mut headers,
+        payload,
+    } = request;
     let url = app.upstream.target(&asked)?;
     upstream::to_upstream(&mut headers);
-    let outbound = Outbound { method, url, headers, payload };
+    let outbound = Outbound {
+        method,
+        url,
+        headers,
+        payload,
+    };
     let mut response = app.upstream.send(outbound).await?;
     upstream::to_client(response.headers_mut());
     Ok(response.map(Body::new))

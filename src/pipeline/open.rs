@@ -94,15 +94,24 @@ fn guarded(app: &App, request: TurnRequest) -> Result<Opened, ProxyError> {
 
 fn fail(request: Untouched, report: Report, stage: Label) -> Opened {
     tracing::warn!(stage, "forwarding the client's own bytes");
-    Opened::Untouched { request: Box::new(request), report: Box::new(report), fail_open: Some(stage) }
+    Opened::Untouched {
+        request: Box::new(request),
+        report: Box::new(report),
+        fail_open: Some(stage),
+    }
 }
 
 fn middle(app: &App, request: TurnRequest) -> Result<Opened, ProxyError> {
     let mut report = Report::new(app, &request);
     match managed(app, &request, &mut report) {
-        Ok((state, prepared, place, family)) => {
-            Ok(Opened::Managed(Box::new(Turn { state, prepared, request, place, family, report })))
-        }
+        Ok((state, prepared, place, family)) => Ok(Opened::Managed(Box::new(Turn {
+            state,
+            prepared,
+            request,
+            place,
+            family,
+            report,
+        }))),
         Err(Stop::Forward) => Ok(Opened::Untouched {
             request: Box::new(untouched(&request)),
             report: Box::new(report),
@@ -180,13 +189,17 @@ fn locate_state(
     let trimmed = |at: usize| hop::assistant_text(request.message(at)).map(|t| hop::trimmed(&t));
     let begun = std::time::Instant::now();
     let path = report.timed(Phase::Session, || {
-        locate(&app.store, &app.paths, &find::Request {
-            tenant: place.tenant,
-            scope: &place.scope,
-            shapes: &shapes,
-            heads: &heads,
-            trimmed: &trimmed,
-        })
+        locate(
+            &app.store,
+            &app.paths,
+            &find::Request {
+                tenant: place.tenant,
+                scope: &place.scope,
+                shapes: &shapes,
+                heads: &heads,
+                trimmed: &trimmed,
+            },
+        )
     });
     app.metrics.observe_store(StoreOp::Links, begun.elapsed());
     let path = path.map_err(|error| {
@@ -234,7 +247,10 @@ fn decide(state: &State, prepared: &Prepared) -> Result<(), Stop> {
 fn session(place: &Place, state: &State) -> String {
     let tenant = place.tenant.0;
     if place.scope.0.is_empty() {
-        let first = state.shapes.iter().position(|shape| shape.role == crate::model::Role::User);
+        let first = state
+            .shapes
+            .iter()
+            .position(|shape| shape.role == crate::model::Role::User);
         let root = first.and_then(|at| state.heads.get(at + 1)).copied();
         let root = root.map_or(Digest([0; 32]), |head| head.0);
         return Digest::of(&[b"session", tenant.as_bytes(), root.as_bytes()]).short();

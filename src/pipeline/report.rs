@@ -31,7 +31,11 @@ impl Report {
         turn.provider = app.provider;
         turn.tenant = request.identity.tenant.0.short();
         let now = Instant::now();
-        Self { turn, begun: now, hop_begun: now }
+        Self {
+            turn,
+            begun: now,
+            hop_begun: now,
+        }
     }
 
     /// Notes what the body says.
@@ -84,7 +88,11 @@ impl Report {
             floor: prepared.calibrated(prepared.floor),
             budget: if met { Budget::Met } else { Budget::Exceeded },
         });
-        self.turn.hops.push(Hop { estimated: prepared.estimate, pass, ..Hop::default() });
+        self.turn.hops.push(Hop {
+            estimated: prepared.estimate,
+            pass,
+            ..Hop::default()
+        });
         self.hop_begun = Instant::now();
     }
 

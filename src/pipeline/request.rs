@@ -82,7 +82,7 @@ pub struct Overrides {
     /// `x-plimsoll-mode`
     pub mode: Option<Mode>,
     /// `x-plimsoll-budget`
-    pub budget: Option<Budget>,
+    pub budget: Option<AskedBudget>,
     /// `x-plimsoll-profile`: a name that the configuration has.
     pub profile: Option<String>,
     /// `x-plimsoll-policy`
@@ -111,7 +111,7 @@ impl Mode {
 
 /// A ceiling that a request names.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Budget {
+pub enum AskedBudget {
     /// Tokens, at least [`MIN_CEILING`].
     Tokens(u32),
     /// A share of the model's window, in (0, 1].

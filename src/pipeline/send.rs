@@ -14,10 +14,10 @@ use super::app::App;
 use super::error::ProxyError;
 use super::hop::{MiddleError, Prepared, Tools};
 use super::open::Turn;
-use super::{FAIL_OPEN, drive, unary, untouched};
-use crate::intercept::{Spec, UsageWish};
+use super::{drive, unary, untouched};
 use crate::dialect::chat::request::IncludeUsage;
-use crate::record::Label;
+use crate::intercept::{Spec, UsageWish};
+use crate::record::{FAIL_OPEN, Label};
 use crate::upstream::{self, Outbound, Payload, ResponseBody};
 
 /// Bytes of a refusal that are read to find out why.
@@ -48,7 +48,10 @@ async fn accepted(
     turn: Turn,
     response: Response<ResponseBody>,
 ) -> Result<Response<Body>, ProxyError> {
-    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = response
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
     let coded = response.headers().contains_key(CONTENT_ENCODING);
     match kind.map(|kind| kind.trim().to_ascii_lowercase()) {
         // We asked for identity; what comes coded all the same can't be read and goes on as it is.
@@ -79,7 +82,10 @@ async fn refused(
     let too_long = app.models.context_length_error(head.status.as_u16(), &text);
     if let Some(error) = too_long {
         let size = turn.prepared.calibrated(turn.prepared.estimate);
-        let size = error.window.or(turn.family.window).map_or(size, |w| size.min(u64::from(w)));
+        let size = error
+            .window
+            .or(turn.family.window)
+            .map_or(size, |w| size.min(u64::from(w)));
         if let Some(answer) = emergency(app, &mut turn, size).await {
             return match answer {
                 Ok(response) if response.status().is_success() => {
@@ -93,7 +99,9 @@ async fn refused(
         let original = super::pass(app, untouched(&turn.request)).await;
         let mut response = original?;
         turn.report.turn.fail_open = Some("refused");
-        response.headers_mut().insert(FAIL_OPEN, HeaderValue::from_static("refused"));
+        response
+            .headers_mut()
+            .insert(FAIL_OPEN, HeaderValue::from_static("refused"));
         turn.report.finish(app, Some(response.status()));
         return Ok(response);
     }
@@ -136,7 +144,9 @@ pub(super) fn prepare(
     refused: Option<u64>,
 ) -> Result<Prepared, MiddleError> {
     let tools = Tools {
-        reader: app.memo.reader(&app.counter, turn.family.encoding, turn.place.tenant),
+        reader: app
+            .memo
+            .reader(&app.counter, turn.family.encoding, turn.place.tenant),
         classes: &app.settings.classes,
         family: &turn.family,
         now: App::now(),
@@ -156,7 +166,12 @@ pub(super) fn outbound(app: &App, turn: &Turn, body: Bytes) -> Result<Outbound, 
     headers.remove(CONTENT_ENCODING);
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     let method = turn.request.method.clone();
-    Ok(Outbound { method, url, headers, payload: Payload::Whole(body) })
+    Ok(Outbound {
+        method,
+        url,
+        headers,
+        payload: Payload::Whole(body),
+    })
 }
 
 /// Sends one body upstream.
@@ -213,5 +228,8 @@ pub(super) fn spec(turn: &Turn) -> Spec {
         IncludeUsage::Open => UsageWish::Added,
         IncludeUsage::Refused => UsageWish::Refused,
     };
-    Spec { hidden: turn.state.injected.iter().cloned().collect(), usage_wish: wish }
+    Spec {
+        hidden: turn.state.injected.iter().cloned().collect(),
+        usage_wish: wish,
+    }
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
-use super::request::{Budget as Asked, MIN_CEILING, Mode, Overrides};
+use super::request::{AskedBudget, MIN_CEILING, Mode, Overrides};
 use crate::commit::{self, Floor};
+use crate::intercept::UsageMode;
 use crate::intercept::delimiter::Protocol;
 use crate::model::ToolClass;
 use crate::policy;
@@ -86,10 +87,15 @@ impl ProtectRecent {
 }
 
 /// What happens if the budget can't be met.
-    pub unmet: Unmet,
-    /// Whether the open episode is never touched, as the paper has it.
-    pub strict_active: bool,
-    /// The hidden tool and the turns that it makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmet {
+    /// Send the request and report it.
+    Surface,
+    /// Refuse the request.
+    Refuse,
+}
+
+/// The hidden tool and the turns that it makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delimiter {
     /// Whether the tool is injected.
@@ -105,7 +111,7 @@ pub struct Delimiter {
     /// Whether results may carry a reminder.
     pub nudge: bool,
     /// Which usage the client reads.
-    pub usage: UsageReport,
+    pub usage: UsageMode,
     /// Whether a turn goes on to its end when the client has gone.
     pub finish_cancelled: bool,
 }
@@ -119,7 +125,7 @@ impl Default for Delimiter {
             guidance: Guidance::Standard,
             heartbeat: Duration::from_secs(10),
             nudge: true,
-            usage: UsageReport::Last,
+            usage: UsageMode::Last,
             finish_cancelled: false,
         }
     }
@@ -134,15 +140,6 @@ pub enum Guidance {
     Off,
     /// A text of the operator's.
     Text(String),
-}
-
-/// Which usage the client reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UsageReport {
-    /// Prompt tokens of the last hop: what agents read as the fill of their context.
-    Last,
-    /// Sums over all hops, for those who bill by them.
-    Sum,
 }
 
 /// Globs on tool names, by class. Names are compared in lower case.
@@ -219,7 +216,6 @@ impl Default for ToolClasses {
         }
     }
 }
-
 
 /// Tool classes compiled for matching.
 #[derive(Clone, Debug, Default)]
@@ -331,22 +327,30 @@ impl Terms {
         family: &Family,
         model: &str,
     ) -> Result<Self, TermsError> {
-        let profile = overrides.profile.as_ref().and_then(|name| settings.profiles.get(name));
+        let profile = overrides
+            .profile
+            .as_ref()
+            .and_then(|name| settings.profiles.get(name));
         let budget = profile.unwrap_or(&settings.budget);
         let ceiling = match overrides.budget {
-            Some(Asked::Tokens(tokens)) => tokens,
-            Some(Asked::WindowShare(share)) => share_of(share, family, model)?,
+            Some(AskedBudget::Tokens(tokens)) => tokens,
+            Some(AskedBudget::WindowShare(share)) => share_of(share, family, model)?,
             None => budget.ceiling,
         };
         let delimiter = &settings.delimiter;
         Ok(Self {
             mode: overrides.mode.unwrap_or(budget.mode),
             ceiling,
-            commit: commit::Config { floor: budget.floor, min_floor: budget.min_floor },
+            commit: commit::Config {
+                floor: budget.floor,
+                min_floor: budget.min_floor,
+            },
             unmet: budget.unmet,
             implicit_tokens: budget.implicit_tokens,
             inject: delimiter.enabled,
-            protocol: Protocol { auto_close: delimiter.auto_close },
+            protocol: Protocol {
+                auto_close: delimiter.auto_close,
+            },
             hops: delimiter.hops as usize,
             nudge: delimiter.nudge,
             guidance: delimiter.guidance.clone(),
@@ -394,7 +398,13 @@ impl Terms {
     reason = "the share lies in 0..=1 of a window that is a u32"
 )]
 fn share_of(share: f64, family: &Family, model: &str) -> Result<u32, TermsError> {
-    let window = family.window.ok_or_else(|| TermsError::Window { model: model.to_owned() })?;
+    let window = family.window.ok_or_else(|| TermsError::Window {
+        model: model.to_owned(),
+    })?;
     let asked = (share * f64::from(window)) as u32;
-    if asked < MIN_CEILING { Err(TermsError::TooSmall { asked }) } else { Ok(asked) }
+    if asked < MIN_CEILING {
+        Err(TermsError::TooSmall { asked })
+    } else {
+        Ok(asked)
+    }
 }

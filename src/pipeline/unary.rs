@@ -67,7 +67,10 @@ pub(super) async fn answer(
 
 /// The line for a turn that ended at the hop cap, where nothing visible was said.
 pub(super) fn cap_line(answers: &[Answer]) -> Option<&'static str> {
-    answers.iter().all(|answer| answer.text.is_empty()).then_some(CAP_LINE)
+    answers
+        .iter()
+        .all(|answer| answer.text.is_empty())
+        .then_some(CAP_LINE)
 }
 
 enum Next {
@@ -104,7 +107,9 @@ impl Turn {
 
     /// The hop that an answer makes, its hidden calls run and counted.
     pub(super) fn settle_hop(&mut self, app: &App, answer: &Answer, keep: Keep) -> Hop {
-        let reader = app.memo.reader(&app.counter, self.family.encoding, self.place.tenant);
+        let reader = app
+            .memo
+            .reader(&app.counter, self.family.encoding, self.place.tenant);
         let (state, prepared) = (&self.state, &self.prepared);
         let (hop, counted) = self.report.timed(Phase::Intercept, || {
             hidden::settle(state, prepared, answer, keep, &reader)
@@ -121,27 +126,33 @@ impl Turn {
         closed: Option<Option<&str>>,
     ) -> Option<crate::model::TurnRecord> {
         let answer = answers.last()?;
-        let keep = if closed.is_some() { Keep::Message } else { Keep::HiddenCalls };
+        let keep = if closed.is_some() {
+            Keep::Message
+        } else {
+            Keep::HiddenCalls
+        };
         let last = self.settle_hop(app, answer, keep);
         let transcript = &self.prepared.transcript;
-        Some(finish::record(&self.state, transcript.base, transcript.first_item, Ending {
-            texts: answers.iter().map(|answer| answer.text.as_str()).collect(),
-            answer,
-            last,
-            line: closed.flatten(),
-            now: App::now(),
-        }))
+        Some(finish::record(
+            &self.state,
+            transcript.base,
+            transcript.first_item,
+            Ending {
+                texts: answers.iter().map(|answer| answer.text.as_str()).collect(),
+                answer,
+                last,
+                line: closed.flatten(),
+                now: App::now(),
+            },
+        ))
     }
 }
 
 /// Records the turn and waits until it is durable, as long as the settings allow.
-async fn settle(
-    app: &Arc<App>,
-    turn: &mut Turn,
-    answers: &[Answer],
-    closed: Option<Option<&str>>,
-) {
-    let Some(record) = turn.record(app, answers, closed) else { return };
+async fn settle(app: &Arc<App>, turn: &mut Turn, answers: &[Answer], closed: Option<Option<&str>>) {
+    let Some(record) = turn.record(app, answers, closed) else {
+        return;
+    };
     let (_, ticket) = finish::commit(app, &turn.place, &turn.state, record);
     turn.durable(app, ticket).await;
 }
@@ -153,7 +164,9 @@ async fn collect(app: &App, turn: &mut Turn, body: ResponseBody) -> Result<Bytes
             tracing::warn!(%error, "the upstream's answer was cut");
             turn.report.aborted(crate::record::Side::Upstream);
             let _ = app;
-            Err(ProxyError::Upstream(upstream::Error::Broken { cause: error.to_string() }))
+            Err(ProxyError::Upstream(upstream::Error::Broken {
+                cause: error.to_string(),
+            }))
         }
     }
 }

@@ -132,6 +132,23 @@ fn values_decode() {
     assert_eq!((object.number("f"), object.text("f")), (None, None));
 }
 
+#[test]
+fn unescaping_always_shows_something() {
+    let cases = [
+        (r"plain \u{e4}", r"plain \u{e4}"),
+        (r"a\nb\\", "a\nb\\"),
+        (r"\ud83d\ude00", "\u{1f600}"),
+        (r"x\ud83d", "x\u{fffd}"),
+        (r"\ude00\ud83d\ude00\ud83dy", "\u{fffd}\u{1f600}\u{fffd}y"),
+        (r"\\ud83d\ud83d", "\\ud83d\u{fffd}"),
+        ("a\u{1}\\", "a\u{1}\\"),
+    ];
+    for (inner, want) in cases {
+        assert_eq!(unescape(inner.as_bytes()), want, "{inner}");
+    }
+    assert_eq!(unescape(b"\xffa"), "\u{fffd}a");
+}
+
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -154,6 +171,7 @@ proptest! {
         let quoted = quote(&text);
         let decoded = string(quoted.as_bytes()).unwrap().into_owned();
         prop_assert_eq!(&decoded, &text);
+        prop_assert_eq!(&unescape(&quoted.as_bytes()[1..quoted.len() - 1]), &text);
         prop_assert_eq!(serde_json::from_str::<String>(&quoted).unwrap(), text);
     }
 
