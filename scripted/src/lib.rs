@@ -11,6 +11,7 @@ pub mod rng;
 pub mod script;
 pub mod server;
 pub mod size;
+pub mod trace;
 pub mod validate;
 pub mod wire;
 
