@@ -5,7 +5,7 @@ mod check;
 mod logs;
 mod serve;
 mod tenant_key;
-mod wire;
+pub mod wire;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -6,3 +6,4 @@ mod limits;
 mod pass;
 mod process;
 mod support;
+mod turns;

@@ -12,10 +12,10 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http_body::Frame;
 use http_body_util::StreamBody;
-use plimsoll::config::Config;
+use plimsoll::cli::wire;
+use plimsoll::config::{Backend, Config};
 use plimsoll::ingress::{Drained, Edge, Probes, Server};
-use plimsoll::pipeline::App;
-use plimsoll::upstream::{BaseUrl, Client};
+use plimsoll::upstream::BaseUrl;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -52,12 +52,12 @@ impl Proxy {
         config.server.listen.set_port(0);
         config.server.admin.set_port(0);
         config.upstream.base_url = BaseUrl::parse(&format!("http://{upstream}/v1")).unwrap();
+        config.store.backend = Backend::Memory;
         change(&mut config);
-        let app = Arc::new(App {
-            upstream: Client::new(config.upstream).unwrap(),
-        });
+        let app = wire::app(&config).unwrap();
+        let metrics = app.clone();
         let probes = Probes {
-            metrics: Arc::new(|| "plimsoll_up 1\n".to_owned()),
+            metrics: Arc::new(move || metrics.metrics.render().unwrap()),
             ready: Arc::new(|| true),
         };
         let server = Server::bind(Edge::new(config.server, app, [1; 32]), probes)
