@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
+use crate::commit::Floor;
+use crate::pipeline::{Guidance, ProtectRecent};
 use crate::pipeline::Mode;
 
 fn with_file(text: &str, flags: Flags, env: &[(&str, &str)]) -> Result<Config, Error> {
