@@ -79,7 +79,7 @@ impl Table {
         let Some(call) = self.calls.get_mut(slot) else {
             return slot;
         };
-        if call.fate == Fate::Open && *part.name != *call.name {
+        if call.fate != Fate::Hidden && *part.name != *call.name {
             call.name.push_str(&part.name);
         }
         call.kind = call
