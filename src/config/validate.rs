@@ -13,9 +13,7 @@ use super::readers::{
 use super::settings::{Backend, LogFormat, StoreSettings};
 use super::{Config, units};
 use crate::intercept::UsageMode;
-use crate::pipeline::{
-    Budget, Delimiter, MIN_CEILING, Mode, ProtectRecent, ToolClasses, Unmet,
-};
+use crate::pipeline::{Budget, Delimiter, MIN_CEILING, Mode, ProtectRecent, ToolClasses, Unmet};
 use crate::upstream::BaseUrl;
 use crate::{ingress, upstream};
 

@@ -22,7 +22,7 @@ pub(super) enum Fate {
 }
 
 /// One call so far.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Pieces {
     id: String,
     index: Option<u64>,
@@ -36,7 +36,7 @@ struct Pieces {
 }
 
 /// The calls of one hop in the order in which they were begun. A slot is a place in that order.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Table {
     hidden: Vec<String>,
     calls: Vec<Pieces>,
