@@ -6,14 +6,30 @@
 
 pub mod model;
 
-pub mod dialect;
-pub mod tokens;
-
-pub mod intercept;
-pub mod upstream;
-pub mod store;
-pub mod record;
+pub mod pipeline;
 
 pub mod ingress;
+
+pub mod dialect;
+
+pub mod session;
+
+pub mod tokens;
+
+pub mod policy;
+
+pub mod commit;
+
+pub mod render;
+
+pub mod upstream;
+
+pub mod intercept;
+
+pub mod record;
+
+pub mod store;
+
 pub mod config;
+
 pub mod cli;

@@ -1,1 +1,25 @@
-//! A scripted provider.
+//! A scripted Chat Completions provider, for the demo and the tests.
+//!
+//! It refuses what a real provider refuses, answers what a script says, in whatever shape of
+//! stream is asked for, fails where it is told to, and keeps every request that it received. It
+//! knows nothing of the proxy that it judges and shares no code with it.
+
+pub mod cache;
+pub mod heard;
+pub mod received;
+pub mod rng;
+pub mod script;
+pub mod server;
+pub mod size;
+pub mod trace;
+pub mod validate;
+pub mod wire;
+
+mod link;
+mod send;
+mod side;
+
+pub use heard::Heard;
+pub use received::{Received, Sent, Verdict};
+pub use script::{Call, Fault, IndexStyle, Reply, RequestView, Script, Style, UsagePlace};
+pub use server::{Auth, Options, Provider};

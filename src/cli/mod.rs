@@ -1,1 +1,96 @@
-//! (in work)
+//! The command line: what can be typed, and what each command does. Owns arguments, exit codes and
+//! what is printed; never serves a request itself.
+
+mod check;
+mod logs;
+mod serve;
+mod tenant_key;
+pub mod wire;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::Flags;
+
+/// The load line for an agent's context window: an OpenAI-compatible reverse proxy.
+#[derive(Debug, Parser)]
+#[command(version, about)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve agents until a signal comes.
+    Serve(ServeArgs),
+    /// Say what is wrong with a configuration file, and where.
+    Check {
+        /// The file.
+        file: PathBuf,
+    },
+}
+
+/// Flags win over PLIMSOLL__SECTION__KEY variables, which win over the file.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Configuration file [default: config/plimsoll.toml, if it is there].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where agents connect [default: 127.0.0.1:8787].
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Where /metrics, /livez and /readyz are [default: 127.0.0.1:9187].
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<String>,
+    /// What /v1 stands for [default: the OpenAI API].
+    #[arg(long, value_name = "URL")]
+    upstream: Option<String>,
+    /// Data directory [default: ./data].
+    #[arg(long, value_name = "DIRECTORY")]
+    data: Option<String>,
+    /// Ceiling of the context in tokens [default: 80000].
+    #[arg(long, value_name = "TOKENS")]
+    budget: Option<u32>,
+    /// Log level, or directives like warn,plimsoll=debug [default: info].
+    #[arg(long, value_name = "LEVEL")]
+    log: Option<String>,
+}
+
+impl From<ServeArgs> for Flags {
+    fn from(args: ServeArgs) -> Self {
+        let ServeArgs {
+            config,
+            listen,
+            admin,
+            upstream,
+            data,
+            budget,
+            log,
+        } = args;
+        Self {
+            config,
+            listen,
+            admin,
+            upstream,
+            data,
+            budget,
+            log,
+        }
+    }
+}
+
+/// Runs the command and says how it went.
+///
+/// # Errors
+/// Whatever stops a command before it has begun; `main` prints it.
+pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    match cli.command {
+        Command::Serve(args) => serve::run(&args.into()),
+        Command::Check { file } => check::run(&file, &mut std::io::stdout().lock()),
+    }
+}

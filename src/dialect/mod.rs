@@ -1,1 +1,4 @@
-//! (in work)
+//! Wire formats, one module each, and the framing that they share. Nothing outside may know one.
+
+pub mod chat;
+pub mod sse;

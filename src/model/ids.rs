@@ -4,7 +4,9 @@
 use std::fmt;
 
 /// A 32-byte blake3 digest.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub struct Digest(pub [u8; 32]);
 
 impl Digest {
@@ -29,7 +31,11 @@ impl Digest {
     /// The first eight bytes in hex: enough for a log line or a header, never for identity.
     #[must_use]
     pub fn short(&self) -> String {
-        self.0.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+        self.0
+            .iter()
+            .take(8)
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
     }
 }
 
@@ -65,5 +71,7 @@ digest_newtype!(
 pub struct Scope(pub String);
 
 /// A tool call's id as the provider issued it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub struct CallId(pub String);

@@ -2,7 +2,16 @@
 //! Rank 0: it imports nothing of the crate and does no IO.
 
 mod ids;
+mod item;
+mod marks;
+pub mod raw;
+mod record;
 mod usage;
 
 pub use ids::{CallId, Digest, Head, RecordId, Scope, TenantId};
+pub use item::{
+    CALL_TOKENS, CallShape, ItemKind, ItemNo, MESSAGE_TOKENS, Mark, Role, Shape, ToolClass,
+};
+pub use marks::Marks;
+pub use record::{Effect, EpisodeKind, HiddenCall, Hop, Parent, Snapshot, Step, TurnRecord};
 pub use usage::Usage;

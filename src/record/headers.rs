@@ -13,7 +13,8 @@ const EVICTED_TOKENS: HeaderName = HeaderName::from_static("x-plimsoll-evicted-t
 const ZONE: HeaderName = HeaderName::from_static("x-plimsoll-zone");
 const BUDGET: HeaderName = HeaderName::from_static("x-plimsoll-budget");
 const OVERHEAD: HeaderName = HeaderName::from_static("x-plimsoll-overhead-ms");
-const FAIL_OPEN: HeaderName = HeaderName::from_static("x-plimsoll-fail-open");
+/// Says which stage failed where the client's own bytes were forwarded instead.
+pub const FAIL_OPEN: HeaderName = HeaderName::from_static("x-plimsoll-fail-open");
 
 /// How near a view is to its ceiling. The marks stand above the default floor of 0.7, so that a
 /// session is green after a pass and passes through yellow and red on its way to the next.

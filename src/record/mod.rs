@@ -12,7 +12,7 @@ mod metrics;
 mod tests;
 mod turn;
 
-pub use headers::{Zone, response_headers};
+pub use headers::{FAIL_OPEN, Zone, response_headers};
 pub use labels::{AbortPhase, Budget, CostKind, Label, Phase, Route, Side, StoreOp, provider_name};
 pub use log::log_turn;
 pub use metrics::{InFlight, Metrics, MetricsError};

@@ -1,1 +1,317 @@
-//! (in work)
+//! Immutable blobs under the hash of their bytes, and links from keys to sets of blobs. That is
+//! all a store knows: it never looks into a blob, never edits one, and never decides which of
+//! several linked blobs is meant.
+//!
+//! Writes are group-committed by one thread and acknowledged by a [`Ticket`] when they are on
+//! disk; reads see a batch from the moment that it was committed. Within a batch blobs are
+//! written before links, so every prefix of the writes that a crash leaves is sound: a link
+//! whose blob is missing is not shown.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use crate::model::Digest;
+
+pub mod codec;
+mod error;
+mod files;
+mod key;
+pub mod memory;
+mod overlay;
+pub mod sled;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::StoreError;
+pub use key::{TENANT_KEY_FILE, TenantKey};
+
+/// Where blobs and links are kept.
+pub enum Store {
+    /// In this process only: tests, demos, and whoever wants no disk.
+    Memory(memory::Memory),
+    /// In a directory of this machine.
+    Sled(sled::SledStore),
+}
+
+/// The kinds of store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// [`Store::Memory`].
+    Memory,
+    /// [`Store::Sled`].
+    Sled,
+}
+
+/// How to open a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Which kind.
+    pub backend: Backend,
+    /// The data directory; made where it is missing.
+    pub path: PathBuf,
+    /// The engine's page cache in MiB. The engine takes several times as much.
+    pub cache_mb: u32,
+    /// How many batches may wait to be written before commits are refused.
+    pub queue: usize,
+    /// How many bytes of blobs may wait to be written before commits are refused.
+    pub queue_bytes: usize,
+    /// How long after a failure of the disk the store is opened again at the earliest.
+    pub retry: Duration,
+    /// How long closing may take before it is given up, as if the process had been killed.
+    pub close_wait: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            backend: Backend::Sled,
+            path: PathBuf::from("./data"),
+            cache_mb: 48,
+            queue: 1024,
+            queue_bytes: 64 << 20,
+            retry: Duration::from_secs(1),
+            close_wait: Duration::from_secs(10),
+        }
+    }
+}
+
+/// From a key to one member of its set: the turn's number and the blob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Link {
+    /// What is looked up.
+    pub key: Digest,
+    /// The blob that it leads to.
+    pub id: Digest,
+    /// The turn's number, by which a set is sorted.
+    pub turn: u32,
+}
+
+/// What is written together. Writing it twice changes nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// Blobs under their [`blob_id`].
+    pub blobs: Vec<(Digest, Bytes)>,
+    /// Links, to blobs of this batch or of earlier ones.
+    pub links: Vec<Link>,
+}
+
+impl Batch {
+    /// Bytes of blobs, with a little for each link.
+    fn size(&self) -> usize {
+        let blobs: usize = self.blobs.iter().map(|(_, bytes)| bytes.len()).sum();
+        blobs + self.links.len() * size_of::<Link>()
+    }
+
+    /// Holds every blob to its id.
+    fn verify(&self) -> Result<(), StoreError> {
+        match self.blobs.iter().find(|(id, bytes)| blob_id(bytes) != *id) {
+            Some((id, _)) => Err(StoreError::WrongId { id: *id }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The id of a blob: the blake3 hash of its bytes, and of nothing else.
+#[must_use]
+pub fn blob_id(bytes: &[u8]) -> Digest {
+    Digest(*blake3::hash(bytes).as_bytes())
+}
+
+/// A store, and what was met on the way to it.
+pub struct Opened {
+    /// The store.
+    pub store: Store,
+    /// What was found.
+    pub report: OpenReport,
+}
+
+/// What opening a store found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenReport {
+    /// Where a corrupt store was moved to; the one that is open has what could be read of it.
+    pub quarantined: Option<PathBuf>,
+    /// What was wrong with the one that was moved.
+    pub reason: Option<String>,
+    /// Whether the last stop was a clean one (also true of a new directory).
+    pub clean: bool,
+    /// Blobs stored. Each turn writes at least one.
+    pub blobs: u64,
+    /// Links stored.
+    pub links: u64,
+    /// Entries read to check the store after an unclean stop.
+    pub checked: u64,
+}
+
+/// How a store fares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// The store met a corruption and answers nothing but errors until a restart.
+    pub degraded: bool,
+    /// Blobs that were read and did not match their id, and were reported as absent.
+    pub mismatched: u64,
+    /// Batches that could not be written.
+    pub failed: u64,
+    /// Batches that wait to be written.
+    pub waiting: usize,
+}
+
+impl Store {
+    /// Opens or makes the store that `config` asks for. A corrupt one is moved aside and a new
+    /// one begun with what could be read of it, which the report says; everything lives below `config.path`.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] where another process holds the directory, [`StoreError::Format`]
+    /// where a newer version wrote it, [`StoreError::Io`] where the system refuses.
+    pub fn open(config: &Config) -> Result<Opened, StoreError> {
+        match config.backend {
+            Backend::Memory => {
+                let report = OpenReport {
+                    clean: true,
+                    ..OpenReport::default()
+                };
+                Ok(Opened {
+                    store: Self::Memory(memory::Memory::default()),
+                    report,
+                })
+            }
+            Backend::Sled => {
+                let (store, report) = sled::SledStore::open(config)?;
+                Ok(Opened {
+                    store: Self::Sled(store),
+                    report,
+                })
+            }
+        }
+    }
+
+    /// The set of each key, sorted by turn, then id. Links whose blob is not stored are left
+    /// out. May read the disk.
+    ///
+    /// # Errors
+    /// Any, where the store can't be read; never a partial answer.
+    pub fn links(&self, keys: &[Digest]) -> Result<Vec<Vec<(u32, Digest)>>, StoreError> {
+        match self {
+            Self::Memory(store) => store.links(keys),
+            Self::Sled(store) => store.links(keys),
+        }
+    }
+
+    /// The blob of each id, or `None` where it is not stored, or what is stored does not match
+    /// the id (which [`Health::mismatched`] counts). May read the disk.
+    ///
+    /// # Errors
+    /// Any, where the store can't be read; never a partial answer.
+    pub fn blobs(&self, ids: &[Digest]) -> Result<Vec<Option<Bytes>>, StoreError> {
+        match self {
+            Self::Memory(store) => store.blobs(ids),
+            Self::Sled(store) => store.blobs(ids),
+        }
+    }
+
+    /// Hands a batch over to be written and returns at once; it can be read from now on. The
+    /// ticket says when it is durable, or why it never will be. A full queue, a closed and a
+    /// degraded store refuse at once.
+    #[must_use = "the ticket says whether the batch was written"]
+    pub fn commit(&self, batch: Batch) -> Ticket {
+        match self {
+            Self::Memory(store) => store.commit(batch),
+            Self::Sled(store) => store.commit(batch),
+        }
+    }
+
+    /// Writes what waits, makes it durable and lets go of the directory. Blocks up to
+    /// [`Config::close_wait`]; afterwards the store answers [`StoreError::Closed`].
+    ///
+    /// # Errors
+    /// Where it could not be closed cleanly. Nothing that was acknowledged is lost by that; the
+    /// next start takes longer.
+    pub fn close(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Memory(store) => {
+                store.close();
+                Ok(())
+            }
+            Self::Sled(store) => store.close(),
+        }
+    }
+
+    /// How the store fares, for metrics and readiness.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        match self {
+            Self::Memory(store) => store.health(),
+            Self::Sled(store) => store.health(),
+        }
+    }
+
+    /// Whether a corruption stopped the store until a restart.
+    #[must_use]
+    pub fn degraded(&self) -> bool {
+        self.health().degraded
+    }
+}
+
+/// The name of a moved-aside store in the data directory begins so.
+pub const QUARANTINE: &str = "quarantine-";
+
+/// A free name for a corrupt store below `dir`.
+fn quarantine_path(dir: &Path) -> PathBuf {
+    let free = |path: &PathBuf| !path.exists();
+    let mut names = (1u32..).map(|n| dir.join(format!("{QUARANTINE}{n}")));
+    names.find(free).unwrap_or_else(|| dir.join(QUARANTINE))
+}
+
+/// Resolves when a batch is durable, or has failed. Dropping it does not take the batch back.
+#[derive(Debug)]
+pub struct Ticket(Outcome);
+
+#[derive(Debug)]
+enum Outcome {
+    Done(Result<(), StoreError>),
+    Waiting(oneshot::Receiver<Result<(), StoreError>>),
+}
+
+/// The other end of a [`Ticket`].
+struct Acknowledge(oneshot::Sender<Result<(), StoreError>>);
+
+impl Acknowledge {
+    /// Resolves the ticket; nobody may be waiting any more, and that is fine.
+    fn send(self, outcome: Result<(), StoreError>) {
+        let _ = self.0.send(outcome);
+    }
+}
+
+impl Ticket {
+    fn done(outcome: Result<(), StoreError>) -> Self {
+        Self(Outcome::Done(outcome))
+    }
+
+    fn waiting() -> (Acknowledge, Self) {
+        let (sender, receiver) = oneshot::channel();
+        (Acknowledge(sender), Self(Outcome::Waiting(receiver)))
+    }
+}
+
+impl Future for Ticket {
+    type Output = Result<(), StoreError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            Outcome::Done(outcome) => Poll::Ready(outcome.clone()),
+            Outcome::Waiting(receiver) => {
+                // A writer that went away without a word was closed under the batch.
+                let closed = |_| Err(StoreError::Closed);
+                Pin::new(receiver)
+                    .poll(cx)
+                    .map(|answer| answer.unwrap_or_else(closed))
+            }
+        }
+    }
+}

@@ -1,1 +1,27 @@
-//! (in work)
+//! Sizes and prices: how many tokens a text or an image is, how far the estimate is off, what a
+//! hop costs, and what is known about each model family.
+//!
+//! Owns everything that turns bytes into numbers. It never looks at a transcript: callers hand
+//! in texts, reported usage and model names.
+
+pub mod calibrate;
+mod counter;
+mod image;
+mod memo;
+mod models;
+mod price;
+mod run;
+mod scan;
+
+#[cfg(test)]
+mod tests;
+
+pub use counter::{Counter, Encoding};
+pub use image::{UNREADABLE as UNREADABLE_IMAGE, image_tokens};
+pub use models::{CacheModel, ContextLengthError, Family, Models, ModelsError};
+pub use price::{Cost, Prices, cost};
+
+/// Tokens that each message of a request costs besides its items.
+pub const PER_MESSAGE: u32 = 4;
+/// Tokens that each tool call costs besides its name and arguments.
+pub const PER_CALL: u32 = 8;

@@ -1,1 +1,217 @@
-//! (in work)
+//! One hop to the upstream: send, wait for the first byte, hand the body on. Owns connections,
+//! timeouts and retries (before the first byte only); never reads a body, follows a redirect,
+//! keeps a cookie or decompresses.
+
+mod body;
+mod error;
+mod headers;
+mod retry;
+mod target;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Response};
+use reqwest::Url;
+use tokio::time::Instant;
+
+pub use body::{BoxError, ResponseBody, Upload};
+pub use error::{BodyError, Error};
+pub use headers::{OWN_PREFIX, to_client, to_upstream};
+pub use retry::{LONGEST_WAIT, retry_after};
+pub use target::{BaseUrl, BaseUrlError};
+
+use body::{Progress, Watched};
+
+/// Where requests go and how long they may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// What `/v1` of the proxy stands for.
+    pub base_url: BaseUrl,
+    /// Until a connection stands, TLS included.
+    pub connect_timeout: Duration,
+    /// From the last byte sent to the first received.
+    pub first_byte_timeout: Duration,
+    /// The longest silence inside a response.
+    pub idle_timeout: Duration,
+    /// Further tries before the first byte.
+    pub retries: u32,
+    /// Statuses that are retried too; none by default.
+    pub retry_statuses: Vec<u16>,
+    /// Idle connections kept per host.
+    pub pool_idle: usize,
+    /// How long an idle connection is kept.
+    pub pool_idle_timeout: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            base_url: BaseUrl::default(),
+            connect_timeout: Duration::from_secs(10),
+            first_byte_timeout: Duration::from_secs(15 * 60),
+            idle_timeout: Duration::from_secs(5 * 60),
+            retries: 2,
+            retry_statuses: Vec::new(),
+            pool_idle: 256,
+            pool_idle_timeout: Duration::from_secs(90),
+        }
+    }
+}
+
+/// What goes up. Headers must have gone through [`to_upstream`].
+#[derive(Debug)]
+pub struct Outbound {
+    /// The client's method.
+    pub method: Method,
+    /// From [`Client::target`].
+    pub url: Url,
+    /// The headers as they are sent; host and length are added.
+    pub headers: HeaderMap,
+    /// The body.
+    pub payload: Payload,
+}
+
+/// A body that goes up.
+#[derive(Debug)]
+pub enum Payload {
+    /// Held whole: such a request can be sent again.
+    Whole(Bytes),
+    /// Streamed from the client: such a request is sent once.
+    Streamed(Upload),
+}
+
+/// Why no client could be made.
+#[derive(Debug, thiserror::Error)]
+#[error("can't set up TLS or the resolver: {0}; check the system's certificates")]
+pub struct SetupError(#[from] reqwest::Error);
+
+/// The connections to the upstream. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Client {
+    http: reqwest::Client,
+    config: Arc<Config>,
+}
+
+impl Client {
+    /// Makes the client; no connection is opened yet.
+    ///
+    /// # Errors
+    /// If TLS can't be set up.
+    pub fn new(config: Config) -> Result<Self, SetupError> {
+        // A second install is refused, which is fine: the first one stands.
+        let _already = rustls::crypto::ring::default_provider().install_default();
+        let http = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .referer(false)
+            .tcp_nodelay(true)
+            .tcp_keepalive(Duration::from_secs(60))
+            .connect_timeout(config.connect_timeout)
+            .pool_max_idle_per_host(config.pool_idle)
+            .pool_idle_timeout(config.pool_idle_timeout)
+            .build()?;
+        Ok(Self {
+            http,
+            config: Arc::new(config),
+        })
+    }
+
+    /// The URL that a client's path means.
+    ///
+    /// # Errors
+    /// [`Error::Path`] where it would leave the base.
+    pub fn target(&self, asked: &http::uri::PathAndQuery) -> Result<Url, Error> {
+        self.config.base_url.join(asked)
+    }
+
+    /// Sends a request and waits for the response's head. Whatever the upstream answers is a
+    /// response, errors included; its headers are not filtered yet. Dropping the future or the
+    /// body cancels the request.
+    ///
+    /// # Errors
+    /// If no response began, after the retries that the configuration allows.
+    pub async fn send(&self, outbound: Outbound) -> Result<Response<ResponseBody>, Error> {
+        let Outbound {
+            method,
+            url,
+            headers,
+            payload,
+        } = outbound;
+        let whole = match payload {
+            Payload::Whole(bytes) => bytes,
+            Payload::Streamed(upload) => {
+                let progress = Progress::new();
+                let body = reqwest::Body::wrap(Watched::new(upload, progress.clone()));
+                return self
+                    .attempt(method, url, headers, Some(body), &progress)
+                    .await;
+            }
+        };
+        let mut tries = 0;
+        loop {
+            let body = (!whole.is_empty()).then(|| reqwest::Body::from(whole.clone()));
+            let head = (method.clone(), url.clone(), headers.clone());
+            let outcome = self
+                .attempt(head.0, head.1, head.2, body, &Progress::new())
+                .await;
+            match self.wait_before_retry(&outcome, tries) {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => return outcome,
+            }
+            tries += 1;
+        }
+    }
+
+    /// How long to wait before another try, or `None` if this outcome stands.
+    fn wait_before_retry(
+        &self,
+        outcome: &Result<Response<ResponseBody>, Error>,
+        tries: u32,
+    ) -> Option<Duration> {
+        if tries >= self.config.retries {
+            return None;
+        }
+        match outcome {
+            Ok(response)
+                if self
+                    .config
+                    .retry_statuses
+                    .contains(&response.status().as_u16()) =>
+            {
+                retry::wait(tries, retry_after(response.headers()))
+            }
+            Err(Error::Connect { .. } | Error::ConnectTimeout) => retry::wait(tries, None),
+            Ok(_) | Err(Error::Path | Error::FirstByteTimeout | Error::Broken { .. }) => None,
+        }
+    }
+
+    async fn attempt(
+        &self,
+        method: Method,
+        url: Url,
+        headers: HeaderMap,
+        body: Option<reqwest::Body>,
+        progress: &Progress,
+    ) -> Result<Response<ResponseBody>, Error> {
+        let mut request = reqwest::Request::new(method, url);
+        *request.headers_mut() = headers;
+        *request.body_mut() = body;
+        let mut sending = std::pin::pin!(self.http.execute(request));
+        let limit = self.config.first_byte_timeout;
+        let response = loop {
+            let deadline = progress.last() + limit;
+            tokio::select! {
+                outcome = &mut sending => break outcome.map_err(|error| Error::of(&error))?,
+                () = tokio::time::sleep_until(deadline) => {
+                    // An upload that has moved since puts the deadline off.
+                    if progress.last() + limit <= Instant::now() {
+                        return Err(Error::FirstByteTimeout);
+                    }
+                }
+            }
+        };
+        let idle = self.config.idle_timeout;
+        Ok(Response::<reqwest::Body>::from(response).map(|body| ResponseBody::new(body, idle)))
+    }
+}

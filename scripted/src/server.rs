@@ -1,0 +1,366 @@
+//! The HTTP server: routes, authorisation, records, and the sending of what `wire` composed.
+//!
+//! Owns the connections and the list of received requests. It never decides what to answer: the
+//! script does, once the validator has accepted the request.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use axum::Router;
+use axum::body::to_bytes;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::response::Response;
+use bytes::Bytes;
+use http::request::Parts;
+use serde_json::Value;
+use tokio::task::JoinHandle;
+
+use crate::cache::PrefixCache;
+use crate::link::{Link, Links, Port};
+use crate::received::{Progress, Received, Verdict};
+use crate::script::{Reply, RequestView, Script};
+use crate::send;
+use crate::side;
+use crate::size::{CountFn, Outline, Sizer, quarter_of_bytes};
+use crate::validate::{self, Refusal};
+use crate::wire::{self, Envelope};
+
+/// The longest body that is read; a longer one is refused with 413.
+const BODY_MAX: usize = 256 << 20;
+/// When every completion says that it was created, before its number is added.
+const CREATED: u64 = 1_760_000_000;
+
+/// Who may ask.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Auth {
+    /// Everybody.
+    #[default]
+    Open,
+    /// Whoever sends a bearer token.
+    Any,
+    /// Whoever sends one of these bearer tokens.
+    Keys(Vec<String>),
+}
+
+/// Settings of a provider.
+#[derive(Clone)]
+pub struct Options {
+    /// Counts the tokens of a text.
+    pub count: CountFn,
+    /// The model's window in tokens; a longer request is refused.
+    pub window: Option<usize>,
+    /// Who may ask.
+    pub auth: Auth,
+    /// What reported prompt tokens are multiplied with, since a provider never counts as the
+    /// formula does.
+    pub usage_factor: f64,
+    /// The port of the loopback interface; 0 takes a free one.
+    pub port: u16,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            count: quarter_of_bytes(),
+            window: None,
+            auth: Auth::Open,
+            usage_factor: 1.0,
+            port: 0,
+        }
+    }
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("window", &self.window)
+            .field("auth", &self.auth)
+            .field("usage_factor", &self.usage_factor)
+            .field("port", &self.port)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A running provider. It stops when it is dropped.
+#[derive(Debug)]
+pub struct Provider {
+    /// Its address with the version's path, such as `http://127.0.0.1:40123/v1`.
+    pub base_url: String,
+    /// The socket address that it listens on.
+    pub address: SocketAddr,
+    shared: Arc<Shared>,
+    links: Links,
+    task: JoinHandle<()>,
+}
+
+impl Provider {
+    /// Starts a provider on the loopback interface, on the runtime of the caller.
+    ///
+    /// # Errors
+    /// The port can't be bound.
+    pub async fn start(script: Script, options: Options) -> io::Result<Self> {
+        let links = Links::default();
+        let (port, address) = Port::bind(options.port, links.clone()).await?;
+        let shared = Arc::new(Shared {
+            script,
+            sizer: Sizer::new(options.count.clone()),
+            options,
+            received: Mutex::default(),
+            cache: Mutex::default(),
+        });
+        let router = Router::new()
+            .fallback(handle)
+            .with_state(Arc::clone(&shared));
+        let service = router.into_make_service_with_connect_info::<Link>();
+        let task = tokio::spawn(async move {
+            // Serving has no end of its own; the task is aborted.
+            axum::serve(port, service).await.ok();
+        });
+        Ok(Self {
+            base_url: format!("http://{address}/v1"),
+            address,
+            shared,
+            links,
+            task,
+        })
+    }
+
+    /// Every request since the start or the last [`Provider::take`], in order of arrival.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Received> {
+        locked(&self.shared.received).kept.clone()
+    }
+
+    /// The requests for completions only.
+    #[must_use]
+    pub fn chats(&self) -> Vec<Received> {
+        let mut received = self.requests();
+        received.retain(Received::is_chat);
+        received
+    }
+
+    /// Takes the requests away, so that long plays need not be held in memory.
+    #[must_use]
+    pub fn take(&self) -> Vec<Received> {
+        std::mem::take(&mut locked(&self.shared.received).kept)
+    }
+
+    /// Stops listening and closes every connection, at once.
+    pub fn stop(&self) {
+        self.task.abort();
+        self.links.close();
+    }
+}
+
+impl Drop for Provider {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+pub(crate) struct Shared {
+    script: Script,
+    options: Options,
+    sizer: Sizer,
+    received: Mutex<Log>,
+    cache: Mutex<PrefixCache>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    count: usize,
+    kept: Vec<Received>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is kept of a request before anything is answered.
+struct Noted {
+    index: usize,
+    progress: Progress,
+}
+
+impl Shared {
+    fn note(&self, parts: &Parts, body: &Bytes, verdict: Verdict, tokens: Tokens) -> Noted {
+        let mut log = locked(&self.received);
+        let index = log.count;
+        let progress = Progress::default();
+        log.count += 1;
+        log.kept.push(Received {
+            index,
+            at: Instant::now(),
+            method: parts.method.to_string(),
+            path: parts.uri.to_string(),
+            headers: parts.headers.clone(),
+            body: body.clone(),
+            verdict,
+            size: tokens.size,
+            cached: tokens.cached,
+            progress: progress.clone(),
+        });
+        Noted { index, progress }
+    }
+
+    /// Checks who asks, what is asked, and how long it is.
+    fn judge(&self, parts: &Parts, body: &Bytes) -> (Result<Value, Refusal>, Tokens) {
+        if let Err(refusal) = authorised(&self.options.auth, parts) {
+            return (Err(refusal), Tokens::default());
+        }
+        let size = self.sizer.request(body);
+        let mut tokens = Tokens { size, cached: 0 };
+        let judged = validate::request(body).and_then(|value| match self.options.window {
+            Some(window) if size > window => Err(Refusal::context_length(window, size)),
+            _ => Ok(value),
+        });
+        if judged.is_ok() {
+            let outline = Outline::read(body);
+            tokens.cached = locked(&self.cache).admit(credential(parts), &outline, &self.sizer);
+        }
+        (judged, tokens)
+    }
+
+    fn envelope(&self, index: usize, body: &Value, reply: &Reply, tokens: Tokens) -> Envelope {
+        let mut completion = self.sizer.text(&reply.text) + self.sizer.text(&reply.reasoning);
+        for call in &reply.calls {
+            completion += self.sizer.text(&call.name) + self.sizer.text(&call.arguments);
+        }
+        let reported = |count: usize| scaled(count, self.options.usage_factor);
+        Envelope {
+            id: format!("chatcmpl-scripted{index:06}"),
+            created: CREATED + u64::try_from(index).unwrap_or_default(),
+            model: body
+                .get("model")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned(),
+            prompt: reported(tokens.size),
+            cached: reported(tokens.cached),
+            completion,
+            include_usage: body.pointer("/stream_options/include_usage")
+                == Some(&Value::Bool(true)),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Tokens {
+    size: usize,
+    cached: usize,
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "token counts are far below 2^52 and never negative"
+)]
+fn scaled(count: usize, factor: f64) -> usize {
+    (count as f64 * factor).round() as usize
+}
+
+fn credential(parts: &Parts) -> &str {
+    parts
+        .headers
+        .get(http::header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+}
+
+fn authorised(auth: &Auth, parts: &Parts) -> Result<(), Refusal> {
+    let token = credential(parts)
+        .strip_prefix("Bearer ")
+        .unwrap_or_default();
+    let (message, code) = match auth {
+        Auth::Open => return Ok(()),
+        Auth::Any if !token.is_empty() => return Ok(()),
+        Auth::Keys(keys) if keys.iter().any(|key| key == token) => return Ok(()),
+        Auth::Any => ("You didn't provide an API key.", None),
+        Auth::Keys(_) if token.is_empty() => ("You didn't provide an API key.", None),
+        Auth::Keys(_) => (
+            "Incorrect API key provided.",
+            Some("invalid_api_key".to_owned()),
+        ),
+    };
+    Err(Refusal {
+        status: 401,
+        message: message.to_owned(),
+        param: None,
+        code,
+    })
+}
+
+async fn handle(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let link = parts
+        .extensions
+        .get::<ConnectInfo<Link>>()
+        .map_or_else(Link::default, |info| info.0.clone());
+    let body = match to_bytes(body, BODY_MAX).await {
+        Ok(body) => body,
+        // The other side left within its body, or sent too much: nobody waits for more.
+        Err(_) => return send::json(413, side::error("request body is too large").into()),
+    };
+    if parts.method == http::Method::POST && parts.uri.path() == "/v1/chat/completions" {
+        return chat(&shared, &parts, body, link).await;
+    }
+    let verdict = match authorised(&shared.options.auth, &parts) {
+        Err(refusal) => Verdict::Refused(refusal),
+        Ok(()) => Verdict::Unchecked,
+    };
+    let noted = shared.note(&parts, &body, verdict.clone(), Tokens::default());
+    match verdict {
+        Verdict::Refused(refusal) => send::json(refusal.status, refusal.body().into()),
+        Verdict::Accepted | Verdict::Unchecked => {
+            side::answer(&parts, &body, noted.progress.watch())
+        }
+    }
+}
+
+async fn chat(shared: &Shared, parts: &Parts, body: Bytes, link: Link) -> Response {
+    let (judged, tokens) = shared.judge(parts, &body);
+    let verdict = match &judged {
+        Ok(_) => Verdict::Accepted,
+        Err(refusal) => Verdict::Refused(refusal.clone()),
+    };
+    let noted = shared.note(parts, &body, verdict, tokens);
+    let watch = noted.progress.watch();
+    let value = match judged {
+        Ok(value) => value,
+        Err(refusal) => {
+            watch.finish();
+            return send::json(refusal.status, refusal.body().into());
+        }
+    };
+    let reply = shared.script.reply(&RequestView {
+        index: noted.index,
+        headers: &parts.headers,
+        raw: &body,
+        body: &value,
+        size: tokens.size,
+    });
+    let reply = match send::early(reply, tokens.size, &link, &watch).await {
+        Ok(reply) => reply,
+        Err(response) => return *response,
+    };
+    let envelope = shared.envelope(noted.index, &value, &reply, tokens);
+    let streamed = value.get("stream") == Some(&Value::Bool(true));
+    let steps = if streamed {
+        wire::stream_steps(&reply, &envelope)
+    } else {
+        if !reply.style.last_delay.is_zero() {
+            tokio::time::sleep(reply.style.last_delay).await;
+        }
+        wire::body_steps(&reply, &envelope)
+    };
+    send::steps(steps, streamed, noted.index, watch)
+}

@@ -1,0 +1,104 @@
+//! `plimsoll serve`: reads the configuration, wires the parts, serves, and stops in good order.
+//! Owns the wiring and the signals; never touches a request.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::{logs, tenant_key, wire};
+use crate::config::{Config, ENV_PREFIX, Flags};
+use crate::ingress::{Drained, Edge, Probes, Server};
+
+/// What a shell reports for a process that SIGINT ended.
+const INTERRUPTED: i32 = 130;
+
+/// Serves until a signal; the exit code is 0 after a drain, also one that was cut short.
+///
+/// # Errors
+/// If the configuration is wrong or something can't be set up.
+pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
+    let config = Config::load(flags, variables())?;
+    logs::start(&config.log)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.context("can't start the runtime")?;
+    runtime.block_on(serve(config))?;
+    // What still runs off the async workers must not hold up the exit.
+    runtime.shutdown_background();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Our variables. Names or values that are no UTF-8 become text that no setting accepts.
+fn variables() -> impl Iterator<Item = (String, String)> {
+    let text = |os: std::ffi::OsString| os.to_string_lossy().into_owned();
+    std::env::vars_os()
+        .map(move |(name, value)| (text(name), text(value)))
+        .filter(|(name, _)| name.starts_with(ENV_PREFIX))
+}
+
+async fn serve(config: Config) -> anyhow::Result<()> {
+    let stop = CancellationToken::new();
+    // Installed before anything listens, so that no signal finds the default action.
+    tokio::spawn(watch_signals(signals()?, stop.clone()));
+    let tenant_key = tenant_key::obtain(&config.tenant, &config.store)?;
+    let base_url = config.upstream.base_url.clone();
+    let app = wire::app(&config)?;
+    let edge = Edge::new(config.server, Arc::clone(&app), tenant_key);
+    let probes = Probes {
+        metrics: {
+            let app = Arc::clone(&app);
+            Arc::new(move || app.metrics.render().unwrap_or_default())
+        },
+        ready: {
+            let app = Arc::clone(&app);
+            Arc::new(move || !app.store.degraded())
+        },
+    };
+    let server = Server::bind(edge, probes).await?;
+    tracing::info!(
+        listen = %server.listen_addr()?,
+        admin = %server.admin_addr()?,
+        upstream = base_url.as_str(),
+        "serving"
+    );
+    match server.run(stop).await {
+        Drained::Finished => tracing::info!("stopped, all requests finished"),
+        Drained::Cut(open) => {
+            tracing::warn!(open, "stopped at the deadline, open requests were cut")
+        }
+    }
+    // What was handed out is made durable before the process ends.
+    let store = Arc::clone(&app.store);
+    let closed = tokio::task::spawn_blocking(move || store.close()).await;
+    if let Err(error) = closed.context("the store's thread ended")? {
+        tracing::warn!(%error, "the store was not closed cleanly; the next start takes longer");
+    }
+    Ok(())
+}
+
+fn signals() -> anyhow::Result<[Signal; 2]> {
+    let install = |kind| signal(kind).context("can't watch for signals");
+    Ok([
+        install(SignalKind::terminate())?,
+        install(SignalKind::interrupt())?,
+    ])
+}
+
+/// The first signal drains; the second ends the process at once.
+async fn watch_signals([mut terminate, mut interrupt]: [Signal; 2], stop: CancellationToken) {
+    let mut next = async || {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    next().await;
+    tracing::info!("draining; a second signal ends the process at once");
+    stop.cancel();
+    next().await;
+    std::process::exit(INTERRUPTED);
+}

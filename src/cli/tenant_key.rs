@@ -1,0 +1,133 @@
+//! The key of the tenant hash: given, or made at first start and kept. Owns its file; never prints
+//! it and, where records outlive the process, never makes one for this process alone.
+
+use std::fs;
+use std::io::{ErrorKind, Write as _};
+use std::path::Path;
+
+use anyhow::Context as _;
+
+use crate::config::{Backend, StoreSettings, TenantKey};
+
+/// The file in the data directory; mode 600.
+const FILE: &str = "tenant.key";
+
+/// Keeps this use of the secret apart from any other.
+const PURPOSE: &str = "plimsoll 2026-11 tenant key";
+
+/// The key of this process.
+///
+/// # Errors
+/// If the data directory can't be written, or holds a file that is no key.
+pub fn obtain(key: &TenantKey, store: &StoreSettings) -> anyhow::Result<[u8; 32]> {
+    let secret = match (key, store.backend) {
+        (TenantKey::Given(secret), _) => secret.expose().as_bytes().to_vec(),
+        (TenantKey::DataDirectory, Backend::Sled) => kept(&store.path)?,
+        // Nothing outlives the process there, so neither need the key.
+        (TenantKey::DataDirectory, Backend::Memory) => fresh()?,
+    };
+    Ok(blake3::derive_key(PURPOSE, &secret))
+}
+
+/// The secret in the directory, made if there is none. Two processes that start at once agree,
+/// because only one can put the file in place.
+fn kept(directory: &Path) -> anyhow::Result<Vec<u8>> {
+    let path = directory.join(FILE);
+    let advice = || {
+        format!(
+            "can't keep the tenant key in {}; make --data writable, or set PLIMSOLL__TENANT__KEY",
+            path.display()
+        )
+    };
+    match fs::read(&path) {
+        Ok(secret) if secret.len() == 64 => return Ok(secret),
+        Ok(_) => anyhow::bail!(
+            "{} is no tenant key; restore it from a backup, or remove it (old sessions are then not found)",
+            path.display()
+        ),
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(error).with_context(advice),
+    }
+    fs::create_dir_all(directory).with_context(advice)?;
+    let secret = fresh()?;
+    // Temporary files are made with mode 600, and the name is only taken with the content in it.
+    let mut file = tempfile::NamedTempFile::new_in(directory).with_context(advice)?;
+    file.write_all(&secret).with_context(advice)?;
+    file.as_file().sync_all().with_context(advice)?;
+    match file.persist_noclobber(&path) {
+        Ok(_) => Ok(secret),
+        Err(refused) if refused.error.kind() == ErrorKind::AlreadyExists => {
+            fs::read(&path).with_context(advice)
+        }
+        Err(refused) => Err(refused.error).with_context(advice),
+    }
+}
+
+/// 32 random bytes in hex.
+fn fresh() -> anyhow::Result<Vec<u8>> {
+    let mut bytes = [0; 32];
+    let random = rustls::crypto::ring::default_provider().secure_random;
+    random.fill(&mut bytes).map_err(|_| {
+        anyhow::anyhow!("the system gave no random bytes; set PLIMSOLL__TENANT__KEY")
+    })?;
+    Ok(bytes
+        .iter()
+        .flat_map(|byte| format!("{byte:02x}").into_bytes())
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use crate::config::Secret;
+
+    fn sled(path: &Path) -> StoreSettings {
+        StoreSettings {
+            path: path.join("data"),
+            ..StoreSettings::default()
+        }
+    }
+
+    #[test]
+    fn a_kept_key_stays_and_is_private() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = sled(directory.path());
+        let first = obtain(&TenantKey::DataDirectory, &store).unwrap();
+        assert_eq!(obtain(&TenantKey::DataDirectory, &store).unwrap(), first);
+        let mode = fs::metadata(store.path.join(FILE))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let elsewhere = tempfile::tempdir().unwrap();
+        assert_ne!(
+            obtain(&TenantKey::DataDirectory, &sled(elsewhere.path())).unwrap(),
+            first
+        );
+    }
+
+    #[test]
+    fn a_given_key_touches_no_disk() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = sled(directory.path());
+        let given = |text: &str| obtain(&TenantKey::Given(Secret::new(text)), &store).unwrap();
+        assert_eq!(given("a"), given("a"));
+        assert_ne!(given("a"), given("b"));
+        assert!(!store.path.exists());
+    }
+
+    #[test]
+    fn a_broken_key_file_is_never_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = sled(directory.path());
+        fs::create_dir_all(&store.path).unwrap();
+        fs::write(store.path.join(FILE), "short").unwrap();
+        let error = obtain(&TenantKey::DataDirectory, &store)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("no tenant key"), "{error}");
+        assert_eq!(fs::read(store.path.join(FILE)).unwrap(), b"short");
+    }
+}

@@ -1,0 +1,85 @@
+//! From a configuration to the wired application. Owns the mapping of settings onto modules;
+//! never serves anything.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+
+use crate::config::{Backend, Config};
+use crate::intercept;
+use crate::pipeline::find::Paths;
+use crate::pipeline::known::Memo;
+use crate::pipeline::{App, Classes, Settings};
+use crate::record::{Metrics, provider_name};
+use crate::store::{self, Store};
+use crate::tokens::{Counter, Models};
+use crate::upstream::Client;
+
+/// Opens the store, loads the tokeniser and ties everything together.
+///
+/// # Errors
+/// If the store is another process's, or something can't be set up.
+pub fn app(config: &Config) -> anyhow::Result<Arc<App>> {
+    let opened = Store::open(&store_config(config))?;
+    if let Some(moved) = &opened.report.quarantined {
+        tracing::warn!(
+            moved = %moved.display(),
+            reason = opened.report.reason.as_deref().unwrap_or("unknown"),
+            "the store was corrupt; it was moved aside and a new one begun"
+        );
+    }
+    let metrics = Metrics::new(&config.metrics.models).context("can't register metrics")?;
+    metrics.set_ceiling(u64::from(config.budget.ceiling));
+    let host = config.upstream.base_url.as_str();
+    let host = url_host(host);
+    Ok(Arc::new(App {
+        provider: provider_name(host),
+        upstream: Client::new(config.upstream.clone())?,
+        settings: Settings {
+            budget: config.budget.clone(),
+            profiles: config.profiles.clone(),
+            delimiter: config.delimiter.clone(),
+            classes: Classes::new(&config.tools)?,
+            store_wait: config.store.wait,
+        },
+        intercept: intercept::Config {
+            usage: config.delimiter.usage,
+            ..Default::default()
+        },
+        store: Arc::new(opened.store),
+        paths: Paths::default(),
+        memo: Memo::default(),
+        counter: Counter::load(),
+        models: models(config)?,
+        metrics,
+    }))
+}
+
+fn store_config(config: &Config) -> store::Config {
+    store::Config {
+        backend: match config.store.backend {
+            Backend::Sled => store::Backend::Sled,
+            Backend::Memory => store::Backend::Memory,
+        },
+        path: config.store.path.clone(),
+        cache_mb: config.store.cache_mb,
+        ..store::Config::default()
+    }
+}
+
+/// The built-in families, with the operator's laid over them.
+fn models(config: &Config) -> anyhow::Result<Models> {
+    let Some(file) = &config.models.families else {
+        return Ok(Models::builtin().clone());
+    };
+    let named = || format!("can't read models.families from {}", file.display());
+    let text = std::fs::read_to_string(file).with_context(named)?;
+    let families = Models::parse(&text).with_context(named)?;
+    Ok(Models::builtin().clone().overlay(families))
+}
+
+/// The host of a base URL that was validated before.
+fn url_host(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.split(['/', '?']).next().unwrap_or(rest)
+}

@@ -1,0 +1,242 @@
+//! When a pass may happen (design §6): forced at the ceiling, free while the provider's cache is
+//! cold, and how deep it goes. Pure: the time is an argument. Never chooses what goes.
+
+/// How deep a pass evicts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Floor {
+    /// The highest floor whose cost is within a quarter of the cost at the lowest.
+    Auto,
+    /// The paper's behaviour: just below the ceiling.
+    Ceiling,
+    /// A fraction of the ceiling.
+    Fraction(f64),
+}
+
+/// Settings of the low-water mark.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Config {
+    /// How deep a pass evicts.
+    pub floor: Floor,
+    /// The lowest floor that `Auto` may choose, as a fraction of the ceiling.
+    pub min_floor: f64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            floor: Floor::Auto,
+            min_floor: 0.5,
+        }
+    }
+}
+
+/// What started a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Trigger {
+    /// The view would exceed the ceiling.
+    Ceiling,
+    /// The provider's cache is cold, so that a pass is free.
+    Cold,
+    /// The upstream refused the view as too long.
+    Emergency,
+}
+
+impl Trigger {
+    /// All triggers.
+    pub const ALL: [Self; 3] = [Self::Ceiling, Self::Cold, Self::Emergency];
+
+    /// The trigger's name in metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ceiling => "ceiling",
+            Self::Cold => "cold",
+            Self::Emergency => "emergency",
+        }
+    }
+}
+
+/// What is known of a session when its floor is chosen, in tokens.
+#[derive(Clone, Copy, Debug)]
+pub struct Growth {
+    /// The ceiling.
+    pub ceiling: u64,
+    /// What no pass touches at the front: system, tools, the first user turns.
+    pub protected: u64,
+    /// What the session gains a turn; none with fewer than eight turns of data.
+    pub per_turn: Option<f64>,
+    /// Price of a token read from the cache, relative to a plain one.
+    pub read: f64,
+    /// Price of a token written to the cache, relative to a plain one.
+    pub write: f64,
+}
+
+/// Turns of data below which `Auto` takes its default.
+pub const AUTO_TURNS: usize = 8;
+/// The floor of `Auto` before there is enough data.
+const AUTO_DEFAULT: f64 = 0.7;
+/// How much dearer than the lowest floor the chosen one may be.
+const AUTO_SLACK: f64 = 1.25;
+
+/// The floor in tokens.
+#[must_use]
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "token counts are far below 2^52 and fractions lie in 0..=1"
+)]
+pub fn floor(config: Config, growth: &Growth) -> u64 {
+    let fraction = match config.floor {
+        Floor::Ceiling => return growth.ceiling,
+        Floor::Fraction(fraction) => fraction,
+        Floor::Auto => auto(config.min_floor, growth),
+    };
+    (growth.ceiling as f64 * fraction.clamp(0.0, 1.0)) as u64
+}
+
+fn auto(min_floor: f64, growth: &Growth) -> f64 {
+    let Some(per_turn) = growth.per_turn.filter(|delta| *delta > 0.0) else {
+        return AUTO_DEFAULT.max(min_floor);
+    };
+    let limit = cost(min_floor, per_turn, growth) * AUTO_SLACK;
+    let steps = (0..).map(|step| 0.95 - 0.01 * f64::from(step));
+    steps
+        .take_while(|floor| *floor > min_floor)
+        .find(|floor| cost(*floor, per_turn, growth) <= limit)
+        .unwrap_or(min_floor)
+}
+
+/// Input cost a turn of holding a session between a floor and the ceiling, in plain tokens
+/// (design §6): `r(L + nΔ/2) + wΔ + (L − P)(w − r)/n`.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "token counts are far below 2^52"
+)]
+fn cost(floor: f64, per_turn: f64, growth: &Growth) -> f64 {
+    let (high, protected) = (growth.ceiling as f64, growth.protected as f64);
+    let low = high * floor;
+    let turns = ((high - low) / per_turn).max(1.0);
+    growth.read * (low + turns * per_turn / 2.0)
+        + growth.write * per_turn
+        + (low - protected).max(0.0) * (growth.write - growth.read) / turns
+}
+
+/// What is known of the provider's cache when a request comes.
+#[derive(Clone, Copy, Debug)]
+pub struct Warmth {
+    /// Now, in milliseconds since 1970.
+    pub now: u64,
+    /// When the last hop ended; none for a first turn.
+    pub last: Option<u64>,
+    /// How long the provider keeps a prefix, in milliseconds.
+    pub ttl: u64,
+    /// Whether model or prologue changed after at least three requests in which it stayed.
+    pub changed: bool,
+}
+
+/// Whether a pass would break nothing because the cache is cold. A clock that runs backwards
+/// never makes it cold.
+#[must_use]
+pub fn is_cold(warmth: &Warmth) -> bool {
+    let idle = warmth.last.map(|last| warmth.now.saturating_sub(last));
+    idle.is_some_and(|idle| idle > warmth.ttl || warmth.changed)
+}
+
+/// Whether a pass that is not forced is worth taking: it frees at least a twentieth of the
+/// ceiling. One that is forced but can't reach the ceiling either way is held to the same, so
+/// that a session whose user text alone is too long keeps its cache between passes.
+#[must_use]
+pub fn is_worth(freed: u64, ceiling: u64) -> bool {
+    freed * 20 >= ceiling
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn growth(per_turn: Option<f64>) -> Growth {
+        Growth {
+            ceiling: 80_000,
+            protected: 10_000,
+            per_turn,
+            read: 0.1,
+            write: 1.25,
+        }
+    }
+
+    /// The four figures of design §6.
+    #[test]
+    fn cost_is_the_designs() {
+        for (floor, expect) in [
+            (0.9, 22_900.0),
+            (0.7, 12_000.0),
+            (0.5, 9_200.0),
+            (0.3, 7_500.0),
+        ] {
+            let cost = cost(floor, 1500.0, &growth(None));
+            assert!((cost - expect).abs() < 100.0, "{floor}: {cost}");
+        }
+    }
+
+    #[test]
+    fn the_auto_floor_is_within_a_quarter_of_the_lowest() {
+        let config = Config::default();
+        assert_eq!(floor(config, &growth(None)), 56_000);
+        for delta in [100.0, 700.0, 1500.0, 4000.0, 30_000.0] {
+            let chosen = floor(config, &growth(Some(delta)));
+            assert!((40_000..=76_000).contains(&chosen), "{delta}: {chosen}");
+            let fraction = chosen as f64 / 80_000.0;
+            let g = growth(Some(delta));
+            assert!(cost(fraction - 0.0001, delta, &g) <= cost(0.5, delta, &g) * 1.26);
+        }
+        assert_eq!(
+            floor(
+                Config {
+                    floor: Floor::Ceiling,
+                    ..config
+                },
+                &growth(None)
+            ),
+            80_000
+        );
+    }
+
+    #[test]
+    fn only_idleness_or_a_change_makes_the_cache_cold() {
+        let warmth = Warmth {
+            now: 1000,
+            last: Some(900),
+            ttl: 500,
+            changed: false,
+        };
+        for (warmth, cold) in [
+            (warmth, false),
+            (
+                Warmth {
+                    now: 1500,
+                    ..warmth
+                },
+                true,
+            ),
+            (
+                Warmth {
+                    changed: true,
+                    ..warmth
+                },
+                true,
+            ),
+            (
+                Warmth {
+                    last: None,
+                    changed: true,
+                    ..warmth
+                },
+                false,
+            ),
+            (Warmth { now: 0, ..warmth }, false),
+        ] {
+            assert_eq!(is_cold(&warmth), cold, "{warmth:?}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Flags over environment over file, setting by setting. Owns how each source is read and which
+//! one wins; never decides whether a value makes sense.
+//!
+//! Every setting is first read alone into [`RawConfig`], so that one mistake hides no other.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use toml::de::{DeTable, DeValue};
+use toml::{Spanned, Table, Value};
+
+use super::problem::{Origin, Problem};
+use super::raw::RawConfig;
+
+/// What the name of every variable starts with.
+pub const ENV_PREFIX: &str = "PLIMSOLL__";
+
+/// Settings from all sources so far, with the place each came from.
+#[derive(Debug, Default)]
+pub struct Layers {
+    merged: Table,
+    origins: BTreeMap<String, Origin>,
+    problems: Vec<Problem>,
+}
+
+impl Layers {
+    /// Lays a TOML file over what is there. `path` only names it in problems.
+    pub fn file(&mut self, path: &Path, text: &str) {
+        let at = |offset: usize| Origin::File {
+            path: path.to_owned(),
+            line: line_of(text, offset),
+        };
+        let (spans, values) = match (DeTable::parse(text), text.parse::<Table>()) {
+            (Ok(spans), Ok(values)) => (spans, values),
+            (Err(error), _) | (_, Err(error)) => {
+                let offset = error.span().map_or(0, |span| span.start);
+                let message = error.message().to_owned();
+                self.problems.push(Problem {
+                    origin: at(offset),
+                    message,
+                });
+                return;
+            }
+        };
+        let mut leaves = Vec::new();
+        collect(spans.get_ref(), &mut Vec::new(), &mut leaves);
+        for (keys, offset) in leaves {
+            if let Some(value) = look_up(&values, &keys) {
+                self.set(&keys, std::slice::from_ref(value), &at(offset));
+            }
+        }
+    }
+
+    /// Lays variables over what is there; those without the prefix are not ours.
+    pub fn env(&mut self, vars: impl IntoIterator<Item = (String, String)>) {
+        for (name, text) in vars {
+            let Some(rest) = name.strip_prefix(ENV_PREFIX) else {
+                continue;
+            };
+            let keys: Vec<String> = rest.split("__").map(str::to_ascii_lowercase).collect();
+            // A number or a list is what TOML reads it as, unless the setting wants a text.
+            let typed = format!("v = {text}")
+                .parse::<Table>()
+                .ok()
+                .and_then(|mut t| t.remove("v"));
+            let readings: Vec<Value> = typed.into_iter().chain([Value::String(text)]).collect();
+            self.set(&keys, &readings, &Origin::Env(name));
+        }
+    }
+
+    /// Lays one flag over what is there. `key` is a section and a setting.
+    pub fn flag(&mut self, flag: &'static str, key: [&str; 2], value: Value) {
+        self.set(&key.map(str::to_owned), &[value], &Origin::Flag(flag));
+    }
+
+    /// The raw configuration, the place of each setting, and the problems so far.
+    #[must_use]
+    pub fn finish(mut self) -> (RawConfig, BTreeMap<String, Origin>, Vec<Problem>) {
+        let raw = Value::Table(self.merged)
+            .try_into()
+            .unwrap_or_else(|error: toml::de::Error| {
+                // Each setting was read alone before, so this is out of reach; it is still no reason
+                // to run on defaults.
+                let message = error.message().to_owned();
+                self.problems.push(Problem {
+                    origin: Origin::Default,
+                    message,
+                });
+                RawConfig::default()
+            });
+        (raw, self.origins, self.problems)
+    }
+
+    /// Takes the first reading that the setting accepts, or notes why none fits.
+    fn set(&mut self, keys: &[String], readings: &[Value], origin: &Origin) {
+        let mut refusal = None;
+        for reading in readings {
+            let alone = nest(keys, reading.clone());
+            match Value::Table(alone.clone()).try_into::<RawConfig>() {
+                Ok(_) => {
+                    merge(&mut self.merged, alone);
+                    self.origins.insert(keys.join("."), origin.clone());
+                    return;
+                }
+                Err(error) => refusal = Some(error.message().to_owned()),
+            }
+        }
+        if let Some(refusal) = refusal {
+            let message = explain(keys, &refusal);
+            self.problems.push(Problem {
+                origin: origin.clone(),
+                message,
+            });
+        }
+    }
+}
+
+/// `a.b.c = value` as nested tables.
+fn nest(keys: &[String], value: Value) -> Table {
+    let inner = keys.iter().skip(1).rev().fold(value, |inner, key| {
+        Value::Table(Table::from_iter([(key.clone(), inner)]))
+    });
+    keys.first()
+        .map(|key| Table::from_iter([(key.clone(), inner)]))
+        .unwrap_or_default()
+}
+
+fn merge(into: &mut Table, from: Table) {
+    for (key, value) in from {
+        match (into.get_mut(&key), value) {
+            (Some(Value::Table(old)), Value::Table(new)) => merge(old, new),
+            (_, value) => {
+                into.insert(key, value);
+            }
+        }
+    }
+}
+
+/// Every path of keys that ends in something other than a filled table, with its byte offset.
+fn collect(table: &DeTable<'_>, above: &mut Vec<String>, leaves: &mut Vec<(Vec<String>, usize)>) {
+    for (key, value) in table {
+        above.push(key.get_ref().to_string());
+        match value.get_ref() {
+            DeValue::Table(inner) if !inner.is_empty() => collect(inner, above, leaves),
+            _ => leaves.push((above.clone(), Spanned::span(key).start)),
+        }
+        above.pop();
+    }
+}
+
+fn look_up<'a>(table: &'a Table, keys: &[String]) -> Option<&'a Value> {
+    let (first, rest) = keys.split_first()?;
+    let value = table.get(first)?;
+    if rest.is_empty() {
+        Some(value)
+    } else {
+        look_up(value.as_table()?, rest)
+    }
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    let head = text.as_bytes().get(..offset).unwrap_or(text.as_bytes());
+    1 + head.iter().filter(|&&byte| byte == b'\n').count()
+}
+
+/// Words a refusal: the setting's name, and for an unknown one the nearest that exists.
+fn explain(keys: &[String], refusal: &str) -> String {
+    let name = keys.join(".");
+    let Some(rest) = refusal.strip_prefix("unknown field ") else {
+        return format!("`{name}`: {refusal}");
+    };
+    // serde lists what it expected in backticks: the unknown name first, then the valid ones.
+    let mut words = rest.split('`').skip(1).step_by(2);
+    let unknown = words.next().unwrap_or_default();
+    let nearest = words
+        .map(|known| (strsim::damerau_levenshtein(unknown, known), known))
+        .filter(|(distance, known)| *distance <= known.len().max(unknown.len()) / 2)
+        .min();
+    let place = keys.iter().position(|key| key == unknown).unwrap_or(0);
+    let section = keys.get(..place).unwrap_or_default().join(".");
+    match nearest {
+        Some((_, known)) if section.is_empty() => {
+            format!("unknown section `{unknown}`; did you mean `{known}`?")
+        }
+        Some((_, known)) => format!("unknown key `{name}`; did you mean `{section}.{known}`?"),
+        None => format!("unknown key `{name}`; config/plimsoll.toml lists every setting"),
+    }
+}

@@ -1,0 +1,183 @@
+//! The configuration as it is written: syntax only. Owns the names of all settings; never holds a
+//! default or a meaning. What each setting does stands in `config/plimsoll.toml`.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toml::Value;
+
+use super::secret::Secret;
+
+/// All sections. A missing setting is `None`; an unknown one is refused.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawConfig {
+    /// Listening and limits.
+    pub server: RawServer,
+    /// Where requests go.
+    pub upstream: RawUpstream,
+    /// The ceiling and what holds it.
+    pub budget: RawBudget,
+    /// The hidden tool.
+    pub delimiter: RawDelimiter,
+    /// Globs on tool names, by class.
+    pub tools: RawTools,
+    /// Where records are kept.
+    pub store: RawStore,
+    /// What is logged.
+    pub log: RawLog,
+    /// How credentials are hashed.
+    pub tenant: RawTenant,
+    /// What is measured.
+    pub metrics: RawMetrics,
+    /// Model families.
+    pub models: RawModels,
+    /// Named overrides of `budget`.
+    pub profiles: BTreeMap<String, RawBudget>,
+}
+
+/// `[server]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawServer {
+    /// Address and port for agents.
+    pub listen: Option<String>,
+    /// Address and port for metrics and health.
+    pub admin: Option<String>,
+    /// Size of the largest body that is read whole; bytes or text with a unit.
+    pub body_cap: Option<Value>,
+    /// How long requests may go on after SIGTERM.
+    pub drain: Option<String>,
+    /// Requests at once.
+    pub max_in_flight: Option<usize>,
+}
+
+/// `[upstream]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawUpstream {
+    /// What `/v1` of the proxy stands for.
+    pub base_url: Option<String>,
+    /// Until a connection stands.
+    pub connect_timeout: Option<String>,
+    /// From the last byte sent to the first received.
+    pub first_byte_timeout: Option<String>,
+    /// Between two reads of a response.
+    pub idle_timeout: Option<String>,
+    /// Further tries before the first byte.
+    pub retries: Option<u32>,
+    /// Statuses that are retried too.
+    pub retry_statuses: Option<Vec<u16>>,
+    /// Idle connections kept per host.
+    pub pool_idle: Option<usize>,
+    /// How long an idle connection is kept.
+    pub pool_idle_timeout: Option<String>,
+}
+
+/// `[budget]` and each of `[profiles.NAME]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawBudget {
+    /// `manage`, `observe` or `off`.
+    pub mode: Option<String>,
+    /// Tokens.
+    pub ceiling: Option<u32>,
+    /// `auto`, `ceiling` or a fraction.
+    pub floor: Option<Value>,
+    /// A fraction.
+    pub min_floor: Option<f64>,
+    /// `auto` or tokens.
+    pub protect_recent: Option<Value>,
+    /// Tokens.
+    pub implicit_tokens: Option<u32>,
+    /// `surface` or `refuse`.
+    pub unmet: Option<String>,
+    /// The paper's rule for episodes that never end.
+    pub strict_active: Option<bool>,
+}
+
+/// `[delimiter]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawDelimiter {
+    /// Whether the tool is injected.
+    pub enabled: Option<bool>,
+    /// Whether a start closes the open episode.
+    pub auto_close: Option<bool>,
+    /// Upstream calls in one turn.
+    pub hops: Option<u32>,
+    /// `true`, `false` or a text.
+    pub guidance: Option<Value>,
+    /// Silence until a comment is sent.
+    pub heartbeat: Option<String>,
+    /// Whether results may carry a reminder.
+    pub nudge: Option<bool>,
+    /// `last` or `sum`.
+    pub usage: Option<String>,
+    /// Whether a turn goes on when the client has gone.
+    pub finish_cancelled: Option<bool>,
+}
+
+/// `[tools]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawTools {
+    /// Search and listing.
+    pub bulk: Option<Vec<String>>,
+    /// Reading files.
+    pub read: Option<Vec<String>>,
+    /// Running commands.
+    pub shell: Option<Vec<String>>,
+    /// Changing files.
+    pub write: Option<Vec<String>>,
+}
+
+/// `[store]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawStore {
+    /// `sled` or `memory`.
+    pub backend: Option<String>,
+    /// The data directory.
+    pub path: Option<String>,
+    /// How long a final frame waits for its record.
+    pub wait: Option<String>,
+    /// MiB.
+    pub cache_mb: Option<u32>,
+}
+
+/// `[log]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawLog {
+    /// A level, or directives by module.
+    pub level: Option<String>,
+    /// `text` or `json`.
+    pub format: Option<String>,
+    /// Whether content may be logged.
+    pub content: Option<bool>,
+}
+
+/// `[tenant]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawTenant {
+    /// The key of the keyed hash; empty: made in the data directory.
+    pub key: Option<Secret>,
+}
+
+/// `[metrics]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawMetrics {
+    /// Globs on the model names that labels may hold.
+    pub models: Option<Vec<String>>,
+}
+
+/// `[models]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawModels {
+    /// A file of further model families; empty: none.
+    pub families: Option<String>,
+}

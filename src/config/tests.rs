@@ -1,0 +1,341 @@
+//! Sources, their order, and what is refused.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::*;
+use crate::pipeline::Mode;
+
+fn with_file(text: &str, flags: Flags, env: &[(&str, &str)]) -> Result<Config, Error> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("p.toml");
+    std::fs::write(&path, text).unwrap();
+    let flags = Flags {
+        config: Some(path),
+        ..flags
+    };
+    Config::load(
+        &flags,
+        env.iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
+    )
+}
+
+fn good(text: &str) -> Config {
+    with_file(text, Flags::default(), &[]).unwrap()
+}
+
+/// Every problem as `place: message`, the directory of the file left out.
+fn problems(text: &str, env: &[(&str, &str)]) -> Vec<String> {
+    match with_file(text, Flags::default(), env) {
+        Err(Error::Invalid(found)) => found
+            .iter()
+            .map(|problem| match &problem.origin {
+                Origin::File { line, .. } => format!("{line}: {}", problem.message),
+                Origin::Env(_) | Origin::Flag(_) | Origin::Default => problem.to_string(),
+            })
+            .collect(),
+        other => panic!("expected problems, got {other:?}"),
+    }
+}
+
+#[test]
+fn the_shipped_file_is_the_defaults() {
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join(DEFAULT_FILE);
+    assert_eq!(Config::check(&shipped).unwrap(), Config::default());
+}
+
+#[test]
+fn the_shipped_file_has_every_setting() {
+    let shipped = include_str!("../../config/plimsoll.toml");
+    let settings = include_str!("raw.rs");
+    let shown: toml::Table = shipped.parse().unwrap();
+    let mut section = String::new();
+    for line in settings.lines().map(str::trim) {
+        if let Some(name) = line
+            .strip_prefix("/// `[")
+            .and_then(|rest| rest.split(']').next())
+        {
+            name.clone_into(&mut section);
+        }
+        let Some((name, _)) = line
+            .strip_prefix("pub ")
+            .and_then(|rest| rest.split_once(": Option<"))
+        else {
+            continue;
+        };
+        assert!(
+            shown[&section].get(name).is_some(),
+            "[{section}] {name} is not documented"
+        );
+    }
+    assert_eq!(section, "models", "all sections were seen");
+}
+
+#[test]
+fn later_sources_win() {
+    let text = "[server]\nlisten = \"127.0.0.1:1\"\nadmin = \"127.0.0.1:2\"\n[budget]\nceiling = 5000\n[log]\nlevel = \"warn\"";
+    let env = [
+        ("PLIMSOLL__SERVER__LISTEN", "127.0.0.1:3"),
+        ("PLIMSOLL__BUDGET__CEILING", "6000"),
+        ("PLIMSOLL__TENANT__KEY", "12345678901234567890123456789012"),
+        ("PLIMSOLL__TOOLS__BULK", "[\"a*\"]"),
+        ("PLIMSOLL__DELIMITER__GUIDANCE", "false"),
+        ("PLIMSOLL__STORE__PATH", "/x"),
+        ("PATH", "/bin"),
+        ("PLIMSOLL_LOG", "nonsense"),
+    ];
+    let flags = Flags {
+        budget: Some(7_000),
+        data: Some("/y".to_owned()),
+        ..Flags::default()
+    };
+    let config = with_file(text, flags, &env).unwrap();
+    assert_eq!(config.server.listen, SocketAddr::from(([127, 0, 0, 1], 3)));
+    assert_eq!(config.server.admin, SocketAddr::from(([127, 0, 0, 1], 2)));
+    assert_eq!(config.budget.ceiling, 7_000);
+    assert_eq!(config.log.level, "warn");
+    assert_eq!(
+        config.tenant,
+        TenantKey::Given(Secret::new("12345678901234567890123456789012"))
+    );
+    assert_eq!(config.tools.bulk, ["a*"]);
+    assert_eq!(config.delimiter.guidance, Guidance::Off);
+    assert_eq!(config.store.path, PathBuf::from("/y"));
+    assert_eq!(config.store.backend, Backend::Sled);
+}
+
+#[test]
+fn every_flag_has_its_setting() {
+    let text = |text: &str| Some(text.to_owned());
+    let flags = Flags {
+        config: None,
+        listen: text("0.0.0.0:1"),
+        admin: text("0.0.0.0:2"),
+        upstream: text("http://h/v1/"),
+        data: text("/d"),
+        budget: Some(4_000),
+        log: text("warn,plimsoll=debug"),
+    };
+    let config = with_file("", flags, &[]).unwrap();
+    assert_eq!(config.server.listen.port(), 1);
+    assert_eq!(config.server.admin.port(), 2);
+    assert_eq!(config.upstream.base_url.as_str(), "http://h/v1");
+    assert_eq!(config.store.path, PathBuf::from("/d"));
+    assert_eq!(config.budget.ceiling, 4_000);
+    assert_eq!(config.log.level, "warn,plimsoll=debug");
+}
+
+#[test]
+fn values_of_several_kinds_are_read() {
+    let config = good(
+        "[server]\nbody_cap = 2048\ndrain = \"1m\"\n[budget]\nfloor = 0.7\nprotect_recent = 100\nmode = \"observe\"\n\
+         [delimiter]\nguidance = \"say it\"\n[store]\nbackend = \"memory\"\nwait = \"0ms\"\n[models]\nfamilies = \"m.toml\"",
+    );
+    assert_eq!(config.server.body_cap, 2048);
+    assert_eq!(config.server.drain, Duration::from_secs(60));
+    assert_eq!(config.budget.floor, Floor::Fraction(0.7));
+    assert_eq!(config.budget.protect_recent.tokens(4_000), 100);
+    assert_eq!(config.budget.mode, Mode::Observe);
+    assert_eq!(
+        config.delimiter.guidance,
+        Guidance::Text("say it".to_owned())
+    );
+    assert_eq!(config.store.backend, Backend::Memory);
+    assert_eq!(config.store.wait, Duration::ZERO);
+    assert_eq!(config.models.families, Some(PathBuf::from("m.toml")));
+    assert_eq!(
+        good("[budget]\nfloor = \"ceiling\"").budget.floor,
+        Floor::Ceiling
+    );
+}
+
+#[test]
+fn protection_follows_the_ceiling() {
+    assert_eq!(ProtectRecent::Auto.tokens(80_000), 8_000);
+    assert_eq!(ProtectRecent::Auto.tokens(4_000), 800);
+    assert_eq!(ProtectRecent::Tokens(9_000).tokens(4_000), 4_000);
+}
+
+#[test]
+fn profiles_are_laid_over_the_budget() {
+    let config = good(
+        "[budget]\nceiling = 50000\nmin_floor = 0.4\n[profiles.small]\nceiling = 4000\nmode = \"off\"",
+    );
+    let small = &config.profiles["small"];
+    assert_eq!(
+        (small.ceiling, small.min_floor, small.mode),
+        (4_000, 0.4, Mode::Off)
+    );
+    assert_eq!(config.budget.ceiling, 50_000);
+    assert!(config.server.profiles.contains("small"));
+}
+
+#[test]
+fn every_problem_is_told_with_its_line() {
+    let text = "[server]\nlisten = \"here\"\nbody_capp = 3\n\n[budgett]\nceiling = 1\n[budget]\nceiling = \"much\"\n\
+                floor = 2.0\n[log]\nformat = \"xml\"\n";
+    let wanted = [
+        "2: `server.listen`: `here` is no address; write one like \"127.0.0.1:8787\"",
+        "3: unknown key `server.body_capp`; did you mean `server.body_cap`?",
+        "6: unknown section `budgett`; did you mean `budget`?",
+        "8: `budget.ceiling`: invalid type: string \"much\", expected u32",
+        "9: `budget.floor`: must be a fraction above 0 and at most 1",
+        "11: `log.format`: `xml` is not one of \"text\", \"json\"",
+    ];
+    assert_eq!(problems(text, &[]), wanted);
+}
+
+#[test]
+fn each_limit_refuses() {
+    let table = [
+        ("[server]\nmax_in_flight = 0", "at least 1"),
+        ("[server]\nbody_cap = \"1 cup\"", "no size"),
+        ("[server]\nbody_cap = 12", "at least 1KiB"),
+        ("[server]\ndrain = \"10\"", "no duration"),
+        ("[server]\ndrain = 10", "invalid type"),
+        (
+            "[server]\nadmin = \"127.0.0.1:8787\"",
+            "must not be the address",
+        ),
+        ("[upstream]\nbase_url = \"api.openai.com\"", "must be a URL"),
+        (
+            "[upstream]\nbase_url = \"https://u:p@h\"",
+            "no user, password",
+        ),
+        ("[upstream]\nretries = 11", "at most 10"),
+        ("[upstream]\nretry_statuses = [404]", "408, 429 and 5xx"),
+        ("[upstream]\nidle_timeout = \"0s\"", "longer than nothing"),
+        ("[budget]\nceiling = 3999", "at least 4000"),
+        ("[budget]\nceiling = -1", "invalid value"),
+        ("[budget]\nmin_floor = 0.0", "fraction"),
+        ("[budget]\nfloor = \"low\"", "\"auto\", \"ceiling\""),
+        ("[budget]\nprotect_recent = 80000", "below the ceiling"),
+        ("[budget]\nprotect_recent = -1", "number of tokens"),
+        ("[budget]\nunmet = \"panic\"", "\"surface\", \"refuse\""),
+        (
+            "[budget]\nmode = \"on\"",
+            "\"manage\", \"observe\", \"off\"",
+        ),
+        ("[delimiter]\nhops = 0", "between 1 and 64"),
+        ("[delimiter]\nguidance = 3", "true, false or a text"),
+        ("[tools]\nbulk = [\"[\"]", "no glob"),
+        ("[store]\nbackend = \"redis\"", "\"sled\", \"memory\""),
+        ("[store]\ncache_mb = 1", "between 8 and"),
+        ("[log]\nlevel = \"=loud\"", "no level"),
+        ("[tenant]\nkey = \"short\"", "at least 32"),
+        ("[profiles.a]\nceiling = 1", "at least 4000"),
+        ("[profiles.a]\nlisten = \"x\"", "unknown key"),
+        ("[store.path]\nx = 1", "invalid type"),
+        ("server = 3", "invalid type"),
+        ("nothing = 3", "unknown"),
+        ("[sever]", "did you mean `server`"),
+        ("[server\n", "expected"),
+        ("a = 1\na = 2", "duplicate"),
+    ];
+    for (text, hint) in table {
+        let found = problems(text, &[]);
+        assert!(
+            found.len() == 1 && found[0].contains(hint),
+            "{text:?}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn problems_of_variables_name_them() {
+    let table = [
+        (
+            "PLIMSOLL__BUDGET__CEILING",
+            "lots",
+            "`budget.ceiling`: invalid type",
+        ),
+        (
+            "PLIMSOLL__BUDGET__CEILING",
+            "17",
+            "`budget.ceiling`: must be at least 4000",
+        ),
+        (
+            "PLIMSOLL__BUDGET__CIELING",
+            "5000",
+            "did you mean `budget.ceiling`",
+        ),
+        ("PLIMSOLL__BUGDET__CEILING", "5000", "did you mean `budget`"),
+        ("PLIMSOLL__LISTEN", "x", "unknown"),
+        ("PLIMSOLL__", "x", "unknown"),
+    ];
+    for (name, value, hint) in table {
+        let found = problems("", &[(name, value)]);
+        assert_eq!(found.len(), 1, "{name}: {found:?}");
+        assert!(
+            found[0].starts_with(name) && found[0].contains(hint),
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
+fn a_named_file_must_exist() {
+    let flags = Flags {
+        config: Some(PathBuf::from("/nowhere/p.toml")),
+        ..Flags::default()
+    };
+    let error = Config::load(&flags, []).unwrap_err();
+    assert!(error.to_string().contains("/nowhere/p.toml"), "{error}");
+}
+
+#[test]
+fn secrets_do_not_show() {
+    let config = good("[tenant]\nkey = \"0123456789abcdef0123456789abcdef\"");
+    assert!(!format!("{config:?}").contains("0123456789abcdef"));
+    let found = problems(
+        "[tenant]\nkey = \"short-secret\"",
+        &[("PLIMSOLL__TENANT__KEY", "tiny-secret")],
+    );
+    assert!(!found.concat().contains("secret`"), "{found:?}");
+    assert!(!found.concat().contains("tiny-secret"), "{found:?}");
+    let wrong_type = problems("[tenant]\nkey = 31415926", &[]);
+    assert!(!wrong_type.concat().contains("31415926"), "{wrong_type:?}");
+}
+
+#[test]
+fn units_are_read_and_never_guessed() {
+    for (text, millis) in [
+        ("250ms", 250),
+        ("10s", 10_000),
+        ("5m", 300_000),
+        ("1h", 3_600_000),
+        (" 2 s ", 2_000),
+    ] {
+        assert_eq!(
+            units::duration(text),
+            Ok(Duration::from_millis(millis)),
+            "{text}"
+        );
+    }
+    for text in [
+        "",
+        "10",
+        "s",
+        "1.5s",
+        "-1s",
+        "1d",
+        "99999999999999999999s",
+        "18446744073709551615h",
+    ] {
+        assert!(units::duration(text).is_err(), "{text}");
+    }
+    for (text, size) in [
+        ("7", 7),
+        ("7B", 7),
+        ("1KiB", 1024),
+        ("64MiB", 64 << 20),
+        ("1GiB", 1 << 30),
+    ] {
+        assert_eq!(units::bytes(text), Ok(size), "{text}");
+    }
+    for text in ["", "MiB", "1MB", "-1", "1.5MiB", "99999999999999GiB"] {
+        assert!(units::bytes(text).is_err(), "{text}");
+    }
+}

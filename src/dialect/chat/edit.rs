@@ -1,0 +1,289 @@
+//! Edits of one chat message by bytes: calls left out, text cut, results replaced, hidden calls
+//! put back. What is not named keeps its bytes. Never decides what to edit.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::message::REASONING_FIELDS;
+use crate::model::raw::{self, Edit, Object};
+
+/// What to change in an assistant message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AssistantEdit<'a> {
+    /// Text to cut from the front: what earlier hops handed out.
+    pub cut: &'a str,
+    /// Whether all text goes.
+    pub drop_text: bool,
+    /// Whether reasoning fields go.
+    pub drop_reasoning: bool,
+    /// Which of the client's calls stay; all where it is `None`.
+    pub keep_calls: Option<Vec<bool>>,
+    /// Hidden calls with their places among all calls, in order.
+    pub insert: Vec<(usize, &'a str)>,
+}
+
+/// An assistant message with the edit applied. `None` if its bytes can't be read, which a message
+/// that was parsed before never is.
+#[must_use]
+pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
+    let object = Object::parse(bytes).ok()?;
+    let mut edits: Vec<Edit> = Vec::new();
+    let calls = calls(&object, edit);
+    let mut removed: Vec<usize> = Vec::new();
+    match (&calls, object.get("tool_calls")) {
+        (Calls::Same, _) | (Calls::None, None) => {}
+        (Calls::None, Some(_)) => removed.extend(object.position("tool_calls")),
+        (Calls::These(array), Some(span)) => edits.push((span, array.clone())),
+        (Calls::These(array), None) => edits.push(object.append("tool_calls", array)),
+    }
+    if edit.drop_text {
+        if let Some(span) = object.get("content") {
+            edits.push((span, Bytes::from_static(b"null")));
+        }
+    } else if !edit.cut.is_empty() {
+        edits.extend(cut_text(&object, edit.cut));
+    }
+    if edit.drop_reasoning {
+        removed.extend(
+            REASONING_FIELDS
+                .iter()
+                .filter_map(|field| object.position(field)),
+        );
+    }
+    let cuts = object.remove_spans(|place| removed.contains(&place));
+    edits.extend(cuts.into_iter().map(|span| (span, Bytes::new())));
+    edits.sort_by_key(|(span, _)| (span.start, span.end));
+    Some(raw::splice(bytes, &edits))
+}
+
+/// Whether an assistant message's text starts with what earlier hops handed out.
+#[must_use]
+pub fn text_starts_with(bytes: &[u8], handed: &str) -> bool {
+    let Ok(object) = Object::parse(bytes) else {
+        return false;
+    };
+    first_text(&object).is_some_and(|(_, text)| text.starts_with(handed))
+}
+
+/// Whether an assistant message's text is exactly what earlier hops handed out.
+#[must_use]
+pub fn text_is(bytes: &[u8], handed: &str) -> bool {
+    let Ok(object) = Object::parse(bytes) else {
+        return false;
+    };
+    first_text(&object).is_some_and(|(_, text)| text == handed)
+}
+
+/// A tool message with other content.
+#[must_use]
+pub fn result(bytes: &[u8], text: &str) -> Option<Bytes> {
+    let object = Object::parse(bytes).ok()?;
+    Some(raw::splice(
+        bytes,
+        &[object.set("content", raw::quote(text).as_bytes())],
+    ))
+}
+
+/// A tool message made by the proxy: the result of a hidden call.
+#[must_use]
+pub fn hidden_result(id: &str, text: &str) -> Bytes {
+    let (id, text) = (raw::quote(id), raw::quote(text));
+    Bytes::from(format!(
+        r#"{{"role":"tool","tool_call_id":{id},"content":{text}}}"#
+    ))
+}
+
+/// A system message with a block of text appended: after a blank line to a string, as one more
+/// part to an array.
+#[must_use]
+pub fn append_text(bytes: &[u8], block: &str) -> Option<Bytes> {
+    let object = Object::parse(bytes).ok()?;
+    let span = object.get("content")?;
+    let raw = bytes.get(span.clone())?;
+    let edit = match raw.first()? {
+        b'"' => {
+            let addition = raw::quote(&format!("\n\n{block}"));
+            let inner = addition.get(1..)?.to_owned();
+            (span.end - 1..span.end, Bytes::from(inner))
+        }
+        b'[' => {
+            let part = format!(r#"{{"type":"text","text":{}}}"#, raw::quote(block));
+            let elements = raw::array(raw).ok()?;
+            let (at, comma) = elements.last().map_or((1, ""), |last| (last.end, ","));
+            let at = span.start + at;
+            (at..at, Bytes::from(format!("{comma}{part}")))
+        }
+        _ => return None,
+    };
+    Some(raw::splice(bytes, &[edit]))
+}
+
+/// A system message made by the proxy.
+#[must_use]
+pub fn system(block: &str) -> Bytes {
+    Bytes::from(format!(
+        r#"{{"role":"system","content":{}}}"#,
+        raw::quote(block)
+    ))
+}
+
+enum Calls {
+    Same,
+    None,
+    These(Bytes),
+}
+
+fn calls(object: &Object<'_>, edit: &AssistantEdit<'_>) -> Calls {
+    if edit.keep_calls.is_none() && edit.insert.is_empty() {
+        return Calls::Same;
+    }
+    let raw = object.present("tool_calls").unwrap_or(b"[]");
+    let elements = raw::array(raw).unwrap_or_default();
+    // Places of hidden calls count all calls, so they are put back before any is left out.
+    let kept = |index: usize| {
+        edit.keep_calls
+            .as_ref()
+            .is_none_or(|keep| keep.get(index).copied().unwrap_or(true))
+    };
+    let mut all: Vec<Option<&[u8]>> = elements
+        .into_iter()
+        .enumerate()
+        .map(|(index, span): (usize, Range<usize>)| raw.get(span).filter(|_| kept(index)))
+        .collect();
+    for (place, hidden) in &edit.insert {
+        all.insert((*place).min(all.len()), Some(hidden.as_bytes()));
+    }
+    let kept: Vec<&[u8]> = all.into_iter().flatten().collect();
+    if kept.is_empty() {
+        return Calls::None;
+    }
+    let mut array = Vec::with_capacity(raw.len() + 64);
+    array.push(b'[');
+    array.extend_from_slice(&kept.join(&b","[..]));
+    array.push(b']');
+    Calls::These(Bytes::from(array))
+}
+
+/// The first text of a message's content with the span of its JSON string.
+fn first_text<'a>(object: &Object<'a>) -> Option<(Range<usize>, std::borrow::Cow<'a, str>)> {
+    let span = object.get("content")?;
+    let raw = object.raw("content")?;
+    if raw.first() == Some(&b'"') {
+        return Some((span, raw::string(raw)?));
+    }
+    let first = raw::array(raw).ok()?.into_iter().next()?;
+    let part = Object::parse(raw.get(first.clone())?).ok()?;
+    let inner = raw::shift(&part.get("text")?, span.start + first.start);
+    Some((inner, part.text("text")?))
+}
+
+fn cut_text(object: &Object<'_>, handed: &str) -> Option<Edit> {
+    let (span, text) = first_text(object)?;
+    let rest = text.strip_prefix(handed)?;
+    // An answer of several hops whose last said nothing must not go up with empty text.
+    let new = if rest.is_empty() {
+        "null".to_owned()
+    } else {
+        raw::quote(rest)
+    };
+    Some((span, Bytes::from(new)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MESSAGE: &str = r#"{"role": "assistant","content":"one\n\ntwo", "reasoning_content":"hm" ,"tool_calls":[{"id":"a"}, {"id":"b"}],"x":1e3}"#;
+
+    #[track_caller]
+    fn check(edit: &AssistantEdit<'_>, expect: &str) {
+        let got = assistant(MESSAGE.as_bytes(), edit).unwrap();
+        assert_eq!(std::str::from_utf8(&got).unwrap(), expect);
+    }
+
+    #[test]
+    fn an_empty_edit_changes_no_byte() {
+        check(&AssistantEdit::default(), MESSAGE);
+    }
+
+    #[test]
+    fn edits_touch_what_they_name_and_nothing_else() {
+        check(
+            &AssistantEdit {
+                cut: "one\n\n",
+                insert: vec![(1, r#"{"id":"h"}"#)],
+                ..Default::default()
+            },
+            r#"{"role": "assistant","content":"two", "reasoning_content":"hm" ,"tool_calls":[{"id":"a"},{"id":"h"},{"id":"b"}],"x":1e3}"#,
+        );
+        check(
+            &AssistantEdit {
+                drop_text: true,
+                drop_reasoning: true,
+                keep_calls: Some(vec![false, true]),
+                ..Default::default()
+            },
+            r#"{"role": "assistant","content":null, "tool_calls":[{"id":"b"}],"x":1e3}"#,
+        );
+        check(
+            &AssistantEdit {
+                keep_calls: Some(vec![false, false]),
+                ..Default::default()
+            },
+            r#"{"role": "assistant","content":"one\n\ntwo", "reasoning_content":"hm" ,"x":1e3}"#,
+        );
+        check(
+            &AssistantEdit {
+                keep_calls: Some(vec![false, false]),
+                insert: vec![(0, r#"{"id":"h"}"#), (3, r#"{"id":"i"}"#)],
+                ..Default::default()
+            },
+            r#"{"role": "assistant","content":"one\n\ntwo", "reasoning_content":"hm" ,"tool_calls":[{"id":"h"},{"id":"i"}],"x":1e3}"#,
+        );
+    }
+
+    #[test]
+    fn text_in_parts_is_cut_in_its_first_part() {
+        let parts = r#"{"role":"assistant","content":[{"type":"text","text":"ab"}]}"#;
+        let edit = AssistantEdit {
+            cut: "a",
+            ..Default::default()
+        };
+        assert!(text_starts_with(parts.as_bytes(), "a"));
+        assert_eq!(
+            assistant(parts.as_bytes(), &edit).unwrap(),
+            r#"{"role":"assistant","content":[{"type":"text","text":"b"}]}"#
+        );
+    }
+
+    #[test]
+    fn guidance_goes_behind_a_blank_line_or_as_a_part() {
+        for (from, to) in [
+            (
+                r#"{"role":"system","content":"be\"brief"}"#,
+                r#"{"role":"system","content":"be\"brief\n\nG"}"#,
+            ),
+            (
+                r#"{"role":"system","content":[]}"#,
+                r#"{"role":"system","content":[{"type":"text","text":"G"}]}"#,
+            ),
+            (
+                r#"{"role":"developer","content":[{"type":"text","text":"x"} ]}"#,
+                r#"{"role":"developer","content":[{"type":"text","text":"x"},{"type":"text","text":"G"} ]}"#,
+            ),
+        ] {
+            assert_eq!(append_text(from.as_bytes(), "G").unwrap(), to);
+        }
+    }
+
+    #[test]
+    fn a_result_is_replaced_in_place() {
+        let bytes =
+            br#"{"role":"tool","content":[{"type":"text","text":"big"}],"tool_call_id":"a"}"#;
+        assert_eq!(
+            result(bytes, "stub").unwrap(),
+            r#"{"role":"tool","content":"stub","tool_call_id":"a"}"#
+        );
+    }
+}

@@ -1,0 +1,7 @@
+//! The Chat Completions wire format: reading requests and messages, and editing messages by
+//! bytes. Nothing outside this module knows a field name of it; it never sends anything and
+//! never decides what is shown.
+
+pub mod edit;
+pub mod message;
+pub mod request;

@@ -1,0 +1,62 @@
+//! The admin listener: health and metrics. Owns three paths; never shares a port with agents.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::routing::get;
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// Prometheus' text format.
+const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What the admin listener asks of the rest.
+#[derive(Clone)]
+pub struct Probes {
+    /// The metrics, in Prometheus' text format.
+    pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
+    /// Whether requests can be served, the store included.
+    pub ready: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+#[derive(Clone)]
+struct Admin {
+    probes: Probes,
+    draining: CancellationToken,
+}
+
+/// Serves until `stop`; from `draining` on, `/readyz` is 503.
+pub(super) async fn serve(
+    listener: TcpListener,
+    probes: Probes,
+    draining: CancellationToken,
+    stop: CancellationToken,
+) -> std::io::Result<()> {
+    let router = Router::new()
+        .route("/livez", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .with_state(Admin { probes, draining });
+    tokio::select! {
+        outcome = async { axum::serve(listener, router).await } => outcome,
+        () = stop.cancelled() => Ok(()),
+    }
+}
+
+async fn readyz(State(admin): State<Admin>) -> (StatusCode, &'static str) {
+    if admin.draining.is_cancelled() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "draining\n");
+    }
+    if (admin.probes.ready)() {
+        (StatusCode::OK, "ok\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
+    }
+}
+
+async fn metrics(State(admin): State<Admin>) -> ([(http::HeaderName, &'static str); 1], String) {
+    ([(CONTENT_TYPE, METRICS_TYPE)], (admin.probes.metrics)())
+}

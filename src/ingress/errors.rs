@@ -1,0 +1,85 @@
+//! How an error looks to the client: OpenAI's shape. Owns statuses and codes; never words what
+//! went wrong (the errors do) and never touches an error of the upstream's own.
+
+use axum::body::Body;
+use http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER, UPGRADE};
+use http::{HeaderValue, Response, StatusCode};
+use serde_json::json;
+
+use crate::dialect::chat::request::RequestError;
+use crate::pipeline::{ProxyError, Side};
+use crate::upstream;
+
+/// The response to a request that failed.
+#[must_use]
+pub fn respond(error: &ProxyError) -> Response<Body> {
+    let (status, code) = status_and_code(error);
+    let kind = match error.class().side {
+        Side::Caller => "invalid_request_error",
+        Side::Upstream | Side::Us => "server_error",
+    };
+    let param = match error {
+        ProxyError::Header { name, .. } => Some(*name),
+        ProxyError::Coding { .. } => Some("content-encoding"),
+        ProxyError::Budget { .. } | ProxyError::Request(RequestError::Messages) => Some("messages"),
+        ProxyError::TooLarge { .. }
+        | ProxyError::Body
+        | ProxyError::Request(RequestError::Body(_) | RequestError::DuplicateKey)
+        | ProxyError::Terms(_)
+        | ProxyError::Middle(_)
+        | ProxyError::Upgrade
+        | ProxyError::Method
+        | ProxyError::Overloaded
+        | ProxyError::Upstream(_) => None,
+    };
+    let body = json!({"error": {"message": error.to_string(), "type": kind, "param": param, "code": code}});
+    let mut response = Response::new(Body::from(body.to_string()));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    match error {
+        ProxyError::Overloaded => {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        // A 426 has to name what would be understood.
+        ProxyError::Upgrade => {
+            headers.insert(UPGRADE, HeaderValue::from_static("HTTP/1.1"));
+            headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        }
+        ProxyError::Header { .. }
+        | ProxyError::Coding { .. }
+        | ProxyError::TooLarge { .. }
+        | ProxyError::Body
+        | ProxyError::Request(_)
+        | ProxyError::Terms(_)
+        | ProxyError::Budget { .. }
+        | ProxyError::Middle(_)
+        | ProxyError::Method
+        | ProxyError::Upstream(_) => {}
+    }
+    response
+}
+
+fn status_and_code(error: &ProxyError) -> (StatusCode, &'static str) {
+    match error {
+        ProxyError::Header { .. } => (StatusCode::BAD_REQUEST, "invalid_header"),
+        ProxyError::Coding { .. } => (StatusCode::BAD_REQUEST, "invalid_body"),
+        ProxyError::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
+        ProxyError::Body => (StatusCode::REQUEST_TIMEOUT, "body_incomplete"),
+        ProxyError::Upgrade => (StatusCode::UPGRADE_REQUIRED, "upgrade_not_supported"),
+        ProxyError::Method => (StatusCode::METHOD_NOT_ALLOWED, "method_not_supported"),
+        ProxyError::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "overloaded"),
+        ProxyError::Request(_) => (StatusCode::BAD_REQUEST, "invalid_body"),
+        ProxyError::Terms(_) => (StatusCode::BAD_REQUEST, "invalid_header"),
+        ProxyError::Budget { .. } => (StatusCode::BAD_REQUEST, "context_budget_exceeded"),
+        ProxyError::Middle(_) => (StatusCode::BAD_GATEWAY, "turn_interrupted"),
+        ProxyError::Upstream(error) => match error {
+            upstream::Error::Path => (StatusCode::BAD_REQUEST, "invalid_path"),
+            upstream::Error::Connect { .. } => (StatusCode::BAD_GATEWAY, "upstream_unreachable"),
+            upstream::Error::Broken { .. } => (StatusCode::BAD_GATEWAY, "upstream_broken"),
+            upstream::Error::ConnectTimeout | upstream::Error::FirstByteTimeout => {
+                (StatusCode::GATEWAY_TIMEOUT, "upstream_timeout")
+            }
+        },
+    }
+}

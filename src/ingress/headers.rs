@@ -1,0 +1,344 @@
+//! What a request's headers ask of the proxy. Owns the names and the values that are allowed;
+//! never changes a header and never echoes a value.
+
+use std::collections::BTreeSet;
+
+use http::HeaderMap;
+
+use crate::model::Scope;
+use crate::pipeline::{AskedBudget, MIN_CEILING, Mode, Overrides, Policy, ProxyError, Session};
+
+/// Names the session.
+pub const SESSION: &str = "x-plimsoll-session";
+/// Names the session that this one came from.
+pub const PARENT: &str = "x-plimsoll-parent";
+/// `manage`, `observe` or `off`.
+pub const MODE: &str = "x-plimsoll-mode";
+/// Tokens, or a share of the model's window like `40%`.
+pub const BUDGET: &str = "x-plimsoll-budget";
+/// A named section of the configuration.
+pub const PROFILE: &str = "x-plimsoll-profile";
+/// A policy by name.
+pub const POLICY: &str = "x-plimsoll-policy";
+
+/// Longest session id that we take, in bytes.
+const MAX_ID: usize = 256;
+
+/// Joins a session with a thread: no header value can hold it, so no two pairs collide.
+const JOINT: char = '\u{1f}';
+
+/// How one agent names its session.
+struct Signal {
+    session: &'static str,
+    thread: Option<&'static str>,
+    parent: Option<&'static str>,
+}
+
+/// What real agents send, in the order in which they are looked for.
+const SIGNALS: [Signal; 5] = [
+    // Claude Code: sub-agents share the session.
+    Signal {
+        session: "x-claude-code-session-id",
+        thread: Some("x-claude-code-agent-id"),
+        parent: None,
+    },
+    // codex: sub-agents share the session and have a thread of their own.
+    Signal {
+        session: "session-id",
+        thread: Some("thread-id"),
+        parent: Some("x-codex-parent-thread-id"),
+    },
+    // opencode: sub-agents have a session of their own.
+    Signal {
+        session: "x-session-id",
+        thread: None,
+        parent: Some("x-parent-session-id"),
+    },
+    Signal {
+        session: "x-session-affinity",
+        thread: None,
+        parent: Some("x-parent-session-id"),
+    },
+    // pi, in the responses dialect.
+    Signal {
+        session: "session_id",
+        thread: None,
+        parent: None,
+    },
+];
+
+/// What a request sets for itself.
+///
+/// # Errors
+/// A header of ours that is there twice or has a value that is not allowed.
+pub fn overrides(
+    headers: &HeaderMap,
+    profiles: &BTreeSet<String>,
+) -> Result<Overrides, ProxyError> {
+    Ok(Overrides {
+        mode: read(headers, MODE, |text| word(text, Mode::WORDS))?,
+        budget: read(headers, BUDGET, budget)?,
+        profile: read(headers, PROFILE, |text| profile(text, profiles))?,
+        policy: read(headers, POLICY, |text| word(text, Policy::WORDS))?,
+    })
+}
+
+/// What the headers say about the session: ours first, then what agents send.
+///
+/// # Errors
+/// A header of ours that is there twice or has a value that is not allowed. What agents send is
+/// never refused.
+pub fn session(headers: &HeaderMap) -> Result<Session, ProxyError> {
+    let own = read(headers, SESSION, id)?;
+    let parent = read(headers, PARENT, id)?;
+    let signal = SIGNALS
+        .iter()
+        .find(|signal| sent(headers, signal.session).is_some());
+    let of_agent = signal.and_then(|signal| {
+        let session = sent(headers, signal.session)?;
+        Some(match signal.thread.and_then(|name| sent(headers, name)) {
+            Some(thread) => format!("{session}{JOINT}{thread}"),
+            None => session.to_owned(),
+        })
+    });
+    let parent_of_agent = signal
+        .and_then(|signal| sent(headers, signal.parent?))
+        .map(str::to_owned);
+    Ok(Session {
+        explicit: own.or(of_agent).map(Scope),
+        parent: parent.or(parent_of_agent),
+    })
+}
+
+/// An agent's header, if it is usable text.
+fn sent<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers
+        .get(name)?
+        .to_str()
+        .ok()
+        .map(str::trim)
+        .filter(|text| !text.is_empty())
+}
+
+/// A header of ours, read by `parse`, whose error says what is allowed.
+fn read<T>(
+    headers: &HeaderMap,
+    name: &'static str,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<Option<T>, ProxyError> {
+    let refuse = |allowed: String| ProxyError::Header { name, allowed };
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    if values.next().is_some() {
+        return Err(refuse("must be sent once".to_owned()));
+    }
+    let text = value
+        .to_str()
+        .map_err(|_| refuse("must be plain ASCII text".to_owned()))?;
+    parse(text.trim()).map(Some).map_err(refuse)
+}
+
+fn id(text: &str) -> Result<String, String> {
+    let fits =
+        (1..=MAX_ID).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+    if fits {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
+            "must have 1 to {MAX_ID} visible ASCII characters without spaces"
+        ))
+    }
+}
+
+fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
+    let found = words
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(text));
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
+        format!("must be {}", names.join(", "))
+    })
+}
+
+fn budget(text: &str) -> Result<AskedBudget, String> {
+    let plain = |text: &str| {
+        text.bytes()
+            .all(|byte| byte.is_ascii_digit() || byte == b'.')
+    };
+    let parsed = match text.strip_suffix('%') {
+        Some(share) if plain(share) => share
+            .parse::<f64>()
+            .ok()
+            .filter(|share| *share > 0.0 && *share <= 100.0)
+            .map(|share| AskedBudget::WindowShare(share / 100.0)),
+        Some(_) => None,
+        None => text
+            .parse()
+            .ok()
+            .filter(|tokens| *tokens >= MIN_CEILING)
+            .map(AskedBudget::Tokens),
+    };
+    parsed.ok_or_else(|| {
+        format!("must be at least {MIN_CEILING} tokens, or a share of the model's window like 40%")
+    })
+}
+
+fn profile(text: &str, profiles: &BTreeSet<String>) -> Result<String, String> {
+    if profiles.contains(text) {
+        return Ok(text.to_owned());
+    }
+    if profiles.is_empty() {
+        return Err("no profiles are configured; leave the header out".to_owned());
+    }
+    let names: Vec<&str> = profiles.iter().map(String::as_str).collect();
+    Err(format!("must be one of {}", names.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in pairs {
+            map.append(
+                name.parse::<http::HeaderName>().unwrap(),
+                value.parse().unwrap(),
+            );
+        }
+        map
+    }
+
+    fn parse(pairs: &[(&str, &str)]) -> Result<Overrides, ProxyError> {
+        overrides(&map(pairs), &BTreeSet::from(["small".to_owned()]))
+    }
+
+    #[test]
+    fn good_values_are_read() {
+        let read = parse(&[
+            (MODE, "observe"),
+            (BUDGET, " 40000 "),
+            (PROFILE, "small"),
+            (POLICY, "cwl"),
+        ]);
+        let wanted = Overrides {
+            mode: Some(Mode::Observe),
+            budget: Some(AskedBudget::Tokens(40_000)),
+            profile: Some("small".to_owned()),
+            policy: Some(Policy::Cwl),
+        };
+        assert_eq!(read.unwrap(), wanted);
+        assert_eq!(parse(&[]).unwrap(), Overrides::default());
+        for (text, share) in [("40%", 0.4), ("100%", 1.0), ("12.5%", 0.125)] {
+            let read = parse(&[(BUDGET, text)]).unwrap();
+            assert_eq!(read.budget, Some(AskedBudget::WindowShare(share)), "{text}");
+        }
+        let tightest = parse(&[(BUDGET, "4000")]).unwrap();
+        assert_eq!(tightest.budget, Some(AskedBudget::Tokens(4_000)));
+    }
+
+    #[test]
+    fn bad_values_name_the_header_and_say_what_is_allowed() {
+        let table = [
+            (MODE, "on", "manage, observe, off"),
+            (MODE, "", "manage, observe, off"),
+            (BUDGET, "3999", "at least 4000"),
+            (BUDGET, "-1", "at least 4000"),
+            (BUDGET, "4e4", "like 40%"),
+            (BUDGET, "0%", "like 40%"),
+            (BUDGET, "101%", "like 40%"),
+            (BUDGET, "%", "like 40%"),
+            (BUDGET, "inf%", "like 40%"),
+            (BUDGET, "NaN%", "like 40%"),
+            (BUDGET, "99999999999999", "at least 4000"),
+            (PROFILE, "huge", "small"),
+            (POLICY, "lru", "cwl"),
+        ];
+        for (name, value, hint) in table {
+            match parse(&[(name, value)]) {
+                Err(ProxyError::Header {
+                    name: named,
+                    allowed,
+                }) => {
+                    assert_eq!(named, name);
+                    assert!(allowed.contains(hint), "{name}: {value}: {allowed}");
+                }
+                other => panic!("{name}: {value}: {other:?}"),
+            }
+        }
+        assert!(parse(&[(MODE, "off"), (MODE, "off")]).is_err());
+        assert!(session(&map(&[(SESSION, "a b")])).is_err());
+        assert!(session(&map(&[(SESSION, &"x".repeat(257))])).is_err());
+        assert!(session(&map(&[(PARENT, "")])).is_err());
+    }
+
+    #[test]
+    fn agents_sessions_are_found() {
+        // (headers, scope, parent)
+        type Row = (
+            &'static [(&'static str, &'static str)],
+            Option<&'static str>,
+            Option<&'static str>,
+        );
+        let table: [Row; 9] = [
+            (&[], None, None),
+            (
+                &[("x-session-id", "s"), ("x-session-affinity", "s")],
+                Some("s"),
+                None,
+            ),
+            (&[("x-session-affinity", "s")], Some("s"), None),
+            (
+                &[("x-session-id", "c"), ("x-parent-session-id", "s")],
+                Some("c"),
+                Some("s"),
+            ),
+            (
+                &[
+                    ("session-id", "s"),
+                    ("thread-id", "t"),
+                    ("x-codex-parent-thread-id", "p"),
+                ],
+                Some("s\u{1f}t"),
+                Some("p"),
+            ),
+            (
+                &[
+                    ("X-Claude-Code-Session-Id", "s"),
+                    ("x-claude-code-agent-id", "a"),
+                ],
+                Some("s\u{1f}a"),
+                None,
+            ),
+            (&[("session_id", "s")], Some("s"), None),
+            (
+                &[(SESSION, "mine"), ("session-id", "s"), ("thread-id", "t")],
+                Some("mine"),
+                None,
+            ),
+            (&[("thread-id", "t"), (PARENT, "p")], None, Some("p")),
+        ];
+        for (pairs, scope, parent) in table {
+            let read = session(&map(pairs)).unwrap();
+            assert_eq!(
+                read.explicit,
+                scope.map(|text| Scope(text.to_owned())),
+                "{pairs:?}"
+            );
+            assert_eq!(read.parent.as_deref(), parent, "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn the_cache_key_is_the_last_resort() {
+        let named = session(&map(&[("x-session-id", "s")])).unwrap();
+        assert_eq!(named.scope(Some("key")), Scope("s".to_owned()));
+        assert_eq!(
+            Session::default().scope(Some("key")),
+            Scope("key".to_owned())
+        );
+        assert_eq!(Session::default().scope(None), Scope::default());
+    }
+}

@@ -1,0 +1,162 @@
+//! Listening, and stopping in good order: no new connections, a time to finish, then an end. Owns
+//! sockets and connections; never looks into a request.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+
+use super::admin::{self, Probes};
+use super::edge::{Edge, handle};
+
+/// How long a request's head may take, and a kept connection may idle. Longer than the pools of
+/// common clients keep theirs, so that it is they who close first.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// After a failed accept (no file handles left, mostly) the next is tried so much later.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// An address that can't be listened on.
+#[derive(Debug, thiserror::Error)]
+#[error("can't listen on {address} ({cause}); free it or choose another by {setting}")]
+pub struct BindError {
+    address: SocketAddr,
+    setting: &'static str,
+    cause: std::io::Error,
+}
+
+/// How a server came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drained {
+    /// Every request was finished.
+    Finished,
+    /// The deadline passed, and so many connections were cut.
+    Cut(usize),
+}
+
+/// Two bound listeners, not yet served.
+pub struct Server {
+    agents: TcpListener,
+    admin: TcpListener,
+    edge: Arc<Edge>,
+    probes: Probes,
+}
+
+impl Server {
+    /// Binds both addresses.
+    ///
+    /// # Errors
+    /// If one can't be listened on.
+    pub async fn bind(edge: Edge, probes: Probes) -> Result<Self, BindError> {
+        let config = edge.config();
+        let agents = listen(config.listen, "--listen").await?;
+        let admin = listen(config.admin, "--admin").await?;
+        Ok(Self {
+            agents,
+            admin,
+            edge: Arc::new(edge),
+            probes,
+        })
+    }
+
+    /// Where agents connect: the real port where 0 was asked for.
+    ///
+    /// # Errors
+    /// If the system does not say.
+    pub fn listen_addr(&self) -> std::io::Result<SocketAddr> {
+        self.agents.local_addr()
+    }
+
+    /// Where metrics and health are.
+    ///
+    /// # Errors
+    /// If the system does not say.
+    pub fn admin_addr(&self) -> std::io::Result<SocketAddr> {
+        self.admin.local_addr()
+    }
+
+    /// Serves until `stop`, then drains: finished requests end their connections, and at the
+    /// deadline the rest is cut, which cancels their upstream requests.
+    pub async fn run(self, stop: CancellationToken) -> Drained {
+        let drain = self.edge.config().drain;
+        let graceful = GracefulShutdown::new();
+        let cut = CancellationToken::new();
+        let over = CancellationToken::new();
+        let admin = tokio::spawn(admin::serve(
+            self.admin,
+            self.probes,
+            stop.clone(),
+            over.clone(),
+        ));
+        tokio::select! {
+            () = accept(&self.agents, &self.edge, &graceful, &cut) => {}
+            () = stop.cancelled() => {}
+        }
+        drop(self.agents);
+        let open = graceful.count();
+        let mut finished = std::pin::pin!(graceful.shutdown());
+        let drained = match tokio::time::timeout(drain, &mut finished).await {
+            Ok(()) => Drained::Finished,
+            Err(_) => {
+                cut.cancel();
+                finished.await;
+                Drained::Cut(open)
+            }
+        };
+        over.cancel();
+        let _ended = admin.await;
+        drained
+    }
+}
+
+async fn listen(address: SocketAddr, setting: &'static str) -> Result<TcpListener, BindError> {
+    let bound = TcpListener::bind(address).await;
+    bound.map_err(|cause| BindError {
+        address,
+        setting,
+        cause,
+    })
+}
+
+/// Accepts for ever. A connection that fails is its client's matter.
+async fn accept(
+    listener: &TcpListener,
+    edge: &Arc<Edge>,
+    graceful: &GracefulShutdown,
+    cut: &CancellationToken,
+) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                // Without this, Nagle and delayed acknowledgement cost a stream 40 ms a frame.
+                let _unsupported = stream.set_nodelay(true);
+                let serving = connection(stream, Arc::clone(edge), graceful.watcher(), cut.clone());
+                tokio::spawn(serving);
+            }
+            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, edge: Arc<Edge>, watcher: Watcher, cut: CancellationToken) {
+    let service = service_fn(move |request| {
+        let edge = Arc::clone(&edge);
+        async move { Ok::<_, Infallible>(handle(&edge, request).await) }
+    });
+    let serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::select! {
+        // A broken connection is no event: the body's owner has seen it.
+        _ = watcher.watch(serving) => {}
+        () = cut.cancelled() => {}
+    }
+}

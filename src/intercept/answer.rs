@@ -1,0 +1,360 @@
+//! What one hop said, once it has ended: its text, reasoning and calls, what follows from them,
+//! and the one form in which its message is stored and sent back upstream. It knows nothing of
+//! streams: a streamed and an unstreamed hop that say the same are the same [`Answer`].
+
+use bytes::Bytes;
+
+use crate::model::{Usage, raw};
+
+/// What one hop said.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// The text, decoded; empty if there was none.
+    pub text: String,
+    /// The refusal, decoded; empty if there was none.
+    pub refusal: String,
+    /// Reasoning under the field names it came with, in order of appearance; never empty ones,
+    /// because some providers refuse them when they come back.
+    pub reasoning: Vec<(String, Reasoning)>,
+    /// The calls in the order in which they were begun. Where the hop was cut, hidden calls that
+    /// are not complete are left out.
+    pub calls: Vec<Call>,
+    /// The finish reason as sent; `None` if the stream ended without one.
+    pub finish: Option<String>,
+    /// The last usage that the hop reported.
+    pub usage: Option<Usage>,
+    /// Whether the upstream came to its end: a finish reason or `[DONE]`, and no error event.
+    pub complete: bool,
+    /// The data of the error event that the upstream sent.
+    pub error: Option<Bytes>,
+    /// The response's id.
+    pub id: Option<String>,
+    /// The response's creation time, in seconds.
+    pub created: Option<u64>,
+    /// The model that answered, by its own name.
+    pub model: Option<String>,
+}
+
+/// Reasoning in one field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reasoning {
+    /// A string field, its pieces joined, decoded.
+    Text(String),
+    /// An array field as raw JSON, the elements of all its pieces in order.
+    Items(Bytes),
+}
+
+/// One tool call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// The id as the upstream issued it; empty if it issued none.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+    /// The arguments as the model wrote them, decoded from the wire but not parsed.
+    pub arguments: String,
+    /// The call's `type`, `function` where the upstream left it out.
+    pub kind: String,
+    /// Fields of the call that this code doesn't know, such as `extra_content`, as raw JSON.
+    pub extra: Vec<(String, Bytes)>,
+    /// Whether the proxy answers it and the client never sees it.
+    pub hidden: bool,
+    /// Whether the model got to its end: the hop ended of itself, a further call was begun, or
+    /// the arguments are whole JSON.
+    pub complete: bool,
+}
+
+/// What follows from an answer for the turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// No hidden call: the turn ends.
+    Done,
+    /// Hidden calls and no others: the turn needs another hop.
+    HiddenOnly,
+    /// Hidden and visible calls: the turn ends, the hidden ones are recorded and answered.
+    Mixed,
+    /// The token limit or a filter ended it: the turn ends with that reason. Hidden calls that
+    /// were complete are still there.
+    Cut,
+    /// An error event, or the stream ended without an end: nothing may follow but an error.
+    Broken,
+}
+
+impl Answer {
+    /// What follows from it. Decided by the calls; of the finish reasons only those count that
+    /// say that the model did not get to its end.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        if !self.complete {
+            return Verdict::Broken;
+        }
+        if self.finish.as_deref().is_some_and(is_cut) {
+            return Verdict::Cut;
+        }
+        let hidden = self.calls.iter().filter(|call| call.hidden).count();
+        match (hidden, self.calls.len() - hidden) {
+            (0, _) => Verdict::Done,
+            (_, 0) => Verdict::HiddenOnly,
+            _ => Verdict::Mixed,
+        }
+    }
+
+    /// The hidden calls, each with its place in the message's `tool_calls`.
+    pub fn hidden_calls(&self) -> impl Iterator<Item = (usize, &Call)> {
+        self.calls
+            .iter()
+            .enumerate()
+            .filter(|(_, call)| call.hidden)
+    }
+
+    /// The visible calls, each with its place in the message's `tool_calls`.
+    pub fn visible_calls(&self) -> impl Iterator<Item = (usize, &Call)> {
+        self.calls
+            .iter()
+            .enumerate()
+            .filter(|(_, call)| !call.hidden)
+    }
+
+    /// The hop's message in the one form in which it is stored and sent back: `role`, `content`
+    /// as string or null, refusal and reasoning fields if there were any, `tool_calls` if there
+    /// are any. The same answer gives the same bytes, streamed or not.
+    #[must_use]
+    pub fn message(&self) -> Bytes {
+        let mut json = String::from(r#"{"role":"assistant","content":"#);
+        match self.text.as_str() {
+            "" => json.push_str("null"),
+            text => json.push_str(&raw::quote(text)),
+        }
+        if !self.refusal.is_empty() {
+            push_member(&mut json, "refusal", &raw::quote(&self.refusal));
+        }
+        for (field, reasoning) in &self.reasoning {
+            match reasoning {
+                Reasoning::Text(text) => push_member(&mut json, field, &raw::quote(text)),
+                Reasoning::Items(items) => {
+                    push_member(&mut json, field, &String::from_utf8_lossy(items));
+                }
+            }
+        }
+        if !self.calls.is_empty() {
+            let calls: Vec<String> = self.calls.iter().map(Call::json).collect();
+            push_member(&mut json, "tool_calls", &format!("[{}]", calls.join(",")));
+        }
+        json.push('}');
+        Bytes::from(json)
+    }
+}
+
+impl Call {
+    /// The call as an element of `tool_calls`: `id`, `type`, the function, then unknown fields.
+    /// An id that the upstream did not issue is not made up.
+    #[must_use]
+    pub fn json(&self) -> String {
+        let mut json = String::from("{");
+        if !self.id.is_empty() {
+            json.push_str(&format!(r#""id":{},"#, raw::quote(&self.id)));
+        }
+        let (body, input) = match self.kind.as_str() {
+            "custom" => ("custom", "input"),
+            _ => ("function", "arguments"),
+        };
+        json.push_str(&format!(
+            r#""type":{},"{body}":{{"name":{},"{input}":{}}}"#,
+            raw::quote(&self.kind),
+            raw::quote(&self.name),
+            raw::quote(&self.arguments),
+        ));
+        for (field, value) in &self.extra {
+            push_member(&mut json, field, &String::from_utf8_lossy(value));
+        }
+        json.push('}');
+        json
+    }
+}
+
+fn push_member(json: &mut String, key: &str, value: &str) {
+    json.push(',');
+    json.push_str(&raw::quote(key));
+    json.push(':');
+    json.push_str(value);
+}
+
+/// Whether a finish reason says that the model did not get to its end.
+pub(super) fn is_cut(finish: &str) -> bool {
+    matches!(finish, "length" | "model_length" | "content_filter")
+}
+
+/// What is put between two hops' texts so that exactly one blank line stands there: both are
+/// topped up to two newlines at the seam, those that they bring themselves included. Nothing is
+/// put where a side is empty, or where the later one has nothing but newlines so far.
+///
+/// A stream can't take back newlines that it has passed on, so it puts what is missing behind the
+/// later text's own newlines, which is the same text.
+#[must_use]
+pub fn seam(earlier: &str, later: &str) -> &'static str {
+    let leading = leading_newlines(later);
+    if earlier.is_empty() || leading == later.len() {
+        return "";
+    }
+    newlines(missing_newlines(earlier, leading))
+}
+
+/// How many newlines the seam lacks when the later text opens with this many.
+pub(super) fn missing_newlines(earlier: &str, leading: usize) -> usize {
+    let trailing = earlier
+        .bytes()
+        .rev()
+        .take_while(|byte| *byte == b'\n')
+        .count();
+    2_usize.saturating_sub(trailing).saturating_sub(leading)
+}
+
+fn leading_newlines(text: &str) -> usize {
+    text.bytes().take_while(|byte| *byte == b'\n').count()
+}
+
+fn newlines(count: usize) -> &'static str {
+    match count {
+        0 => "",
+        1 => "\n",
+        _ => "\n\n",
+    }
+}
+
+/// The texts of a turn's hops as the client gets them, and where the last one's own text begins
+/// in it: all before is what earlier hops handed out, the seam included.
+#[must_use]
+pub fn join<'a>(texts: impl IntoIterator<Item = &'a str>) -> (String, usize) {
+    let mut joined = String::new();
+    let mut last = 0;
+    for text in texts {
+        joined.push_str(seam(&joined, text));
+        last = joined.len();
+        joined.push_str(text);
+    }
+    (joined, last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_blank_line_at_the_seam() {
+        let cases = [
+            ("a", "b", "\n\n"),
+            ("a\n", "b", "\n"),
+            ("a", "\nb", "\n"),
+            ("a\n", "\nb", ""),
+            ("a\n\n", "b", ""),
+            ("a\n\n\n", "\nb", ""),
+            ("a", "\n\nb", ""),
+            ("", "b", ""),
+            ("a", "", ""),
+            ("a", "\n", ""),
+            ("a", " b", "\n\n"),
+        ];
+        for (earlier, later, want) in cases {
+            assert_eq!(seam(earlier, later), want, "{earlier:?} + {later:?}");
+        }
+    }
+
+    #[test]
+    fn joining_tells_where_the_last_text_begins() {
+        assert_eq!(join(["a", "", "b"]), ("a\n\nb".to_owned(), 3));
+        assert_eq!(join(["a", "b", ""]), ("a\n\nb".to_owned(), 4));
+        assert_eq!(join(["", "b\n", "c"]), ("b\n\nc".to_owned(), 3));
+        assert_eq!(join([]), (String::new(), 0));
+    }
+
+    fn call(hidden: bool) -> Call {
+        Call {
+            id: "c\"1".to_owned(),
+            name: "read".to_owned(),
+            arguments: "{\"p\":\"\u{e4}\\n\"}".to_owned(),
+            kind: "function".to_owned(),
+            extra: vec![(
+                "extra_content".to_owned(),
+                Bytes::from_static(br#"{"g": 1e3}"#),
+            )],
+            hidden,
+            complete: true,
+        }
+    }
+
+    #[test]
+    fn the_message_has_one_form() {
+        let mut answer = Answer {
+            calls: vec![call(false)],
+            ..Answer::default()
+        };
+        answer.reasoning = vec![
+            (
+                "reasoning_content".to_owned(),
+                Reasoning::Text("why".to_owned()),
+            ),
+            (
+                "reasoning_details".to_owned(),
+                Reasoning::Items(Bytes::from_static(b"[{\"a\":1}]")),
+            ),
+        ];
+        let want = concat!(
+            r#"{"role":"assistant","content":null,"reasoning_content":"why","#,
+            r#""reasoning_details":[{"a":1}],"tool_calls":[{"id":"c\"1","type":"function","#,
+            r#""function":{"name":"read","arguments":"{\"p\":\""#,
+            "\u{e4}",
+            r#"\\n\"}"},"extra_content":{"g": 1e3}}]}"#,
+        );
+        assert_eq!(answer.message(), want);
+        let custom = Call {
+            kind: "custom".to_owned(),
+            extra: vec![],
+            id: String::new(),
+            ..call(false)
+        };
+        assert!(
+            custom
+                .json()
+                .starts_with(r#"{"type":"custom","custom":{"name":"read","input":"#)
+        );
+        let text = Answer {
+            text: "hi\n".to_owned(),
+            refusal: "no".to_owned(),
+            ..Answer::default()
+        };
+        assert_eq!(
+            text.message(),
+            r#"{"role":"assistant","content":"hi\n","refusal":"no"}"#
+        );
+    }
+
+    #[test]
+    fn the_calls_decide_not_the_reason() {
+        let verdict = |calls: &[bool], finish: &str| {
+            let calls = calls.iter().map(|hidden| call(*hidden)).collect();
+            let finish = Some(finish.to_owned());
+            Answer {
+                calls,
+                finish,
+                complete: true,
+                ..Answer::default()
+            }
+            .verdict()
+        };
+        assert_eq!(verdict(&[], "stop"), Verdict::Done);
+        assert_eq!(verdict(&[false], "stop"), Verdict::Done);
+        assert_eq!(verdict(&[true], "stop"), Verdict::HiddenOnly);
+        assert_eq!(verdict(&[true, true], "tool_calls"), Verdict::HiddenOnly);
+        assert_eq!(verdict(&[true, false], "stop"), Verdict::Mixed);
+        assert_eq!(verdict(&[true], "length"), Verdict::Cut);
+        assert_eq!(verdict(&[], "content_filter"), Verdict::Cut);
+        assert_eq!(
+            Answer {
+                calls: vec![call(true)],
+                ..Answer::default()
+            }
+            .verdict(),
+            Verdict::Broken
+        );
+    }
+}

@@ -1,0 +1,386 @@
+//! The `delimiter` protocol (paper 000 §4.2, design §4): validates one call, says what it did and
+//! what its result reads. Pure; never touches the graph, which follows from recorded effects.
+
+use std::collections::{BTreeMap, HashSet};
+
+use serde_json::{Map, Value};
+
+use crate::model::{Effect, EpisodeKind};
+use crate::session::graph::{Graph, Kind};
+
+/// Characters of a name; longer ones are refused so that tombstones stay short.
+const NAME_CHARS: usize = 120;
+/// How many closed expl names an error lists.
+const LISTED: usize = 20;
+
+/// The names that a call is checked against. Moves on with each call of a message.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    used: HashSet<String>,
+    closed_expl: Vec<String>,
+    open: Option<(String, EpisodeKind)>,
+    done: HashSet<String>,
+}
+
+/// Settings of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Protocol {
+    /// Whether a start while an episode is open closes that one first.
+    pub auto_close: bool,
+}
+
+/// What a call did and what its result reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// What it did.
+    pub effect: Effect,
+    /// The result's text.
+    pub result: String,
+    /// The outcome's name in metrics.
+    pub label: Label,
+}
+
+/// How a call ended, for metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Label {
+    /// It was taken.
+    Ok,
+    /// It was refused with a text that says why.
+    Refused,
+    /// It was the same as one before in its turn.
+    Repeated,
+}
+
+impl Names {
+    /// The names of a graph.
+    #[must_use]
+    pub fn of(graph: &Graph) -> Self {
+        let explicit = graph
+            .episodes
+            .iter()
+            .filter(|episode| episode.kind != Kind::Implicit);
+        Self {
+            used: explicit.map(|episode| episode.name.clone()).collect(),
+            closed_expl: graph.closed_expl().map(str::to_owned).collect(),
+            open: graph.open().map(|episode| {
+                let kind = match episode.kind {
+                    Kind::Act => EpisodeKind::Act,
+                    Kind::Expl | Kind::Implicit => EpisodeKind::Expl,
+                };
+                (episode.name.clone(), kind)
+            }),
+            done: HashSet::new(),
+        }
+    }
+
+    /// Notes a call of an earlier hop of the turn, so that the same call again is answered as done.
+    pub fn note(&mut self, arguments: &str) {
+        self.done.insert(arguments.to_owned());
+    }
+
+    /// Runs one call. `context` is what the success line says of the budget.
+    pub fn run(&mut self, arguments: &str, protocol: Protocol, context: &str) -> Outcome {
+        if !self.done.insert(arguments.to_owned()) {
+            return refused(
+                Label::Repeated,
+                "already done; go on with the work".to_owned(),
+            );
+        }
+        match self.effect(arguments, protocol) {
+            Err(why) => refused(Label::Refused, why),
+            Ok((effect, said)) => {
+                self.apply(&effect);
+                Outcome {
+                    effect,
+                    result: format!("{said} · {context}"),
+                    label: Label::Ok,
+                }
+            }
+        }
+    }
+
+    fn effect(&self, arguments: &str, protocol: Protocol) -> Result<(Effect, String), String> {
+        let fields = fields(arguments)?;
+        match text(&fields, "action")? {
+            Some("start") => self.start(&fields, protocol),
+            Some("end") => self.end(&fields),
+            _ => Err("set action to \"start\" or \"end\"".to_owned()),
+        }
+    }
+
+    fn start(
+        &self,
+        fields: &Map<String, Value>,
+        protocol: Protocol,
+    ) -> Result<(Effect, String), String> {
+        let name = text(fields, "name")?
+            .map(str::trim)
+            .filter(|name| !name.is_empty());
+        let name = name.ok_or("give the episode a name to start it")?;
+        if name.chars().count() > NAME_CHARS {
+            return Err(format!(
+                "give a shorter name: at most {NAME_CHARS} characters"
+            ));
+        }
+        let kind = match text(fields, "type")? {
+            Some("expl") => EpisodeKind::Expl,
+            Some("act") => EpisodeKind::Act,
+            _ => return Err("set type to \"expl\" (gathering) or \"act\" (doing)".to_owned()),
+        };
+        if let Some((open, _)) = self.open.as_ref().filter(|_| !protocol.auto_close) {
+            return Err(format!(
+                "end \"{open}\" first: one episode is open at a time"
+            ));
+        }
+        if self.used.contains(name) {
+            return Err(format!("choose another name: \"{name}\" was used already"));
+        }
+        let dependencies = self.dependencies(fields, kind)?;
+        let said = format!("opened {} \"{name}\"", kind_name(kind));
+        Ok((
+            Effect::Started {
+                name: name.to_owned(),
+                kind,
+                dependencies,
+            },
+            said,
+        ))
+    }
+
+    fn dependencies(
+        &self,
+        fields: &Map<String, Value>,
+        kind: EpisodeKind,
+    ) -> Result<Vec<String>, String> {
+        let given = match fields.get("dependencies") {
+            None | Some(Value::Null) => &[][..],
+            Some(Value::Array(names)) => names.as_slice(),
+            Some(_) => return Err("give dependencies as a list of names".to_owned()),
+        };
+        if kind == EpisodeKind::Expl && !given.is_empty() {
+            return Err("leave dependencies out: only an act has any".to_owned());
+        }
+        let mut known: BTreeMap<&str, ()> = BTreeMap::new();
+        let mut names = Vec::with_capacity(given.len());
+        for value in given {
+            let name = value
+                .as_str()
+                .ok_or("give dependencies as a list of names")?;
+            if !self.closed_expl.iter().any(|closed| closed == name) {
+                return Err(self.unknown(name));
+            }
+            if known.insert(name, ()).is_none() {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    fn unknown(&self, name: &str) -> String {
+        if self.closed_expl.is_empty() {
+            return format!(
+                "\"{name}\" is no closed expl episode; there is none yet, so start with dependencies []"
+            );
+        }
+        let newest: Vec<&str> = self
+            .closed_expl
+            .iter()
+            .rev()
+            .take(LISTED)
+            .map(String::as_str)
+            .collect();
+        format!(
+            "\"{name}\" is no closed expl episode; closed are: {}",
+            newest.join(", ")
+        )
+    }
+
+    fn end(&self, fields: &Map<String, Value>) -> Result<(Effect, String), String> {
+        let Some((name, kind)) = self.open.clone() else {
+            return Err("nothing is open: go on, or start an episode".to_owned());
+        };
+        if let Some(named) = text(fields, "name")?.filter(|named| *named != name) {
+            return Err(format!(
+                "\"{named}\" is not open; end without a name closes \"{name}\""
+            ));
+        }
+        let description = text(fields, "description")?
+            .map(str::trim)
+            .filter(|d| !d.is_empty());
+        let said = format!("closed {} \"{name}\"", kind_name(kind));
+        match (kind, description) {
+            (EpisodeKind::Expl, None) => {
+                Err("add a description of what you learned to end an expl".to_owned())
+            }
+            (EpisodeKind::Act, Some(_)) => {
+                Err("end an act without a description: its effects speak for it".to_owned())
+            }
+            (_, description) => {
+                let description = description.map(str::to_owned);
+                Ok((Effect::Ended { name, description }, said))
+            }
+        }
+    }
+
+    fn apply(&mut self, effect: &Effect) {
+        match effect {
+            Effect::Started { name, kind, .. } => {
+                self.close();
+                self.used.insert(name.clone());
+                self.open = Some((name.clone(), *kind));
+            }
+            Effect::Ended { .. } => self.close(),
+            Effect::Refused => {}
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some((name, EpisodeKind::Expl)) = self.open.take() {
+            self.closed_expl.push(name);
+        }
+    }
+}
+
+fn refused(label: Label, result: String) -> Outcome {
+    Outcome {
+        effect: Effect::Refused,
+        result,
+        label,
+    }
+}
+
+fn kind_name(kind: EpisodeKind) -> &'static str {
+    match kind {
+        EpisodeKind::Expl => "expl",
+        EpisodeKind::Act => "act",
+    }
+}
+
+fn fields(arguments: &str) -> Result<Map<String, Value>, String> {
+    match serde_json::from_str(arguments) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        _ => Err("send the arguments as a JSON object with an action".to_owned()),
+    }
+}
+
+fn text<'a>(fields: &'a Map<String, Value>, key: &str) -> Result<Option<&'a str>, String> {
+    match fields.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(format!("send {key} as text")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs calls in order and checks the start of each result.
+    #[track_caller]
+    fn check(auto_close: bool, calls: &[(&str, &str)]) {
+        let mut names = Names::default();
+        for (arguments, expect) in calls {
+            let got = names.run(arguments, Protocol { auto_close }, "context 1k/80k");
+            assert!(
+                got.result.starts_with(expect),
+                "{arguments}: {}",
+                got.result
+            );
+        }
+    }
+
+    #[test]
+    fn the_four_canonical_calls() {
+        check(
+            false,
+            &[
+                (
+                    r#"{"action":"start","name":"a","type":"expl","mood":1}"#,
+                    "opened expl \"a\" · context 1k/80k",
+                ),
+                (
+                    r#"{"action":"end","description":"learned"}"#,
+                    "closed expl \"a\" · ",
+                ),
+                (
+                    r#"{"action":"start","name":"b","type":"act","dependencies":["a"]}"#,
+                    "opened act \"b\"",
+                ),
+                (r#"{"action":"end"}"#, "closed act \"b\""),
+                (
+                    r#"{"action":"start","name":"c","type":"act"}"#,
+                    "opened act \"c\"",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn each_refusal_says_what_to_do() {
+        check(
+            false,
+            &[
+                ("nonsense", "send the arguments"),
+                ("{}", "set action"),
+                (r#"{"action":7}"#, "send action as text"),
+                (r#"{"action":"end"}"#, "nothing is open"),
+                (
+                    r#"{"action":"start","type":"expl"}"#,
+                    "give the episode a name",
+                ),
+                (r#"{"action":"start","name":"a"}"#, "set type"),
+                (
+                    r#"{"action":"start","name":"a","type":"act","dependencies":["x"]}"#,
+                    "\"x\" is no closed expl episode; there is none",
+                ),
+                (
+                    r#"{"action":"start","name":"a","type":"act","dependencies":"x"}"#,
+                    "give dependencies as a list",
+                ),
+                (r#"{"action":"start","name":"a","type":"expl"}"#, "opened"),
+                (
+                    r#"{"action":"start","name":"b","type":"expl"}"#,
+                    "end \"a\" first",
+                ),
+                (r#"{"action": "end"}"#, "add a description"),
+                (
+                    r#"{"action":"end","description":"d","name":"z"}"#,
+                    "\"z\" is not open",
+                ),
+                (r#"{"action":"end","description":"d"}"#, "closed"),
+                (r#"{"action":"end","description":"d"}"#, "already done"),
+                (
+                    r#"{"action":"start","name":"a","type":"act"}"#,
+                    "choose another name",
+                ),
+                (
+                    r#"{"action":"start","name":"b","type":"act","dependencies":["q"]}"#,
+                    "\"q\" is no closed expl episode; closed are: a",
+                ),
+                (
+                    r#"{"action":"start","name":"b","type":"act","dependencies":["a","a"]}"#,
+                    "opened act",
+                ),
+                (
+                    r#"{"action":"end","description":"x"}"#,
+                    "end an act without",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn auto_close_closes_what_is_open() {
+        check(
+            true,
+            &[
+                (r#"{"action":"start","name":"a","type":"expl"}"#, "opened"),
+                (
+                    r#"{"action":"start","name":"b","type":"act","dependencies":[]}"#,
+                    "opened",
+                ),
+                (r#"{"action":"end"}"#, "closed act \"b\""),
+            ],
+        );
+    }
+}

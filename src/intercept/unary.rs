@@ -1,0 +1,97 @@
+//! The unstreamed equal of the stream machine: reads a whole body into an [`Answer`], and writes
+//! the one body that the client gets for several hops. It works on raw bytes: what it has no
+//! reason to change stays as the upstream sent it.
+
+use bytes::Bytes;
+
+use super::answer::{Answer, join};
+use super::calls::{Fate, Table};
+use super::hop::Hop;
+use super::wire::{self, Body, CallFate, Chunk, Origin, Plan, Told};
+use super::{Config, Spec, told};
+
+/// Reads a hop's body; `None` if it holds no choice with a message (an error body, say).
+#[must_use]
+pub fn read(body: &Bytes, spec: &Spec) -> Option<Answer> {
+    let chunk = Chunk::read(body, Body::Message)?;
+    if !chunk.has_body() || chunk.is_error() {
+        return None;
+    }
+    let mut hop = Hop::new(Table::new(&spec.hidden));
+    hop.absorb(&chunk);
+    hop.mark_done();
+    Some(hop.take_answer())
+}
+
+/// The body that the client gets, made of the last hop's: with the first hop's id and time, the
+/// texts of all hops joined, hidden calls left out and usage told by the rule. `hops` are the
+/// answers in order, the last one's included. Where nothing was hidden these are the last hop's
+/// bytes, untouched.
+///
+/// `closed` says that the turn was ended at the hop cap, with its line of text if one is to be
+/// said: the finish reason is then `stop`. Otherwise it is the last hop's.
+#[must_use]
+pub fn compose(
+    config: &Config,
+    spec: &Spec,
+    first: &Bytes,
+    last: &Bytes,
+    hops: &[Answer],
+    closed: Option<Option<&str>>,
+) -> Bytes {
+    let Some(chunk) = Chunk::read(last, Body::Message) else {
+        return last.clone();
+    };
+    let fates = fates(&chunk, spec);
+    let several = hops.len() > 1;
+    if !several && closed.is_none() && !fates.contains(&CallFate::Hide) {
+        return last.clone();
+    }
+    let plan = Plan {
+        calls: &fates,
+        ..Plan::keep()
+    };
+    let mut edits = chunk.said_edits(&plan);
+    if several {
+        let mut origin = Origin::default();
+        if let Some(first) = Chunk::read(first, Body::Message) {
+            origin.learn(&first);
+        }
+        edits.extend(chunk.origin_edits(&origin));
+        let usage = told(
+            config.usage,
+            hops.iter().filter_map(|hop| hop.usage.as_ref()),
+        );
+        edits.extend(
+            usage
+                .iter()
+                .flat_map(|usage| chunk.usage_edits(Told::These(usage))),
+        );
+    }
+    let line = closed.flatten();
+    let texts = hops.iter().map(|hop| hop.text.as_str()).chain(line);
+    let (text, own) = join(texts);
+    if own > 0 || line.is_some() {
+        edits.extend(chunk.content_edit(&text));
+    }
+    if closed.is_some() {
+        edits.extend(chunk.finish_edit("stop"));
+    }
+    wire::splice(last, edits)
+}
+
+/// What becomes of each call, by the same rule by which it was read.
+fn fates(chunk: &Chunk<'_>, spec: &Spec) -> Vec<CallFate> {
+    let mut table = Table::new(&spec.hidden);
+    let slots: Vec<usize> = chunk
+        .calls
+        .iter()
+        .map(|part| table.absorb(chunk, part))
+        .collect();
+    table.settle(chunk.finish().as_deref().is_some_and(super::answer::is_cut));
+    let fate = |slot: &usize| match table.fate(*slot) {
+        Fate::Hidden | Fate::Withheld => CallFate::Hide,
+        Fate::Visible | Fate::Open => CallFate::Keep,
+    };
+    slots.iter().map(fate).collect()
+}

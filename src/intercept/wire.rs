@@ -1,0 +1,562 @@
+//! The shapes of Chat Completions: where in a chunk (or an unstreamed body) the text, the calls,
+//! the usage and the end stand, and how a chunk is written anew without some of them. Everything
+//! here is one chunk at a time; it keeps nothing between chunks and decides nothing about them.
+//!
+//! All spans are byte ranges into the data that was read.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use crate::model::Usage;
+use crate::model::raw::{self, Edit, Object, Span};
+
+mod counts;
+mod events;
+
+pub(super) use events::{Origin, error_event, finish_event, text_event, usage_event};
+
+/// An object somewhere in the data, with where it begins.
+struct Node<'a> {
+    at: usize,
+    object: Object<'a>,
+}
+
+impl<'a> Node<'a> {
+    fn at(data: &'a [u8], span: &Span) -> Option<Self> {
+        let object = Object::parse(data.get(span.clone())?).ok()?;
+        Some(Self {
+            at: span.start,
+            object,
+        })
+    }
+
+    fn span(&self, key: &str) -> Option<Span> {
+        self.object.get(key).map(|span| raw::shift(&span, self.at))
+    }
+
+    fn child(&self, data: &'a [u8], key: &str) -> Option<Self> {
+        Self::at(data, &self.span(key)?)
+    }
+
+    fn elements(&self, key: &str) -> Option<Vec<Span>> {
+        let span = self.object.get(key)?;
+        let inner = raw::array(self.object.bytes().get(span.clone())?).ok()?;
+        Some(
+            inner
+                .iter()
+                .map(|element| raw::shift(element, self.at + span.start))
+                .collect(),
+        )
+    }
+
+    fn shifted(&self, edit: Edit) -> Edit {
+        (raw::shift(&edit.0, self.at), edit.1)
+    }
+}
+
+/// Under which key a choice says what it says.
+#[derive(Clone, Copy)]
+pub(super) enum Body {
+    /// A stream's chunk.
+    Delta,
+    /// An unstreamed body.
+    Message,
+}
+
+/// One chunk, or one unstreamed body, taken apart. Only the choice with index 0 (or without an
+/// index) is looked at: conversations with hidden tools have no other.
+pub(super) struct Chunk<'a> {
+    data: &'a [u8],
+    top: Node<'a>,
+    choices: usize,
+    choice: Option<Node<'a>>,
+    said: Option<Node<'a>>,
+    body: Body,
+    call_spans: Vec<Span>,
+    /// The calls, or pieces of calls, in the order of the array.
+    pub(super) calls: Vec<CallPart<'a>>,
+}
+
+/// One element of `tool_calls`.
+pub(super) struct CallPart<'a> {
+    /// Its place in the array.
+    pub(super) place: usize,
+    pub(super) index: Option<u64>,
+    index_span: Option<Span>,
+    /// Empty if absent or null.
+    pub(super) id: Cow<'a, str>,
+    pub(super) kind: Option<Cow<'a, str>>,
+    /// Empty if absent or null.
+    pub(super) name: Cow<'a, str>,
+    pub(super) arguments: Arguments,
+    /// Unknown fields as raw JSON.
+    pub(super) extra: Vec<(String, &'a [u8])>,
+}
+
+/// The arguments that one element brings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Arguments {
+    /// None, null, or an empty string.
+    Nothing,
+    /// What stands between the quotes of a string.
+    Text(Span),
+    /// A value that is no string, which some servers send.
+    Value(Span),
+}
+
+/// Reasoning that one chunk brings under one field.
+pub(super) enum ReasoningPart {
+    /// What stands between the quotes of a string.
+    Text(Span),
+    /// What stands between the brackets of an array.
+    Items(Span),
+}
+
+impl<'a> Chunk<'a> {
+    /// Takes a chunk apart; `None` if the data is no JSON object.
+    pub(super) fn read(data: &'a [u8], body: Body) -> Option<Self> {
+        let top = Node {
+            at: 0,
+            object: Object::parse(data).ok()?,
+        };
+        let spans = top.elements("choices").unwrap_or_default();
+        let choice = spans
+            .iter()
+            .filter_map(|span| Node::at(data, span))
+            .find(is_first);
+        let said = choice
+            .as_ref()
+            .and_then(|choice| choice.child(data, body.key()));
+        let call_spans = said
+            .as_ref()
+            .and_then(|said| said.elements("tool_calls"))
+            .unwrap_or_default();
+        let calls = call_spans
+            .iter()
+            .enumerate()
+            .filter_map(|(place, span)| CallPart::read(data, place, span))
+            .collect();
+        Some(Self {
+            data,
+            top,
+            choices: spans.len(),
+            choice,
+            said,
+            body,
+            call_spans,
+            calls,
+        })
+    }
+
+    /// The bytes at a span.
+    pub(super) fn bytes(&self, span: &Span) -> &'a [u8] {
+        self.data.get(span.clone()).unwrap_or_default()
+    }
+
+    /// Whether each of its calls is whole, and not a piece of one.
+    pub(super) fn has_whole_calls(&self) -> bool {
+        matches!(self.body, Body::Message)
+    }
+
+    /// Whether it is an error event: an `error` that is not null.
+    pub(super) fn is_error(&self) -> bool {
+        self.top.object.present("error").is_some()
+    }
+
+    /// Whether it says something in the choice that is looked at, be it nothing.
+    pub(super) fn has_body(&self) -> bool {
+        self.said.is_some()
+    }
+
+    pub(super) fn has_role(&self) -> bool {
+        self.said
+            .as_ref()
+            .is_some_and(|said| said.object.present("role").is_some())
+    }
+
+    /// The finish reason, unless null or empty.
+    pub(super) fn finish(&self) -> Option<Cow<'a, str>> {
+        let reason = self.choice.as_ref()?.object.text("finish_reason")?;
+        (!reason.is_empty()).then_some(reason)
+    }
+
+    /// What stands between the quotes of the text, if there is any.
+    pub(super) fn text(&self) -> Option<Span> {
+        self.hole("content")
+    }
+
+    /// What stands between the quotes of the refusal, if there is any.
+    pub(super) fn refusal(&self) -> Option<Span> {
+        self.hole("refusal")
+    }
+
+    /// Reasoning by field, in order.
+    pub(super) fn reasoning(&self) -> Vec<(&str, ReasoningPart)> {
+        let Some(said) = &self.said else {
+            return Vec::new();
+        };
+        let fields = said
+            .object
+            .members()
+            .iter()
+            .filter(|member| is_reasoning(&member.key));
+        fields
+            .filter_map(|member| {
+                let value = raw::shift(&member.value, said.at);
+                let inner = value.start + 1..value.end.saturating_sub(1);
+                let part = match self.bytes(&value) {
+                    [b'"', _, .., b'"'] => ReasoningPart::Text(inner),
+                    [b'[', _, .., b']'] => ReasoningPart::Items(inner),
+                    _ => return None,
+                };
+                Some((member.key.as_ref(), part))
+            })
+            .collect()
+    }
+
+    fn hole(&self, key: &str) -> Option<Span> {
+        let span = self.said.as_ref()?.span(key)?;
+        matches!(self.bytes(&span), [b'"', _, .., b'"']).then(|| span.start + 1..span.end - 1)
+    }
+
+    /// A top-level string that changes with every chunk and means nothing.
+    pub(super) fn padding(&self) -> Option<Span> {
+        let span = self.top.span("obfuscation")?;
+        matches!(self.bytes(&span), [b'"', .., b'"'] if span.len() > 1)
+            .then(|| span.start + 1..span.end - 1)
+    }
+
+    /// The one string that changes in a chunk that does nothing but go on with one thing: its
+    /// delta has this one value, apart from a role, and the chunk neither ends nor counts.
+    pub(super) fn only_hole(&self) -> Option<Span> {
+        let said = self.said.as_ref()?;
+        if self.choices != 1 || self.finish().is_some() || !self.usage_spans().is_empty() {
+            return None;
+        }
+        let mut full = said.object.members().iter().filter(|member| {
+            member.key != "role" && !is_nothing(self.bytes(&raw::shift(&member.value, said.at)))
+        });
+        let (member, None) = (full.next()?, full.next()) else {
+            return None;
+        };
+        if member.key == "tool_calls" {
+            let [call] = self.calls.as_slice() else {
+                return None;
+            };
+            let goes_on = call.name.is_empty() && call.extra.is_empty();
+            return match &call.arguments {
+                Arguments::Text(span) if goes_on && self.call_spans.len() == 1 => {
+                    Some(span.clone())
+                }
+                Arguments::Text(_) | Arguments::Nothing | Arguments::Value(_) => None,
+            };
+        }
+        self.hole(&member.key)
+    }
+
+    /// All the usage objects: the standard one, Kimi's in the choice, Groq's under its own key.
+    fn usage_spans(&self) -> Vec<Span> {
+        let groq = self
+            .top
+            .child(self.data, "x_groq")
+            .and_then(|node| node.span("usage"));
+        let choice = self.choice.as_ref().and_then(|choice| choice.span("usage"));
+        let all = [self.top.span("usage"), choice, groq];
+        all.into_iter()
+            .flatten()
+            .filter(|span| self.bytes(span).starts_with(b"{"))
+            .collect()
+    }
+
+    /// Whether any usage is reported.
+    pub(super) fn has_usage(&self) -> bool {
+        !self.usage_spans().is_empty()
+    }
+
+    /// The usage reported, if any.
+    pub(super) fn usage(&self) -> Option<Usage> {
+        let span = self.usage_spans().into_iter().next()?;
+        Node::at(self.data, &span).map(|node| counts::read(self.data, &node))
+    }
+
+    /// Whether it is the extra chunk that only reports usage.
+    pub(super) fn is_usage_only(&self) -> bool {
+        self.choices == 0 && self.has_usage()
+    }
+
+    /// Writes the chunk anew by the plan; `None` if nothing is left that says anything.
+    pub(super) fn rewrite(&self, plan: &Plan<'_>) -> Option<Bytes> {
+        if self.says_nothing(plan) {
+            return None;
+        }
+        let mut edits = self.said_edits(plan);
+        if let Some(origin) = plan.origin {
+            edits.extend(self.origin_edits(origin));
+        }
+        edits.extend(self.usage_edits(plan.usage));
+        if let (Finish::Null, Some(choice), Some(_)) = (plan.finish, &self.choice, self.finish()) {
+            let span = choice.span("finish_reason").unwrap_or_default();
+            edits.push((span, Bytes::from_static(b"null")));
+        }
+        if let (Some(seam), Some(text)) = (&plan.seam, self.text()) {
+            let at = text.start + seam.behind;
+            edits.push((at..at, Bytes::from(r"\n".repeat(seam.newlines))));
+        }
+        Some(splice(self.data, edits))
+    }
+
+    /// The edits that take hidden calls and a second role out of what is said, and give the
+    /// visible calls their numbers.
+    pub(super) fn said_edits(&self, plan: &Plan<'_>) -> Vec<Edit> {
+        let Some(said) = &self.said else {
+            return Vec::new();
+        };
+        let gone = |place: usize| plan.hides(&self.calls, place);
+        let all_gone = !self.call_spans.is_empty() && (0..self.call_spans.len()).all(gone);
+        let members = said.object.members();
+        let cuts = said.object.remove_spans(|place| {
+            members
+                .get(place)
+                .is_some_and(|member| match member.key.as_ref() {
+                    "role" => plan.drop_role,
+                    "tool_calls" => all_gone,
+                    _ => false,
+                })
+        });
+        let mut edits: Vec<Edit> = cuts
+            .into_iter()
+            .map(|cut| said.shifted((cut, Bytes::new())))
+            .collect();
+        if !all_gone {
+            let cuts = raw::remove_spans(&self.call_spans, gone);
+            edits.extend(cuts.into_iter().map(|cut| (cut, Bytes::new())));
+        }
+        for (part, fate) in self.calls.iter().zip(plan.calls) {
+            if let (CallFate::Number(number), Some(span)) = (fate, &part.index_span) {
+                edits.push((span.clone(), Bytes::from(number.to_string())));
+            }
+        }
+        edits
+    }
+
+    /// The edits that make the response the first hop's.
+    pub(super) fn origin_edits(&self, origin: &Origin) -> Vec<Edit> {
+        [("id", &origin.id), ("created", &origin.created)]
+            .into_iter()
+            .filter_map(|(key, value)| Some((self.top.span(key)?, value.clone()?)))
+            .collect()
+    }
+
+    /// The edits that take the usage away or put other numbers in the place of its own.
+    pub(super) fn usage_edits(&self, told: Told<'_>) -> Vec<Edit> {
+        let spans = self.usage_spans();
+        match told {
+            Told::AsIs => Vec::new(),
+            Told::Nothing => spans
+                .into_iter()
+                .map(|span| (span, Bytes::from_static(b"null")))
+                .collect(),
+            Told::These(usage) => spans
+                .iter()
+                .filter_map(|span| Node::at(self.data, span))
+                .flat_map(|node| counts::write(self.data, &node, usage))
+                .collect(),
+        }
+    }
+
+    /// The edit that gives the text this value.
+    pub(super) fn content_edit(&self, text: &str) -> Option<Edit> {
+        let said = self.said.as_ref()?;
+        Some(said.shifted(said.object.set("content", raw::quote(text).as_bytes())))
+    }
+
+    /// The edit that gives the finish reason this value.
+    pub(super) fn finish_edit(&self, reason: &str) -> Option<Edit> {
+        let choice = self.choice.as_ref()?;
+        Some(
+            choice.shifted(
+                choice
+                    .object
+                    .set("finish_reason", raw::quote(reason).as_bytes()),
+            ),
+        )
+    }
+
+    fn says_nothing(&self, plan: &Plan<'_>) -> bool {
+        let counts = self.has_usage() && !matches!(plan.usage, Told::Nothing);
+        let ends = self.finish().is_some() && matches!(plan.finish, Finish::Keep);
+        if counts || ends || self.choices > 1 {
+            return false;
+        }
+        match (&self.choice, &self.said) {
+            // A chunk of usage only, and the usage goes.
+            (None, _) => self.is_usage_only(),
+            // No delta: filter results and the like, which are not ours to judge.
+            (Some(_), None) => false,
+            (Some(_), Some(said)) => said.object.members().iter().all(|member| {
+                let nothing = is_nothing(self.bytes(&raw::shift(&member.value, said.at)));
+                nothing
+                    || match member.key.as_ref() {
+                        "role" => plan.drop_role,
+                        "tool_calls" => {
+                            (0..self.call_spans.len()).all(|at| plan.hides(&self.calls, at))
+                        }
+                        _ => false,
+                    }
+            }),
+        }
+    }
+}
+
+/// How a chunk is written anew.
+pub(super) struct Plan<'a> {
+    /// The first hop, if the chunk is of a later one.
+    pub(super) origin: Option<&'a Origin>,
+    /// Whether the client has been told the role already.
+    pub(super) drop_role: bool,
+    /// What becomes of each of [`Chunk::calls`].
+    pub(super) calls: &'a [CallFate],
+    /// Newlines to put into the text.
+    pub(super) seam: Option<Seam>,
+    /// What becomes of the usage.
+    pub(super) usage: Told<'a>,
+    /// What becomes of the finish reason.
+    pub(super) finish: Finish,
+}
+
+impl Plan<'_> {
+    /// The plan that changes nothing.
+    pub(super) fn keep() -> Self {
+        Self {
+            origin: None,
+            drop_role: false,
+            calls: &[],
+            seam: None,
+            usage: Told::AsIs,
+            finish: Finish::Keep,
+        }
+    }
+
+    fn hides(&self, calls: &[CallPart<'_>], place: usize) -> bool {
+        let fates = calls.iter().zip(self.calls);
+        fates
+            .into_iter()
+            .any(|(part, fate)| part.place == place && *fate == CallFate::Hide)
+    }
+}
+
+/// What becomes of one call in a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CallFate {
+    /// It stays as it is.
+    Keep,
+    /// It stays, under this index (if it has one at all).
+    Number(u64),
+    /// It goes.
+    Hide,
+}
+
+/// Newlines that go into a chunk's text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Seam {
+    /// Bytes of the text's raw form that stand before them.
+    pub(super) behind: usize,
+    /// How many.
+    pub(super) newlines: usize,
+}
+
+/// Which usage is told.
+#[derive(Clone, Copy)]
+pub(super) enum Told<'a> {
+    /// The chunk's own.
+    AsIs,
+    /// None.
+    Nothing,
+    /// This one.
+    These(&'a Usage),
+}
+
+/// What becomes of the finish reason.
+#[derive(Clone, Copy)]
+pub(super) enum Finish {
+    /// It stays.
+    Keep,
+    /// It becomes null: more follows.
+    Null,
+}
+
+impl Body {
+    fn key(self) -> &'static str {
+        match self {
+            Self::Delta => "delta",
+            Self::Message => "message",
+        }
+    }
+}
+
+impl<'a> CallPart<'a> {
+    fn read(data: &'a [u8], place: usize, span: &Span) -> Option<Self> {
+        let node = Node::at(data, span)?;
+        let function = ["function", "custom"]
+            .iter()
+            .find_map(|key| node.child(data, key));
+        let index = node.object.number("index");
+        let mut part = Self {
+            place,
+            index,
+            index_span: index.and_then(|_| node.span("index")),
+            id: node.object.text("id").unwrap_or_default(),
+            kind: node.object.text("type").filter(|kind| !kind.is_empty()),
+            name: Cow::default(),
+            arguments: Arguments::Nothing,
+            extra: Vec::new(),
+        };
+        if let Some(function) = function {
+            part.name = function.object.text("name").unwrap_or_default();
+            let value = function
+                .span("arguments")
+                .or_else(|| function.span("input"));
+            part.arguments = value.map_or(Arguments::Nothing, |span| arguments(data, span));
+        }
+        let known = ["index", "id", "type", "function", "custom"];
+        let unknown = node
+            .object
+            .members()
+            .iter()
+            .filter(|m| !known.contains(&m.key.as_ref()));
+        part.extra = unknown
+            .filter_map(|m| Some((m.key.to_string(), node.object.bytes().get(m.value.clone())?)))
+            .collect();
+        Some(part)
+    }
+}
+
+fn arguments(data: &[u8], span: Span) -> Arguments {
+    match data.get(span.clone()).unwrap_or_default() {
+        b"" | b"null" | b"\"\"" => Arguments::Nothing,
+        [b'"', ..] => Arguments::Text(span.start + 1..span.end - 1),
+        _ => Arguments::Value(span),
+    }
+}
+
+fn is_first(choice: &Node<'_>) -> bool {
+    choice.object.number("index").is_none_or(|index| index == 0)
+}
+
+fn is_reasoning(key: &str) -> bool {
+    key.starts_with("reasoning") || key.starts_with("thinking")
+}
+
+fn is_nothing(value: &[u8]) -> bool {
+    matches!(value, b"null" | b"\"\"" | b"[]" | b"{}")
+}
+
+/// Puts edits in order and in place.
+pub(super) fn splice(data: &[u8], mut edits: Vec<Edit>) -> Bytes {
+    edits.sort_by_key(|(span, _)| span.start);
+    raw::splice(data, &edits)
+}
+
+/// The data that ends a stream.
+pub(super) const DONE: &[u8] = b"[DONE]";

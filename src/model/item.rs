@@ -1,0 +1,131 @@
+//! Messages as the middle knows them: roles, items, marks and sizes, whatever the dialect. Never
+//! holds a client's text; only its shape, its canonical digest and its size in tokens.
+
+use super::{CallId, Digest};
+
+/// Who speaks in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// `system` or `developer`.
+    System,
+    /// `user`.
+    User,
+    /// `assistant`.
+    Assistant,
+    /// `tool`: the result of one call.
+    Tool,
+    /// A role that the dialect does not know: passed on, never evicted.
+    Other,
+}
+
+/// What an item is. See the design's vocabulary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ItemKind {
+    /// System or developer text: never evicted.
+    System,
+    /// User text: never evicted.
+    User,
+    /// Assistant text.
+    Text,
+    /// Reasoning of a model.
+    Reasoning,
+    /// A tool call; it lives and dies with its result.
+    Call,
+    /// The result of a call.
+    Result,
+    /// Whatever has no place in the above: never evicted.
+    Opaque,
+}
+
+/// How an item is shown. A mark only ever moves right.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    serde::Serialize,
+    serde::Deserialize,
+)]
+pub enum Mark {
+    /// As it was said.
+    #[default]
+    Live,
+    /// Shortened at entry.
+    Clipped,
+    /// Replaced by a stub that keeps its place.
+    Masked,
+    /// Standing for its whole episode: a tombstone.
+    Folded,
+    /// Not shown.
+    Removed,
+}
+
+/// The number of an item, given when it is first seen and kept for good. A call and its result
+/// share one.
+pub type ItemNo = u32;
+
+/// One call of an assistant message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallShape {
+    /// The id that the provider issued; may be empty or repeated.
+    pub id: CallId,
+    /// The tool's name.
+    pub name: String,
+    /// Tokens of name and arguments, and 8 for the call itself.
+    pub tokens: u32,
+}
+
+/// What is known of one client message without its bytes. Made once a message and remembered by
+/// the digest of its raw bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Who speaks.
+    pub role: Role,
+    /// The digest of the canonical projection; equal for equal meaning, whatever the bytes.
+    pub canonical: Digest,
+    /// The calls of an assistant message, in array order.
+    pub calls: Vec<CallShape>,
+    /// The call that a tool message answers.
+    pub result_of: Option<CallId>,
+    /// Tokens of text, images and everything else that is not a call or reasoning.
+    pub text: u32,
+    /// Tokens of reasoning fields.
+    pub reasoning: u32,
+    /// True where the message holds something that must never be dropped or edited, such as a
+    /// legacy `function_call`.
+    pub opaque: bool,
+}
+
+/// Tokens that a message costs beside its contents (design §7).
+pub const MESSAGE_TOKENS: u32 = 4;
+/// Tokens that a call costs beside its name and arguments (design §7).
+pub const CALL_TOKENS: u32 = 8;
+
+impl Shape {
+    /// The size of the whole message in tokens by the formula of design §7.
+    #[must_use]
+    pub fn tokens(&self) -> u32 {
+        let calls: u32 = self.calls.iter().map(|call| call.tokens).sum();
+        MESSAGE_TOKENS + self.text + self.reasoning + calls
+    }
+}
+
+/// What a tool is for, which decides the level at which its results go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ToolClass {
+    /// Search results and listings.
+    Bulk,
+    /// Reads of a file or a page.
+    Read,
+    /// Commands.
+    Shell,
+    /// Edits and writes.
+    Write,
+    /// Anything that no list names.
+    Unknown,
+}

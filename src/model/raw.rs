@@ -1,0 +1,509 @@
+//! Byte-preserving JSON: where the members of an object and the elements of an array lie, and how
+//! bytes are put in their place. It never builds a tree of values and never rewrites a byte that
+//! it was not told to: numbers keep their digits, strings their escapes, keys their order.
+//!
+//! All spans are byte ranges into the slice that was parsed. A nested value is reached by parsing
+//! its sub-slice and adding the span's start ([`shift`]). Everything here is linear, iterative in
+//! depth (200 levels are fine), and accepts lone surrogates inside values that are not decoded.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+
+use bytes::{Bytes, BytesMut};
+use serde::de::{Deserializer as _, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// A byte range into the slice that was parsed.
+pub type Span = Range<usize>;
+
+/// One replacement: the bytes at the span give way to the new ones. An empty span inserts.
+pub type Edit = (Span, Bytes);
+
+/// Why bytes could not be split.
+#[derive(Debug, thiserror::Error, Clone, Copy, PartialEq, Eq)]
+pub enum RawError {
+    /// The bytes are no JSON.
+    #[error("send valid JSON: it breaks off or is malformed at line {line}, column {column}")]
+    Syntax {
+        /// Line of the fault, from 1.
+        line: usize,
+        /// Column of the fault in bytes, from 1.
+        column: usize,
+    },
+    /// The value is JSON but no object.
+    #[error("send a JSON object here")]
+    NotObject,
+    /// The value is JSON but no array.
+    #[error("send a JSON array here")]
+    NotArray,
+}
+
+impl From<serde_json::Error> for RawError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Syntax {
+            line: error.line(),
+            column: error.column(),
+        }
+    }
+}
+
+/// One member of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member<'a> {
+    /// The key, decoded. A key with a lone surrogate stands as its raw text between the quotes.
+    pub key: Cow<'a, str>,
+    /// From the key's opening quote to the value's last byte.
+    pub span: Span,
+    /// The value alone, without white space around it.
+    pub value: Span,
+}
+
+/// The members of one JSON object in the order of the bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Object<'a> {
+    bytes: &'a [u8],
+    members: Vec<Member<'a>>,
+    open: usize,
+}
+
+impl<'a> Object<'a> {
+    /// Splits an object into its members. White space around it is allowed, anything else is not.
+    ///
+    /// # Errors
+    /// [`RawError::NotObject`] if the bytes begin with another kind of value,
+    /// [`RawError::Syntax`] if they are no JSON or no UTF-8.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, RawError> {
+        Self::walk(bytes, None).map(|(object, _)| object)
+    }
+
+    /// Splits an object and, in the same walk, the array under `key` into its elements. The spans
+    /// of the elements are into `bytes`, not into the array. They are `None` if the key is absent
+    /// or its value is no array; of duplicate keys the last one counts.
+    ///
+    /// # Errors
+    /// As [`Object::parse`].
+    pub fn parse_with_array(
+        bytes: &'a [u8],
+        key: &str,
+    ) -> Result<(Self, Option<Vec<Span>>), RawError> {
+        match Self::walk(bytes, Some(key)) {
+            Ok(found) => Ok(found),
+            // The key may hold something else than an array: then the plain walk decides.
+            Err(RawError::Syntax { .. }) => Ok((Self::parse(bytes)?, None)),
+            Err(other) => Err(other),
+        }
+    }
+
+    fn walk(bytes: &'a [u8], split: Option<&str>) -> Result<(Self, Option<Vec<Span>>), RawError> {
+        let open = skip_space(bytes, 0);
+        if bytes.get(open) != Some(&b'{') {
+            return Err(refusal(bytes, RawError::NotObject));
+        }
+        let mut json = serde_json::Deserializer::from_slice(bytes);
+        let (members, elements) = json.deserialize_map(Members { bytes, split })?;
+        json.end()?;
+        Ok((
+            Self {
+                bytes,
+                members,
+                open,
+            },
+            elements,
+        ))
+    }
+
+    /// The bytes that were parsed.
+    #[must_use]
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// All members in order, duplicates included.
+    #[must_use]
+    pub fn members(&self) -> &[Member<'a>] {
+        &self.members
+    }
+
+    /// The place of a key among the members; of duplicates the last, as most parsers read it.
+    #[must_use]
+    pub fn position(&self, key: &str) -> Option<usize> {
+        self.members.iter().rposition(|member| member.key == key)
+    }
+
+    /// The span of a key's value; of duplicates the last.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<Span> {
+        self.members
+            .iter()
+            .rfind(|member| member.key == key)
+            .map(|member| member.value.clone())
+    }
+
+    /// The raw bytes of a key's value; of duplicates the last.
+    #[must_use]
+    pub fn raw(&self, key: &str) -> Option<&'a [u8]> {
+        self.get(key).and_then(|span| self.bytes.get(span))
+    }
+
+    /// The raw bytes of a key's value unless it is absent or `null`.
+    #[must_use]
+    pub fn present(&self, key: &str) -> Option<&'a [u8]> {
+        self.raw(key).filter(|raw| *raw != b"null")
+    }
+
+    /// A key's value decoded, if it is a string.
+    #[must_use]
+    pub fn text(&self, key: &str) -> Option<Cow<'a, str>> {
+        self.raw(key).and_then(string)
+    }
+
+    /// A key's value, if it is a number without sign, fraction and exponent that fits.
+    #[must_use]
+    pub fn number(&self, key: &str) -> Option<u64> {
+        self.raw(key)
+            .and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok())
+    }
+
+    /// Whether a key occurs twice. Parsers disagree on which one counts, so edit nothing then.
+    #[must_use]
+    pub fn has_duplicates(&self) -> bool {
+        let mut keys: Vec<&str> = self
+            .members
+            .iter()
+            .map(|member| member.key.as_ref())
+            .collect();
+        keys.sort_unstable();
+        keys.windows(2).any(|pair| pair.first() == pair.last())
+    }
+
+    /// The edit that puts a member behind the last one, with a comma where one is due. Two such
+    /// edits for one object that was empty would lack the comma between them: join them first.
+    #[must_use]
+    pub fn append(&self, key: &str, value: &[u8]) -> Edit {
+        let mut new = BytesMut::with_capacity(key.len() + value.len() + 4);
+        let at = match self.members.last() {
+            Some(last) => {
+                new.extend_from_slice(b",");
+                last.span.end
+            }
+            None => self.open + 1,
+        };
+        new.extend_from_slice(quote(key).as_bytes());
+        new.extend_from_slice(b":");
+        new.extend_from_slice(value);
+        (at..at, new.freeze())
+    }
+
+    /// The edit that gives a key this value: in its place if it is there (of duplicates the last),
+    /// else behind the last member.
+    #[must_use]
+    pub fn set(&self, key: &str, value: &[u8]) -> Edit {
+        match self.get(key) {
+            Some(span) => (span, Bytes::copy_from_slice(value)),
+            None => self.append(key, value),
+        }
+    }
+
+    /// What to cut so that the members chosen by place are gone, each with one comma.
+    #[must_use]
+    pub fn remove_spans(&self, remove: impl Fn(usize) -> bool) -> Vec<Span> {
+        let spans: Vec<Span> = self
+            .members
+            .iter()
+            .map(|member| member.span.clone())
+            .collect();
+        remove_spans(&spans, remove)
+    }
+
+    /// What to cut so that the member at this place is gone with one comma. Cut several members
+    /// with [`Object::remove_spans`], because two single cuts may overlap.
+    #[must_use]
+    pub fn remove_span(&self, place: usize) -> Option<Span> {
+        self.remove_spans(|at| at == place).into_iter().next()
+    }
+}
+
+/// The spans of an array's elements, without white space around them.
+///
+/// # Errors
+/// [`RawError::NotArray`] if the bytes begin with another kind of value, [`RawError::Syntax`] if
+/// they are no JSON or no UTF-8.
+pub fn array(bytes: &[u8]) -> Result<Vec<Span>, RawError> {
+    if bytes.get(skip_space(bytes, 0)) != Some(&b'[') {
+        return Err(refusal(bytes, RawError::NotArray));
+    }
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let spans = json.deserialize_seq(Elements { bytes })?;
+    json.end()?;
+    Ok(spans)
+}
+
+/// What to cut so that the chosen elements (or members) are gone, with as many commas as must go.
+/// Neighbours that go together are cut as one span; the spans are sorted and do not overlap.
+#[must_use]
+pub fn remove_spans(elements: &[Span], remove: impl Fn(usize) -> bool) -> Vec<Span> {
+    let mut cuts: Vec<Span> = Vec::new();
+    let mut run: Option<Span> = None;
+    let mut kept_end: Option<usize> = None;
+    for (place, span) in elements.iter().enumerate() {
+        if remove(place) {
+            let start = run.as_ref().map_or(span.start, |open| open.start);
+            run = Some(start..span.end);
+        } else {
+            // A run in front of something kept takes the comma behind it.
+            cuts.extend(run.take().map(|open| open.start..span.start));
+            kept_end = Some(span.end);
+        }
+    }
+    // A run at the end takes the comma before it, if anything stands before it.
+    cuts.extend(run.map(|open| kept_end.unwrap_or(open.start)..open.end));
+    cuts
+}
+
+/// Writes the bytes anew with the edits in place. The edits are in order and do not overlap; one
+/// that breaks this, or reaches past the end, is a mistake of the caller and is left out.
+#[must_use]
+pub fn splice(bytes: &[u8], edits: &[Edit]) -> Bytes {
+    let grown: usize = edits.iter().map(|(_, new)| new.len()).sum();
+    let mut written = BytesMut::with_capacity(bytes.len() + grown);
+    let mut done = 0;
+    for (span, new) in edits {
+        let kept = bytes
+            .get(done..span.start)
+            .filter(|_| span.end <= bytes.len());
+        debug_assert!(
+            kept.is_some() && span.start <= span.end,
+            "edit {span:?} out of order"
+        );
+        if let Some(kept) = kept {
+            written.extend_from_slice(kept);
+            written.extend_from_slice(new);
+            done = span.end.max(span.start);
+        }
+    }
+    written.extend_from_slice(bytes.get(done..).unwrap_or_default());
+    written.freeze()
+}
+
+/// Decodes a JSON string, borrowing where it holds no escape. `None` if the bytes are no JSON
+/// string or hold a lone surrogate.
+#[must_use]
+pub fn string(bytes: &[u8]) -> Option<Cow<'_, str>> {
+    if memchr::memchr(b'\\', bytes).is_none() {
+        return serde_json::from_slice::<&str>(bytes)
+            .ok()
+            .map(Cow::Borrowed);
+    }
+    serde_json::from_slice::<String>(bytes).ok().map(Cow::Owned)
+}
+
+/// Decodes what stands between the quotes of a JSON string and always finds something to show: a
+/// lone surrogate becomes U+FFFD, and text that is no JSON string at all stands as it is.
+#[must_use]
+pub fn unescape(inner: &[u8]) -> String {
+    let text = String::from_utf8_lossy(inner);
+    if !text.contains('\\') {
+        return text.into_owned();
+    }
+    let quoted = format!("\"{text}\"");
+    serde_json::from_str(&quoted)
+        .or_else(|_| serde_json::from_str(&without_lone_surrogates(&quoted)))
+        .unwrap_or_else(|_| text.into_owned())
+}
+
+/// The same JSON text with `\ufffd` for every escaped surrogate that has no partner.
+fn without_lone_surrogates(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        clean.push_str(rest.get(..at).unwrap_or_default());
+        let escape = rest.get(at..).unwrap_or_default();
+        let (kept, used) = match (
+            surrogate(escape),
+            surrogate(escape.get(6..).unwrap_or_default()),
+        ) {
+            (Some(Half::High), Some(Half::Low)) => (escape.get(..12), 12),
+            (Some(_), _) => (Some("\\ufffd"), 6),
+            (None, _) => (escape.get(..2), 2),
+        };
+        clean.push_str(kept.unwrap_or(escape));
+        rest = escape.get(used..).unwrap_or_default();
+    }
+    clean.push_str(rest);
+    clean
+}
+
+enum Half {
+    High,
+    Low,
+}
+
+/// Which half of a pair the escape at the text's start names, if it names one.
+fn surrogate(text: &str) -> Option<Half> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    match u16::from_str_radix(digits, 16).ok()? {
+        0xd800..=0xdbff => Some(Half::High),
+        0xdc00..=0xdfff => Some(Half::Low),
+        _ => None,
+    }
+}
+
+/// A JSON string with its quotes and escapes.
+#[must_use]
+pub fn quote(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for part in text.split_inclusive(|c: char| c == '"' || c == '\\' || c < ' ') {
+        let last = part
+            .chars()
+            .next_back()
+            .filter(|c| *c == '"' || *c == '\\' || *c < ' ');
+        let Some(special) = last else {
+            quoted.push_str(part);
+            continue;
+        };
+        quoted.push_str(part.strip_suffix(special).unwrap_or_default());
+        push_escape(&mut quoted, special);
+    }
+    quoted.push('"');
+    quoted
+}
+
+fn push_escape(quoted: &mut String, special: char) {
+    use fmt::Write as _;
+    match special {
+        '"' => quoted.push_str("\\\""),
+        '\\' => quoted.push_str("\\\\"),
+        '\n' => quoted.push_str("\\n"),
+        '\r' => quoted.push_str("\\r"),
+        '\t' => quoted.push_str("\\t"),
+        other => {
+            // Writing to a String cannot fail.
+            let _ = write!(quoted, "\\u{:04x}", u32::from(other));
+        }
+    }
+}
+
+/// A span of a nested value, moved by where that value starts.
+#[must_use]
+pub fn shift(span: &Span, by: usize) -> Span {
+    span.start + by..span.end + by
+}
+
+/// Whether the bytes are one JSON value, white space around it allowed.
+#[must_use]
+pub fn is_json(bytes: &[u8]) -> bool {
+    serde_json::from_slice::<&RawValue>(bytes).is_ok()
+}
+
+/// Why bytes that open with the wrong bracket are refused: broken JSON says so first.
+fn refusal(bytes: &[u8], other_kind: RawError) -> RawError {
+    match serde_json::from_slice::<&RawValue>(bytes) {
+        Ok(_) => other_kind,
+        Err(error) => error.into(),
+    }
+}
+
+fn skip_space(bytes: &[u8], from: usize) -> usize {
+    let rest = bytes.get(from..).unwrap_or_default();
+    let space = rest
+        .iter()
+        .take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'))
+        .count();
+    from + space
+}
+
+/// Where a sub-slice lies in the slice that it was borrowed from.
+fn span_in(bytes: &[u8], part: &str) -> Span {
+    let start = (part.as_ptr() as usize).saturating_sub(bytes.as_ptr() as usize);
+    start..start + part.len()
+}
+
+struct Members<'a, 'k> {
+    bytes: &'a [u8],
+    split: Option<&'k str>,
+}
+
+impl<'a> Visitor<'a> for Members<'a, '_> {
+    type Value = (Vec<Member<'a>>, Option<Vec<Span>>);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut members = Vec::with_capacity(8);
+        let mut elements = None;
+        // Keys are taken raw too, so that their own bytes are known and no surrogate fails them.
+        while let Some(key) = map.next_key::<&'a RawValue>()? {
+            let key_span = span_in(self.bytes, key.get());
+            let key = decode_key(key.get());
+            let value = if self.split == Some(key.as_ref()) {
+                let spans = map.next_value_seed(ElementsSeed { bytes: self.bytes })?;
+                let value = array_span(self.bytes, key_span.end, &spans);
+                elements = Some(spans);
+                value
+            } else {
+                span_in(self.bytes, map.next_value::<&'a RawValue>()?.get())
+            };
+            members.push(Member {
+                key,
+                span: key_span.start..value.end,
+                value,
+            });
+        }
+        Ok((members, elements))
+    }
+}
+
+fn decode_key(raw: &str) -> Cow<'_, str> {
+    let inner = raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default();
+    if !inner.contains('\\') {
+        return Cow::Borrowed(inner);
+    }
+    serde_json::from_str::<String>(raw).map_or(Cow::Borrowed(inner), Cow::Owned)
+}
+
+/// The span of an array whose elements were split in the walk: only white space and a colon stand
+/// between the key and its bracket, only white space between the last element and the other one.
+fn array_span(bytes: &[u8], key_end: usize, elements: &[Span]) -> Span {
+    let start = skip_space(bytes, skip_space(bytes, key_end) + 1);
+    let end = skip_space(bytes, elements.last().map_or(start + 1, |last| last.end)) + 1;
+    start..end
+}
+
+struct ElementsSeed<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> serde::de::DeserializeSeed<'a> for ElementsSeed<'a> {
+    type Value = Vec<Span>;
+
+    fn deserialize<D: serde::Deserializer<'a>>(self, json: D) -> Result<Vec<Span>, D::Error> {
+        json.deserialize_seq(Elements { bytes: self.bytes })
+    }
+}
+
+struct Elements<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Visitor<'a> for Elements<'a> {
+    type Value = Vec<Span>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'a>>(self, mut seq: A) -> Result<Vec<Span>, A::Error> {
+        let mut spans = Vec::new();
+        while let Some(element) = seq.next_element::<&'a RawValue>()? {
+            spans.push(span_in(self.bytes, element.get()));
+        }
+        Ok(spans)
+    }
+}
+
+#[cfg(test)]
+mod tests;

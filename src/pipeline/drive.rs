@@ -1,0 +1,487 @@
+//! The response half of a streamed turn: feeds the stream machine, hop after hop, into one bounded
+//! channel to the client. Status and headers wait for the first byte that the client may see.
+//! Never edits a frame itself.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http::{HeaderMap, Response, StatusCode};
+use http_body_util::BodyExt;
+use tokio::sync::{mpsc, oneshot};
+
+use super::app::App;
+use super::error::ProxyError;
+use super::finish;
+use super::open::Turn;
+use super::send::{outbound, prepare, spec};
+use super::unary::cap_line;
+use crate::intercept::{Answer, Machine, Verdict};
+use crate::record::{Phase, Side, StoreOp};
+use crate::store::Ticket;
+use crate::upstream::{self, ResponseBody};
+
+/// Frames that may wait for a slow client before the upstream is no longer read.
+const CHANNEL: usize = 32;
+/// Further tries of a later hop, which the client can't retry.
+const HOP_RETRIES: u32 = 2;
+/// The shortest wait for a heartbeat that is overdue.
+const LEAST_SILENCE: Duration = Duration::from_millis(1);
+/// A comment that every SSE reader skips.
+const HEARTBEAT: &[u8] = b": plimsoll\n\n";
+
+/// How the client's response begins.
+enum Begin {
+    /// With the first hop's headers; the body follows through the channel.
+    Stream(Box<HeaderMap>),
+    /// With an upstream's refusal of a later hop, whole.
+    Refusal(StatusCode, Box<HeaderMap>, Bytes),
+}
+
+/// Streams a turn to the client.
+pub(super) async fn stream(
+    app: &Arc<App>,
+    turn: Turn,
+    response: Response<ResponseBody>,
+) -> Response<Body> {
+    let (sender, receiver) = mpsc::channel(CHANNEL);
+    let (begin, begun) = oneshot::channel();
+    let (head, body) = response.into_parts();
+    let driver = Driver {
+        app: app.clone(),
+        machine: Machine::new(app.intercept.clone(), &spec(&turn)),
+        turn,
+        answers: Vec::new(),
+        client: Client {
+            sender,
+            begin: Some(begin),
+            headers: head.headers,
+            held: Instant::now(),
+        },
+    };
+    tokio::spawn(driver.run(body));
+    match begun.await {
+        Ok(Begin::Stream(headers)) => {
+            let frames = stream::unfold(receiver, |mut receiver| async move {
+                receiver.recv().await.map(|frame| (frame, receiver))
+            });
+            respond(head.status, *headers, Body::from_stream(frames.boxed()))
+        }
+        Ok(Begin::Refusal(status, headers, body)) => respond(status, *headers, Body::from(body)),
+        // The driver ended without a word, which only a panic in it can do.
+        Err(_) => respond(StatusCode::BAD_GATEWAY, HeaderMap::new(), Body::empty()),
+    }
+}
+
+fn respond(status: StatusCode, mut headers: HeaderMap, body: Body) -> Response<Body> {
+    // Frames may be added or left out, so the length is not the upstream's.
+    headers.remove(http::header::CONTENT_LENGTH);
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}
+
+/// The client's side of the stream.
+struct Client {
+    sender: mpsc::Sender<Result<Bytes, io::Error>>,
+    begin: Option<oneshot::Sender<Begin>>,
+    headers: HeaderMap,
+    held: Instant,
+}
+
+/// The client went away.
+struct Gone;
+
+struct Driver {
+    app: Arc<App>,
+    machine: Machine,
+    turn: Turn,
+    answers: Vec<Answer>,
+    client: Client,
+}
+
+/// How a hop's body ended.
+enum End {
+    /// It came to its end.
+    Whole,
+    /// The upstream broke off, fell silent, or sent what can't be read.
+    Cut(String),
+}
+
+impl Driver {
+    async fn run(mut self, first: ResponseBody) {
+        let mut body = first;
+        loop {
+            let read = self.read(body).await;
+            let mut out = Vec::new();
+            let answer = self.machine.end_hop(&mut out);
+            self.turn.report.ended(answer.usage, &self.turn.family);
+            let verdict = answer.verdict();
+            self.answers.push(answer);
+            let end = match read {
+                Ok(end) => end,
+                Err(Gone) => return self.gone(),
+            };
+            if self.say(out).await.is_err() {
+                return self.gone();
+            }
+            let capped = self.turn.state.pending.len() + 1 >= self.turn.state.terms.hops;
+            match (verdict, end) {
+                (Verdict::HiddenOnly, End::Whole) if !capped => match self.next().await {
+                    Some(next) => body = next,
+                    None => return,
+                },
+                (Verdict::HiddenOnly, End::Whole) => return self.cap().await,
+                (Verdict::Broken, End::Whole) => {
+                    return self.broken("the stream ended early").await;
+                }
+                (_, End::Cut(cause)) if verdict == Verdict::Broken => {
+                    return self.broken(&cause).await;
+                }
+                (_, End::Whole | End::Cut(_)) => return self.done().await,
+            }
+        }
+    }
+
+    /// Passes one hop's frames on until its body ends.
+    async fn read(&mut self, mut body: ResponseBody) -> Result<End, Gone> {
+        let mut out = Vec::new();
+        let every = self.app.settings.delimiter.heartbeat;
+        loop {
+            let silence = every.saturating_sub(self.client.held.elapsed());
+            tokio::select! {
+                frame = body.frame() => match frame {
+                    None => return Ok(End::Whole),
+                    Some(Err(error)) => return Ok(End::Cut(error.to_string())),
+                    Some(Ok(frame)) => {
+                        let Ok(data) = frame.into_data() else { continue };
+                        if let Err(error) = self.machine.push(data, &mut out) {
+                            return Ok(End::Cut(error.to_string()));
+                        }
+                        self.say(std::mem::take(&mut out)).await?;
+                    }
+                },
+                () = tokio::time::sleep(silence.max(LEAST_SILENCE)) => {
+                    self.heartbeat().await?;
+                }
+                () = self.client.sender.closed() => {
+                    if !self.app.settings.delimiter.finish_cancelled {
+                        return Err(Gone);
+                    }
+                    self.swallow(&mut body).await;
+                    return Err(Gone);
+                }
+            }
+        }
+    }
+
+    /// Reads a hop to its end for a client that has gone.
+    async fn swallow(&mut self, body: &mut ResponseBody) {
+        while let Some(Ok(frame)) = body.frame().await {
+            let Ok(data) = frame.into_data() else {
+                continue;
+            };
+            if self.machine.push(data, &mut Vec::new()).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Hands bytes to the client, the response's head before the first of them.
+    async fn say(&mut self, frames: Vec<Bytes>) -> Result<(), Gone> {
+        for frame in frames {
+            self.open();
+            self.client.held = Instant::now();
+            self.client.sender.send(Ok(frame)).await.map_err(|_| Gone)?;
+        }
+        Ok(())
+    }
+
+    fn open(&mut self) {
+        let Some(begin) = self.client.begin.take() else {
+            return;
+        };
+        self.turn.report.spoken();
+        let mut headers = std::mem::take(&mut self.client.headers);
+        upstream::to_client(&mut headers);
+        headers.extend(self.turn.report.headers());
+        // A client that left meanwhile is noticed at the next frame.
+        let _ = begin.send(Begin::Stream(Box::new(headers)));
+    }
+
+    /// Keeps the client while frames are held back: the head first, and a comment in later hops.
+    async fn heartbeat(&mut self) -> Result<(), Gone> {
+        self.client.held = Instant::now();
+        let hiding = !self.turn.state.pending.is_empty() || self.machine.finish_seen();
+        self.open();
+        if hiding {
+            let beat = Ok(Bytes::from_static(HEARTBEAT));
+            self.client.sender.send(beat).await.map_err(|_| Gone)?;
+        }
+        Ok(())
+    }
+
+    /// Answers the hidden calls and sends the next hop; `None` where the turn has ended instead.
+    async fn next(&mut self) -> Option<ResponseBody> {
+        if let Some(answer) = self.answers.last() {
+            self.turn.pend(&self.app, answer);
+        }
+        let mut out = Vec::new();
+        self.machine.next_hop(&mut out);
+        if self.say(out).await.is_err() {
+            self.turn.report.aborted(Side::Client);
+            self.close_report();
+            return None;
+        }
+        let prepared = match prepare(&self.app, &mut self.turn, None) {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                self.broken(&error.to_string()).await;
+                return None;
+            }
+        };
+        self.turn.report.prepared(&self.turn.state, &prepared);
+        self.turn.prepared = prepared;
+        self.send_hop().await
+    }
+
+    /// Sends a later hop, twice more if it fails where the client can't retry any longer.
+    async fn send_hop(&mut self) -> Option<ResponseBody> {
+        let mut tries = 0;
+        loop {
+            let body = self.turn.prepared.body.clone();
+            let sent = self.beating(body).await;
+            let spoken = self.client.begin.is_none();
+            let (retry, wait) = match &sent {
+                None => {
+                    self.turn.report.aborted(Side::Client);
+                    self.close_report();
+                    return None;
+                }
+                Some(Ok(response)) => {
+                    self.turn.report.answered(response.status());
+                    let status = response.status().as_u16();
+                    (
+                        status == 429 || status >= 500,
+                        upstream::retry_after(response.headers()),
+                    )
+                }
+                Some(Err(_)) => (true, None),
+            };
+            if retry && spoken && tries < HOP_RETRIES {
+                tries += 1;
+                self.turn.report.turn.retries.push("hop");
+                let wait = wait
+                    .unwrap_or(Duration::from_millis(200))
+                    .min(upstream::LONGEST_WAIT);
+                tokio::time::sleep(wait).await;
+                continue;
+            }
+            return match sent {
+                Some(Ok(response)) if response.status().is_success() => Some(response.into_body()),
+                Some(Ok(response)) => {
+                    self.refused(response).await;
+                    None
+                }
+                Some(Err(error)) => {
+                    self.failed(&error.to_string()).await;
+                    None
+                }
+                None => None,
+            };
+        }
+    }
+
+    /// Sends a body while keeping the client; `None` where it has gone.
+    async fn beating(&mut self, body: Bytes) -> Option<Result<Response<ResponseBody>, ProxyError>> {
+        let app = self.app.clone();
+        let outbound = match outbound(&app, &self.turn, body) {
+            Ok(outbound) => outbound,
+            Err(error) => return Some(Err(error)),
+        };
+        let mut sending = std::pin::pin!(app.upstream.send(outbound));
+        let closed = self.client.sender.clone();
+        loop {
+            let silence = app
+                .settings
+                .delimiter
+                .heartbeat
+                .saturating_sub(self.client.held.elapsed());
+            tokio::select! {
+                sent = &mut sending => return Some(sent.map_err(ProxyError::from)),
+                () = tokio::time::sleep(silence.max(LEAST_SILENCE)) => {
+                    if self.heartbeat().await.is_err() {
+                        return None;
+                    }
+                }
+                () = closed.closed() => return None,
+            }
+        }
+    }
+
+    /// The upstream refused a later hop: its own answer where the client has seen nothing yet,
+    /// else an error event.
+    async fn refused(&mut self, response: Response<ResponseBody>) {
+        let (head, body) = response.into_parts();
+        let body = body
+            .collect()
+            .await
+            .map(http_body_util::Collected::to_bytes);
+        let body = body.unwrap_or_default();
+        match self.client.begin.take() {
+            Some(begin) => {
+                let mut headers = head.headers;
+                upstream::to_client(&mut headers);
+                headers.extend(self.turn.report.headers());
+                let _ = begin.send(Begin::Refusal(head.status, Box::new(headers), body));
+                self.turn.report.turn.status = Some(head.status);
+            }
+            None => {
+                let mut out = Vec::new();
+                self.machine.fail(&body, &mut out);
+                let _ = self.say(out).await;
+                self.turn.report.aborted(Side::Upstream);
+            }
+        }
+        self.close_report();
+    }
+
+    /// A later hop could not be had at all.
+    async fn failed(&mut self, cause: &str) {
+        if let Some(begin) = self.client.begin.take() {
+            let body = upstream_error(cause);
+            let mut headers = HeaderMap::new();
+            let json = http::HeaderValue::from_static("application/json");
+            headers.insert(http::header::CONTENT_TYPE, json);
+            headers.extend(self.turn.report.headers());
+            let begun = Begin::Refusal(StatusCode::BAD_GATEWAY, Box::new(headers), body);
+            let _ = begin.send(begun);
+            self.close_report();
+            return;
+        }
+        self.broken(cause).await;
+    }
+
+    /// The stream can't go on: an error event and no end, and what was handed out is recorded.
+    async fn broken(&mut self, cause: &str) {
+        tracing::warn!(cause, "a stream broke");
+        self.turn.report.aborted(Side::Upstream);
+        let told = self
+            .answers
+            .last()
+            .is_some_and(|answer| answer.error.is_some());
+        let mut out = Vec::new();
+        if told {
+            self.machine.release(&mut out);
+        } else {
+            self.machine.fail(&upstream_error(cause), &mut out);
+        }
+        let _ = self.say(out).await;
+        self.keep();
+        self.close_report();
+    }
+
+    /// The client went away: what it was handed is recorded.
+    fn gone(&mut self) {
+        self.turn.report.aborted(Side::Client);
+        self.keep();
+        self.close_report();
+    }
+
+    /// Records what was handed out of a turn that did not come to its end, without waiting.
+    fn keep(&mut self) {
+        let said = self.answers.iter().any(|answer| !answer.text.is_empty())
+            || self
+                .answers
+                .last()
+                .is_some_and(|answer| answer.visible_calls().next().is_some());
+        if !said || self.answers.len() != self.turn.state.pending.len() + 1 {
+            return;
+        }
+        if let Some(record) = self.turn.record(&self.app, &self.answers, None) {
+            drop(finish::commit(
+                &self.app,
+                &self.turn.place,
+                &self.turn.state,
+                record,
+            ));
+        }
+    }
+
+    /// The turn ends with what the last hop said: recorded first, then released.
+    async fn done(&mut self) {
+        let record = self.turn.record(&self.app, &self.answers, None);
+        if let Some(record) = record {
+            let place = self.turn.place.clone();
+            let (_, ticket) = finish::commit(&self.app, &place, &self.turn.state, record);
+            self.turn.durable(&self.app, ticket).await;
+        }
+        let mut out = Vec::new();
+        self.machine.release(&mut out);
+        self.end(out).await;
+    }
+
+    /// The turn ends at the hop cap.
+    async fn cap(&mut self) {
+        let line = cap_line(&self.answers);
+        let record = self.turn.record(&self.app, &self.answers, Some(line));
+        if let Some(record) = record {
+            let place = self.turn.place.clone();
+            let (_, ticket) = finish::commit(&self.app, &place, &self.turn.state, record);
+            self.turn.durable(&self.app, ticket).await;
+        }
+        let mut out = Vec::new();
+        self.machine.close(line, &mut out);
+        self.end(out).await;
+    }
+
+    async fn end(&mut self, out: Vec<Bytes>) {
+        if self.say(out).await.is_err() {
+            self.turn.report.aborted(Side::Client);
+        }
+        // A stream without a single frame still has a head.
+        self.open();
+        self.close_report();
+    }
+
+    fn close_report(&mut self) {
+        self.turn.close(&self.app);
+    }
+}
+
+/// An error of ours in the dialect's shape.
+fn upstream_error(cause: &str) -> Bytes {
+    let message = serde_json::Value::from(cause);
+    let error = format!(
+        r#"{{"error":{{"message":{message},"type":"upstream_error","param":null,"code":"upstream_stream_failed"}}}}"#
+    );
+    Bytes::from(error)
+}
+
+impl Turn {
+    /// Waits until a record is durable, as long as the settings allow; past that it is written
+    /// late and the client does not wait.
+    pub(super) async fn durable(&mut self, app: &Arc<App>, ticket: Ticket) {
+        let begun = Instant::now();
+        let waited = tokio::time::timeout(app.settings.store_wait, ticket).await;
+        app.metrics.observe_store(StoreOp::Commit, begun.elapsed());
+        self.report.turn.overhead.add(Phase::Store, begun.elapsed());
+        match waited {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "a turn could not be recorded"),
+            Err(_) => tracing::warn!("a turn's record is late; the client did not wait for it"),
+        }
+    }
+
+    /// Ends the report.
+    fn close(&mut self, app: &App) {
+        let fresh = super::report::Report::new(app, &self.request);
+        let report = std::mem::replace(&mut self.report, fresh);
+        let status = report.turn.status.or(Some(StatusCode::OK));
+        report.finish(app, status);
+    }
+}

@@ -1,0 +1,117 @@
+//! Everything that can go wrong with a request, and whose fault it is. Owns the classes; never
+//! renders a response.
+
+use super::settings::TermsError;
+use crate::dialect::chat::request::RequestError;
+use crate::policy::cwl::Pinned;
+use crate::upstream;
+
+/// A request that gets an answer of ours instead of the upstream's.
+#[derive(Debug, thiserror::Error)]
+pub enum ProxyError {
+    /// One of our headers has a value that is not allowed.
+    #[error("{name}: {allowed}")]
+    Header {
+        /// The header.
+        name: &'static str,
+        /// What would be right.
+        allowed: String,
+    },
+    /// The body can't be decompressed.
+    #[error("the body is no valid {coding}; send it whole, or without content-encoding")]
+    Coding {
+        /// The `content-encoding` that was named.
+        coding: &'static str,
+    },
+    /// The body is over the cap, as sent or decompressed.
+    #[error("the body is larger than {cap} bytes; send less, or raise server.body_cap")]
+    TooLarge {
+        /// Bytes that are allowed.
+        cap: usize,
+    },
+    /// The client broke off, or fell silent, in its body.
+    #[error("the body did not arrive whole; send it again")]
+    Body,
+    /// A protocol switch was asked for.
+    #[error("WebSocket is not served here; use plain HTTP requests")]
+    Upgrade,
+    /// A method that names no path.
+    #[error("CONNECT is not served here; send requests to the base URL")]
+    Method,
+    /// As many requests are served as may be.
+    #[error("too many requests at once; try again soon, or raise server.max_in_flight")]
+    Overloaded,
+    /// The body is no request of the dialect.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// The request's own budget can't be read against its model.
+    #[error(transparent)]
+    Terms(#[from] TermsError),
+    /// The budget can't be met and the operator refuses such requests.
+    #[error(
+        "the context holds {size} tokens where {ceiling} are allowed, and nothing more can be \
+         evicted: user text {user}, system text {system}, tools {tools}, the newest exchange \
+         {newest}, the rest {rest}; start a new session, or raise the budget",
+        user = pinned.user, system = pinned.system, tools = pinned.fixed,
+        newest = pinned.newest, rest = pinned.rest
+    )]
+    Budget {
+        /// τ in tokens.
+        ceiling: u64,
+        /// The size that is left, in tokens.
+        size: u64,
+        /// What is pinned.
+        pinned: Pinned,
+    },
+    /// A later hop could not be prepared: what the client sent can't be sent again instead,
+    /// because the model has been answered already.
+    #[error("the proxy could not go on with the turn ({0}); send the request again")]
+    Middle(&'static str),
+    /// The upstream gave no response.
+    #[error(transparent)]
+    Upstream(#[from] upstream::Error),
+}
+
+/// Whose fault an error is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The caller's: the same request fails again.
+    Caller,
+    /// The upstream's.
+    Upstream,
+    /// The proxy's own.
+    Us,
+}
+
+/// Whose fault an error is, and whether the same request may work later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Class {
+    /// Whose.
+    pub side: Side,
+    /// Whether a retry makes sense.
+    pub retryable: bool,
+}
+
+impl ProxyError {
+    /// Sorts the error.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        let (side, retryable) = match self {
+            Self::Header { .. } | Self::Coding { .. } | Self::TooLarge { .. } => {
+                (Side::Caller, false)
+            }
+            Self::Upgrade | Self::Method => (Side::Caller, false),
+            Self::Request(_) | Self::Terms(_) | Self::Budget { .. } => (Side::Caller, false),
+            Self::Upstream(upstream::Error::Path) => (Side::Caller, false),
+            Self::Body => (Side::Caller, true),
+            Self::Overloaded | Self::Middle(_) => (Side::Us, true),
+            Self::Upstream(
+                upstream::Error::Connect { .. }
+                | upstream::Error::ConnectTimeout
+                | upstream::Error::FirstByteTimeout
+                | upstream::Error::Broken { .. },
+            ) => (Side::Upstream, true),
+        };
+        Class { side, retryable }
+    }
+}

@@ -1,0 +1,321 @@
+//! Where a request stands: finds the newest turn record behind its messages and folds the path to
+//! it, first in memory, then in the store. Never waits for a write and never writes.
+
+use std::sync::Arc;
+
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+use crate::model::{
+    Digest, Head, Parent, RecordId, Role, Scope, Shape, Snapshot, TenantId, TurnRecord, Usage,
+};
+use crate::session::align::align;
+use crate::session::chain::Key;
+use crate::session::path::Path;
+use crate::store::{Store, StoreError};
+
+/// How many heads are looked up at a time, from the tail backwards.
+const PROBES: usize = 8;
+/// How many of the newest call ids are tried as anchors.
+const ANCHORS: usize = 64;
+/// How many path entries are remembered over all sessions; at some 64 bytes each.
+const REMEMBERED: u64 = 1_000_000;
+
+/// Why a path could not be found. The request is then forwarded as it came.
+#[derive(Debug, thiserror::Error)]
+pub enum FindError {
+    /// The store did not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A record can't be read.
+    #[error("a stored record can't be read: {0}")]
+    Record(#[from] rmp_serde::decode::Error),
+}
+
+/// Folded paths by the key of the head that they end at.
+pub struct Paths(Cache<Digest, Arc<Path>, ByLength>);
+
+#[derive(Clone)]
+struct ByLength;
+
+impl Weighter<Digest, Arc<Path>> for ByLength {
+    fn weight(&self, _key: &Digest, path: &Arc<Path>) -> u64 {
+        path.entries.len() as u64 + 8
+    }
+}
+
+impl Default for Paths {
+    fn default() -> Self {
+        Self(Cache::with_weighter(20_000, REMEMBERED, ByLength))
+    }
+}
+
+impl Paths {
+    /// Remembers the path that ends at a head. Among several records of one head the lowest turn
+    /// wins, then the lowest id, so that replicas agree.
+    pub fn insert(&self, key: Digest, path: &Arc<Path>) {
+        let rank = |path: &Path| {
+            path.entries
+                .last()
+                .map(|entry| (entry.record.turn, entry.id))
+        };
+        let stands = self
+            .0
+            .get(&key)
+            .is_some_and(|known| rank(&known) < rank(path));
+        if !stands {
+            self.0.insert(key, path.clone());
+        }
+    }
+}
+
+/// What a request is looked up by.
+pub struct Request<'a> {
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// Its explicit session.
+    pub scope: &'a Scope,
+    /// The shapes of its messages.
+    pub shapes: &'a [Arc<Shape>],
+    /// The heads of its prefixes.
+    pub heads: &'a [Head],
+    /// The digest of an assistant message's text, white space trimmed.
+    pub trimmed: &'a dyn Fn(usize) -> Option<Digest>,
+}
+
+/// The path behind a request; empty where nothing of it is known.
+///
+/// # Errors
+/// [`FindError`] where the store fails; the path in memory is served without it.
+pub fn locate(store: &Store, paths: &Paths, request: &Request<'_>) -> Result<Arc<Path>, FindError> {
+    let assistants: Vec<usize> = (0..request.shapes.len())
+        .rev()
+        .filter(|at| {
+            request
+                .shapes
+                .get(*at)
+                .is_some_and(|shape| shape.role == Role::Assistant)
+        })
+        .collect();
+    let Some(newest) = assistants.first().copied() else {
+        return Ok(Arc::default());
+    };
+    let found = by_head(store, paths, request, &assistants)?;
+    if found.as_ref().is_some_and(|path| path.covered() > newest) {
+        return Ok(found.unwrap_or_default());
+    }
+    // The client changed or dropped something behind the newest known head, or never had us.
+    let covered = found.as_ref().map_or(0, |path| path.covered());
+    let after: Vec<usize> = assistants.into_iter().filter(|at| *at >= covered).collect();
+    match by_anchor(store, request, &after)? {
+        Some(path) => Ok(Arc::new(path)),
+        None => Ok(found.unwrap_or_default()),
+    }
+}
+
+/// The path of the newest known head, from the tail backwards, in this scope, else in any.
+fn by_head(
+    store: &Store,
+    paths: &Paths,
+    request: &Request<'_>,
+    assistants: &[usize],
+) -> Result<Option<Arc<Path>>, FindError> {
+    for probe in assistants.chunks(PROBES) {
+        if let Some(path) = probe_heads(store, paths, request, probe, Key::After)? {
+            return Ok(Some(path));
+        }
+    }
+    let covering = |at: &&usize| {
+        request
+            .shapes
+            .iter()
+            .take(**at + 1)
+            .any(|shape| !shape.calls.is_empty())
+    };
+    let covering: Vec<usize> = assistants.iter().filter(covering).copied().collect();
+    for probe in covering.chunks(PROBES) {
+        if let Some(path) = probe_heads(store, paths, request, probe, Key::Fork)? {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
+}
+
+fn probe_heads(
+    store: &Store,
+    paths: &Paths,
+    request: &Request<'_>,
+    probe: &[usize],
+    key: fn(Head) -> Key<'static>,
+) -> Result<Option<Arc<Path>>, FindError> {
+    let keys: Vec<(usize, Digest)> = probe
+        .iter()
+        .filter_map(|at| request.heads.get(at + 1).map(|head| (*at, *head)))
+        .map(|(at, head)| (at, key(head).digest(request.tenant, request.scope)))
+        .collect();
+    // The newest head is nearly always remembered; older ones only count where no newer is known.
+    if let Some((at, key)) = keys.first()
+        && let Some(path) = paths.0.get(key)
+        && path.covered() == at + 1
+    {
+        return Ok(Some(path));
+    }
+    let digests: Vec<Digest> = keys.iter().map(|(_, key)| *key).collect();
+    let sets = store.links(&digests)?;
+    for ((at, key), set) in keys.iter().zip(sets) {
+        for (_, id) in set {
+            let Some(path) = load(store, RecordId(id))? else {
+                continue;
+            };
+            if path.covered() == at + 1 {
+                let path = Arc::new(path);
+                paths.insert(*key, &path);
+                return Ok(Some(path));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The path that the newest anchor leads to, aligned with the messages.
+fn by_anchor(
+    store: &Store,
+    request: &Request<'_>,
+    assistants: &[usize],
+) -> Result<Option<Path>, FindError> {
+    for at in assistants.iter().take(ANCHORS) {
+        let Some(shape) = request.shapes.get(*at) else {
+            continue;
+        };
+        let mut keys: Vec<Digest> = shape
+            .calls
+            .iter()
+            .filter(|call| !call.id.0.is_empty())
+            .map(|call| Key::Call(&call.id, &call.name).digest(request.tenant, request.scope))
+            .collect();
+        if let Some(head) = request.heads.get(*at) {
+            keys.push(Key::Before(*head).digest(request.tenant, request.scope));
+        }
+        let ids: Vec<RecordId> = store
+            .links(&keys)?
+            .into_iter()
+            .flatten()
+            .map(|(_, id)| RecordId(id))
+            .collect();
+        if let Some(path) = tie(store, request, *at, &ids)? {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
+}
+
+/// The aligned path of the first record whose visible response stands at `at`: the same by digest,
+/// or the only one whose text is the same once trimmed, or one whose predecessor is tied.
+fn tie(
+    store: &Store,
+    request: &Request<'_>,
+    at: usize,
+    ids: &[RecordId],
+) -> Result<Option<Path>, FindError> {
+    let mut known = Vec::new();
+    for id in ids {
+        if let Some(record) = record(store, *id)? {
+            known.push((*id, record));
+        }
+    }
+    known.sort_by_key(|(id, record)| (record.turn, *id));
+    known.dedup_by_key(|(id, _)| *id);
+    let visible = request.shapes.get(at).map(|shape| shape.canonical);
+    let trimmed = (request.trimmed)(at);
+    let alike = |record: &TurnRecord| Some(record.trimmed) == trimmed;
+    let only = known.iter().filter(|(_, record)| alike(record)).count() == 1;
+    for (id, record) in &known {
+        let same = Some(record.visible) == visible;
+        let mut path = match load(store, *id)? {
+            Some(path) => path,
+            None => continue,
+        };
+        if !same && only && alike(record) && record.calls.is_empty() {
+            // White space at the ends is all that the client changed: the place is certain.
+            path.aligned = true;
+            if path.covered() == at + 1 {
+                return Ok(Some(path));
+            }
+        }
+        let aligned = align(&path, request.shapes);
+        if aligned.covered() == at + 1 {
+            return Ok(Some(aligned));
+        }
+    }
+    Ok(None)
+}
+
+/// Folds the path that ends at a record; `None` where a part of it is not stored.
+fn load(store: &Store, id: RecordId) -> Result<Option<Path>, FindError> {
+    let mut newer = Vec::new();
+    let mut at = Parent::Record(id);
+    let mut path = loop {
+        match at {
+            Parent::Root => break Path::default(),
+            Parent::Record(id) => {
+                let Some(record) = record(store, id)? else {
+                    return Ok(None);
+                };
+                at = record.parent;
+                newer.push((id, Arc::new(record)));
+            }
+            Parent::Snapshot(id) => match snapshot(store, id)? {
+                Some(path) => break path,
+                None => return Ok(None),
+            },
+        }
+    };
+    for (id, record) in newer.into_iter().rev() {
+        path.push(id, record);
+    }
+    if let Some(entry) = path
+        .entries
+        .last_mut()
+        .filter(|entry| entry.reported.is_none())
+    {
+        entry.reported = late_usage(store, entry.id)?;
+    }
+    Ok(Some(path))
+}
+
+fn record(store: &Store, id: RecordId) -> Result<Option<TurnRecord>, FindError> {
+    let bytes = store.blobs(&[id.0])?.into_iter().next().flatten();
+    Ok(bytes
+        .map(|bytes| rmp_serde::from_slice(&bytes))
+        .transpose()?)
+}
+
+fn snapshot(store: &Store, id: Digest) -> Result<Option<Path>, FindError> {
+    let Some(bytes) = store.blobs(&[id])?.into_iter().next().flatten() else {
+        return Ok(None);
+    };
+    let snapshot: Snapshot = rmp_serde::from_slice(&bytes)?;
+    let ids: Vec<Digest> = snapshot.steps.iter().map(|step| step.record.0).collect();
+    let mut records = Vec::with_capacity(ids.len());
+    for bytes in store.blobs(&ids)? {
+        let Some(bytes) = bytes else { return Ok(None) };
+        records.push(Arc::new(rmp_serde::from_slice::<TurnRecord>(&bytes)?));
+    }
+    Ok(Some(Path::from_snapshot(&snapshot, records)))
+}
+
+/// The key under which usage is found that came after its record was written.
+#[must_use]
+pub fn usage_key(id: RecordId) -> Digest {
+    Digest::of(&[b"usage", id.0.as_bytes()])
+}
+
+fn late_usage(store: &Store, id: RecordId) -> Result<Option<Usage>, FindError> {
+    let Some((_, blob)) = store.links(&[usage_key(id)])?.into_iter().flatten().next() else {
+        return Ok(None);
+    };
+    let bytes = store.blobs(&[blob])?.into_iter().next().flatten();
+    Ok(bytes
+        .map(|bytes| rmp_serde::from_slice(&bytes))
+        .transpose()?)
+}

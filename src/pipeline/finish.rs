@@ -1,0 +1,182 @@
+//! The end of a turn: its record, the keys that lead to it, and the wait until it is durable.
+//! Never edits a record that was written.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::app::App;
+use super::find::usage_key;
+use super::hop::{State, trimmed};
+use crate::dialect::chat::message::{ParsedCall, canonical_of_answer};
+use crate::intercept::{Answer, join};
+use crate::model::{CallId, Digest, Hop, Parent, RecordId, Scope, TenantId, TurnRecord, Usage};
+use crate::session::chain::{self, Key};
+use crate::session::path::Path;
+use crate::store::{Batch, Link, Ticket, blob_id};
+
+/// How many turns a snapshot bounds the fold to.
+const SNAPSHOT_EVERY: u32 = 32;
+
+/// What a turn came to.
+pub struct Ending<'a> {
+    /// The texts of all hops in order, the last one's included.
+    pub texts: Vec<&'a str>,
+    /// The last hop's answer; its visible calls are the client's.
+    pub answer: &'a Answer,
+    /// The last hop as it is recorded.
+    pub last: Hop,
+    /// A line that the proxy put at the end, where the turn was ended at the hop cap.
+    pub line: Option<&'a str>,
+    /// Now, in milliseconds since 1970.
+    pub now: u64,
+}
+
+/// Where a record belongs.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// Its explicit session.
+    pub scope: Scope,
+}
+
+/// The record of a turn.
+#[must_use]
+pub fn record(state: &State, base: u32, first_item: u32, ending: Ending<'_>) -> TurnRecord {
+    let own = ending
+        .line
+        .map_or(ending.texts.len().saturating_sub(1), |_| ending.texts.len());
+    let texts: Vec<&str> = ending.texts.iter().copied().chain(ending.line).collect();
+    let (text, at) = join(texts.iter().copied());
+    // What earlier hops handed out ends where the client's own last text begins. A line of the
+    // proxy's counts as handed out: no hop of the upstream's said it.
+    let handed = match (ending.line, own) {
+        (Some(_), _) => text.clone(),
+        (None, 0) => String::new(),
+        (None, _) => text.get(..at).unwrap_or_default().to_owned(),
+    };
+    let calls: Vec<ParsedCall<'_>> = ending
+        .answer
+        .visible_calls()
+        .map(|(_, call)| ParsedCall {
+            id: call.id.as_str().into(),
+            name: call.name.as_str().into(),
+            arguments: call.arguments.as_str().into(),
+        })
+        .collect();
+    let ids = calls
+        .iter()
+        .map(|call| (CallId(call.id.to_string()), call.name.to_string()));
+    let mut hops = state.pending.clone();
+    let nudged = hops
+        .iter()
+        .chain([&ending.last])
+        .any(|hop| hop.calls.iter().any(|call| call.nudge));
+    let passed = hops
+        .iter()
+        .chain([&ending.last])
+        .any(|hop| !hop.marks.is_empty());
+    let before = state.path.newest().is_some_and(|record| record.nudged);
+    hops.push(ending.last);
+    TurnRecord {
+        parent: Parent::Root,
+        turn: state.path.next_turn(),
+        position: u32::try_from(state.shapes.len()).unwrap_or(u32::MAX),
+        base,
+        first_item,
+        hops,
+        handed,
+        visible: canonical_of_answer(&text, &calls),
+        trimmed: trimmed(&text),
+        calls: ids.collect(),
+        tooled: state.request.tools.is_some(),
+        injected: state.injected.clone(),
+        prologue: state.prologue,
+        model: state.request.model.clone(),
+        ended: ending.now,
+        nudged: nudged || (before && !passed),
+    }
+}
+
+/// Writes a record and what leads to it, and remembers the path that ends with it.
+pub fn commit(
+    app: &App,
+    place: &Place,
+    state: &State,
+    mut record: TurnRecord,
+) -> (RecordId, Ticket) {
+    let mut batch = Batch::default();
+    record.parent = parent(&state.path, record.turn, &mut batch);
+    let bytes = encode(&record);
+    let id = RecordId(blob_id(&bytes));
+    batch.blobs.push((id.0, bytes));
+    let before = state.heads.last().copied();
+    let link = |key: Digest, turn: u32| Link {
+        key,
+        id: id.0,
+        turn,
+    };
+    if let Some(before) = before {
+        let after = chain::extend(before, record.visible);
+        let digest = |key: Key<'_>| key.digest(place.tenant, &place.scope);
+        batch
+            .links
+            .push(link(digest(Key::After(after)), record.turn));
+        batch
+            .links
+            .push(link(digest(Key::Before(before)), record.turn));
+        let covers =
+            !record.calls.is_empty() || state.shapes.iter().any(|shape| !shape.calls.is_empty());
+        if covers {
+            batch
+                .links
+                .push(link(digest(Key::Fork(after)), record.turn));
+        }
+        for (call, name) in record.calls.iter().filter(|(call, _)| !call.0.is_empty()) {
+            batch
+                .links
+                .push(link(digest(Key::Call(call, name)), record.turn));
+        }
+        let key = digest(Key::After(after));
+        let path = Arc::new(state.path.extend(id, Arc::new(record)));
+        app.paths.insert(key, &path);
+    }
+    (id, app.store.commit(batch))
+}
+
+/// Writes usage that came after its record.
+pub fn late_usage(app: &App, id: RecordId, usage: Usage) {
+    let bytes = encode(&usage);
+    let blob = blob_id(&bytes);
+    let link = Link {
+        key: usage_key(id),
+        id: blob,
+        turn: 0,
+    };
+    // Nobody waits for it: without it the next turn's ratio is one turn older.
+    drop(app.store.commit(Batch {
+        blobs: vec![(blob, bytes)],
+        links: vec![link],
+    }));
+}
+
+/// What the record stands on; a snapshot every so many turns, and after every alignment.
+fn parent(path: &Path, turn: u32, batch: &mut Batch) -> Parent {
+    let Some(newest) = path.entries.last() else {
+        return Parent::Root;
+    };
+    if !path.aligned && !turn.is_multiple_of(SNAPSHOT_EVERY) {
+        return Parent::Record(newest.id);
+    }
+    let bytes = encode(&path.snapshot());
+    let id = blob_id(&bytes);
+    batch.blobs.push((id, bytes));
+    Parent::Snapshot(id)
+}
+
+fn encode<T: serde::Serialize>(value: &T) -> Bytes {
+    // Encoding into memory fails only for types that these are not; an empty blob is read as no
+    // record, which is what a record that could not be written is.
+    Bytes::from(rmp_serde::to_vec_named(value).unwrap_or_default())
+}

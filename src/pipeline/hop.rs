@@ -1,0 +1,466 @@
+//! The request half of one hop, pure: transcript, size, pass, bytes. Everything that a turn keeps
+//! between its hops stands in [`State`]. Never awaits, never reads a store or a clock.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::known::Reader;
+use super::settings::{Classes, Terms};
+use crate::commit::{self, Growth, Trigger, Warmth};
+use crate::dialect::chat::edit;
+use crate::dialect::chat::message::MessageError;
+use crate::dialect::chat::request::{IncludeUsage, Request, Rewrite};
+use crate::model::{Digest, Head, Hop, Mark, Marks, Role, Shape};
+use crate::policy::PlanError;
+use crate::policy::cwl::{self, Pinned, Proposal, Target};
+use crate::render::{self, RenderError, tools};
+use crate::session::path::Path;
+use crate::session::transcript::{self, Handed, Transcript};
+use crate::session::view::{self, Measure};
+use crate::tokens::{Family, calibrate};
+
+/// What went wrong in the middle. The caller forwards the client's bytes.
+#[derive(Debug, thiserror::Error)]
+pub enum MiddleError {
+    /// A message that the dialect does not allow.
+    #[error(transparent)]
+    Message(#[from] MessageError),
+    /// A policy broke a rule.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// A view could not be turned into bytes.
+    #[error(transparent)]
+    Render(#[from] RenderError),
+    /// A message of the proxy's own could not be put in.
+    #[error("the system message or the tools could not be extended")]
+    Inject,
+}
+
+impl MiddleError {
+    /// The stage that failed, for metrics and headers.
+    #[must_use]
+    pub fn stage(&self) -> &'static str {
+        match self {
+            Self::Message(_) => "dialect",
+            Self::Plan(_) => "policy",
+            Self::Render(_) | Self::Inject => "render",
+        }
+    }
+}
+
+/// What a turn keeps between its hops.
+pub struct State {
+    /// The client's request.
+    pub request: Request,
+    /// The shapes of its messages as they are sent, guidance included.
+    pub shapes: Vec<Arc<Shape>>,
+    /// The heads of its prefixes.
+    pub heads: Vec<Head>,
+    /// The records behind it.
+    pub path: Arc<Path>,
+    /// The terms under which it is served.
+    pub terms: Terms,
+    /// The name under which `delimiter` is injected.
+    pub injected: Option<String>,
+    /// The tools array as sent, where it differs from the client's.
+    pub tools: Option<Bytes>,
+    /// The guided system message, and which of the client's it replaces.
+    pub guidance: Option<(Option<usize>, Bytes)>,
+    /// Tokens of tools and of a guidance message of its own.
+    pub fixed: u64,
+    /// Tokens of what the client sent, by the same formula.
+    pub client_tokens: u64,
+    /// The digest of system text and tools.
+    pub prologue: Digest,
+    /// The hops so far.
+    pub pending: Vec<Hop>,
+    /// All marks, those of this turn's passes included.
+    pub marks: Marks,
+}
+
+/// One hop ready to be sent.
+pub struct Prepared {
+    /// The body.
+    pub body: Bytes,
+    /// The transcript that it was rendered from.
+    pub transcript: Transcript,
+    /// Its size in tokens, before calibration.
+    pub estimate: u64,
+    /// The size of the transcript with nothing evicted.
+    pub whole: u64,
+    /// Reported tokens over counted ones.
+    pub ratio: f64,
+    /// The floor that a pass would go down to, before calibration.
+    pub floor: u64,
+    /// The pass that was committed.
+    pub pass: Option<(Trigger, Proposal)>,
+    /// What is pinned, where the budget can't be met.
+    pub pinned: Option<Pinned>,
+}
+
+impl Prepared {
+    /// A count in the provider's tokens.
+    #[must_use]
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "token counts are far below 2^52 and the ratio is positive"
+    )]
+    pub fn calibrated(&self, tokens: u64) -> u64 {
+        (tokens as f64 * self.ratio).round() as u64
+    }
+}
+
+/// What a hop is prepared with, beside the turn's own state.
+pub struct Tools<'a> {
+    /// Shapes and sizes.
+    pub reader: Reader<'a>,
+    /// Classes of tools.
+    pub classes: &'a Classes,
+    /// What is known of the model.
+    pub family: &'a Family,
+    /// Now, in milliseconds since 1970.
+    pub now: u64,
+}
+
+impl State {
+    /// Decides what is injected, and counts what stands outside the transcript.
+    ///
+    /// # Errors
+    /// [`MiddleError`] where the client's own tools or system message can't be extended.
+    pub fn inject(&mut self, tools: &Tools<'_>) -> Result<(), MiddleError> {
+        let original: u64 = self
+            .shapes
+            .iter()
+            .map(|shape| u64::from(shape.tokens()))
+            .sum();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let client_tools = self.request.tools_bytes().map(text).unwrap_or_default();
+        let client_tools_size = u64::from(tools.reader.remembered(&client_tools));
+        self.client_tokens = original + client_tools_size;
+        self.fixed = client_tools_size;
+        self.injected = self.decide();
+        if let (Some(name), Some(bytes)) = (&self.injected, self.request.tools_bytes()) {
+            let with = tools::with_delimiter(bytes, name).ok_or(MiddleError::Inject)?;
+            self.fixed = u64::from(tools.reader.remembered(&String::from_utf8_lossy(&with)));
+            self.tools = Some(with);
+            if let Some(block) = self.terms.guidance(name) {
+                self.guide(&block, tools)?;
+            }
+        }
+        self.prologue = self.prologue();
+        Ok(())
+    }
+
+    /// Injection is decided at the first request of a conversation that carries tools, and kept:
+    /// the tools array never flips.
+    fn decide(&self) -> Option<String> {
+        self.request.tools.as_ref()?;
+        let before = self.path.entries.iter().rev().map(|entry| &entry.record);
+        // Records of requests without tools say nothing: a title or a compaction is a side branch.
+        if let Some(record) = before.clone().find(|record| record.tooled) {
+            return record.injected.clone();
+        }
+        let taken = self
+            .request
+            .tool_names
+            .iter()
+            .any(|name| name == tools::DELIMITER);
+        let name = if taken {
+            tools::DELIMITER_BESIDE
+        } else {
+            tools::DELIMITER
+        };
+        self.terms.inject.then(|| name.to_owned())
+    }
+
+    fn guide(&mut self, block: &str, tools: &Tools<'_>) -> Result<(), MiddleError> {
+        let leading = self
+            .shapes
+            .iter()
+            .take_while(|shape| !matches!(shape.role, Role::User | Role::Assistant | Role::Tool));
+        let first = leading
+            .enumerate()
+            .find(|(_, shape)| shape.role == Role::System);
+        let Some((at, _)) = first else {
+            let message = edit::system(block);
+            self.fixed += u64::from(tools.reader.shape(&message)?.tokens());
+            self.guidance = Some((None, message));
+            return Ok(());
+        };
+        let bytes = self.request.message(at);
+        // A system message without content is the client's own affair: it stays as it is.
+        if let Some(guided) = edit::append_text(bytes, block) {
+            let shape = tools.reader.shape(&guided)?;
+            if let Some(slot) = self.shapes.get_mut(at) {
+                *slot = shape;
+            }
+            self.guidance = Some((Some(at), guided));
+        }
+        Ok(())
+    }
+
+    fn prologue(&self) -> Digest {
+        let system = self
+            .shapes
+            .iter()
+            .take_while(|shape| shape.role == Role::System);
+        let mut parts: Vec<&[u8]> = system
+            .map(|shape| shape.canonical.as_bytes().as_slice())
+            .collect();
+        let tools = self.tools.as_deref().or_else(|| self.request.tools_bytes());
+        parts.push(tools.unwrap_or_default());
+        Digest::of(&parts)
+    }
+
+    /// Prepares the next hop. `refused` is the size in tokens that the upstream refused as too
+    /// long, where it did: then a pass goes to four fifths of it.
+    ///
+    /// # Errors
+    /// [`MiddleError`] where the middle fails; the client's bytes are forwarded then.
+    pub fn prepare(
+        &mut self,
+        tools: &Tools<'_>,
+        refused: Option<u64>,
+    ) -> Result<Prepared, MiddleError> {
+        let transcript = self.transcript(tools);
+        let (ratio, count) = (self.ratio(), |text: &str| tools.reader.count(text));
+        let measure = Measure {
+            count: &count,
+            ceiling: self.terms.ceiling,
+        };
+        let limits = self.limits(tools, &transcript, ratio, refused);
+        let notes = view::notes(&transcript, &self.marks, measure);
+        let (_, size) = view::sizes(&transcript, &self.marks, &notes);
+        let mut estimate = size + self.fixed;
+        let whole = if self.marks.is_empty() {
+            estimate
+        } else {
+            self.whole(&transcript)
+        };
+        let (mut pass, mut pinned, mut notes) = (None, None, notes);
+        if let Some(trigger) = self.trigger(tools, estimate, &limits, refused) {
+            let config = self.terms.policy(tools.family);
+            let proposal = cwl::propose(&transcript, &self.marks, &config, measure, limits)?;
+            pinned = proposal.pinned;
+            if is_taken(trigger, &proposal, estimate, limits.ceiling) {
+                self.marks.apply(proposal.plan.moves());
+                notes = view::notes(&transcript, &self.marks, measure);
+                estimate = view::sizes(&transcript, &self.marks, &notes).1 + self.fixed;
+                pass = Some((trigger, proposal));
+            }
+        }
+        let messages = render::messages(&render::Input {
+            request: &self.request,
+            path: &self.path,
+            pending: &self.pending,
+            transcript: &transcript,
+            marks: &self.marks,
+            notes: &notes,
+            guidance: self.guidance.clone(),
+        })?;
+        let body = self.body(messages);
+        let floor = limits.floor;
+        Ok(Prepared {
+            body,
+            transcript,
+            estimate,
+            whole,
+            ratio,
+            floor,
+            pass,
+            pinned,
+        })
+    }
+
+    fn transcript(&self, tools: &Tools<'_>) -> Transcript {
+        let handed = |message: usize, text: &str| {
+            let bytes = self.request.message(message);
+            if edit::text_is(bytes, text) {
+                Handed::All
+            } else if edit::text_starts_with(bytes, text) {
+                Handed::Front
+            } else {
+                Handed::Changed
+            }
+        };
+        transcript::build(&transcript::Input {
+            shapes: &self.shapes,
+            path: &self.path,
+            pending: &self.pending,
+            handed: &handed,
+            class: &|name| tools.classes.of(name),
+            implicit_tokens: self.terms.implicit_tokens,
+        })
+    }
+
+    /// The ratio of the newest record on the path: the hops of this turn have none of their own,
+    /// so that the first hop and a retry of it agree.
+    #[must_use]
+    pub fn ratio(&self) -> f64 {
+        let newest = self.path.entries.last();
+        let estimate = newest
+            .and_then(|entry| entry.record.hops.last())
+            .map(|hop| hop.estimate);
+        let reported = newest
+            .and_then(|entry| entry.reported)
+            .map(|usage| usage.prompt);
+        calibrate::ratio(reported.unwrap_or(0), estimate.unwrap_or(0))
+    }
+
+    /// The ceiling and the floor in counted tokens: τ is held against estimate × ratio.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "token counts are far below 2^52 and the ratio is positive"
+    )]
+    fn limits(
+        &self,
+        tools: &Tools<'_>,
+        transcript: &Transcript,
+        ratio: f64,
+        refused: Option<u64>,
+    ) -> Target {
+        let ceiling = match refused {
+            Some(size) => size * 4 / 5,
+            None => (f64::from(self.terms.ceiling) / ratio) as u64,
+        };
+        let turns = self.path.entries.len();
+        let spoken: u64 = transcript
+            .items
+            .iter()
+            .map(|item| u64::from(item.tokens))
+            .sum();
+        let per_turn = (turns >= commit::AUTO_TURNS).then(|| spoken as f64 / turns as f64);
+        let protected: u64 = transcript
+            .entries
+            .iter()
+            .take_while(|entry| entry.role != Role::Assistant)
+            .filter_map(|entry| transcript.items.get(entry.items.start))
+            .map(|item| u64::from(item.tokens))
+            .sum();
+        let growth = Growth {
+            ceiling,
+            protected: protected + self.fixed,
+            per_turn,
+            read: tools.family.prices.read,
+            write: tools.family.prices.write,
+        };
+        Target {
+            fixed: self.fixed,
+            ceiling,
+            floor: commit::floor(self.terms.commit, &growth),
+        }
+    }
+
+    fn trigger(
+        &self,
+        tools: &Tools<'_>,
+        size: u64,
+        limits: &Target,
+        refused: Option<u64>,
+    ) -> Option<Trigger> {
+        if refused.is_some() {
+            return Some(Trigger::Emergency);
+        }
+        if size > limits.ceiling {
+            return Some(Trigger::Ceiling);
+        }
+        let warmth = Warmth {
+            now: tools.now,
+            last: self.path.newest().map(|record| record.ended),
+            ttl: self.terms.cache_ttl(tools.family),
+            changed: self.changed(),
+        };
+        let free = self.pending.is_empty() && size > limits.floor && commit::is_cold(&warmth);
+        free.then_some(Trigger::Cold)
+    }
+
+    /// Whether model or prologue changed after at least three requests in which it stayed.
+    fn changed(&self) -> bool {
+        let newest: Vec<_> = self.path.entries.iter().rev().take(3).collect();
+        let Some(last) = newest.first().map(|entry| &entry.record) else {
+            return false;
+        };
+        let same = |record: &crate::model::TurnRecord| {
+            record.model == last.model && record.prologue == last.prologue
+        };
+        newest.len() == 3
+            && newest.iter().all(|entry| same(&entry.record))
+            && (last.model != self.request.model || last.prologue != self.prologue)
+    }
+
+    /// The size of the transcript with nothing evicted.
+    fn whole(&self, transcript: &Transcript) -> u64 {
+        let live = Marks::default();
+        self.fixed + view::sizes(transcript, &live, &view::Notes::new()).1
+    }
+
+    fn body(&self, messages: Bytes) -> Bytes {
+        let ask = self.request.stream && self.request.include_usage == IncludeUsage::Open;
+        self.request.with(&Rewrite {
+            messages,
+            tools: self.tools.as_deref(),
+            ask_usage: ask,
+            limit: self.remaining_limit(),
+        })
+    }
+
+    /// Each hop gets the client's token limit less what the turn has used.
+    fn remaining_limit(&self) -> Option<u64> {
+        let (_, limit) = self.request.limit?;
+        let used = self
+            .pending
+            .iter()
+            .filter_map(|hop| hop.usage)
+            .map(|usage| usage.completion);
+        let used: u64 = used.sum();
+        (used > 0).then(|| limit.saturating_sub(used).max(1))
+    }
+
+    /// Marks that a pass moved, for the record of the hop that it stood before.
+    #[must_use]
+    pub fn moved(prepared: &Prepared) -> Vec<(u32, Mark)> {
+        prepared
+            .pass
+            .as_ref()
+            .map(|(_, proposal)| proposal.plan.moves().to_vec())
+            .unwrap_or_default()
+    }
+}
+
+/// A forced pass that can't reach the ceiling, and a free one, are taken only where they free
+/// enough to be worth the prefix that they break.
+fn is_taken(trigger: Trigger, proposal: &Proposal, before: u64, ceiling: u64) -> bool {
+    if proposal.plan.is_empty() {
+        return false;
+    }
+    let worth = commit::is_worth(before.saturating_sub(proposal.size), ceiling);
+    match trigger {
+        Trigger::Emergency => true,
+        Trigger::Ceiling => proposal.pinned.is_none() || worth,
+        Trigger::Cold => worth,
+    }
+}
+
+/// The trimmed text of an assistant message as a digest, for clients that trim.
+#[must_use]
+pub fn trimmed(text: &str) -> Digest {
+    Digest::of(&[b"trimmed", text.trim().as_bytes()])
+}
+
+/// The text of an assistant message, where it is text alone.
+#[must_use]
+pub fn assistant_text(bytes: &[u8]) -> Option<String> {
+    use crate::dialect::chat::message::{Part, parse};
+    let parsed = parse(bytes).ok()?;
+    let texts = parsed.parts.iter().filter_map(|part| match part {
+        Part::Text(text) => Some(Cow::Borrowed(text.as_ref())),
+        Part::Image { .. } | Part::Other(_) => None,
+    });
+    Some(texts.collect::<Vec<_>>().concat())
+}

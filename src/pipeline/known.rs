@@ -1,0 +1,132 @@
+//! What is known of messages: each is parsed and counted once and remembered by the digest of its
+//! raw bytes, so that a request costs its new messages only. Never crosses tenants: the digest is
+//! seeded by the tenant.
+
+use std::sync::Arc;
+
+use quick_cache::sync::Cache;
+use xxhash_rust::xxh3::xxh3_128_with_seed;
+
+use crate::dialect::chat::message::{self, MessageError, Parsed, Part};
+use crate::model::{CALL_TOKENS, CallId, CallShape, Shape, TenantId};
+use crate::tokens::{Counter, Encoding, UNREADABLE_IMAGE, image_tokens};
+
+/// How many messages are remembered; at some 200 bytes each.
+const REMEMBERED: usize = 200_000;
+/// Bytes of an unknown content part above which it is counted as an attachment, not as text.
+const ATTACHMENT: usize = 4096;
+
+/// Shapes of messages and sizes of texts by the digest of their bytes.
+pub struct Memo {
+    shapes: Cache<u128, Arc<Shape>>,
+    sizes: Cache<u128, u32>,
+}
+
+/// Whose messages are looked up, and how they are counted.
+#[derive(Clone, Copy)]
+pub struct Reader<'a> {
+    memo: &'a Memo,
+    counter: &'a Counter,
+    encoding: Encoding,
+    seed: u64,
+}
+
+impl Default for Memo {
+    fn default() -> Self {
+        Self {
+            shapes: Cache::new(REMEMBERED),
+            sizes: Cache::new(REMEMBERED / 20),
+        }
+    }
+}
+
+impl Memo {
+    /// A reader for one tenant and one encoding.
+    #[must_use]
+    pub fn reader<'a>(
+        &'a self,
+        counter: &'a Counter,
+        encoding: Encoding,
+        tenant: TenantId,
+    ) -> Reader<'a> {
+        let mut seed = [0_u8; 8];
+        seed.iter_mut()
+            .zip(tenant.0.as_bytes())
+            .for_each(|(to, from)| *to = *from);
+        let seed = u64::from_le_bytes(seed).wrapping_add(encoding as u64);
+        Reader {
+            memo: self,
+            counter,
+            encoding,
+            seed,
+        }
+    }
+}
+
+impl Reader<'_> {
+    /// The shape of a message.
+    ///
+    /// # Errors
+    /// [`MessageError`] where the message is not what the dialect allows.
+    pub fn shape(&self, bytes: &[u8]) -> Result<Arc<Shape>, MessageError> {
+        let key = xxh3_128_with_seed(bytes, self.seed);
+        if let Some(shape) = self.memo.shapes.get(&key) {
+            return Ok(shape);
+        }
+        let shape = Arc::new(self.measure(message::parse(bytes)?));
+        self.memo.shapes.insert(key, shape.clone());
+        Ok(shape)
+    }
+
+    /// The size in tokens of a text that comes again with every request, such as the tools array.
+    #[must_use]
+    pub fn remembered(&self, text: &str) -> u32 {
+        let key = xxh3_128_with_seed(text.as_bytes(), self.seed);
+        if let Some(size) = self.memo.sizes.get(&key) {
+            return size;
+        }
+        let size = self.count(text);
+        self.memo.sizes.insert(key, size);
+        size
+    }
+
+    /// The size of a text in tokens.
+    #[must_use]
+    pub fn count(&self, text: &str) -> u32 {
+        self.counter.count(self.encoding, text)
+    }
+
+    /// The size of a call in tokens: name, arguments and 8.
+    #[must_use]
+    pub fn call(&self, name: &str, arguments: &str) -> u32 {
+        CALL_TOKENS + self.count(name) + self.count(arguments)
+    }
+
+    fn measure(&self, parsed: Parsed<'_>) -> Shape {
+        let text = parsed.parts.iter().map(|part| self.part(part)).sum();
+        let reasoning = parsed.reasoning.iter().map(|text| self.count(text)).sum();
+        let calls = parsed.calls.iter().map(|call| CallShape {
+            id: CallId(call.id.clone().into_owned()),
+            name: call.name.clone().into_owned(),
+            tokens: self.call(&call.name, &call.arguments),
+        });
+        Shape {
+            role: parsed.role,
+            canonical: parsed.canonical,
+            calls: calls.collect(),
+            result_of: parsed.result_of,
+            text,
+            reasoning,
+            opaque: parsed.opaque,
+        }
+    }
+
+    fn part(&self, part: &Part<'_>) -> u32 {
+        match part {
+            Part::Text(text) => self.count(text),
+            Part::Image { url, detail } => image_tokens(url, detail.as_deref()),
+            Part::Other(raw) if raw.len() > ATTACHMENT => UNREADABLE_IMAGE,
+            Part::Other(raw) => std::str::from_utf8(raw).map_or(0, |text| self.count(text)),
+        }
+    }
+}

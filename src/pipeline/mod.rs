@@ -1,0 +1,94 @@
+//! The life of a request. [`turn`] names every stage of a managed one in order: `open` is the
+//! request half up to the first hop, `drive` and `unary` are the response half. [`pass`] is for
+//! everything else. Owns the order; never parses HTTP nor decides how an error looks.
+
+mod app;
+mod drive;
+mod error;
+pub mod find;
+mod finish;
+mod hidden;
+pub mod hop;
+pub mod known;
+mod open;
+mod report;
+mod request;
+mod send;
+mod settings;
+mod unary;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use http::Response;
+
+pub use app::App;
+pub use error::{Class, ProxyError, Side};
+pub use request::{
+    AskedBudget, Identity, MIN_CEILING, Mode, Overrides, Policy, Session, TurnRequest, Untouched,
+};
+pub use settings::{
+    Budget, Classes, Delimiter, GlobError, Guidance, ProtectRecent, Settings, ToolClasses, Unmet,
+};
+
+use crate::upstream::{self, Outbound, Payload};
+use open::Opened;
+
+/// Serves one managed request: a turn.
+///
+/// # Errors
+/// [`ProxyError`] where the caller gets an answer of ours instead of the upstream's.
+pub async fn turn(app: &Arc<App>, request: TurnRequest) -> Result<Response<Body>, ProxyError> {
+    // dialect, session, tokens, policy, commit, render: the request half, pure but for one look-up.
+    match open::open(app, request).await? {
+        // upstream, intercept, record: one hop after the other until the answer is whole.
+        Opened::Managed(turn) => send::first(app, *turn).await,
+        Opened::Untouched {
+            request,
+            report,
+            fail_open,
+        } => {
+            let (mut response, mut report) = (pass(app, *request).await?, *report);
+            report.turn.fail_open = fail_open;
+            response.headers_mut().extend(report.headers());
+            let status = response.status();
+            report.answered(status);
+            report.finish(app, Some(status));
+            Ok(response)
+        }
+    }
+}
+
+/// Forwards a request as it is, and the response as it comes.
+///
+/// # Errors
+/// If the upstream gave no response.
+pub async fn pass(app: &Arc<App>, request: Untouched) -> Result<Response<Body>, ProxyError> {
+    let Untouched {
+        method,
+        asked,
+        mut headers,
+        payload,
+    } = request;
+    let url = app.upstream.target(&asked)?;
+    upstream::to_upstream(&mut headers);
+    let outbound = Outbound {
+        method,
+        url,
+        headers,
+        payload,
+    };
+    let mut response = app.upstream.send(outbound).await?;
+    upstream::to_client(response.headers_mut());
+    Ok(response.map(Body::new))
+}
+
+/// The client's request as it came, for forwarding.
+fn untouched(request: &TurnRequest) -> Untouched {
+    Untouched {
+        method: request.method.clone(),
+        asked: request.asked.clone(),
+        headers: request.headers.clone(),
+        payload: Payload::Whole(request.raw.clone()),
+    }
+}

@@ -1,0 +1,168 @@
+//! Facts of a turn as its stages return them, gathered for `record`. Never writes a metric or a
+//! log line itself.
+
+use std::time::{Duration, Instant};
+
+use http::{HeaderMap, StatusCode};
+
+use super::app::App;
+use super::hop::{Prepared, State};
+use super::request::{Mode, TurnRequest};
+use crate::model::Usage;
+use crate::record::{
+    Abort, AbortPhase, Budget, Context, CostKind, DelimiterCall, Evicted, Hop, Pass, Phase, Route,
+    Side, Turn, response_headers,
+};
+use crate::tokens::{self, Cost, Family};
+
+/// The report of a turn in progress.
+pub struct Report {
+    /// What is known so far.
+    pub turn: Turn,
+    begun: Instant,
+    hop_begun: Instant,
+}
+
+impl Report {
+    /// Begins the report of a request.
+    #[must_use]
+    pub fn new(app: &App, request: &TurnRequest) -> Self {
+        let mut turn = Turn::new(Route::Chat, request.method.clone());
+        turn.provider = app.provider;
+        turn.tenant = request.identity.tenant.0.short();
+        let now = Instant::now();
+        Self {
+            turn,
+            begun: now,
+            hop_begun: now,
+        }
+    }
+
+    /// Notes what the body says.
+    pub fn asked(&mut self, model: &str, stream: bool, mode: Mode) {
+        model.clone_into(&mut self.turn.model);
+        self.turn.streamed = stream;
+        self.turn.mode = match mode {
+            Mode::Manage => "manage",
+            Mode::Observe => "observe",
+            Mode::Off => "off",
+        };
+    }
+
+    /// Runs a phase and notes the time that it took.
+    pub fn timed<T>(&mut self, phase: Phase, run: impl FnOnce() -> T) -> T {
+        let begun = Instant::now();
+        let value = run();
+        self.turn.overhead.add(phase, begun.elapsed());
+        value
+    }
+
+    /// Notes where the request stands and what its next hop is.
+    pub fn prepared(&mut self, state: &State, prepared: &Prepared) {
+        self.turn.number = u64::from(state.path.next_turn());
+        let pass = prepared.pass.as_ref().map(|(trigger, proposal)| Pass {
+            trigger: trigger.name(),
+            evicted: proposal
+                .gone
+                .iter()
+                .map(|(level, gone)| Evicted {
+                    policy: "cwl",
+                    level: level.name(),
+                    tokens: u64::try_from(gone.tokens).unwrap_or(0),
+                    items: u64::from(gone.items),
+                })
+                .collect(),
+        });
+        // A first pass breaks what the provider has cached; so does text that a client changed.
+        let cached = state.path.newest().is_some() || !state.pending.is_empty();
+        self.turn.prefix_breaks += u64::from(pass.is_some() && cached);
+        self.turn.prefix_breaks += u64::from(prepared.transcript.changed);
+        let ceiling = u64::from(state.terms.ceiling);
+        let out = prepared.calibrated(prepared.estimate);
+        let met = prepared.pinned.is_none() && out <= ceiling;
+        self.turn.context = Some(Context {
+            tokens_in: prepared.calibrated(state.client_tokens),
+            tokens_out: out,
+            evicted: prepared.calibrated(prepared.whole.saturating_sub(prepared.estimate)),
+            ceiling,
+            floor: prepared.calibrated(prepared.floor),
+            budget: if met { Budget::Met } else { Budget::Exceeded },
+        });
+        self.turn.hops.push(Hop {
+            estimated: prepared.estimate,
+            pass,
+            ..Hop::default()
+        });
+        self.hop_begun = Instant::now();
+    }
+
+    /// Notes that the upstream answered.
+    pub fn answered(&mut self, status: StatusCode) {
+        let waited = self.hop_begun.elapsed();
+        if let Some(hop) = self.turn.hops.last_mut() {
+            hop.status = Some(status);
+            hop.first_byte.get_or_insert(waited);
+        }
+    }
+
+    /// Notes the first byte that the client may see.
+    pub fn spoken(&mut self) {
+        let since = self.begun.elapsed();
+        self.turn.first_token.get_or_insert(since);
+    }
+
+    /// Notes the end of a hop.
+    pub fn ended(&mut self, usage: Option<Usage>, family: &Family) {
+        let took = self.hop_begun.elapsed();
+        if let Some(hop) = self.turn.hops.last_mut() {
+            hop.duration = took;
+            hop.usage = usage;
+        }
+        let Some(usage) = usage else { return };
+        let cost = tokens::cost(&usage, &family.prices);
+        for (kind, units) in [
+            (CostKind::Input, cost.plain),
+            (CostKind::CacheRead, cost.read),
+            (CostKind::CacheWrite, cost.write),
+            (CostKind::Output, cost.output),
+        ] {
+            if let Some(usd) = Cost::usd(units, &family.prices) {
+                self.turn.costs.add(kind, usd);
+            }
+        }
+    }
+
+    /// Notes hidden calls.
+    pub fn delimiters(&mut self, calls: Vec<DelimiterCall>) {
+        self.turn.delimiter_calls.extend(calls);
+    }
+
+    /// Notes that the stream ended before its end.
+    pub fn aborted(&mut self, side: Side) {
+        let phase = match (self.turn.first_token, self.turn.hops.len()) {
+            (None, _) => AbortPhase::FirstByte,
+            (Some(_), 0 | 1) => AbortPhase::Body,
+            (Some(_), _) => AbortPhase::BetweenHops,
+        };
+        self.turn.abort = Some(Abort { side, phase });
+    }
+
+    /// The response headers for what is known so far.
+    #[must_use]
+    pub fn headers(&self) -> HeaderMap {
+        response_headers(&self.turn)
+    }
+
+    /// Tells everybody who wants to know.
+    pub fn finish(mut self, app: &App, status: Option<StatusCode>) {
+        self.turn.status = status;
+        self.turn.duration = self.begun.elapsed();
+        crate::record::finish(&app.metrics, &self.turn);
+    }
+
+    /// How long the request has been here.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
+    }
+}

@@ -1,0 +1,131 @@
+//! What `pipeline` is given. Owns the shape of a request once its headers have been read; never
+//! reads a header itself.
+
+use bytes::Bytes;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, Method};
+
+use crate::model::{Digest, Scope, TenantId};
+use crate::upstream::Payload;
+
+/// The smallest ceiling that is accepted, in tokens.
+pub const MIN_CEILING: u32 = 4_000;
+
+/// A request that is only passed through.
+#[derive(Debug)]
+pub struct Untouched {
+    /// The client's method.
+    pub method: Method,
+    /// The client's path and query.
+    pub asked: PathAndQuery,
+    /// The client's headers, all of them.
+    pub headers: HeaderMap,
+    /// The client's body.
+    pub payload: Payload,
+}
+
+/// A managed request, its body held whole.
+#[derive(Debug)]
+pub struct TurnRequest {
+    /// The client's method.
+    pub method: Method,
+    /// The client's path and query.
+    pub asked: PathAndQuery,
+    /// The client's headers, all of them; `content-encoding` describes `raw`.
+    pub headers: HeaderMap,
+    /// The body as it came.
+    pub raw: Bytes,
+    /// The body, decompressed; the same bytes as `raw` where it was not compressed.
+    pub body: Bytes,
+    /// Whose request it is.
+    pub identity: Identity,
+    /// What the headers say about the session.
+    pub session: Session,
+    /// What this request sets for itself.
+    pub overrides: Overrides,
+}
+
+/// Whose request it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Who owns the credential: stable over renewed tokens of one account.
+    pub tenant: TenantId,
+    /// The credential itself, hashed whole: what an upstream has accepted or not.
+    pub credential: Digest,
+}
+
+/// What the headers say about the session.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Session {
+    /// The explicit session, with the thread or agent where one is named.
+    pub explicit: Option<Scope>,
+    /// The session or thread that this one came from.
+    pub parent: Option<String>,
+}
+
+impl Session {
+    /// The scope of the request: the headers' word, else `prompt_cache_key` of the body, else
+    /// empty.
+    #[must_use]
+    pub fn scope(&self, prompt_cache_key: Option<&str>) -> Scope {
+        match (&self.explicit, prompt_cache_key) {
+            (Some(scope), _) => scope.clone(),
+            (None, Some(key)) => Scope(key.to_owned()),
+            (None, None) => Scope::default(),
+        }
+    }
+}
+
+/// What a request sets for itself; what it leaves out is as configured. Never remembered.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Overrides {
+    /// `x-plimsoll-mode`
+    pub mode: Option<Mode>,
+    /// `x-plimsoll-budget`
+    pub budget: Option<AskedBudget>,
+    /// `x-plimsoll-profile`: a name that the configuration has.
+    pub profile: Option<String>,
+    /// `x-plimsoll-policy`
+    pub policy: Option<Policy>,
+}
+
+/// What is done with a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Held under the ceiling.
+    Manage,
+    /// Computed and reported, forwarded untouched.
+    Observe,
+    /// Forwarded untouched.
+    Off,
+}
+
+impl Mode {
+    /// The words for each.
+    pub const WORDS: &'static [(&'static str, Self)] = &[
+        ("manage", Self::Manage),
+        ("observe", Self::Observe),
+        ("off", Self::Off),
+    ];
+}
+
+/// A ceiling that a request names.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum AskedBudget {
+    /// Tokens, at least [`MIN_CEILING`].
+    Tokens(u32),
+    /// A share of the model's window, in (0, 1].
+    WindowShare(f64),
+}
+
+/// A policy that a request can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// The episode graph.
+    Cwl,
+}
+
+impl Policy {
+    /// The words for each.
+    pub const WORDS: &'static [(&'static str, Self)] = &[("cwl", Self::Cwl)];
+}

@@ -1,0 +1,235 @@
+//! Sends the hops of a turn and deals with what an upstream refuses: one emergency pass where the
+//! view was too long, once the client's own bytes where ours were not taken. Never reads a body
+//! that was accepted.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http_body_util::{BodyExt, Limited};
+
+use super::app::App;
+use super::error::ProxyError;
+use super::hop::{MiddleError, Prepared, Tools};
+use super::open::Turn;
+use super::{drive, unary, untouched};
+use crate::dialect::chat::request::IncludeUsage;
+use crate::intercept::{Spec, UsageWish};
+use crate::record::{FAIL_OPEN, Label};
+use crate::upstream::{self, Outbound, Payload, ResponseBody};
+
+/// Bytes of a refusal that are read to find out why.
+const REFUSAL: usize = 1 << 20;
+
+/// Sends the first hop and answers the client with what comes of it.
+///
+/// # Errors
+/// [`ProxyError`] if the upstream gave no response.
+pub(super) async fn first(app: &Arc<App>, mut turn: Turn) -> Result<Response<Body>, ProxyError> {
+    let response = match send(app, &turn, turn.prepared.body.clone()).await {
+        Ok(response) => response,
+        Err(error) => {
+            turn.report.finish(app, None);
+            return Err(error);
+        }
+    };
+    turn.report.answered(response.status());
+    if response.status().is_success() {
+        return accepted(app, turn, response).await;
+    }
+    refused(app, turn, response).await
+}
+
+/// Hands an accepted response to the half that reads its form.
+async fn accepted(
+    app: &Arc<App>,
+    turn: Turn,
+    response: Response<ResponseBody>,
+) -> Result<Response<Body>, ProxyError> {
+    let kind = response
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
+    let coded = response.headers().contains_key(CONTENT_ENCODING);
+    match kind.map(|kind| kind.trim().to_ascii_lowercase()) {
+        // We asked for identity; what comes coded all the same can't be read and goes on as it is.
+        _ if coded => Ok(forward(app, turn, response, Some("intercept"))),
+        Some(kind) if kind.starts_with("text/event-stream") => {
+            Ok(drive::stream(app, turn, response).await)
+        }
+        _ => unary::answer(app, turn, response).await,
+    }
+}
+
+/// Deals with a refusal of the first hop.
+async fn refused(
+    app: &Arc<App>,
+    mut turn: Turn,
+    response: Response<ResponseBody>,
+) -> Result<Response<Body>, ProxyError> {
+    let (head, body) = response.into_parts();
+    let Ok(body) = Limited::new(body, REFUSAL).collect().await else {
+        // A refusal that breaks off, or never ends, says nothing that could be acted on.
+        turn.report.finish(app, Some(head.status));
+        return Err(ProxyError::Upstream(upstream::Error::Broken {
+            cause: "its error response was cut".to_owned(),
+        }));
+    };
+    let body = body.to_bytes();
+    let text = String::from_utf8_lossy(&body);
+    let too_long = app.models.context_length_error(head.status.as_u16(), &text);
+    if let Some(error) = too_long {
+        let size = turn.prepared.calibrated(turn.prepared.estimate);
+        let size = error
+            .window
+            .or(turn.family.window)
+            .map_or(size, |w| size.min(u64::from(w)));
+        if let Some(answer) = emergency(app, &mut turn, size).await {
+            return match answer {
+                Ok(response) if response.status().is_success() => {
+                    accepted(app, turn, response).await
+                }
+                Ok(response) => Ok(forward(app, turn, response, None)),
+                Err(error) => Err(error),
+            };
+        }
+    } else if is_ours(head.status) && turn.prepared.body != turn.request.body {
+        let original = super::pass(app, untouched(&turn.request)).await;
+        let mut response = original?;
+        turn.report.turn.fail_open = Some("refused");
+        response
+            .headers_mut()
+            .insert(FAIL_OPEN, HeaderValue::from_static("refused"));
+        turn.report.finish(app, Some(response.status()));
+        return Ok(response);
+    }
+    Ok(reply(app, turn, head.status, head.headers, body))
+}
+
+/// Statuses that may be about how a body is made.
+fn is_ours(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 400 | 404 | 413 | 422)
+}
+
+/// One pass to four fifths of the size that the upstream named or refused, and one more try.
+/// `None` where the pass frees nothing.
+async fn emergency(
+    app: &Arc<App>,
+    turn: &mut Turn,
+    refused: u64,
+) -> Option<Result<Response<ResponseBody>, ProxyError>> {
+    let before = turn.prepared.estimate;
+    let prepared = prepare(app, turn, Some(refused)).ok()?;
+    if prepared.estimate >= before {
+        return None;
+    }
+    turn.report.prepared(&turn.state, &prepared);
+    turn.prepared = prepared;
+    let answer = send(app, turn, turn.prepared.body.clone()).await;
+    if let Ok(response) = &answer {
+        turn.report.answered(response.status());
+    }
+    Some(answer)
+}
+
+/// Prepares the next hop of a turn.
+///
+/// # Errors
+/// [`MiddleError`] where the middle fails.
+pub(super) fn prepare(
+    app: &App,
+    turn: &mut Turn,
+    refused: Option<u64>,
+) -> Result<Prepared, MiddleError> {
+    let tools = Tools {
+        reader: app
+            .memo
+            .reader(&app.counter, turn.family.encoding, turn.place.tenant),
+        classes: &app.settings.classes,
+        family: &turn.family,
+        now: App::now(),
+    };
+    turn.state.prepare(&tools, refused)
+}
+
+/// One body with the client's headers, ready to be sent.
+///
+/// # Errors
+/// [`ProxyError`] if the client's path leaves the base.
+pub(super) fn outbound(app: &App, turn: &Turn, body: Bytes) -> Result<Outbound, ProxyError> {
+    let url = app.upstream.target(&turn.request.asked)?;
+    let mut headers = turn.request.headers.clone();
+    upstream::to_upstream(&mut headers);
+    // The body was decompressed, and the answer must be readable.
+    headers.remove(CONTENT_ENCODING);
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    let method = turn.request.method.clone();
+    Ok(Outbound {
+        method,
+        url,
+        headers,
+        payload: Payload::Whole(body),
+    })
+}
+
+/// Sends one body upstream.
+///
+/// # Errors
+/// [`ProxyError`] if the upstream gave no response.
+pub(super) async fn send(
+    app: &App,
+    turn: &Turn,
+    body: Bytes,
+) -> Result<Response<ResponseBody>, ProxyError> {
+    Ok(app.upstream.send(outbound(app, turn, body)?).await?)
+}
+
+/// Passes a response on as it comes and ends the report.
+pub(super) fn forward(
+    app: &App,
+    turn: Turn,
+    response: Response<ResponseBody>,
+    fail_open: Option<Label>,
+) -> Response<Body> {
+    let mut report = turn.report;
+    report.turn.fail_open = fail_open;
+    let mut response = response.map(Body::new);
+    upstream::to_client(response.headers_mut());
+    response.headers_mut().extend(report.headers());
+    report.finish(app, Some(response.status()));
+    response
+}
+
+/// Answers with bytes that were read whole, under the upstream's own status and headers.
+pub(super) fn reply(
+    app: &App,
+    turn: Turn,
+    status: StatusCode,
+    mut headers: HeaderMap,
+    body: Bytes,
+) -> Response<Body> {
+    upstream::to_client(&mut headers);
+    headers.extend(turn.report.headers());
+    // The length is computed anew, because the body may not be the upstream's.
+    headers.remove(http::header::CONTENT_LENGTH);
+    turn.report.finish(app, Some(status));
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}
+
+/// What the interceptor must know of a turn.
+pub(super) fn spec(turn: &Turn) -> Spec {
+    let wish = match turn.state.request.include_usage {
+        IncludeUsage::Asked => UsageWish::Asked,
+        IncludeUsage::Open => UsageWish::Added,
+        IncludeUsage::Refused => UsageWish::Refused,
+    };
+    Spec {
+        hidden: turn.state.injected.iter().cloned().collect(),
+        usage_wish: wish,
+    }
+}

@@ -1,0 +1,410 @@
+//! How requests are served: the operator's settings, validated, and the terms that one request
+//! gets from them. Never reads a file, a variable or a header.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
+
+use super::request::{AskedBudget, MIN_CEILING, Mode, Overrides};
+use crate::commit::{self, Floor};
+use crate::intercept::UsageMode;
+use crate::intercept::delimiter::Protocol;
+use crate::model::ToolClass;
+use crate::policy;
+use crate::render::tools;
+use crate::tokens::{CacheModel, Family};
+
+/// All settings of the pipeline.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// What is served without a profile.
+    pub budget: Budget,
+    /// Named budgets for `x-plimsoll-profile`.
+    pub profiles: BTreeMap<String, Budget>,
+    /// The hidden tool.
+    pub delimiter: Delimiter,
+    /// Classes of tools.
+    pub classes: Classes,
+    /// How long a final frame waits for its record.
+    pub store_wait: Duration,
+}
+
+/// The ceiling, the floor and the rules of eviction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Budget {
+    /// What is done with a conversation whose request names no mode.
+    pub mode: Mode,
+    /// The token budget that a request to the upstream may not exceed; at least [`MIN_CEILING`].
+    pub ceiling: u32,
+    /// Down to where a pass evicts.
+    pub floor: Floor,
+    /// The lowest floor that `auto` may choose, as a fraction of the ceiling in (0, 1].
+    pub min_floor: f64,
+    /// The newest tokens that are never eligible.
+    pub protect_recent: ProtectRecent,
+    /// Length of an implicit episode, in tokens.
+    pub implicit_tokens: u32,
+    /// What happens if the budget can't be met.
+    pub unmet: Unmet,
+    /// Whether the open episode is never touched, as the paper has it.
+    pub strict_active: bool,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Manage,
+            ceiling: 80_000,
+            floor: Floor::Auto,
+            min_floor: 0.5,
+            protect_recent: ProtectRecent::Auto,
+            implicit_tokens: 8_000,
+            unmet: Unmet::Surface,
+            strict_active: false,
+        }
+    }
+}
+
+/// How much of the tail is protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProtectRecent {
+    /// The smaller of 8,000 tokens and a fifth of the ceiling.
+    Auto,
+    /// So many tokens.
+    Tokens(u32),
+}
+
+impl ProtectRecent {
+    /// Tokens that are protected under `ceiling`, never more than the ceiling itself.
+    #[must_use]
+    pub fn tokens(self, ceiling: u32) -> u32 {
+        match self {
+            Self::Auto => (ceiling / 5).min(8_000),
+            Self::Tokens(tokens) => tokens.min(ceiling),
+        }
+    }
+}
+
+/// What happens if the budget can't be met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmet {
+    /// Send the request and report it.
+    Surface,
+    /// Refuse the request.
+    Refuse,
+}
+
+/// The hidden tool and the turns that it makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delimiter {
+    /// Whether the tool is injected.
+    pub enabled: bool,
+    /// Whether a start closes the open episode.
+    pub auto_close: bool,
+    /// Upstream calls in one turn, at least 1.
+    pub hops: u32,
+    /// The block that is appended to the system message.
+    pub guidance: Guidance,
+    /// Silence towards the client until a comment is sent.
+    pub heartbeat: Duration,
+    /// Whether results may carry a reminder.
+    pub nudge: bool,
+    /// Which usage the client reads.
+    pub usage: UsageMode,
+    /// Whether a turn goes on to its end when the client has gone.
+    pub finish_cancelled: bool,
+}
+
+impl Default for Delimiter {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            auto_close: false,
+            hops: 8,
+            guidance: Guidance::Standard,
+            heartbeat: Duration::from_secs(10),
+            nudge: true,
+            usage: UsageMode::Last,
+            finish_cancelled: false,
+        }
+    }
+}
+
+/// The block that explains `delimiter` to the model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Guidance {
+    /// The built-in block.
+    Standard,
+    /// None; nothing of the client's is touched.
+    Off,
+    /// A text of the operator's.
+    Text(String),
+}
+
+/// Globs on tool names, by class. Names are compared in lower case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolClasses {
+    /// Search and listing.
+    pub bulk: Vec<String>,
+    /// Reading files.
+    pub read: Vec<String>,
+    /// Running commands.
+    pub shell: Vec<String>,
+    /// Changing files.
+    pub write: Vec<String>,
+}
+
+impl Default for ToolClasses {
+    fn default() -> Self {
+        let list = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+        Self {
+            bulk: list(&[
+                "grep",
+                "glob",
+                "ls",
+                "find",
+                "search",
+                "list",
+                "list_*",
+                "*_search",
+                "search_*",
+                "websearch",
+                "webfetch",
+                "web_fetch",
+                "fetch",
+                "codebase_search",
+                "tool_search",
+            ]),
+            read: list(&[
+                "read",
+                "read_*",
+                "view",
+                "cat",
+                "open",
+                "open_file",
+                "notebookread",
+            ]),
+            shell: list(&[
+                "bash",
+                "shell",
+                "sh",
+                "exec",
+                "exec_command",
+                "execute_*",
+                "run",
+                "run_*",
+                "local_shell",
+                "terminal",
+                "container.exec",
+            ]),
+            write: list(&[
+                "write",
+                "write_*",
+                "edit",
+                "edit_*",
+                "multiedit",
+                "create",
+                "create_*",
+                "apply_patch",
+                "patch",
+                "str_replace*",
+                "replace*",
+                "insert*",
+                "notebookedit",
+            ]),
+        }
+    }
+}
+
+/// Tool classes compiled for matching.
+#[derive(Clone, Debug, Default)]
+pub struct Classes {
+    sets: Vec<(ToolClass, GlobSet)>,
+}
+
+/// A glob of a tool class that can't be read.
+#[derive(Debug, thiserror::Error)]
+#[error("write {glob:?} as a glob on tool names, such as \"list_*\": {cause}")]
+pub struct GlobError {
+    /// The glob.
+    pub glob: String,
+    /// What is wrong with it.
+    pub cause: String,
+}
+
+impl Classes {
+    /// Compiles the lists; the first class whose list matches a name has it.
+    ///
+    /// # Errors
+    /// [`GlobError`] for the first glob that can't be read.
+    pub fn new(classes: &ToolClasses) -> Result<Self, GlobError> {
+        let lists = [
+            (ToolClass::Bulk, &classes.bulk),
+            (ToolClass::Read, &classes.read),
+            (ToolClass::Shell, &classes.shell),
+            (ToolClass::Write, &classes.write),
+        ];
+        let mut sets = Vec::with_capacity(lists.len());
+        for (class, globs) in lists {
+            let mut set = GlobSetBuilder::new();
+            for glob in globs {
+                let error = |cause: &dyn std::fmt::Display| GlobError {
+                    glob: glob.clone(),
+                    cause: cause.to_string(),
+                };
+                set.add(Glob::new(&glob.to_lowercase()).map_err(|cause| error(&cause))?);
+            }
+            let set = set.build().map_err(|cause| GlobError {
+                glob: globs.join(" "),
+                cause: cause.to_string(),
+            })?;
+            sets.push((class, set));
+        }
+        Ok(Self { sets })
+    }
+
+    /// The class of a tool. Names are compared in lower case.
+    #[must_use]
+    pub fn of(&self, name: &str) -> ToolClass {
+        let name = name.to_lowercase();
+        let found = self.sets.iter().find(|(_, set)| set.is_match(&name));
+        found.map_or(ToolClass::Unknown, |(class, _)| *class)
+    }
+}
+
+/// Why a request's own terms can't be had.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum TermsError {
+    /// A budget in per cent of a window that nobody knows.
+    #[error("the window of model {model:?} is not known: give the budget in tokens")]
+    Window {
+        /// The model.
+        model: String,
+    },
+    /// A budget in per cent that is too small.
+    #[error("{asked} tokens are too few: give a budget of at least {MIN_CEILING}")]
+    TooSmall {
+        /// What the share of the window came to.
+        asked: u32,
+    },
+}
+
+/// The terms under which one request is served. Read anew with every request, never remembered.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// The mode.
+    pub mode: Mode,
+    /// τ in tokens.
+    pub ceiling: u32,
+    /// How deep a pass goes.
+    pub commit: commit::Config,
+    /// What happens if τ can't be met.
+    pub unmet: Unmet,
+    /// Raw tokens after which an implicit episode is cut.
+    pub implicit_tokens: u32,
+    /// Whether `delimiter` is injected.
+    pub inject: bool,
+    /// The protocol of `delimiter`.
+    pub protocol: Protocol,
+    /// Upstream calls in one turn.
+    pub hops: usize,
+    /// Whether results may carry a reminder.
+    pub nudge: bool,
+    guidance: Guidance,
+    protect_recent: u32,
+    strict_active: bool,
+}
+
+impl Terms {
+    /// The terms of a request.
+    ///
+    /// # Errors
+    /// [`TermsError`] where its budget can't be read against its model.
+    pub fn of(
+        settings: &Settings,
+        overrides: &Overrides,
+        family: &Family,
+        model: &str,
+    ) -> Result<Self, TermsError> {
+        let profile = overrides
+            .profile
+            .as_ref()
+            .and_then(|name| settings.profiles.get(name));
+        let budget = profile.unwrap_or(&settings.budget);
+        let ceiling = match overrides.budget {
+            Some(AskedBudget::Tokens(tokens)) => tokens,
+            Some(AskedBudget::WindowShare(share)) => share_of(share, family, model)?,
+            None => budget.ceiling,
+        };
+        let delimiter = &settings.delimiter;
+        Ok(Self {
+            mode: overrides.mode.unwrap_or(budget.mode),
+            ceiling,
+            commit: commit::Config {
+                floor: budget.floor,
+                min_floor: budget.min_floor,
+            },
+            unmet: budget.unmet,
+            implicit_tokens: budget.implicit_tokens,
+            inject: delimiter.enabled,
+            protocol: Protocol {
+                auto_close: delimiter.auto_close,
+            },
+            hops: delimiter.hops as usize,
+            nudge: delimiter.nudge,
+            guidance: delimiter.guidance.clone(),
+            protect_recent: budget.protect_recent.tokens(ceiling),
+            strict_active: budget.strict_active,
+        })
+    }
+
+    /// The eviction order's settings for a model.
+    #[must_use]
+    pub fn policy(&self, family: &Family) -> policy::Config {
+        policy::Config {
+            protect_recent: self.protect_recent,
+            strict_active: self.strict_active,
+            keep_reasoning: family.reasoning_back,
+            ..policy::Config::default()
+        }
+    }
+
+    /// The guidance block, unless the operator turned it off.
+    #[must_use]
+    pub fn guidance(&self, tool: &str) -> Option<String> {
+        match &self.guidance {
+            Guidance::Off => None,
+            Guidance::Standard => Some(tools::guidance(None, tool)),
+            Guidance::Text(text) => Some(tools::guidance(Some(text), tool)),
+        }
+    }
+
+    /// How long the provider keeps a prefix, in milliseconds.
+    #[must_use]
+    pub fn cache_ttl(&self, family: &Family) -> u64 {
+        let ttl = match family.cache {
+            CacheModel::Automatic { ttl, .. } | CacheModel::Breakpoints { ttl, .. } => ttl,
+            // Without a cache every pass is free; an hour keeps them seldom all the same.
+            CacheModel::None => Duration::from_secs(3600),
+        };
+        u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the share lies in 0..=1 of a window that is a u32"
+)]
+fn share_of(share: f64, family: &Family, model: &str) -> Result<u32, TermsError> {
+    let window = family.window.ok_or_else(|| TermsError::Window {
+        model: model.to_owned(),
+    })?;
+    let asked = (share * f64::from(window)) as u32;
+    if asked < MIN_CEILING {
+        Err(TermsError::TooSmall { asked })
+    } else {
+        Ok(asked)
+    }
+}

@@ -1,0 +1,172 @@
+//! The response half of an unstreamed turn: whole bodies, hop after hop, until one has nothing
+//! hidden. Never holds a stream.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderMap, Response, StatusCode};
+use http_body_util::{BodyExt, Limited};
+
+use super::app::App;
+use super::error::ProxyError;
+use super::finish::{self, Ending};
+use super::hidden::{self, Keep};
+use super::open::Turn;
+use super::send::{prepare, reply, send, spec};
+use crate::intercept::{Answer, Verdict, unary};
+use crate::model::Hop;
+use crate::record::Phase;
+use crate::upstream::{self, ResponseBody};
+
+/// The most that is held of one answer.
+const ANSWER: usize = 256 << 20;
+
+/// What the client reads where a turn ended at the hop cap with nothing else said.
+pub(super) const CAP_LINE: &str = "the model only annotated; send \"continue\"";
+
+/// Reads the answer of the first hop and goes on until the turn is whole.
+///
+/// # Errors
+/// [`ProxyError`] if an upstream's answer was cut before the client saw anything.
+pub(super) async fn answer(
+    app: &Arc<App>,
+    mut turn: Turn,
+    response: Response<ResponseBody>,
+) -> Result<Response<Body>, ProxyError> {
+    let spec = spec(&turn);
+    let (head, body) = response.into_parts();
+    let (status, mut headers) = (head.status, head.headers);
+    let mut last = collect(app, &mut turn, body).await?;
+    let first = last.clone();
+    let mut answers: Vec<Answer> = Vec::new();
+    loop {
+        let Some(answer) = unary::read(&last, &spec) else {
+            // No choice with a message: whatever it is, it is the upstream's own.
+            return Ok(reply(app, turn, status, headers, last));
+        };
+        turn.report.ended(answer.usage, &turn.family);
+        let verdict = answer.verdict();
+        answers.push(answer);
+        let capped = turn.state.pending.len() + 1 >= turn.state.terms.hops;
+        if verdict != Verdict::HiddenOnly || capped {
+            let closed = (verdict == Verdict::HiddenOnly).then(|| cap_line(&answers));
+            settle(app, &mut turn, &answers, closed).await;
+            let config = &app.intercept;
+            let body = unary::compose(config, &spec, &first, &last, &answers, closed);
+            return Ok(reply(app, turn, status, headers, body));
+        }
+        match next(app, &mut turn, &answers).await? {
+            Next::Body(new, body) => (headers, last) = (*new, body),
+            Next::Refused(status, headers, body) => {
+                return Ok(reply(app, turn, status, *headers, body));
+            }
+        }
+    }
+}
+
+/// The line for a turn that ended at the hop cap, where nothing visible was said.
+pub(super) fn cap_line(answers: &[Answer]) -> Option<&'static str> {
+    answers
+        .iter()
+        .all(|answer| answer.text.is_empty())
+        .then_some(CAP_LINE)
+}
+
+enum Next {
+    Body(Box<HeaderMap>, Bytes),
+    Refused(StatusCode, Box<HeaderMap>, Bytes),
+}
+
+/// Answers the hidden calls of the newest hop and sends the next one. The client has seen nothing
+/// yet, so a refusal is simply its answer.
+async fn next(app: &Arc<App>, turn: &mut Turn, answers: &[Answer]) -> Result<Next, ProxyError> {
+    if let Some(answer) = answers.last() {
+        turn.pend(app, answer);
+    }
+    let prepared = prepare(app, turn, None).map_err(|error| ProxyError::Middle(error.stage()))?;
+    turn.report.prepared(&turn.state, &prepared);
+    turn.prepared = prepared;
+    let response = send(app, turn, turn.prepared.body.clone()).await?;
+    turn.report.answered(response.status());
+    let (head, body) = response.into_parts();
+    let body = collect(app, turn, body).await?;
+    Ok(if head.status.is_success() {
+        Next::Body(Box::new(head.headers), body)
+    } else {
+        Next::Refused(head.status, Box::new(head.headers), body)
+    })
+}
+
+impl Turn {
+    /// Answers the hidden calls of a hop that the client never sees, and keeps the hop.
+    pub(super) fn pend(&mut self, app: &App, answer: &Answer) {
+        let hop = self.settle_hop(app, answer, Keep::Message);
+        self.state.pending.push(hop);
+    }
+
+    /// The hop that an answer makes, its hidden calls run and counted.
+    pub(super) fn settle_hop(&mut self, app: &App, answer: &Answer, keep: Keep) -> Hop {
+        let reader = app
+            .memo
+            .reader(&app.counter, self.family.encoding, self.place.tenant);
+        let (state, prepared) = (&self.state, &self.prepared);
+        let (hop, counted) = self.report.timed(Phase::Intercept, || {
+            hidden::settle(state, prepared, answer, keep, &reader)
+        });
+        self.report.delimiters(counted);
+        hop
+    }
+
+    /// The record of the turn that ends with this answer.
+    pub(super) fn record(
+        &mut self,
+        app: &App,
+        answers: &[Answer],
+        closed: Option<Option<&str>>,
+    ) -> Option<crate::model::TurnRecord> {
+        let answer = answers.last()?;
+        let keep = if closed.is_some() {
+            Keep::Message
+        } else {
+            Keep::HiddenCalls
+        };
+        let last = self.settle_hop(app, answer, keep);
+        let transcript = &self.prepared.transcript;
+        Some(finish::record(
+            &self.state,
+            transcript.base,
+            transcript.first_item,
+            Ending {
+                texts: answers.iter().map(|answer| answer.text.as_str()).collect(),
+                answer,
+                last,
+                line: closed.flatten(),
+                now: App::now(),
+            },
+        ))
+    }
+}
+
+/// Records the turn and waits until it is durable, as long as the settings allow.
+async fn settle(app: &Arc<App>, turn: &mut Turn, answers: &[Answer], closed: Option<Option<&str>>) {
+    let Some(record) = turn.record(app, answers, closed) else {
+        return;
+    };
+    let (_, ticket) = finish::commit(app, &turn.place, &turn.state, record);
+    turn.durable(app, ticket).await;
+}
+
+async fn collect(app: &App, turn: &mut Turn, body: ResponseBody) -> Result<Bytes, ProxyError> {
+    match Limited::new(body, ANSWER).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) => {
+            tracing::warn!(%error, "the upstream's answer was cut");
+            turn.report.aborted(crate::record::Side::Upstream);
+            let _ = app;
+            Err(ProxyError::Upstream(upstream::Error::Broken {
+                cause: error.to_string(),
+            }))
+        }
+    }
+}

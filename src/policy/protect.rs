@@ -1,0 +1,69 @@
+//! What no pass may touch, whatever the episode (design §5): the newest assistant message with
+//! everything behind it, and the last tokens of the view. Never knows of episodes.
+
+use crate::model::Marks;
+use crate::model::{ItemKind, MESSAGE_TOKENS, Mark, Role};
+use crate::session::transcript::Transcript;
+
+/// Which items are protected, by item index.
+#[derive(Clone, Debug)]
+pub struct Protection {
+    /// The first item of the newest assistant message.
+    newest: usize,
+    /// The first item of the protected tail.
+    recent: usize,
+}
+
+impl Protection {
+    /// Protects the newest group, and the last `recent` raw tokens of what is shown.
+    #[must_use]
+    pub fn new(transcript: &Transcript, marks: &Marks, recent: u32) -> Self {
+        let newest = transcript
+            .entries
+            .iter()
+            .rfind(|entry| entry.role == Role::Assistant)
+            .map_or(transcript.items.len(), |entry| entry.items.start);
+        let mut start = transcript.items.len();
+        let mut left = recent;
+        for (index, item) in transcript.items.iter().enumerate().rev() {
+            let shown = item.kind == ItemKind::Result || marks.get(item.no) != Mark::Removed;
+            let size = if shown {
+                item.tokens + MESSAGE_TOKENS
+            } else {
+                0
+            };
+            if size > left {
+                break;
+            }
+            left -= size;
+            start = index;
+        }
+        Self {
+            newest,
+            recent: start,
+        }
+    }
+
+    /// The same without the tail of recent tokens: what is freed last before a budget is unmet.
+    #[must_use]
+    pub fn without_recent(&self) -> Self {
+        Self {
+            newest: self.newest,
+            recent: usize::MAX,
+        }
+    }
+
+    /// Whether an item may not be touched. A pair is protected as a whole if either half is.
+    #[must_use]
+    pub fn covers(&self, transcript: &Transcript, item: usize) -> bool {
+        let from = self.newest.min(self.recent);
+        let pair = transcript.items.get(item).and_then(|item| item.pair);
+        item >= from || pair.is_some_and(|pair| pair >= from)
+    }
+
+    /// Whether an item stands in the newest group, which nothing ever frees.
+    #[must_use]
+    pub fn is_newest(&self, item: usize) -> bool {
+        item >= self.newest
+    }
+}

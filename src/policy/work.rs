@@ -1,0 +1,209 @@
+//! The working state of a pass: marks that move, notes and sizes that follow, and the sum that
+//! is compared with the target after every step. Never chooses what goes.
+
+use std::collections::BTreeMap;
+
+use super::plan::Move;
+use super::{Config, Level, Protection};
+use crate::model::{ItemKind, Mark, Marks, ToolClass};
+use crate::session::graph::Episode;
+use crate::session::transcript::{Item, Transcript};
+use crate::session::view::{self, Measure, Notes};
+
+/// What went at one level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gone {
+    /// Items whose marks moved.
+    pub items: u32,
+    /// Tokens that the view lost, net of notes.
+    pub tokens: i64,
+}
+
+/// The state of a pass in progress.
+pub(super) struct Work<'a> {
+    pub transcript: &'a Transcript,
+    pub config: &'a Config,
+    pub measure: Measure<'a>,
+    pub protection: Protection,
+    pub marks: Marks,
+    pub notes: Notes,
+    pub moves: Vec<Move>,
+    pub gone: BTreeMap<Level, Gone>,
+    sizes: Vec<u32>,
+    pub total: u64,
+    /// The size at which the pass stops.
+    pub target: u64,
+}
+
+impl<'a> Work<'a> {
+    pub fn new(
+        transcript: &'a Transcript,
+        marks: &Marks,
+        config: &'a Config,
+        measure: Measure<'a>,
+        protection: Protection,
+        fixed: u64,
+        target: u64,
+    ) -> Self {
+        let notes = view::notes(transcript, marks, measure);
+        let (sizes, total) = view::sizes(transcript, marks, &notes);
+        Self {
+            transcript,
+            config,
+            measure,
+            protection,
+            marks: marks.clone(),
+            notes,
+            moves: Vec::new(),
+            gone: BTreeMap::new(),
+            sizes,
+            total: total + fixed,
+            target,
+        }
+    }
+
+    pub fn met(&self) -> bool {
+        self.total <= self.target
+    }
+
+    pub fn mark(&self, item: usize) -> Mark {
+        view::mark_of(self.transcript, &self.marks, item)
+    }
+
+    pub fn item(&self, item: usize) -> Option<&'a Item> {
+        self.transcript.items.get(item)
+    }
+
+    pub fn protected(&self, item: usize) -> bool {
+        self.protection.covers(self.transcript, item)
+    }
+
+    /// Whether a call's pair goes at the bulk level: by its class, or by size where no list names
+    /// its tool.
+    pub fn is_bulk(&self, item: &Item) -> bool {
+        match item.class {
+            ToolClass::Bulk => true,
+            ToolClass::Read | ToolClass::Shell | ToolClass::Write => false,
+            ToolClass::Unknown => {
+                let result = item.pair.and_then(|pair| self.item(pair));
+                result.is_some_and(|result| result.tokens > self.config.bulk_above)
+            }
+        }
+    }
+
+    /// Moves marks of one episode and re-counts what that touches.
+    pub fn apply(&mut self, episode: &Episode, level: Level, moves: Vec<Move>) {
+        if moves.is_empty() {
+            return;
+        }
+        let before = self.total;
+        let mut touched: Vec<usize> = Vec::with_capacity(moves.len() * 2 + 2);
+        for one in &moves {
+            let Some(item) = self.item(one.item) else {
+                continue;
+            };
+            self.marks.raise(item.no, one.mark);
+            touched.push(item.entry);
+            touched.extend(self.result_entry(item));
+        }
+        view::note_episode(
+            self.transcript,
+            &self.marks,
+            episode,
+            self.measure,
+            &mut self.notes,
+        );
+        for host in [episode.carrier, episode.end].into_iter().flatten() {
+            touched.extend(self.item(host).and_then(|item| self.result_entry(item)));
+        }
+        self.recount(touched);
+        let gone = self.gone.entry(level).or_default();
+        gone.items += u32::try_from(moves.len()).unwrap_or(u32::MAX);
+        gone.tokens += i64::try_from(before).unwrap_or(0) - i64::try_from(self.total).unwrap_or(0);
+        self.moves.extend(moves);
+    }
+
+    /// Writes the ledger anew and re-counts its host.
+    pub fn ledger(&mut self) {
+        view::note_ledger(self.transcript, &self.marks, self.measure, &mut self.notes);
+        let hosts: Vec<usize> = self.notes.keys().copied().collect();
+        let touched = hosts
+            .iter()
+            .filter_map(|host| self.item(*host).and_then(|item| self.result_entry(item)));
+        let touched = touched.collect();
+        self.recount(touched);
+    }
+
+    pub fn result_entry(&self, call: &Item) -> Option<usize> {
+        call.pair
+            .and_then(|pair| self.item(pair))
+            .map(|result| result.entry)
+    }
+
+    /// The tokens that an entry shows now.
+    pub fn size(&self, entry: usize) -> u32 {
+        self.sizes.get(entry).copied().unwrap_or(0)
+    }
+
+    fn recount(&mut self, mut touched: Vec<usize>) {
+        touched.sort_unstable();
+        touched.dedup();
+        for at in touched {
+            let Some(entry) = self.transcript.entries.get(at) else {
+                continue;
+            };
+            let size = view::tokens(self.transcript, &self.marks, &self.notes, entry);
+            if let Some(slot) = self.sizes.get_mut(at) {
+                self.total = self.total + u64::from(size) - u64::from(*slot);
+                *slot = size;
+            }
+        }
+    }
+
+    /// The moves that strip an episode at a level: its unprotected items of that level that are
+    /// still shown. An implicit episode keeps its first call, folded, to carry the line of what
+    /// is gone.
+    pub fn strip(&self, episode: &Episode, level: Level) -> Vec<Move> {
+        let carrier = episode.carrier.filter(|_| self.keeps_carrier(episode));
+        let mut moves: Vec<Move> = Vec::new();
+        for index in &episode.items {
+            let Some(item) = self.item(*index) else {
+                continue;
+            };
+            let goes = match level {
+                Level::Reasoning => item.kind == ItemKind::Reasoning,
+                Level::Bulk => item.kind == ItemKind::Call && self.is_bulk(item),
+                Level::Intermediate => item.kind == ItemKind::Call && !self.is_bulk(item),
+                Level::Episode | Level::Open | Level::Ledger => false,
+            };
+            let stays = item.delimiter.is_some() || Some(*index) == carrier;
+            if goes && !stays && self.mark(*index) < Mark::Folded && !self.protected(*index) {
+                moves.push(Move {
+                    item: *index,
+                    mark: Mark::Removed,
+                });
+            }
+        }
+        let due =
+            level != Level::Reasoning && (!moves.is_empty() || self.carrier_goes(episode, level));
+        if let Some(carrier) = carrier.filter(|_| due)
+            && self.mark(carrier) < Mark::Folded
+            && !self.protected(carrier)
+        {
+            moves.push(Move {
+                item: carrier,
+                mark: Mark::Folded,
+            });
+        }
+        moves
+    }
+
+    fn keeps_carrier(&self, episode: &Episode) -> bool {
+        episode.kind == crate::session::graph::Kind::Implicit
+    }
+
+    fn carrier_goes(&self, episode: &Episode, level: Level) -> bool {
+        let carrier = episode.carrier.and_then(|carrier| self.item(carrier));
+        carrier.is_some_and(|item| self.is_bulk(item) == (level == Level::Bulk))
+    }
+}

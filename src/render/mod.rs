@@ -1,0 +1,215 @@
+//! Transcript × marks → bytes: which message stands where, what is cut out of it, and what the
+//! proxy adds. Pure: the same view gives the same bytes. Never decides what is evicted.
+
+pub mod tools;
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use crate::dialect::chat::edit::{self, AssistantEdit};
+use crate::dialect::chat::request::Request;
+use crate::model::{Hop, ItemKind, Marks};
+use crate::session::path::Path;
+use crate::session::transcript::{Entry, Handed, Source, Transcript};
+use crate::session::view::{self, Notes, Shown};
+
+/// What a view is rendered from.
+pub struct Input<'a> {
+    /// The client's request.
+    pub request: &'a Request,
+    /// The records behind it.
+    pub path: &'a Path,
+    /// The hops of the turn in hand.
+    pub pending: &'a [Hop],
+    /// The transcript of both.
+    pub transcript: &'a Transcript,
+    /// How its items are shown.
+    pub marks: &'a Marks,
+    /// The notes of the view.
+    pub notes: &'a Notes,
+    /// The first system message with guidance, and the index of the client's message that it
+    /// replaces; a message of its own where the index is `None`.
+    pub guidance: Option<(Option<usize>, Bytes)>,
+}
+
+/// An internal contradiction: a message that was read before can't be read now.
+#[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("entry {0} of the transcript could not be rendered")]
+pub struct RenderError(pub usize);
+
+/// The messages array as the upstream gets it.
+///
+/// # Errors
+/// [`RenderError`] where an entry has no readable bytes; the caller fails open.
+pub fn messages(input: &Input<'_>) -> Result<Bytes, RenderError> {
+    let mut out = Vec::with_capacity(input.request.messages_span.len() + 4096);
+    out.push(b'[');
+    if let Some((None, message)) = &input.guidance {
+        out.extend_from_slice(message);
+        out.push(b',');
+    }
+    for (at, entry) in input.transcript.entries.iter().enumerate() {
+        let shown = view::shown_of(input.transcript, input.marks, input.notes, entry);
+        let bytes = entry_bytes(input, entry, &shown).ok_or(RenderError(at))?;
+        if !bytes.is_empty() {
+            out.extend_from_slice(&bytes);
+            out.push(b',');
+        }
+    }
+    if out.last() == Some(&b',') {
+        out.pop();
+    }
+    out.push(b']');
+    Ok(Bytes::from(out))
+}
+
+fn entry_bytes<'a>(input: &Input<'a>, entry: &Entry, shown: &Shown<'_>) -> Option<Cow<'a, [u8]>> {
+    if *shown == Shown::Gone {
+        return Some(Cow::Borrowed(&[]));
+    }
+    match entry.source {
+        Source::Client(message) => client(input, message, entry, shown),
+        Source::LastHop { message, step } => last_hop(input, message, step, entry, shown),
+        Source::Hop { step, hop } => {
+            let hop = hop_of(input, step, hop)?;
+            let bytes = hop.message.as_deref()?.as_bytes();
+            // Text that the client changed goes with the client's bytes; here it is left out.
+            let left_out = entry.handed == Handed::Changed && hop.text > 0;
+            less(input, bytes, entry, shown, left_out)
+        }
+        Source::HiddenResult { step, hop, call } => {
+            let call = hop_of(input, step, hop)?.calls.get(call)?;
+            let text = match shown {
+                Shown::Note(text) => text,
+                Shown::Whole | Shown::Less { .. } | Shown::Gone => call.result.as_str(),
+            };
+            Some(Cow::Owned(edit::hidden_result(&call.id.0, text).to_vec()))
+        }
+    }
+}
+
+fn hop_of<'a>(input: &Input<'a>, step: usize, hop: usize) -> Option<&'a Hop> {
+    match input.path.entries.get(step) {
+        Some(entry) => entry.record.hops.get(hop),
+        None => input.pending.get(hop),
+    }
+}
+
+fn client<'a>(
+    input: &Input<'a>,
+    message: usize,
+    entry: &Entry,
+    shown: &Shown<'_>,
+) -> Option<Cow<'a, [u8]>> {
+    let bytes = input.request.message(message);
+    match (&input.guidance, shown) {
+        (Some((Some(guided), new)), _) if *guided == message => Some(Cow::Owned(new.to_vec())),
+        (_, Shown::Note(text)) => edit::result(bytes, text).map(|new| Cow::Owned(new.to_vec())),
+        (_, Shown::Whole | Shown::Less { .. } | Shown::Gone) => {
+            less(input, bytes, entry, shown, false)
+        }
+    }
+}
+
+/// A message whose bytes stand, or without the items that are gone.
+fn less<'a>(
+    input: &Input<'a>,
+    bytes: &'a [u8],
+    entry: &Entry,
+    shown: &Shown<'_>,
+    drop_text: bool,
+) -> Option<Cow<'a, [u8]>> {
+    let edit = match shown {
+        Shown::Less {
+            text,
+            reasoning,
+            calls,
+        } => AssistantEdit {
+            drop_text: !text || drop_text,
+            drop_reasoning: !reasoning,
+            keep_calls: Some(calls.clone()),
+            ..AssistantEdit::default()
+        },
+        Shown::Whole | Shown::Note(_) | Shown::Gone if drop_text => AssistantEdit {
+            drop_text,
+            ..AssistantEdit::default()
+        },
+        Shown::Whole | Shown::Note(_) | Shown::Gone => return Some(Cow::Borrowed(bytes)),
+    };
+    let edit = keep_opaque(input, entry, edit);
+    edit::assistant(bytes, &edit).map(|new| Cow::Owned(new.to_vec()))
+}
+
+/// Text that must never be edited stays, whatever the marks say.
+fn keep_opaque<'e>(
+    input: &Input<'_>,
+    entry: &Entry,
+    mut edit: AssistantEdit<'e>,
+) -> AssistantEdit<'e> {
+    let items = input
+        .transcript
+        .items
+        .get(entry.items.clone())
+        .unwrap_or_default();
+    if items.iter().any(|item| item.kind == ItemKind::Opaque) {
+        edit.drop_text = false;
+        edit.drop_reasoning = false;
+    }
+    edit
+}
+
+/// The client's bytes of a turn's last hop: without the text that earlier hops handed out, with
+/// the hidden calls back in their places, and without what is gone.
+fn last_hop<'a>(
+    input: &Input<'a>,
+    message: usize,
+    step: usize,
+    entry: &Entry,
+    shown: &Shown<'_>,
+) -> Option<Cow<'a, [u8]>> {
+    let bytes = input.request.message(message);
+    let record = &input.path.entries.get(step)?.record;
+    let hop = record.hops.last().filter(|hop| hop.message.is_none());
+    let hidden = hop.map_or(&[][..], |hop| hop.calls.as_slice());
+    if hidden.is_empty() && entry.handed == Handed::Nothing && *shown == Shown::Whole {
+        return Some(Cow::Borrowed(bytes));
+    }
+    let mut edit = AssistantEdit::default();
+    match entry.handed {
+        Handed::Front => edit.cut = &record.handed,
+        Handed::All => edit.drop_text = true,
+        Handed::Nothing | Handed::Changed => {}
+    }
+    edit.insert = hidden
+        .iter()
+        .map(|call| (call.place as usize, call.bytes.as_str()))
+        .collect();
+    if let Shown::Less {
+        text,
+        reasoning,
+        calls,
+    } = shown
+    {
+        edit.drop_text |= !text;
+        edit.drop_reasoning = !reasoning;
+        split_calls(&mut edit, calls);
+    }
+    let edit = keep_opaque(input, entry, edit);
+    edit::assistant(bytes, &edit).map(|new| Cow::Owned(new.to_vec()))
+}
+
+/// Turns what is kept of all calls into which of the client's stay and which hidden ones go back.
+fn split_calls(edit: &mut AssistantEdit<'_>, kept: &[bool]) {
+    let hidden = std::mem::take(&mut edit.insert);
+    let mut client = Vec::with_capacity(kept.len());
+    let mut rest = hidden.into_iter().peekable();
+    for (at, keep) in kept.iter().enumerate() {
+        match rest.next_if(|(place, _)| *place == at) {
+            Some(call) if *keep => edit.insert.push(call),
+            Some(_) => {}
+            None => client.push(*keep),
+        }
+    }
+    edit.keep_calls = Some(client);
+}

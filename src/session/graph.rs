@@ -1,0 +1,210 @@
+//! The episode graph (paper 000 §4.3): explicit episodes that the agent opened and closed, and
+//! implicit ones cut from what it left unannotated. Append-only; never evicts anything.
+
+use std::collections::HashMap;
+
+use crate::model::{Effect, EpisodeKind};
+
+/// What an episode is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Exploration that the agent marked.
+    Expl,
+    /// Action that the agent marked.
+    Act,
+    /// Unannotated content: exploratory with unknown dependencies.
+    Implicit,
+}
+
+/// One vertex of the graph. Item indexes are into the transcript's items.
+#[derive(Clone, Debug)]
+pub struct Episode {
+    /// Its name; empty for an implicit one, whose name follows from its first item.
+    pub name: String,
+    /// Its type.
+    pub kind: Kind,
+    /// The expl episodes that it depends on, by index.
+    pub dependencies: Vec<usize>,
+    /// The act episodes that depend on it, by index.
+    pub dependents: Vec<usize>,
+    /// The call that carries its tombstone: the start call, or an implicit one's first call.
+    pub carrier: Option<usize>,
+    /// The call that closed it.
+    pub end: Option<usize>,
+    /// Whether it is closed.
+    pub closed: bool,
+    /// What was learned.
+    pub description: Option<String>,
+    /// Its texts, reasoning and calls in order, `delimiter` calls included. Results go with their
+    /// calls and are not listed.
+    pub items: Vec<usize>,
+    /// Raw tokens of its items, results included.
+    pub tokens: u32,
+}
+
+impl Episode {
+    fn new(name: String, kind: Kind) -> Self {
+        Self {
+            name,
+            kind,
+            dependencies: Vec::new(),
+            dependents: Vec::new(),
+            carrier: None,
+            end: None,
+            closed: false,
+            description: None,
+            items: Vec::new(),
+            tokens: 0,
+        }
+    }
+
+    /// Whether it is exploration, marked or not.
+    #[must_use]
+    pub fn is_expl(&self) -> bool {
+        matches!(self.kind, Kind::Expl | Kind::Implicit)
+    }
+}
+
+/// The graph over one transcript.
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    /// All episodes in order of their first items.
+    pub episodes: Vec<Episode>,
+    names: HashMap<String, usize>,
+    open: Option<usize>,
+    implicit: Option<usize>,
+}
+
+/// What a `delimiter` call turned out to be on this path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delimiter {
+    /// It opened this episode.
+    Start(usize),
+    /// It closed this episode.
+    End(usize),
+    /// It changed nothing and belongs to the episode open at its place.
+    Refused,
+    /// It closed an episode whose start is not on the path: it is left out.
+    Stray,
+}
+
+impl Graph {
+    /// The explicit episode that is open.
+    #[must_use]
+    pub fn open(&self) -> Option<&Episode> {
+        self.open.and_then(|index| self.episodes.get(index))
+    }
+
+    /// The index of the explicit episode that is open, else of the implicit one at the tail.
+    #[must_use]
+    pub fn current(&self) -> Option<usize> {
+        self.open.or(self.implicit)
+    }
+
+    /// An explicit episode by name.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Option<&Episode> {
+        self.names
+            .get(name)
+            .and_then(|index| self.episodes.get(*index))
+    }
+
+    /// Names of all closed expl episodes in order.
+    pub fn closed_expl(&self) -> impl Iterator<Item = &str> {
+        self.episodes
+            .iter()
+            .filter(|episode| episode.kind == Kind::Expl && episode.closed)
+            .map(|episode| episode.name.as_str())
+    }
+
+    /// Takes in what a recorded `delimiter` call did. Nothing is validated again: a call that was
+    /// refused then is refused for good, and one whose start is gone is stray.
+    pub fn take(&mut self, effect: &Effect) -> Delimiter {
+        match effect {
+            Effect::Refused => Delimiter::Refused,
+            Effect::Started {
+                name,
+                kind,
+                dependencies,
+            } => {
+                self.close_open(None);
+                self.end_implicit();
+                Delimiter::Start(self.start(name, *kind, dependencies))
+            }
+            Effect::Ended { name, description } => {
+                let open = self.open().is_some_and(|episode| episode.name == *name);
+                match (open, self.open) {
+                    (true, Some(index)) => {
+                        self.close_open(description.clone());
+                        Delimiter::End(index)
+                    }
+                    _ => Delimiter::Stray,
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, name: &str, kind: EpisodeKind, dependencies: &[String]) -> usize {
+        let index = self.episodes.len();
+        let kind = match kind {
+            EpisodeKind::Expl => Kind::Expl,
+            EpisodeKind::Act => Kind::Act,
+        };
+        let mut episode = Episode::new(name.to_owned(), kind);
+        // A dependency whose episode left the path has nothing to protect any more.
+        let known = dependencies
+            .iter()
+            .filter_map(|name| self.names.get(name).copied());
+        episode.dependencies = known.collect();
+        for dependency in &episode.dependencies {
+            if let Some(expl) = self.episodes.get_mut(*dependency) {
+                expl.dependents.push(index);
+            }
+        }
+        self.episodes.push(episode);
+        self.names.insert(name.to_owned(), index);
+        self.open = Some(index);
+        index
+    }
+
+    fn close_open(&mut self, description: Option<String>) {
+        let open = self.open.take();
+        if let Some(episode) = open.and_then(|index| self.episodes.get_mut(index)) {
+            episode.closed = true;
+            episode.description = description;
+        }
+    }
+
+    /// Ends the implicit episode at the tail: at a user message, or where an explicit one starts.
+    pub fn end_implicit(&mut self) {
+        let ended = self.implicit.take();
+        if let Some(episode) = ended.and_then(|index| self.episodes.get_mut(index)) {
+            episode.closed = true;
+        }
+    }
+
+    /// Called before each assistant message: cuts the implicit episode once it is long enough.
+    /// The cut looks backwards only, so segments that were cut never change.
+    pub fn before_assistant(&mut self, implicit_tokens: u32) {
+        let long = self
+            .implicit
+            .and_then(|index| self.episodes.get(index))
+            .is_some_and(|episode| episode.tokens >= implicit_tokens);
+        if long {
+            self.end_implicit();
+        }
+    }
+
+    /// The episode to which an unmarked item at this place belongs; an implicit one begins here
+    /// where none is open.
+    pub fn place(&mut self) -> usize {
+        if let Some(index) = self.open.or(self.implicit) {
+            return index;
+        }
+        let index = self.episodes.len();
+        self.episodes
+            .push(Episode::new(String::new(), Kind::Implicit));
+        self.implicit = Some(index);
+        index
+    }
+}

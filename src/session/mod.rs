@@ -1,0 +1,11 @@
+//! Where a request stands: the chain that names its prefix, the path of turn records behind it,
+//! the transcript that both make, and the episode graph over it. Pure: it is given shapes, sizes
+//! and records, and never reads a store or a clock.
+
+pub mod align;
+pub mod chain;
+pub mod graph;
+pub mod path;
+pub mod tombstone;
+pub mod transcript;
+pub mod view;

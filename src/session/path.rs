@@ -1,0 +1,134 @@
+//! The path: the turn records behind a request in order, folded into marks and item numbers.
+//! Immutable; a turn makes a new one. Never reads the store: it is given the records.
+
+use std::sync::Arc;
+
+use crate::model::{ItemNo, Marks, RecordId, Snapshot, Step, TurnRecord, Usage};
+
+/// Item numbers that an assistant message takes beside its calls: one for reasoning, one for
+/// text, whether it has them or not, so that a client that drops either shifts no number.
+pub const ASSISTANT_ITEMS: u32 = 2;
+
+/// One record on the path and where its visible response stands.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The record's id.
+    pub id: RecordId,
+    /// The record.
+    pub record: Arc<TurnRecord>,
+    /// The index of its visible response among the client's messages.
+    pub position: u32,
+    /// The number of the first item of the messages before it that no earlier record covers.
+    pub base: ItemNo,
+    /// What the provider reported for its last hop, which may have come after it was written.
+    pub reported: Option<Usage>,
+}
+
+/// The records behind a request, and what they fold to.
+#[derive(Clone, Debug, Default)]
+pub struct Path {
+    /// The records in order of their positions.
+    pub entries: Vec<Entry>,
+    /// Every mark that was moved so far.
+    pub marks: Marks,
+    /// The first item number that is free.
+    pub next: ItemNo,
+    /// Whether an edit of the client's was aligned: then the next record stands on a snapshot.
+    pub aligned: bool,
+}
+
+impl Path {
+    /// The path after one more turn that stands on this one.
+    #[must_use]
+    pub fn extend(&self, id: RecordId, record: Arc<TurnRecord>) -> Self {
+        let mut path = self.clone();
+        path.push(id, record);
+        path
+    }
+
+    /// Adds the record of the next turn.
+    pub fn push(&mut self, id: RecordId, record: Arc<TurnRecord>) {
+        for hop in &record.hops {
+            self.marks.apply(&hop.marks);
+        }
+        self.next = self.next.max(record.first_item + response_items(&record));
+        self.aligned = false;
+        let (position, base) = (record.position, record.base);
+        let reported = record.hops.last().and_then(|hop| hop.usage);
+        self.entries.push(Entry {
+            id,
+            record,
+            position,
+            base,
+            reported,
+        });
+    }
+
+    /// The path of a snapshot, whose records are given in order.
+    #[must_use]
+    pub fn from_snapshot(snapshot: &Snapshot, records: Vec<Arc<TurnRecord>>) -> Self {
+        let mut marks = Marks::default();
+        marks.apply(&snapshot.marks);
+        let entries = snapshot
+            .steps
+            .iter()
+            .zip(records)
+            .map(|(step, record)| Entry {
+                id: step.record,
+                reported: record.hops.last().and_then(|hop| hop.usage),
+                record,
+                position: step.position,
+                base: step.base,
+            })
+            .collect();
+        Self {
+            entries,
+            marks,
+            next: snapshot.next,
+            aligned: false,
+        }
+    }
+
+    /// The snapshot of this path.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let step = |entry: &Entry| Step {
+            record: entry.id,
+            position: entry.position,
+            base: entry.base,
+        };
+        Snapshot {
+            steps: self.entries.iter().map(step).collect(),
+            marks: self.marks.iter().collect(),
+            next: self.next,
+        }
+    }
+
+    /// The newest record.
+    #[must_use]
+    pub fn newest(&self) -> Option<&TurnRecord> {
+        self.entries.last().map(|entry| entry.record.as_ref())
+    }
+
+    /// How many of the client's messages the path covers: up to its newest visible response.
+    #[must_use]
+    pub fn covered(&self) -> usize {
+        self.entries
+            .last()
+            .map_or(0, |entry| entry.position as usize + 1)
+    }
+
+    /// The number of the next turn.
+    #[must_use]
+    pub fn next_turn(&self) -> u32 {
+        self.newest().map_or(1, |record| record.turn + 1)
+    }
+}
+
+/// How many item numbers the response of a record takes.
+fn response_items(record: &TurnRecord) -> u32 {
+    let hidden: usize = record.hops.iter().map(|hop| hop.calls.len()).sum();
+    // A turn has at most a few hundred calls, so the counts fit.
+    u32::try_from(record.hops.len()).unwrap_or(u32::MAX) * ASSISTANT_ITEMS
+        + u32::try_from(hidden + record.calls.len()).unwrap_or(u32::MAX)
+}

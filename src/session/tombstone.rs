@@ -1,0 +1,189 @@
+//! The texts that stand where something was evicted: the line of what is gone, tombstones and
+//! the ledger. Pure functions of the transcript and its marks; never counts a token itself.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::graph::{Episode, Kind};
+use super::transcript::Transcript;
+use crate::model::{ItemKind, MESSAGE_TOKENS, Mark, Marks};
+
+/// Characters of a description that a ledger line keeps.
+const LEDGER_CHARS: usize = 80;
+
+/// The name of an episode as the view shows it: an implicit one is named by its first item.
+#[must_use]
+pub fn name(transcript: &Transcript, episode: &Episode) -> String {
+    if episode.kind != Kind::Implicit {
+        return episode.name.clone();
+    }
+    let first = episode
+        .items
+        .first()
+        .and_then(|index| transcript.items.get(*index));
+    format!("auto-{}", first.map_or(0, |item| item.no))
+}
+
+/// What was evicted of an episode, in one line with item ids: `evicted 3 items, 2.1k tokens:
+/// read:3,5 grep:7`. `None` while nothing is gone.
+#[must_use]
+pub fn evicted(transcript: &Transcript, marks: &Marks, episode: &Episode) -> Option<String> {
+    let mut by_tool: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    let (mut count, mut tokens) = (0_u32, 0_u32);
+    let gone = episode
+        .items
+        .iter()
+        .filter_map(|index| transcript.items.get(*index))
+        .filter(|item| item.delimiter.is_none() && marks.get(item.no) > Mark::Live);
+    for item in gone {
+        count += 1;
+        tokens += item.tokens;
+        if item.kind == ItemKind::Call {
+            by_tool.entry(&item.name).or_default().push(item.no);
+            let result = item.pair.and_then(|pair| transcript.items.get(pair));
+            tokens += result.map_or(0, |result| result.tokens + MESSAGE_TOKENS);
+        }
+    }
+    if count == 0 {
+        return None;
+    }
+    let mut line = format!("evicted {count} items, {} tokens", thousands(tokens));
+    for (place, (tool, numbers)) in by_tool.iter().enumerate() {
+        let _ = write!(
+            line,
+            "{} {tool}:{}",
+            if place == 0 { ":" } else { "" },
+            ranges(numbers)
+        );
+    }
+    Some(line)
+}
+
+/// A token count as people read it: `820`, `8.2k`.
+#[must_use]
+pub fn thousands(tokens: u32) -> String {
+    if tokens < 1000 {
+        tokens.to_string()
+    } else {
+        format!("{}.{}k", tokens / 1000, tokens % 1000 / 100)
+    }
+}
+
+/// Ascending numbers with runs of three and more joined: `3,5,7-10`.
+fn ranges(numbers: &[u32]) -> String {
+    let mut out = String::new();
+    let mut rest = numbers;
+    while let Some((first, _)) = rest.split_first() {
+        let run = rest
+            .iter()
+            .zip(*first..)
+            .take_while(|(number, next)| *number == next)
+            .count();
+        let (taken, left) = rest.split_at(run);
+        let comma = if out.is_empty() { "" } else { "," };
+        let last = taken.last().unwrap_or(first);
+        let _ = match run {
+            1 => write!(out, "{comma}{first}"),
+            2 => write!(out, "{comma}{first},{last}"),
+            _ => write!(out, "{comma}{first}-{last}"),
+        };
+        rest = left;
+    }
+    out
+}
+
+/// The result of an episode's `end` or start call from the first strip on.
+#[must_use]
+pub fn stripped(transcript: &Transcript, marks: &Marks, episode: &Episode) -> Option<String> {
+    let line = evicted(transcript, marks, episode)?;
+    let kind = match episode.kind {
+        Kind::Expl => "expl",
+        Kind::Act => "act",
+        Kind::Implicit => return Some(format!("{}: {line}", name(transcript, episode))),
+    };
+    let state = if episode.closed { "closed" } else { "opened" };
+    Some(format!("{state} {kind} \"{}\" · {line}", episode.name))
+}
+
+/// What stands for an expl episode that is gone: its name, its description as the agent gave it,
+/// and what was evicted.
+#[must_use]
+pub fn tombstone(transcript: &Transcript, marks: &Marks, episode: &Episode) -> String {
+    let line = evicted(transcript, marks, episode);
+    let line = line.as_deref().unwrap_or("nothing else was said in it");
+    match (episode.kind, &episode.description) {
+        (Kind::Implicit, _) => format!("{}: {line}", name(transcript, episode)),
+        (Kind::Expl | Kind::Act, Some(description)) => {
+            format!("expl \"{}\": {description}\n{line}", episode.name)
+        }
+        (Kind::Expl | Kind::Act, None) => format!("expl \"{}\"\n{line}", episode.name),
+    }
+}
+
+/// The ledger's lines, newest first: one for each episode that left nothing else behind.
+#[must_use]
+pub fn ledger_lines(transcript: &Transcript, gone: &[usize]) -> Vec<String> {
+    let line = |index: &usize| {
+        let episode = transcript.graph.episodes.get(*index)?;
+        let name = name(transcript, episode);
+        Some(match (episode.kind, &episode.description) {
+            (Kind::Act, _) => format!("- {name} (act)"),
+            (Kind::Expl | Kind::Implicit, Some(text)) => {
+                let short: String = text.chars().take(LEDGER_CHARS).collect();
+                format!("- {name}: {}", short.replace('\n', " "))
+            }
+            (Kind::Expl | Kind::Implicit, None) => format!("- {name}"),
+        })
+    };
+    gone.iter().rev().filter_map(line).collect()
+}
+
+/// The ledger: as many lines as fit, and a count of the rest.
+#[must_use]
+pub fn ledger(lines: &[String], limit: u32, count: &dyn Fn(&str) -> u32) -> String {
+    let mut text = String::from("ledger of evicted episodes, newest first");
+    let mut used = count(&text);
+    for (place, line) in lines.iter().enumerate() {
+        used += count(line) + 1;
+        if used > limit {
+            let _ = write!(text, "\n{} earlier", lines.len() - place);
+            break;
+        }
+        let _ = write!(text, "\n{line}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_joined() {
+        for (numbers, expect) in [
+            (vec![3], "3"),
+            (vec![3, 4], "3,4"),
+            (vec![3, 4, 5, 9], "3-5,9"),
+            (vec![], ""),
+        ] {
+            assert_eq!(ranges(&numbers), expect);
+        }
+    }
+
+    #[test]
+    fn counts_read_like_counts() {
+        assert_eq!(
+            [thousands(999), thousands(1000), thousands(81_950)],
+            ["999", "1.0k", "81.9k"]
+        );
+    }
+
+    #[test]
+    fn the_ledger_says_how_many_did_not_fit() {
+        let lines: Vec<String> = (0..9).map(|n| format!("- e{n}")).collect();
+        let count = |text: &str| u32::try_from(text.len()).unwrap();
+        let text = ledger(&lines, 60, &count);
+        assert!(text.ends_with("\n5 earlier"), "{text}");
+        assert_eq!(ledger(&lines, 1000, &count).lines().count(), 10);
+    }
+}

@@ -1,0 +1,523 @@
+//! The transcript of one request: every message and hidden exchange in order, taken apart into
+//! numbered items and laid over the episode graph. Built anew for each request from shapes and
+//! records alone, so that any replica builds the same. Never edited: marks say what is shown.
+
+use std::sync::Arc;
+
+use super::graph::{Delimiter, Graph, Kind};
+use super::path::{ASSISTANT_ITEMS, Path};
+use crate::model::{
+    CALL_TOKENS, HiddenCall, Hop, ItemKind, ItemNo, MESSAGE_TOKENS, Role, Shape, ToolClass,
+    TurnRecord,
+};
+
+/// Where an entry's bytes come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The client's message at this index.
+    Client(usize),
+    /// The client's message at this index, the last hop of the turn at this step of the path.
+    LastHop {
+        /// The client's message.
+        message: usize,
+        /// The step of the path.
+        step: usize,
+    },
+    /// The assistant message of a hop that the client never saw.
+    Hop {
+        /// The step of the path; the length of the path for the turn in hand.
+        step: usize,
+        /// The hop of that turn.
+        hop: usize,
+    },
+    /// The result of a hidden call.
+    HiddenResult {
+        /// The step of the path; the length of the path for the turn in hand.
+        step: usize,
+        /// The hop of that turn.
+        hop: usize,
+        /// The call of that hop.
+        call: usize,
+    },
+}
+
+/// How the client's message relates to the text that earlier hops of its turn handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handed {
+    /// Earlier hops handed out nothing.
+    Nothing,
+    /// The message starts with it: the last hop's own text is what follows.
+    Front,
+    /// The message is exactly it: the last hop has no text of its own.
+    All,
+    /// The client changed it: the message goes whole, and the earlier hops' text is left out.
+    Changed,
+}
+
+/// One message of the transcript.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Where its bytes come from.
+    pub source: Source,
+    /// Who speaks.
+    pub role: Role,
+    /// Its items: a range of [`Transcript::items`].
+    pub items: std::ops::Range<usize>,
+    /// How earlier hops' text relates to it.
+    pub handed: Handed,
+}
+
+/// One item of the transcript.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// Its number; a result has its call's.
+    pub no: ItemNo,
+    /// What it is.
+    pub kind: ItemKind,
+    /// The entry that it stands in.
+    pub entry: usize,
+    /// Its size in tokens; a result's without the message's own four.
+    pub tokens: u32,
+    /// For a call its result, for a result its call.
+    pub pair: Option<usize>,
+    /// Its episode; none for what is never evicted.
+    pub episode: Option<usize>,
+    /// What a call to `delimiter` did; none for anything else.
+    pub delimiter: Option<Delimiter>,
+    /// The class of a call's tool.
+    pub class: ToolClass,
+    /// The name of a call's tool.
+    pub name: Arc<str>,
+}
+
+/// The transcript of one request.
+#[derive(Clone, Debug, Default)]
+pub struct Transcript {
+    /// All messages in order.
+    pub entries: Vec<Entry>,
+    /// All items in order.
+    pub items: Vec<Item>,
+    /// The episodes over them.
+    pub graph: Graph,
+    /// The number of the first item that no record covers.
+    pub base: ItemNo,
+    /// The number of the first item of the turn in hand.
+    pub first_item: ItemNo,
+    /// Prefix breaks that a client's change of handed-out text caused.
+    pub changed: u32,
+}
+
+/// What a transcript is built from.
+pub struct Input<'a> {
+    /// The shapes of the client's messages.
+    pub shapes: &'a [Arc<Shape>],
+    /// The records behind them.
+    pub path: &'a Path,
+    /// The hops of the turn in hand.
+    pub pending: &'a [Hop],
+    /// How a client's message relates to the text that earlier hops handed out.
+    pub handed: &'a dyn Fn(usize, &str) -> Handed,
+    /// The class of a tool by its name.
+    pub class: &'a dyn Fn(&str) -> ToolClass,
+    /// Raw tokens after which an implicit episode is cut.
+    pub implicit_tokens: u32,
+}
+
+/// Builds the transcript of a request.
+#[must_use]
+pub fn build(input: &Input<'_>) -> Transcript {
+    let mut builder = Builder::new(input);
+    let mut steps = input.path.entries.iter().enumerate().peekable();
+    let mut number = steps
+        .peek()
+        .map_or(input.path.next, |(_, entry)| entry.base);
+    for (message, shape) in input.shapes.iter().enumerate() {
+        match steps.next_if(|(_, entry)| entry.position as usize == message) {
+            Some((step, entry)) => {
+                builder.turn(step, &entry.record, message, shape);
+                number = steps
+                    .peek()
+                    .map_or(input.path.next, |(_, entry)| entry.base);
+            }
+            None => number = builder.client(message, shape, number),
+        }
+    }
+    builder.transcript.base = input.path.next;
+    builder.transcript.first_item = number.max(input.path.next);
+    builder.pending(input.path.entries.len(), input.pending);
+    builder.transcript
+}
+
+struct Builder<'a> {
+    input: &'a Input<'a>,
+    transcript: Transcript,
+    /// The calls of the newest assistant message that still lack results.
+    waiting: Vec<(&'a str, usize)>,
+    begun: bool,
+    nameless: Arc<str>,
+    delimiter: Arc<str>,
+}
+
+/// What an assistant message is made of, wherever its bytes come from.
+struct Assistant<'a> {
+    source: Source,
+    handed: Handed,
+    first: ItemNo,
+    reasoning: u32,
+    text: u32,
+    opaque: bool,
+    calls: Vec<Call<'a>>,
+}
+
+enum Call<'a> {
+    Visible {
+        id: &'a str,
+        name: &'a str,
+        tokens: u32,
+    },
+    Hidden(&'a HiddenCall),
+}
+
+impl<'a> Builder<'a> {
+    fn new(input: &'a Input<'a>) -> Self {
+        let mut transcript = Transcript::default();
+        transcript.entries.reserve(input.shapes.len() + 8);
+        transcript.items.reserve(input.shapes.len() * 2);
+        Self {
+            input,
+            transcript,
+            waiting: Vec::new(),
+            begun: false,
+            nameless: Arc::from(""),
+            delimiter: Arc::from("delimiter"),
+        }
+    }
+
+    /// Takes in a client's message that no record covers, and gives the next item number.
+    fn client(&mut self, message: usize, shape: &'a Shape, number: ItemNo) -> ItemNo {
+        let source = Source::Client(message);
+        match shape.role {
+            Role::Assistant => {
+                let calls = visible(shape);
+                let taken = ASSISTANT_ITEMS + ItemNo::try_from(calls.len()).unwrap_or(ItemNo::MAX);
+                self.assistant(&Assistant {
+                    source,
+                    handed: Handed::Nothing,
+                    first: number,
+                    reasoning: shape.reasoning,
+                    text: shape.text,
+                    opaque: shape.opaque,
+                    calls,
+                });
+                number + taken
+            }
+            Role::Tool => {
+                self.result(
+                    source,
+                    shape.result_of.as_ref().map(|id| id.0.as_str()),
+                    shape.text,
+                );
+                number
+            }
+            Role::User | Role::System | Role::Other => {
+                let kind = match shape.role {
+                    Role::User => ItemKind::User,
+                    Role::System => ItemKind::System,
+                    Role::Assistant | Role::Tool | Role::Other => ItemKind::Opaque,
+                };
+                if self.begun && shape.role == Role::User {
+                    self.transcript.graph.end_implicit();
+                }
+                let tokens = shape.tokens() - MESSAGE_TOKENS;
+                self.fixed(source, shape.role, kind, number, tokens);
+                number + 1
+            }
+        }
+    }
+
+    /// Takes in a recorded turn: its earlier hops, then the client's message as the last one.
+    fn turn(&mut self, step: usize, record: &'a TurnRecord, message: usize, shape: &'a Shape) {
+        let handed = if record.handed.is_empty() {
+            Handed::Nothing
+        } else {
+            (self.input.handed)(message, &record.handed)
+        };
+        self.transcript.changed += u32::from(handed == Handed::Changed);
+        let mut first = record.first_item;
+        // A turn cut at the hop cap has no last hop of the client's: what the client holds is the
+        // proxy's own line, unless the client changed it.
+        let own = record.hops.iter().all(|hop| hop.message.is_some());
+        if own && matches!(handed, Handed::Front | Handed::Changed) {
+            self.client(message, shape, first);
+        }
+        for (index, hop) in record.hops.iter().enumerate() {
+            if hop.message.is_some() {
+                first = self.hop(step, index, hop, handed, first);
+                continue;
+            }
+            let text = match handed {
+                Handed::Nothing | Handed::Changed => shape.text,
+                Handed::Front => hop.text,
+                Handed::All => 0,
+            };
+            let mut calls = visible(shape);
+            for call in &hop.calls {
+                calls.insert((call.place as usize).min(calls.len()), Call::Hidden(call));
+            }
+            let empty = text == 0 && calls.is_empty() && record.hops.len() > 1;
+            if !empty {
+                self.assistant(&Assistant {
+                    source: Source::LastHop { message, step },
+                    handed,
+                    first,
+                    reasoning: shape.reasoning,
+                    text,
+                    opaque: shape.opaque,
+                    calls,
+                });
+                self.hidden_results(step, index, hop);
+            }
+        }
+    }
+
+    /// Takes in the hops of the turn in hand.
+    fn pending(&mut self, step: usize, hops: &'a [Hop]) {
+        let mut first = self.transcript.first_item;
+        for (index, hop) in hops.iter().enumerate() {
+            first = self.hop(step, index, hop, Handed::Nothing, first);
+        }
+    }
+
+    fn hop(
+        &mut self,
+        step: usize,
+        index: usize,
+        hop: &'a Hop,
+        handed: Handed,
+        first: ItemNo,
+    ) -> ItemNo {
+        let calls: Vec<_> = hop.calls.iter().map(Call::Hidden).collect();
+        let taken = ASSISTANT_ITEMS + ItemNo::try_from(calls.len()).unwrap_or(ItemNo::MAX);
+        self.assistant(&Assistant {
+            source: Source::Hop { step, hop: index },
+            handed,
+            first,
+            reasoning: hop.reasoning,
+            text: if handed == Handed::Changed {
+                0
+            } else {
+                hop.text
+            },
+            opaque: false,
+            calls,
+        });
+        self.hidden_results(step, index, hop);
+        first + taken
+    }
+
+    fn hidden_results(&mut self, step: usize, hop_index: usize, hop: &'a Hop) {
+        for (call, hidden) in hop.calls.iter().enumerate() {
+            let source = Source::HiddenResult {
+                step,
+                hop: hop_index,
+                call,
+            };
+            self.result(source, Some(hidden.id.0.as_str()), hidden.result_tokens);
+        }
+    }
+
+    fn assistant(&mut self, message: &Assistant<'a>) {
+        self.begun = true;
+        self.waiting.clear();
+        self.transcript
+            .graph
+            .before_assistant(self.input.implicit_tokens);
+        let entry = self.transcript.entries.len();
+        let start = self.transcript.items.len();
+        let kind = |kind| {
+            if message.opaque {
+                ItemKind::Opaque
+            } else {
+                kind
+            }
+        };
+        if message.reasoning > 0 {
+            self.item(
+                message.first,
+                kind(ItemKind::Reasoning),
+                entry,
+                message.reasoning,
+            );
+        }
+        if message.text > 0 {
+            self.item(message.first + 1, kind(ItemKind::Text), entry, message.text);
+        }
+        let spoken = start..self.transcript.items.len();
+        let before = self.transcript.graph.current();
+        let mut opened = None;
+        let mut number = message.first + ASSISTANT_ITEMS;
+        for call in &message.calls {
+            opened = self.call(call, entry, number).or(opened.take());
+            number += 1;
+        }
+        self.place_spoken(spoken, opened.or(before), message.opaque);
+        self.transcript.entries.push(Entry {
+            source: message.source,
+            role: Role::Assistant,
+            items: start..self.transcript.items.len(),
+            handed: message.handed,
+        });
+    }
+
+    /// Text and reasoning belong to an episode that their message opens, else to the one that was
+    /// open before.
+    fn place_spoken(
+        &mut self,
+        spoken: std::ops::Range<usize>,
+        episode: Option<usize>,
+        opaque: bool,
+    ) {
+        if opaque || spoken.is_empty() {
+            return;
+        }
+        let episode = episode.unwrap_or_else(|| self.transcript.graph.place());
+        for index in spoken {
+            self.join(index, episode);
+        }
+        // Items are listed in order of place, and a start call was listed before its text.
+        if let Some(episode) = self.transcript.graph.episodes.get_mut(episode) {
+            episode.items.sort_unstable();
+        }
+    }
+
+    /// Takes in one call; gives the episode that it opened.
+    fn call(&mut self, call: &Call<'a>, entry: usize, number: ItemNo) -> Option<usize> {
+        match call {
+            Call::Visible { id, name, tokens } => {
+                let index = self.item(number, ItemKind::Call, entry, *tokens);
+                let (class, name) = ((self.input.class)(name), Arc::from(*name));
+                if let Some(item) = self.transcript.items.get_mut(index) {
+                    (item.class, item.name) = (class, name);
+                }
+                self.waiting.push((id, index));
+                let episode = self.transcript.graph.place();
+                self.join(index, episode);
+                let episode = self.transcript.graph.episodes.get_mut(episode);
+                if let Some(episode) = episode.filter(|e| e.kind == Kind::Implicit) {
+                    episode.carrier.get_or_insert(index);
+                }
+                None
+            }
+            Call::Hidden(call) => {
+                let index = self.item(number, ItemKind::Call, entry, call.tokens);
+                let outcome = self.transcript.graph.take(&call.effect);
+                if let Some(item) = self.transcript.items.get_mut(index) {
+                    (item.delimiter, item.name) = (Some(outcome), self.delimiter.clone());
+                }
+                self.waiting.push((call.id.0.as_str(), index));
+                self.join_delimiter(index, outcome)
+            }
+        }
+    }
+
+    fn join_delimiter(&mut self, index: usize, outcome: Delimiter) -> Option<usize> {
+        let episode = match outcome {
+            Delimiter::Start(episode) | Delimiter::End(episode) => episode,
+            Delimiter::Refused => self.transcript.graph.place(),
+            Delimiter::Stray => return None,
+        };
+        self.join(index, episode);
+        let vertex = self.transcript.graph.episodes.get_mut(episode)?;
+        match outcome {
+            Delimiter::Start(_) => vertex.carrier = Some(index),
+            Delimiter::End(_) => vertex.end = Some(index),
+            Delimiter::Refused | Delimiter::Stray => {}
+        }
+        matches!(outcome, Delimiter::Start(_)).then_some(episode)
+    }
+
+    fn join(&mut self, index: usize, episode: usize) {
+        let Some(item) = self.transcript.items.get_mut(index) else {
+            return;
+        };
+        item.episode = Some(episode);
+        let tokens = item.tokens;
+        if let Some(episode) = self.transcript.graph.episodes.get_mut(episode) {
+            episode.items.push(index);
+            episode.tokens += tokens;
+        }
+    }
+
+    /// Takes in a result: it answers the first waiting call with its id, or it is an orphan of the
+    /// client's own making, which is passed on and never evicted.
+    fn result(&mut self, source: Source, id: Option<&str>, tokens: u32) {
+        let entry = self.transcript.entries.len();
+        let place = id.and_then(|id| self.waiting.iter().position(|(waiting, _)| *waiting == id));
+        let Some(call) = place.map(|place| self.waiting.remove(place).1) else {
+            self.fixed(source, Role::Tool, ItemKind::Opaque, 0, tokens);
+            return;
+        };
+        let (no, episode) = self
+            .transcript
+            .items
+            .get(call)
+            .map_or((0, None), |item| (item.no, item.episode));
+        let index = self.item(no, ItemKind::Result, entry, tokens);
+        if let Some(item) = self.transcript.items.get_mut(index) {
+            (item.pair, item.episode) = (Some(call), episode);
+        }
+        if let Some(item) = self.transcript.items.get_mut(call) {
+            item.pair = Some(index);
+        }
+        if let Some(episode) = episode.and_then(|e| self.transcript.graph.episodes.get_mut(e)) {
+            episode.tokens += tokens + MESSAGE_TOKENS;
+        }
+        self.transcript.entries.push(Entry {
+            source,
+            role: Role::Tool,
+            items: index..index + 1,
+            handed: Handed::Nothing,
+        });
+    }
+
+    /// An entry of one item that is never evicted.
+    fn fixed(&mut self, source: Source, role: Role, kind: ItemKind, no: ItemNo, tokens: u32) {
+        let entry = self.transcript.entries.len();
+        let index = self.item(no, kind, entry, tokens);
+        let items = index..index + 1;
+        self.transcript.entries.push(Entry {
+            source,
+            role,
+            items,
+            handed: Handed::Nothing,
+        });
+    }
+
+    fn item(&mut self, no: ItemNo, kind: ItemKind, entry: usize, tokens: u32) -> usize {
+        self.transcript.items.push(Item {
+            no,
+            kind,
+            entry,
+            tokens,
+            pair: None,
+            episode: None,
+            delimiter: None,
+            class: ToolClass::Unknown,
+            name: self.nameless.clone(),
+        });
+        self.transcript.items.len() - 1
+    }
+}
+
+fn visible(shape: &Shape) -> Vec<Call<'_>> {
+    let call = |call: &crate::model::CallShape| call.tokens.max(CALL_TOKENS);
+    shape
+        .calls
+        .iter()
+        .map(|shape| Call::Visible {
+            id: &shape.id.0,
+            name: &shape.name,
+            tokens: call(shape),
+        })
+        .collect()
+}

@@ -1,0 +1,219 @@
+//! The form of a value on disk: a version byte, then what that version says. It never looks
+//! into a value, and never verifies a hash; the store does that with the id.
+//!
+//! Version 1, big-endian: `1 ‖ kind (0 plain, 1 zstd) ‖ length of the value u32 ‖ length of the
+//! payload u32 ‖ payload`. Every form that was ever written has a fixture that must go on
+//! decoding.
+
+use bytes::Bytes;
+use thiserror::Error;
+
+/// The version that is written.
+pub const VERSION: u8 = 1;
+/// Bytes before the payload in version 1.
+pub const HEADER: usize = 10;
+
+const PLAIN: u8 = 0;
+const ZSTD: u8 = 1;
+const LEVEL: i32 = 1;
+/// Below this many bytes compression costs more than it saves.
+const WORTH_COMPRESSING: usize = 512;
+/// A larger value is a mistake, and a larger length in a header is damage: it bounds what a
+/// read allocates.
+const LARGEST: usize = 256 << 20;
+
+/// Why a value could not be encoded or decoded.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum CodecError {
+    /// Written by a version of the program that this one does not know.
+    #[error(
+        "a stored value has version {0} and this program reads version 1: start the newer program"
+    )]
+    Version(u8),
+    /// Too large to store.
+    #[error("a value of {0} bytes is over the store's limit of 256 MiB: store less content")]
+    TooLarge(usize),
+    /// Cut short, or not what an encoder writes.
+    #[error("a stored value is damaged: commit it again")]
+    Damaged,
+    /// The compressor itself failed.
+    #[error("a value could not be compressed: check the memory limit")]
+    Compressor,
+}
+
+/// Encodes values, with one compression context for all of them.
+pub struct Encoder {
+    zstd: zstd::bulk::Compressor<'static>,
+}
+
+impl Encoder {
+    /// A new encoder; fails where the compressor finds no memory.
+    pub fn new() -> Result<Self, CodecError> {
+        let zstd = zstd::bulk::Compressor::new(LEVEL).map_err(|_| CodecError::Compressor)?;
+        Ok(Self { zstd })
+    }
+
+    /// The stored form of `value`: compressed where that makes it smaller.
+    pub fn encode(&mut self, value: &[u8]) -> Result<Vec<u8>, CodecError> {
+        if value.len() > LARGEST {
+            return Err(CodecError::TooLarge(value.len()));
+        }
+        if value.len() >= WORTH_COMPRESSING {
+            let packed = self
+                .zstd
+                .compress(value)
+                .map_err(|_| CodecError::Compressor)?;
+            if packed.len() < value.len() {
+                return framed(ZSTD, value.len(), &packed);
+            }
+        }
+        framed(PLAIN, value.len(), value)
+    }
+}
+
+fn framed(kind: u8, length: usize, payload: &[u8]) -> Result<Vec<u8>, CodecError> {
+    let length = u32::try_from(length).map_err(|_| CodecError::TooLarge(length))?;
+    let stored = u32::try_from(payload.len()).map_err(|_| CodecError::TooLarge(payload.len()))?;
+    let mut out = Vec::with_capacity(HEADER + payload.len());
+    out.extend_from_slice(&[VERSION, kind]);
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend_from_slice(&stored.to_be_bytes());
+    out.extend_from_slice(payload);
+    Ok(out)
+}
+
+struct Header {
+    kind: u8,
+    length: usize,
+    payload: usize,
+}
+
+fn header(stored: &[u8]) -> Result<(Header, &[u8]), CodecError> {
+    match stored.first() {
+        None => return Err(CodecError::Damaged),
+        Some(&VERSION) => {}
+        Some(&other) => return Err(CodecError::Version(other)),
+    }
+    let (head, rest) = stored
+        .split_first_chunk::<HEADER>()
+        .ok_or(CodecError::Damaged)?;
+    let [_, kind, a, b, c, d, e, f, g, h] = *head;
+    let length = u32::from_be_bytes([a, b, c, d]) as usize;
+    let payload = u32::from_be_bytes([e, f, g, h]) as usize;
+    if length > LARGEST || payload > LARGEST {
+        return Err(CodecError::Damaged);
+    }
+    Ok((
+        Header {
+            kind,
+            length,
+            payload,
+        },
+        rest,
+    ))
+}
+
+/// How long the whole stored form is, told from its first bytes: what a reader of a value that
+/// was cut into chunks must know before it can ask for the rest.
+pub fn stored_len(start: &[u8]) -> Result<usize, CodecError> {
+    header(start).map(|(header, _)| HEADER + header.payload)
+}
+
+/// The value behind a stored form.
+pub fn decode(stored: &[u8]) -> Result<Bytes, CodecError> {
+    let (header, payload) = header(stored)?;
+    if payload.len() != header.payload {
+        return Err(CodecError::Damaged);
+    }
+    let value = match header.kind {
+        PLAIN => Bytes::copy_from_slice(payload),
+        ZSTD => zstd::bulk::decompress(payload, header.length)
+            .map_err(|_| CodecError::Damaged)?
+            .into(),
+        _ => return Err(CodecError::Damaged),
+    };
+    if value.len() == header.length {
+        Ok(value)
+    } else {
+        Err(CodecError::Damaged)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn stored(value: &[u8]) -> Vec<u8> {
+        Encoder::new().unwrap().encode(value).unwrap()
+    }
+
+    /// The values of the fixtures, by file name. The files are never written again: a new form
+    /// gets new files beside the old ones.
+    fn fixtures() -> Vec<(&'static str, Vec<u8>)> {
+        let record = br#"{"turn":7,"hops":[{"prompt":1200,"cached":1024}],"marks":["live"]}"#;
+        vec![
+            ("v1-empty.bin", Vec::new()),
+            ("v1-plain.bin", record.to_vec()),
+            ("v1-zstd.bin", record.repeat(40)),
+        ]
+    }
+
+    #[test]
+    fn every_form_ever_written_decodes() {
+        let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/store");
+        for (name, value) in fixtures() {
+            let bytes = std::fs::read(dir.join(name)).unwrap();
+            assert_eq!(decode(&bytes).unwrap(), value, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_version_is_named() {
+        let mut bytes = stored(b"value");
+        bytes[0] = 9;
+        assert_eq!(decode(&bytes), Err(CodecError::Version(9)));
+        assert!(CodecError::Version(9).to_string().contains("version 9"));
+    }
+
+    #[test]
+    fn small_values_stay_plain_and_large_ones_shrink() {
+        assert_eq!(
+            stored(&[7; WORTH_COMPRESSING - 1]).len(),
+            HEADER + WORTH_COMPRESSING - 1
+        );
+        assert!(stored(&[7; 50_000]).len() < 200);
+    }
+
+    #[test]
+    fn a_length_that_lies_allocates_nothing() {
+        let mut bytes = stored(&[7; 50_000]);
+        bytes[2..6].copy_from_slice(&u32::MAX.to_be_bytes());
+        assert_eq!(decode(&bytes), Err(CodecError::Damaged));
+    }
+
+    proptest! {
+        #[test]
+        fn decode_undoes_encode(value in proptest::collection::vec(0u8..4, 0..4000)) {
+            let bytes = stored(&value);
+            prop_assert_eq!(stored_len(&bytes[..HEADER]).unwrap(), bytes.len());
+            prop_assert_eq!(decode(&bytes).unwrap(), value);
+        }
+
+        #[test]
+        fn damage_is_an_error_or_another_value_and_never_a_panic(
+            value in proptest::collection::vec(any::<u8>(), 0..2000),
+            at in any::<proptest::sample::Index>(),
+            flip in 1u8..,
+            cut in any::<proptest::sample::Index>(),
+        ) {
+            let mut bytes = stored(&value);
+            let end = cut.index(bytes.len());
+            prop_assert!(decode(&bytes[..end]).is_err());
+            let at = at.index(bytes.len());
+            bytes[at] ^= flip;
+            let _ = decode(&bytes);
+        }
+    }
+}

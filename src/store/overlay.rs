@@ -1,0 +1,130 @@
+//! What was handed to the store and is not in its trees yet, so that a reader finds a turn from
+//! the moment that it was committed, however slow the disk. It never writes anything.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bytes::Bytes;
+
+use crate::model::Digest;
+
+use super::Batch;
+
+/// Batches in flight, counted: the same blob or link may wait in several.
+#[derive(Default)]
+pub(super) struct Overlay {
+    blobs: HashMap<Digest, (Bytes, usize)>,
+    links: HashMap<Digest, BTreeMap<(u32, Digest), usize>>,
+    batches: usize,
+    bytes: usize,
+}
+
+impl Overlay {
+    /// Adds a batch, or says no where that would pass `batches` or `bytes`. A batch that alone
+    /// is over `bytes` is taken by an empty overlay.
+    pub(super) fn add(&mut self, batch: &Batch, batches: usize, bytes: usize) -> bool {
+        let size = batch.size();
+        if self.batches >= batches || (self.batches > 0 && self.bytes + size > bytes) {
+            return false;
+        }
+        self.batches += 1;
+        self.bytes += size;
+        for (id, value) in &batch.blobs {
+            self.blobs
+                .entry(*id)
+                .or_insert_with(|| (value.clone(), 0))
+                .1 += 1;
+        }
+        for link in &batch.links {
+            let set = self.links.entry(link.key).or_default();
+            *set.entry((link.turn, link.id)).or_default() += 1;
+        }
+        true
+    }
+
+    /// Takes a batch out again, when it was written or has failed.
+    pub(super) fn remove(&mut self, batch: &Batch) {
+        self.batches = self.batches.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(batch.size());
+        for (id, _) in &batch.blobs {
+            if let Some((_, count)) = self.blobs.get_mut(id) {
+                *count -= 1;
+                if *count == 0 {
+                    self.blobs.remove(id);
+                }
+            }
+        }
+        for link in &batch.links {
+            let Some(set) = self.links.get_mut(&link.key) else {
+                continue;
+            };
+            if let Some(count) = set.get_mut(&(link.turn, link.id)) {
+                *count -= 1;
+                if *count == 0 {
+                    set.remove(&(link.turn, link.id));
+                }
+            }
+            if set.is_empty() {
+                self.links.remove(&link.key);
+            }
+        }
+    }
+
+    /// The blob, if it waits.
+    pub(super) fn blob(&self, id: &Digest) -> Option<&Bytes> {
+        self.blobs.get(id).map(|(value, _)| value)
+    }
+
+    /// The waiting links of a key.
+    pub(super) fn links(&self, key: &Digest) -> impl Iterator<Item = (u32, Digest)> {
+        self.links
+            .get(key)
+            .into_iter()
+            .flat_map(|set| set.keys().copied())
+    }
+
+    /// How many batches wait.
+    pub(super) fn len(&self) -> usize {
+        self.batches
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Link, blob_id};
+    use super::*;
+
+    fn batch(value: &'static [u8]) -> Batch {
+        let id = blob_id(value);
+        Batch {
+            blobs: vec![(id, Bytes::from_static(value))],
+            links: vec![Link {
+                key: blob_id(b"key"),
+                id,
+                turn: 3,
+            }],
+        }
+    }
+
+    #[test]
+    fn a_blob_stays_until_its_last_batch_is_out() {
+        let mut overlay = Overlay::default();
+        let (one, two) = (batch(b"same"), batch(b"same"));
+        assert!(overlay.add(&one, 9, 999) && overlay.add(&two, 9, 999));
+        overlay.remove(&one);
+        assert!(overlay.blob(&one.blobs[0].0).is_some());
+        assert_eq!(overlay.links(&blob_id(b"key")).count(), 1);
+        overlay.remove(&two);
+        assert!(overlay.blob(&one.blobs[0].0).is_none());
+        assert!(overlay.blobs.is_empty() && overlay.links.is_empty());
+        assert_eq!((overlay.batches, overlay.bytes), (0, 0));
+    }
+
+    #[test]
+    fn both_bounds_hold_and_one_large_batch_still_passes() {
+        let mut overlay = Overlay::default();
+        assert!(overlay.add(&batch(b"larger than the bound"), 2, 1));
+        assert!(!overlay.add(&batch(b"b"), 2, 1));
+        assert!(overlay.add(&batch(b"b"), 2, 999));
+        assert!(!overlay.add(&batch(b"c"), 2, 999));
+    }
+}

@@ -1,0 +1,282 @@
+//! The store in a directory, on sled 0.34. The engine is fast and unmaintained, and so it is
+//! guarded: its flush is followed by an own fdatasync, its panics are caught, values are cut
+//! into chunks, a corrupt directory is moved aside, and one thread does all the writing. It
+//! never removes anything that was committed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+
+use crate::model::Digest;
+
+use super::codec::Encoder;
+use super::overlay::Overlay;
+use super::{Batch, Config, Health, OpenReport, StoreError, Ticket};
+
+mod committer;
+mod open;
+mod salvage;
+mod trees;
+
+#[cfg(test)]
+mod tests;
+
+use committer::{Committer, Job};
+use open::Place;
+use trees::{CHUNK, Found, Trees};
+
+/// A store in a directory of this machine. One process at a time.
+pub struct SledStore {
+    shared: Arc<Shared>,
+    jobs: Mutex<Option<SyncSender<Job>>>,
+    closed: Mutex<Receiver<Result<(), StoreError>>>,
+}
+
+/// What readers and the committer share.
+struct Shared {
+    config: Config,
+    place: Place,
+    engine: RwLock<Engine>,
+    overlay: Mutex<Overlay>,
+    degraded: AtomicBool,
+    mismatched: AtomicU64,
+    failed: AtomicU64,
+}
+
+enum Engine {
+    Open(Trees),
+    /// The disk failed, and the engine could not be opened again yet.
+    Failed(StoreError),
+    Closed,
+}
+
+impl Engine {
+    fn trees(&self) -> Result<&Trees, StoreError> {
+        match self {
+            Self::Open(trees) => Ok(trees),
+            Self::Failed(error) => Err(error.clone()),
+            Self::Closed => Err(StoreError::Closed),
+        }
+    }
+}
+
+impl SledStore {
+    /// Opens or makes the store below `config.path` and starts its thread.
+    ///
+    /// # Errors
+    /// As [`super::Store::open`].
+    pub fn open(config: &Config) -> Result<(Self, OpenReport), StoreError> {
+        let place = Place::new(&config.path);
+        let lock = place.lock()?;
+        let (trees, counts, report) = place.open(config)?;
+        let shared = Arc::new(Shared {
+            config: config.clone(),
+            place,
+            engine: RwLock::new(Engine::Open(trees)),
+            overlay: Mutex::default(),
+            degraded: AtomicBool::new(false),
+            mismatched: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        });
+        let (jobs, queue) = sync_channel(config.queue.max(1));
+        let (said, closed) = channel();
+        let committer = Committer {
+            shared: Arc::clone(&shared),
+            encoder: Encoder::new()?,
+            counts,
+            wrote: false,
+            failed: None,
+            lock,
+        };
+        std::thread::Builder::new()
+            .name("store".to_owned())
+            .spawn(move || committer.run(&queue, &said))
+            .map_err(|error| StoreError::io("starting the thread of", &config.path, &error))?;
+        Ok((
+            Self {
+                shared,
+                jobs: Mutex::new(Some(jobs)),
+                closed: Mutex::new(closed),
+            },
+            report,
+        ))
+    }
+
+    pub(super) fn links(&self, keys: &[Digest]) -> Result<Vec<Vec<(u32, Digest)>>, StoreError> {
+        // What waits is looked up before what is written: a batch that moves from one to the
+        // other in between is met twice, never missed.
+        let mut sets: Vec<Vec<(u32, Digest)>> = {
+            let overlay = self.shared.overlay.lock();
+            keys.iter()
+                .map(|key| overlay.links(key).collect())
+                .collect()
+        };
+        self.shared.read(|trees, path| {
+            for (key, set) in keys.iter().zip(&mut sets) {
+                set.extend(trees.links(path, key)?);
+                set.sort_unstable();
+                set.dedup();
+            }
+            self.shared.drop_dangling(trees, &mut sets)
+        })?;
+        Ok(sets)
+    }
+
+    pub(super) fn blobs(&self, ids: &[Digest]) -> Result<Vec<Option<Bytes>>, StoreError> {
+        let mut blobs: Vec<Option<Bytes>> = {
+            let overlay = self.shared.overlay.lock();
+            ids.iter().map(|id| overlay.blob(id).cloned()).collect()
+        };
+        self.shared.read(|trees, path| {
+            for (id, blob) in ids
+                .iter()
+                .zip(&mut blobs)
+                .filter(|(_, blob)| blob.is_none())
+            {
+                *blob = match trees.blob(path, id)? {
+                    Found::Whole(value) => Some(value),
+                    Found::Absent => None,
+                    Found::Mismatch => {
+                        self.shared.mismatched.fetch_add(1, Ordering::Relaxed);
+                        None
+                    }
+                };
+            }
+            Ok(())
+        })?;
+        Ok(blobs)
+    }
+
+    pub(super) fn commit(&self, batch: Batch) -> Ticket {
+        let shared = &self.shared;
+        // Bytes that are not what their id says must not even be read while they wait.
+        if let Err(error) = batch.verify() {
+            return shared.refuse(error);
+        }
+        let jobs = self.jobs.lock();
+        let Some(jobs) = &*jobs else {
+            return shared.refuse(StoreError::Closed);
+        };
+        if shared.is_degraded() {
+            return shared.refuse(StoreError::Degraded);
+        }
+        let Config {
+            queue, queue_bytes, ..
+        } = shared.config;
+        if !shared.overlay.lock().add(&batch, queue, queue_bytes) {
+            return shared.refuse(StoreError::Busy);
+        }
+        let (acknowledge, ticket) = Ticket::waiting();
+        match jobs.try_send(Job { batch, acknowledge }) {
+            Ok(()) => ticket,
+            Err(TrySendError::Full(job)) => {
+                shared.overlay.lock().remove(&job.batch);
+                shared.refuse(StoreError::Busy)
+            }
+            Err(TrySendError::Disconnected(job)) => {
+                shared.overlay.lock().remove(&job.batch);
+                shared.refuse(StoreError::Closed)
+            }
+        }
+    }
+
+    pub(super) fn close(&self) -> Result<(), StoreError> {
+        let closed = self.closed.lock();
+        if self.jobs.lock().take().is_none() {
+            return Err(StoreError::Closed);
+        }
+        let waited = self.shared.config.close_wait;
+        closed
+            .recv_timeout(waited)
+            .unwrap_or(Err(StoreError::Slow { waited }))
+    }
+
+    pub(super) fn health(&self) -> Health {
+        let shared = &self.shared;
+        Health {
+            degraded: shared.is_degraded(),
+            mismatched: shared.mismatched.load(Ordering::Relaxed),
+            failed: shared.failed.load(Ordering::Relaxed),
+            waiting: shared.overlay.lock().len(),
+        }
+    }
+}
+
+impl Shared {
+    /// Reads from the trees; damage that is met stops the store.
+    fn read<T>(
+        &self,
+        work: impl FnOnce(&Trees, &std::path::Path) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        if self.is_degraded() {
+            return Err(StoreError::Degraded);
+        }
+        let engine = self.engine.read();
+        let answer = engine
+            .trees()
+            .and_then(|trees| work(trees, self.place.engine()));
+        if matches!(answer, Err(StoreError::Corrupt { .. })) {
+            self.degrade();
+        }
+        answer
+    }
+
+    fn drop_dangling(
+        &self,
+        trees: &Trees,
+        sets: &mut [Vec<(u32, Digest)>],
+    ) -> Result<(), StoreError> {
+        for set in sets {
+            let mut kept = Vec::with_capacity(set.len());
+            for (turn, id) in set.drain(..) {
+                let waits = self.overlay.lock().blob(&id).is_some();
+                if waits || trees.has_blob(self.place.engine(), &id)? {
+                    kept.push((turn, id));
+                }
+            }
+            *set = kept;
+        }
+        Ok(())
+    }
+
+    fn is_degraded(&self) -> bool {
+        self.degraded.load(Ordering::Acquire)
+    }
+
+    /// Stops all work on the engine until a restart, which will look at everything.
+    fn degrade(&self) {
+        if !self.degraded.swap(true, Ordering::AcqRel) {
+            self.place.suspect();
+        }
+    }
+
+    fn refuse(&self, error: StoreError) -> Ticket {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        Ticket::done(Err(error))
+    }
+
+    /// Takes written and failed batches out of the overlay and counts the failed.
+    fn settle(&self, group: &[Job], outcomes: &[Result<(), StoreError>]) {
+        let failed = outcomes.iter().filter(|outcome| outcome.is_err()).count();
+        self.failed.fetch_add(failed as u64, Ordering::Relaxed);
+        let mut overlay = self.overlay.lock();
+        for job in group {
+            overlay.remove(&job.batch);
+        }
+    }
+}
+
+impl Batch {
+    /// About how many engine operations the batch takes.
+    fn operations(&self) -> usize {
+        let chunks: usize = self
+            .blobs
+            .iter()
+            .map(|(_, bytes)| 1 + bytes.len() / CHUNK)
+            .sum();
+        chunks + self.links.len()
+    }
+}

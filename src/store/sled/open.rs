@@ -1,0 +1,310 @@
+//! From a data directory to an open engine: the lock, the check that the last stop calls for,
+//! and quarantine. It never deletes what it can't read, and never touches the tenant key.
+//!
+//! The directory: `lock` (held while the store is open), `sled/` (the engine's), `clean` (there
+//! only between a clean stop and the next start: the log's length and the counts), `suspect` (there once the engine met damage),
+//! `quarantine-N/` (engine directories that could not be opened).
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::super::files;
+use super::super::{Config, OpenReport, StoreError, quarantine_path};
+use super::trees::{Counts, Trees};
+
+const LOCK: &str = "lock";
+const ENGINE: &str = "sled";
+const CLEAN: &str = "clean";
+const SUSPECT: &str = "suspect";
+
+const PROBE: &str = "probe";
+/// Two of the engine's segments.
+const PROBE_BYTES: usize = 4 << 20;
+
+/// How many entries of each tree are read after an unclean stop: a fraction of a second.
+const CHECK: usize = 50_000;
+
+/// The paths of one data directory.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    dir: PathBuf,
+    engine: PathBuf,
+}
+
+/// What a clean stop notes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark {
+    log: u64,
+    counts: Counts,
+}
+
+impl Mark {
+    fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.split_whitespace().map(|word| word.parse::<u64>().ok());
+        let mut next = || numbers.next().flatten();
+        let (log, blobs, links) = (next()?, next()?, next()?);
+        let counts = Counts { blobs, links };
+        Some(Self { log, counts })
+    }
+
+    fn text(self) -> String {
+        let Self {
+            log,
+            counts: Counts { blobs, links },
+        } = self;
+        format!("{log} {blobs} {links}\n")
+    }
+}
+
+/// What a start finds of the last stop.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LastStop {
+    /// There was none: the directory is new.
+    None,
+    /// Clean, and the log is as long as it was then.
+    Clean,
+    /// Killed, or the log was changed since.
+    Unclean,
+    /// The engine met damage.
+    Suspect,
+}
+
+impl Place {
+    pub(super) fn new(dir: &Path) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            engine: dir.join(ENGINE),
+        }
+    }
+
+    /// The engine's directory.
+    pub(super) fn engine(&self) -> &Path {
+        &self.engine
+    }
+
+    fn error(&self, doing: &'static str) -> impl Fn(io::Error) -> StoreError {
+        let dir = self.dir.clone();
+        move |error| StoreError::io(doing, &dir, &error)
+    }
+
+    /// Makes the directory and takes its lock, which holds until the file is dropped.
+    pub(super) fn lock(&self) -> Result<File, StoreError> {
+        fs::create_dir_all(&self.dir).map_err(self.error("creating"))?;
+        let path = self.dir.join(LOCK);
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(|error| StoreError::io("opening", &path, &error))?;
+        match file.try_lock() {
+            Ok(()) => Ok(file),
+            Err(TryLockError::WouldBlock) => Err(StoreError::Locked {
+                dir: self.dir.clone(),
+            }),
+            Err(TryLockError::Error(error)) => Err(StoreError::io("locking", &path, &error)),
+        }
+    }
+
+    /// Opens the engine and checks it as far as the last stop calls for; a corrupt one is moved
+    /// aside and a new one opened.
+    pub(super) fn open(&self, config: &Config) -> Result<(Trees, Counts, OpenReport), StoreError> {
+        let mark = fs::read_to_string(self.dir.join(CLEAN));
+        let mark = mark.ok().and_then(|text| Mark::parse(&text));
+        let last = self.last_stop(mark);
+        files::remove(&self.dir, CLEAN).map_err(self.error("cleaning"))?;
+        let mut report = OpenReport {
+            clean: matches!(last, LastStop::None | LastStop::Clean),
+            ..OpenReport::default()
+        };
+        let opened = self.attempt(config, last, mark.map(|mark| mark.counts));
+        let (trees, counts) = match opened {
+            Err(error) if is_damage(&error) => {
+                report.reason = Some(error.to_string());
+                self.mend(config, &mut report)?
+            }
+            other => {
+                let (trees, counts, checked) = other?;
+                report.checked = checked;
+                (trees, counts)
+            }
+        };
+        files::remove(&self.dir, SUSPECT).map_err(self.error("cleaning"))?;
+        (report.blobs, report.links) = (counts.blobs, counts.links);
+        Ok((trees, counts, report))
+    }
+
+    /// Finds out whether the disk takes as many bytes as the engine writes when it opens.
+    pub(super) fn probe(&self) -> Result<(), StoreError> {
+        let path = self.dir.join(PROBE);
+        let written = File::create(&path).and_then(|mut file| {
+            file.write_all(&vec![0; PROBE_BYTES])?;
+            file.sync_data()
+        });
+        let removed = fs::remove_file(&path);
+        written
+            .and(removed)
+            .map_err(|error| StoreError::io("writing", &path, &error))
+    }
+
+    /// Opens the engine again after the disk had failed; the check is that of a kill.
+    pub(super) fn reopen(&self, config: &Config) -> Result<(Trees, Counts), StoreError> {
+        let (trees, counts, _) = self.attempt(config, LastStop::Unclean, None)?;
+        Ok((trees, counts))
+    }
+
+    /// Opens the engine and checks it; with `expected` it must hold just that much.
+    fn attempt(
+        &self,
+        config: &Config,
+        last: LastStop,
+        expected: Option<Counts>,
+    ) -> Result<(Trees, Counts, u64), StoreError> {
+        let trees = Trees::open(&self.engine, config)?;
+        let changed = || StoreError::Corrupt {
+            detail: "it is not as it was closed".to_owned(),
+        };
+        let checked = match self.check(&trees, last) {
+            Ok((counts, _)) if expected.is_some_and(|expected| expected != counts) => {
+                Err(changed())
+            }
+            other => other,
+        };
+        match checked {
+            Ok((counts, checked)) => Ok((trees, counts, checked)),
+            Err(error) => {
+                // What is wrong was said already; closing may only find the same again.
+                let _ = trees.shut(&self.engine);
+                Err(error)
+            }
+        }
+    }
+
+    fn check(&self, trees: &Trees, last: LastStop) -> Result<(Counts, u64), StoreError> {
+        let checked = match last {
+            LastStop::None => {
+                trees.sync(&self.engine)?;
+                files::sync_dir(&self.engine)
+                    .and_then(|()| files::sync_dir(&self.dir))
+                    .map_err(self.error("syncing"))?;
+                0
+            }
+            LastStop::Clean => trees.check(&self.engine, 1)?,
+            LastStop::Unclean => trees.check(&self.engine, CHECK)?,
+            LastStop::Suspect => trees.check(&self.engine, usize::MAX)?,
+        };
+        Ok((trees.counts(&self.engine)?, checked))
+    }
+
+    /// Moves a damaged engine aside and saves what can be saved of it. Where it does not even
+    /// open, its page table and settings may be the damage: both follow from the log, and a copy
+    /// of the log alone is tried. Else what it still reads is copied into a new one.
+    fn mend(
+        &self,
+        config: &Config,
+        report: &mut OpenReport,
+    ) -> Result<(Trees, Counts), StoreError> {
+        let opens = Trees::open(&self.engine, config).and_then(|trees| trees.shut(&self.engine));
+        let aside = self.quarantine()?;
+        report.quarantined = Some(aside.clone());
+        if opens.is_err() {
+            if let Ok((trees, counts, checked)) = self.rebuild(config, &aside) {
+                report.checked = checked;
+                return Ok((trees, counts));
+            }
+            fs::remove_dir_all(&self.engine).map_err(self.error("mending"))?;
+        }
+        let (trees, _, _) = self.attempt(config, LastStop::None, None)?;
+        if let Ok(damaged) = Trees::open(&aside, config) {
+            let saved = trees.salvage(&self.engine, &damaged, &aside);
+            // Closing a damaged engine might wait for ever for writes that it can't do.
+            std::mem::forget(damaged);
+            saved?;
+        }
+        let counts = trees.counts(&self.engine)?;
+        Ok((trees, counts))
+    }
+
+    /// Opens a copy of a log without what the engine derives from it.
+    fn rebuild(&self, config: &Config, aside: &Path) -> Result<(Trees, Counts, u64), StoreError> {
+        fs::create_dir_all(&self.engine)
+            .and_then(|()| fs::copy(aside.join("db"), self.engine.join("db")))
+            .map_err(self.error("mending"))?;
+        self.attempt(config, LastStop::Suspect, None)
+    }
+
+    fn last_stop(&self, mark: Option<Mark>) -> LastStop {
+        if !self.engine.exists() {
+            LastStop::None
+        } else if self.dir.join(SUSPECT).exists() {
+            LastStop::Suspect
+        } else {
+            match (mark, self.log_len()) {
+                (Some(mark), Ok(now)) if mark.log == now => LastStop::Clean,
+                _ => LastStop::Unclean,
+            }
+        }
+    }
+
+    fn log_len(&self) -> io::Result<u64> {
+        fs::metadata(self.engine.join("db")).map(|meta| meta.len())
+    }
+
+    /// Closes the engine so that the next start is quick. The engine keeps its page table only
+    /// when it opens, so after writes it is opened once more: otherwise the next start would
+    /// have to read the whole log of this one.
+    pub(super) fn rest(
+        &self,
+        config: &Config,
+        trees: Trees,
+        wrote: bool,
+    ) -> Result<(), StoreError> {
+        trees.sync(&self.engine)?;
+        let counts = trees.counts(&self.engine)?;
+        trees.shut(&self.engine)?;
+        if wrote {
+            Trees::open(&self.engine, config)?.shut(&self.engine)?;
+        }
+        self.log_len()
+            .map(|log| Mark { log, counts }.text())
+            .and_then(|text| files::write_whole(&self.dir, CLEAN, text.as_bytes()))
+            .map_err(self.error("marking"))
+    }
+
+    /// Notes that the engine met damage, so that the next start looks at everything. Best
+    /// effort: where even this can't be written, the bounded check remains.
+    pub(super) fn suspect(&self) {
+        let _ = files::write_whole(&self.dir, SUSPECT, b"the engine met damage\n");
+    }
+
+    fn quarantine(&self) -> Result<PathBuf, StoreError> {
+        let aside = quarantine_path(&self.dir);
+        fs::rename(&self.engine, &aside)
+            .and_then(|()| files::sync_dir(&self.dir))
+            .map_err(self.error("setting aside the corrupt store in"))?;
+        Ok(aside)
+    }
+}
+
+/// Whether an error of opening means that the data is damaged. A refusal of the system says
+/// nothing about the data, and a newer format is none of our business.
+fn is_damage(error: &StoreError) -> bool {
+    match error {
+        StoreError::Corrupt { .. } | StoreError::Codec(_) => true,
+        StoreError::Io { kind, .. } => {
+            matches!(
+                kind,
+                io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData
+            )
+        }
+        StoreError::Locked { .. }
+        | StoreError::Degraded
+        | StoreError::Busy
+        | StoreError::Closed
+        | StoreError::Format { .. }
+        | StoreError::WrongId { .. }
+        | StoreError::Slow { .. }
+        | StoreError::Injected => false,
+    }
+}

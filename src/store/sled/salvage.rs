@@ -1,0 +1,53 @@
+//! Saving what can still be read of a damaged engine. It only ever reads the damaged one.
+
+use std::path::Path;
+
+use ::sled::Tree;
+
+use super::super::StoreError;
+use super::trees::{Counts, Trees, guarded};
+
+impl Trees {
+    /// Copies all that can be read of a damaged engine into this one, which is new: each tree
+    /// from its front up to the damage, then from its back down to it. What is copied is held
+    /// to its id when it is read.
+    pub(super) fn salvage(
+        &self,
+        path: &Path,
+        damaged: &Self,
+        aside: &Path,
+    ) -> Result<(), StoreError> {
+        let mut counts = Counts::default();
+        let blobs = |key: &[u8]| counts.blobs += u64::from(key.ends_with(&[0; 4]));
+        copy_readable((&damaged.blobs, aside), (&self.blobs, path), blobs)?;
+        let links = |_: &[u8]| counts.links += 1;
+        copy_readable((&damaged.links, aside), (&self.links, path), links)?;
+        self.put_counts(path, counts)?;
+        self.sync(path)
+    }
+}
+
+/// Stops quietly where the source can't be read, and with an error where the target can't be
+/// written.
+fn copy_readable(
+    (from, aside): (&Tree, &Path),
+    (to, path): (&Tree, &Path),
+    mut copied: impl FnMut(&[u8]),
+) -> Result<(), StoreError> {
+    let mut last = None;
+    let mut forward = from.iter();
+    while let Ok(Some((key, value))) = guarded(aside, || forward.next().transpose()) {
+        guarded(path, || to.insert(&key, value))?;
+        copied(&key);
+        last = Some(key);
+    }
+    let mut backward = from.iter().rev();
+    while let Ok(Some((key, value))) = guarded(aside, || backward.next().transpose()) {
+        if last.as_ref().is_some_and(|last| key <= *last) {
+            break;
+        }
+        guarded(path, || to.insert(&key, value))?;
+        copied(&key);
+    }
+    Ok(())
+}

@@ -1,0 +1,351 @@
+//! The engine's three trees and how blobs and links lie in them. Every call into the engine
+//! goes through [`guarded`], which turns its panics into errors. It never flushes by itself and
+//! never answers a client.
+//!
+//! * `blobs`: `id ‖ chunk number (u32, big-endian)` leads to at most 6 KB of the stored form.
+//!   The engine puts pages over a quarter of a segment into files of their own, which it never
+//!   syncs; chunks of this size never make such a page.
+//! * `links`: `key ‖ turn (u32, big-endian) ‖ id` leads to nothing: the key says it all.
+//! * `meta`: `format` leads to the format's number, `counts` to the numbers of blobs and links.
+
+use std::fs::{File, OpenOptions};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::Duration;
+
+use ::sled::{Db, Tree};
+use bytes::Bytes;
+
+use crate::model::Digest;
+
+use super::super::codec::{self, CodecError, Encoder};
+use super::super::{Config, Link, StoreError, blob_id};
+
+/// Fixed when a store is made; the engine refuses any other afterwards.
+const SEGMENT: usize = 2 << 20;
+/// The longest piece of a value under one key.
+pub(super) const CHUNK: usize = 6 << 10;
+/// The form of the directory that this version writes and reads.
+const FORMAT: u8 = 1;
+/// How often, and how long apart, the engine's own file lock is tried: its threads may hold it
+/// for a moment after a store of this process was dropped.
+const LOCK_TRIES: u32 = 200;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
+/// How many blobs and links are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) blobs: u64,
+    pub(super) links: u64,
+}
+
+/// A blob as it was found.
+pub(super) enum Found {
+    Whole(Bytes),
+    /// Bytes are there and do not belong to the id.
+    Mismatch,
+    Absent,
+}
+
+/// The open engine.
+pub(super) struct Trees {
+    pub(super) blobs: Tree,
+    pub(super) links: Tree,
+    meta: Tree,
+    /// An own handle on the log: the engine's flush does not reach the disk's cache.
+    log: File,
+    db: Db,
+}
+
+/// Runs engine code; its panics and its errors about damaged data become
+/// [`StoreError::Corrupt`].
+pub(super) fn guarded<T>(
+    path: &Path,
+    work: impl FnOnce() -> Result<T, ::sled::Error>,
+) -> Result<T, StoreError> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(::sled::Error::Io(error))) => Err(StoreError::io("using", path, &error)),
+        Ok(Err(error)) => Err(StoreError::Corrupt {
+            detail: error.to_string(),
+        }),
+        Err(panic) => {
+            let text = panic
+                .downcast_ref::<String>()
+                .map(String::as_str)
+                .or_else(|| panic.downcast_ref::<&str>().copied());
+            Err(StoreError::Corrupt {
+                detail: text.unwrap_or("the engine panicked").to_owned(),
+            })
+        }
+    }
+}
+
+impl Trees {
+    /// Opens the engine in `path`. Reads no more than the engine must.
+    pub(super) fn open(path: &Path, config: &Config) -> Result<Self, StoreError> {
+        let open = || {
+            ::sled::Config::new()
+                .path(path)
+                .segment_size(SEGMENT)
+                .cache_capacity(u64::from(config.cache_mb) << 20)
+                // Its background thread would be waited for without end if it ever panicked.
+                .flush_every_ms(None)
+                .open()
+        };
+        let mut db = guarded(path, open);
+        for _ in 0..LOCK_TRIES {
+            if !db.as_ref().is_err_and(is_lock) {
+                break;
+            }
+            std::thread::sleep(LOCK_PAUSE);
+            db = guarded(path, open);
+        }
+        let db = db?;
+        let (blobs, links, meta) = guarded(path, || {
+            Ok((
+                db.open_tree("blobs")?,
+                db.open_tree("links")?,
+                db.open_tree("meta")?,
+            ))
+        })?;
+        let log = path.join("db");
+        let log = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&log)
+            .map_err(|error| StoreError::io("opening", &log, &error))?;
+        let trees = Self {
+            blobs,
+            links,
+            meta,
+            log,
+            db,
+        };
+        trees.check_format(path)?;
+        Ok(trees)
+    }
+
+    fn check_format(&self, path: &Path) -> Result<(), StoreError> {
+        let found = guarded(path, || self.meta.get("format"))?;
+        match found.as_ref().and_then(|value| value.first()) {
+            Some(&FORMAT) => Ok(()),
+            Some(&found) => Err(StoreError::Format {
+                found,
+                known: FORMAT,
+            }),
+            None if guarded(path, || Ok(self.blobs.first()?.is_some()))? => {
+                Err(StoreError::Corrupt {
+                    detail: "blobs without a format".to_owned(),
+                })
+            }
+            None => guarded(path, || self.meta.insert("format", &[FORMAT]).map(|_| ())),
+        }
+    }
+
+    /// What was counted when the last group was written.
+    pub(super) fn counts(&self, path: &Path) -> Result<Counts, StoreError> {
+        let value = guarded(path, || self.meta.get("counts"))?;
+        let Some(value) = value else {
+            return Ok(Counts::default());
+        };
+        let damaged = || StoreError::Corrupt {
+            detail: "the counts are damaged".to_owned(),
+        };
+        let (halves, rest) = value.as_chunks::<8>();
+        match (halves, rest) {
+            ([blobs, links], []) => Ok(Counts {
+                blobs: u64::from_be_bytes(*blobs),
+                links: u64::from_be_bytes(*links),
+            }),
+            _ => Err(damaged()),
+        }
+    }
+
+    pub(super) fn put_counts(&self, path: &Path, counts: Counts) -> Result<(), StoreError> {
+        let value = [counts.blobs.to_be_bytes(), counts.links.to_be_bytes()].concat();
+        guarded(path, || self.meta.insert("counts", value).map(|_| ()))
+    }
+
+    /// Writes a blob unless the same bytes are there; says whether the id is new.
+    pub(super) fn put_blob(
+        &self,
+        path: &Path,
+        encoder: &mut Encoder,
+        id: &Digest,
+        value: &[u8],
+    ) -> Result<bool, StoreError> {
+        let stored = encoder.encode(value)?;
+        guarded(path, || {
+            let mut new = false;
+            for (number, chunk) in (0u32..).zip(stored.chunks(CHUNK)) {
+                let key = chunk_key(id, number);
+                // Rewriting what is there would only wear the log; what is there and differs
+                // was damaged, and is mended by this.
+                let old = self.blobs.get(key)?;
+                if old.as_deref() != Some(chunk) {
+                    self.blobs.insert(key, chunk)?;
+                }
+                new |= number == 0 && old.is_none();
+            }
+            Ok(new)
+        })
+    }
+
+    /// Writes a link; says whether it is new.
+    pub(super) fn put_link(&self, path: &Path, link: &Link) -> Result<bool, StoreError> {
+        guarded(path, || {
+            let key = link_key(link);
+            let new = !self.links.contains_key(key)?;
+            if new {
+                self.links.insert(key, &[])?;
+            }
+            Ok(new)
+        })
+    }
+
+    /// Makes all that was written durable: the engine's flush, then the disk's own.
+    pub(super) fn sync(&self, path: &Path) -> Result<(), StoreError> {
+        guarded(path, || self.db.flush().map(|_| ()))?;
+        self.log
+            .sync_data()
+            .map_err(|error| StoreError::io("syncing", path, &error))
+    }
+
+    /// Closes the engine, which writes once more as it goes and may panic over it.
+    pub(super) fn shut(self, path: &Path) -> Result<(), StoreError> {
+        guarded(path, || {
+            drop(self);
+            Ok(())
+        })
+    }
+
+    /// The links of a key, in order.
+    pub(super) fn links(
+        &self,
+        path: &Path,
+        key: &Digest,
+    ) -> Result<Vec<(u32, Digest)>, StoreError> {
+        guarded(path, || {
+            let entries = self.links.scan_prefix(key.as_bytes());
+            entries
+                .map(|entry| entry.map(|(key, _)| key))
+                .filter_map(member)
+                .collect()
+        })
+    }
+
+    /// Whether a blob is there, going by its first chunk.
+    pub(super) fn has_blob(&self, path: &Path, id: &Digest) -> Result<bool, StoreError> {
+        guarded(path, || self.blobs.contains_key(chunk_key(id, 0)))
+    }
+
+    /// Reads a blob and holds it to its id.
+    ///
+    /// # Errors
+    /// Besides the engine's: a value of an unknown version.
+    pub(super) fn blob(&self, path: &Path, id: &Digest) -> Result<Found, StoreError> {
+        let Some(first) = guarded(path, || self.blobs.get(chunk_key(id, 0)))? else {
+            return Ok(Found::Absent);
+        };
+        let length = match codec::stored_len(&first) {
+            Ok(length) => length,
+            Err(error) => return unreadable(error),
+        };
+        let stored = if length <= first.len() {
+            first
+        } else {
+            let mut whole = first.to_vec();
+            for number in 1..length.div_ceil(CHUNK) {
+                let number = u32::try_from(number).map_err(|_| CodecError::TooLarge(length))?;
+                match guarded(path, || self.blobs.get(chunk_key(id, number)))? {
+                    Some(chunk) => whole.extend_from_slice(&chunk),
+                    None => return Ok(Found::Mismatch),
+                }
+            }
+            whole.into()
+        };
+        match codec::decode(&stored) {
+            Ok(value) if blob_id(&value) == *id => Ok(Found::Whole(value)),
+            Ok(_) => Ok(Found::Mismatch),
+            Err(error) => unreadable(error),
+        }
+    }
+
+    /// Reads up to `limit` entries of each tree, and holds the counts to what it met where it
+    /// met all. Returns how many entries were read.
+    pub(super) fn check(&self, path: &Path, limit: usize) -> Result<u64, StoreError> {
+        let (blobs, links, read, whole) = guarded(path, || {
+            let (mut blobs, mut links, mut read) = (0u64, 0u64, 0u64);
+            let mut entries = self.blobs.iter();
+            for entry in entries.by_ref().take(limit) {
+                let (key, _) = entry?;
+                blobs += u64::from(key.ends_with(&[0; 4]));
+                read += 1;
+            }
+            let mut rest = self.links.iter();
+            for entry in rest.by_ref().take(limit) {
+                entry?;
+                links += 1;
+                read += 1;
+            }
+            let whole = entries.next().is_none() && rest.next().is_none();
+            Ok((blobs, links, read, whole))
+        })?;
+        let counted = self.counts(path)?;
+        if whole && (blobs < counted.blobs || links < counted.links) {
+            return Err(StoreError::Corrupt {
+                detail: format!(
+                    "{blobs} blobs and {links} links are left of {} and {}",
+                    counted.blobs, counted.links
+                ),
+            });
+        }
+        Ok(read)
+    }
+}
+
+fn is_lock(error: &StoreError) -> bool {
+    matches!(error, StoreError::Io { detail, .. } if detail.contains("could not acquire lock"))
+}
+
+fn unreadable(error: CodecError) -> Result<Found, StoreError> {
+    match error {
+        CodecError::Version(_) => Err(error.into()),
+        CodecError::TooLarge(_) | CodecError::Damaged | CodecError::Compressor => {
+            Ok(Found::Mismatch)
+        }
+    }
+}
+
+fn chunk_key(id: &Digest, number: u32) -> [u8; 36] {
+    let mut key = [0; 36];
+    let (head, tail) = key.split_at_mut(32);
+    head.copy_from_slice(id.as_bytes());
+    tail.copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+fn link_key(link: &Link) -> [u8; 68] {
+    let mut out = [0; 68];
+    let (key, rest) = out.split_at_mut(32);
+    let (turn, id) = rest.split_at_mut(4);
+    key.copy_from_slice(link.key.as_bytes());
+    turn.copy_from_slice(&link.turn.to_be_bytes());
+    id.copy_from_slice(link.id.as_bytes());
+    out
+}
+
+/// The turn and id in a link's key. A key of another length is none of ours and is left out.
+fn member(
+    key: Result<::sled::IVec, ::sled::Error>,
+) -> Option<Result<(u32, Digest), ::sled::Error>> {
+    let key = match key {
+        Ok(key) => key,
+        Err(error) => return Some(Err(error)),
+    };
+    let (_, rest) = key.split_first_chunk::<32>()?;
+    let (turn, id) = rest.split_first_chunk::<4>()?;
+    let id = <[u8; 32]>::try_from(id).ok()?;
+    Some(Ok((u32::from_be_bytes(*turn), Digest(id))))
+}

@@ -1,0 +1,292 @@
+//! Laws of every store, with the memory store as the oracle, and the injected faults.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::memory::{Faults, Memory};
+use super::*;
+
+/// Waits for a ticket without a runtime of the caller's.
+pub(super) fn wait(ticket: Ticket) -> Result<(), StoreError> {
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap()
+        .block_on(ticket)
+}
+
+pub(super) fn config(dir: &Path) -> Config {
+    Config {
+        path: dir.to_owned(),
+        cache_mb: 8,
+        retry: Duration::ZERO,
+        ..Config::default()
+    }
+}
+
+pub(super) fn open(dir: &Path) -> Opened {
+    Store::open(&config(dir)).unwrap()
+}
+
+/// Bytes that don't compress, the same for the same seed.
+pub(super) fn noise(seed: u64, length: usize) -> Bytes {
+    let mut out = vec![0; length];
+    let mut hasher = blake3::Hasher::new();
+    hasher
+        .update(&seed.to_le_bytes())
+        .finalize_xof()
+        .fill(&mut out);
+    out.into()
+}
+
+fn value(number: usize) -> Bytes {
+    match number {
+        0 => Bytes::new(),
+        1 => Bytes::from_static(b"short"),
+        2 => vec![b'x'; 40_000].into(),
+        // Exactly one chunk on disk, one byte more, and many chunks.
+        3 => noise(3, (6 << 10) - codec::HEADER),
+        4 => noise(4, (6 << 10) - codec::HEADER + 1),
+        other => noise(other as u64, other * 4_000),
+    }
+}
+
+const VALUES: usize = 9;
+const KEYS: u64 = 5;
+
+fn key(number: u64) -> Digest {
+    blob_id(&number.to_le_bytes())
+}
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Commit { batch: Batch, wait: bool },
+    Links(Vec<Digest>),
+    Blobs(Vec<Digest>),
+    Reopen,
+}
+
+fn ids() -> impl Strategy<Value = Digest> {
+    // One more than there are: an id that is never stored, with links that dangle.
+    (0..=VALUES).prop_map(|number| blob_id(&value(number)))
+}
+
+fn batches() -> impl Strategy<Value = Batch> {
+    let blobs = proptest::collection::vec(0..VALUES, 0..4);
+    let link = (0..KEYS, ids(), 0u32..4);
+    let links = proptest::collection::vec(link, 0..6);
+    (blobs, links, proptest::bool::weighted(0.05)).prop_map(|(blobs, links, wrong)| {
+        let blob = |number| (blob_id(&value(number)), value(number));
+        let mut blobs: Vec<_> = blobs.into_iter().map(blob).collect();
+        if wrong {
+            blobs.push((key(0), Bytes::from_static(b"not what the id says")));
+        }
+        let link = |(key_of, id, turn)| Link {
+            key: key(key_of),
+            id,
+            turn,
+        };
+        Batch {
+            blobs,
+            links: links.into_iter().map(link).collect(),
+        }
+    })
+}
+
+fn operations() -> impl Strategy<Value = Vec<Operation>> {
+    let commit = (batches(), any::<bool>());
+    let keys = proptest::collection::vec((0..=KEYS).prop_map(key), 0..6);
+    let operation = prop_oneof![
+        4 => commit.prop_map(|(batch, wait)| Operation::Commit { batch, wait }),
+        3 => keys.prop_map(Operation::Links),
+        3 => proptest::collection::vec(ids(), 0..5).prop_map(Operation::Blobs),
+        1 => Just(Operation::Reopen),
+    ];
+    proptest::collection::vec(operation, 1..30)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn sled_answers_as_memory_does(operations in operations()) {
+        let dir = tempfile::tempdir().unwrap();
+        let oracle = Store::Memory(Memory::default());
+        let mut store = open(dir.path()).store;
+        for operation in operations {
+            match operation {
+                Operation::Commit { batch, wait: waits } => {
+                    let (ours, theirs) = (oracle.commit(batch.clone()), store.commit(batch));
+                    if waits {
+                        prop_assert_eq!(wait(theirs), wait(ours));
+                    }
+                }
+                Operation::Links(keys) => {
+                    prop_assert_eq!(store.links(&keys).unwrap(), oracle.links(&keys).unwrap());
+                }
+                Operation::Blobs(ids) => {
+                    prop_assert_eq!(store.blobs(&ids).unwrap(), oracle.blobs(&ids).unwrap());
+                }
+                Operation::Reopen => {
+                    store.close().unwrap();
+                    let opened = open(dir.path());
+                    prop_assert!(opened.report.clean);
+                    prop_assert_eq!(opened.report.quarantined, None);
+                    store = opened.store;
+                }
+            }
+        }
+        store.close().unwrap();
+    }
+}
+
+fn both() -> (tempfile::TempDir, Vec<Store>) {
+    let dir = tempfile::tempdir().unwrap();
+    let stores = vec![Store::Memory(Memory::default()), open(dir.path()).store];
+    (dir, stores)
+}
+
+fn one(bytes: &'static [u8], turn: u32) -> Batch {
+    let id = blob_id(bytes);
+    Batch {
+        blobs: vec![(id, Bytes::from_static(bytes))],
+        links: vec![Link {
+            key: key(1),
+            id,
+            turn,
+        }],
+    }
+}
+
+#[test]
+fn a_set_is_sorted_by_turn_then_id_and_shows_no_link_without_its_blob() {
+    let (_dir, stores) = both();
+    for store in stores {
+        let (a, b) = (blob_id(b"a"), blob_id(b"b"));
+        wait(store.commit(one(b"a", 300))).unwrap();
+        wait(store.commit(one(b"b", 2))).unwrap();
+        wait(store.commit(one(b"a", 2))).unwrap();
+        let absent = Link {
+            key: key(1),
+            id: blob_id(b"absent"),
+            turn: 1,
+        };
+        wait(store.commit(Batch {
+            links: vec![absent],
+            ..Batch::default()
+        }))
+        .unwrap();
+        let mut expected = vec![(2, a), (2, b), (300, a)];
+        expected.sort_unstable();
+        assert_eq!(store.links(&[key(1), key(2)]).unwrap(), [expected, vec![]]);
+        store.close().unwrap();
+    }
+}
+
+#[test]
+fn a_blob_under_a_wrong_id_is_refused_whole() {
+    let (_dir, stores) = both();
+    for store in stores {
+        let mut batch = one(b"good", 1);
+        batch.blobs.push((key(7), Bytes::from_static(b"bad")));
+        assert_eq!(
+            wait(store.commit(batch)),
+            Err(StoreError::WrongId { id: key(7) })
+        );
+        assert_eq!(store.links(&[key(1)]).unwrap(), [vec![]]);
+        assert_eq!(store.health().failed, 1);
+    }
+}
+
+#[test]
+fn a_closed_store_says_so() {
+    let (_dir, stores) = both();
+    for store in stores {
+        store.close().unwrap();
+        assert_eq!(wait(store.commit(one(b"late", 1))), Err(StoreError::Closed));
+        assert_eq!(store.blobs(&[key(1)]), Err(StoreError::Closed));
+    }
+}
+
+#[test]
+fn a_batch_whose_ticket_nobody_awaits_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path()).store;
+    drop(store.commit(one(b"dropped", 1)));
+    store.close().unwrap();
+    let store = open(dir.path()).store;
+    assert_eq!(
+        store.links(&[key(1)]).unwrap(),
+        [vec![(1, blob_id(b"dropped"))]]
+    );
+}
+
+#[test]
+fn a_queue_that_is_full_refuses_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = Config {
+        queue_bytes: 1_000,
+        ..config(dir.path())
+    };
+    let store = Store::open(&config).unwrap().store;
+    let large = |seed| {
+        let bytes = noise(seed, 900_000);
+        Batch {
+            blobs: vec![(blob_id(&bytes), bytes)],
+            ..Batch::default()
+        }
+    };
+    let batches: Vec<_> = (0..20).map(large).collect();
+    let commit = |batch| store.commit(batch);
+    let tickets: Vec<_> = batches.into_iter().map(commit).collect();
+    let outcomes: Vec<_> = tickets.into_iter().map(wait).collect();
+    assert_eq!(
+        outcomes[0],
+        Ok(()),
+        "a batch over the bound passes where nothing waits"
+    );
+    assert!(outcomes.contains(&Err(StoreError::Busy)), "{outcomes:?}");
+    wait(store.commit(one(b"after", 1))).unwrap();
+}
+
+#[test]
+fn faults_do_what_they_say_and_can_be_lifted() {
+    let faults = Faults::default();
+    let store = Store::Memory(Memory::with_faults(faults.clone()));
+    faults.fail_commits(true);
+    assert_eq!(
+        wait(store.commit(one(b"lost", 1))),
+        Err(StoreError::Injected)
+    );
+    faults.fail_commits(false);
+    assert_eq!(store.links(&[key(1)]).unwrap(), [vec![]]);
+    faults.fail_reads(true);
+    assert_eq!(store.blobs(&[]), Err(StoreError::Injected));
+    faults.fail_reads(false);
+    let delay = Duration::from_millis(30);
+    faults.delay_commits(delay);
+    let before = Instant::now();
+    let ticket = store.commit(one(b"slow", 1));
+    assert_eq!(
+        store.links(&[key(1)]).unwrap()[0].len(),
+        1,
+        "readable before it is durable"
+    );
+    assert_eq!(wait(ticket), Ok(()));
+    assert!(before.elapsed() >= delay);
+}
+
+#[test]
+fn secrets_and_paths_apart_the_errors_say_what_to_do() {
+    let locked = StoreError::Locked {
+        dir: PathBuf::from("/data"),
+    };
+    assert!(
+        locked
+            .to_string()
+            .contains("/data: stop it, or give this one")
+    );
+    let format = StoreError::Format { found: 3, known: 1 };
+    assert!(format.to_string().contains("format 3"));
+}

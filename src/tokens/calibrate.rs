@@ -1,0 +1,56 @@
+//! How far our estimate of a prompt is off from what the provider reports.
+//!
+//! Owns one ratio and its clamp. It never decides which report to use: that is the newest record
+//! on the path, so that restarts and replicas agree.
+
+/// The ratio can't fall below this: a lower one says that the report is of something else.
+pub const LEAST: f64 = 0.7;
+/// The ratio can't rise above this.
+pub const MOST: f64 = 2.0;
+
+/// `reported / estimated` prompt tokens of one hop, clamped to [`LEAST`]..=[`MOST`]; 1.0 before
+/// the first report, which is when either is 0. The budget is held against estimate × ratio;
+/// segment boundaries never see it.
+#[must_use]
+pub fn ratio(reported: u64, estimated: u64) -> f64 {
+    if reported == 0 || estimated == 0 {
+        return 1.0;
+    }
+    (reported as f64 / estimated as f64).clamp(LEAST, MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn ratios() {
+        for (reported, estimated, expected) in [
+            (0, 0, 1.0),
+            (0, 500, 1.0),
+            (500, 0, 1.0),
+            (1000, 1000, 1.0),
+            (1200, 1000, 1.2),
+            (100, 1000, LEAST),
+            (9000, 1000, MOST),
+        ] {
+            assert_eq!(
+                ratio(reported, estimated),
+                expected,
+                "{reported} over {estimated}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn always_within_the_clamp_and_rising(estimated: u64, low: u64, more: u64) {
+            let (low, high) = (low.max(1), low.max(1).saturating_add(more));
+            let (less, more) = (ratio(low, estimated), ratio(high, estimated));
+            prop_assert!((LEAST..=MOST).contains(&less) && (LEAST..=MOST).contains(&more));
+            prop_assert!(less <= more);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Counts the tokens of a text as the provider's BPE would.
+//!
+//! Owns the loaded vocabularies and their memos. It never reads a special token: text that spells
+//! one is counted as ordinary text, because that is what a provider makes of it. It never
+//! allocates for ASCII text whose pieces it has met before.
+
+use std::sync::OnceLock;
+
+use bpe_openai::{Tokenizer, cl100k_base, o200k_base};
+
+use super::memo::{Memo, Pool, ShortKey};
+use super::run::{self, Units};
+use super::scan;
+
+/// A vocabulary together with its pre-tokenisation pattern.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Encoding {
+    /// `o200k_base`: GPT-4o and later, and the estimate for all other families.
+    #[default]
+    O200k,
+    /// `cl100k_base`: GPT-4 and GPT-3.5.
+    Cl100k,
+}
+
+/// Memos at once for the common encoding and for the rare one: together below 32 MB.
+const O200K_MEMOS: usize = 7;
+const CL100K_MEMOS: usize = 1;
+
+/// Counts tokens. Loaded once at start-up and shared by reference: counts run in parallel, and
+/// what one count learns about a piece the next one uses.
+pub struct Counter {
+    o200k: Vocabulary,
+    cl100k: OnceLock<Vocabulary>,
+}
+
+impl Counter {
+    /// Loads `o200k` now (tens of milliseconds, tens of megabytes) and leaves `cl100k` until it
+    /// is first asked for.
+    #[must_use]
+    pub fn load() -> Self {
+        Self {
+            o200k: Vocabulary::new(Encoding::O200k, o200k_base(), O200K_MEMOS),
+            cl100k: OnceLock::new(),
+        }
+    }
+
+    /// The number of tokens of `text`, equal to what `tiktoken` encodes it to. Time is linear in
+    /// the text for any input. Text of over four billion tokens saturates.
+    #[must_use]
+    pub fn count(&self, encoding: Encoding, text: &str) -> u32 {
+        let vocabulary = match encoding {
+            Encoding::O200k => &self.o200k,
+            Encoding::Cl100k => self
+                .cl100k
+                .get_or_init(|| Vocabulary::new(Encoding::Cl100k, cl100k_base(), CL100K_MEMOS)),
+        };
+        vocabulary.count(text)
+    }
+}
+
+impl std::fmt::Debug for Counter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Counter").finish_non_exhaustive()
+    }
+}
+
+/// One encoding and what has been learnt about it.
+struct Vocabulary {
+    encoding: Encoding,
+    tokenizer: &'static Tokenizer,
+    units: Units,
+    memos: Pool,
+}
+
+impl Vocabulary {
+    fn new(encoding: Encoding, tokenizer: &'static Tokenizer, memos: usize) -> Self {
+        Self {
+            encoding,
+            tokenizer,
+            units: Units::new(),
+            memos: Pool::new(memos),
+        }
+    }
+
+    fn count(&self, text: &str) -> u32 {
+        if text.is_empty() {
+            return 0;
+        }
+        self.memos.lend(|memo| match memo {
+            Some(memo) => self.sum(text, |start, end| self.remembered(memo, text, start, end)),
+            None => self.sum(text, |start, end| {
+                run::count(self.tokenizer, &self.units, slice(text, start, end))
+            }),
+        })
+    }
+
+    /// Adds up what `count` says of each piece of the text.
+    #[inline]
+    fn sum(&self, text: &str, mut count: impl FnMut(usize, usize) -> u32) -> u32 {
+        let bytes = text.as_bytes();
+        let mut total = 0_u32;
+        let mut start = 0;
+        while start < bytes.len() {
+            let end = scan::piece_end(self.encoding, bytes, start)
+                .unwrap_or_else(|| self.wide_end(text, start));
+            total = total.saturating_add(count(start, end));
+            start = end;
+        }
+        total
+    }
+
+    /// The end of the piece at `start` by the tokeniser's own pattern, for what is not ASCII. The
+    /// patterns look ahead only, so the rest of a text splits as the whole does.
+    fn wide_end(&self, text: &str, start: usize) -> usize {
+        let rest = text.get(start..).unwrap_or_default();
+        let piece = self
+            .tokenizer
+            .split(rest)
+            .next()
+            .filter(|piece| !piece.is_empty());
+        // The patterns match any text; without a match the rest is one piece, and the loop ends.
+        start + piece.map_or(rest.len().max(1), str::len)
+    }
+
+    #[inline]
+    fn remembered(&self, memo: &mut Memo, text: &str, start: usize, end: usize) -> u32 {
+        let bpe = || run::count(self.tokenizer, &self.units, slice(text, start, end));
+        match ShortKey::of(text.as_bytes(), start, end) {
+            Some(key) => memo.short(key, bpe),
+            None => memo.long(slice(text, start, end), bpe),
+        }
+    }
+}
+
+fn slice(text: &str, start: usize, end: usize) -> &[u8] {
+    text.as_bytes().get(start..end).unwrap_or_default()
+}

@@ -1,0 +1,323 @@
+//! The tokens of an image, by the provider's tile rule from its width and height.
+//!
+//! Owns the rule and just enough of four file formats to read a size. It never fetches a URL,
+//! never decodes pixels, and never counts an image's base64 as text.
+//!
+//! The rule (<https://platform.openai.com/docs/guides/images-vision>): fit into 2,048 × 2,048,
+//! then bring the shorter side down to 768, then 170 tokens for each tile of 512 × 512 and 85
+//! more; 85 in all at low detail.
+
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+/// An image whose size can't be read: six tiles, which is what a large photograph comes to.
+pub const UNREADABLE: u32 = 1_105;
+/// An image at low detail, and the part of any image that does not depend on its size.
+const BASE: u32 = 85;
+const TILE: u32 = 170;
+
+/// The size of PNG, GIF and WebP stands within this many bytes.
+const HEADER: usize = 64;
+/// A JPEG's size stands behind its metadata; further in than this it is not looked for.
+const JPEG_HEADER: usize = 512 * 1024;
+
+/// Padding is not asked for, because only the front of the text is decoded.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
+
+/// The tokens of an image part. `data_or_url` is its URL as the client sent it: a base64 `data:`
+/// URL is measured (PNG, JPEG, GIF, WebP), anything else is [`UNREADABLE`]. `detail` is the
+/// part's own field; all but `low` count in full, because that is the dearer reading.
+#[must_use]
+pub fn image_tokens(data_or_url: &str, detail: Option<&str>) -> u32 {
+    if detail == Some("low") {
+        return BASE;
+    }
+    let size = payload(data_or_url).and_then(measure);
+    size.and_then(|(width, height)| tiles(width, height))
+        .map_or(UNREADABLE, |tiles| {
+            BASE.saturating_add(TILE.saturating_mul(tiles))
+        })
+}
+
+/// The base64 text of a `data:` URL.
+fn payload(url: &str) -> Option<&[u8]> {
+    let scheme = url.get(..5)?;
+    if !scheme.eq_ignore_ascii_case("data:") {
+        return None;
+    }
+    // The media type is short; a comma further in is no separator of ours.
+    let head = url
+        .as_bytes()
+        .iter()
+        .take(256)
+        .position(|byte| *byte == b',')?;
+    let kind = url.get(5..head)?;
+    let encoded = kind
+        .rsplit(';')
+        .next()?
+        .trim()
+        .eq_ignore_ascii_case("base64");
+    encoded.then(|| url.as_bytes().get(head + 1..)).flatten()
+}
+
+/// The first `most` decoded bytes, or fewer where the text ends.
+fn front(payload: &[u8], most: usize) -> Option<Vec<u8>> {
+    let symbols = most.div_ceil(3) * 4;
+    BASE64
+        .decode(payload.get(..symbols).unwrap_or(payload))
+        .ok()
+}
+
+/// Width and height in pixels.
+fn measure(payload: &[u8]) -> Option<(u32, u32)> {
+    let header = front(payload, HEADER)?;
+    if header.starts_with(b"\x89PNG\r\n\x1a\n") {
+        return Some((big32(&header, 16)?, big32(&header, 20)?));
+    }
+    if header.starts_with(b"GIF87a") || header.starts_with(b"GIF89a") {
+        return Some((little16(&header, 6)?, little16(&header, 8)?));
+    }
+    if header.starts_with(b"RIFF") && header.get(8..12)? == b"WEBP" {
+        return webp(&header);
+    }
+    if header.starts_with(b"\xff\xd8") {
+        // Most files need little; only those with much metadata are decoded further.
+        return [4 * 1024, JPEG_HEADER]
+            .into_iter()
+            .find_map(|most| jpeg(&front(payload, most)?));
+    }
+    None
+}
+
+fn webp(header: &[u8]) -> Option<(u32, u32)> {
+    match header.get(12..16)? {
+        b"VP8 " if header.get(23..26)? == b"\x9d\x01\x2a" => Some((
+            little16(header, 26)? & 0x3fff,
+            little16(header, 28)? & 0x3fff,
+        )),
+        b"VP8L" if header.get(20) == Some(&0x2f) => {
+            let bits = little16(header, 21)? | (little16(header, 23)? << 16);
+            Some(((bits & 0x3fff) + 1, ((bits >> 14) & 0x3fff) + 1))
+        }
+        b"VP8X" => Some((little24(header, 24)? + 1, little24(header, 27)? + 1)),
+        _ => None,
+    }
+}
+
+/// Walks a JPEG's segments up to the one that starts a frame.
+fn jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
+    let mut at = 2;
+    loop {
+        if *bytes.get(at)? != 0xff {
+            return None;
+        }
+        match *bytes.get(at + 1)? {
+            // Fill bytes and markers without a body.
+            0xff => at += 1,
+            0x01 | 0xd0..=0xd8 => at += 2,
+            0xc0..=0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf => {
+                return Some((big16(bytes, at + 7)?, big16(bytes, at + 5)?));
+            }
+            // The image's data or its end came first.
+            0xd9 | 0xda => return None,
+            _ => at += 2 + (big16(bytes, at + 2)? as usize).max(2),
+        }
+    }
+}
+
+/// The tiles of an image after the provider has scaled it down; `None` for an empty image.
+fn tiles(width: u32, height: u32) -> Option<u32> {
+    if width == 0 || height == 0 {
+        return None;
+    }
+    let (width, height) = (f64::from(width), f64::from(height));
+    let fit = (2048.0 / width.max(height)).min(1.0);
+    let (width, height) = (width * fit, height * fit);
+    let fit = (768.0 / width.min(height)).min(1.0);
+    // Rounding to the nearest pixel keeps an exact multiple of 512 from gaining a tile.
+    let across = |side: f64| ((side * fit).round() / 512.0).ceil().max(1.0) as u32;
+    Some(across(width) * across(height))
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at + N)?.try_into().ok()
+}
+
+fn big32(bytes: &[u8], at: usize) -> Option<u32> {
+    array(bytes, at).map(u32::from_be_bytes)
+}
+
+fn big16(bytes: &[u8], at: usize) -> Option<u32> {
+    array(bytes, at).map(u16::from_be_bytes).map(u32::from)
+}
+
+fn little16(bytes: &[u8], at: usize) -> Option<u32> {
+    array(bytes, at).map(u16::from_le_bytes).map(u32::from)
+}
+
+fn little24(bytes: &[u8], at: usize) -> Option<u32> {
+    let [low, middle, high] = array(bytes, at)?;
+    Some(u32::from_le_bytes([low, middle, high, 0]))
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::engine::general_purpose::STANDARD;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn png(width: u32, height: u32) -> Vec<u8> {
+        let mut bytes = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
+        bytes.extend(width.to_be_bytes());
+        bytes.extend(height.to_be_bytes());
+        bytes.extend([8, 6, 0, 0, 0]);
+        bytes.extend([7; 500]);
+        bytes
+    }
+
+    fn gif(width: u16, height: u16) -> Vec<u8> {
+        [
+            b"GIF89a".as_slice(),
+            &width.to_le_bytes(),
+            &height.to_le_bytes(),
+            &[0; 20],
+        ]
+        .concat()
+    }
+
+    fn jpeg_with(metadata: usize, width: u16, height: u16) -> Vec<u8> {
+        let mut bytes = b"\xff\xd8".to_vec();
+        let mut left = metadata;
+        while left > 0 {
+            let body = left.min(60_000);
+            bytes.extend([0xff, 0xe1]);
+            bytes.extend(u16::try_from(body + 2).unwrap().to_be_bytes());
+            bytes.extend(std::iter::repeat_n(0xd9, body));
+            left -= body;
+        }
+        bytes.extend([0xff, 0xff, 0xc2, 0, 17, 8]);
+        bytes.extend(height.to_be_bytes());
+        bytes.extend(width.to_be_bytes());
+        bytes.extend([3; 30]);
+        bytes
+    }
+
+    fn webp_of(kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
+        [
+            b"RIFF\0\0\0\0WEBP".as_slice(),
+            kind,
+            &[0; 4],
+            body,
+            &[0; 20],
+        ]
+        .concat()
+    }
+
+    fn url(kind: &str, bytes: &[u8]) -> String {
+        format!("data:image/{kind};base64,{}", STANDARD.encode(bytes))
+    }
+
+    #[test]
+    fn sizes_of_every_format() {
+        let lossless = 1_u32 << 28 | (599 << 14) | 799;
+        for (kind, bytes) in [
+            ("png", png(800, 600)),
+            ("gif", gif(800, 600)),
+            ("jpeg", jpeg_with(0, 800, 600)),
+            ("jpeg", jpeg_with(3_900, 800, 600)),
+            ("jpeg", jpeg_with(200_000, 800, 600)),
+            (
+                "webp",
+                webp_of(b"VP8 ", &[0, 0, 0, 0x9d, 1, 0x2a, 0x20, 0x43, 0x58, 0x82]),
+            ),
+            (
+                "webp",
+                webp_of(
+                    b"VP8L",
+                    &[&[0x2f], lossless.to_le_bytes().as_slice()].concat(),
+                ),
+            ),
+            (
+                "webp",
+                webp_of(b"VP8X", &[0, 0, 0, 0, 0x1f, 3, 0, 0x57, 2, 0]),
+            ),
+        ] {
+            let url = url(kind, &bytes);
+            assert_eq!(measure(payload(&url).unwrap()), Some((800, 600)), "{kind}");
+            assert_eq!(image_tokens(&url, None), 85 + 4 * 170, "{kind}");
+        }
+    }
+
+    #[test]
+    fn tiles_by_the_published_rule() {
+        for (width, height, tokens) in [
+            (1, 1, 255),
+            (512, 512, 255),
+            (513, 512, 425),
+            (1024, 1024, 765),
+            (2048, 4096, 1105),
+            (4096, 8192, 1105),
+            (768, 1024, 765),
+            (100_000, 1, 85 + 4 * 170),
+            (u32::MAX, u32::MAX, 765),
+        ] {
+            assert_eq!(
+                image_tokens(&url("png", &png(width, height)), Some("high")),
+                tokens,
+                "{width} × {height}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_can_not_be_read() {
+        let cut = url("png", &png(800, 600));
+        for text in [
+            "",
+            "data:",
+            "data:image/png;base64,",
+            "data:image/png;base64,!!!!",
+            "data:image/png,iVBORw0KGgo=",
+            "https://example.com/cat.png",
+            "é:é,é",
+            &cut[..50],
+            &url("png", &png(0, 600)),
+            &url("jpeg", &[0xff, 0xd8, 0xff, 0xd9]),
+            &url("jpeg", &jpeg_with(JPEG_HEADER + 10, 8, 6)),
+            &url("webp", &webp_of(b"VP8 ", &[0; 10])),
+            &url("svg+xml", b"<svg width='10' height='10'/>"),
+        ] {
+            assert_eq!(
+                image_tokens(text, None),
+                UNREADABLE,
+                "{}",
+                text.get(..40).unwrap_or(text)
+            );
+            assert_eq!(image_tokens(text, Some("low")), 85);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_has_a_bounded_size(text: String, bytes: Vec<u8>) {
+            for text in [text, url("png", &bytes)] {
+                let tokens = image_tokens(&text, None);
+                prop_assert!((85..=85 + 8 * 170).contains(&tokens));
+            }
+        }
+
+        #[test]
+        fn any_png_is_symmetric_and_bounded(width in 1_u32.., height in 1_u32..) {
+            let tokens = image_tokens(&url("png", &png(width, height)), None);
+            prop_assert_eq!(tokens, image_tokens(&url("png", &png(height, width)), None));
+            prop_assert!((255..=85 + 8 * 170).contains(&tokens));
+        }
+    }
+}

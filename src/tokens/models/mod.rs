@@ -1,0 +1,201 @@
+//! What is known about each model family: its encoding, window, prices and prompt cache.
+//!
+//! Owns the table, its look-up by model name and the reading of context-length errors. It never
+//! keeps state and never guesses a window: what is not known is `None`. The data stands in
+//! `config/models.toml`; a user's table of the same form is laid over it.
+
+mod overflow;
+mod raw;
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use globset::GlobSet;
+
+use super::{Encoding, Prices};
+pub use overflow::ContextLengthError;
+use overflow::Overflow;
+
+static BUILTIN: LazyLock<Models> = LazyLock::new(|| {
+    // A test holds that the table parses; were it broken, every model would be an unknown one.
+    Models::parse(include_str!("../../../config/models.toml")).unwrap_or_default()
+});
+
+/// Why a table of models was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelsError {
+    /// It is no TOML of the right form. The text names the line.
+    #[error("models: {0}")]
+    Form(#[from] toml::de::Error),
+    /// A pattern on model names can't be read.
+    #[error("models: family `{family}`: correct the pattern: {source}")]
+    Glob {
+        /// The family that the pattern belongs to.
+        family: String,
+        /// What is wrong with it.
+        source: globset::Error,
+    },
+    /// A family names a cache that the table does not define.
+    #[error("models: family `{family}`: define `[caches.{cache}]` or use one that is defined")]
+    Cache {
+        /// The family.
+        family: String,
+        /// The name that it uses.
+        cache: String,
+    },
+    /// A number is out of its range.
+    #[error("models: family `{family}`: {what} must be a positive number")]
+    Number {
+        /// The family.
+        family: String,
+        /// The field.
+        what: &'static str,
+    },
+    /// A context-length pattern is empty, starts with a placeholder or holds two side by side.
+    #[error("models: context-length pattern `{0}`: put text before each placeholder")]
+    Pattern(String),
+}
+
+/// How a provider caches prompts, as far as it matters for what a change of the prefix costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheModel {
+    /// Exact prefixes are cached without being asked, in steps.
+    Automatic {
+        /// Tokens by which a cached prefix grows.
+        step: u32,
+        /// After this long without a request the cache is cold.
+        ttl: Duration,
+    },
+    /// Prefixes are cached where a breakpoint stands.
+    Breakpoints {
+        /// Breakpoints that one request may hold.
+        max: u32,
+        /// After this long without a request the cache is cold.
+        ttl: Duration,
+        /// How many content blocks before a breakpoint a cached prefix may end and still be
+        /// found; `None` if the provider states no limit.
+        look_back: Option<u32>,
+        /// Whether the provider sets one breakpoint of its own at the newest message.
+        implicit: bool,
+    },
+    /// Nothing is cached.
+    None,
+}
+
+impl Default for CacheModel {
+    fn default() -> Self {
+        Self::Automatic {
+            step: 128,
+            ttl: Duration::from_secs(3600),
+        }
+    }
+}
+
+/// One family of models that share all that is listed here.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Family {
+    /// Its name: safe as a metric label, because it comes from a table and not from a request.
+    pub name: String,
+    /// The encoding that its tokens are counted by.
+    pub encoding: Encoding,
+    /// Prompt tokens that the model accepts; `None` where unknown.
+    pub window: Option<u32>,
+    /// What its tokens cost.
+    pub prices: Prices,
+    /// How its provider caches prompts.
+    pub cache: CacheModel,
+    /// Whether it demands its reasoning back with the calls that followed from it.
+    pub reasoning_back: bool,
+}
+
+impl Default for Family {
+    /// The family of a model that no table names.
+    fn default() -> Self {
+        Self {
+            name: "other".to_owned(),
+            encoding: Encoding::default(),
+            window: None,
+            prices: Prices::default(),
+            cache: CacheModel::default(),
+            reasoning_back: false,
+        }
+    }
+}
+
+/// The families of one table. One automaton holds all their patterns, because a look-up happens
+/// on each request.
+#[derive(Clone, Debug, Default)]
+struct Table {
+    families: Vec<Family>,
+    /// All patterns in the table's order.
+    globs: GlobSet,
+    /// For each pattern the index of its family.
+    owners: Vec<usize>,
+}
+
+impl Table {
+    fn family(&self, names: [&str; 2]) -> Option<&Family> {
+        let matches = names.into_iter().flat_map(|name| self.globs.matches(name));
+        self.families.get(*self.owners.get(matches.min()?)?)
+    }
+}
+
+/// The tables of model families, the user's before the built-in one.
+#[derive(Clone, Debug, Default)]
+pub struct Models {
+    tables: Vec<Table>,
+    unknown: Family,
+    overflow: Overflow,
+}
+
+impl Models {
+    /// The table that is part of the program.
+    #[must_use]
+    pub fn builtin() -> &'static Self {
+        &BUILTIN
+    }
+
+    /// Reads a table of the form of `config/models.toml`.
+    ///
+    /// # Errors
+    /// If it is no such table: see [`ModelsError`].
+    pub fn parse(toml: &str) -> Result<Self, ModelsError> {
+        raw::parse(toml)
+    }
+
+    /// This table with the user's rows and error patterns before its own, so that they win.
+    #[must_use]
+    pub fn overlay(mut self, user: Self) -> Self {
+        let mut tables = user.tables;
+        tables.append(&mut self.tables);
+        Self {
+            tables,
+            unknown: self.unknown,
+            overflow: user.overflow.before(self.overflow),
+        }
+    }
+
+    /// The family of a model: the first row with a pattern that matches the name, or the name
+    /// without its `provider/` prefixes, case ignored; else one of which nothing is known.
+    #[must_use]
+    pub fn family(&self, model: &str) -> &Family {
+        let model = model.to_lowercase();
+        let model = model.strip_prefix("ft:").unwrap_or(&model);
+        let bare = model.rsplit('/').next().unwrap_or(model);
+        let known = self
+            .tables
+            .iter()
+            .find_map(|table| table.family([bare, model]));
+        known.unwrap_or(&self.unknown)
+    }
+
+    /// Whether an upstream's answer says that the prompt is too long for the model: by its error
+    /// code, else by the table's patterns on its message. `None` for every other answer.
+    #[must_use]
+    pub fn context_length_error(&self, status: u16, body: &str) -> Option<ContextLengthError> {
+        self.overflow.read(status, body)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! The form of `config/models.toml`, and its meaning.
+//!
+//! Owns the names of the fields. Nothing outside this file sees the raw form; unknown fields are
+//! refused, so that a misspelt one is not silently a default.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use globset::{Glob, GlobSetBuilder};
+use serde::Deserialize;
+
+use super::overflow::Overflow;
+use super::{CacheModel, Family, Models, ModelsError, Table};
+use crate::tokens::{Encoding, Prices};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawModels {
+    #[serde(default)]
+    context_length: RawOverflow,
+    #[serde(default)]
+    caches: BTreeMap<String, RawCache>,
+    #[serde(default)]
+    family: Vec<RawFamily>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawOverflow {
+    #[serde(default)]
+    codes: Vec<String>,
+    #[serde(default)]
+    patterns: Vec<String>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case", tag = "kind")]
+enum RawCache {
+    Automatic {
+        step: u32,
+        ttl_seconds: u64,
+    },
+    Breakpoints {
+        max: u32,
+        ttl_seconds: u64,
+        look_back: Option<u32>,
+        implicit: bool,
+    },
+    None,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum RawEncoding {
+    O200k,
+    Cl100k,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawFamily {
+    name: String,
+    models: Vec<String>,
+    encoding: Option<RawEncoding>,
+    window: Option<u32>,
+    usd: Option<RawPrices>,
+    relative: Option<RawPrices>,
+    cache: Option<String>,
+    #[serde(default)]
+    reasoning_back: bool,
+}
+
+/// Prices of a million tokens in dollars, or of a token relative to an input of 1.0.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawPrices {
+    input: f64,
+    read: Option<f64>,
+    write: Option<f64>,
+    output: f64,
+}
+
+pub(super) fn parse(toml: &str) -> Result<Models, ModelsError> {
+    let raw: RawModels = toml::from_str(toml)?;
+    Ok(Models {
+        tables: vec![table(raw.family, &raw.caches)?],
+        unknown: Family::default(),
+        overflow: Overflow::new(raw.context_length.codes, &raw.context_length.patterns)?,
+    })
+}
+
+fn table(rows: Vec<RawFamily>, caches: &BTreeMap<String, RawCache>) -> Result<Table, ModelsError> {
+    let mut globs = GlobSetBuilder::new();
+    let mut owners = Vec::new();
+    let mut families = Vec::new();
+    for row in rows {
+        for pattern in &row.models {
+            // Names are looked up in lower case: patterns without a case flag match fastest.
+            let glob = Glob::new(&pattern.to_lowercase());
+            let family = row.name.clone();
+            globs.add(glob.map_err(|source| ModelsError::Glob { family, source })?);
+            owners.push(families.len());
+        }
+        families.push(family(row, caches)?);
+    }
+    let globs = globs.build().map_err(|source| {
+        // Each pattern was sound by itself, so it is their number that is refused.
+        ModelsError::Glob {
+            family: "all".to_owned(),
+            source,
+        }
+    })?;
+    Ok(Table {
+        families,
+        globs,
+        owners,
+    })
+}
+
+fn family(raw: RawFamily, caches: &BTreeMap<String, RawCache>) -> Result<Family, ModelsError> {
+    let number = |what| ModelsError::Number {
+        family: raw.name.clone(),
+        what,
+    };
+    if raw.window == Some(0) {
+        return Err(number("window"));
+    }
+    let prices = match (raw.usd, raw.relative) {
+        (Some(usd), _) => {
+            let relative = usd.relative().ok_or_else(|| number("each price"))?;
+            Prices {
+                usd_per_mtok: Some(usd.input),
+                ..relative
+            }
+        }
+        (None, Some(relative)) => relative.relative().ok_or_else(|| number("each price"))?,
+        (None, None) => Prices::default(),
+    };
+    Ok(Family {
+        encoding: raw
+            .encoding
+            .map_or_else(Encoding::default, RawEncoding::meaning),
+        window: raw.window,
+        prices,
+        cache: cache(&raw, caches)?,
+        reasoning_back: raw.reasoning_back,
+        name: raw.name,
+    })
+}
+
+fn cache(raw: &RawFamily, caches: &BTreeMap<String, RawCache>) -> Result<CacheModel, ModelsError> {
+    let Some(name) = &raw.cache else {
+        return Ok(CacheModel::default());
+    };
+    caches
+        .get(name)
+        .copied()
+        .map(RawCache::meaning)
+        .ok_or_else(|| ModelsError::Cache {
+            family: raw.name.clone(),
+            cache: name.clone(),
+        })
+}
+
+impl RawCache {
+    fn meaning(self) -> CacheModel {
+        match self {
+            Self::Automatic { step, ttl_seconds } => CacheModel::Automatic {
+                step,
+                ttl: Duration::from_secs(ttl_seconds),
+            },
+            Self::Breakpoints {
+                max,
+                ttl_seconds,
+                look_back,
+                implicit,
+            } => {
+                let ttl = Duration::from_secs(ttl_seconds);
+                CacheModel::Breakpoints {
+                    max,
+                    ttl,
+                    look_back,
+                    implicit,
+                }
+            }
+            Self::None => CacheModel::None,
+        }
+    }
+}
+
+impl RawEncoding {
+    fn meaning(self) -> Encoding {
+        match self {
+            Self::O200k => Encoding::O200k,
+            Self::Cl100k => Encoding::Cl100k,
+        }
+    }
+}
+
+impl RawPrices {
+    /// Relative to the input's price; `None` if one is no number or not above zero. What is
+    /// absent costs as much as input: there is no discount and no surcharge.
+    fn relative(self) -> Option<Prices> {
+        let read = self.read.unwrap_or(self.input);
+        let write = self.write.unwrap_or(self.input);
+        let sound = |price: f64| price.is_finite() && price > 0.0;
+        let all = [self.input, read, write, self.output]
+            .into_iter()
+            .all(sound);
+        all.then(|| Prices {
+            plain: 1.0,
+            read: read / self.input,
+            write: write / self.input,
+            output: self.output / self.input,
+            usd_per_mtok: None,
+        })
+    }
+}

@@ -1,0 +1,125 @@
+//! Bodies on their way through: uploads that tell when they last moved, responses that end with an
+//! error when the upstream falls silent. Owns these two wrappers; never buffers or re-frames.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::combinators::BoxBody;
+use parking_lot::Mutex;
+use tokio::time::{Instant, Sleep};
+
+use super::BodyError;
+
+/// Any error of a client's body.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A client's body that is streamed up.
+pub type Upload = BoxBody<Bytes, BoxError>;
+
+/// When an upload last moved: the first-byte timeout counts from there.
+#[derive(Clone, Debug)]
+pub(super) struct Progress(Arc<Mutex<Instant>>);
+
+impl Progress {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Mutex::new(Instant::now())))
+    }
+
+    pub(super) fn last(&self) -> Instant {
+        *self.0.lock()
+    }
+}
+
+/// An upload that notes each frame it hands on.
+pub(super) struct Watched {
+    inner: Upload,
+    progress: Progress,
+}
+
+impl Watched {
+    pub(super) fn new(inner: Upload, progress: Progress) -> Self {
+        Self { inner, progress }
+    }
+}
+
+impl Body for Watched {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let polled = Pin::new(&mut self.inner).poll_frame(cx);
+        if polled.is_ready() {
+            *self.progress.0.lock() = Instant::now();
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+/// A response's body: the upstream's frames as they come, then its end or the reason why there is
+/// none. Dropping it cancels the upstream's request.
+#[derive(Debug)]
+pub struct ResponseBody {
+    inner: reqwest::Body,
+    idle: Duration,
+    silence: Pin<Box<Sleep>>,
+}
+
+impl ResponseBody {
+    pub(super) fn new(inner: reqwest::Body, idle: Duration) -> Self {
+        Self {
+            inner,
+            idle,
+            silence: Box::pin(tokio::time::sleep(idle)),
+        }
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = &mut *self;
+        match Pin::new(&mut this.inner).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => {
+                // Time in which the client is slow to read is not the upstream's silence, so the
+                // clock starts again with each poll that found a frame.
+                this.silence.as_mut().reset(Instant::now() + this.idle);
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(BodyError::cut(&error)))),
+            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Pending => match this.silence.as_mut().poll(cx) {
+                Poll::Ready(()) => Poll::Ready(Some(Err(BodyError::Idle))),
+                Poll::Pending => Poll::Pending,
+            },
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

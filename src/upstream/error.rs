@@ -1,0 +1,80 @@
+//! Why an upstream gave no response. Owns the causes; never holds a URL's query, a header or a
+//! body, because those carry keys and content.
+
+use std::error::Error as _;
+
+/// No response came from the upstream.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The path can't be laid under the base URL.
+    #[error("the path can't be forwarded; send it without `.` or `..` segments")]
+    Path,
+    /// No connection: refused, unreachable, unknown host, or TLS failed.
+    #[error("can't connect to the upstream ({cause}); check upstream.base_url and the network")]
+    Connect {
+        /// What the system or TLS said.
+        cause: String,
+    },
+    /// No connection within `upstream.connect_timeout`.
+    #[error(
+        "the upstream did not accept a connection in time; try again, or raise upstream.connect_timeout"
+    )]
+    ConnectTimeout,
+    /// No first byte within `upstream.first_byte_timeout`.
+    #[error("the upstream sent nothing in time; try again, or raise upstream.first_byte_timeout")]
+    FirstByteTimeout,
+    /// The connection broke, or what came was no HTTP, before a response began.
+    #[error("the upstream broke off before it answered ({cause}); try again")]
+    Broken {
+        /// What the connection said.
+        cause: String,
+    },
+}
+
+impl Error {
+    /// Sorts what the HTTP client reports. The client's own text names the URL; only the root
+    /// cause is kept.
+    pub(super) fn of(error: &reqwest::Error) -> Self {
+        if error.is_builder() {
+            return Self::Path;
+        }
+        match (error.is_connect(), error.is_timeout()) {
+            (true, true) => Self::ConnectTimeout,
+            (true, false) => Self::Connect { cause: root(error) },
+            (false, _) => Self::Broken { cause: root(error) },
+        }
+    }
+}
+
+/// Why a response's body ended before its end.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// Nothing came within `upstream.idle_timeout`.
+    #[error(
+        "the upstream fell silent in the middle of its answer; raise upstream.idle_timeout if that is normal"
+    )]
+    Idle,
+    /// The connection broke in the middle.
+    #[error("the upstream broke off in the middle of its answer ({cause})")]
+    Cut {
+        /// What the connection said.
+        cause: String,
+    },
+}
+
+impl BodyError {
+    pub(super) fn cut(error: &reqwest::Error) -> Self {
+        Self::Cut { cause: root(error) }
+    }
+}
+
+/// The innermost cause, which names neither URL nor header.
+fn root(error: &reqwest::Error) -> String {
+    let mut cause = error.source();
+    let mut text = None;
+    while let Some(inner) = cause {
+        text = Some(inner.to_string());
+        cause = inner.source();
+    }
+    text.unwrap_or_else(|| "connection failed".to_owned())
+}

@@ -1,0 +1,137 @@
+//! Which headers cross the proxy. Owns the two filters, up and down; never adds a header.
+
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
+    SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderMap, HeaderName};
+
+/// What our own headers start with; they end here in both directions.
+pub const OWN_PREFIX: &str = "x-plimsoll-";
+
+/// Headers that belong to one connection (RFC 9110 §7.6.1), whichever way they go.
+const HOP_BY_HOP: [HeaderName; 9] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// Where clients put their keys.
+const CREDENTIALS: [&str; 3] = ["authorization", "api-key", "x-api-key"];
+
+/// What goes to the upstream: neither connection headers nor cookies nor our own. Host and length
+/// are computed anew by the connection; `expect` was answered here.
+/// Credentials are marked, so that no layer below prints or indexes them.
+pub fn to_upstream(headers: &mut HeaderMap) {
+    strip(headers, &[HOST, CONTENT_LENGTH, COOKIE, EXPECT]);
+    for (name, value) in headers.iter_mut() {
+        if CREDENTIALS.contains(&name.as_str()) {
+            value.set_sensitive(true);
+        }
+    }
+}
+
+/// What goes to the client. The length stays: the body is not touched, and a `HEAD` has only this.
+pub fn to_client(headers: &mut HeaderMap) {
+    strip(headers, &[SET_COOKIE]);
+}
+
+fn strip(headers: &mut HeaderMap, further: &[HeaderName]) {
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    let own = headers
+        .keys()
+        .filter(|name| name.as_str().starts_with(OWN_PREFIX))
+        .cloned();
+    let own: Vec<HeaderName> = own.collect();
+    for name in HOP_BY_HOP.iter().chain(further).chain(&named).chain(&own) {
+        headers.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> HeaderMap {
+        let pair = |(name, value): &(&str, &str)| {
+            (name.parse::<HeaderName>().unwrap(), value.parse().unwrap())
+        };
+        pairs.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn each_direction_drops_its_own() {
+        // (header, goes up, goes down)
+        let table = [
+            ("authorization", true, true),
+            ("x-api-key", true, true),
+            ("accept-encoding", true, true),
+            ("content-encoding", true, true),
+            ("content-type", true, true),
+            ("x-request-id", true, true),
+            ("retry-after", true, true),
+            ("openai-organization", true, true),
+            ("x-session-id", true, true),
+            ("content-length", false, true),
+            ("host", false, true),
+            ("expect", false, true),
+            ("cookie", false, true),
+            ("set-cookie", true, false),
+            ("x-plimsoll-session", false, false),
+            ("x-plimsoll-anything", false, false),
+            ("proxy-authorization", false, false),
+            ("proxy-authenticate", false, false),
+            ("proxy-connection", false, false),
+            ("connection", false, false),
+            ("keep-alive", false, false),
+            ("te", false, false),
+            ("trailer", false, false),
+            ("transfer-encoding", false, false),
+            ("upgrade", false, false),
+        ];
+        for (name, up, down) in table {
+            let (mut a, mut b) = (map(&[(name, "1")]), map(&[(name, "1")]));
+            to_upstream(&mut a);
+            to_client(&mut b);
+            assert_eq!(a.contains_key(name), up, "{name} up");
+            assert_eq!(b.contains_key(name), down, "{name} down");
+        }
+    }
+
+    #[test]
+    fn headers_that_connection_names_stay_behind() {
+        let mut headers = map(&[
+            ("connection", "keep-alive, X-Private"),
+            ("connection", "x-other"),
+            ("x-private", "1"),
+            ("x-other", "1"),
+            ("x-kept", "1"),
+        ]);
+        to_upstream(&mut headers);
+        assert_eq!(headers, map(&[("x-kept", "1")]));
+    }
+
+    #[test]
+    fn repeated_headers_keep_their_order() {
+        let mut headers = map(&[
+            ("x-a", "1"),
+            ("x-a", "2"),
+            ("set-cookie", "a"),
+            ("set-cookie", "b"),
+        ]);
+        to_client(&mut headers);
+        assert_eq!(headers, map(&[("x-a", "1"), ("x-a", "2")]));
+    }
+}

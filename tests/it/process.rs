@@ -1,0 +1,382 @@
+//! The real binary: starting, refusing to start, draining, ending, and what its log gives away.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+
+use axum::body::Body;
+use axum::response::Response;
+use tokio::sync::mpsc;
+
+use crate::support::{channel_body, client, soon, upstream};
+
+/// The binary in `directory`, with no variable of ours set.
+fn plimsoll(directory: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("PLIMSOLL") {
+            command.env_remove(name);
+        }
+    }
+    command
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// A serving process. Dropping it kills it.
+struct Process {
+    child: Child,
+    listen: SocketAddr,
+    admin: SocketAddr,
+    log: BufReader<std::process::ChildStderr>,
+}
+
+impl Process {
+    /// Starts on free ports and waits for the line that says where it serves.
+    fn start(
+        directory: &Path,
+        upstream: SocketAddr,
+        arguments: &[&str],
+        env: &[(&str, &str)],
+    ) -> Self {
+        let base = format!("http://{upstream}/v1");
+        let mut child = plimsoll(directory)
+            .args([
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--admin",
+                "127.0.0.1:0",
+                "--upstream",
+                &base,
+            ])
+            .args(arguments)
+            .envs(env.iter().copied())
+            .spawn()
+            .unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("serving") {
+            line.clear();
+            assert!(
+                log.read_line(&mut line).unwrap() > 0,
+                "ended before it served"
+            );
+        }
+        let address = |name: &str| {
+            let (_, rest) = line.split_once(name).unwrap();
+            let rest = rest.trim_start_matches(['=', '"', ':']);
+            rest.split([' ', '"', '\n'])
+                .next()
+                .unwrap()
+                .parse()
+                .unwrap()
+        };
+        let (listen, admin) = (address("listen"), address("admin"));
+        Self {
+            child,
+            listen,
+            admin,
+            log,
+        }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.listen)
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args([name, &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+
+    /// The exit code, and the rest of the log.
+    async fn end(mut self) -> (Option<i32>, String) {
+        let waiting = tokio::task::spawn_blocking(move || {
+            let mut rest = String::new();
+            self.log.read_to_string(&mut rest).unwrap();
+            (self.child.wait().unwrap().code(), rest)
+        });
+        soon(waiting).await.unwrap()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ended = self.child.kill();
+    }
+}
+
+/// An upstream whose one answer is a body that the test feeds.
+async fn held() -> (mpsc::Sender<&'static str>, SocketAddr) {
+    let (sender, body) = channel_body();
+    let body = Arc::new(Mutex::new(Some(body)));
+    let addr = upstream(move |_| {
+        let body = body.lock().unwrap().take();
+        async { Response::new(body.unwrap_or_else(|| Body::from("ok"))) }
+    })
+    .await;
+    (sender, addr)
+}
+
+#[tokio::test]
+async fn sigterm_drains_and_exits_with_0() {
+    let directory = tempfile::tempdir().unwrap();
+    let (sender, addr) = held().await;
+    let process = Process::start(directory.path(), addr, &[], &[]);
+    let mut open = soon(
+        client()
+            .post(process.url("/v1/chat/completions"))
+            .body("{}")
+            .send(),
+    )
+    .await
+    .unwrap();
+    sender.send("one ").await.unwrap();
+    assert_eq!(soon(open.chunk()).await.unwrap().unwrap(), "one ");
+
+    process.signal("-TERM");
+    let ready = format!("http://{}/readyz", process.admin);
+    soon(async { while client().get(&ready).send().await.unwrap().status() != 503 {} }).await;
+    soon(async { while tokio::net::TcpStream::connect(process.listen).await.is_ok() {} }).await;
+
+    sender.send("two").await.unwrap();
+    drop(sender);
+    assert_eq!(
+        soon(open.text()).await.unwrap(),
+        "two",
+        "an open request is finished"
+    );
+    let (code, log) = process.end().await;
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("all requests finished"), "{log}");
+    assert!(directory.path().join("data/tenant.key").exists());
+}
+
+#[tokio::test]
+async fn an_idle_connection_holds_up_no_exit() {
+    let directory = tempfile::tempdir().unwrap();
+    let (sender, addr) = held().await;
+    drop(sender);
+    let process = Process::start(directory.path(), addr, &[], &[]);
+    let pooled = client();
+    soon(pooled.get(process.url("/v1/models")).send())
+        .await
+        .unwrap()
+        .bytes()
+        .await
+        .unwrap();
+    process.signal("-INT");
+    let (code, log) = process.end().await;
+    assert_eq!(code, Some(0));
+    assert!(log.contains("all requests finished"), "{log}");
+}
+
+#[tokio::test]
+async fn at_the_deadline_open_requests_are_cut() {
+    let directory = tempfile::tempdir().unwrap();
+    let (sender, addr) = held().await;
+    let process = Process::start(
+        directory.path(),
+        addr,
+        &[],
+        &[("PLIMSOLL__SERVER__DRAIN", "100ms")],
+    );
+    let mut open = soon(
+        client()
+            .post(process.url("/v1/chat/completions"))
+            .body("{}")
+            .send(),
+    )
+    .await
+    .unwrap();
+    sender.send("one").await.unwrap();
+    assert_eq!(soon(open.chunk()).await.unwrap().unwrap(), "one");
+    process.signal("-TERM");
+    assert!(
+        soon(open.chunk()).await.is_err(),
+        "a cut must not look like an end"
+    );
+    let (code, log) = process.end().await;
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("were cut"), "{log}");
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let (sender, addr) = held().await;
+    let process = Process::start(directory.path(), addr, &[], &[]);
+    let open = soon(
+        client()
+            .post(process.url("/v1/chat/completions"))
+            .body("{}")
+            .send(),
+    )
+    .await
+    .unwrap();
+    process.signal("-TERM");
+    let ready = format!("http://{}/readyz", process.admin);
+    soon(async { while client().get(&ready).send().await.unwrap().status() != 503 {} }).await;
+    process.signal("-TERM");
+    assert_eq!(process.end().await.0, Some(130));
+    assert!(soon(open.bytes()).await.is_err());
+    drop(sender);
+}
+
+#[tokio::test]
+async fn no_log_level_gives_away_keys_or_content() {
+    for format in ["text", "json"] {
+        let directory = tempfile::tempdir().unwrap();
+        let (sender, addr) = held().await;
+        drop(sender);
+        let env = [
+            ("PLIMSOLL__LOG__FORMAT", format),
+            (
+                "PLIMSOLL__TENANT__KEY",
+                "tenant-secret-0123456789abcdefghij",
+            ),
+        ];
+        let process = Process::start(directory.path(), addr, &["--log", "trace"], &env);
+        for path in ["/v1/chat/completions", "/v1/responses"] {
+            let request = client()
+                .post(process.url(path))
+                .header("authorization", "Bearer sk-secret")
+                .header("x-api-key", "xk-secret")
+                .body(r#"{"messages":[{"role":"user","content":"said-secret"}]}"#);
+            soon(request.send()).await.unwrap().bytes().await.unwrap();
+        }
+        process.signal("-TERM");
+        let (code, log) = process.end().await;
+        assert_eq!(code, Some(0));
+        assert!(log.len() > 1_000, "trace says something: {log}");
+        let leak = log.lines().find(|line| line.contains("secret"));
+        assert_eq!(leak, None, "{format}");
+        if format == "json" {
+            for line in log.lines() {
+                serde_json::from_str::<serde_json::Value>(line).unwrap();
+            }
+        }
+    }
+}
+
+/// Runs to the end.
+fn run(
+    directory: &Path,
+    arguments: &[&str],
+    env: &[(&str, &str)],
+) -> (Option<i32>, String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = plimsoll(directory)
+        .args(arguments)
+        .envs(env.iter().copied())
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code(), text(stdout), text(stderr))
+}
+
+#[test]
+fn check_says_what_is_wrong_and_where() {
+    let directory = tempfile::tempdir().unwrap();
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/config/plimsoll.toml");
+    let (code, out, _) = run(directory.path(), &["check", shipped], &[]);
+    assert_eq!((code, out), (Some(0), format!("{shipped}: ok\n")));
+
+    std::fs::write(
+        directory.path().join("p.toml"),
+        "[budget]\ncieling = 1\nfloor = 2.0\n",
+    )
+    .unwrap();
+    let (code, out, _) = run(directory.path(), &["check", "p.toml"], &[]);
+    assert_eq!(code, Some(1));
+    assert_eq!(
+        out,
+        "p.toml:2: unknown key `budget.cieling`; did you mean `budget.ceiling`?\n\
+         p.toml:3: `budget.floor`: must be a fraction above 0 and at most 1\n"
+    );
+    let (code, _, err) = run(directory.path(), &["check", "nowhere.toml"], &[]);
+    assert_eq!(code, Some(1));
+    assert!(err.contains("can't read nowhere.toml"), "{err}");
+}
+
+#[test]
+fn serve_refuses_what_it_cannot_do() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("config")).unwrap();
+    std::fs::write(
+        directory.path().join("config/plimsoll.toml"),
+        "[sever]\nlisten = 1\n",
+    )
+    .unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let table: [(&Path, &[&str], &[(&str, &str)], &str); 7] = [
+        (
+            directory.path(),
+            &["serve"],
+            &[],
+            "config/plimsoll.toml:2: unknown section `sever`; did you mean `server`?",
+        ),
+        (
+            elsewhere.path(),
+            &["serve", "--config", "no.toml"],
+            &[],
+            "can't read no.toml",
+        ),
+        (
+            elsewhere.path(),
+            &["serve", "--budget", "12"],
+            &[],
+            "--budget: `budget.ceiling`: must be at least 4000",
+        ),
+        (
+            elsewhere.path(),
+            &["serve", "--listen", "here"],
+            &[],
+            "--listen: `server.listen`",
+        ),
+        (
+            elsewhere.path(),
+            &["serve"],
+            &[("PLIMSOLL__SERVER__LISTE", "x")],
+            "PLIMSOLL__SERVER__LISTE in the environment: unknown key",
+        ),
+        (
+            elsewhere.path(),
+            &["serve", "--listen", &address, "--admin", "127.0.0.1:0"],
+            &[],
+            "free it or choose another by --listen",
+        ),
+        (
+            elsewhere.path(),
+            &["serve", "--data", "/proc/nowhere"],
+            &[],
+            "make --data writable",
+        ),
+    ];
+    for (place, arguments, env, hint) in table {
+        let (code, _, err) = run(place, arguments, env);
+        assert_eq!(code, Some(1), "{arguments:?}: {err}");
+        assert!(err.contains(hint), "{arguments:?}: {err}");
+    }
+    assert_eq!(
+        run(elsewhere.path(), &["serve", "--liste", "x"], &[]).0,
+        Some(2)
+    );
+}

@@ -1,0 +1,183 @@
+//! What all modules share: a proxy on a free port, upstreams made of a function, a raw client.
+//! Asserts nothing of its own.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use http_body::Frame;
+use http_body_util::StreamBody;
+use plimsoll::cli::wire;
+use plimsoll::config::{Backend, Config};
+use plimsoll::ingress::{Drained, Edge, Probes, Server};
+use plimsoll::upstream::BaseUrl;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// Long enough for a busy machine; no test waits for it unless it fails.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A future that has to end.
+pub async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future)
+        .await
+        .expect("took too long")
+}
+
+/// A running proxy.
+pub struct Proxy {
+    pub addr: SocketAddr,
+    pub admin: SocketAddr,
+    pub stop: CancellationToken,
+    pub ended: JoinHandle<Drained>,
+}
+
+impl Proxy {
+    /// A proxy before `upstream`, its base there being `/v1`.
+    pub async fn before(upstream: SocketAddr) -> Self {
+        Self::with(upstream, |_| {}).await
+    }
+
+    /// The same, with other settings.
+    pub async fn with(upstream: SocketAddr, change: impl FnOnce(&mut Config)) -> Self {
+        let mut config = Config::default();
+        config.server.listen.set_port(0);
+        config.server.admin.set_port(0);
+        config.upstream.base_url = BaseUrl::parse(&format!("http://{upstream}/v1")).unwrap();
+        config.store.backend = Backend::Memory;
+        change(&mut config);
+        let app = wire::app(&config).unwrap();
+        let metrics = app.clone();
+        let probes = Probes {
+            metrics: Arc::new(move || metrics.metrics.render().unwrap()),
+            ready: Arc::new(|| true),
+        };
+        let server = Server::bind(Edge::new(config.server, app, [1; 32]), probes)
+            .await
+            .unwrap();
+        let (addr, admin) = (server.listen_addr().unwrap(), server.admin_addr().unwrap());
+        let stop = CancellationToken::new();
+        let ended = tokio::spawn(server.run(stop.clone()));
+        Self {
+            addr,
+            admin,
+            stop,
+            ended,
+        }
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.addr)
+    }
+}
+
+/// A client that changes nothing by itself.
+pub fn client() -> reqwest::Client {
+    let _already = rustls::crypto::ring::default_provider().install_default();
+    let plain = reqwest::Client::builder()
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none());
+    plain.build().unwrap()
+}
+
+/// An upstream made of a function.
+pub async fn upstream<F, R>(answer: F) -> SocketAddr
+where
+    F: Fn(Request) -> R + Clone + Send + Sync + 'static,
+    R: Future<Output = Response> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let router = axum::Router::new().fallback(answer);
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    addr
+}
+
+/// An upstream made of a function on bare connections.
+pub async fn raw_upstream<F, R>(talk: F) -> SocketAddr
+where
+    F: Fn(TcpStream) -> R + Send + 'static,
+    R: Future<Output = ()> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(talk(stream));
+        }
+    });
+    addr
+}
+
+/// An address that refuses connections.
+pub async fn nobody() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap()
+}
+
+/// Sender and body: what is sent becomes frames; dropping the sender ends the body.
+pub fn channel_body() -> (mpsc::Sender<&'static str>, Body) {
+    let (sender, receiver) = mpsc::channel::<&'static str>(1);
+    let frames = futures_util::stream::unfold(receiver, async |mut receiver| {
+        let text = receiver.recv().await?;
+        Some((
+            Ok::<_, std::io::Error>(Frame::data(Bytes::from_static(text.as_bytes()))),
+            receiver,
+        ))
+    });
+    (sender, Body::new(StreamBody::new(frames.boxed())))
+}
+
+/// Reads a request's head off a bare connection.
+pub async fn read_head(stream: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read_u8().await {
+            Ok(byte) => head.push(byte),
+            Err(_) => break,
+        }
+    }
+    String::from_utf8(head).unwrap()
+}
+
+/// Sends bytes and reads until the proxy closes.
+pub async fn talk(addr: SocketAddr, request: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    stream.write_all(request).await.unwrap();
+    let mut answer = Vec::new();
+    soon(stream.read_to_end(&mut answer)).await.unwrap();
+    answer
+}
+
+/// Reads of an error of ours: (status, type, param, code, message).
+pub async fn error_of(response: reqwest::Response) -> (u16, String, String, String, String) {
+    let status = response.status().as_u16();
+    assert_eq!(response.headers()["content-type"], "application/json");
+    let body: serde_json::Value = serde_json::from_slice(&response.bytes().await.unwrap()).unwrap();
+    let text = |name: &str| body["error"][name].as_str().unwrap_or("null").to_owned();
+    (
+        status,
+        text("type"),
+        text("param"),
+        text("code"),
+        text("message"),
+    )
+}
+
+/// `length` bytes that no compressor or guess reproduces.
+pub fn noise(length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    blake3::Hasher::new().finalize_xof().fill(&mut bytes);
+    bytes
+}
