@@ -1,7 +1,7 @@
 //! Facts of a turn as its stages return them, gathered for `record`. Never writes a metric or a
 //! log line itself.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use http::{HeaderMap, StatusCode};
 
@@ -158,11 +158,5 @@ impl Report {
         self.turn.status = status;
         self.turn.duration = self.begun.elapsed();
         crate::record::finish(&app.metrics, &self.turn);
-    }
-
-    /// How long the request has been here.
-    #[must_use]
-    pub fn elapsed(&self) -> Duration {
-        self.begun.elapsed()
     }
 }
