@@ -44,18 +44,16 @@ pub struct Place {
 /// The record of a turn.
 #[must_use]
 pub fn record(state: &State, base: u32, first_item: u32, ending: Ending<'_>) -> TurnRecord {
-    let own = ending
-        .line
-        .map_or(ending.texts.len().saturating_sub(1), |_| ending.texts.len());
     let texts: Vec<&str> = ending.texts.iter().copied().chain(ending.line).collect();
     let (text, at) = join(texts.iter().copied());
-    // What earlier hops handed out ends where the client's own last text begins. A line of the
-    // proxy's counts as handed out: no hop of the upstream's said it.
-    let handed = match (ending.line, own) {
-        (Some(_), _) => text.clone(),
-        (None, 0) => String::new(),
-        (None, _) => text.get(..at).unwrap_or_default().to_owned(),
+    // What earlier hops handed out ends where the client's own last text begins. Of a turn that was
+    // cut at the hop cap all is handed out, the proxy's own line included.
+    let own = if ending.last.message.is_some() {
+        text.len()
+    } else {
+        at
     };
+    let handed = text.get(..own).unwrap_or_default().to_owned();
     let calls: Vec<ParsedCall<'_>> = ending
         .answer
         .visible_calls()

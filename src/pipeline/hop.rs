@@ -227,7 +227,7 @@ impl State {
         refused: Option<u64>,
     ) -> Result<Prepared, MiddleError> {
         let transcript = self.transcript(tools);
-        let (ratio, count) = (self.ratio(), |text: &str| tools.reader.count(text));
+        let (ratio, count) = (self.ratio(), |text: &str| tools.reader.remembered(text));
         let measure = Measure {
             count: &count,
             ceiling: self.terms.ceiling,
@@ -422,14 +422,16 @@ impl State {
         (used > 0).then(|| limit.saturating_sub(used).max(1))
     }
 
-    /// Marks that a pass moved, for the record of the hop that it stood before.
+    /// Marks that passes moved before the hop in hand, for its record: an emergency pass may have
+    /// followed another.
     #[must_use]
-    pub fn moved(prepared: &Prepared) -> Vec<(u32, Mark)> {
-        prepared
-            .pass
-            .as_ref()
-            .map(|(_, proposal)| proposal.plan.moves().to_vec())
-            .unwrap_or_default()
+    pub fn moved(&self) -> Vec<(u32, Mark)> {
+        let mut before = self.path.marks.clone();
+        for hop in &self.pending {
+            before.apply(&hop.marks);
+        }
+        let moved = |(item, mark): &(u32, Mark)| before.get(*item) < *mark;
+        self.marks.iter().filter(moved).collect()
     }
 }
 
