@@ -30,6 +30,8 @@ pub(super) struct Work<'a> {
     pub moves: Vec<Move>,
     pub gone: BTreeMap<Level, Gone>,
     sizes: Vec<u32>,
+    /// The call whose result holds the ledger.
+    host: Option<usize>,
     pub total: u64,
     /// The size at which the pass stops.
     pub target: u64,
@@ -45,7 +47,7 @@ impl<'a> Work<'a> {
         fixed: u64,
         target: u64,
     ) -> Self {
-        let notes = view::notes(transcript, marks, measure);
+        let (notes, host) = view::notes_and_host(transcript, marks, measure);
         let (sizes, total) = view::sizes(transcript, marks, &notes);
         Self {
             transcript,
@@ -57,6 +59,7 @@ impl<'a> Work<'a> {
             moves: Vec::new(),
             gone: BTreeMap::new(),
             sizes,
+            host,
             total: total + fixed,
             target,
         }
@@ -123,12 +126,32 @@ impl<'a> Work<'a> {
         self.moves.extend(moves);
     }
 
-    /// Writes the ledger anew and re-counts its host.
+    /// Writes the ledger anew and re-counts its host, and the host before where another one took
+    /// its place.
     pub fn ledger(&mut self) {
-        let host = view::note_ledger(self.transcript, &self.marks, self.measure, &mut self.notes);
-        let host = host.and_then(|host| self.item(host));
-        let touched = host.and_then(|item| self.result_entry(item));
-        self.recount(touched.into_iter().collect());
+        let before = self.host;
+        if let Some(episode) = before.and_then(|host| self.episode(host)) {
+            view::note_episode(
+                self.transcript,
+                &self.marks,
+                episode,
+                self.measure,
+                &mut self.notes,
+            );
+        }
+        self.host =
+            view::note_ledger(self.transcript, &self.marks, self.measure, &mut self.notes);
+        let hosts = [before, self.host].into_iter().flatten();
+        let touched = hosts
+            .filter_map(|host| self.item(host))
+            .filter_map(|item| self.result_entry(item));
+        let touched = touched.collect();
+        self.recount(touched);
+    }
+
+    fn episode(&self, item: usize) -> Option<&'a Episode> {
+        let episode = self.item(item)?.episode?;
+        self.transcript.graph.episodes.get(episode)
     }
 
     /// The most that the view can lose with a call: both messages of the pair.

@@ -53,16 +53,26 @@ pub enum Shown<'a> {
 /// The notes that marks call for, over the whole transcript.
 #[must_use]
 pub fn notes(transcript: &Transcript, marks: &Marks, measure: Measure<'_>) -> Notes {
+    notes_and_host(transcript, marks, measure).0
+}
+
+/// The same, and the call whose result holds the ledger.
+#[must_use]
+pub fn notes_and_host(
+    transcript: &Transcript,
+    marks: &Marks,
+    measure: Measure<'_>,
+) -> (Notes, Option<usize>) {
     let mut notes = Notes::new();
     if marks.is_empty() {
-        return notes;
+        return (notes, None);
     }
     for episode in &transcript.graph.episodes {
         note_episode(transcript, marks, episode, measure, &mut notes);
     }
     note_strays(transcript, marks, measure, &mut notes);
-    note_ledger(transcript, marks, measure, &mut notes);
-    notes
+    let host = note_ledger(transcript, marks, measure, &mut notes);
+    (notes, host)
 }
 
 /// Writes the note of one episode anew, or takes it away where none is due.
