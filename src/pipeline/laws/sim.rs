@@ -370,6 +370,20 @@ impl Sim {
         folded
     }
 
+    /// The least size that the next request can have with its budget met.
+    pub fn least(&self) -> u64 {
+        let (_, mut prepared) = self.look();
+        let mut low = self.clone();
+        loop {
+            low.ceiling(prepared.estimate - 1);
+            let (_, next) = low.look();
+            if next.pinned.is_some() {
+                return prepared.estimate;
+            }
+            prepared = next;
+        }
+    }
+
     pub fn ceiling(&mut self, ceiling: u64) {
         self.settings.budget.ceiling = u32::try_from(ceiling).unwrap();
     }
@@ -483,9 +497,20 @@ fn open_goes_last(state: &State, prepared: &Prepared, before: &Marks) {
     }
 }
 
+/// Holds what leaves the view, step by step, to what is expected.
+#[track_caller]
+pub fn check(sim: &Sim, expect: &[&[&str]]) {
+    let got = steps(sim);
+    let got: Vec<Vec<&str>> = got
+        .iter()
+        .map(|step| step.iter().map(String::as_str).collect())
+        .collect();
+    assert_eq!(got, expect);
+}
+
 /// What leaves the view, step by step, as the ceiling is lowered each time by the least that
 /// forces one more eviction; ends where the budget can't be met.
-pub fn steps(sim: &Sim) -> Vec<Vec<String>> {
+fn steps(sim: &Sim) -> Vec<Vec<String>> {
     let mut steps = Vec::new();
     let (mut last, mut prepared) = sim.look();
     let mut low = sim.clone();
