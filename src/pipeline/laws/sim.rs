@@ -130,7 +130,18 @@ impl Sim {
     /// One turn: what the model says, hop by hop, and the results that the client adds.
     pub fn turn(&mut self, said: impl IntoIterator<Item = Say>) {
         let said: Vec<Say> = said.into_iter().collect();
-        let hops = hops(&said);
+        self.run(&hops(&said), None);
+    }
+
+    /// A turn that is cut at the hop cap: all its hops only annotate, and the proxy's line ends it
+    /// where none of them spoke.
+    pub fn capped(&mut self, said: impl IntoIterator<Item = Say>, line: Option<&str>) {
+        let said: Vec<Say> = said.into_iter().collect();
+        let hops: Vec<Vec<Say>> = said.split(|say| *say == Say::Hop).map(<[Say]>::to_vec).collect();
+        self.run(&hops, Some(line));
+    }
+
+    fn run(&mut self, hops: &[Vec<Say>], closed: Option<Option<&str>>) {
         let mut state = self.state(&self.path, self.path.marks.clone());
         let mut answers: Vec<Answer> = Vec::new();
         for (at, hop) in hops.iter().enumerate() {
@@ -139,19 +150,22 @@ impl Sim {
             answers.push(answer);
             let answer = &answers[at];
             let last = at + 1 == hops.len();
-            let keep = if last { Keep::HiddenCalls } else { Keep::Message };
+            let keep = match last && closed.is_none() {
+                true => Keep::HiddenCalls,
+                false => Keep::Message,
+            };
             let (hop, _) = settle(&state, &prepared, answer, keep, &reader());
             if last {
                 let ending = Ending {
                     texts: answers.iter().map(|answer| answer.text.as_str()).collect(),
                     answer,
                     last: hop,
-                    line: None,
+                    line: closed.flatten(),
                     now: 1_000_000,
                 };
                 let (base, first) = (prepared.transcript.base, prepared.transcript.first_item);
                 self.remember(record(&state, base, first, ending));
-                self.resend(&answers, &results);
+                self.resend(&answers, closed.flatten(), &results);
             } else {
                 state.pending.push(hop);
             }
@@ -165,8 +179,9 @@ impl Sim {
     }
 
     /// What the client makes of a turn.
-    fn resend(&mut self, answers: &[Answer], results: &[(String, String)]) {
-        let (text, _) = join(answers.iter().map(|answer| answer.text.as_str()));
+    fn resend(&mut self, answers: &[Answer], line: Option<&str>, results: &[(String, String)]) {
+        let texts = answers.iter().map(|answer| answer.text.as_str());
+        let (text, _) = join(texts.chain(line));
         let mut last = answers.last().cloned().unwrap_or_default();
         last.text = text;
         last.calls.retain(|call| !call.hidden);
@@ -355,6 +370,24 @@ impl Sim {
         self.path = Arc::new(align(&self.path, &shapes));
         self.aligned = Path::clone(&self.path);
         self.edited = true;
+    }
+
+    /// The client's own messages have no reasoning any more.
+    pub fn forget_reasoning(&mut self) {
+        for message in &mut self.messages {
+            let mut new: Value = serde_json::from_str(message).unwrap();
+            if new.as_object_mut().unwrap().remove("reasoning_content").is_some() {
+                *message = new.to_string();
+            }
+        }
+        self.edited = true;
+    }
+
+    /// The next request after a change that no anchor ties, prepared without being judged.
+    pub fn changed(&self) -> (State, Prepared) {
+        let mut state = self.state(&self.path, self.path.marks.clone());
+        let prepared = state.prepare(&self.tools(), None).unwrap();
+        (state, prepared)
     }
 
     /// The path folded anew from what a store would give back: a snapshot, then records.
