@@ -155,7 +155,7 @@ fn managed(
         reader,
         classes: &app.settings.classes,
         family: &family,
-        now: App::now(),
+        now: app.now(),
     };
     let prepared = report.timed(Phase::Policy, || {
         state.inject(&tools)?;
