@@ -12,7 +12,7 @@ use http_body_util::{BodyExt, Limited};
 
 use super::app::App;
 use super::error::ProxyError;
-use super::hop::{MiddleError, Prepared, Tools};
+use super::hop::{MiddleError, Prepared, State, Tools};
 use super::open::Turn;
 use super::{drive, unary, untouched};
 use crate::dialect::chat::request::IncludeUsage;
@@ -21,7 +21,7 @@ use crate::record::{FAIL_OPEN, Label};
 use crate::upstream::{self, Outbound, Payload, ResponseBody};
 
 /// Bytes of a refusal that are read to find out why.
-const REFUSAL: usize = 1 << 20;
+pub(super) const REFUSAL: usize = 1 << 20;
 
 /// Sends the first hop and answers the client with what comes of it.
 ///
@@ -57,7 +57,7 @@ async fn accepted(
         // We asked for identity; what comes coded all the same can't be read and goes on as it is.
         _ if coded => Ok(forward(app, turn, response, Some("intercept"))),
         Some(kind) if kind.starts_with("text/event-stream") => {
-            Ok(drive::stream(app, turn, response).await)
+            drive::stream(app, turn, response).await
         }
         _ => unary::answer(app, turn, response).await,
     }
@@ -80,13 +80,8 @@ async fn refused(
     let body = body.to_bytes();
     let text = String::from_utf8_lossy(&body);
     let too_long = app.models.context_length_error(head.status.as_u16(), &text);
-    if let Some(error) = too_long {
-        let size = turn.prepared.calibrated(turn.prepared.estimate);
-        let size = error
-            .window
-            .or(turn.family.window)
-            .map_or(size, |w| size.min(u64::from(w)));
-        if let Some(answer) = emergency(app, &mut turn, size).await {
+    if too_long.is_some() {
+        if let Some(answer) = emergency(app, &mut turn, head.status, &body).await {
             return match answer {
                 Ok(response) if response.status().is_success() => {
                     accepted(app, turn, response).await
@@ -113,18 +108,27 @@ fn is_ours(status: StatusCode) -> bool {
     matches!(status.as_u16(), 400 | 404 | 413 | 422)
 }
 
-/// One pass to four fifths of the size that the upstream named or refused, and one more try.
-/// `None` where the pass frees nothing.
-async fn emergency(
-    app: &Arc<App>,
+/// Where a hop was refused as too long: one pass to four fifths of the size that the upstream
+/// named or refused, and one more try. `None` where it was refused for something else, or the
+/// pass frees nothing.
+pub(super) async fn emergency(
+    app: &App,
     turn: &mut Turn,
-    refused: u64,
+    status: StatusCode,
+    refusal: &[u8],
 ) -> Option<Result<Response<ResponseBody>, ProxyError>> {
+    let text = String::from_utf8_lossy(refusal);
+    let error = app.models.context_length_error(status.as_u16(), &text)?;
     let before = turn.prepared.estimate;
-    let prepared = prepare(app, turn, Some(refused)).ok()?;
+    let size = turn.prepared.calibrated(before);
+    let window = error.window.or(turn.family.window);
+    let refused = window.map_or(size, |window| size.min(u64::from(window)));
+    let mut prepared = prepare(app, turn, Some(refused)).ok()?;
     if prepared.estimate >= before {
         return None;
     }
+    // The pass before the refused try has moved marks too, and marks never move back.
+    prepared.earlier = State::moved(&turn.prepared);
     turn.report.prepared(&turn.state, &prepared);
     turn.prepared = prepared;
     let answer = send(app, turn, turn.prepared.body.clone()).await;
@@ -149,7 +153,7 @@ pub(super) fn prepare(
             .reader(&app.counter, turn.family.encoding, turn.place.tenant),
         classes: &app.settings.classes,
         family: &turn.family,
-        now: App::now(),
+        now: app.now(),
     };
     turn.state.prepare(&tools, refused)
 }
