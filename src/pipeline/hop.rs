@@ -329,7 +329,8 @@ impl State {
         refused: Option<u64>,
     ) -> Target {
         let ceiling = match refused {
-            Some(size) => size * 4 / 5,
+            // The size is the provider's, as the ceiling is.
+            Some(size) => (size as f64 * 0.8 / ratio) as u64,
             None => (f64::from(self.terms.ceiling) / ratio) as u64,
         };
         let turns = self.path.entries.len();

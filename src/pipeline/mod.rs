@@ -55,8 +55,16 @@ pub async fn turn(app: &Arc<App>, request: TurnRequest) -> Result<Response<Body>
             report,
             fail_open,
         } => {
-            let (mut response, mut report) = (pass(app, *request).await?, *report);
+            let mut report = *report;
             report.turn.fail_open = fail_open;
+            report.watch(app);
+            let mut response = match pass(app, *request).await {
+                Ok(response) => response,
+                Err(error) => {
+                    report.finish(app, Some(error.status()));
+                    return Err(error);
+                }
+            };
             response.headers_mut().extend(report.headers());
             let status = response.status();
             report.answered(status);

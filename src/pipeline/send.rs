@@ -28,12 +28,10 @@ pub(super) const REFUSAL: usize = 1 << 20;
 /// # Errors
 /// [`ProxyError`] if the upstream gave no response.
 pub(super) async fn first(app: &Arc<App>, mut turn: Turn) -> Result<Response<Body>, ProxyError> {
+    turn.report.watch(app);
     let response = match send(app, &turn, turn.prepared.body.clone()).await {
         Ok(response) => response,
-        Err(error) => {
-            turn.report.finish(app, None);
-            return Err(error);
-        }
+        Err(error) => return Err(failed(app, turn, error)),
     };
     turn.report.answered(response.status());
     if response.status().is_success() {
@@ -72,10 +70,10 @@ async fn refused(
     let (head, body) = response.into_parts();
     let Ok(body) = Limited::new(body, REFUSAL).collect().await else {
         // A refusal that breaks off, or never ends, says nothing that could be acted on.
-        turn.report.finish(app, Some(head.status));
-        return Err(ProxyError::Upstream(upstream::Error::Broken {
+        let error = ProxyError::Upstream(upstream::Error::Broken {
             cause: "its error response was cut".to_owned(),
-        }));
+        });
+        return Err(failed(app, turn, error));
     };
     let body = body.to_bytes();
     let text = String::from_utf8_lossy(&body);
@@ -87,12 +85,14 @@ async fn refused(
                     accepted(app, turn, response).await
                 }
                 Ok(response) => Ok(forward(app, turn, response, None)),
-                Err(error) => Err(error),
+                Err(error) => Err(failed(app, turn, error)),
             };
         }
     } else if is_ours(head.status) && turn.prepared.body != turn.request.body {
-        let original = super::pass(app, untouched(&turn.request)).await;
-        let mut response = original?;
+        let mut response = match super::pass(app, untouched(&turn.request)).await {
+            Ok(response) => response,
+            Err(error) => return Err(failed(app, turn, error)),
+        };
         turn.report.turn.fail_open = Some("refused");
         response
             .headers_mut()
@@ -101,6 +101,12 @@ async fn refused(
         return Ok(response);
     }
     Ok(reply(app, turn, head.status, head.headers, body))
+}
+
+/// Ends the report of a turn that gets an answer of ours.
+pub(super) fn failed(app: &App, turn: Turn, error: ProxyError) -> ProxyError {
+    turn.report.finish(app, Some(error.status()));
+    error
 }
 
 /// Statuses that may be about how a body is made.

@@ -14,7 +14,7 @@ use super::error::ProxyError;
 use super::finish::{self, Committed, Ending};
 use super::hidden::{self, Keep};
 use super::open::Turn;
-use super::send::{emergency, prepare, reply, send, spec};
+use super::send::{emergency, failed, prepare, reply, send, spec};
 use crate::intercept::{Answer, Verdict, unary};
 use crate::model::{Hop, TurnRecord};
 use crate::record::Phase;
@@ -35,16 +35,28 @@ pub(super) async fn answer(
     mut turn: Turn,
     response: Response<ResponseBody>,
 ) -> Result<Response<Body>, ProxyError> {
-    let spec = spec(&turn);
+    match hops(app, &mut turn, response).await {
+        Ok((status, headers, body)) => Ok(reply(app, turn, status, headers, body)),
+        Err(error) => Err(failed(app, turn, error)),
+    }
+}
+
+/// Goes from hop to hop until one is the client's answer.
+async fn hops(
+    app: &Arc<App>,
+    turn: &mut Turn,
+    response: Response<ResponseBody>,
+) -> Result<(StatusCode, HeaderMap, Bytes), ProxyError> {
+    let spec = spec(turn);
     let (head, body) = response.into_parts();
     let (status, mut headers) = (head.status, head.headers);
-    let mut last = collect(app, &mut turn, body).await?;
+    let mut last = collect(turn, body).await?;
     let first = last.clone();
     let mut answers: Vec<Answer> = Vec::new();
     loop {
         let Some(answer) = unary::read(&last, &spec) else {
             // No choice with a message: whatever it is, it is the upstream's own.
-            return Ok(reply(app, turn, status, headers, last));
+            return Ok((status, headers, last));
         };
         turn.report.ended(answer.usage, &turn.family);
         let verdict = answer.verdict();
@@ -52,15 +64,15 @@ pub(super) async fn answer(
         let capped = turn.state.pending.len() + 1 >= turn.state.terms.hops;
         if verdict != Verdict::HiddenOnly || capped {
             let closed = (verdict == Verdict::HiddenOnly).then(|| cap_line(&answers));
-            settle(app, &mut turn, &answers, closed).await;
+            settle(app, turn, &answers, closed).await;
             let config = &app.intercept;
             let body = unary::compose(config, &spec, &first, &last, &answers, closed);
-            return Ok(reply(app, turn, status, headers, body));
+            return Ok((status, headers, body));
         }
-        match next(app, &mut turn, &answers).await? {
+        match next(app, turn, &answers).await? {
             Next::Body(new, body) => (headers, last) = (*new, body),
             Next::Refused(status, headers, body) => {
-                return Ok(reply(app, turn, status, *headers, body));
+                return Ok((status, *headers, body));
             }
         }
     }
@@ -91,7 +103,7 @@ async fn next(app: &Arc<App>, turn: &mut Turn, answers: &[Answer]) -> Result<Nex
     let response = send(app, turn, turn.prepared.body.clone()).await?;
     turn.report.answered(response.status());
     let (head, body) = response.into_parts();
-    let body = collect(app, turn, body).await?;
+    let body = collect(turn, body).await?;
     if head.status.is_success() {
         return Ok(Next::Body(Box::new(head.headers), body));
     }
@@ -99,7 +111,7 @@ async fn next(app: &Arc<App>, turn: &mut Turn, answers: &[Answer]) -> Result<Nex
         return Ok(Next::Refused(head.status, Box::new(head.headers), body));
     };
     let (head, body) = again?.into_parts();
-    let body = collect(app, turn, body).await?;
+    let body = collect(turn, body).await?;
     Ok(if head.status.is_success() {
         Next::Body(Box::new(head.headers), body)
     } else {
@@ -211,13 +223,12 @@ async fn settle(app: &Arc<App>, turn: &mut Turn, answers: &[Answer], closed: Opt
     }
 }
 
-async fn collect(app: &App, turn: &mut Turn, body: ResponseBody) -> Result<Bytes, ProxyError> {
+async fn collect(turn: &mut Turn, body: ResponseBody) -> Result<Bytes, ProxyError> {
     match Limited::new(body, ANSWER).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) => {
             tracing::warn!(%error, "the upstream's answer was cut");
             turn.report.aborted(crate::record::Side::Upstream);
-            let _ = app;
             Err(ProxyError::Upstream(upstream::Error::Broken {
                 cause: error.to_string(),
             }))
