@@ -424,7 +424,10 @@ impl<'a> Builder<'a> {
 
     fn tool(&mut self, name: &'a str) -> (ToolClass, Arc<str>) {
         let class = self.input.class;
-        self.tools.entry(name).or_insert_with(|| (class(name), Arc::from(name))).clone()
+        self.tools
+            .entry(name)
+            .or_insert_with(|| (class(name), Arc::from(name)))
+            .clone()
     }
 
     fn join_delimiter(&mut self, index: usize, outcome: Delimiter) -> Option<usize> {

@@ -14,3 +14,4 @@ mod pass;
 mod process;
 mod support;
 mod turns;
+mod wire;
