@@ -58,7 +58,7 @@ pub fn settle(
         text: reader.count(&answer.text) + reader.count(&answer.refusal),
         reasoning: reasoning.sum(),
         calls,
-        marks: State::moved(prepared),
+        marks: state.moved(),
         estimate: prepared.estimate,
         usage: answer.usage,
     };

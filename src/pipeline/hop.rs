@@ -96,8 +96,6 @@ pub struct Prepared {
     pub floor: u64,
     /// The pass that was committed.
     pub pass: Option<(Trigger, Proposal)>,
-    /// Marks that passes moved before earlier tries of this hop, which the upstream refused.
-    pub earlier: Vec<(u32, Mark)>,
     /// What is pinned, where the budget can't be met.
     pub pinned: Option<Pinned>,
 }
@@ -229,7 +227,7 @@ impl State {
         refused: Option<u64>,
     ) -> Result<Prepared, MiddleError> {
         let transcript = self.transcript(tools);
-        let (ratio, count) = (self.ratio(), |text: &str| tools.reader.count(text));
+        let (ratio, count) = (self.ratio(), |text: &str| tools.reader.remembered(text));
         let measure = Measure {
             count: &count,
             ceiling: self.terms.ceiling,
@@ -274,7 +272,6 @@ impl State {
             ratio,
             floor,
             pass,
-            earlier: Vec::new(),
             pinned,
         })
     }
@@ -426,12 +423,16 @@ impl State {
         (used > 0).then(|| limit.saturating_sub(used).max(1))
     }
 
-    /// Marks that passes moved, for the record of the hop that they stood before.
+    /// Marks that passes moved before the hop in hand, for its record: an emergency pass may have
+    /// followed another.
     #[must_use]
-    pub fn moved(prepared: &Prepared) -> Vec<(u32, Mark)> {
-        let pass = prepared.pass.as_ref();
-        let own = pass.map_or(&[][..], |(_, proposal)| proposal.plan.moves());
-        [prepared.earlier.as_slice(), own].concat()
+    pub fn moved(&self) -> Vec<(u32, Mark)> {
+        let mut before = self.path.marks.clone();
+        for hop in &self.pending {
+            before.apply(&hop.marks);
+        }
+        let moved = |(item, mark): &(u32, Mark)| before.get(*item) < *mark;
+        self.marks.iter().filter(moved).collect()
     }
 }
 

@@ -11,6 +11,8 @@ mod finish;
 mod hidden;
 pub mod hop;
 pub mod known;
+#[cfg(test)]
+mod laws;
 mod open;
 mod report;
 mod request;

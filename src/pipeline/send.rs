@@ -12,7 +12,7 @@ use http_body_util::{BodyExt, Limited};
 
 use super::app::App;
 use super::error::ProxyError;
-use super::hop::{MiddleError, Prepared, State, Tools};
+use super::hop::{MiddleError, Prepared, Tools};
 use super::open::Turn;
 use super::{drive, unary, untouched};
 use crate::dialect::chat::request::IncludeUsage;
@@ -130,12 +130,11 @@ pub(super) async fn emergency(
     let size = turn.prepared.calibrated(before);
     let window = error.window.or(turn.family.window);
     let refused = window.map_or(size, |window| size.min(u64::from(window)));
-    let mut prepared = prepare(app, turn, Some(refused)).ok()?;
+    let prepared = prepare(app, turn, Some(refused)).ok()?;
     if prepared.estimate >= before {
         return None;
     }
     // The pass before the refused try has moved marks too, and marks never move back.
-    prepared.earlier = State::moved(&turn.prepared);
     turn.report.prepared(&turn.state, &prepared);
     turn.prepared = prepared;
     let answer = send(app, turn, turn.prepared.body.clone()).await;

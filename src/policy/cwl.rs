@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::plan::{Move, Plan, PlanError};
+use super::plan::{Move, Plan, PlanError, has_dependents};
 pub use super::work::Gone;
 use super::work::Work;
 use super::{Config, Level, Protection, open};
@@ -74,18 +74,10 @@ pub fn propose(
         target.fixed,
         target.floor,
     );
-    evict_closed(&mut work);
-    merge_tombstones(&mut work);
-    if work.total > target.ceiling && !config.strict_active {
-        open::strip(&mut work);
-    }
+    evict(&mut work, target.ceiling);
     if work.total > target.ceiling {
         work.protection = work.protection.without_recent();
-        evict_closed(&mut work);
-        if work.total > target.ceiling && !config.strict_active {
-            open::strip(&mut work);
-        }
-        merge_tombstones(&mut work);
+        evict(&mut work, target.ceiling);
     }
     if work.total > target.ceiling {
         strip_depended(&mut work, target.ceiling);
@@ -116,19 +108,36 @@ fn last_moves(moves: &[Move]) -> Vec<Move> {
         .collect()
 }
 
+/// Everything closed, then the ledger, then, where the ceiling is still passed, the open episode.
+/// What the ledger costs or frees is only known once it is written, so it goes round until the
+/// target is met or nothing moves any more.
+fn evict(work: &mut Work<'_>, ceiling: u64) {
+    loop {
+        let before = work.moves.len();
+        evict_closed(work);
+        merge_tombstones(work);
+        if work.total > ceiling && !work.config.strict_active {
+            open::strip(work);
+        }
+        if work.met() || work.moves.len() == before {
+            return;
+        }
+    }
+}
+
 /// Acts first, then exploration, each oldest first. Evicting an act may free what it depended on;
 /// evicting exploration frees nothing, so one walk over each is enough.
 fn evict_closed(work: &mut Work<'_>) {
     let episodes = &work.transcript.graph.episodes;
     for episode in episodes.iter().filter(|episode| episode.kind == Kind::Act) {
-        evict(work, episode);
+        evict_one(work, episode);
     }
     for episode in episodes.iter().filter(|episode| episode.is_expl()) {
-        evict(work, episode);
+        evict_one(work, episode);
     }
 }
 
-fn evict(work: &mut Work<'_>, episode: &Episode) {
+fn evict_one(work: &mut Work<'_>, episode: &Episode) {
     if work.met() || !eligible(work, episode) {
         return;
     }
@@ -167,13 +176,9 @@ fn strip_depended(work: &mut Work<'_>, ceiling: u64) {
 
 /// Closed, not yet removed, every act that depends on it removed already.
 fn eligible(work: &Work<'_>, episode: &Episode) -> bool {
-    let removed = |index: &usize| {
-        let act = work.transcript.graph.episodes.get(*index);
-        act.is_none_or(|act| view::is_removed(work.transcript, &work.marks, act))
-    };
     episode.closed
         && !view::is_removed(work.transcript, &work.marks, episode)
-        && episode.dependents.iter().all(removed)
+        && !has_dependents(work.transcript, &work.marks, episode)
 }
 
 /// The moves that remove an episode whole: an act leaves nothing, an expl its folded carrier. None
@@ -201,7 +206,7 @@ fn remove(work: &Work<'_>, episode: &Episode) -> Vec<Move> {
     episode
         .items
         .iter()
-        .filter(|index| work.mark(**index) < mark(**index))
+        .filter(|index| work.mark(**index) < mark(**index) && !work.is_demanded(**index))
         .map(|index| Move {
             item: *index,
             mark: mark(*index),
@@ -209,47 +214,59 @@ fn remove(work: &Work<'_>, episode: &Episode) -> Vec<Move> {
         .collect()
 }
 
-/// Merges tombstones into the ledger once they pass a tenth of the ceiling. The oldest survivor
-/// holds the ledger; the others, and spans without calls, leave the view.
+/// Merges tombstones into the ledger once they pass a tenth of the ceiling, and spans without
+/// calls, oldest first, where the target can't be met otherwise. The oldest survivor holds the
+/// ledger. The tombstone of an expl with dependents in view stays.
 fn merge_tombstones(work: &mut Work<'_>) {
     let transcript = work.transcript;
-    let folded = |work: &Work<'_>, episode: &Episode| {
-        episode.is_expl()
+    let folded = |episode: &&Episode| {
+        let carrier = episode.carrier.filter(|_| episode.is_expl());
+        carrier.is_some_and(|at| work.mark(at) == Mark::Folded)
             && view::is_removed(transcript, &work.marks, episode)
-            && episode
-                .carrier
-                .is_some_and(|at| work.mark(at) == Mark::Folded)
     };
-    let episodes = &transcript.graph.episodes;
-    let standing: Vec<&Episode> = episodes.iter().filter(|e| folded(work, e)).collect();
-    let silent: Vec<&Episode> = episodes.iter().filter(|e| is_silent(work, e)).collect();
+    let standing: Vec<&Episode> = transcript.graph.episodes.iter().filter(folded).collect();
+    let Some((_, others)) = standing.split_first() else {
+        return;
+    };
     let size: u32 = standing
         .iter()
-        .filter_map(|episode| episode.carrier.and_then(|at| work.item(at)))
-        .map(|item| work.size(item.entry) + work.result_entry(item).map_or(0, |at| work.size(at)))
-        .chain(silent.iter().map(|episode| episode.tokens))
+        .map(|episode| tombstone_size(work, episode))
         .sum();
-    let standing_but_host = standing.get(1..).unwrap_or_default();
-    if size <= work.measure.ceiling / 10 || (standing_but_host.is_empty() && silent.is_empty()) {
-        return;
+    if size > work.measure.ceiling / 10 {
+        for episode in others {
+            if !has_dependents(transcript, &work.marks, episode) {
+                merge(work, episode);
+            }
+        }
     }
-    if standing.is_empty() {
-        return;
-    }
-    for episode in standing_but_host.iter().chain(&silent) {
-        let moves: Vec<Move> = episode
-            .items
-            .iter()
-            .filter(|index| work.mark(**index) != Mark::Removed)
-            .filter(|index| !work.protected(**index))
-            .map(|index| Move {
-                item: *index,
-                mark: Mark::Removed,
-            })
-            .collect();
-        work.apply(episode, Level::Ledger, moves);
+    for episode in &transcript.graph.episodes {
+        if !work.met() && is_silent(work, episode) {
+            merge(work, episode);
+        }
     }
     work.ledger();
+}
+
+/// The tokens of a tombstone: its call and the result that holds its text.
+fn tombstone_size(work: &Work<'_>, episode: &Episode) -> u32 {
+    let item = episode.carrier.and_then(|at| work.item(at));
+    item.map_or(0, |item| {
+        item.tokens + work.result_entry(item).map_or(0, |at| work.size(at))
+    })
+}
+
+/// Takes what is left of an episode out of the view: the ledger speaks for it.
+fn merge(work: &mut Work<'_>, episode: &Episode) {
+    let shown = |index: &&usize| work.mark(**index) != Mark::Removed;
+    let left: Vec<usize> = episode.items.iter().filter(shown).copied().collect();
+    if left.iter().any(|index| work.protected(*index)) {
+        return;
+    }
+    let moves = left.into_iter().map(|item| Move {
+        item,
+        mark: Mark::Removed,
+    });
+    work.apply(episode, Level::Ledger, moves.collect());
 }
 
 /// A closed span without calls that still shows its text.
@@ -257,11 +274,7 @@ fn is_silent(work: &Work<'_>, episode: &Episode) -> bool {
     episode.kind == Kind::Implicit
         && episode.closed
         && episode.carrier.is_none()
-        && !episode.items.iter().any(|index| work.protected(*index))
-        && episode
-            .items
-            .iter()
-            .any(|index| work.mark(*index) != Mark::Removed)
+        && !view::is_removed(work.transcript, &work.marks, episode)
 }
 
 fn pinned(work: &Work<'_>, fixed: u64) -> Pinned {
@@ -271,7 +284,8 @@ fn pinned(work: &Work<'_>, fixed: u64) -> Pinned {
     };
     for (at, entry) in work.transcript.entries.iter().enumerate() {
         let size = u64::from(work.size(at));
-        let first = work.item(entry.items.start).map(|item| item.kind);
+        let items = work.transcript.items.get(entry.items.clone());
+        let first = items.and_then(|items| items.first()).map(|item| item.kind);
         match first {
             Some(ItemKind::User) => pinned.user += size,
             Some(ItemKind::System) => pinned.system += size,

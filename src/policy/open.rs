@@ -5,7 +5,7 @@ use super::Level;
 use super::plan::Move;
 use super::work::Work;
 use crate::model::{ItemKind, Mark};
-use crate::session::graph::Kind;
+use crate::session::graph::{Delimiter, Episode, Kind};
 
 /// Strips the open episode, or the unannotated span at the tail, down to the target.
 pub(super) fn strip(work: &mut Work<'_>) {
@@ -16,22 +16,51 @@ pub(super) fn strip(work: &mut Work<'_>) {
         return;
     };
     for bulk in [true, false] {
-        for index in &episode.items {
-            if work.met() {
-                return;
+        let mut due = due(work, episode, bulk).into_iter().peekable();
+        // A batch never frees more than is asked for, so that the pass stops as soon as it may;
+        // one by one each call would write the line of what is gone anew.
+        while !work.met() && due.peek().is_some() {
+            let excess = work.total.saturating_sub(work.target);
+            let mut most = 0;
+            let mut batch = Vec::new();
+            while most < excess
+                && let Some(one) = due.next()
+            {
+                most += work.most(one.item);
+                batch.push(one);
             }
-            let Some(item) = work.item(*index) else {
-                continue;
-            };
-            let pair = item.kind == ItemKind::Call && item.delimiter.is_none();
-            if !pair || work.is_bulk(item) != bulk || work.protected(*index) {
-                continue;
-            }
-            let carrier = episode.kind == Kind::Implicit && episode.carrier == Some(*index);
-            let mark = if carrier { Mark::Folded } else { Mark::Removed };
-            if work.mark(*index) < mark {
-                work.apply(episode, Level::Open, vec![Move { item: *index, mark }]);
-            }
+            batch.extend(line_holder(work, episode));
+            work.apply(episode, Level::Open, batch);
         }
     }
+}
+
+/// The calls of one level that may go, oldest first.
+fn due(work: &Work<'_>, episode: &Episode, bulk: bool) -> Vec<Move> {
+    let goes = |index: &usize| {
+        let item = work.item(*index)?;
+        let pair = item.kind == ItemKind::Call && item.delimiter.is_none();
+        let carrier = episode.kind == Kind::Implicit && episode.carrier == Some(*index);
+        let mark = if carrier { Mark::Folded } else { Mark::Removed };
+        let goes = pair
+            && work.is_bulk(item) == bulk
+            && !work.protected(*index)
+            && work.mark(*index) < mark;
+        goes.then_some(Move { item: *index, mark })
+    };
+    episode.items.iter().filter_map(goes).collect()
+}
+
+/// The start call is marked once, so that its result shows the line of what is gone for as long
+/// as it stands, and not the `end` that comes later.
+fn line_holder(work: &Work<'_>, episode: &Episode) -> Option<Move> {
+    let start = episode.carrier?;
+    let item = work.item(start)?;
+    let due = matches!(item.delimiter, Some(Delimiter::Start(_)))
+        && work.mark(start) < Mark::Masked
+        && !work.protected(start);
+    due.then_some(Move {
+        item: start,
+        mark: Mark::Masked,
+    })
 }

@@ -1,11 +1,15 @@
 //! A plan: moves of marks that were checked against the transcript. [`Plan::check`] is the only
-//! way to one, so that no policy can split a pair, touch a user or move a mark left. Never
+//! way to one, so that no policy can touch a user, break an episode's order or move a mark left.
+//! A pair can't be split by any plan: a result has no mark of its own and follows its call. Never
 //! applies anything.
+
+use std::collections::BTreeSet;
 
 use super::Protection;
 use crate::model::{ItemKind, ItemNo, Mark, Marks};
-use crate::session::graph::Delimiter;
-use crate::session::transcript::Transcript;
+use crate::session::graph::{Delimiter, Episode};
+use crate::session::transcript::{Item, Transcript};
+use crate::session::view;
 
 /// A proposed move of one item's mark, by item index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,15 +29,27 @@ pub enum PlanError {
     /// The item is user, system or opaque content, or a result, which follows its call.
     #[error("item {0} has no mark of its own")]
     Fixed(usize),
+    /// No view shows such an item with such a mark.
+    #[error("item {0} can't be shown with that mark")]
+    Unshowable(usize),
     /// The mark stands further right already.
     #[error("the mark of item {0} may only move right")]
     Left(usize),
     /// The item is protected.
     #[error("item {0} is protected")]
     Protected(usize),
-    /// The item belongs to an episode that may not be evicted.
+    /// The item belongs to an expl on which an act in view depends.
     #[error("item {0} belongs to an episode with dependents in view")]
     Depended(usize),
+    /// The item belongs to an open episode, of which only calls may go.
+    #[error("item {0} belongs to an open episode")]
+    Open(usize),
+    /// Text and `delimiter` exchanges go with the whole of their episode only.
+    #[error("item {0} may only go with the whole of its episode")]
+    Part(usize),
+    /// The description of the expl would be lost: no tombstone is left to hold the ledger.
+    #[error("item {0} may only go while a tombstone stands")]
+    Lost(usize),
 }
 
 /// Checked moves by item number, ready to be recorded.
@@ -60,12 +76,9 @@ impl Plan {
                 .items
                 .get(one.item)
                 .ok_or(PlanError::Absent(one.item))?;
-            match item.kind {
-                ItemKind::Text | ItemKind::Reasoning | ItemKind::Call => {}
-                ItemKind::System | ItemKind::User | ItemKind::Result | ItemKind::Opaque => {
-                    return Err(PlanError::Fixed(one.item));
-                }
-            }
+            let episode = evictable(item).and_then(|at| transcript.graph.episodes.get(at));
+            let episode = episode.ok_or(PlanError::Fixed(one.item))?;
+            is_showable(item, one, episode)?;
             if one.mark <= marks.get(item.no) {
                 return Err(PlanError::Left(one.item));
             }
@@ -75,7 +88,7 @@ impl Plan {
             after.raise(item.no, one.mark);
             checked.push((item.no, one.mark));
         }
-        depended(transcript, &after, moves)?;
+        episodes(transcript, &after, moves)?;
         Ok(Self { moves: checked })
     }
 
@@ -92,28 +105,104 @@ impl Plan {
     }
 }
 
-/// No start of an expl may be folded while an act that depends on it is in view (paper 000 §4.4).
-fn depended(transcript: &Transcript, after: &Marks, moves: &[Move]) -> Result<(), PlanError> {
+/// The episode of an item that has a mark of its own.
+fn evictable(item: &Item) -> Option<usize> {
+    match item.kind {
+        ItemKind::Text | ItemKind::Reasoning | ItemKind::Call => item.episode,
+        ItemKind::System | ItemKind::User | ItemKind::Result | ItemKind::Opaque => None,
+    }
+}
+
+/// Whether the view knows the mark on such an item, and an open episode's rules allow it.
+fn is_showable(item: &Item, one: &Move, episode: &Episode) -> Result<(), PlanError> {
+    let start = matches!(item.delimiter, Some(Delimiter::Start(_)));
+    let carrier = episode.is_expl() && episode.carrier == Some(one.item);
+    let showable = match one.mark {
+        Mark::Live | Mark::Clipped => false,
+        Mark::Masked => start,
+        Mark::Folded => carrier,
+        Mark::Removed => true,
+    };
+    if !showable {
+        return Err(PlanError::Unshowable(one.item));
+    }
+    let call = item.kind == ItemKind::Call && item.delimiter.is_none();
+    if episode.closed || call || one.mark == Mark::Masked {
+        Ok(())
+    } else {
+        Err(PlanError::Open(one.item))
+    }
+}
+
+/// The rules of whole episodes, each judged once as it stands after the moves.
+fn episodes(transcript: &Transcript, after: &Marks, moves: &[Move]) -> Result<(), PlanError> {
+    let mut blocked: BTreeSet<usize> = BTreeSet::new();
+    let mut seen: BTreeSet<usize> = BTreeSet::new();
+    let mut parts: BTreeSet<usize> = BTreeSet::new();
+    let mut merges = None;
     for one in moves {
         let Some(item) = transcript.items.get(one.item) else {
             continue;
         };
-        let Some(Delimiter::Start(episode)) = item.delimiter else {
+        let Some((at, episode)) = item
+            .episode
+            .and_then(|at| Some((at, transcript.graph.episodes.get(at)?)))
+        else {
             continue;
         };
-        let dependents = transcript
-            .graph
-            .episodes
-            .get(episode)
-            .map_or(&[][..], |e| e.dependents.as_slice());
-        let in_view = dependents
-            .iter()
-            .filter_map(|act| transcript.graph.episodes.get(*act))
-            .filter_map(|act| act.carrier.and_then(|start| transcript.items.get(start)))
-            .any(|start| after.get(start.no) != Mark::Removed);
-        if in_view {
+        if seen.insert(at) {
+            if has_dependents(transcript, after, episode) {
+                blocked.insert(at);
+            }
+            if !is_whole(transcript, after, episode) {
+                parts.insert(at);
+            }
+        }
+        if blocked.contains(&at) {
             return Err(PlanError::Depended(one.item));
         }
+        let with_all =
+            one.mark > Mark::Masked && (item.kind == ItemKind::Text || item.delimiter.is_some());
+        if with_all && parts.contains(&at) {
+            return Err(PlanError::Part(one.item));
+        }
+        if one.mark == Mark::Removed && episode.is_expl() && episode.carrier == Some(one.item) {
+            merges = merges.or(Some(one.item));
+        }
     }
-    Ok(())
+    match merges {
+        Some(item) if !has_tombstone(transcript, after) => Err(PlanError::Lost(item)),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Whether an act that depends on the episode is in view (paper 000 §4.4).
+pub(super) fn has_dependents(transcript: &Transcript, marks: &Marks, episode: &Episode) -> bool {
+    let acts = episode
+        .dependents
+        .iter()
+        .filter_map(|act| transcript.graph.episodes.get(*act));
+    acts.into_iter()
+        .any(|act| !view::is_removed(transcript, marks, act))
+}
+
+/// Whether all of an episode is gone, up to its tombstone and reasoning, which stands for nothing.
+fn is_whole(transcript: &Transcript, marks: &Marks, episode: &Episode) -> bool {
+    episode.items.iter().all(|index| {
+        let item = transcript.items.get(*index);
+        item.is_none_or(|item| match marks.get(item.no) {
+            Mark::Removed => true,
+            Mark::Folded => true,
+            Mark::Live | Mark::Clipped | Mark::Masked => item.kind == ItemKind::Reasoning,
+        })
+    })
+}
+
+fn has_tombstone(transcript: &Transcript, marks: &Marks) -> bool {
+    transcript.graph.episodes.iter().any(|episode| {
+        episode
+            .carrier
+            .is_some_and(|at| view::mark_of(transcript, marks, at) == Mark::Folded)
+            && view::is_removed(transcript, marks, episode)
+    })
 }

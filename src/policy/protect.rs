@@ -15,7 +15,7 @@ pub struct Protection {
 }
 
 impl Protection {
-    /// Protects the newest group, and the last `recent` raw tokens of what is shown.
+    /// Protects the newest group, and at most the last `recent` raw tokens of what is shown.
     #[must_use]
     pub fn new(transcript: &Transcript, marks: &Marks, recent: u32) -> Self {
         let newest = transcript
@@ -26,11 +26,14 @@ impl Protection {
         let mut start = transcript.items.len();
         let mut left = recent;
         for (index, item) in transcript.items.iter().enumerate().rev() {
-            let shown = item.kind == ItemKind::Result || marks.get(item.no) != Mark::Removed;
-            let size = if shown {
-                item.tokens + MESSAGE_TOKENS
-            } else {
-                0
+            // A result has its call's number, so it goes with its call; one that is folded shows a
+            // few words.
+            let size = match (item.kind, marks.get(item.no)) {
+                (ItemKind::Opaque | ItemKind::System | ItemKind::User, _)
+                | (_, Mark::Live | Mark::Clipped | Mark::Masked)
+                | (ItemKind::Call, Mark::Folded) => item.tokens + MESSAGE_TOKENS,
+                (ItemKind::Text | ItemKind::Reasoning | ItemKind::Result, Mark::Folded)
+                | (_, Mark::Removed) => 0,
             };
             if size > left {
                 break;

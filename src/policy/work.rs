@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::plan::Move;
 use super::{Config, Level, Protection};
 use crate::model::{ItemKind, Mark, Marks, ToolClass};
-use crate::session::graph::Episode;
+use crate::session::graph::{Episode, Kind};
 use crate::session::transcript::{Item, Transcript};
 use crate::session::view::{self, Measure, Notes};
 
@@ -30,6 +30,8 @@ pub(super) struct Work<'a> {
     pub moves: Vec<Move>,
     pub gone: BTreeMap<Level, Gone>,
     sizes: Vec<u32>,
+    /// The call whose result holds the ledger.
+    host: Option<usize>,
     pub total: u64,
     /// The size at which the pass stops.
     pub target: u64,
@@ -45,7 +47,7 @@ impl<'a> Work<'a> {
         fixed: u64,
         target: u64,
     ) -> Self {
-        let notes = view::notes(transcript, marks, measure);
+        let (notes, host) = view::notes_and_host(transcript, marks, measure);
         let (sizes, total) = view::sizes(transcript, marks, &notes);
         Self {
             transcript,
@@ -57,6 +59,7 @@ impl<'a> Work<'a> {
             moves: Vec::new(),
             gone: BTreeMap::new(),
             sizes,
+            host,
             total: total + fixed,
             target,
         }
@@ -123,15 +126,49 @@ impl<'a> Work<'a> {
         self.moves.extend(moves);
     }
 
-    /// Writes the ledger anew and re-counts its host.
+    /// Writes the ledger anew and re-counts its host, and the host before where another one took
+    /// its place.
     pub fn ledger(&mut self) {
-        view::note_ledger(self.transcript, &self.marks, self.measure, &mut self.notes);
-        let hosts: Vec<usize> = self.notes.keys().copied().collect();
+        let before = self.host;
+        if let Some(episode) = before.and_then(|host| self.episode(host)) {
+            view::note_episode(
+                self.transcript,
+                &self.marks,
+                episode,
+                self.measure,
+                &mut self.notes,
+            );
+        }
+        self.host = view::note_ledger(self.transcript, &self.marks, self.measure, &mut self.notes);
+        let hosts = [before, self.host].into_iter().flatten();
         let touched = hosts
-            .iter()
-            .filter_map(|host| self.item(*host).and_then(|item| self.result_entry(item)));
+            .filter_map(|host| self.item(host))
+            .filter_map(|item| self.result_entry(item));
         let touched = touched.collect();
         self.recount(touched);
+    }
+
+    fn episode(&self, item: usize) -> Option<&'a Episode> {
+        let episode = self.item(item)?.episode?;
+        self.transcript.graph.episodes.get(episode)
+    }
+
+    /// The most that the view can lose with a call: both messages of the pair.
+    pub fn most(&self, call: usize) -> u64 {
+        let Some(item) = self.item(call) else {
+            return 0;
+        };
+        let result = self.result_entry(item).map_or(0, |entry| self.size(entry));
+        u64::from(self.size(item.entry)) + u64::from(result)
+    }
+
+    /// Whether an item is reasoning that the model's family wants back with the calls of its
+    /// message. Where none of them stay the message goes, and its reasoning with it.
+    pub fn is_demanded(&self, item: usize) -> bool {
+        self.config.keep_reasoning
+            && self
+                .item(item)
+                .is_some_and(|item| item.kind == ItemKind::Reasoning)
     }
 
     pub fn result_entry(&self, call: &Item) -> Option<usize> {
@@ -164,7 +201,11 @@ impl<'a> Work<'a> {
     /// still shown. An implicit episode keeps its first call, folded, to carry the line of what
     /// is gone.
     pub fn strip(&self, episode: &Episode, level: Level) -> Vec<Move> {
-        let carrier = episode.carrier.filter(|_| self.keeps_carrier(episode));
+        let carrier = episode.carrier.filter(|_| episode.kind == Kind::Implicit);
+        // Where the line of what is gone could not be put, nothing goes.
+        if carrier.is_some_and(|at| self.mark(at) < Mark::Folded && self.protected(at)) {
+            return Vec::new();
+        }
         let mut moves: Vec<Move> = Vec::new();
         for index in &episode.items {
             let Some(item) = self.item(*index) else {
@@ -186,20 +227,13 @@ impl<'a> Work<'a> {
         }
         let due =
             level != Level::Reasoning && (!moves.is_empty() || self.carrier_goes(episode, level));
-        if let Some(carrier) = carrier.filter(|_| due)
-            && self.mark(carrier) < Mark::Folded
-            && !self.protected(carrier)
-        {
+        if let Some(carrier) = carrier.filter(|at| due && self.mark(*at) < Mark::Folded) {
             moves.push(Move {
                 item: carrier,
                 mark: Mark::Folded,
             });
         }
         moves
-    }
-
-    fn keeps_carrier(&self, episode: &Episode) -> bool {
-        episode.kind == crate::session::graph::Kind::Implicit
     }
 
     fn carrier_goes(&self, episode: &Episode, level: Level) -> bool {

@@ -260,13 +260,18 @@ fn last_hop<'a>(
 }
 
 /// Turns what is kept of all calls into which of the client's stay and which hidden ones go back.
+/// Places count what the client sent and the hidden calls before that stay, so that those left out
+/// don't shift the order of the others.
 fn split_calls(edit: &mut AssistantEdit<'_>, kept: &[bool]) {
     let hidden = std::mem::take(&mut edit.insert);
     let mut client = Vec::with_capacity(kept.len());
     let mut rest = hidden.into_iter().peekable();
     for (at, keep) in kept.iter().enumerate() {
         match rest.next_if(|(place, _)| *place == at) {
-            Some(call) if *keep => edit.insert.push(call),
+            Some((_, call)) if *keep => {
+                let place = client.len() + edit.insert.len();
+                edit.insert.push((place, call));
+            }
             Some(_) => {}
             None => client.push(*keep),
         }

@@ -38,7 +38,8 @@ pub struct Episode {
     /// Its texts, reasoning and calls in order, `delimiter` calls included. Results go with their
     /// calls and are not listed.
     pub items: Vec<usize>,
-    /// Raw tokens of its items, results included.
+    /// Raw tokens of its items, results included. Reasoning is left out: clients drop it between
+    /// turns, and a cut that depended on it would move.
     pub tokens: u32,
 }
 

@@ -128,7 +128,10 @@ impl Path {
 /// How many item numbers the response of a record takes.
 fn response_items(record: &TurnRecord) -> u32 {
     let hidden: usize = record.hops.iter().map(|hop| hop.calls.len()).sum();
+    // Where the client changed the text of a turn cut at the hop cap, its message stands beside
+    // all of the hops.
+    let capped = record.hops.iter().all(|hop| hop.message.is_some());
     // A turn has at most a few hundred calls, so the counts fit.
-    u32::try_from(record.hops.len()).unwrap_or(u32::MAX) * ASSISTANT_ITEMS
+    u32::try_from(record.hops.len() + usize::from(capped)).unwrap_or(u32::MAX) * ASSISTANT_ITEMS
         + u32::try_from(hidden + record.calls.len()).unwrap_or(u32::MAX)
 }

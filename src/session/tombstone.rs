@@ -5,13 +5,16 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::graph::{Episode, Kind};
-use super::transcript::Transcript;
+use super::transcript::{Item, Transcript};
 use crate::model::{ItemKind, MESSAGE_TOKENS, Mark, Marks};
 
 /// Characters of a description that a ledger line keeps.
 const LEDGER_CHARS: usize = 80;
+/// How the ledger begins.
+const LEDGER_HEAD: &str = "ledger of evicted episodes, newest first";
 
-/// The name of an episode as the view shows it: an implicit one is named by its first item.
+/// The name of an episode as the view shows it: an implicit one is named by its first item that is
+/// no reasoning, which clients drop.
 #[must_use]
 pub fn name(transcript: &Transcript, episode: &Episode) -> String {
     if episode.kind != Kind::Implicit {
@@ -19,8 +22,9 @@ pub fn name(transcript: &Transcript, episode: &Episode) -> String {
     }
     let first = episode
         .items
-        .first()
-        .and_then(|index| transcript.items.get(*index));
+        .iter()
+        .filter_map(|index| transcript.items.get(*index))
+        .find(|item| item.kind != ItemKind::Reasoning);
     format!("auto-{}", first.map_or(0, |item| item.no))
 }
 
@@ -92,16 +96,21 @@ fn ranges(numbers: &[u32]) -> String {
     out
 }
 
-/// The result of an episode's `end` or start call from the first strip on.
+/// The result of an episode's `end` or start call from the first strip on. `state` says which of
+/// the two it is: `closed` or `opened`.
 #[must_use]
-pub fn stripped(transcript: &Transcript, marks: &Marks, episode: &Episode) -> Option<String> {
+pub fn stripped(
+    transcript: &Transcript,
+    marks: &Marks,
+    episode: &Episode,
+    state: &str,
+) -> Option<String> {
     let line = evicted(transcript, marks, episode)?;
     let kind = match episode.kind {
         Kind::Expl => "expl",
         Kind::Act => "act",
         Kind::Implicit => return Some(format!("{}: {line}", name(transcript, episode))),
     };
-    let state = if episode.closed { "closed" } else { "opened" };
     Some(format!("{state} {kind} \"{}\" · {line}", episode.name))
 }
 
@@ -111,7 +120,10 @@ pub fn stripped(transcript: &Transcript, marks: &Marks, episode: &Episode) -> Op
 pub fn tombstone(transcript: &Transcript, marks: &Marks, episode: &Episode) -> String {
     let line = evicted(transcript, marks, episode);
     let line = line.as_deref().unwrap_or("nothing else was said in it");
-    match (episode.kind, &episode.description) {
+    // An end that is in view tells the description itself.
+    let told = episode.end.and_then(|end| transcript.items.get(end));
+    let told = told.is_some_and(|end| marks.get(end.no) != Mark::Removed);
+    match (episode.kind, episode.description.as_ref().filter(|_| !told)) {
         (Kind::Implicit, _) => format!("{}: {line}", name(transcript, episode)),
         (Kind::Expl | Kind::Act, Some(description)) => {
             format!("expl \"{}\": {description}\n{line}", episode.name)
@@ -120,38 +132,62 @@ pub fn tombstone(transcript: &Transcript, marks: &Marks, episode: &Episode) -> S
     }
 }
 
-/// The ledger's lines, newest first: one for each episode that left nothing else behind.
+/// What stands for the result of a call that once carried a tombstone and does no longer.
 #[must_use]
-pub fn ledger_lines(transcript: &Transcript, gone: &[usize]) -> Vec<String> {
-    let line = |index: &usize| {
-        let episode = transcript.graph.episodes.get(*index)?;
-        let name = name(transcript, episode);
-        Some(match (episode.kind, &episode.description) {
-            (Kind::Act, _) => format!("- {name} (act)"),
-            (Kind::Expl | Kind::Implicit, Some(text)) => {
-                let short: String = text.chars().take(LEDGER_CHARS).collect();
-                format!("- {name}: {}", short.replace('\n', " "))
-            }
-            (Kind::Expl | Kind::Implicit, None) => format!("- {name}"),
-        })
-    };
-    gone.iter().rev().filter_map(line).collect()
+pub fn stray(call: &Item) -> String {
+    format!("evicted {}:{}", call.name, call.no)
 }
 
-/// The ledger: as many lines as fit, and a count of the rest.
+/// The ledger: a line for each episode that left nothing else behind, newest first, in at most
+/// `limit` tokens; what does not fit is one count. `gone` is given oldest first.
 #[must_use]
-pub fn ledger(lines: &[String], limit: u32, count: &dyn Fn(&str) -> u32) -> String {
-    let mut text = String::from("ledger of evicted episodes, newest first");
-    let mut used = count(&text);
-    for (place, line) in lines.iter().enumerate() {
-        used += count(line) + 1;
+pub fn ledger(
+    transcript: &Transcript,
+    gone: &[usize],
+    limit: u32,
+    count: &dyn Fn(&str) -> u32,
+) -> String {
+    let lines = gone.iter().rev().filter_map(|index| {
+        let episode = transcript.graph.episodes.get(*index)?;
+        Some(ledger_line(transcript, episode))
+    });
+    fitted(lines, gone.len(), limit, count)
+}
+
+fn ledger_line(transcript: &Transcript, episode: &Episode) -> String {
+    let name = name(transcript, episode);
+    match (episode.kind, &episode.description) {
+        (Kind::Act, _) => format!("- {name} (act)"),
+        (Kind::Expl | Kind::Implicit, Some(text)) => {
+            let short: String = text.chars().take(LEDGER_CHARS).collect();
+            format!("- {name}: {}", short.replace('\n', " "))
+        }
+        (Kind::Expl | Kind::Implicit, None) => format!("- {name}"),
+    }
+}
+
+/// As many lines as fit, and a count of the rest. Room for the count is kept from the start.
+fn fitted(
+    lines: impl Iterator<Item = String>,
+    total: usize,
+    limit: u32,
+    count: &dyn Fn(&str) -> u32,
+) -> String {
+    let mut text = String::from(LEDGER_HEAD);
+    let mut used = count(LEDGER_HEAD) + count(&rest(total));
+    for (place, line) in lines.enumerate() {
+        used += count(&line) + 1;
         if used > limit {
-            let _ = write!(text, "\n{} earlier", lines.len() - place);
+            text.push_str(&rest(total - place));
             break;
         }
         let _ = write!(text, "\n{line}");
     }
     text
+}
+
+fn rest(count: usize) -> String {
+    format!("\n{count} earlier")
 }
 
 #[cfg(test)]
@@ -179,11 +215,16 @@ mod tests {
     }
 
     #[test]
-    fn the_ledger_says_how_many_did_not_fit() {
-        let lines: Vec<String> = (0..9).map(|n| format!("- e{n}")).collect();
+    fn the_ledger_keeps_its_limit_and_says_how_many_did_not_fit() {
+        let lines = || (0..9).map(|n| format!("- e{n}"));
         let count = |text: &str| u32::try_from(text.len()).unwrap();
-        let text = ledger(&lines, 60, &count);
-        assert!(text.ends_with("\n5 earlier"), "{text}");
-        assert_eq!(ledger(&lines, 1000, &count).lines().count(), 10);
+        for limit in 52..100 {
+            let text = fitted(lines(), 9, limit, &count);
+            assert!(count(&text) <= limit, "{limit}: {text}");
+            let shown = text.lines().filter(|line| line.starts_with("- ")).count();
+            let left = format!("\n{} earlier", 9 - shown);
+            assert_eq!(text.ends_with(&left), shown < 9, "{text}");
+        }
+        assert_eq!(fitted(lines(), 9, 1000, &count).lines().count(), 10);
     }
 }

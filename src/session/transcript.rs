@@ -246,14 +246,15 @@ impl<'a> Builder<'a> {
         } else {
             (self.input.handed)(message, &record.handed)
         };
+        // A turn cut at the hop cap has no last hop of the client's: what the client holds is what
+        // the hops and the proxy's own line said, unless the client changed it.
+        let capped = record.hops.iter().all(|hop| hop.message.is_some());
+        let handed = match handed {
+            Handed::Front if capped => Handed::Changed,
+            Handed::Nothing | Handed::Front | Handed::All | Handed::Changed => handed,
+        };
         self.transcript.changed += u32::from(handed == Handed::Changed);
         let mut first = record.first_item;
-        // A turn cut at the hop cap has no last hop of the client's: what the client holds is the
-        // proxy's own line, unless the client changed it.
-        let own = record.hops.iter().all(|hop| hop.message.is_some());
-        if own && matches!(handed, Handed::Front | Handed::Changed) {
-            self.client(message, shape, first);
-        }
         for (index, hop) in record.hops.iter().enumerate() {
             if hop.message.is_some() {
                 first = self.hop(step, index, hop, handed, first);
@@ -281,6 +282,9 @@ impl<'a> Builder<'a> {
                 });
                 self.hidden_results(step, index, hop);
             }
+        }
+        if capped && handed == Handed::Changed {
+            self.client(message, shape, first);
         }
     }
 
@@ -360,7 +364,8 @@ impl<'a> Builder<'a> {
         let before = self.transcript.graph.current();
         let mut opened = None;
         for (number, call) in (message.first + ASSISTANT_ITEMS..).zip(&message.calls) {
-            opened = self.call(call, entry, number).or(opened.take());
+            let call = self.call(call, entry, number, message.opaque);
+            opened = call.or(opened.take());
         }
         self.place_spoken(spoken, opened.or(before), message.opaque);
         self.transcript.entries.push(Entry {
@@ -392,8 +397,15 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Takes in one call; gives the episode that it opened.
-    fn call(&mut self, call: &Call<'a>, entry: usize, number: ItemNo) -> Option<usize> {
+    /// Takes in one call; gives the episode that it opened. A call of a message that must never
+    /// be edited belongs to no episode, so that nothing evicts it.
+    fn call(
+        &mut self,
+        call: &Call<'a>,
+        entry: usize,
+        number: ItemNo,
+        opaque: bool,
+    ) -> Option<usize> {
         match call {
             Call::Visible { id, name, tokens } => {
                 let index = self.item(number, ItemKind::Call, entry, *tokens);
@@ -402,6 +414,9 @@ impl<'a> Builder<'a> {
                     (item.class, item.name) = (class, name);
                 }
                 self.waiting.push((id, index));
+                if opaque {
+                    return None;
+                }
                 let episode = self.transcript.graph.place();
                 self.join(index, episode);
                 let episode = self.transcript.graph.episodes.get_mut(episode);
@@ -451,7 +466,15 @@ impl<'a> Builder<'a> {
             return;
         };
         item.episode = Some(episode);
-        let tokens = item.tokens;
+        let tokens = match item.kind {
+            ItemKind::Reasoning => 0,
+            ItemKind::System
+            | ItemKind::User
+            | ItemKind::Text
+            | ItemKind::Call
+            | ItemKind::Result
+            | ItemKind::Opaque => item.tokens,
+        };
         if let Some(episode) = self.transcript.graph.episodes.get_mut(episode) {
             episode.items.push(index);
             episode.tokens += tokens;

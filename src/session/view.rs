@@ -53,15 +53,26 @@ pub enum Shown<'a> {
 /// The notes that marks call for, over the whole transcript.
 #[must_use]
 pub fn notes(transcript: &Transcript, marks: &Marks, measure: Measure<'_>) -> Notes {
+    notes_and_host(transcript, marks, measure).0
+}
+
+/// The same, and the call whose result holds the ledger.
+#[must_use]
+pub fn notes_and_host(
+    transcript: &Transcript,
+    marks: &Marks,
+    measure: Measure<'_>,
+) -> (Notes, Option<usize>) {
     let mut notes = Notes::new();
     if marks.is_empty() {
-        return notes;
+        return (notes, None);
     }
     for episode in &transcript.graph.episodes {
         note_episode(transcript, marks, episode, measure, &mut notes);
     }
-    note_ledger(transcript, marks, measure, &mut notes);
-    notes
+    note_strays(transcript, marks, measure, &mut notes);
+    let host = note_ledger(transcript, marks, measure, &mut notes);
+    (notes, host)
 }
 
 /// Writes the note of one episode anew, or takes it away where none is due.
@@ -87,29 +98,48 @@ pub fn note_episode(
             put(carrier, tombstone::tombstone(transcript, marks, episode));
         }
         (_, Kind::Implicit) => {}
+        // An episode that was stripped while it was open keeps its line where it was put then:
+        // its end must not change what stands before it.
+        (Mark::Masked, Kind::Expl | Kind::Act) => {
+            if let Some(text) = tombstone::stripped(transcript, marks, episode, "opened") {
+                put(carrier, text);
+            }
+        }
         (_, Kind::Expl | Kind::Act) => {
             let host = episode.end.unwrap_or(carrier);
-            if let Some(text) = tombstone::stripped(transcript, marks, episode) {
+            if let Some(text) = tombstone::stripped(transcript, marks, episode, "closed") {
                 put(host, text);
             }
         }
     }
 }
 
-/// Writes the ledger into the oldest surviving tombstone once any tombstone was merged.
+/// Writes the notes of calls that carried a tombstone before an edit of the client's moved the
+/// bounds of their episode: what was evicted stays evicted.
+fn note_strays(transcript: &Transcript, marks: &Marks, measure: Measure<'_>, notes: &mut Notes) {
+    let folded = |item: &Item| item.kind == ItemKind::Call && marks.get(item.no) == Mark::Folded;
+    for (index, item) in transcript.items.iter().enumerate() {
+        if folded(item) && !notes.contains_key(&index) {
+            let text = tombstone::stray(item);
+            let tokens = (measure.count)(&text);
+            notes.insert(index, Note { text, tokens });
+        }
+    }
+}
+
+/// Writes the ledger into the oldest surviving tombstone once any tombstone was merged, and gives
+/// the call whose result holds it.
 pub fn note_ledger(
     transcript: &Transcript,
     marks: &Marks,
     measure: Measure<'_>,
     notes: &mut Notes,
-) {
-    let Some((host, gone)) = ledger(transcript, marks) else {
-        return;
-    };
-    let lines = tombstone::ledger_lines(transcript, &gone);
-    let own = tombstone::ledger(&lines, measure.ceiling / 20, measure.count);
+) -> Option<usize> {
+    let (host, gone) = ledger(transcript, marks)?;
+    let own = tombstone::ledger(transcript, &gone, measure.ceiling / 20, measure.count);
     let tokens = (measure.count)(&own);
     notes.insert(host, Note { text: own, tokens });
+    Some(host)
 }
 
 /// The call that holds the ledger and the episodes that it names, oldest first; `None` before
@@ -119,22 +149,20 @@ fn ledger(transcript: &Transcript, marks: &Marks) -> Option<(usize, Vec<usize>)>
     let mut merged = false;
     let mut gone = Vec::new();
     for (index, episode) in transcript.graph.episodes.iter().enumerate() {
-        match (
-            episode.carrier.map(|at| mark_of(transcript, marks, at)),
-            episode.kind,
-        ) {
-            (Some(Mark::Removed), Kind::Act) => gone.push(index),
-            (Some(Mark::Removed), Kind::Expl | Kind::Implicit) => {
-                merged = true;
-                gone.push(index);
-            }
-            (Some(Mark::Folded), Kind::Expl | Kind::Implicit) if host.is_none() => {
-                host = episode.carrier;
-                gone.push(index);
-            }
-            (None, _) if is_removed(transcript, marks, episode) => gone.push(index),
-            _ => {}
+        if !is_removed(transcript, marks, episode) {
+            continue;
         }
+        let carrier = episode.carrier.filter(|at| {
+            let folded = mark_of(transcript, marks, *at) == Mark::Folded;
+            folded && episode.is_expl()
+        });
+        match (host, carrier) {
+            (None, Some(carrier)) => host = Some(carrier),
+            // A tombstone of its own speaks for it.
+            (Some(_), Some(_)) => continue,
+            (_, None) => merged |= episode.is_expl(),
+        }
+        gone.push(index);
     }
     host.filter(|_| merged).map(|host| (host, gone))
 }
@@ -142,21 +170,20 @@ fn ledger(transcript: &Transcript, marks: &Marks) -> Option<(usize, Vec<usize>)>
 /// Whether an episode is evicted: an act wholly, an expl up to its tombstone.
 #[must_use]
 pub fn is_removed(transcript: &Transcript, marks: &Marks, episode: &Episode) -> bool {
-    match episode.carrier {
-        Some(carrier) => {
-            mark_of(transcript, marks, carrier) >= Mark::Folded && {
-                // A stripped implicit episode carries its line early; it is removed with its text.
-                episode.kind != Kind::Implicit
-                    || episode.items.iter().all(|item| {
-                        *item == carrier || mark_of(transcript, marks, *item) == Mark::Removed
-                    })
-            }
-        }
-        None => episode
-            .items
-            .iter()
-            .all(|item| mark_of(transcript, marks, *item) == Mark::Removed),
-    }
+    // What can still grow is never removed, not even where a client's edit opened it again.
+    episode.closed
+        && episode.items.iter().rev().all(|item| {
+            let mark = mark_of(transcript, marks, *item);
+            mark == Mark::Removed
+                || (mark == Mark::Folded && Some(*item) == episode.carrier)
+                || is_reasoning(transcript, *item)
+        })
+}
+
+/// Reasoning alone is no content: a message never stands for it.
+fn is_reasoning(transcript: &Transcript, item: usize) -> bool {
+    let item = transcript.items.get(item);
+    item.is_some_and(|item| item.kind == ItemKind::Reasoning)
 }
 
 /// The mark of an item by its index.

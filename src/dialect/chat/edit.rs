@@ -41,6 +41,8 @@ pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
         if let Some(span) = object.get("content") {
             edits.push((span, Bytes::from_static(b"null")));
         }
+        // A refusal is text in another field.
+        removed.extend(object.position("refusal"));
     } else if !edit.cut.is_empty() {
         edits.extend(cut_text(&object, edit.cut));
     }

@@ -1,0 +1,11 @@
+//! The laws of eviction and rendering, held to whole conversations: every test here drives the
+//! request half as a turn does, and judges the bodies that it would send.
+
+mod annotated;
+mod properties;
+mod protected;
+mod say;
+mod sim;
+mod stable;
+mod texts;
+mod unannotated;

@@ -1,0 +1,263 @@
+//! The laws over random conversations: whatever is said, under whatever budget, each hop of
+//! [`Sim`] judges its own body, and here the conversations are made.
+
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::say::{Say, act, call, done, end, expl, hop, text, think};
+use super::sim::Sim;
+use crate::commit::Floor;
+use crate::pipeline::settings::{Guidance, ProtectRecent};
+
+/// A piece of a turn before it is known what is open.
+#[derive(Clone, Debug)]
+enum Piece {
+    Text(u32),
+    Think(u32),
+    Call(usize, u32),
+    /// Whatever is due: an end where something is open, else a start.
+    Mark,
+    /// A call of `delimiter` out of place, which is refused.
+    Wrong(u8),
+    Hop,
+}
+
+/// What happens in a conversation.
+#[derive(Clone, Debug)]
+enum Event {
+    User(u32),
+    Turn(Vec<Piece>),
+    /// The client blanks the result at this place.
+    Blank(prop::sample::Index),
+    /// The client drops the assistant message at this place, and its results.
+    Drop(prop::sample::Index),
+}
+
+const TOOLS: [&str; 5] = ["grep", "read", "bash", "edit", "odd"];
+
+fn piece() -> impl Strategy<Value = Piece> {
+    prop_oneof![
+        2 => (1_u32..60).prop_map(Piece::Text),
+        2 => (1_u32..80).prop_map(Piece::Think),
+        8 => (0..TOOLS.len(), 1_u32..400).prop_map(|(tool, size)| Piece::Call(tool, size)),
+        5 => Just(Piece::Mark),
+        1 => (0_u8..4).prop_map(Piece::Wrong),
+        1 => Just(Piece::Hop),
+    ]
+}
+
+fn event(edits: bool) -> impl Strategy<Value = Event> {
+    let edit = u32::from(edits);
+    prop_oneof![
+        3 => (1_u32..60).prop_map(Event::User),
+        20 => prop::collection::vec(piece(), 1..7).prop_map(Event::Turn),
+        edit => any::<prop::sample::Index>().prop_map(Event::Blank),
+        edit => any::<prop::sample::Index>().prop_map(Event::Drop),
+    ]
+}
+
+/// The settings of a session.
+#[derive(Clone, Debug)]
+struct Terms {
+    ceiling: u32,
+    floor: Option<f64>,
+    recent: u32,
+    implicit: u32,
+    strict: bool,
+    reasoning_back: bool,
+    drops_reasoning: bool,
+    guidance: bool,
+}
+
+fn terms() -> impl Strategy<Value = Terms> {
+    let budget = (700_u32..5000, prop::option::of(0.2_f64..0.95), 0_u32..700);
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    (budget, 50_u32..1200, flags).prop_map(|((ceiling, floor, recent), implicit, flags)| Terms {
+        ceiling,
+        floor,
+        recent,
+        implicit,
+        strict: flags.0,
+        reasoning_back: flags.1,
+        drops_reasoning: flags.2 && !flags.1,
+        guidance: flags.3,
+    })
+}
+
+fn session(terms: &Terms) -> Sim {
+    let mut sim = Sim::new();
+    sim.thorough = true;
+    sim.drops_reasoning = terms.drops_reasoning;
+    sim.family.reasoning_back = terms.reasoning_back;
+    let budget = &mut sim.settings.budget;
+    budget.ceiling = terms.ceiling;
+    budget.floor = terms.floor.map_or(Floor::Ceiling, Floor::Fraction);
+    budget.protect_recent = ProtectRecent::Tokens(terms.recent);
+    budget.implicit_tokens = terms.implicit;
+    budget.strict_active = terms.strict;
+    if terms.guidance {
+        sim.settings.delimiter.guidance = Guidance::Standard;
+    }
+    sim
+}
+
+/// Turns pieces into what a model that knows the protocol says.
+#[derive(Default)]
+struct Script {
+    open: Option<bool>,
+    closed: Vec<String>,
+    begun: usize,
+}
+
+impl Script {
+    fn said(&mut self, pieces: &[Piece]) -> Vec<Say> {
+        let mut said: Vec<Say> = Vec::new();
+        let mut thought = false;
+        for piece in pieces {
+            match piece {
+                Piece::Text(tokens) => said.push(text(*tokens)),
+                Piece::Think(_) if thought => {}
+                Piece::Think(tokens) => {
+                    thought = true;
+                    said.push(think(*tokens));
+                }
+                Piece::Call(tool, size) => said.push(call(TOOLS[*tool], *size)),
+                Piece::Mark => said.push(self.mark()),
+                Piece::Wrong(which) => said.push(wrong(*which)),
+                Piece::Hop => {
+                    let hidden = last_hop(&said)
+                        .iter()
+                        .any(|say| matches!(say, Say::Delimit(_)));
+                    let visible = last_hop(&said)
+                        .iter()
+                        .any(|say| matches!(say, Say::Call(..)));
+                    if hidden && !visible {
+                        said.push(hop());
+                        thought = false;
+                    }
+                }
+            }
+        }
+        if said.iter().all(|say| matches!(say, Say::Think(_))) {
+            said.push(text(1));
+        }
+        said
+    }
+
+    fn mark(&mut self) -> Say {
+        match self.open.take() {
+            Some(true) => {
+                self.closed.push(format!("e{}", self.begun));
+                end(&format!(
+                    "learned-{} {}",
+                    self.begun,
+                    "much ".repeat(self.begun % 40)
+                ))
+            }
+            Some(false) => done(),
+            None => {
+                self.begun += 1;
+                let name = format!("e{}", self.begun);
+                let explores = self.begun % 3 != 0;
+                self.open = Some(explores);
+                if explores {
+                    return expl(&name);
+                }
+                let step = self.begun % 2 + 1;
+                let names = self.closed.iter().rev().step_by(step).take(2);
+                act(&name, &names.map(String::as_str).collect::<Vec<_>>())
+            }
+        }
+    }
+}
+
+fn last_hop(said: &[Say]) -> &[Say] {
+    said.rsplit(|say| *say == Say::Hop)
+        .next()
+        .unwrap_or_default()
+}
+
+fn wrong(which: u8) -> Say {
+    match which {
+        0 => act("x", &["nobody"]),
+        1 => Say::Delimit(Value::from(7)),
+        2 => Say::Delimit(serde_json::json!({"action": "begin"})),
+        _ => Say::Delimit(serde_json::json!({"action": "end", "name": "nobody"})),
+    }
+}
+
+fn play(terms: &Terms, events: &[Event]) -> Sim {
+    let mut sim = session(terms);
+    let mut script = Script::default();
+    for event in events {
+        match event {
+            Event::User(tokens) => sim.user(*tokens),
+            Event::Turn(pieces) => {
+                let said = script.said(pieces);
+                sim.turn(said);
+            }
+            Event::Blank(place) => edit(&mut sim, place, "tool", |messages, at| {
+                let mut message: Value = serde_json::from_str(&messages[at]).unwrap();
+                message["content"] = Value::from("cleared");
+                messages[at] = message.to_string();
+            }),
+            Event::Drop(place) => edit(&mut sim, place, "assistant", |messages, at| {
+                messages.remove(at);
+                while messages
+                    .get(at)
+                    .is_some_and(|next| next.contains(r#""role":"tool""#))
+                {
+                    messages.remove(at);
+                }
+            }),
+        }
+    }
+    sim
+}
+
+/// Lets the client change one of its messages of a role.
+fn edit(
+    sim: &mut Sim,
+    place: &prop::sample::Index,
+    role: &str,
+    change: impl FnOnce(&mut Vec<String>, usize),
+) {
+    let role = format!(r#""role":"{role}""#);
+    let found: Vec<usize> = (0..sim.messages.len())
+        .filter(|at| sim.messages[*at].contains(&role))
+        .collect();
+    if !found.is_empty() {
+        change(&mut sim.messages, found[place.index(found.len())]);
+        sim.align();
+    }
+}
+
+/// A third of the cases that are asked for: each is a whole session, judged hop by hop.
+fn config() -> ProptestConfig {
+    let asked = ProptestConfig::default();
+    ProptestConfig {
+        cases: asked.cases / 3,
+        failure_persistence: None,
+        ..asked
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn the_laws_hold_over_any_conversation(
+        terms in terms(),
+        events in prop::collection::vec(event(false), 1..40),
+    ) {
+        play(&terms, &events);
+    }
+
+    #[test]
+    fn the_laws_hold_where_the_client_edits_its_history(
+        terms in terms(),
+        events in prop::collection::vec(event(true), 1..40),
+    ) {
+        play(&terms, &events);
+    }
+}

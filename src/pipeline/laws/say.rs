@@ -1,0 +1,188 @@
+//! What a scripted model says and a scripted client sends, from a few words each. Every text is
+//! labelled, so that a rendered body can be read back as the labels that it shows. Never knows
+//! what the proxy makes of it.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::intercept::{Answer, Call, Reasoning};
+
+/// One piece of what a model says in a turn, with sizes in tokens, roughly.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Say {
+    /// Text of so many tokens.
+    Text(u32),
+    /// Reasoning of so many tokens.
+    Think(u32),
+    /// A call of the client's tool, and the size of its result.
+    Call(String, u32),
+    /// A call of `delimiter` with these arguments.
+    Delimit(Value),
+    /// The hop ends here, and another follows.
+    Hop,
+}
+
+pub fn text(tokens: u32) -> Say {
+    Say::Text(tokens)
+}
+
+pub fn think(tokens: u32) -> Say {
+    Say::Think(tokens)
+}
+
+pub fn call(tool: &str, result: u32) -> Say {
+    Say::Call(tool.to_owned(), result)
+}
+
+pub fn expl(name: &str) -> Say {
+    Say::Delimit(json!({"action": "start", "name": name, "type": "expl"}))
+}
+
+pub fn act(name: &str, dependencies: &[&str]) -> Say {
+    Say::Delimit(
+        json!({"action": "start", "name": name, "type": "act", "dependencies": dependencies}),
+    )
+}
+
+/// Ends an expl.
+pub fn end(description: &str) -> Say {
+    Say::Delimit(json!({"action": "end", "description": description}))
+}
+
+/// Ends an act.
+pub fn done() -> Say {
+    Say::Delimit(json!({"action": "end"}))
+}
+
+pub fn hop() -> Say {
+    Say::Hop
+}
+
+/// The hops of a turn. One that only annotates is followed by another, as a real model's is.
+pub fn hops(said: &[Say]) -> Vec<Vec<Say>> {
+    let mut hops: Vec<Vec<Say>> = said
+        .split(|say| *say == Say::Hop)
+        .filter(|hop| !hop.is_empty())
+        .map(<[Say]>::to_vec)
+        .collect();
+    let last = hops.last().map(Vec::as_slice).unwrap_or_default();
+    let has = |wanted: fn(&Say) -> bool| last.iter().any(wanted);
+    let hidden = has(|say| matches!(say, Say::Delimit(_)));
+    let call = has(|say| matches!(say, Say::Call(..)));
+    let text = has(|say| matches!(say, Say::Text(_)));
+    if !call && (hidden || !text) {
+        hops.push(vec![Say::Text(3)]);
+    }
+    // A hop that neither calls nor speaks is no hop of a real model's.
+    hops.retain(|hop| hop.iter().any(|say| !matches!(say, Say::Think(_))));
+    hops
+}
+
+/// Gives out labels (`grep1`, `text2`) and the ids of calls.
+#[derive(Clone, Debug, Default)]
+pub struct Labels {
+    given: BTreeMap<String, u32>,
+}
+
+impl Labels {
+    pub fn next(&mut self, of: &str) -> String {
+        let number = self.given.entry(of.to_owned()).or_default();
+        *number += 1;
+        format!("{of}{number}")
+    }
+
+    /// What a hop says as the upstream's answer, with the results of its visible calls by id.
+    pub fn answer(&mut self, hop: &[Say]) -> (Answer, Vec<(String, String)>) {
+        let mut answer = Answer {
+            complete: true,
+            ..Answer::default()
+        };
+        let mut results = Vec::new();
+        for say in hop {
+            match say {
+                Say::Text(tokens) => answer.text.push_str(&filled(&self.next("text"), *tokens)),
+                Say::Think(tokens) => answer.reasoning.push((
+                    "reasoning_content".to_owned(),
+                    Reasoning::Text(filled(&self.next("think"), *tokens)),
+                )),
+                Say::Call(tool, tokens) => {
+                    let label = self.next(tool);
+                    let id = self.next("id-");
+                    results.push((id.clone(), filled(&label, *tokens)));
+                    let arguments = json!({"label": label}).to_string();
+                    answer.calls.push(one(id, tool, arguments, false));
+                }
+                Say::Delimit(arguments) => {
+                    let id = self.next("id-");
+                    answer
+                        .calls
+                        .push(one(id, "delimiter", arguments.to_string(), true));
+                }
+                Say::Hop => {}
+            }
+        }
+        (answer, results)
+    }
+}
+
+fn one(id: String, name: &str, arguments: String, hidden: bool) -> Call {
+    Call {
+        id,
+        name: name.to_owned(),
+        arguments,
+        kind: "function".to_owned(),
+        extra: vec![],
+        hidden,
+        complete: true,
+    }
+}
+
+/// A text that begins with its label and has so many tokens more.
+pub fn filled(label: &str, tokens: u32) -> String {
+    format!("{label}{}", " go".repeat(tokens as usize))
+}
+
+/// The messages of a body, each as its exact bytes.
+pub fn raw_messages(body: &Bytes) -> Vec<String> {
+    let outline = plimsoll_scripted::size::Outline::read(body);
+    outline.messages.into_iter().map(str::to_owned).collect()
+}
+
+/// What a body shows: labels of texts, reasoning, calls (`grep1`) and results (`=grep1`), in
+/// order; the proxy's own texts after a `~`.
+pub fn gist(messages: &[String]) -> Vec<String> {
+    let mut shown = Vec::new();
+    for raw in messages {
+        let message: Value = serde_json::from_str(raw).unwrap();
+        let content = message["content"].as_str().unwrap_or_default();
+        match message["role"].as_str().unwrap() {
+            "tool" => match label(content) {
+                Some(label) => shown.push(format!("={label}")),
+                None => shown.push(format!("~{content}")),
+            },
+            _ => shown.extend(label(content)),
+        }
+        let reasoning = message["reasoning_content"].as_str().unwrap_or_default();
+        shown.extend(label(reasoning));
+        for call in message["tool_calls"].as_array().into_iter().flatten() {
+            let arguments = call["function"]["arguments"].as_str().unwrap();
+            let arguments: Value = serde_json::from_str(arguments).unwrap();
+            shown.push(match arguments["label"].as_str() {
+                Some(label) => label.to_owned(),
+                None => format!("+{}", arguments["name"].as_str().unwrap_or("end")),
+            });
+        }
+    }
+    shown
+}
+
+/// The label that a text begins with.
+fn label(text: &str) -> Option<String> {
+    let first = text.split_whitespace().next()?;
+    let labelled = first.ends_with(|last: char| last.is_ascii_digit())
+        && first.starts_with(|first: char| first.is_ascii_lowercase())
+        && !first.contains('-');
+    labelled.then(|| first.to_owned())
+}
