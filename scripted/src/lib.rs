@@ -6,6 +6,7 @@
 
 pub mod cache;
 pub mod heard;
+pub mod plan;
 pub mod received;
 pub mod rng;
 pub mod script;
