@@ -30,6 +30,8 @@ pub struct Told {
     pub heard: Heard,
     /// Whether the proxy said that the budget could not be met.
     pub exceeded: bool,
+    /// The stage at which the proxy gave up and forwarded the agent's own bytes, if it did.
+    pub fail_open: Option<String>,
     /// The proxy's own time until its first byte, in milliseconds, if it said so.
     pub overhead: Option<f64>,
 }
@@ -68,6 +70,7 @@ impl Agent {
             value.to_str().ok().map(str::to_owned)
         };
         let exceeded = header("x-plimsoll-budget").as_deref() == Some("exceeded");
+        let fail_open = header("x-plimsoll-fail-open");
         let overhead = header("x-plimsoll-overhead-ms").and_then(|text| text.parse().ok());
         let bytes = response.bytes().await.context("the answer broke off")?;
         if !status.is_success() {
@@ -80,6 +83,7 @@ impl Agent {
             body,
             heard,
             exceeded,
+            fail_open,
             overhead,
         })
     }

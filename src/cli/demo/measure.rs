@@ -216,6 +216,9 @@ impl Meter {
     fn check(&mut self, facts: &TurnFacts<'_>) {
         let turn = self.figures.samples.len() + 1;
         let mut faults = Vec::new();
+        if let Some(stage) = &facts.told.fail_open {
+            faults.push(format!("the proxy failed open at {stage}"));
+        }
         let users = user_messages(facts.told.body.as_bytes());
         for request in facts.received {
             if request.size > self.ceiling && !facts.told.exceeded {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use plimsoll_scripted::size::{CountFn, MESSAGE_OVERHEAD};
+use plimsoll_scripted::size::{CountFn, MESSAGE_OVERHEAD, Sizer};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
@@ -131,7 +131,7 @@ impl Play<'_> {
         let figures = meter.figures();
         let facts = table::Facts {
             ceiling: scene.ceiling,
-            episodes: self.session.episodes(),
+            episodes: self.session.episodes(scene.turns),
             passes: self.passes().await,
         };
         screen.close(&table::table(figures, &facts))?;
@@ -164,10 +164,13 @@ impl Play<'_> {
     fn scene(&self) -> Scene {
         let all = &self.session.recording.turns;
         let turns = self.args.turns.unwrap_or(all.len()).clamp(1, all.len());
-        let played = all.iter().take(turns);
-        // Near enough to choose a scale by: JSON's quotes and braces are counted as text.
-        let sizes = played.map(|turn| {
-            let before = turn.before.iter().map(|message| (self.count)(&message.raw));
+        let sizer = Sizer::new(Arc::clone(self.count));
+        // Near enough to choose a scale by.
+        let sizes = all.iter().take(turns).map(|turn| {
+            let before = turn
+                .before
+                .iter()
+                .map(|message| sizer.message(&message.raw));
             before.sum::<usize>() + session::recorded_output(&turn.answer, self.count)
         });
         Scene {

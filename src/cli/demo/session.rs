@@ -54,10 +54,11 @@ impl Session {
         self.plan.hops(turn).len()
     }
 
-    /// How many episodes the model marks.
+    /// How many episodes the model opens in the first turns.
     #[must_use]
-    pub fn episodes(&self) -> usize {
-        self.plan.episodes.len()
+    pub fn episodes(&self, turns: usize) -> usize {
+        let opened = self.plan.episodes.iter();
+        opened.filter(|episode| episode.start.0 < turns).count()
     }
 
     /// Answers each request with the next hop of the turn that the cue is at.
@@ -66,10 +67,7 @@ impl Session {
         Script::ask(move |request| {
             let hops = session.plan.hops(cue.turn.load(Ordering::Acquire));
             let number = cue.hop.fetch_add(1, Ordering::AcqRel);
-            let Some(hop) = hops.get(number).or(hops.last()) else {
-                return Reply::text("the session is over");
-            };
-            let reply = reply(hop, request);
+            let reply = reply(hops, number, request);
             cue.output
                 .fetch_add(output(&reply, &count), Ordering::AcqRel);
             reply
@@ -77,9 +75,14 @@ impl Session {
     }
 }
 
-/// A model that is offered no way to annotate does not.
-fn reply(hop: &Hop, request: &RequestView<'_>) -> Reply {
+/// The hop that is asked for. A model that is offered no way to annotate says what was recorded,
+/// which is a turn's last hop without its annotations.
+fn reply(hops: &[Hop], number: usize, request: &RequestView<'_>) -> Reply {
     let annotates = request.offers(plimsoll_scripted::plan::TOOL);
+    let asked = hops.get(number).filter(|_| annotates);
+    let Some(hop) = asked.or(hops.last()) else {
+        return Reply::text("the session is over");
+    };
     Reply {
         text: hop.text.clone(),
         reasoning: hop.reasoning.clone(),
@@ -143,7 +146,7 @@ mod tests {
         let session = Session::bundled().unwrap();
         let turns = session.recording.turns.len();
         assert!(turns > 100, "{turns}");
-        assert!(session.episodes() > 20);
+        assert!(session.episodes(turns) > 20);
         let hops: usize = (0..turns).map(|turn| session.hops(turn)).sum();
         assert!(hops > turns, "some annotations stand alone");
     }

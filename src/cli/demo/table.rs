@@ -7,6 +7,9 @@ use super::agent::MODEL;
 use super::measure::{Account, Figures, Sample};
 use super::plot::{grouped, short};
 
+/// Faults that are told one by one.
+const FAULTS: usize = 10;
+
 /// The figures of the moment in one line.
 #[must_use]
 pub fn summary(figures: &Figures) -> String {
@@ -118,8 +121,11 @@ fn verdict(figures: &Figures, facts: &Facts) -> String {
         ),
         (faults, _) => {
             let mut text = format!("✗ {} things went wrong:", faults.len());
-            for fault in faults.iter().take(10) {
+            for fault in faults.iter().take(FAULTS) {
                 let _ = write!(text, "\n    {fault}");
+            }
+            if let Some(more @ 1..) = faults.len().checked_sub(FAULTS) {
+                let _ = write!(text, "\n    and {more} more");
             }
             text
         }
