@@ -65,7 +65,7 @@ fn main() {
         );
         let scale = mixed.len() as f64 / text.len() as f64;
         println!(
-            "ratio hostile {name}: {:.2} of mixed, first count {:.2} (goal at most 12)",
+            "ratio hostile {name}: {:.2} times mixed, first count {:.2} (goal at most 12)",
             ratio(attack, base) * scale,
             ratio(first, base) * scale
         );

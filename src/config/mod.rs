@@ -5,6 +5,7 @@
 mod layers;
 mod problem;
 mod raw;
+mod readers;
 mod secret;
 mod settings;
 mod units;

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
+use crate::commit::Floor;
 use crate::pipeline::Mode;
+use crate::pipeline::{Guidance, ProtectRecent};
 
 fn with_file(text: &str, flags: Flags, env: &[(&str, &str)]) -> Result<Config, Error> {
     let directory = tempfile::tempdir().unwrap();

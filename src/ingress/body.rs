@@ -15,9 +15,12 @@ use crate::pipeline::ProxyError;
 /// A client that sends nothing for so long has gone, or means harm.
 const CLIENT_SILENCE: Duration = Duration::from_secs(60);
 
-/// A body over the cap is read to its end for so long and no more, so that clients that write
-/// before they read get the answer and not a reset.
+/// A body over the cap is read on for so long and no more, so that clients that write before they
+/// read get the answer and not a reset.
 const DISCARD_TIME: Duration = Duration::from_secs(5);
+
+/// And to so many times the cap: past that a reset is fair.
+const DISCARD_CAPS: usize = 4;
 
 /// How a body is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +123,7 @@ where
     }
 }
 
-/// Reads on and throws away, bounded in time and to as much again as the cap.
+/// Reads on and throws away, bounded in time and in bytes.
 async fn discard<B>(mut body: B, cap: usize)
 where
     B: Body<Data = Bytes> + Unpin,
@@ -129,7 +132,7 @@ where
         let mut read = 0;
         while let Ok(Some(data)) = next(&mut body).await {
             read += data.len();
-            if read > cap {
+            if read > cap.saturating_mul(DISCARD_CAPS) {
                 break;
             }
         }

@@ -52,13 +52,14 @@ pub(super) async fn handle(edge: &Edge, request: Request<Incoming>) -> Response<
     let Some(place) = edge.limit.enter() else {
         return errors::respond(&ProxyError::Overloaded);
     };
+    let flight = edge.app.metrics.in_flight();
     let response = route(edge, request).await.unwrap_or_else(|error| {
         if error.class().side != Side::Caller {
             tracing::warn!(%error, "no response from the upstream");
         }
         errors::respond(&error)
     });
-    response.map(|body| Body::new(Counted::new(body, place)))
+    response.map(|body| Body::new(Counted::new(body, place, flight)))
 }
 
 async fn route(edge: &Edge, request: Request<Incoming>) -> Result<Response<Body>, ProxyError> {
@@ -116,7 +117,7 @@ async fn pass(
     } else {
         Payload::Streamed(body.map_err(Into::into).boxed())
     };
-    pipeline::pass(
+    pipeline::forward(
         &edge.app,
         Untouched {
             method,

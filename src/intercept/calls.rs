@@ -22,7 +22,7 @@ pub(super) enum Fate {
 }
 
 /// One call so far.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Pieces {
     id: String,
     index: Option<u64>,
@@ -36,7 +36,7 @@ struct Pieces {
 }
 
 /// The calls of one hop in the order in which they were begun. A slot is a place in that order.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Table {
     hidden: Vec<String>,
     calls: Vec<Pieces>,
@@ -79,7 +79,7 @@ impl Table {
         let Some(call) = self.calls.get_mut(slot) else {
             return slot;
         };
-        if call.fate == Fate::Open && *part.name != *call.name {
+        if call.fate != Fate::Hidden && *part.name != *call.name {
             call.name.push_str(&part.name);
         }
         call.kind = call

@@ -11,7 +11,7 @@ use crate::model::{Usage, raw};
 
 /// What one hop has said so far. Strings stand as on the wire, escapes and all, and are decoded
 /// once, at the end.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Hop {
     text: Vec<u8>,
     refusal: Vec<u8>,
@@ -24,7 +24,7 @@ pub(super) struct Hop {
     error: Option<Bytes>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Pieces {
     Text(Vec<u8>),
     Items(Vec<u8>),

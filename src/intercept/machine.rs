@@ -109,6 +109,18 @@ impl Machine {
         !self.held.is_empty() || !self.ending.is_empty()
     }
 
+    /// What the hop says, once its finish reason was seen: all but usage that comes behind it. So
+    /// a driver can begin to record a turn while the upstream is still sending its end.
+    #[must_use]
+    pub fn said(&self) -> Option<Answer> {
+        if !self.finish_seen() {
+            return None;
+        }
+        let mut hop = self.hop.clone();
+        hop.settle();
+        Some(hop.take_answer())
+    }
+
     /// Whether the client was handed any byte yet, comments included.
     #[must_use]
     pub fn spoken(&self) -> bool {

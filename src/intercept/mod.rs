@@ -77,3 +77,6 @@ pub struct Spec {
     /// Whether the client wants to see usage.
     pub usage_wish: UsageWish,
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,13 +15,12 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::app::App;
 use super::error::ProxyError;
-use super::finish;
+use super::finish::{self, Committed};
 use super::open::Turn;
 use super::send::{outbound, prepare, spec};
 use super::unary::cap_line;
 use crate::intercept::{Answer, Machine, Verdict};
 use crate::record::{Phase, Side, StoreOp};
-use crate::store::Ticket;
 use crate::upstream::{self, ResponseBody};
 
 /// Frames that may wait for a slow client before the upstream is no longer read.
@@ -55,6 +54,7 @@ pub(super) async fn stream(
         machine: Machine::new(app.intercept.clone(), &spec(&turn)),
         turn,
         answers: Vec::new(),
+        early: None,
         client: Client {
             sender,
             begin: Some(begin),
@@ -101,6 +101,8 @@ struct Driver {
     machine: Machine,
     turn: Turn,
     answers: Vec<Answer>,
+    /// The record that was begun at the finish reason, and what it was made of.
+    early: Option<(Answer, Committed)>,
     client: Client,
 }
 
@@ -162,6 +164,7 @@ impl Driver {
                         if let Err(error) = self.machine.push(data, &mut out) {
                             return Ok(End::Cut(error.to_string()));
                         }
+                        self.record_early();
                         self.say(std::mem::take(&mut out)).await?;
                     }
                 },
@@ -394,6 +397,9 @@ impl Driver {
 
     /// Records what was handed out of a turn that did not come to its end, without waiting.
     fn keep(&mut self) {
+        if self.early.is_some() {
+            return;
+        }
         let said = self.answers.iter().any(|answer| !answer.text.is_empty())
             || self
                 .answers
@@ -412,13 +418,42 @@ impl Driver {
         }
     }
 
+    /// Begins to record the turn as soon as its finish reason was seen, so that the wait for the
+    /// disk overlaps what the upstream still has to send.
+    fn record_early(&mut self) {
+        if self.early.is_some() || !self.machine.finish_seen() {
+            return;
+        }
+        let Some(answer) = self.machine.said() else {
+            return;
+        };
+        // Hidden calls alone bring another hop; a broken stream is recorded when it has ended.
+        if matches!(answer.verdict(), Verdict::HiddenOnly | Verdict::Broken) {
+            return;
+        }
+        self.answers.push(answer.clone());
+        let record = self.turn.record(&self.app, &self.answers, None);
+        self.answers.pop();
+        let place = &self.turn.place;
+        self.early = record.map(|record| {
+            (
+                answer,
+                finish::commit(&self.app, place, &self.turn.state, record),
+            )
+        });
+    }
+
     /// The turn ends with what the last hop said: recorded first, then released.
     async fn done(&mut self) {
-        let record = self.turn.record(&self.app, &self.answers, None);
-        if let Some(record) = record {
-            let place = self.turn.place.clone();
-            let (_, ticket) = finish::commit(&self.app, &place, &self.turn.state, record);
-            self.turn.durable(&self.app, ticket).await;
+        let last = self.answers.last().cloned();
+        match (self.early.take(), last) {
+            (Some((said, committed)), Some(last)) if same_but_usage(&said, &last) => {
+                if let (None, Some(usage)) = (said.usage, last.usage) {
+                    committed.reported(&self.app, usage);
+                }
+                self.turn.durable(&self.app, committed).await;
+            }
+            _ => self.record(None).await,
         }
         let mut out = Vec::new();
         self.machine.release(&mut out);
@@ -428,15 +463,18 @@ impl Driver {
     /// The turn ends at the hop cap.
     async fn cap(&mut self) {
         let line = cap_line(&self.answers);
-        let record = self.turn.record(&self.app, &self.answers, Some(line));
-        if let Some(record) = record {
-            let place = self.turn.place.clone();
-            let (_, ticket) = finish::commit(&self.app, &place, &self.turn.state, record);
-            self.turn.durable(&self.app, ticket).await;
-        }
+        self.record(Some(line)).await;
         let mut out = Vec::new();
         self.machine.close(line, &mut out);
         self.end(out).await;
+    }
+
+    /// Records the turn and waits until it is durable.
+    async fn record(&mut self, closed: Option<Option<&'static str>>) {
+        if let Some(record) = self.turn.record(&self.app, &self.answers, closed) {
+            let committed = finish::commit(&self.app, &self.turn.place, &self.turn.state, record);
+            self.turn.durable(&self.app, committed).await;
+        }
     }
 
     async fn end(&mut self, out: Vec<Bytes>) {
@@ -453,6 +491,16 @@ impl Driver {
     }
 }
 
+/// Whether two readings of a hop differ in nothing but usage that came late.
+fn same_but_usage(said: &Answer, ended: &Answer) -> bool {
+    *ended
+        == Answer {
+            usage: ended.usage,
+            complete: ended.complete,
+            ..said.clone()
+        }
+}
+
 /// An error of ours in the dialect's shape.
 fn upstream_error(cause: &str) -> Bytes {
     let message = serde_json::Value::from(cause);
@@ -465,9 +513,9 @@ fn upstream_error(cause: &str) -> Bytes {
 impl Turn {
     /// Waits until a record is durable, as long as the settings allow; past that it is written
     /// late and the client does not wait.
-    pub(super) async fn durable(&mut self, app: &Arc<App>, ticket: Ticket) {
+    pub(super) async fn durable(&mut self, app: &Arc<App>, committed: Committed) {
         let begun = Instant::now();
-        let waited = tokio::time::timeout(app.settings.store_wait, ticket).await;
+        let waited = tokio::time::timeout(app.settings.store_wait, committed.durable()).await;
         app.metrics.observe_store(StoreOp::Commit, begun.elapsed());
         self.report.turn.overhead.add(Phase::Store, begun.elapsed());
         match waited {

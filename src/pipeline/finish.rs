@@ -13,7 +13,7 @@ use crate::intercept::{Answer, join};
 use crate::model::{CallId, Digest, Hop, Parent, RecordId, Scope, TenantId, TurnRecord, Usage};
 use crate::session::chain::{self, Key};
 use crate::session::path::Path;
-use crate::store::{Batch, Link, Ticket, blob_id};
+use crate::store::{Batch, Link, StoreError, Ticket, blob_id};
 
 /// How many turns a snapshot bounds the fold to.
 const SNAPSHOT_EVERY: u32 = 32;
@@ -99,66 +99,88 @@ pub fn record(state: &State, base: u32, first_item: u32, ending: Ending<'_>) -> 
     }
 }
 
+/// A record on its way to the disk.
+pub struct Committed {
+    id: RecordId,
+    key: Option<Digest>,
+    path: Arc<Path>,
+    ticket: Ticket,
+}
+
 /// Writes a record and what leads to it, and remembers the path that ends with it.
-pub fn commit(
-    app: &App,
-    place: &Place,
-    state: &State,
-    mut record: TurnRecord,
-) -> (RecordId, Ticket) {
+pub fn commit(app: &App, place: &Place, state: &State, mut record: TurnRecord) -> Committed {
     let mut batch = Batch::default();
     record.parent = parent(&state.path, record.turn, &mut batch);
     let bytes = encode(&record);
     let id = RecordId(blob_id(&bytes));
     batch.blobs.push((id.0, bytes));
-    let before = state.heads.last().copied();
-    let link = |key: Digest, turn: u32| Link {
-        key,
+    let keys = keys(place, state, &record);
+    let turn = record.turn;
+    batch.links.extend(keys.iter().map(|key| Link {
+        key: *key,
         id: id.0,
         turn,
-    };
-    if let Some(before) = before {
-        let after = chain::extend(before, record.visible);
-        let digest = |key: Key<'_>| key.digest(place.tenant, &place.scope);
-        batch
-            .links
-            .push(link(digest(Key::After(after)), record.turn));
-        batch
-            .links
-            .push(link(digest(Key::Before(before)), record.turn));
-        let covers =
-            !record.calls.is_empty() || state.shapes.iter().any(|shape| !shape.calls.is_empty());
-        if covers {
-            batch
-                .links
-                .push(link(digest(Key::Fork(after)), record.turn));
-        }
-        for (call, name) in record.calls.iter().filter(|(call, _)| !call.0.is_empty()) {
-            batch
-                .links
-                .push(link(digest(Key::Call(call, name)), record.turn));
-        }
-        let key = digest(Key::After(after));
-        let path = Arc::new(state.path.extend(id, Arc::new(record)));
+    }));
+    let path = Arc::new(state.path.extend(id, Arc::new(record)));
+    let key = keys.first().copied();
+    if let Some(key) = key {
         app.paths.insert(key, &path);
     }
-    (id, app.store.commit(batch))
+    Committed {
+        id,
+        key,
+        path,
+        ticket: app.store.commit(batch),
+    }
 }
 
-/// Writes usage that came after its record.
-pub fn late_usage(app: &App, id: RecordId, usage: Usage) {
-    let bytes = encode(&usage);
-    let blob = blob_id(&bytes);
-    let link = Link {
-        key: usage_key(id),
-        id: blob,
-        turn: 0,
+/// The keys that lead to a record; the head after its visible response first.
+fn keys(place: &Place, state: &State, record: &TurnRecord) -> Vec<Digest> {
+    let Some(before) = state.heads.last().copied() else {
+        return Vec::new();
     };
-    // Nobody waits for it: without it the next turn's ratio is one turn older.
-    drop(app.store.commit(Batch {
-        blobs: vec![(blob, bytes)],
-        links: vec![link],
-    }));
+    let after = chain::extend(before, record.visible);
+    let digest = |key: Key<'_>| key.digest(place.tenant, &place.scope);
+    let mut keys = vec![digest(Key::After(after)), digest(Key::Before(before))];
+    if !record.calls.is_empty() || state.shapes.iter().any(|shape| !shape.calls.is_empty()) {
+        keys.push(digest(Key::Fork(after)));
+    }
+    let named = record.calls.iter().filter(|(call, _)| !call.0.is_empty());
+    keys.extend(named.map(|(call, name)| digest(Key::Call(call, name))));
+    keys
+}
+
+impl Committed {
+    /// Resolves when the record is durable.
+    ///
+    /// # Errors
+    /// Where it never will be.
+    pub async fn durable(self) -> Result<(), StoreError> {
+        self.ticket.await
+    }
+
+    /// Writes usage that came after the record, and remembers it with the path. Nobody waits for
+    /// it: without it the next turn's ratio is one turn older.
+    pub fn reported(&self, app: &App, usage: Usage) {
+        let bytes = encode(&usage);
+        let blob = blob_id(&bytes);
+        let link = Link {
+            key: usage_key(self.id),
+            id: blob,
+            turn: 0,
+        };
+        drop(app.store.commit(Batch {
+            blobs: vec![(blob, bytes)],
+            links: vec![link],
+        }));
+        let mut path = Path::clone(&self.path);
+        if let Some(entry) = path.entries.last_mut() {
+            entry.reported = Some(usage);
+        }
+        if let Some(key) = self.key {
+            app.paths.insert(key, &Arc::new(path));
+        }
+    }
 }
 
 /// What the record stands on; a snapshot every so many turns, and after every alignment.

@@ -1,9 +1,9 @@
 //! Facts of a turn as its stages return them, gathered for `record`. Never writes a metric or a
 //! log line itself.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 
 use super::app::App;
 use super::hop::{Prepared, State};
@@ -30,6 +30,19 @@ impl Report {
         let mut turn = Turn::new(Route::Chat, request.method.clone());
         turn.provider = app.provider;
         turn.tenant = request.identity.tenant.0.short();
+        let now = Instant::now();
+        Self {
+            turn,
+            begun: now,
+            hop_begun: now,
+        }
+    }
+
+    /// Begins the report of a request that is only forwarded.
+    #[must_use]
+    pub fn forwarded(app: &App, method: Method) -> Self {
+        let mut turn = Turn::new(Route::Forward, method);
+        turn.provider = app.provider;
         let now = Instant::now();
         Self {
             turn,
@@ -157,12 +170,7 @@ impl Report {
     pub fn finish(mut self, app: &App, status: Option<StatusCode>) {
         self.turn.status = status;
         self.turn.duration = self.begun.elapsed();
+        app.active.touch(&self.turn.session);
         crate::record::finish(&app.metrics, &self.turn);
-    }
-
-    /// How long the request has been here.
-    #[must_use]
-    pub fn elapsed(&self) -> Duration {
-        self.begun.elapsed()
     }
 }

@@ -153,8 +153,8 @@ async fn settle(app: &Arc<App>, turn: &mut Turn, answers: &[Answer], closed: Opt
     let Some(record) = turn.record(app, answers, closed) else {
         return;
     };
-    let (_, ticket) = finish::commit(app, &turn.place, &turn.state, record);
-    turn.durable(app, ticket).await;
+    let committed = finish::commit(app, &turn.place, &turn.state, record);
+    turn.durable(app, committed).await;
 }
 
 async fn collect(app: &App, turn: &mut Turn, body: ResponseBody) -> Result<Bytes, ProxyError> {

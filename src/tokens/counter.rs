@@ -135,3 +135,20 @@ impl Vocabulary {
 fn slice(text: &str, start: usize, end: usize) -> &[u8] {
     text.as_bytes().get(start..end).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where all memos are lent, a count goes without one and says the same.
+    #[test]
+    fn a_count_without_a_memo_is_the_same() {
+        let text = include_str!("counter.rs");
+        let with = Vocabulary::new(Encoding::O200k, o200k_base(), 1);
+        let without = Vocabulary::new(Encoding::O200k, o200k_base(), 0);
+        assert_eq!(with.count(text), without.count(text));
+        // A count within a count finds the only memo lent.
+        let nested = with.memos.lend(|memo| (memo.is_some(), with.count(text)));
+        assert_eq!(nested, (true, without.count(text)));
+    }
+}

@@ -31,7 +31,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// The tokens of an image part. `data_or_url` is its URL as the client sent it: a base64 `data:`
-/// URL is measured (PNG, JPEG, GIF, WebP), anything else is [`UNREADABLE`]. `detail` is the
+/// URL is measured (PNG, JPEG, GIF, WebP), anything else is 1,105 tokens. `detail` is the
 /// part's own field; all but `low` count in full, because that is the dearer reading.
 #[must_use]
 pub fn image_tokens(data_or_url: &str, detail: Option<&str>) -> u32 {

@@ -9,6 +9,10 @@
 //! is counted as a run that is some `T`s shorter, plus one for each `T` taken out. Whether the
 //! shorter encoding does hold `T T` inside the run is looked up, not assumed; where it does
 //! not, the piece is counted as it is.
+//!
+//! What this does not cure: a piece made of different runs of fewer than four tokens each, such
+//! as a hundred dashes, an equals sign and so on without a blank between. It is counted as
+//! `bpe-openai` counts it: in linear time, but at about 4 MB/s.
 
 use std::sync::OnceLock;
 

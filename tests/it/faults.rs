@@ -70,6 +70,30 @@ async fn silence_before_the_first_byte_is_504() {
 }
 
 #[tokio::test]
+async fn an_upload_that_moves_is_no_silence() {
+    let addr = upstream(|request| async {
+        let body = axum::body::to_bytes(request.into_body(), usize::MAX)
+            .await
+            .unwrap();
+        Response::new(Body::from(body))
+    })
+    .await;
+    let limit = Duration::from_secs(2);
+    let proxy = Proxy::with(addr, |config| config.upstream.first_byte_timeout = limit).await;
+    let (sender, body) = channel_body();
+    let body = reqwest::Body::wrap_stream(body.into_data_stream());
+    let sending = tokio::spawn(client().post(proxy.url("/v1/files")).body(body).send());
+    // Longer than the limit in all, with pauses far shorter than it.
+    for _ in 0..6 {
+        sender.send("x").await.unwrap();
+        tokio::time::sleep(limit / 4).await;
+    }
+    drop(sender);
+    let response = soon(sending).await.unwrap().unwrap();
+    assert_eq!(response.text().await.unwrap(), "xxxxxx");
+}
+
+#[tokio::test]
 async fn no_http_at_all_is_502() {
     for garbage in [
         b"".as_slice(),
@@ -247,7 +271,8 @@ async fn unsteady(failures: usize) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
 #[tokio::test]
 async fn statuses_are_retried_only_where_config_says_so() {
     // (statuses, retries, failures, path) -> (status, times asked)
-    let table: [(&[u16], u32, usize, &str, u16, usize); 5] = [
+    type Row = (&'static [u16], u32, usize, &'static str, u16, usize);
+    let table: [Row; 5] = [
         (&[], 2, 1, PATHS[0], 503, 1),
         (&[503], 2, 2, PATHS[0], 200, 3),
         (&[503], 2, 9, PATHS[0], 503, 3),

@@ -94,6 +94,25 @@ async fn bodies_over_the_cap_are_413() {
 }
 
 #[tokio::test]
+async fn a_client_that_writes_before_it_reads_gets_the_answer_and_no_reset() {
+    let cap = 8 << 20;
+    let proxy = Proxy::with(echo().await, |config| config.server.body_cap = cap).await;
+    // Far more than socket buffers hold: unread, it would be answered with a reset.
+    let mut request = format!(
+        "POST {CHAT} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        2 * cap
+    )
+    .into_bytes();
+    request.extend(noise(2 * cap));
+    let answer = talk(proxy.addr, &request).await;
+    assert!(
+        answer.starts_with(b"HTTP/1.1 413"),
+        "{}",
+        String::from_utf8_lossy(&answer)
+    );
+}
+
+#[tokio::test]
 async fn a_client_that_asks_first_is_refused_before_it_sends() {
     let proxy = Proxy::with(echo().await, |config| config.server.body_cap = CAP).await;
     let head = format!(

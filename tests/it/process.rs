@@ -326,7 +326,8 @@ fn serve_refuses_what_it_cannot_do() {
     let elsewhere = tempfile::tempdir().unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let table: [(&Path, &[&str], &[(&str, &str)], &str); 7] = [
+    type Row<'a> = (&'a Path, &'a [&'a str], &'a [(&'a str, &'a str)], &'a str);
+    let table: [Row<'_>; 7] = [
         (
             directory.path(),
             &["serve"],

@@ -57,7 +57,7 @@ impl Proxy {
         let app = wire::app(&config).unwrap();
         let metrics = app.clone();
         let probes = Probes {
-            metrics: Arc::new(move || metrics.metrics.render().unwrap()),
+            metrics: Arc::new(move || metrics.metrics_text()),
             ready: Arc::new(|| true),
         };
         let server = Server::bind(Edge::new(config.server, app, [1; 32]), probes)

@@ -281,82 +281,85 @@ fn bad_tables_are_refused_with_the_reason() {
     }
 }
 
+/// What providers answer, and the window that it tells.
+const TOO_LONG: &[(&str, Option<u32>)] = &[
+    (
+        r#"{"error":{"message":"This model's maximum context length is 128000 tokens. However, your messages resulted in 130001 tokens.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}"#,
+        Some(128_000),
+    ),
+    (
+        r#"{"error":{"message":"Your input exceeds the context window of this model. Please adjust your input and try again.","type":"invalid_request_error","param":"input","code":"context_length_exceeded"}}"#,
+        None,
+    ),
+    (
+        r#"{"error":{"message":"Zu viel","code":"context_length_exceeded"}}"#,
+        None,
+    ),
+    (
+        r#"{"error":{"message":"Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 300,000 tokens.","code":"context_length_exceeded"}}"#,
+        Some(272_000),
+    ),
+    (
+        r#"{"object":"error","message":"This model's maximum context length is 8,192 tokens. However, you requested 9000 tokens","type":"BadRequestError","param":null,"code":400}"#,
+        Some(8_192),
+    ),
+    (
+        r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 213462 tokens > 200000 maximum"}}"#,
+        Some(200_000),
+    ),
+    (
+        r#"{"type":"error","error":{"type":"invalid_request_error","message":"input length and `max_tokens` exceed context limit: 198000 + 21333 > 200000, decrease input length"}}"#,
+        Some(200_000),
+    ),
+    (
+        r#"[{"error":{"code":400,"message":"The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).","status":"INVALID_ARGUMENT"}}]"#,
+        Some(1_048_575),
+    ),
+    (
+        r#"{"error":{"message":"Provider returned error","code":400,"metadata":{"raw":"{\"error\":{\"message\":\"This endpoint's maximum context length is 131072 tokens. However, you requested about 200000 tokens\"}}","provider_name":"X"}}}"#,
+        Some(131_072),
+    ),
+    (
+        r#"{"code":"invalid-argument","error":"This model's maximum prompt length is 131072 but the request contains 537812 tokens."}"#,
+        Some(131_072),
+    ),
+    (
+        r#"{"error":{"message":"Invalid request: Your request exceeded model token limit: 262144 (requested: 300000)","type":"invalid_request_error"}}"#,
+        Some(262_144),
+    ),
+    (
+        r#"{"error":{"code":400,"message":"the request exceeds the available context size (4096 tokens), try increasing it","type":"exceed_context_size_error","n_prompt_tokens":9000,"n_ctx":4096}}"#,
+        Some(4_096),
+    ),
+    (
+        r#"{"message":"Prompt contains 40000 tokens, too large for model with 32768 maximum context length","type":"invalid_request_error"}"#,
+        Some(32_768),
+    ),
+    (
+        r#"{"error":{"message":"Range of input length should be [1, 98304]","type":"invalid_request_error"}}"#,
+        Some(98_304),
+    ),
+    (
+        r#"{"error":{"message":"The input (516368 tokens) is longer than the model's context length (262144 tokens)."}}"#,
+        Some(262_144),
+    ),
+    (
+        r#"{"error":{"message":"Please reduce the length of the messages or completion."}}"#,
+        None,
+    ),
+    ("prompt is too long", None),
+    (
+        "This model's maximum context length is 99999999999999999999 tokens",
+        None,
+    ),
+];
+
 #[test]
 fn context_length_errors_of_real_providers() {
     let models = builtin();
-    for (body, window) in [
-        (
-            r#"{"error":{"message":"This model's maximum context length is 128000 tokens. However, your messages resulted in 130001 tokens.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}"#,
-            Some(128_000),
-        ),
-        (
-            r#"{"error":{"message":"Your input exceeds the context window of this model. Please adjust your input and try again.","type":"invalid_request_error","param":"input","code":"context_length_exceeded"}}"#,
-            None,
-        ),
-        (
-            r#"{"error":{"message":"Zu viel","code":"context_length_exceeded"}}"#,
-            None,
-        ),
-        (
-            r#"{"error":{"message":"Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 300,000 tokens.","code":"context_length_exceeded"}}"#,
-            Some(272_000),
-        ),
-        (
-            r#"{"object":"error","message":"This model's maximum context length is 8,192 tokens. However, you requested 9000 tokens","type":"BadRequestError","param":null,"code":400}"#,
-            Some(8_192),
-        ),
-        (
-            r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 213462 tokens > 200000 maximum"}}"#,
-            Some(200_000),
-        ),
-        (
-            r#"{"type":"error","error":{"type":"invalid_request_error","message":"input length and `max_tokens` exceed context limit: 198000 + 21333 > 200000, decrease input length"}}"#,
-            Some(200_000),
-        ),
-        (
-            r#"[{"error":{"code":400,"message":"The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).","status":"INVALID_ARGUMENT"}}]"#,
-            Some(1_048_575),
-        ),
-        (
-            r#"{"error":{"message":"Provider returned error","code":400,"metadata":{"raw":"{\"error\":{\"message\":\"This endpoint's maximum context length is 131072 tokens. However, you requested about 200000 tokens\"}}","provider_name":"X"}}}"#,
-            Some(131_072),
-        ),
-        (
-            r#"{"code":"invalid-argument","error":"This model's maximum prompt length is 131072 but the request contains 537812 tokens."}"#,
-            Some(131_072),
-        ),
-        (
-            r#"{"error":{"message":"Invalid request: Your request exceeded model token limit: 262144 (requested: 300000)","type":"invalid_request_error"}}"#,
-            Some(262_144),
-        ),
-        (
-            r#"{"error":{"code":400,"message":"the request exceeds the available context size (4096 tokens), try increasing it","type":"exceed_context_size_error","n_prompt_tokens":9000,"n_ctx":4096}}"#,
-            Some(4_096),
-        ),
-        (
-            r#"{"message":"Prompt contains 40000 tokens, too large for model with 32768 maximum context length","type":"invalid_request_error"}"#,
-            Some(32_768),
-        ),
-        (
-            r#"{"error":{"message":"Range of input length should be [1, 98304]","type":"invalid_request_error"}}"#,
-            Some(98_304),
-        ),
-        (
-            r#"{"error":{"message":"The input (516368 tokens) is longer than the model's context length (262144 tokens)."}}"#,
-            Some(262_144),
-        ),
-        (
-            r#"{"error":{"message":"Please reduce the length of the messages or completion."}}"#,
-            None,
-        ),
-        ("prompt is too long", None),
-        (
-            "This model's maximum context length is 99999999999999999999 tokens",
-            None,
-        ),
-    ] {
+    for (body, window) in TOO_LONG {
         let said = models.context_length_error(400, body);
-        assert_eq!(said, Some(ContextLengthError { window }), "{body}");
+        assert_eq!(said, Some(ContextLengthError { window: *window }), "{body}");
         for status in [200, 401, 429, 500] {
             assert_eq!(
                 models.context_length_error(status, body),

@@ -1,0 +1,353 @@
+//! Single rules that a whole stream does not show: when something is said, without copies, and
+//! the unstreamed equal.
+
+use super::*;
+
+fn spec() -> Spec {
+    Spec {
+        hidden: vec!["delimiter".into()],
+        usage_wish: UsageWish::Asked,
+    }
+}
+
+fn frame(delta: &str, finish: &str) -> String {
+    format!(
+        "data: {{\"id\":\"a\",\"choices\":[{{\"index\":0,\"delta\":{{{delta}}},\"finish_reason\":{finish}}}]}}\n\n"
+    )
+}
+
+fn call(name: &str, arguments: &str) -> String {
+    frame(
+        &format!(
+            r#""tool_calls":[{{"index":0,"id":"c","function":{{"name":"{name}","arguments":"{arguments}"}}}}]"#
+        ),
+        "null",
+    )
+}
+
+/// What is said at once when these frames are read one by one.
+fn said_at_once(frames: &[String]) -> Vec<bool> {
+    let mut machine = Machine::new(Config::default(), &spec());
+    let said = frames.iter().map(|frame| {
+        let mut out = Vec::new();
+        machine
+            .push(Bytes::copy_from_slice(frame.as_bytes()), &mut out)
+            .unwrap();
+        !out.is_empty()
+    });
+    said.collect()
+}
+
+#[test]
+fn nothing_waits_without_a_reason() {
+    let text = || frame(r#""content":"x""#, "null");
+    let more = || {
+        frame(
+            r#""tool_calls":[{"index":0,"function":{"arguments":"1"}}]"#,
+            "null",
+        )
+    };
+    let cases: [(&[String], &[bool]); 6] = [
+        (&[text(), text(), ": c\n\n".into(), text()], &[true; 4]),
+        (&[call("read", ""), more(), more()], &[true; 3]),
+        (&[call("del", ""), more(), text()], &[false, true, true]),
+        (
+            &[
+                call("delimiter", ""),
+                text(),
+                ": c\n\n".into(),
+                more(),
+                more(),
+                text(),
+            ],
+            &[false, false, true, true, false, true],
+        ),
+        (&[call("delimiter", "{}"), text()], &[false, true]),
+        (
+            &[text(), frame("", "\"stop\""), text(), ": c\n\n".into()],
+            &[true, false, false, false],
+        ),
+    ];
+    for (number, (frames, want)) in cases.iter().enumerate() {
+        assert_eq!(said_at_once(frames), *want, "case {number}");
+    }
+}
+
+#[test]
+fn a_passing_frame_is_not_copied() {
+    let read = Bytes::from(frame(r#""content":"x""#, "null").repeat(5));
+    let mut machine = Machine::new(Config::default(), &spec());
+    let mut out = Vec::new();
+    machine.push(read.clone(), &mut out).unwrap();
+    assert_eq!(out.len(), 5);
+    let range = read.as_ptr_range();
+    assert!(out.iter().all(|said| range.contains(&said.as_ptr())));
+    assert_eq!(out.concat(), read);
+}
+
+#[test]
+fn the_end_is_known_before_it_is_said() {
+    let mut machine = Machine::new(Config::default(), &spec());
+    let mut out = Vec::new();
+    assert!(!machine.spoken());
+    machine
+        .push(Bytes::from(frame(r#""content":"x""#, "null")), &mut out)
+        .unwrap();
+    assert!(machine.spoken() && !machine.finish_seen());
+    machine
+        .push(Bytes::from(frame("", "\"stop\"")), &mut out)
+        .unwrap();
+    assert!(machine.finish_seen());
+    assert_eq!(out.len(), 1);
+    let answer = machine.end_hop(&mut out);
+    assert_eq!(
+        (out.len(), answer.verdict(), machine.finish_seen()),
+        (1, Verdict::Done, true)
+    );
+    machine.release(&mut out);
+    assert_eq!((out.len(), machine.finish_seen()), (2, false));
+}
+
+#[test]
+fn an_event_over_the_cap_is_an_error() {
+    let config = Config {
+        event_cap: 64,
+        ..Config::default()
+    };
+    let mut machine = Machine::new(config, &spec());
+    let mut out = Vec::new();
+    let error = machine
+        .push(Bytes::from(vec![b'x'; 65]), &mut out)
+        .unwrap_err();
+    assert!(error.to_string().contains("64 bytes"));
+    machine.fail(b"{\"message\":\"too large\"}", &mut out);
+    assert_eq!(
+        out.concat(),
+        b"data: {\"error\":{\"message\":\"too large\"}}\n\n"
+    );
+}
+
+#[test]
+fn errors_are_events_whatever_they_are_made_of() {
+    let cases = [
+        (
+            r#"{"error":{"code":1}}"#,
+            "data: {\"error\":{\"code\":1}}\n\n",
+        ),
+        (
+            "{\n \"code\": 1\n}",
+            "data: {\"error\":{\ndata:  \"code\": 1\ndata: }}\n\n",
+        ),
+        (
+            "<html>\n",
+            "data: {\"error\":{\"message\":\"<html>\\n\"}}\n\n",
+        ),
+    ];
+    for (error, want) in cases {
+        let mut out = Vec::new();
+        Machine::new(Config::default(), &spec()).fail(error.as_bytes(), &mut out);
+        assert_eq!(String::from_utf8(out.concat()).unwrap(), want);
+    }
+}
+
+#[test]
+fn lone_surrogates_and_broken_utf8_are_passed_and_read() {
+    let stream = [
+        frame(r#""content":"\ud83d""#, "null").into_bytes(),
+        frame(r#""content":"\ude00""#, "null").into_bytes(),
+        b"data: {\"choices\":[{\"delta\":{\"content\":\"\xff\"}}]}\n\n".to_vec(),
+        frame("", "\"stop\"").into_bytes(),
+    ]
+    .concat();
+    let mut machine = Machine::new(Config::default(), &spec());
+    let mut out = Vec::new();
+    machine.push(Bytes::from(stream.clone()), &mut out).unwrap();
+    let answer = machine.end_hop(&mut out);
+    machine.release(&mut out);
+    assert_eq!(out.concat(), stream);
+    assert_eq!(answer.text, "\u{1f600}");
+}
+
+#[test]
+fn cut_calls_tell_whether_they_are_whole() {
+    let mut machine = Machine::new(Config::default(), &spec());
+    let mut out = Vec::new();
+    let parts = [
+        call("read", r#"{\"a\":1}"#),
+        call("grep", r#"{\"a"#)
+            .replace("\"c\"", "\"d\"")
+            .replace("\"index\":0,\"id\"", "\"index\":1,\"id\""),
+    ];
+    machine.push(Bytes::from(parts.concat()), &mut out).unwrap();
+    let answer = machine.end_hop(&mut out);
+    assert_eq!(answer.verdict(), Verdict::Broken);
+    let whole: Vec<bool> = answer
+        .visible_calls()
+        .map(|(_, call)| call.complete)
+        .collect();
+    assert_eq!(whole, [true, false]);
+}
+
+const HIDDEN_CALL: &str =
+    r#"{"id":"h","type":"function","function":{"name":"delimiter","arguments":"{}"}}"#;
+const VISIBLE_CALL: &str = r#"{"id":"v","type":"function","function":{"name":"read","arguments":"{}"},"extra_content":{"s":1.10}}"#;
+
+fn body(id: &str, content: &str, calls: &[&str], finish: &str, usage: (u64, u64)) -> Bytes {
+    let calls = match calls {
+        [] => String::new(),
+        calls => format!(",\"tool_calls\": [{}]", calls.join(" , ")),
+    };
+    let (prompt, completion) = usage;
+    let total = prompt + completion;
+    Bytes::from(format!(
+        r#"{{"id":"{id}","created":1e3, "choices":[{{"index":0,"message":{{"role":"assistant","content":{content},"refusal":null{calls}}},"finish_reason":"{finish}"}}],"usage":{{"prompt_tokens":{prompt},"completion_tokens":{completion},"total_tokens":{total},"cost":1.10}}}}"#
+    ))
+}
+
+/// Plays bodies as a driver does; the last may be closed at the cap.
+fn compose(bodies: &[Bytes], usage: UsageMode, closed: Option<Option<&str>>) -> String {
+    let answers: Vec<Answer> = bodies
+        .iter()
+        .map(|body| unary::read(body, &spec()).unwrap())
+        .collect();
+    let config = Config {
+        usage,
+        ..Config::default()
+    };
+    let composed = unary::compose(
+        &config,
+        &spec(),
+        &bodies[0],
+        bodies.last().unwrap(),
+        &answers,
+        closed,
+    );
+    String::from_utf8(composed.to_vec()).unwrap()
+}
+
+#[test]
+fn an_unstreamed_turn_without_hidden_calls_is_untouched() {
+    for calls in [&[][..], &[VISIBLE_CALL]] {
+        let only = body("a", "\"x\\u00e4\"", calls, "stop", (9, 3));
+        assert_eq!(
+            compose(std::slice::from_ref(&only), UsageMode::Sum, None),
+            only
+        );
+    }
+}
+
+#[test]
+fn unstreamed_hops_make_one_body() {
+    let hidden =
+        |id: &str, content: &str| body(id, content, &[HIDDEN_CALL], "tool_calls", (100, 7));
+    let id_of = |json: &str, id: &str| json.replace("\"id\":\"b\"", &format!("\"id\":\"{id}\""));
+    let last = body("b", "\"two\"", &[], "stop", (130, 11));
+    let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap();
+    let told = text(&last).replace(
+        r#""completion_tokens":11,"total_tokens":141"#,
+        r#""completion_tokens":18,"total_tokens":148"#,
+    );
+
+    let silent = compose(&[hidden("a", "null"), last.clone()], UsageMode::Last, None);
+    assert_eq!(silent, id_of(&told, "a"));
+    let joined = compose(
+        &[hidden("a", "\"one\""), last.clone()],
+        UsageMode::Last,
+        None,
+    );
+    assert_eq!(
+        joined,
+        id_of(&told, "a").replace("\"two\"", r#""one\n\ntwo""#)
+    );
+    let sum = compose(&[hidden("a", "null"), last], UsageMode::Sum, None);
+    assert!(
+        sum.contains(
+            r#""prompt_tokens":230,"completion_tokens":18,"total_tokens":248,"cost":1.10"#
+        )
+    );
+    let mixed = body(
+        "b",
+        "null",
+        &[HIDDEN_CALL, VISIBLE_CALL, HIDDEN_CALL],
+        "tool_calls",
+        (130, 11),
+    );
+    let mixed = compose(&[hidden("a", "\"one\""), mixed], UsageMode::Last, None);
+    let want = body("a", "\"one\"", &[VISIBLE_CALL], "tool_calls", (130, 11));
+    assert_eq!(
+        mixed,
+        text(&want).replace(
+            r#""completion_tokens":11,"total_tokens":141"#,
+            r#""completion_tokens":18,"total_tokens":148"#
+        )
+    );
+}
+
+#[test]
+fn an_unstreamed_mixed_hop_loses_its_hidden_calls_only() {
+    let only = body("a", "null", &[HIDDEN_CALL, VISIBLE_CALL], "stop", (9, 3));
+    assert_eq!(
+        compose(&[only], UsageMode::Last, None),
+        body("a", "null", &[VISIBLE_CALL], "stop", (9, 3))
+    );
+}
+
+#[test]
+fn an_unstreamed_turn_ends_at_the_cap_with_stop() {
+    let hidden = |content: &str| body("a", content, &[HIDDEN_CALL], "tool_calls", (9, 3));
+    let line = compose(
+        &[hidden("null")],
+        UsageMode::Last,
+        Some(Some("only annotated")),
+    );
+    assert_eq!(line, body("a", "\"only annotated\"", &[], "stop", (9, 3)));
+    let said = compose(&[hidden("\"one\"")], UsageMode::Last, Some(None));
+    assert_eq!(said, body("a", "\"one\"", &[], "stop", (9, 3)));
+    let cut = compose(
+        &[body("a", "\"one\"", &[HIDDEN_CALL], "length", (9, 3))],
+        UsageMode::Last,
+        None,
+    );
+    assert_eq!(cut, body("a", "\"one\"", &[], "length", (9, 3)));
+}
+
+#[test]
+fn unstreamed_calls_are_apart_even_without_ids() {
+    let call = r#"{"function":{"name":"delimiter","arguments":""}}"#;
+    let answer = unary::read(&body("a", "null", &[call, call], "stop", (9, 3)), &spec()).unwrap();
+    assert_eq!(
+        (answer.calls.len(), answer.verdict()),
+        (2, Verdict::HiddenOnly)
+    );
+    for other in ["{\"error\":{}}", "[]", "{\"choices\":[]}", "nonsense"] {
+        assert_eq!(unary::read(&Bytes::from(other), &spec()), None);
+    }
+}
+
+#[test]
+fn streamed_and_unstreamed_are_read_alike() {
+    let body = Bytes::from_static(br#"{"id":"a","created":7,"model":"m","choices":[{"message":{"role":"assistant","content":"x\u00e4","reasoning_content":"why","reasoning_details":[{"n":1.0}],"tool_calls":[{"index":0,"id":"c","type":"function","function":{"name":"delimiter","arguments":"{\"a\":1}"},"extra_content":{"s":1.10}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":9,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":4},"completion_tokens_details":{"reasoning_tokens":2}}}"#);
+    let text = std::str::from_utf8(&body).unwrap();
+    let mut stream = vec![
+        b"data: ".to_vec(),
+        text.replace("\"message\"", "\"delta\"").into_bytes(),
+        b"\n\ndata: [DONE]\n\n".to_vec(),
+    ]
+    .concat();
+    let mut machine = Machine::new(Config::default(), &spec());
+    let mut out = Vec::new();
+    machine
+        .push(Bytes::from(std::mem::take(&mut stream)), &mut out)
+        .unwrap();
+    let streamed = machine.end_hop(&mut out);
+    let unstreamed = unary::read(&body, &spec()).unwrap();
+    assert_eq!(streamed, unstreamed);
+    assert_eq!(unstreamed.created, Some(7));
+    assert_eq!(
+        unstreamed
+            .usage
+            .map(|usage| (usage.cached, usage.reasoning)),
+        Some((4, 2))
+    );
+    assert_eq!(unstreamed.message(), streamed.message());
+}
