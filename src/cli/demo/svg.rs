@@ -155,10 +155,11 @@ fn names(svg: &mut String, scale: &Scale, samples: &[Sample]) {
         "end",
         "what the agent sees: its whole history",
     );
-    let lowest = (LEFT + 12.0, BOTTOM - 12.0);
-    text(svg, lowest, "sent", "start", "what the model is sent");
+    let middle = ((LEFT + RIGHT) / 2.0, BOTTOM - 14.0);
+    text(svg, middle, "sent", "middle", "what the model is sent");
     if samples.iter().any(|sample| sample.passed) {
-        text(svg, (RIGHT, BOTTOM + 14.0), "pass small", "end", "▲ a pass");
+        let before = (LEFT - 8.0, BOTTOM + 14.0);
+        text(svg, before, "pass small", "end", "passes");
     }
 }
 
@@ -173,9 +174,16 @@ fn tiles(svg: &mut String, figures: &Figures) {
             "input tokens in all",
             format!("{} → {}", millions(whole.input), millions(sent.input)),
         ),
-        ("of these cached", percent(sent.cached_share())),
         (
-            "cost, net of everything",
+            "of these cached",
+            format!(
+                "{} → {}",
+                percent(whole.cached_share()),
+                percent(sent.cached_share())
+            ),
+        ),
+        (
+            "cost, annotations included",
             format!("{} → {}", money(whole.usd), money(sent.usd)),
         ),
     ];
