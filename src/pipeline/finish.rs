@@ -44,17 +44,13 @@ pub struct Place {
 /// The record of a turn.
 #[must_use]
 pub fn record(state: &State, base: u32, first_item: u32, ending: Ending<'_>) -> TurnRecord {
-    let own = ending
-        .line
-        .map_or(ending.texts.len().saturating_sub(1), |_| ending.texts.len());
     let texts: Vec<&str> = ending.texts.iter().copied().chain(ending.line).collect();
     let (text, at) = join(texts.iter().copied());
-    // What earlier hops handed out ends where the client's own last text begins. A line of the
-    // proxy's counts as handed out: no hop of the upstream's said it.
-    let handed = match (ending.line, own) {
-        (Some(_), _) => text.clone(),
-        (None, 0) => String::new(),
-        (None, _) => text.get(..at).unwrap_or_default().to_owned(),
+    // What earlier hops handed out ends where the client's own last text begins. A last hop that
+    // the record keeps whole has handed out its text too, as has a line of the proxy's.
+    let handed = match &ending.last.message {
+        Some(_) => text.clone(),
+        None => text.get(..at).unwrap_or_default().to_owned(),
     };
     let calls: Vec<ParsedCall<'_>> = ending
         .answer

@@ -96,6 +96,8 @@ pub struct Prepared {
     pub floor: u64,
     /// The pass that was committed.
     pub pass: Option<(Trigger, Proposal)>,
+    /// Marks that passes moved before earlier tries of this hop, which the upstream refused.
+    pub earlier: Vec<(u32, Mark)>,
     /// What is pinned, where the budget can't be met.
     pub pinned: Option<Pinned>,
 }
@@ -272,6 +274,7 @@ impl State {
             ratio,
             floor,
             pass,
+            earlier: Vec::new(),
             pinned,
         })
     }
@@ -326,7 +329,8 @@ impl State {
         refused: Option<u64>,
     ) -> Target {
         let ceiling = match refused {
-            Some(size) => size * 4 / 5,
+            // The size is the provider's, as the ceiling is.
+            Some(size) => (size as f64 * 0.8 / ratio) as u64,
             None => (f64::from(self.terms.ceiling) / ratio) as u64,
         };
         let turns = self.path.entries.len();
@@ -422,14 +426,12 @@ impl State {
         (used > 0).then(|| limit.saturating_sub(used).max(1))
     }
 
-    /// Marks that a pass moved, for the record of the hop that it stood before.
+    /// Marks that passes moved, for the record of the hop that they stood before.
     #[must_use]
     pub fn moved(prepared: &Prepared) -> Vec<(u32, Mark)> {
-        prepared
-            .pass
-            .as_ref()
-            .map(|(_, proposal)| proposal.plan.moves().to_vec())
-            .unwrap_or_default()
+        let pass = prepared.pass.as_ref();
+        let own = pass.map_or(&[][..], |(_, proposal)| proposal.plan.moves());
+        [prepared.earlier.as_slice(), own].concat()
     }
 }
 

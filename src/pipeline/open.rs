@@ -119,7 +119,7 @@ fn middle(app: &App, request: TurnRequest) -> Result<Opened, ProxyError> {
         }),
         Err(Stop::Fail(stage)) => Ok(fail(untouched(&request), report, stage)),
         Err(Stop::Error(error)) => {
-            report.finish(app, None);
+            report.finish(app, Some(error.status()));
             Err(error)
         }
     }
@@ -155,7 +155,7 @@ fn managed(
         reader,
         classes: &app.settings.classes,
         family: &family,
-        now: App::now(),
+        now: app.now(),
     };
     let prepared = report.timed(Phase::Policy, || {
         state.inject(&tools)?;
