@@ -49,7 +49,12 @@ async fn listen(router: Router) -> SocketAddr {
 /// Answers at once, or as a stream whose last frame takes its time.
 async fn upstream() -> SocketAddr {
     listen(Router::new().fallback(async |body: Bytes| {
-        if body.windows(13).rev().take(64).any(|part| part == b"\"stream\":true") {
+        if body
+            .windows(13)
+            .rev()
+            .take(64)
+            .any(|part| part == b"\"stream\":true")
+        {
             let frames = stream::iter(FRAMES).enumerate().then(async |(at, frame)| {
                 if at + 1 == FRAMES.len() {
                     tokio::time::sleep(SLOW).await;
@@ -61,7 +66,10 @@ async fn upstream() -> SocketAddr {
                 .body(Body::from_stream(frames.boxed()))
                 .unwrap();
         }
-        Response::builder().header("content-type", "application/json").body(Body::from(ANSWER)).unwrap()
+        Response::builder()
+            .header("content-type", "application/json")
+            .body(Body::from(ANSWER))
+            .unwrap()
     }))
     .await
 }
@@ -70,7 +78,10 @@ async fn upstream() -> SocketAddr {
 async fn bare(upstream: SocketAddr) -> SocketAddr {
     let pass = async |State(client): State<(reqwest::Client, String)>, body: Bytes| {
         let (client, url) = client;
-        let answer = client.post(url).header("content-type", "application/json").body(body);
+        let answer = client
+            .post(url)
+            .header("content-type", "application/json")
+            .body(body);
         let answer = axum::http::Response::<reqwest::Body>::from(answer.send().await.unwrap());
         answer.map(Body::new)
     };
@@ -88,8 +99,13 @@ async fn proxy(upstream: SocketAddr, backend: Backend, data: &std::path::Path) -
     // Nothing is evicted: the history is read, found and rendered whole.
     config.budget.ceiling = 10_000_000;
     let app = wire::app(&config).unwrap();
-    let probes = Probes { metrics: Arc::new(String::new), ready: Arc::new(|| true) };
-    let server = Server::bind(Edge::new(config.server, app, [1; 32]), probes).await.unwrap();
+    let probes = Probes {
+        metrics: Arc::new(String::new),
+        ready: Arc::new(|| true),
+    };
+    let server = Server::bind(Edge::new(config.server, app, [1; 32]), probes)
+        .await
+        .unwrap();
     let address = server.listen_addr().unwrap();
     tokio::spawn(server.run(CancellationToken::new()));
     address
@@ -97,7 +113,11 @@ async fn proxy(upstream: SocketAddr, backend: Backend, data: &std::path::Path) -
 
 fn client() -> reqwest::Client {
     let _already = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder().no_proxy().tcp_nodelay(true).build().unwrap()
+    reqwest::Client::builder()
+        .no_proxy()
+        .tcp_nodelay(true)
+        .build()
+        .unwrap()
 }
 
 /// A session of about so many bytes whose turns before the last one were served before.
@@ -110,8 +130,10 @@ struct Session {
 impl Session {
     async fn warm(addresses: &[SocketAddr], bytes: usize, stream: bool) -> Self {
         let client = client();
-        let urls: Vec<String> =
-            addresses.iter().map(|a| format!("http://{a}/v1/chat/completions")).collect();
+        let urls: Vec<String> = addresses
+            .iter()
+            .map(|a| format!("http://{a}/v1/chat/completions"))
+            .collect();
         let line = "src/pipeline/open.rs:120: let state = locate_state(app, &place, request)?;\n";
         let text = line.repeat(3500 / line.len());
         let tools = json!([{"type": "function", "function": {"name": "bash", "parameters": {}}}]);
@@ -119,9 +141,14 @@ impl Session {
         let mut turn = 0;
         let body = loop {
             let small = bytes < 8192;
-            let said = if small { format!("go on {turn}") } else { format!("{turn} {text}") };
+            let said = if small {
+                format!("go on {turn}")
+            } else {
+                format!("{turn} {text}")
+            };
             list.push(json!({"role": "user", "content": said}));
-            let body = json!({"model": "gpt-4o", "messages": list, "tools": tools, "stream": stream});
+            let body =
+                json!({"model": "gpt-4o", "messages": list, "tools": tools, "stream": stream});
             let body = Bytes::from(body.to_string());
             if body.len() >= bytes {
                 break body;
@@ -152,7 +179,10 @@ impl Session {
 }
 
 async fn send(client: &reqwest::Client, url: &str, body: &Bytes) {
-    let request = client.post(url).header("content-type", "application/json").body(body.clone());
+    let request = client
+        .post(url)
+        .header("content-type", "application/json")
+        .body(body.clone());
     let answer = request.send().await.unwrap();
     assert!(answer.status().is_success());
     answer.bytes().await.unwrap();
@@ -166,7 +196,11 @@ fn median(mut times: Vec<Duration>) -> Duration {
 /// A raw append of a record's size and fdatasync, on the disk that the store is on.
 fn raw_append(directory: &std::path::Path) -> Duration {
     let path = directory.join("raw");
-    let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
+    let mut file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .unwrap();
     let bytes = vec![7_u8; 1500];
     let times = (0..300).map(|_| {
         let begun = Instant::now();
@@ -194,11 +228,19 @@ async fn main() {
         ("2 KB, last frame takes 5 ms", 2 << 10, true, 300, "-"),
     ] {
         let session = Session::warm(&addresses, bytes, stream).await;
-        let [bare, memory, sled] = session.measure(rounds).await[..] else { return };
+        let [bare, memory, sled] = session.measure(rounds).await[..] else {
+            return;
+        };
         let ratio = |time: Duration| time.as_secs_f64() / bare.as_secs_f64();
         println!("{name}: bare {bare:?}");
-        println!("  memory {memory:?}  ratio {:.2} (goal {goal})", ratio(memory));
+        println!(
+            "  memory {memory:?}  ratio {:.2} (goal {goal})",
+            ratio(memory)
+        );
         let over = sled.saturating_sub(memory).as_secs_f64() / append.as_secs_f64();
-        println!("  sled   {sled:?}  ratio {:.2}; {over:.2} raw appends over memory (goal 2 at once, 0 where the last frame takes 5 ms)", ratio(sled));
+        println!(
+            "  sled   {sled:?}  ratio {:.2}; {over:.2} raw appends over memory (goal 2 at once, 0 where the last frame takes 5 ms)",
+            ratio(sled)
+        );
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use plimsoll::dialect::chat::request::Request;
-use plimsoll::model::{Digest, Hop, Parent, RecordId, Role, Scope, TenantId, TurnRecord};
+use plimsoll::model::{Digest, Hop, Parent, RecordId, Role, Rope, Scope, TenantId, TurnRecord};
 use plimsoll::pipeline::find::{self, Paths, locate};
 use plimsoll::pipeline::hop::{State, Tools};
 use plimsoll::pipeline::known::Memo;
@@ -23,7 +23,7 @@ use plimsoll::store::{Store, memory::Memory};
 use plimsoll::tokens::{Counter, Family};
 use serde::de::IgnoredAny;
 use serde_json::json;
-use xxhash_rust::xxh3::xxh3_128;
+use twox_hash::XxHash3_128;
 
 const TENANT: TenantId = TenantId(Digest([7; 32]));
 
@@ -94,7 +94,7 @@ impl Middle {
         }
     }
 
-    fn run(&self, body: &Bytes) -> Bytes {
+    fn run(&self, body: &Bytes) -> Rope {
         let scope = Scope::default();
         let request = Request::decode(body.clone()).unwrap();
         let reader = self
@@ -210,7 +210,7 @@ fn main() {
                 &mut || {
                     let request = Request::decode(body.clone()).unwrap();
                     for at in 0..request.messages.len() {
-                        black_box(xxh3_128(request.message(at)));
+                        black_box(XxHash3_128::oneshot_with_seed(7, request.message(at)));
                     }
                 },
                 &mut || {

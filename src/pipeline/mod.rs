@@ -119,6 +119,6 @@ fn untouched(request: &TurnRequest) -> Untouched {
         method: request.method.clone(),
         asked: request.asked.clone(),
         headers: request.headers.clone(),
-        payload: Payload::Whole(request.raw.clone()),
+        payload: Payload::Whole(request.raw.clone().into()),
     }
 }
