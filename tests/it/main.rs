@@ -8,6 +8,7 @@
     reason = "a test that meets what it does not expect has failed; helpers are no exception"
 )]
 
+mod demo;
 mod faults;
 mod limits;
 mod pass;
