@@ -51,7 +51,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let probes = Probes {
         metrics: {
             let app = Arc::clone(&app);
-            Arc::new(move || app.metrics.render().unwrap_or_default())
+            Arc::new(move || app.metrics_text())
         },
         ready: {
             let app = Arc::clone(&app);

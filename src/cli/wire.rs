@@ -9,7 +9,7 @@ use crate::config::{Backend, Config};
 use crate::intercept;
 use crate::pipeline::find::Paths;
 use crate::pipeline::known::Memo;
-use crate::pipeline::{App, Classes, Settings};
+use crate::pipeline::{Active, App, Classes, Settings};
 use crate::record::{Metrics, provider_name};
 use crate::store::{self, Store};
 use crate::tokens::{Counter, Models};
@@ -48,6 +48,7 @@ pub fn app(config: &Config) -> anyhow::Result<Arc<App>> {
         },
         store: Arc::new(opened.store),
         paths: Paths::default(),
+        active: Active::default(),
         memo: Memo::default(),
         counter: Counter::load(),
         models: models(config)?,

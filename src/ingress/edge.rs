@@ -16,6 +16,7 @@ use super::body::{self, Coding};
 use super::errors;
 use super::headers;
 use super::limit::{Counted, Limit};
+use crate::model::Rope;
 use crate::pipeline::{self, App, ProxyError, Side, TurnRequest, Untouched};
 use crate::record::FAIL_OPEN;
 use crate::upstream::Payload;
@@ -52,13 +53,14 @@ pub(super) async fn handle(edge: &Edge, request: Request<Incoming>) -> Response<
     let Some(place) = edge.limit.enter() else {
         return errors::respond(&ProxyError::Overloaded);
     };
+    let flight = edge.app.metrics.in_flight();
     let response = route(edge, request).await.unwrap_or_else(|error| {
         if error.class().side != Side::Caller {
             tracing::warn!(%error, "no response from the upstream");
         }
         errors::respond(&error)
     });
-    response.map(|body| Body::new(Counted::new(body, place)))
+    response.map(|body| Body::new(Counted::new(body, place, flight)))
 }
 
 async fn route(edge: &Edge, request: Request<Incoming>) -> Result<Response<Body>, ProxyError> {
@@ -112,11 +114,11 @@ async fn pass(
     body: Incoming,
 ) -> Result<Response<Body>, ProxyError> {
     let payload = if http_body::Body::is_end_stream(&body) {
-        Payload::Whole(bytes::Bytes::new())
+        Payload::Whole(Rope::default())
     } else {
         Payload::Streamed(body.map_err(Into::into).boxed())
     };
-    pipeline::pass(
+    pipeline::forward(
         &edge.app,
         Untouched {
             method,

@@ -10,6 +10,8 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::record::InFlight;
+
 /// The places there are.
 #[derive(Clone, Debug)]
 pub struct Limit(Arc<Semaphore>);
@@ -33,15 +35,17 @@ impl Limit {
 pub struct Counted {
     inner: Body,
     _place: OwnedSemaphorePermit,
+    _flight: InFlight,
 }
 
 impl Counted {
-    /// Ties a place to a body.
+    /// Ties a place, and the gauge that counts it, to a body.
     #[must_use]
-    pub fn new(inner: Body, place: OwnedSemaphorePermit) -> Self {
+    pub fn new(inner: Body, place: OwnedSemaphorePermit, flight: InFlight) -> Self {
         Self {
             inner,
             _place: place,
+            _flight: flight,
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::active::Active;
 use super::find::Paths;
 use super::known::Memo;
 use super::settings::Settings;
@@ -27,6 +28,8 @@ pub struct App {
     pub store: Arc<Store>,
     /// Folded paths.
     pub paths: Paths,
+    /// Sessions that were served lately.
+    pub active: Active,
     /// Shapes of messages.
     pub memo: Memo,
     /// The tokeniser.
@@ -40,6 +43,16 @@ pub struct App {
 }
 
 impl App {
+    /// The metrics, in Prometheus' text format.
+    #[must_use]
+    pub fn metrics_text(&self) -> String {
+        self.metrics.set_sessions_active(self.active.count());
+        self.metrics.render().unwrap_or_else(|error| {
+            tracing::warn!(%error, "metrics could not be written");
+            String::new()
+        })
+    }
+
     /// Now, in milliseconds since 1970.
     #[must_use]
     pub fn now(&self) -> u64 {

@@ -2,6 +2,7 @@
 //! request half up to the first hop, `drive` and `unary` are the response half. [`pass`] is for
 //! everything else. Owns the order; never parses HTTP nor decides how an error looks.
 
+mod active;
 mod app;
 mod drive;
 mod error;
@@ -24,17 +25,20 @@ use axum::body::Body;
 use futures_util::FutureExt as _;
 use http::Response;
 
+pub use active::Active;
 pub use app::App;
 pub use error::{Class, ProxyError, Side};
 pub use request::{
     AskedBudget, Identity, MIN_CEILING, Mode, Overrides, Policy, Session, TurnRequest, Untouched,
 };
 pub use settings::{
-    Budget, Classes, Delimiter, GlobError, Guidance, ProtectRecent, Settings, ToolClasses, Unmet,
+    Budget, Classes, Delimiter, GlobError, Guidance, ProtectRecent, Settings, Terms, ToolClasses,
+    Unmet,
 };
 
 use crate::upstream::{self, Outbound, Payload};
 use open::Opened;
+use report::Report;
 
 /// Serves one managed request: a turn.
 ///
@@ -74,11 +78,22 @@ pub async fn turn(app: &Arc<App>, request: TurnRequest) -> Result<Response<Body>
     }
 }
 
+/// Serves a request that is not managed.
+///
+/// # Errors
+/// If the upstream gave no response.
+pub async fn forward(app: &Arc<App>, request: Untouched) -> Result<Response<Body>, ProxyError> {
+    let report = Report::forwarded(app, request.method.clone());
+    let answer = pass(app, request).await;
+    report.finish(app, answer.as_ref().ok().map(Response::status));
+    answer
+}
+
 /// Forwards a request as it is, and the response as it comes.
 ///
 /// # Errors
 /// If the upstream gave no response.
-pub async fn pass(app: &Arc<App>, request: Untouched) -> Result<Response<Body>, ProxyError> {
+async fn pass(app: &Arc<App>, request: Untouched) -> Result<Response<Body>, ProxyError> {
     let Untouched {
         method,
         asked,
@@ -104,6 +119,6 @@ fn untouched(request: &TurnRequest) -> Untouched {
         method: request.method.clone(),
         asked: request.asked.clone(),
         headers: request.headers.clone(),
-        payload: Payload::Whole(request.raw.clone()),
+        payload: Payload::Whole(request.raw.clone().into()),
     }
 }

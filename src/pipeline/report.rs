@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 
 use super::app::App;
 use super::hop::{Prepared, State};
@@ -45,6 +45,20 @@ impl Report {
         let mut turn = Turn::new(Route::Chat, request.method.clone());
         turn.provider = app.provider;
         turn.tenant = request.identity.tenant.0.short();
+        let now = Instant::now();
+        Self {
+            turn,
+            begun: now,
+            hop_begun: now,
+            watched: None,
+        }
+    }
+
+    /// Begins the report of a request that is only forwarded.
+    #[must_use]
+    pub fn forwarded(app: &App, method: Method) -> Self {
+        let mut turn = Turn::new(Route::Forward, method);
+        turn.provider = app.provider;
         let now = Instant::now();
         Self {
             turn,
@@ -183,6 +197,7 @@ impl Report {
     fn tell(&mut self, app: &App, status: Option<StatusCode>) {
         self.turn.status = status;
         self.turn.duration = self.begun.elapsed();
+        app.active.touch(&self.turn.session);
         crate::record::finish(&app.metrics, &self.turn);
     }
 }

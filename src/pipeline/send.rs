@@ -17,6 +17,7 @@ use super::open::Turn;
 use super::{drive, unary, untouched};
 use crate::dialect::chat::request::IncludeUsage;
 use crate::intercept::{Spec, UsageWish};
+use crate::model::Rope;
 use crate::record::{FAIL_OPEN, Label};
 use crate::upstream::{self, Outbound, Payload, ResponseBody};
 
@@ -88,7 +89,7 @@ async fn refused(
                 Err(error) => Err(failed(app, turn, error)),
             };
         }
-    } else if is_ours(head.status) && turn.prepared.body != turn.request.body {
+    } else if is_ours(head.status) && !turn.prepared.body.is(&turn.request.body) {
         let mut response = match super::pass(app, untouched(&turn.request)).await {
             Ok(response) => response,
             Err(error) => return Err(failed(app, turn, error)),
@@ -168,7 +169,7 @@ pub(super) fn prepare(
 ///
 /// # Errors
 /// [`ProxyError`] if the client's path leaves the base.
-pub(super) fn outbound(app: &App, turn: &Turn, body: Bytes) -> Result<Outbound, ProxyError> {
+pub(super) fn outbound(app: &App, turn: &Turn, body: Rope) -> Result<Outbound, ProxyError> {
     let url = app.upstream.target(&turn.request.asked)?;
     let mut headers = turn.request.headers.clone();
     upstream::to_upstream(&mut headers);
@@ -191,7 +192,7 @@ pub(super) fn outbound(app: &App, turn: &Turn, body: Bytes) -> Result<Outbound, 
 pub(super) async fn send(
     app: &App,
     turn: &Turn,
-    body: Bytes,
+    body: Rope,
 ) -> Result<Response<ResponseBody>, ProxyError> {
     Ok(app.upstream.send(outbound(app, turn, body)?).await?)
 }

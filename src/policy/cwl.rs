@@ -87,6 +87,9 @@ pub fn propose(
         }
         merge_tombstones(&mut work);
     }
+    if work.total > target.ceiling {
+        strip_depended(&mut work, target.ceiling);
+    }
     let plan = Plan::check(
         transcript,
         marks,
@@ -141,6 +144,25 @@ fn evict(work: &mut Work<'_>, episode: &Episode) {
     }
     let moves = remove(work, episode);
     work.apply(episode, Level::Episode, moves);
+}
+
+/// The last that is freed before a budget is unmet: results of exploration that an act in view
+/// depends on. Its start, its description and the line of what is gone stay, and no more goes than
+/// the ceiling asks for.
+fn strip_depended(work: &mut Work<'_>, ceiling: u64) {
+    work.target = ceiling;
+    for episode in &work.transcript.graph.episodes {
+        if !episode.is_expl() || !episode.closed || eligible(work, episode) {
+            continue;
+        }
+        for level in [Level::Bulk, Level::Intermediate] {
+            if work.met() {
+                return;
+            }
+            let moves = work.strip(episode, level);
+            work.apply(episode, level, moves);
+        }
+    }
 }
 
 /// Closed, not yet removed, every act that depends on it removed already.

@@ -355,10 +355,8 @@ impl<'a> Builder<'a> {
         let spoken = start..self.transcript.items.len();
         let before = self.transcript.graph.current();
         let mut opened = None;
-        let mut number = message.first + ASSISTANT_ITEMS;
-        for call in &message.calls {
+        for (number, call) in (message.first + ASSISTANT_ITEMS..).zip(&message.calls) {
             opened = self.call(call, entry, number).or(opened.take());
-            number += 1;
         }
         self.place_spoken(spoken, opened.or(before), message.opaque);
         self.transcript.entries.push(Entry {

@@ -6,6 +6,8 @@ import re
 import openai
 import pytest
 
+from scripts import HIDDEN, LONG_PARTS
+
 TOOLS = [
     {
         "type": "function",
@@ -24,7 +26,6 @@ TOOLS = [
         ("write_file", ["path", "text"]),
     )
 ]
-HIDDEN = "delimiter"
 SYSTEM = {"role": "system", "content": "You work on a small repository."}
 
 
@@ -203,13 +204,13 @@ def test_a_long_session_stays_under_its_budget(stand):
         return choice.message.content or "", calls, choice.finish_reason
 
     answers = work(api, ask, messages)
-    assert len(answers) == 25 and answers[-1] == ("All parts are read.", [])
+    assert len(answers) == LONG_PARTS + 1 and answers[-1] == ("All parts are read.", [])
     sent = at.requests()
     assert [entry["refusal"] for entry in sent] == [None] * len(sent)
     assert all(headers["x-plimsoll-budget"] == "met" for headers in seen)
     assert all(int(headers["x-plimsoll-context-tokens"]) <= 4000 for headers in seen)
     assert int(seen[-1]["x-plimsoll-evicted-tokens"]) > 0
-    assert [int(headers["x-plimsoll-turn"]) for headers in seen] == list(range(1, 26))
+    assert [int(headers["x-plimsoll-turn"]) for headers in seen] == list(range(1, LONG_PARTS + 2))
     assert len({headers["x-plimsoll-session"] for headers in seen}) == 1
     largest = max(len(json.dumps(entry["body"]["messages"])) for entry in sent)
     assert largest < len(json.dumps(messages)) / 2, "the client's history is twice what went up"

@@ -69,7 +69,7 @@ impl Proxy {
         rewire(Arc::get_mut(&mut app).unwrap());
         let metrics = app.clone();
         let probes = Probes {
-            metrics: Arc::new(move || metrics.metrics.render().unwrap()),
+            metrics: Arc::new(move || metrics.metrics_text()),
             ready: Arc::new(|| true),
         };
         let server = Server::bind(Edge::new(config.server, Arc::clone(&app), [1; 32]), probes)

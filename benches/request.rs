@@ -1,0 +1,239 @@
+//! What a request costs before it is sent, as ratios measured in one run: reading it against a
+//! bare syntax walk, and the whole middle over a cached history against reading it.
+//!
+//! `cargo bench --bench request`
+
+#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+#![expect(clippy::unwrap_used, reason = "a bench may stop at once")]
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use plimsoll::dialect::chat::request::Request;
+use plimsoll::model::{Digest, Hop, Parent, RecordId, Role, Rope, Scope, TenantId, TurnRecord};
+use plimsoll::pipeline::find::{self, Paths, locate};
+use plimsoll::pipeline::hop::{State, Tools};
+use plimsoll::pipeline::known::Memo;
+use plimsoll::pipeline::{Classes, Overrides, Settings, Terms, ToolClasses};
+use plimsoll::session::chain::{self, Key};
+use plimsoll::session::path::Path;
+use plimsoll::store::{Store, memory::Memory};
+use plimsoll::tokens::{Counter, Family};
+use serde::de::IgnoredAny;
+use serde_json::json;
+use twox_hash::XxHash3_128;
+
+const TENANT: TenantId = TenantId(Digest([7; 32]));
+
+/// A conversation of so many messages and about so many bytes, half of them tool results.
+fn body(messages: usize, bytes: usize) -> Bytes {
+    let line = "src/pipeline/open.rs:120: let state = locate_state(app, &place, request)?;\\n";
+    let result = line.repeat((bytes * 2 / messages).div_ceil(line.len()));
+    let mut list = vec![json!({"role": "system", "content": "be brief"})];
+    list.push(json!({"role": "user", "content": "go on"}));
+    for turn in 0..(messages - 2) / 2 {
+        let id = format!("call_{turn:06}");
+        let arguments = json!({"command": format!("sed -n {turn}p notes.txt")}).to_string();
+        let function = json!({"name": "bash", "arguments": arguments});
+        list.push(json!({"role": "assistant", "content": null,
+            "tool_calls": [{"id": id, "type": "function", "function": function}]}));
+        list.push(
+            json!({"role": "tool", "tool_call_id": id, "content": format!("{turn}\n{result}")}),
+        );
+    }
+    let tools = json!([{"type": "function", "function": {"name": "bash", "parameters": {}}}]);
+    Bytes::from(json!({"model": "gpt-4o", "messages": list, "tools": tools}).to_string())
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+/// Medians of several things run in turn, so that the machine's drift hits all alike.
+fn interleaved(rounds: usize, runs: &mut [&mut dyn FnMut()]) -> Vec<Duration> {
+    let mut times = vec![Vec::new(); runs.len()];
+    for round in 0..rounds + 3 {
+        for (run, times) in runs.iter_mut().zip(&mut times) {
+            let begun = Instant::now();
+            run();
+            if round >= 3 {
+                times.push(begun.elapsed());
+            }
+        }
+    }
+    times.into_iter().map(median).collect()
+}
+
+/// The middle of the pipeline over one store, memo and counter.
+struct Middle {
+    memo: Memo,
+    counter: Counter,
+    classes: Classes,
+    settings: Settings,
+    family: Family,
+    store: Store,
+    paths: Paths,
+}
+
+impl Middle {
+    fn new() -> Self {
+        let mut settings = Settings::default();
+        // High enough that nothing is evicted: the history is read, found and rendered whole.
+        settings.budget.ceiling = 100_000_000;
+        Self {
+            memo: Memo::default(),
+            counter: Counter::load(),
+            classes: Classes::new(&ToolClasses::default()).unwrap(),
+            settings,
+            family: Family::default(),
+            store: Store::Memory(Memory::default()),
+            paths: Paths::default(),
+        }
+    }
+
+    fn run(&self, body: &Bytes) -> Rope {
+        let scope = Scope::default();
+        let request = Request::decode(body.clone()).unwrap();
+        let reader = self
+            .memo
+            .reader(&self.counter, self.family.encoding, TENANT);
+        let shapes: Vec<_> = (0..request.messages.len())
+            .map(|at| reader.shape(request.message(at)).unwrap())
+            .collect();
+        let heads = chain::heads(TENANT, &shapes);
+        let path = locate(
+            &self.store,
+            &self.paths,
+            &find::Request {
+                tenant: TENANT,
+                scope: &scope,
+                shapes: &shapes,
+                heads: &heads,
+                trimmed: &|_| None,
+            },
+        );
+        let path = path.unwrap();
+        assert!(!path.entries.is_empty(), "the path must come from memory");
+        let terms = Terms::of(&self.settings, &Overrides::default(), &self.family, "").unwrap();
+        let marks = path.marks.clone();
+        let mut state = State {
+            request,
+            shapes,
+            heads,
+            path,
+            terms,
+            injected: None,
+            tools: None,
+            guidance: None,
+            fixed: 0,
+            client_tokens: 0,
+            prologue: Digest([0; 32]),
+            pending: Vec::new(),
+            marks,
+        };
+        let tools = Tools {
+            reader,
+            classes: &self.classes,
+            family: &self.family,
+            now: 0,
+        };
+        state.inject(&tools).unwrap();
+        state.prepare(&tools, None).unwrap().body
+    }
+
+    /// Remembers a path with a record for each assistant message, as a long session has one.
+    fn warm(&self, body: &Bytes) {
+        let request = Request::decode(body.clone()).unwrap();
+        let reader = self
+            .memo
+            .reader(&self.counter, self.family.encoding, TENANT);
+        let shapes: Vec<_> = (0..request.messages.len())
+            .map(|at| reader.shape(request.message(at)).unwrap())
+            .collect();
+        let heads = chain::heads(TENANT, &shapes);
+        let mut path = Path::default();
+        for (at, shape) in shapes
+            .iter()
+            .enumerate()
+            .filter(|(_, s)| s.role == Role::Assistant)
+        {
+            let record = TurnRecord {
+                parent: Parent::Root,
+                turn: path.next_turn(),
+                position: u32::try_from(at).unwrap(),
+                base: path.next,
+                first_item: path.next + u32::from(path.entries.is_empty()) * 2,
+                hops: vec![Hop {
+                    estimate: 1000,
+                    ..Hop::default()
+                }],
+                handed: String::new(),
+                visible: shape.canonical,
+                trimmed: Digest([0; 32]),
+                calls: shape
+                    .calls
+                    .iter()
+                    .map(|c| (c.id.clone(), c.name.clone()))
+                    .collect(),
+                tooled: true,
+                injected: Some("delimiter".to_owned()),
+                prologue: Digest([0; 32]),
+                model: "gpt-4o".to_owned(),
+                ended: 0,
+                nudged: false,
+            };
+            path.push(RecordId(shape.canonical), Arc::new(record));
+        }
+        let last = path.covered();
+        let key = Key::After(*heads.get(last).unwrap()).digest(TENANT, &Scope::default());
+        self.paths.insert(key, &Arc::new(path));
+    }
+}
+
+fn main() {
+    let middle = Middle::new();
+    for (name, messages, bytes) in [
+        ("1 MB, 300 messages", 300, 1 << 20),
+        ("8 MB, 2,000 messages", 2000, 8 << 20),
+    ] {
+        let body = body(messages, bytes);
+        middle.warm(&body);
+        let [walk, read, whole] = interleaved(
+            60,
+            &mut [
+                &mut || {
+                    black_box(serde_json::from_slice::<IgnoredAny>(&body).unwrap());
+                },
+                &mut || {
+                    let request = Request::decode(body.clone()).unwrap();
+                    for at in 0..request.messages.len() {
+                        black_box(XxHash3_128::oneshot_with_seed(7, request.message(at)));
+                    }
+                },
+                &mut || {
+                    black_box(middle.run(&body));
+                },
+            ],
+        )[..] else {
+            return;
+        };
+        let ratio = |a: Duration, b: Duration| a.as_secs_f64() / b.as_secs_f64();
+        println!("{name} ({} bytes):", body.len());
+        println!("  syntax walk                 {walk:?}");
+        println!(
+            "  parse + split + hash        {read:?}  ratio {:.2} to the walk (goal 1.3)",
+            ratio(read, walk)
+        );
+        println!(
+            "  middle over cached history  {whole:?}  ratio {:.2} to parse + split + hash (goal 1.5)",
+            ratio(whole, read)
+        );
+        println!(
+            "  middle, per message         {:?}",
+            whole / u32::try_from(messages).unwrap_or(1)
+        );
+    }
+}

@@ -1,0 +1,229 @@
+//! Plans hold every kind of annotation, mean what they say, and hide nothing that was recorded.
+
+use std::collections::HashSet;
+
+use super::*;
+
+/// A session in which an agent reads, edits and reports, over and over.
+fn recording(id: &str, turns: usize) -> Recording {
+    let mut lines = vec![
+        json!({"_meta": {"id": id}}),
+        json!({"role": "user", "content": "go"}),
+    ];
+    for turn in 0..turns {
+        let names: &[&str] = match turn % 9 {
+            0..4 => &["Read", "Grep"],
+            4..7 => &["Edit"],
+            7 => &["TodoWrite", "bash"],
+            _ => &[],
+        };
+        let call = |(place, name): (usize, &&str)| json!({"id": format!("v{turn}-{place}"), "type": "function", "function": {"name": name, "arguments": "{}"}});
+        let calls: Vec<Value> = names.iter().enumerate().map(call).collect();
+        let text = if turn % 2 == 0 {
+            format!("turn {turn}")
+        } else {
+            String::new()
+        };
+        let mut message = json!({"role": "assistant", "content": text});
+        if !calls.is_empty() {
+            message["tool_calls"] = calls.clone().into();
+        }
+        lines.push(message);
+        for call in calls {
+            lines.push(json!({"role": "tool", "tool_call_id": call["id"], "content": "ok"}));
+        }
+        if names.is_empty() {
+            lines.push(json!({"role": "user", "content": format!("more {turn}")}));
+        }
+    }
+    let text: Vec<String> = lines.iter().map(Value::to_string).collect();
+    Recording::parse(&text.join("\n")).unwrap()
+}
+
+#[test]
+fn plans_are_deterministic_and_their_own() {
+    let session = recording("a", 60);
+    assert_eq!(
+        Plan::annotated(&session, 1).turns,
+        Plan::annotated(&session, 1).turns
+    );
+    assert_ne!(
+        Plan::annotated(&session, 1).turns,
+        Plan::annotated(&session, 2).turns
+    );
+    let ids = |id: &str| {
+        let plan = Plan::annotated(&recording(id, 60), 1);
+        let hops: Vec<Hop> = plan.turns.into_iter().flatten().collect();
+        hops.iter()
+            .flat_map(Hop::hidden_ids)
+            .map(str::to_owned)
+            .collect::<HashSet<_>>()
+    };
+    assert!(ids("a").is_disjoint(&ids("b")));
+}
+
+#[test]
+fn every_kind_of_annotation_occurs() {
+    let census = Plan::annotated(&recording("kinds", 1_200), 7).census();
+    let counts = [
+        census.invalid,
+        census.hidden_hops,
+        census.double_hops,
+        census.mixed,
+        census.plain,
+    ];
+    assert!(counts.iter().all(|count| *count >= 10), "{census:?}");
+    assert!(census.annotations > 3 * census.invalid, "{census:?}");
+}
+
+#[test]
+fn what_was_recorded_stays_and_ids_are_unique() {
+    for seed in 0..20 {
+        let session = recording("stays", 120);
+        let plan = Plan::annotated(&session, seed);
+        let plain = Plan::plain(&session);
+        let mut ids = HashSet::new();
+        for (turn, recorded) in session.turns.iter().enumerate() {
+            assert_eq!(plan.visible(turn, false), recorded.answer);
+            assert_eq!(plain.visible(turn, true), recorded.answer);
+            let shown = plan.visible(turn, true);
+            assert!(shown.text.ends_with(&recorded.answer.text));
+            let hops = plan.hops(turn);
+            let (last, before) = hops.split_last().unwrap();
+            assert!(!last.visible().is_empty() || last.hidden_ids().is_empty());
+            for hop in before {
+                assert!(hop.visible().is_empty() && !hop.calls.is_empty());
+            }
+            for hop in hops {
+                assert!(
+                    hop.ids().iter().all(|id| ids.insert((*id).to_owned())),
+                    "{seed}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn episodes_follow_the_protocol() {
+    let plan = Plan::annotated(&recording("protocol", 400), 3);
+    let mut closed: Vec<&str> = Vec::new();
+    let mut names = HashSet::new();
+    let (mut acts, mut depending) = (0, 0);
+    for (index, episode) in plan.episodes.iter().enumerate() {
+        assert!(names.insert(&episode.name));
+        let last = index + 1 == plan.episodes.len();
+        assert!(last || episode.end.is_some(), "only the last may be open");
+        assert!(
+            episode
+                .dependencies
+                .iter()
+                .all(|name| closed.contains(&name.as_str()))
+        );
+        match episode.kind {
+            Kind::Expl if episode.end.is_some() => {
+                assert!(episode.description.is_some());
+                closed.push(&episode.name);
+            }
+            Kind::Expl => {}
+            Kind::Act => {
+                acts += 1;
+                depending += usize::from(!episode.dependencies.is_empty());
+                assert_eq!(episode.description, None);
+            }
+        }
+    }
+    assert!(acts > 20 && depending > acts / 2, "{acts} {depending}");
+    let within: usize = plan
+        .episodes
+        .iter()
+        .map(|episode| episode.calls.len())
+        .sum();
+    assert!(within > 200);
+}
+
+#[test]
+fn descriptions_can_be_told_apart_by_their_beginning() {
+    let plan = Plan::annotated(&recording("words", 400), 3);
+    let mut heads = HashSet::new();
+    for text in plan
+        .episodes
+        .iter()
+        .filter_map(|episode| episode.description.as_ref())
+    {
+        assert!(text.is_ascii() && !text.contains(['"', '\\']));
+        assert!(heads.insert(text.chars().take(80).collect::<String>()));
+    }
+    assert!(heads.len() > 20);
+}
+
+#[test]
+fn a_model_refuses_what_the_protocol_refuses() {
+    let table = [
+        (vec![end(Some("x"))], 0, "nothing open"),
+        (
+            vec![start("a", Kind::Expl, &[]), end(None)],
+            0,
+            "an expl needs a description",
+        ),
+        (
+            vec![start("a", Kind::Act, &[]), end(Some("x"))],
+            0,
+            "an act has none",
+        ),
+        (
+            vec![start("a", Kind::Act, &["b".into()])],
+            0,
+            "unknown dependency",
+        ),
+        (
+            vec![
+                start("a", Kind::Expl, &[]),
+                end(Some("x")),
+                start("a", Kind::Act, &[]),
+            ],
+            1,
+            "used name",
+        ),
+        (
+            vec![
+                start("a", Kind::Expl, &[]),
+                start("b", Kind::Expl, &[]),
+                end(Some("x")),
+            ],
+            1,
+            "one at a time",
+        ),
+        (
+            vec![
+                start("a", Kind::Expl, &[]),
+                end(Some("x")),
+                start("b", Kind::Act, &["a".into()]),
+                end(None),
+            ],
+            2,
+            "fine",
+        ),
+        (
+            vec![
+                json!({}),
+                json!({"action": "start"}),
+                json!({"action": "start", "type": "expl"}),
+            ],
+            0,
+            "fields are missing",
+        ),
+    ];
+    for (values, want, why) in table {
+        let mut model = model::Model::default();
+        for value in &values {
+            model.annotate(&value.to_string(), (0, 0));
+        }
+        let closed = model
+            .episodes
+            .iter()
+            .filter(|episode| episode.end.is_some())
+            .count();
+        assert_eq!(closed, want, "{why}");
+    }
+}
