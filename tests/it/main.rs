@@ -22,3 +22,4 @@ mod process;
 mod resend;
 mod support;
 mod turns;
+mod wire;
