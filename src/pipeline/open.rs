@@ -136,7 +136,8 @@ fn managed(
     let terms = Terms::of(&app.settings, &asked.overrides, &family, &request.model)
         .map_err(|error| Stop::Error(error.into()))?;
     report.asked(&request.model, request.stream, terms.mode);
-    if terms.mode == Mode::Off || request.n > 1 {
+    // Guidance on top of no message at all would make a request of what is none.
+    if terms.mode == Mode::Off || request.n > 1 || request.messages.is_empty() {
         return Err(Stop::Forward);
     }
     let place = Place {

@@ -1,11 +1,12 @@
 //! Turns whose later hop fails, and clients that leave: who is told what, what is tried again, and
 //! what of it is remembered.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::cell::Cell;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
+use plimsoll::pipeline::App;
 use plimsoll_scripted::{Fault, Reply, Sent, Style, UsagePlace};
 use serde_json::json;
 
@@ -87,6 +88,31 @@ async fn a_later_hop_that_fails_before_the_client_saw_a_byte_is_its_answer() {
     }
 }
 
+/// The clock is read before each hop is prepared: every second time it fails.
+fn fails_in_later_hops(app: &mut App) {
+    thread_local! {
+        static READ: Cell<usize> = const { Cell::new(0) };
+    }
+    READ.set(0);
+    app.clock = || {
+        READ.set(READ.get() + 1);
+        assert_ne!(READ.get() % 2, 0, "injected");
+        1_000
+    };
+}
+
+#[tokio::test]
+async fn a_mistake_behind_the_first_byte_breaks_the_connection() {
+    let provider = provider(plan([("go", vec![first("First.")])])).await;
+    let proxy = Proxy::wired(provider.address, |_| {}, fails_in_later_hops).await;
+    let agent = Agent::new(&proxy, true).told("go");
+    for _ in 0..2 {
+        let answer = agent.ask().await.hides();
+        assert_eq!((answer.status, answer.heard.text.as_str()), (200, "First."));
+        assert!(answer.broken, "an end that is none: {}", answer.text());
+    }
+}
+
 #[tokio::test]
 async fn a_later_hop_that_cannot_be_had_is_an_error_of_ours() {
     for stream in [false, true] {
@@ -101,22 +127,7 @@ async fn a_later_hop_that_cannot_be_had_is_an_error_of_ours() {
             }
         })
         .await;
-        // The clock is read before each hop is prepared: the second time it fails.
-        let proxy = Proxy::wired(
-            upstream.addr,
-            |_| {},
-            |app| {
-                app.clock = || {
-                    static READ: AtomicUsize = AtomicUsize::new(0);
-                    // Odd readings are of second hops, in both rounds of the test.
-                    match READ.fetch_add(1, Ordering::SeqCst) % 2 {
-                        0 => 1_000,
-                        _ => panic!("injected"),
-                    }
-                };
-            },
-        )
-        .await;
+        let proxy = Proxy::wired(upstream.addr, |_| {}, fails_in_later_hops).await;
         let agent = Agent::new(&proxy, stream).told("go");
         let answer = agent.ask().await.hides();
         assert_eq!(
@@ -176,8 +187,8 @@ async fn a_later_hop_that_is_cut_ends_with_an_error_and_no_end() {
             .await;
             let proxy = Proxy::with(provider.address, |config| {
                 config.upstream.retries = 0;
-                config.upstream.idle_timeout = Duration::from_millis(100);
-                config.upstream.first_byte_timeout = Duration::from_millis(100);
+                config.upstream.idle_timeout = Duration::from_millis(500);
+                config.upstream.first_byte_timeout = Duration::from_millis(500);
             })
             .await;
             let answer = Agent::new(&proxy, stream).told("go").ask().await.hides();
@@ -221,19 +232,28 @@ async fn a_hidden_hop_that_was_cut_behind_its_finish_reason_goes_on() {
 
 #[tokio::test]
 async fn a_comment_keeps_the_client_while_a_hidden_hop_is_silent() {
-    for late in ["Then.", ""] {
+    let slow = Style {
+        last_delay: Duration::from_millis(200),
+        ..Style::default()
+    };
+    let overloaded = Fault::Status {
+        status: 503,
+        retry_after: None,
+        retry_after_ms: Some(300),
+    };
+    let text = || Reply::text("Then.");
+    // (what the later hop gets) -> whether it comes to something
+    let table = [
+        (vec![text().style(slow)], true),
+        (vec![text().fault(overloaded), text()], true),
+        (vec![text().fault(Fault::NeverAnswer)], false),
+    ];
+    for (later, whole) in table {
         let hidden = Reply::calls(vec![explore("d1", "a")]);
-        let then = match late {
-            "" => Reply::text("x").fault(Fault::NeverAnswer),
-            text => Reply::text(text).style(Style {
-                last_delay: Duration::from_millis(200),
-                ..Style::default()
-            }),
-        };
-        let provider = provider(plan([("go", vec![hidden]), ("d1", vec![then])])).await;
+        let provider = provider(plan([("go", vec![hidden]), ("d1", later)])).await;
         let proxy = Proxy::with(provider.address, |config| {
             config.delimiter.heartbeat = Duration::from_millis(10);
-            config.upstream.first_byte_timeout = Duration::from_millis(300);
+            config.upstream.first_byte_timeout = Duration::from_secs(1);
             config.upstream.retries = 0;
         })
         .await;
@@ -244,12 +264,12 @@ async fn a_comment_keeps_the_client_while_a_hidden_hop_is_silent() {
             "{}",
             answer.text()
         );
-        if late.is_empty() {
+        if whole {
+            assert_eq!(answer.whole().heard.text, "Then.");
+        } else {
             // A dead upstream is noticed behind the heartbeats.
             assert!(answer.heard.error.is_some(), "{}", answer.text());
             assert!(!answer.text().contains("[DONE]"), "{}", answer.text());
-        } else {
-            assert_eq!(answer.whole().heard.text, "Then.");
         }
     }
 }

@@ -198,13 +198,14 @@ fn tool_name(raw: &[u8]) -> String {
 }
 
 fn include_usage(object: &Object<'_>) -> IncludeUsage {
-    let options = object
-        .present("stream_options")
-        .and_then(|raw| Object::parse(raw).ok());
-    match options
-        .as_ref()
-        .and_then(|options| options.present("include_usage"))
-    {
+    let Some(raw) = object.present("stream_options") else {
+        return IncludeUsage::Open;
+    };
+    // What is no object is wrong, and stays so: the upstream says it better.
+    let Ok(options) = Object::parse(raw) else {
+        return IncludeUsage::Refused;
+    };
+    match options.present("include_usage") {
         Some(b"true") => IncludeUsage::Asked,
         Some(_) => IncludeUsage::Refused,
         None => IncludeUsage::Open,
