@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use plimsoll::dialect::chat::request::Request;
-use plimsoll::model::{Digest, Hop, Parent, RecordId, Role, Scope, TenantId, TurnRecord};
+use plimsoll::model::{Digest, Hop, Parent, RecordId, Role, Rope, Scope, TenantId, TurnRecord};
 use plimsoll::pipeline::find::{self, Paths, locate};
 use plimsoll::pipeline::hop::{State, Tools};
 use plimsoll::pipeline::known::Memo;
@@ -23,7 +23,7 @@ use plimsoll::store::{Store, memory::Memory};
 use plimsoll::tokens::{Counter, Family};
 use serde::de::IgnoredAny;
 use serde_json::json;
-use xxhash_rust::xxh3::xxh3_128;
+use twox_hash::XxHash3_128;
 
 const TENANT: TenantId = TenantId(Digest([7; 32]));
 
@@ -39,7 +39,9 @@ fn body(messages: usize, bytes: usize) -> Bytes {
         let function = json!({"name": "bash", "arguments": arguments});
         list.push(json!({"role": "assistant", "content": null,
             "tool_calls": [{"id": id, "type": "function", "function": function}]}));
-        list.push(json!({"role": "tool", "tool_call_id": id, "content": format!("{turn}\n{result}")}));
+        list.push(
+            json!({"role": "tool", "tool_call_id": id, "content": format!("{turn}\n{result}")}),
+        );
     }
     let tools = json!([{"type": "function", "function": {"name": "bash", "parameters": {}}}]);
     Bytes::from(json!({"model": "gpt-4o", "messages": list, "tools": tools}).to_string())
@@ -92,20 +94,27 @@ impl Middle {
         }
     }
 
-    fn run(&self, body: &Bytes) -> Bytes {
+    fn run(&self, body: &Bytes) -> Rope {
         let scope = Scope::default();
         let request = Request::decode(body.clone()).unwrap();
-        let reader = self.memo.reader(&self.counter, self.family.encoding, TENANT);
-        let shapes: Vec<_> =
-            (0..request.messages.len()).map(|at| reader.shape(request.message(at)).unwrap()).collect();
+        let reader = self
+            .memo
+            .reader(&self.counter, self.family.encoding, TENANT);
+        let shapes: Vec<_> = (0..request.messages.len())
+            .map(|at| reader.shape(request.message(at)).unwrap())
+            .collect();
         let heads = chain::heads(TENANT, &shapes);
-        let path = locate(&self.store, &self.paths, &find::Request {
-            tenant: TENANT,
-            scope: &scope,
-            shapes: &shapes,
-            heads: &heads,
-            trimmed: &|_| None,
-        });
+        let path = locate(
+            &self.store,
+            &self.paths,
+            &find::Request {
+                tenant: TENANT,
+                scope: &scope,
+                shapes: &shapes,
+                heads: &heads,
+                trimmed: &|_| None,
+            },
+        );
         let path = path.unwrap();
         assert!(!path.entries.is_empty(), "the path must come from memory");
         let terms = Terms::of(&self.settings, &Overrides::default(), &self.family, "").unwrap();
@@ -125,8 +134,12 @@ impl Middle {
             pending: Vec::new(),
             marks,
         };
-        let tools =
-            Tools { reader, classes: &self.classes, family: &self.family, now: 0 };
+        let tools = Tools {
+            reader,
+            classes: &self.classes,
+            family: &self.family,
+            now: 0,
+        };
         state.inject(&tools).unwrap();
         state.prepare(&tools, None).unwrap().body
     }
@@ -134,23 +147,37 @@ impl Middle {
     /// Remembers a path with a record for each assistant message, as a long session has one.
     fn warm(&self, body: &Bytes) {
         let request = Request::decode(body.clone()).unwrap();
-        let reader = self.memo.reader(&self.counter, self.family.encoding, TENANT);
-        let shapes: Vec<_> =
-            (0..request.messages.len()).map(|at| reader.shape(request.message(at)).unwrap()).collect();
+        let reader = self
+            .memo
+            .reader(&self.counter, self.family.encoding, TENANT);
+        let shapes: Vec<_> = (0..request.messages.len())
+            .map(|at| reader.shape(request.message(at)).unwrap())
+            .collect();
         let heads = chain::heads(TENANT, &shapes);
         let mut path = Path::default();
-        for (at, shape) in shapes.iter().enumerate().filter(|(_, s)| s.role == Role::Assistant) {
+        for (at, shape) in shapes
+            .iter()
+            .enumerate()
+            .filter(|(_, s)| s.role == Role::Assistant)
+        {
             let record = TurnRecord {
                 parent: Parent::Root,
                 turn: path.next_turn(),
                 position: u32::try_from(at).unwrap(),
                 base: path.next,
                 first_item: path.next + u32::from(path.entries.is_empty()) * 2,
-                hops: vec![Hop { estimate: 1000, ..Hop::default() }],
+                hops: vec![Hop {
+                    estimate: 1000,
+                    ..Hop::default()
+                }],
                 handed: String::new(),
                 visible: shape.canonical,
                 trimmed: Digest([0; 32]),
-                calls: shape.calls.iter().map(|c| (c.id.clone(), c.name.clone())).collect(),
+                calls: shape
+                    .calls
+                    .iter()
+                    .map(|c| (c.id.clone(), c.name.clone()))
+                    .collect(),
                 tooled: true,
                 injected: Some("delimiter".to_owned()),
                 prologue: Digest([0; 32]),
@@ -168,32 +195,45 @@ impl Middle {
 
 fn main() {
     let middle = Middle::new();
-    for (name, messages, bytes) in
-        [("1 MB, 300 messages", 300, 1 << 20), ("8 MB, 2,000 messages", 2000, 8 << 20)]
-    {
+    for (name, messages, bytes) in [
+        ("1 MB, 300 messages", 300, 1 << 20),
+        ("8 MB, 2,000 messages", 2000, 8 << 20),
+    ] {
         let body = body(messages, bytes);
         middle.warm(&body);
-        let [walk, read, whole] = interleaved(60, &mut [
-            &mut || {
-                black_box(serde_json::from_slice::<IgnoredAny>(&body).unwrap());
-            },
-            &mut || {
-                let request = Request::decode(body.clone()).unwrap();
-                for at in 0..request.messages.len() {
-                    black_box(xxh3_128(request.message(at)));
-                }
-            },
-            &mut || {
-                black_box(middle.run(&body));
-            },
-        ])[..] else {
+        let [walk, read, whole] = interleaved(
+            60,
+            &mut [
+                &mut || {
+                    black_box(serde_json::from_slice::<IgnoredAny>(&body).unwrap());
+                },
+                &mut || {
+                    let request = Request::decode(body.clone()).unwrap();
+                    for at in 0..request.messages.len() {
+                        black_box(XxHash3_128::oneshot_with_seed(7, request.message(at)));
+                    }
+                },
+                &mut || {
+                    black_box(middle.run(&body));
+                },
+            ],
+        )[..] else {
             return;
         };
         let ratio = |a: Duration, b: Duration| a.as_secs_f64() / b.as_secs_f64();
         println!("{name} ({} bytes):", body.len());
         println!("  syntax walk                 {walk:?}");
-        println!("  parse + split + hash        {read:?}  ratio {:.2} to the walk (goal 1.3)", ratio(read, walk));
-        println!("  middle over cached history  {whole:?}  ratio {:.2} to parse + split + hash (goal 1.5)", ratio(whole, read));
-        println!("  middle, per message         {:?}", whole / u32::try_from(messages).unwrap_or(1));
+        println!(
+            "  parse + split + hash        {read:?}  ratio {:.2} to the walk (goal 1.3)",
+            ratio(read, walk)
+        );
+        println!(
+            "  middle over cached history  {whole:?}  ratio {:.2} to parse + split + hash (goal 1.5)",
+            ratio(whole, read)
+        );
+        println!(
+            "  middle, per message         {:?}",
+            whole / u32::try_from(messages).unwrap_or(1)
+        );
     }
 }

@@ -4,9 +4,12 @@
 //! stream is asked for, fails where it is told to, and keeps every request that it received. It
 //! knows nothing of the proxy that it judges and shares no code with it.
 
+pub mod audit;
 pub mod cache;
+pub mod client;
 pub mod heard;
 pub mod plan;
+pub mod player;
 pub mod received;
 pub mod rng;
 pub mod script;
@@ -20,7 +23,12 @@ mod link;
 mod send;
 mod side;
 
+pub use audit::Violation;
+pub use client::{Client, ClientOptions, ClientRequest, NoText, Outcome};
 pub use heard::Heard;
+pub use plan::Plan;
+pub use player::{Place, Player, Session, TURN_HEADER};
 pub use received::{Received, Sent, Verdict};
 pub use script::{Call, Fault, IndexStyle, Reply, RequestView, Script, Style, UsagePlace};
 pub use server::{Auth, Options, Provider};
+pub use trace::Recording;

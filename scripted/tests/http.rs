@@ -481,3 +481,75 @@ async fn scripts_see_the_request() {
         [(0, 1, true, Some("b".to_owned()), size)]
     );
 }
+
+/// A short recorded session: two calls, an edit, a report.
+fn session() -> Arc<Session> {
+    let tool = |id: &str, name: &str| json!({"id": id, "type": "function", "function": {"name": name, "arguments": "{\"path\": \"ä\"}"}});
+    let lines = [
+        json!({"_meta": {"id": "short"}}),
+        json!({"role": "user", "content": "tidy up"}),
+        json!({"role": "assistant", "content": "I look.", "tool_calls": [tool("a", "read"), tool("b", "ls")]}),
+        json!({"role": "tool", "tool_call_id": "a", "content": "text"}),
+        json!({"role": "tool", "tool_call_id": "b", "content": "ä"}),
+        json!({"role": "assistant", "content": "", "tool_calls": [tool("c", "edit")]}),
+        json!({"role": "tool", "tool_call_id": "c", "content": "done"}),
+        json!({"role": "assistant", "content": "It is tidy."}),
+    ];
+    let text: Vec<String> = lines.iter().map(Value::to_string).collect();
+    Session::new(Recording::parse(&text.join("\n")).unwrap(), 1)
+}
+
+#[tokio::test]
+async fn a_session_plays_over_http_through_faults() {
+    for streamed in [true, false] {
+        let player = Player::new([session()])
+            .any_style(3)
+            .fault(|place| match place.attempt {
+                0 => Some(Fault::CloseBeforeHeaders),
+                1 => Some(Fault::CloseAfter { bytes: 40 }),
+                2 => Some(Fault::Status {
+                    status: 429,
+                    retry_after: None,
+                    retry_after_ms: Some(1),
+                }),
+                _ => None,
+            });
+        let player = Arc::new(player);
+        let provider = start(player.script()).await;
+        let options = ClientOptions {
+            streamed,
+            annotated: false,
+            ..ClientOptions::default()
+        };
+        let mut client = Client::new(session(), options);
+        let mut attempts = 0;
+        while let Some(request) = client.request() {
+            let headers: String = request
+                .headers
+                .iter()
+                .map(|(name, value)| format!("{name}: {value}\r\n"))
+                .collect();
+            let body = std::str::from_utf8(&request.body).unwrap();
+            attempts += 1;
+            let Ok(answer) = call(&provider, "POST", "/v1/chat/completions", &headers, body).await
+            else {
+                continue;
+            };
+            let outcome = client.hear(answer.status, &answer.body);
+            assert_eq!(
+                outcome.advanced,
+                outcome.violations.is_empty(),
+                "{:?}",
+                outcome.violations
+            );
+        }
+        assert_eq!((client.turn(), attempts), (3, 12));
+        let received = provider.take();
+        let requests: Vec<&Received> = received.iter().collect();
+        assert_eq!(audit::always(&requests, &session()), []);
+        let growth = audit::growth(&requests, &size::Sizer::new(size::quarter_of_bytes()));
+        assert_eq!((growth.requests, growth.breaks.len()), (12, 0));
+        assert!(audit::cached_share(&requests) >= growth.share());
+        assert_eq!(player.violations(), []);
+    }
+}

@@ -2,6 +2,7 @@
 //! what is printed; never serves a request itself.
 
 mod check;
+mod demo;
 mod logs;
 mod serve;
 mod tenant_key;
@@ -28,6 +29,8 @@ pub struct Cli {
 pub enum Command {
     /// Serve agents until a signal comes.
     Serve(ServeArgs),
+    /// Play a recorded session through the proxy; no key, no network.
+    Demo(demo::DemoArgs),
     /// Say what is wrong with a configuration file, and where.
     Check {
         /// The file.
@@ -91,6 +94,7 @@ impl From<ServeArgs> for Flags {
 pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Serve(args) => serve::run(&args.into()),
+        Command::Demo(args) => demo::run(&args),
         Command::Check { file } => check::run(&file, &mut std::io::stdout().lock()),
     }
 }

@@ -53,6 +53,7 @@ pub fn app(config: &Config) -> anyhow::Result<Arc<App>> {
         counter: Counter::load(),
         models: models(config)?,
         metrics,
+        clock: App::system_clock,
     }))
 }
 

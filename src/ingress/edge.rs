@@ -16,6 +16,7 @@ use super::body::{self, Coding};
 use super::errors;
 use super::headers;
 use super::limit::{Counted, Limit};
+use crate::model::Rope;
 use crate::pipeline::{self, App, ProxyError, Side, TurnRequest, Untouched};
 use crate::record::FAIL_OPEN;
 use crate::upstream::Payload;
@@ -113,7 +114,7 @@ async fn pass(
     body: Incoming,
 ) -> Result<Response<Body>, ProxyError> {
     let payload = if http_body::Body::is_end_stream(&body) {
-        Payload::Whole(bytes::Bytes::new())
+        Payload::Whole(Rope::default())
     } else {
         Payload::Streamed(body.map_err(Into::into).boxed())
     };

@@ -1,9 +1,9 @@
-//! How an error looks to the client: OpenAI's shape. Owns statuses and codes; never words what
+//! How an error looks to the client: OpenAI's shape. Owns its codes; never words what
 //! went wrong (the errors do) and never touches an error of the upstream's own.
 
 use axum::body::Body;
 use http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER, UPGRADE};
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderValue, Response};
 use serde_json::json;
 
 use crate::dialect::chat::request::RequestError;
@@ -13,7 +13,7 @@ use crate::upstream;
 /// The response to a request that failed.
 #[must_use]
 pub fn respond(error: &ProxyError) -> Response<Body> {
-    let (status, code) = status_and_code(error);
+    let (status, code) = (error.status(), code(error));
     let kind = match error.class().side {
         Side::Caller => "invalid_request_error",
         Side::Upstream | Side::Us => "server_error",
@@ -60,25 +60,23 @@ pub fn respond(error: &ProxyError) -> Response<Body> {
     response
 }
 
-fn status_and_code(error: &ProxyError) -> (StatusCode, &'static str) {
+fn code(error: &ProxyError) -> &'static str {
     match error {
-        ProxyError::Header { .. } => (StatusCode::BAD_REQUEST, "invalid_header"),
-        ProxyError::Coding { .. } => (StatusCode::BAD_REQUEST, "invalid_body"),
-        ProxyError::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
-        ProxyError::Body => (StatusCode::REQUEST_TIMEOUT, "body_incomplete"),
-        ProxyError::Upgrade => (StatusCode::UPGRADE_REQUIRED, "upgrade_not_supported"),
-        ProxyError::Method => (StatusCode::METHOD_NOT_ALLOWED, "method_not_supported"),
-        ProxyError::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "overloaded"),
-        ProxyError::Request(_) => (StatusCode::BAD_REQUEST, "invalid_body"),
-        ProxyError::Terms(_) => (StatusCode::BAD_REQUEST, "invalid_header"),
-        ProxyError::Budget { .. } => (StatusCode::BAD_REQUEST, "context_budget_exceeded"),
-        ProxyError::Middle(_) => (StatusCode::BAD_GATEWAY, "turn_interrupted"),
+        ProxyError::Header { .. } | ProxyError::Terms(_) => "invalid_header",
+        ProxyError::Coding { .. } | ProxyError::Request(_) => "invalid_body",
+        ProxyError::TooLarge { .. } => "body_too_large",
+        ProxyError::Body => "body_incomplete",
+        ProxyError::Upgrade => "upgrade_not_supported",
+        ProxyError::Method => "method_not_supported",
+        ProxyError::Overloaded => "overloaded",
+        ProxyError::Budget { .. } => "context_budget_exceeded",
+        ProxyError::Middle(_) => "turn_interrupted",
         ProxyError::Upstream(error) => match error {
-            upstream::Error::Path => (StatusCode::BAD_REQUEST, "invalid_path"),
-            upstream::Error::Connect { .. } => (StatusCode::BAD_GATEWAY, "upstream_unreachable"),
-            upstream::Error::Broken { .. } => (StatusCode::BAD_GATEWAY, "upstream_broken"),
+            upstream::Error::Path => "invalid_path",
+            upstream::Error::Connect { .. } => "upstream_unreachable",
+            upstream::Error::Broken { .. } => "upstream_broken",
             upstream::Error::ConnectTimeout | upstream::Error::FirstByteTimeout => {
-                (StatusCode::GATEWAY_TIMEOUT, "upstream_timeout")
+                "upstream_timeout"
             }
         },
     }

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::answer::{Answer, missing_newlines, seam};
+use super::answer::{Answer, Verdict, missing_newlines, seam};
 use super::calls::{Fate, Table};
 use super::hop::Hop;
 use super::shape::Shape;
@@ -43,7 +43,7 @@ pub struct Machine {
     counted: Vec<Usage>,
     /// Text that the hops before this one handed out, seams included.
     earlier: String,
-    /// Text of the hop that has ended and is not yet part of `earlier`.
+    /// Text of the hop that has ended and is not yet part of `earlier`, if another one follows.
     ended_text: String,
     /// Who speaks in frames after the first hop; `None` in the first hop.
     origin: Option<Origin>,
@@ -153,7 +153,9 @@ impl Machine {
             self.ending.extend(shown);
         }
         let answer = self.hop.take_answer();
-        self.ended_text.clone_from(&answer.text);
+        if answer.verdict() == Verdict::HiddenOnly {
+            self.ended_text.clone_from(&answer.text);
+        }
         answer
     }
 

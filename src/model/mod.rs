@@ -6,6 +6,7 @@ mod item;
 mod marks;
 pub mod raw;
 mod record;
+mod rope;
 mod usage;
 
 pub use ids::{CallId, Digest, Head, RecordId, Scope, TenantId};
@@ -14,4 +15,5 @@ pub use item::{
 };
 pub use marks::Marks;
 pub use record::{Effect, EpisodeKind, HiddenCall, Hop, Parent, Snapshot, Step, TurnRecord};
+pub use rope::Rope;
 pub use usage::Usage;

@@ -299,54 +299,55 @@ pub fn string(bytes: &[u8]) -> Option<Cow<'_, str>> {
 }
 
 /// Decodes what stands between the quotes of a JSON string and always finds something to show: a
-/// lone surrogate becomes U+FFFD, and text that is no JSON string at all stands as it is.
+/// lone surrogate becomes U+FFFD, and a backslash that begins no escape stands as it is.
 #[must_use]
 pub fn unescape(inner: &[u8]) -> String {
     let text = String::from_utf8_lossy(inner);
-    if !text.contains('\\') {
-        return text.into_owned();
-    }
-    let quoted = format!("\"{text}\"");
-    serde_json::from_str(&quoted)
-        .or_else(|_| serde_json::from_str(&without_lone_surrogates(&quoted)))
-        .unwrap_or_else(|_| text.into_owned())
-}
-
-/// The same JSON text with `\ufffd` for every escaped surrogate that has no partner.
-fn without_lone_surrogates(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('\\') {
-        clean.push_str(rest.get(..at).unwrap_or_default());
+    let mut decoded = String::with_capacity(text.len());
+    let mut rest = text.as_ref();
+    while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
+        decoded.push_str(rest.get(..at).unwrap_or_default());
         let escape = rest.get(at..).unwrap_or_default();
-        let (kept, used) = match (
-            surrogate(escape),
-            surrogate(escape.get(6..).unwrap_or_default()),
-        ) {
-            (Some(Half::High), Some(Half::Low)) => (escape.get(..12), 12),
-            (Some(_), _) => (Some("\\ufffd"), 6),
-            (None, _) => (escape.get(..2), 2),
-        };
-        clean.push_str(kept.unwrap_or(escape));
+        let (character, used) = read_escape(escape).unwrap_or(('\\', 1));
+        decoded.push(character);
         rest = escape.get(used..).unwrap_or_default();
     }
-    clean.push_str(rest);
-    clean
+    decoded.push_str(rest);
+    decoded
 }
 
-enum Half {
-    High,
-    Low,
+/// The character that an escape at the text's start stands for, and the escape's length.
+fn read_escape(text: &str) -> Option<(char, usize)> {
+    let character = match text.as_bytes().get(1)? {
+        b'n' => '\n',
+        b'"' => '"',
+        b'\\' => '\\',
+        b'/' => '/',
+        b't' => '\t',
+        b'r' => '\r',
+        b'b' => '\u{8}',
+        b'f' => '\u{c}',
+        b'u' => return read_unicode(text),
+        _ => return None,
+    };
+    Some((character, 2))
 }
 
-/// Which half of a pair the escape at the text's start names, if it names one.
-fn surrogate(text: &str) -> Option<Half> {
-    let digits = text.strip_prefix("\\u")?.get(..4)?;
-    match u16::from_str_radix(digits, 16).ok()? {
-        0xd800..=0xdbff => Some(Half::High),
-        0xdc00..=0xdfff => Some(Half::Low),
-        _ => None,
+fn read_unicode(text: &str) -> Option<(char, usize)> {
+    let first = read_unit(text)?;
+    let second = text.get(6..).and_then(read_unit);
+    let pair = char::decode_utf16([first, second.unwrap_or_default()]).next()?;
+    match pair {
+        Ok(character) => Some((character, 6 * character.len_utf16())),
+        Err(_) => Some((char::REPLACEMENT_CHARACTER, 6)),
     }
+}
+
+/// The UTF-16 unit that `\uXXXX` at the text's start names.
+fn read_unit(text: &str) -> Option<u16> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    let hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    hex.then(|| u16::from_str_radix(digits, 16).ok()).flatten()
 }
 
 /// A JSON string with its quotes and escapes.

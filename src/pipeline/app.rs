@@ -38,6 +38,8 @@ pub struct App {
     pub models: Models,
     /// Where turns are counted.
     pub metrics: Metrics,
+    /// The time in milliseconds since 1970: [`App::system_clock`], or a test's.
+    pub clock: fn() -> u64,
 }
 
 impl App {
@@ -51,10 +53,16 @@ impl App {
         })
     }
 
-    /// Now, in milliseconds since 1970. A clock before that reads as zero, which only makes a
-    /// cache look warm.
+    /// Now, in milliseconds since 1970.
     #[must_use]
-    pub fn now() -> u64 {
+    pub fn now(&self) -> u64 {
+        (self.clock)()
+    }
+
+    /// What the system's clock says, in milliseconds since 1970. A clock before that reads as
+    /// zero, which only makes a cache look warm.
+    #[must_use]
+    pub fn system_clock() -> u64 {
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();

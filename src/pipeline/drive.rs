@@ -3,21 +3,22 @@
 //! Never edits a frame itself.
 
 use std::io;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use bytes::Bytes;
-use futures_util::{StreamExt, stream};
+use futures_util::{FutureExt as _, StreamExt, stream};
 use http::{HeaderMap, Response, StatusCode};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Limited};
 use tokio::sync::{mpsc, oneshot};
 
 use super::app::App;
 use super::error::ProxyError;
-use super::finish::{self, Committed};
+use super::finish::Committed;
 use super::open::Turn;
-use super::send::{outbound, prepare, spec};
+use super::send::{REFUSAL, emergency, outbound, prepare, spec};
 use super::unary::cap_line;
 use crate::intercept::{Answer, Machine, Verdict};
 use crate::record::{Phase, Side, StoreOp};
@@ -27,6 +28,8 @@ use crate::upstream::{self, ResponseBody};
 const CHANNEL: usize = 32;
 /// Further tries of a later hop, which the client can't retry.
 const HOP_RETRIES: u32 = 2;
+/// The wait before another try of a later hop, where the upstream names none.
+const HOP_WAIT: Duration = Duration::from_millis(200);
 /// The shortest wait for a heartbeat that is overdue.
 const LEAST_SILENCE: Duration = Duration::from_millis(1);
 /// A comment that every SSE reader skips.
@@ -41,14 +44,18 @@ enum Begin {
 }
 
 /// Streams a turn to the client.
+///
+/// # Errors
+/// [`ProxyError::Middle`] if the proxy failed before the client saw anything.
 pub(super) async fn stream(
     app: &Arc<App>,
     turn: Turn,
     response: Response<ResponseBody>,
-) -> Response<Body> {
+) -> Result<Response<Body>, ProxyError> {
     let (sender, receiver) = mpsc::channel(CHANNEL);
     let (begin, begun) = oneshot::channel();
     let (head, body) = response.into_parts();
+    let client = sender.clone();
     let driver = Driver {
         app: app.clone(),
         machine: Machine::new(app.intercept.clone(), &spec(&turn)),
@@ -62,8 +69,18 @@ pub(super) async fn stream(
             held: Instant::now(),
         },
     };
-    tokio::spawn(driver.run(body));
-    match begun.await {
+    tokio::spawn(async move {
+        if AssertUnwindSafe(driver.run(body))
+            .catch_unwind()
+            .await
+            .is_err()
+        {
+            tracing::error!("a stream was cut: the proxy made a mistake");
+            // The connection breaks, because a stream that just ends would look whole.
+            let _ = client.send(Err(io::Error::other("the turn failed"))).await;
+        }
+    });
+    Ok(match begun.await {
         Ok(Begin::Stream(headers)) => {
             let frames = stream::unfold(receiver, |mut receiver| async move {
                 receiver.recv().await.map(|frame| (frame, receiver))
@@ -72,8 +89,8 @@ pub(super) async fn stream(
         }
         Ok(Begin::Refusal(status, headers, body)) => respond(status, *headers, Body::from(body)),
         // The driver ended without a word, which only a panic in it can do.
-        Err(_) => respond(StatusCode::BAD_GATEWAY, HeaderMap::new(), Body::empty()),
-    }
+        Err(_) => return Err(ProxyError::Middle("panic")),
+    })
 }
 
 fn respond(status: StatusCode, mut headers: HeaderMap, body: Body) -> Response<Body> {
@@ -133,18 +150,21 @@ impl Driver {
             }
             let capped = self.turn.state.pending.len() + 1 >= self.turn.state.terms.hops;
             match (verdict, end) {
-                (Verdict::HiddenOnly, End::Whole) if !capped => match self.next().await {
-                    Some(next) => body = next,
-                    None => return,
-                },
-                (Verdict::HiddenOnly, End::Whole) => return self.cap().await,
+                // What was cut off behind a finish reason is the end, which is dropped anyway.
+                (Verdict::HiddenOnly, End::Whole | End::Cut(_)) if !capped => {
+                    match self.next().await {
+                        Some(next) => body = next,
+                        None => return,
+                    }
+                }
+                (Verdict::HiddenOnly, End::Whole | End::Cut(_)) => return self.cap().await,
                 (Verdict::Broken, End::Whole) => {
                     return self.broken("the stream ended early").await;
                 }
-                (_, End::Cut(cause)) if verdict == Verdict::Broken => {
-                    return self.broken(&cause).await;
+                (Verdict::Broken, End::Cut(cause)) => return self.broken(&cause).await,
+                (Verdict::Done | Verdict::Mixed | Verdict::Cut, End::Whole | End::Cut(_)) => {
+                    return self.done().await;
                 }
-                (_, End::Whole | End::Cut(_)) => return self.done().await,
             }
         }
     }
@@ -236,8 +256,7 @@ impl Driver {
         let mut out = Vec::new();
         self.machine.next_hop(&mut out);
         if self.say(out).await.is_err() {
-            self.turn.report.aborted(Side::Client);
-            self.close_report();
+            self.gone();
             return None;
         }
         let prepared = match prepare(&self.app, &mut self.turn, None) {
@@ -254,18 +273,18 @@ impl Driver {
 
     /// Sends a later hop, twice more if it fails where the client can't retry any longer.
     async fn send_hop(&mut self) -> Option<ResponseBody> {
+        let app = self.app.clone();
         let mut tries = 0;
         loop {
-            let body = self.turn.prepared.body.clone();
-            let sent = self.beating(body).await;
-            let spoken = self.client.begin.is_none();
-            let (retry, wait) = match &sent {
-                None => {
-                    self.turn.report.aborted(Side::Client);
-                    self.close_report();
+            let sent = match outbound(&app, &self.turn, self.turn.prepared.body.clone()) {
+                Ok(outbound) => self.beating(app.upstream.send(outbound)).await?,
+                Err(error) => {
+                    self.failed(&error.to_string()).await;
                     return None;
                 }
-                Some(Ok(response)) => {
+            };
+            let (retry, wait) = match &sent {
+                Ok(response) => {
                     self.turn.report.answered(response.status());
                     let status = response.status().as_u16();
                     (
@@ -273,68 +292,66 @@ impl Driver {
                         upstream::retry_after(response.headers()),
                     )
                 }
-                Some(Err(_)) => (true, None),
+                Err(_) => (true, None),
             };
+            let spoken = self.client.begin.is_none();
             if retry && spoken && tries < HOP_RETRIES {
                 tries += 1;
                 self.turn.report.turn.retries.push("hop");
-                let wait = wait
-                    .unwrap_or(Duration::from_millis(200))
-                    .min(upstream::LONGEST_WAIT);
-                tokio::time::sleep(wait).await;
+                let wait = wait.unwrap_or(HOP_WAIT).min(upstream::LONGEST_WAIT);
+                self.beating(tokio::time::sleep(wait)).await?;
                 continue;
             }
             return match sent {
-                Some(Ok(response)) if response.status().is_success() => Some(response.into_body()),
-                Some(Ok(response)) => {
-                    self.refused(response).await;
-                    None
-                }
-                Some(Err(error)) => {
+                Ok(response) if response.status().is_success() => Some(response.into_body()),
+                Ok(response) => self.refused(response).await,
+                Err(error) => {
                     self.failed(&error.to_string()).await;
                     None
                 }
-                None => None,
             };
         }
     }
 
-    /// Sends a body while keeping the client; `None` where it has gone.
-    async fn beating(&mut self, body: Bytes) -> Option<Result<Response<ResponseBody>, ProxyError>> {
-        let app = self.app.clone();
-        let outbound = match outbound(&app, &self.turn, body) {
-            Ok(outbound) => outbound,
-            Err(error) => return Some(Err(error)),
-        };
-        let mut sending = std::pin::pin!(app.upstream.send(outbound));
+    /// Waits for something while keeping the client; `None` where it has gone, and then the turn
+    /// has ended.
+    async fn beating<T>(&mut self, wait: impl Future<Output = T>) -> Option<T> {
+        let mut wait = std::pin::pin!(wait);
         let closed = self.client.sender.clone();
+        let every = self.app.settings.delimiter.heartbeat;
         loop {
-            let silence = app
-                .settings
-                .delimiter
-                .heartbeat
-                .saturating_sub(self.client.held.elapsed());
-            tokio::select! {
-                sent = &mut sending => return Some(sent.map_err(ProxyError::from)),
-                () = tokio::time::sleep(silence.max(LEAST_SILENCE)) => {
-                    if self.heartbeat().await.is_err() {
-                        return None;
-                    }
-                }
-                () = closed.closed() => return None,
+            let silence = every.saturating_sub(self.client.held.elapsed());
+            let stays = tokio::select! {
+                done = &mut wait => return Some(done),
+                () = tokio::time::sleep(silence.max(LEAST_SILENCE)) => self.heartbeat().await.is_ok(),
+                () = closed.closed() => false,
+            };
+            if !stays {
+                self.gone();
+                return None;
             }
         }
     }
 
-    /// The upstream refused a later hop: its own answer where the client has seen nothing yet,
-    /// else an error event.
-    async fn refused(&mut self, response: Response<ResponseBody>) {
+    /// The upstream refused a later hop. One that was too long is tried once more behind an
+    /// emergency pass; else the upstream's own answer is the client's where that has seen nothing
+    /// yet, and an error event otherwise.
+    async fn refused(&mut self, response: Response<ResponseBody>) -> Option<ResponseBody> {
         let (head, body) = response.into_parts();
-        let body = body
-            .collect()
-            .await
-            .map(http_body_util::Collected::to_bytes);
-        let body = body.unwrap_or_default();
+        let body = whole(body).await;
+        let again = emergency(&self.app, &mut self.turn, head.status, &body).await;
+        let (head, body) = match again {
+            None => (head, body),
+            Some(Ok(again)) if again.status().is_success() => return Some(again.into_body()),
+            Some(Ok(again)) => {
+                let (head, body) = again.into_parts();
+                (head, whole(body).await)
+            }
+            Some(Err(error)) => {
+                self.failed(&error.to_string()).await;
+                return None;
+            }
+        };
         match self.client.begin.take() {
             Some(begin) => {
                 let mut headers = head.headers;
@@ -348,9 +365,11 @@ impl Driver {
                 self.machine.fail(&body, &mut out);
                 let _ = self.say(out).await;
                 self.turn.report.aborted(Side::Upstream);
+                self.keep();
             }
         }
         self.close_report();
+        None
     }
 
     /// A later hop could not be had at all.
@@ -405,16 +424,14 @@ impl Driver {
                 .answers
                 .last()
                 .is_some_and(|answer| answer.visible_calls().next().is_some());
-        if !said || self.answers.len() != self.turn.state.pending.len() + 1 {
+        if !said {
             return;
         }
-        if let Some(record) = self.turn.record(&self.app, &self.answers, None) {
-            drop(finish::commit(
-                &self.app,
-                &self.turn.place,
-                &self.turn.state,
-                record,
-            ));
+        // Nobody waits for it to be durable.
+        if self.answers.len() > self.turn.state.pending.len() {
+            drop(self.turn.commit(&self.app, &self.answers, None));
+        } else {
+            drop(self.turn.commit_settled(&self.app, &self.answers));
         }
     }
 
@@ -432,15 +449,9 @@ impl Driver {
             return;
         }
         self.answers.push(answer.clone());
-        let record = self.turn.record(&self.app, &self.answers, None);
+        let committed = self.turn.commit(&self.app, &self.answers, None);
         self.answers.pop();
-        let place = &self.turn.place;
-        self.early = record.map(|record| {
-            (
-                answer,
-                finish::commit(&self.app, place, &self.turn.state, record),
-            )
-        });
+        self.early = committed.map(|committed| (answer, committed));
     }
 
     /// The turn ends with what the last hop said: recorded first, then released.
@@ -471,8 +482,7 @@ impl Driver {
 
     /// Records the turn and waits until it is durable.
     async fn record(&mut self, closed: Option<Option<&'static str>>) {
-        if let Some(record) = self.turn.record(&self.app, &self.answers, closed) {
-            let committed = finish::commit(&self.app, &self.turn.place, &self.turn.state, record);
+        if let Some(committed) = self.turn.commit(&self.app, &self.answers, closed) {
             self.turn.durable(&self.app, committed).await;
         }
     }
@@ -499,6 +509,13 @@ fn same_but_usage(said: &Answer, ended: &Answer) -> bool {
             complete: ended.complete,
             ..said.clone()
         }
+}
+
+/// The body of a refusal; empty where it breaks off or never ends.
+async fn whole(body: ResponseBody) -> Bytes {
+    let body = Limited::new(body, REFUSAL).collect().await;
+    body.map(http_body_util::Collected::to_bytes)
+        .unwrap_or_default()
 }
 
 /// An error of ours in the dialect's shape.

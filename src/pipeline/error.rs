@@ -1,6 +1,8 @@
 //! Everything that can go wrong with a request, and whose fault it is. Owns the classes; never
 //! renders a response.
 
+use http::StatusCode;
+
 use super::settings::TermsError;
 use crate::dialect::chat::request::RequestError;
 use crate::policy::cwl::Pinned;
@@ -113,5 +115,29 @@ impl ProxyError {
             ) => (Side::Upstream, true),
         };
         Class { side, retryable }
+    }
+
+    /// The status that the caller is answered.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Header { .. } | Self::Coding { .. } => StatusCode::BAD_REQUEST,
+            Self::Request(_) | Self::Terms(_) | Self::Budget { .. } => StatusCode::BAD_REQUEST,
+            Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Body => StatusCode::REQUEST_TIMEOUT,
+            Self::Upgrade => StatusCode::UPGRADE_REQUIRED,
+            Self::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Middle(_) => StatusCode::BAD_GATEWAY,
+            Self::Upstream(error) => match error {
+                upstream::Error::Path => StatusCode::BAD_REQUEST,
+                upstream::Error::Connect { .. } | upstream::Error::Broken { .. } => {
+                    StatusCode::BAD_GATEWAY
+                }
+                upstream::Error::ConnectTimeout | upstream::Error::FirstByteTimeout => {
+                    StatusCode::GATEWAY_TIMEOUT
+                }
+            },
+        }
     }
 }

@@ -46,14 +46,12 @@ pub struct Place {
 pub fn record(state: &State, base: u32, first_item: u32, ending: Ending<'_>) -> TurnRecord {
     let texts: Vec<&str> = ending.texts.iter().copied().chain(ending.line).collect();
     let (text, at) = join(texts.iter().copied());
-    // What earlier hops handed out ends where the client's own last text begins. Of a turn that was
-    // cut at the hop cap all is handed out, the proxy's own line included.
-    let own = if ending.last.message.is_some() {
-        text.len()
-    } else {
-        at
+    // What earlier hops handed out ends where the client's own last text begins. A last hop that
+    // the record keeps whole has handed out its text too, as has a line of the proxy's.
+    let handed = match &ending.last.message {
+        Some(_) => text.clone(),
+        None => text.get(..at).unwrap_or_default().to_owned(),
     };
-    let handed = text.get(..own).unwrap_or_default().to_owned();
     let calls: Vec<ParsedCall<'_>> = ending
         .answer
         .visible_calls()

@@ -12,7 +12,7 @@ use crate::commit::{self, Growth, Trigger, Warmth};
 use crate::dialect::chat::edit;
 use crate::dialect::chat::message::MessageError;
 use crate::dialect::chat::request::{IncludeUsage, Request, Rewrite};
-use crate::model::{Digest, Head, Hop, Mark, Marks, Role, Shape};
+use crate::model::{Digest, Head, Hop, Mark, Marks, Role, Rope, Shape};
 use crate::policy::PlanError;
 use crate::policy::cwl::{self, Pinned, Proposal, Target};
 use crate::render::{self, RenderError, tools};
@@ -83,7 +83,7 @@ pub struct State {
 /// One hop ready to be sent.
 pub struct Prepared {
     /// The body.
-    pub body: Bytes,
+    pub body: Rope,
     /// The transcript that it was rendered from.
     pub transcript: Transcript,
     /// Its size in tokens, before calibration.
@@ -326,7 +326,8 @@ impl State {
         refused: Option<u64>,
     ) -> Target {
         let ceiling = match refused {
-            Some(size) => size * 4 / 5,
+            // The size is the provider's, as the ceiling is.
+            Some(size) => (size as f64 * 0.8 / ratio) as u64,
             None => (f64::from(self.terms.ceiling) / ratio) as u64,
         };
         let turns = self.path.entries.len();
@@ -400,9 +401,9 @@ impl State {
         self.fixed + view::sizes(transcript, &live, &view::Notes::new()).1
     }
 
-    fn body(&self, messages: Bytes) -> Bytes {
+    fn body(&self, messages: Rope) -> Rope {
         let ask = self.request.stream && self.request.include_usage == IncludeUsage::Open;
-        self.request.with(&Rewrite {
+        self.request.with(Rewrite {
             messages,
             tools: self.tools.as_deref(),
             ask_usage: ask,

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use quick_cache::sync::Cache;
-use xxhash_rust::xxh3::xxh3_128_with_seed;
+use twox_hash::XxHash3_128;
 
 use crate::dialect::chat::message::{self, MessageError, Parsed, Part};
 use crate::model::{CALL_TOKENS, CallId, CallShape, Shape, TenantId};
@@ -69,7 +69,7 @@ impl Reader<'_> {
     /// # Errors
     /// [`MessageError`] where the message is not what the dialect allows.
     pub fn shape(&self, bytes: &[u8]) -> Result<Arc<Shape>, MessageError> {
-        let key = xxh3_128_with_seed(bytes, self.seed);
+        let key = XxHash3_128::oneshot_with_seed(self.seed, bytes);
         if let Some(shape) = self.memo.shapes.get(&key) {
             return Ok(shape);
         }
@@ -81,7 +81,7 @@ impl Reader<'_> {
     /// The size in tokens of a text that comes again with every request, such as the tools array.
     #[must_use]
     pub fn remembered(&self, text: &str) -> u32 {
-        let key = xxh3_128_with_seed(text.as_bytes(), self.seed);
+        let key = XxHash3_128::oneshot_with_seed(self.seed, text.as_bytes());
         if let Some(size) = self.memo.sizes.get(&key) {
             return size;
         }

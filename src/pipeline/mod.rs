@@ -20,9 +20,11 @@ mod send;
 mod settings;
 mod unary;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use axum::body::Body;
+use futures_util::FutureExt as _;
 use http::Response;
 
 pub use active::Active;
@@ -48,14 +50,27 @@ pub async fn turn(app: &Arc<App>, request: TurnRequest) -> Result<Response<Body>
     // dialect, session, tokens, policy, commit, render: the request half, pure but for one look-up.
     match open::open(app, request).await? {
         // upstream, intercept, record: one hop after the other until the answer is whole.
-        Opened::Managed(turn) => send::first(app, *turn).await,
+        Opened::Managed(turn) => {
+            let sending = AssertUnwindSafe(send::first(app, *turn)).catch_unwind();
+            // A mistake of ours behind the upstream's answer costs this turn, not the connection.
+            let gone = |_| Err(ProxyError::Middle("panic"));
+            sending.await.unwrap_or_else(gone)
+        }
         Opened::Untouched {
             request,
             report,
             fail_open,
         } => {
-            let (mut response, mut report) = (pass(app, *request).await?, *report);
+            let mut report = *report;
             report.turn.fail_open = fail_open;
+            report.watch(app);
+            let mut response = match pass(app, *request).await {
+                Ok(response) => response,
+                Err(error) => {
+                    report.finish(app, Some(error.status()));
+                    return Err(error);
+                }
+            };
             response.headers_mut().extend(report.headers());
             let status = response.status();
             report.answered(status);
@@ -106,6 +121,6 @@ fn untouched(request: &TurnRequest) -> Untouched {
         method: request.method.clone(),
         asked: request.asked.clone(),
         headers: request.headers.clone(),
-        payload: Payload::Whole(request.raw.clone()),
+        payload: Payload::Whole(request.raw.clone().into()),
     }
 }

@@ -119,7 +119,7 @@ fn middle(app: &App, request: TurnRequest) -> Result<Opened, ProxyError> {
         }),
         Err(Stop::Fail(stage)) => Ok(fail(untouched(&request), report, stage)),
         Err(Stop::Error(error)) => {
-            report.finish(app, None);
+            report.finish(app, Some(error.status()));
             Err(error)
         }
     }
@@ -136,7 +136,8 @@ fn managed(
     let terms = Terms::of(&app.settings, &asked.overrides, &family, &request.model)
         .map_err(|error| Stop::Error(error.into()))?;
     report.asked(&request.model, request.stream, terms.mode);
-    if terms.mode == Mode::Off || request.n > 1 {
+    // Guidance on top of no message at all would make a request of what is none.
+    if terms.mode == Mode::Off || request.n > 1 || request.messages.is_empty() {
         return Err(Stop::Forward);
     }
     let place = Place {
@@ -155,7 +156,7 @@ fn managed(
         reader,
         classes: &app.settings.classes,
         family: &family,
-        now: App::now(),
+        now: app.now(),
     };
     let prepared = report.timed(Phase::Policy, || {
         state.inject(&tools)?;

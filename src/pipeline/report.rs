@@ -1,6 +1,7 @@
 //! Facts of a turn as its stages return them, gathered for `record`. Never writes a metric or a
 //! log line itself.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use http::{HeaderMap, Method, StatusCode};
@@ -21,6 +22,20 @@ pub struct Report {
     pub turn: Turn,
     begun: Instant,
     hop_begun: Instant,
+    /// Where it is told if it is dropped before it was finished.
+    watched: Option<Arc<App>>,
+}
+
+impl Drop for Report {
+    /// A turn that is dropped on its way was left by its client.
+    fn drop(&mut self) {
+        if let Some(app) = self.watched.take() {
+            if self.turn.abort.is_none() {
+                self.aborted(Side::Client);
+            }
+            self.tell(&app, None);
+        }
+    }
 }
 
 impl Report {
@@ -35,6 +50,7 @@ impl Report {
             turn,
             begun: now,
             hop_begun: now,
+            watched: None,
         }
     }
 
@@ -48,7 +64,13 @@ impl Report {
             turn,
             begun: now,
             hop_begun: now,
+            watched: None,
         }
+    }
+
+    /// From now on the turn is told of even if it never comes to its end.
+    pub fn watch(&mut self, app: &Arc<App>) {
+        self.watched = Some(Arc::clone(app));
     }
 
     /// Notes what the body says.
@@ -168,6 +190,11 @@ impl Report {
 
     /// Tells everybody who wants to know.
     pub fn finish(mut self, app: &App, status: Option<StatusCode>) {
+        self.watched = None;
+        self.tell(app, status);
+    }
+
+    fn tell(&mut self, app: &App, status: Option<StatusCode>) {
         self.turn.status = status;
         self.turn.duration = self.begun.elapsed();
         app.active.touch(&self.turn.session);

@@ -17,23 +17,22 @@ use super::open::Turn;
 use super::{drive, unary, untouched};
 use crate::dialect::chat::request::IncludeUsage;
 use crate::intercept::{Spec, UsageWish};
+use crate::model::Rope;
 use crate::record::{FAIL_OPEN, Label};
 use crate::upstream::{self, Outbound, Payload, ResponseBody};
 
 /// Bytes of a refusal that are read to find out why.
-const REFUSAL: usize = 1 << 20;
+pub(super) const REFUSAL: usize = 1 << 20;
 
 /// Sends the first hop and answers the client with what comes of it.
 ///
 /// # Errors
 /// [`ProxyError`] if the upstream gave no response.
 pub(super) async fn first(app: &Arc<App>, mut turn: Turn) -> Result<Response<Body>, ProxyError> {
+    turn.report.watch(app);
     let response = match send(app, &turn, turn.prepared.body.clone()).await {
         Ok(response) => response,
-        Err(error) => {
-            turn.report.finish(app, None);
-            return Err(error);
-        }
+        Err(error) => return Err(failed(app, turn, error)),
     };
     turn.report.answered(response.status());
     if response.status().is_success() {
@@ -57,7 +56,7 @@ async fn accepted(
         // We asked for identity; what comes coded all the same can't be read and goes on as it is.
         _ if coded => Ok(forward(app, turn, response, Some("intercept"))),
         Some(kind) if kind.starts_with("text/event-stream") => {
-            Ok(drive::stream(app, turn, response).await)
+            drive::stream(app, turn, response).await
         }
         _ => unary::answer(app, turn, response).await,
     }
@@ -72,32 +71,29 @@ async fn refused(
     let (head, body) = response.into_parts();
     let Ok(body) = Limited::new(body, REFUSAL).collect().await else {
         // A refusal that breaks off, or never ends, says nothing that could be acted on.
-        turn.report.finish(app, Some(head.status));
-        return Err(ProxyError::Upstream(upstream::Error::Broken {
+        let error = ProxyError::Upstream(upstream::Error::Broken {
             cause: "its error response was cut".to_owned(),
-        }));
+        });
+        return Err(failed(app, turn, error));
     };
     let body = body.to_bytes();
     let text = String::from_utf8_lossy(&body);
     let too_long = app.models.context_length_error(head.status.as_u16(), &text);
-    if let Some(error) = too_long {
-        let size = turn.prepared.calibrated(turn.prepared.estimate);
-        let size = error
-            .window
-            .or(turn.family.window)
-            .map_or(size, |w| size.min(u64::from(w)));
-        if let Some(answer) = emergency(app, &mut turn, size).await {
+    if too_long.is_some() {
+        if let Some(answer) = emergency(app, &mut turn, head.status, &body).await {
             return match answer {
                 Ok(response) if response.status().is_success() => {
                     accepted(app, turn, response).await
                 }
                 Ok(response) => Ok(forward(app, turn, response, None)),
-                Err(error) => Err(error),
+                Err(error) => Err(failed(app, turn, error)),
             };
         }
-    } else if is_ours(head.status) && turn.prepared.body != turn.request.body {
-        let original = super::pass(app, untouched(&turn.request)).await;
-        let mut response = original?;
+    } else if is_ours(head.status) && !turn.prepared.body.is(&turn.request.body) {
+        let mut response = match super::pass(app, untouched(&turn.request)).await {
+            Ok(response) => response,
+            Err(error) => return Err(failed(app, turn, error)),
+        };
         turn.report.turn.fail_open = Some("refused");
         response
             .headers_mut()
@@ -108,23 +104,37 @@ async fn refused(
     Ok(reply(app, turn, head.status, head.headers, body))
 }
 
+/// Ends the report of a turn that gets an answer of ours.
+pub(super) fn failed(app: &App, turn: Turn, error: ProxyError) -> ProxyError {
+    turn.report.finish(app, Some(error.status()));
+    error
+}
+
 /// Statuses that may be about how a body is made.
 fn is_ours(status: StatusCode) -> bool {
     matches!(status.as_u16(), 400 | 404 | 413 | 422)
 }
 
-/// One pass to four fifths of the size that the upstream named or refused, and one more try.
-/// `None` where the pass frees nothing.
-async fn emergency(
-    app: &Arc<App>,
+/// Where a hop was refused as too long: one pass to four fifths of the size that the upstream
+/// named or refused, and one more try. `None` where it was refused for something else, or the
+/// pass frees nothing.
+pub(super) async fn emergency(
+    app: &App,
     turn: &mut Turn,
-    refused: u64,
+    status: StatusCode,
+    refusal: &[u8],
 ) -> Option<Result<Response<ResponseBody>, ProxyError>> {
+    let text = String::from_utf8_lossy(refusal);
+    let error = app.models.context_length_error(status.as_u16(), &text)?;
     let before = turn.prepared.estimate;
+    let size = turn.prepared.calibrated(before);
+    let window = error.window.or(turn.family.window);
+    let refused = window.map_or(size, |window| size.min(u64::from(window)));
     let prepared = prepare(app, turn, Some(refused)).ok()?;
     if prepared.estimate >= before {
         return None;
     }
+    // The pass before the refused try has moved marks too, and marks never move back.
     turn.report.prepared(&turn.state, &prepared);
     turn.prepared = prepared;
     let answer = send(app, turn, turn.prepared.body.clone()).await;
@@ -149,7 +159,7 @@ pub(super) fn prepare(
             .reader(&app.counter, turn.family.encoding, turn.place.tenant),
         classes: &app.settings.classes,
         family: &turn.family,
-        now: App::now(),
+        now: app.now(),
     };
     turn.state.prepare(&tools, refused)
 }
@@ -158,7 +168,7 @@ pub(super) fn prepare(
 ///
 /// # Errors
 /// [`ProxyError`] if the client's path leaves the base.
-pub(super) fn outbound(app: &App, turn: &Turn, body: Bytes) -> Result<Outbound, ProxyError> {
+pub(super) fn outbound(app: &App, turn: &Turn, body: Rope) -> Result<Outbound, ProxyError> {
     let url = app.upstream.target(&turn.request.asked)?;
     let mut headers = turn.request.headers.clone();
     upstream::to_upstream(&mut headers);
@@ -181,7 +191,7 @@ pub(super) fn outbound(app: &App, turn: &Turn, body: Bytes) -> Result<Outbound, 
 pub(super) async fn send(
     app: &App,
     turn: &Turn,
-    body: Bytes,
+    body: Rope,
 ) -> Result<Response<ResponseBody>, ProxyError> {
     Ok(app.upstream.send(outbound(app, turn, body)?).await?)
 }

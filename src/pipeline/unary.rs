@@ -1,6 +1,7 @@
 //! The response half of an unstreamed turn: whole bodies, hop after hop, until one has nothing
 //! hidden. Never holds a stream.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -10,12 +11,12 @@ use http_body_util::{BodyExt, Limited};
 
 use super::app::App;
 use super::error::ProxyError;
-use super::finish::{self, Ending};
+use super::finish::{self, Committed, Ending};
 use super::hidden::{self, Keep};
 use super::open::Turn;
-use super::send::{prepare, reply, send, spec};
+use super::send::{emergency, failed, prepare, reply, send, spec};
 use crate::intercept::{Answer, Verdict, unary};
-use crate::model::Hop;
+use crate::model::{Hop, TurnRecord};
 use crate::record::Phase;
 use crate::upstream::{self, ResponseBody};
 
@@ -34,16 +35,28 @@ pub(super) async fn answer(
     mut turn: Turn,
     response: Response<ResponseBody>,
 ) -> Result<Response<Body>, ProxyError> {
-    let spec = spec(&turn);
+    match hops(app, &mut turn, response).await {
+        Ok((status, headers, body)) => Ok(reply(app, turn, status, headers, body)),
+        Err(error) => Err(failed(app, turn, error)),
+    }
+}
+
+/// Goes from hop to hop until one is the client's answer.
+async fn hops(
+    app: &Arc<App>,
+    turn: &mut Turn,
+    response: Response<ResponseBody>,
+) -> Result<(StatusCode, HeaderMap, Bytes), ProxyError> {
+    let spec = spec(turn);
     let (head, body) = response.into_parts();
     let (status, mut headers) = (head.status, head.headers);
-    let mut last = collect(app, &mut turn, body).await?;
+    let mut last = collect(turn, body).await?;
     let first = last.clone();
     let mut answers: Vec<Answer> = Vec::new();
     loop {
         let Some(answer) = unary::read(&last, &spec) else {
             // No choice with a message: whatever it is, it is the upstream's own.
-            return Ok(reply(app, turn, status, headers, last));
+            return Ok((status, headers, last));
         };
         turn.report.ended(answer.usage, &turn.family);
         let verdict = answer.verdict();
@@ -51,15 +64,15 @@ pub(super) async fn answer(
         let capped = turn.state.pending.len() + 1 >= turn.state.terms.hops;
         if verdict != Verdict::HiddenOnly || capped {
             let closed = (verdict == Verdict::HiddenOnly).then(|| cap_line(&answers));
-            settle(app, &mut turn, &answers, closed).await;
+            settle(app, turn, &answers, closed).await;
             let config = &app.intercept;
             let body = unary::compose(config, &spec, &first, &last, &answers, closed);
-            return Ok(reply(app, turn, status, headers, body));
+            return Ok((status, headers, body));
         }
-        match next(app, &mut turn, &answers).await? {
+        match next(app, turn, &answers).await? {
             Next::Body(new, body) => (headers, last) = (*new, body),
             Next::Refused(status, headers, body) => {
-                return Ok(reply(app, turn, status, *headers, body));
+                return Ok((status, *headers, body));
             }
         }
     }
@@ -90,7 +103,15 @@ async fn next(app: &Arc<App>, turn: &mut Turn, answers: &[Answer]) -> Result<Nex
     let response = send(app, turn, turn.prepared.body.clone()).await?;
     turn.report.answered(response.status());
     let (head, body) = response.into_parts();
-    let body = collect(app, turn, body).await?;
+    let body = collect(turn, body).await?;
+    if head.status.is_success() {
+        return Ok(Next::Body(Box::new(head.headers), body));
+    }
+    let Some(again) = emergency(app, turn, head.status, &body).await else {
+        return Ok(Next::Refused(head.status, Box::new(head.headers), body));
+    };
+    let (head, body) = again?.into_parts();
+    let body = collect(turn, body).await?;
     Ok(if head.status.is_success() {
         Next::Body(Box::new(head.headers), body)
     } else {
@@ -118,13 +139,49 @@ impl Turn {
         hop
     }
 
-    /// The record of the turn that ends with this answer.
-    pub(super) fn record(
+    /// Begins to record the turn that ends with this answer. `None` where that failed, which the
+    /// client never pays for.
+    pub(super) fn commit(
         &mut self,
         app: &App,
         answers: &[Answer],
         closed: Option<Option<&str>>,
-    ) -> Option<crate::model::TurnRecord> {
+    ) -> Option<Committed> {
+        self.guarded(app, |turn| turn.record(app, answers, closed))
+    }
+
+    /// As [`Turn::commit`], for a turn that ended behind hops that are settled already: the client
+    /// has what they said and nothing else.
+    pub(super) fn commit_settled(&mut self, app: &App, answers: &[Answer]) -> Option<Committed> {
+        self.guarded(app, |turn| {
+            let last = turn.state.pending.pop()?;
+            turn.ended(app, answers, last, None)
+        })
+    }
+
+    fn guarded(
+        &mut self,
+        app: &App,
+        record: impl FnOnce(&mut Self) -> Option<TurnRecord>,
+    ) -> Option<Committed> {
+        let run = AssertUnwindSafe(|| {
+            let record = record(self)?;
+            Some(finish::commit(app, &self.place, &self.state, record))
+        });
+        catch_unwind(run).unwrap_or_else(|_| {
+            tracing::error!("a turn could not be recorded: the proxy made a mistake");
+            self.report.turn.fail_open = Some("panic");
+            None
+        })
+    }
+
+    /// The record of the turn that ends with this answer.
+    fn record(
+        &mut self,
+        app: &App,
+        answers: &[Answer],
+        closed: Option<Option<&str>>,
+    ) -> Option<TurnRecord> {
         let answer = answers.last()?;
         let keep = if closed.is_some() {
             Keep::Message
@@ -132,6 +189,17 @@ impl Turn {
             Keep::HiddenCalls
         };
         let last = self.settle_hop(app, answer, keep);
+        self.ended(app, answers, last, closed.flatten())
+    }
+
+    fn ended(
+        &self,
+        app: &App,
+        answers: &[Answer],
+        last: Hop,
+        line: Option<&str>,
+    ) -> Option<TurnRecord> {
+        let answer = answers.last()?;
         let transcript = &self.prepared.transcript;
         Some(finish::record(
             &self.state,
@@ -141,8 +209,8 @@ impl Turn {
                 texts: answers.iter().map(|answer| answer.text.as_str()).collect(),
                 answer,
                 last,
-                line: closed.flatten(),
-                now: App::now(),
+                line,
+                now: app.now(),
             },
         ))
     }
@@ -150,20 +218,17 @@ impl Turn {
 
 /// Records the turn and waits until it is durable, as long as the settings allow.
 async fn settle(app: &Arc<App>, turn: &mut Turn, answers: &[Answer], closed: Option<Option<&str>>) {
-    let Some(record) = turn.record(app, answers, closed) else {
-        return;
-    };
-    let committed = finish::commit(app, &turn.place, &turn.state, record);
-    turn.durable(app, committed).await;
+    if let Some(committed) = turn.commit(app, answers, closed) {
+        turn.durable(app, committed).await;
+    }
 }
 
-async fn collect(app: &App, turn: &mut Turn, body: ResponseBody) -> Result<Bytes, ProxyError> {
+async fn collect(turn: &mut Turn, body: ResponseBody) -> Result<Bytes, ProxyError> {
     match Limited::new(body, ANSWER).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) => {
             tracing::warn!(%error, "the upstream's answer was cut");
             turn.report.aborted(crate::record::Side::Upstream);
-            let _ = app;
             Err(ProxyError::Upstream(upstream::Error::Broken {
                 cause: error.to_string(),
             }))

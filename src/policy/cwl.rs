@@ -79,6 +79,9 @@ pub fn propose(
         work.protection = work.protection.without_recent();
         evict(&mut work, target.ceiling);
     }
+    if work.total > target.ceiling {
+        strip_depended(&mut work, target.ceiling);
+    }
     let plan = Plan::check(
         transcript,
         marks,
@@ -105,20 +108,20 @@ fn last_moves(moves: &[Move]) -> Vec<Move> {
         .collect()
 }
 
-/// Everything closed, then the ledger, then, where the ceiling is still passed, the open episode.
-/// What the ledger costs or frees is only known once it is written, so it goes round until the
-/// target is met or nothing moves any more.
+/// Everything closed and the ledger; then, where the ceiling is still passed, the open episode.
+/// What the ledger costs or frees is only known once it is written, so that part goes round until
+/// the target is met or nothing moves any more.
 fn evict(work: &mut Work<'_>, ceiling: u64) {
     loop {
         let before = work.moves.len();
         evict_closed(work);
         merge_tombstones(work);
-        if work.total > ceiling && !work.config.strict_active {
-            open::strip(work);
-        }
         if work.met() || work.moves.len() == before {
-            return;
+            break;
         }
+    }
+    if work.total > ceiling && !work.config.strict_active {
+        open::strip(work);
     }
 }
 
@@ -150,6 +153,26 @@ fn evict_one(work: &mut Work<'_>, episode: &Episode) {
     }
     let moves = remove(work, episode);
     work.apply(episode, Level::Episode, moves);
+}
+
+/// The last that is freed before a budget is unmet: results of exploration that an act in view
+/// depends on. Its start, its description and the line of what is gone stay, and no more goes than
+/// the ceiling asks for.
+fn strip_depended(work: &mut Work<'_>, ceiling: u64) {
+    work.target = ceiling;
+    work.protection = work.protection.without_depended();
+    for episode in &work.transcript.graph.episodes {
+        if !episode.is_expl() || !episode.closed || eligible(work, episode) {
+            continue;
+        }
+        for level in [Level::Bulk, Level::Intermediate] {
+            if work.met() {
+                return;
+            }
+            let moves = work.strip(episode, level);
+            work.apply(episode, level, moves);
+        }
+    }
 }
 
 /// Closed, not yet removed, every act that depends on it removed already.

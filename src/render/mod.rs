@@ -4,12 +4,13 @@
 pub mod tools;
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use bytes::Bytes;
 
 use crate::dialect::chat::edit::{self, AssistantEdit};
 use crate::dialect::chat::request::Request;
-use crate::model::{Hop, ItemKind, Marks};
+use crate::model::{Hop, ItemKind, Marks, Rope};
 use crate::session::path::Path;
 use crate::session::transcript::{Entry, Handed, Source, Transcript};
 use crate::session::view::{self, Notes, Shown};
@@ -42,26 +43,85 @@ pub struct RenderError(pub usize);
 ///
 /// # Errors
 /// [`RenderError`] where an entry has no readable bytes; the caller fails open.
-pub fn messages(input: &Input<'_>) -> Result<Bytes, RenderError> {
-    let mut out = Vec::with_capacity(input.request.messages_span.len() + 4096);
-    out.push(b'[');
+pub fn messages(input: &Input<'_>) -> Result<Rope, RenderError> {
+    let mut out = Array::new(input.request);
     if let Some((None, message)) = &input.guidance {
-        out.extend_from_slice(message);
-        out.push(b',');
+        out.element(message);
     }
     for (at, entry) in input.transcript.entries.iter().enumerate() {
         let shown = view::shown_of(input.transcript, input.marks, input.notes, entry);
         let bytes = entry_bytes(input, entry, &shown).ok_or(RenderError(at))?;
-        if !bytes.is_empty() {
-            out.extend_from_slice(&bytes);
-            out.push(b',');
+        match (entry.source, bytes) {
+            (_, bytes) if bytes.is_empty() => {}
+            // Borrowed bytes of a client's message are the message itself.
+            (Source::Client(message) | Source::LastHop { message, .. }, Cow::Borrowed(_)) => {
+                out.client(message)
+            }
+            (_, bytes) => out.element(&bytes),
         }
     }
-    if out.last() == Some(&b',') {
-        out.pop();
+    Ok(out.close())
+}
+
+/// The messages array in the making. Runs of the client's messages are shared, not copied, the
+/// separators between them included.
+struct Array<'a> {
+    request: &'a Request,
+    rope: Rope,
+    /// The run of client messages that is not yet written, by index.
+    run: Option<Range<usize>>,
+    empty: bool,
+}
+
+impl<'a> Array<'a> {
+    fn new(request: &'a Request) -> Self {
+        let mut rope = Rope::default();
+        rope.write(b"[");
+        Self {
+            request,
+            rope,
+            run: None,
+            empty: true,
+        }
     }
-    out.push(b']');
-    Ok(Bytes::from(out))
+
+    fn client(&mut self, message: usize) {
+        match &mut self.run {
+            Some(run) if run.end == message => run.end += 1,
+            _ => {
+                self.settle();
+                self.run = Some(message..message + 1);
+            }
+        }
+    }
+
+    fn element(&mut self, bytes: &[u8]) {
+        self.settle();
+        self.comma();
+        self.rope.write(bytes);
+    }
+
+    fn settle(&mut self) {
+        let Some(run) = self.run.take() else { return };
+        let span = |at: usize| self.request.messages.get(at);
+        if let (Some(first), Some(last)) = (span(run.start), span(run.end - 1)) {
+            let bytes = self.request.body.slice(first.start..last.end);
+            self.comma();
+            self.rope.share(bytes);
+        }
+    }
+
+    fn comma(&mut self) {
+        if !std::mem::take(&mut self.empty) {
+            self.rope.write(b",");
+        }
+    }
+
+    fn close(mut self) -> Rope {
+        self.settle();
+        self.rope.write(b"]");
+        self.rope
+    }
 }
 
 fn entry_bytes<'a>(input: &Input<'a>, entry: &Entry, shown: &Shown<'_>) -> Option<Cow<'a, [u8]>> {

@@ -2,6 +2,7 @@
 //! numbered items and laid over the episode graph. Built anew for each request from shapes and
 //! records alone, so that any replica builds the same. Never edited: marks say what is shown.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::graph::{Delimiter, Graph, Kind};
@@ -156,6 +157,8 @@ struct Builder<'a> {
     begun: bool,
     nameless: Arc<str>,
     delimiter: Arc<str>,
+    /// Classes and shared names of the tools met so far: a session has few tools and many calls.
+    tools: HashMap<&'a str, (ToolClass, Arc<str>)>,
 }
 
 /// What an assistant message is made of, wherever its bytes come from.
@@ -190,6 +193,7 @@ impl<'a> Builder<'a> {
             begun: false,
             nameless: Arc::from(""),
             delimiter: Arc::from("delimiter"),
+            tools: HashMap::new(),
         }
     }
 
@@ -405,7 +409,7 @@ impl<'a> Builder<'a> {
         match call {
             Call::Visible { id, name, tokens } => {
                 let index = self.item(number, ItemKind::Call, entry, *tokens);
-                let (class, name) = ((self.input.class)(name), Arc::from(*name));
+                let (class, name) = self.tool(name);
                 if let Some(item) = self.transcript.items.get_mut(index) {
                     (item.class, item.name) = (class, name);
                 }
@@ -431,6 +435,14 @@ impl<'a> Builder<'a> {
                 self.join_delimiter(index, outcome)
             }
         }
+    }
+
+    fn tool(&mut self, name: &'a str) -> (ToolClass, Arc<str>) {
+        let class = self.input.class;
+        self.tools
+            .entry(name)
+            .or_insert_with(|| (class(name), Arc::from(name)))
+            .clone()
     }
 
     fn join_delimiter(&mut self, index: usize, outcome: Delimiter) -> Option<usize> {

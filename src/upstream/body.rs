@@ -1,6 +1,7 @@
 //! Bodies on their way through: uploads that tell when they last moved, responses that end with an
 //! error when the upstream falls silent. Owns these two wrappers; never buffers or re-frames.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep};
 
 use super::BodyError;
+use crate::model::Rope;
 
 /// Any error of a client's body.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -32,6 +34,50 @@ impl Progress {
 
     pub(super) fn last(&self) -> Instant {
         *self.0.lock()
+    }
+}
+
+/// A body that is held whole, sent without joining its pieces.
+pub(super) fn whole(rope: Rope) -> reqwest::Body {
+    let left = rope.len();
+    let mut pieces = rope.into_pieces();
+    match (pieces.pop_front(), pieces.is_empty()) {
+        (None, _) => reqwest::Body::default(),
+        (Some(only), true) => reqwest::Body::from(only),
+        (Some(first), false) => {
+            pieces.push_front(first);
+            reqwest::Body::wrap(Pieces { pieces, left })
+        }
+    }
+}
+
+/// Pieces of one body. Its length is known, so that it is not sent chunked.
+struct Pieces {
+    pieces: VecDeque<Bytes>,
+    left: usize,
+}
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let piece = self.pieces.pop_front();
+        self.left = self
+            .left
+            .saturating_sub(piece.as_ref().map_or(0, Bytes::len));
+        Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left as u64)
     }
 }
 

@@ -11,7 +11,7 @@ mod target;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use crate::model::Rope;
 use http::{HeaderMap, Method, Response};
 use reqwest::Url;
 use tokio::time::Instant;
@@ -77,7 +77,7 @@ pub struct Outbound {
 #[derive(Debug)]
 pub enum Payload {
     /// Held whole: such a request can be sent again.
-    Whole(Bytes),
+    Whole(Rope),
     /// Streamed from the client: such a request is sent once.
     Streamed(Upload),
 }
@@ -139,7 +139,7 @@ impl Client {
             payload,
         } = outbound;
         let whole = match payload {
-            Payload::Whole(bytes) => bytes,
+            Payload::Whole(rope) => rope,
             Payload::Streamed(upload) => {
                 let progress = Progress::new();
                 let body = reqwest::Body::wrap(Watched::new(upload, progress.clone()));
@@ -150,7 +150,7 @@ impl Client {
         };
         let mut tries = 0;
         loop {
-            let body = (!whole.is_empty()).then(|| reqwest::Body::from(whole.clone()));
+            let body = (!whole.is_empty()).then(|| body::whole(whole.clone()));
             let head = (method.clone(), url.clone(), headers.clone());
             let outcome = self
                 .attempt(head.0, head.1, head.2, body, &Progress::new())

@@ -8,9 +8,19 @@
     reason = "a test that meets what it does not expect has failed; helpers are no exception"
 )]
 
+mod agent;
+mod bad_calls;
+mod bad_input;
+mod demo;
+mod fail_open;
+mod failures;
 mod faults;
+mod hop_errors;
+mod hops;
 mod limits;
 mod pass;
 mod process;
+mod resend;
 mod support;
 mod turns;
+mod wire;

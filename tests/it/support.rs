@@ -15,6 +15,7 @@ use http_body_util::StreamBody;
 use plimsoll::cli::wire;
 use plimsoll::config::{Backend, Config};
 use plimsoll::ingress::{Drained, Edge, Probes, Server};
+use plimsoll::pipeline::App;
 use plimsoll::upstream::BaseUrl;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -34,6 +35,7 @@ pub async fn soon<T>(future: impl Future<Output = T>) -> T {
 
 /// A running proxy.
 pub struct Proxy {
+    pub app: Arc<App>,
     pub addr: SocketAddr,
     pub admin: SocketAddr,
     pub stop: CancellationToken,
@@ -48,25 +50,36 @@ impl Proxy {
 
     /// The same, with other settings.
     pub async fn with(upstream: SocketAddr, change: impl FnOnce(&mut Config)) -> Self {
+        Self::wired(upstream, change, |_| {}).await
+    }
+
+    /// The same, with other parts: a store that fails, a clock that jumps.
+    pub async fn wired(
+        upstream: SocketAddr,
+        change: impl FnOnce(&mut Config),
+        rewire: impl FnOnce(&mut App),
+    ) -> Self {
         let mut config = Config::default();
         config.server.listen.set_port(0);
         config.server.admin.set_port(0);
         config.upstream.base_url = BaseUrl::parse(&format!("http://{upstream}/v1")).unwrap();
         config.store.backend = Backend::Memory;
         change(&mut config);
-        let app = wire::app(&config).unwrap();
+        let mut app = wire::app(&config).unwrap();
+        rewire(Arc::get_mut(&mut app).unwrap());
         let metrics = app.clone();
         let probes = Probes {
             metrics: Arc::new(move || metrics.metrics_text()),
             ready: Arc::new(|| true),
         };
-        let server = Server::bind(Edge::new(config.server, app, [1; 32]), probes)
+        let server = Server::bind(Edge::new(config.server, Arc::clone(&app), [1; 32]), probes)
             .await
             .unwrap();
         let (addr, admin) = (server.listen_addr().unwrap(), server.admin_addr().unwrap());
         let stop = CancellationToken::new();
         let ended = tokio::spawn(server.run(stop.clone()));
         Self {
+            app,
             addr,
             admin,
             stop,

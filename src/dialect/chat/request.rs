@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use crate::model::Rope;
 use crate::model::raw::{self, Edit, Object, RawError};
 
 /// Why a body could not be read.
@@ -108,10 +109,10 @@ impl Request {
     }
 
     /// The body with other messages, other tools and what the upstream must be told besides.
-    /// Everything else keeps its bytes.
+    /// Everything else keeps its bytes, and is shared with the client's body.
     #[must_use]
-    pub fn with(&self, parts: &Rewrite<'_>) -> Bytes {
-        let mut edits: Vec<Edit> = vec![(self.messages_span.clone(), parts.messages.clone())];
+    pub fn with(&self, parts: Rewrite<'_>) -> Rope {
+        let mut edits: Vec<Edit> = Vec::new();
         if let (Some(span), Some(tools)) = (self.tools.clone(), parts.tools) {
             edits.push((span, Bytes::copy_from_slice(tools)));
         }
@@ -127,7 +128,26 @@ impl Request {
             }
         }
         edits.sort_by_key(|(span, _)| span.start);
-        raw::splice(&self.body, &edits)
+        let span = &self.messages_span;
+        let (before, after): (Vec<Edit>, Vec<Edit>) = edits
+            .into_iter()
+            .partition(|(edit, _)| edit.end <= span.start);
+        let mut rope = Rope::default();
+        self.share(&mut rope, 0..span.start, before);
+        rope.append(parts.messages);
+        self.share(&mut rope, span.end..self.body.len(), after);
+        rope
+    }
+
+    /// Appends a part of the body with edits in order.
+    fn share(&self, rope: &mut Rope, part: Range<usize>, edits: Vec<Edit>) {
+        let mut done = part.start;
+        for (span, new) in edits {
+            rope.share(self.body.slice(done.min(span.start)..span.start));
+            rope.share(new);
+            done = span.end;
+        }
+        rope.share(self.body.slice(done.min(part.end)..part.end));
     }
 }
 
@@ -135,7 +155,7 @@ impl Request {
 #[derive(Debug)]
 pub struct Rewrite<'a> {
     /// The messages array, brackets included.
-    pub messages: Bytes,
+    pub messages: Rope,
     /// The tools array, where it differs from the client's.
     pub tools: Option<&'a [u8]>,
     /// Whether to ask for the usage chunk of a stream.
@@ -178,13 +198,14 @@ fn tool_name(raw: &[u8]) -> String {
 }
 
 fn include_usage(object: &Object<'_>) -> IncludeUsage {
-    let options = object
-        .present("stream_options")
-        .and_then(|raw| Object::parse(raw).ok());
-    match options
-        .as_ref()
-        .and_then(|options| options.present("include_usage"))
-    {
+    let Some(raw) = object.present("stream_options") else {
+        return IncludeUsage::Open;
+    };
+    // What is no object is wrong, and stays so: the upstream says it better.
+    let Ok(options) = Object::parse(raw) else {
+        return IncludeUsage::Refused;
+    };
+    match options.present("include_usage") {
         Some(b"true") => IncludeUsage::Asked,
         Some(_) => IncludeUsage::Refused,
         None => IncludeUsage::Open,

@@ -166,7 +166,9 @@ pub(super) fn cases() -> Vec<Case> {
     all.extend(hidden());
     all.extend(odd());
     all.extend(several());
+    all.extend(limited());
     all.extend(cut_short());
+    all.extend(failed());
     all.extend(counted());
     all
 }
@@ -309,10 +311,9 @@ fn several() -> Vec<Case> {
     ]
 }
 
-/// Hops that did not come to their end.
-fn cut_short() -> Vec<Case> {
+/// Hops that the token limit or a filter ended.
+fn limited() -> Vec<Case> {
     let done = DONE.to_owned();
-    let inside = |name: &str| cat(&[say("x"), open(0, "h", name)]);
     vec![
         Case::new(
             "length inside a hidden call",
@@ -328,7 +329,12 @@ fn cut_short() -> Vec<Case> {
         .finish("length"),
         Case::new(
             "length inside a hidden name",
-            &[cat(&[inside("deli"), finish("length"), done.clone()])],
+            &[cat(&[
+                say("x"),
+                open(0, "h", "deli"),
+                finish("length"),
+                done.clone(),
+            ])],
         )
         .text("x")
         .finish("length"),
@@ -364,6 +370,13 @@ fn cut_short() -> Vec<Case> {
         .unchanged()
         .text("x")
         .finish("content_filter"),
+    ]
+}
+
+/// Upstreams that went away.
+fn cut_short() -> Vec<Case> {
+    let inside = |name: &str| cat(&[say("x"), open(0, "h", name)]);
+    vec![
         Case::new("cut inside a hidden name", &[inside("deli")])
             .text("x")
             .broken(),
@@ -401,6 +414,13 @@ fn cut_short() -> Vec<Case> {
         .text("xy")
         .calls(&[("read", "{}")])
         .broken(),
+    ]
+}
+
+/// Upstreams that sent an error, or what is none of theirs to send.
+fn failed() -> Vec<Case> {
+    let inside = |name: &str| cat(&[say("x"), open(0, "h", name)]);
+    vec![
         Case::new(
             "an error event",
             &[cat(&[

@@ -188,6 +188,45 @@ fn cut_calls_tell_whether_they_are_whole() {
     assert_eq!(whole, [true, false]);
 }
 
+#[test]
+fn a_call_is_whole_when_a_further_one_is_begun() {
+    let mut machine = Machine::new(Config::default(), &spec());
+    let mut out = Vec::new();
+    let further = call("read", "{").replace("\"index\":0,\"id\":\"c\"", "\"index\":1,\"id\":\"d\"");
+    let stream = [
+        call("delimiter", "no json"),
+        further,
+        frame("", "\"length\""),
+    ]
+    .concat();
+    machine.push(Bytes::from(stream), &mut out).unwrap();
+    let answer = machine.end_hop(&mut out);
+    let whole: Vec<(bool, bool)> = answer
+        .calls
+        .iter()
+        .map(|call| (call.hidden, call.complete))
+        .collect();
+    assert_eq!(whole, [(true, true), (false, false)]);
+}
+
+#[test]
+fn an_event_named_error_is_one() {
+    let mut machine = Machine::new(Config::default(), &spec());
+    let mut out = Vec::new();
+    let stream = "event: error\ndata: {\"message\":\"boom\"}\n\ndata: [DONE]\n\n";
+    machine.push(Bytes::from(stream), &mut out).unwrap();
+    let answer = machine.end_hop(&mut out);
+    assert_eq!(answer.verdict(), Verdict::Broken);
+    assert_eq!(
+        answer.error.as_deref(),
+        Some(&b"{\"message\":\"boom\"}"[..])
+    );
+    assert_eq!(
+        out.concat(),
+        b"event: error\ndata: {\"message\":\"boom\"}\n\n"
+    );
+}
+
 const HIDDEN_CALL: &str =
     r#"{"id":"h","type":"function","function":{"name":"delimiter","arguments":"{}"}}"#;
 const VISIBLE_CALL: &str = r#"{"id":"v","type":"function","function":{"name":"read","arguments":"{}"},"extra_content":{"s":1.10}}"#;
@@ -328,17 +367,13 @@ fn unstreamed_calls_are_apart_even_without_ids() {
 fn streamed_and_unstreamed_are_read_alike() {
     let body = Bytes::from_static(br#"{"id":"a","created":7,"model":"m","choices":[{"message":{"role":"assistant","content":"x\u00e4","reasoning_content":"why","reasoning_details":[{"n":1.0}],"tool_calls":[{"index":0,"id":"c","type":"function","function":{"name":"delimiter","arguments":"{\"a\":1}"},"extra_content":{"s":1.10}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":9,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":4},"completion_tokens_details":{"reasoning_tokens":2}}}"#);
     let text = std::str::from_utf8(&body).unwrap();
-    let mut stream = vec![
-        b"data: ".to_vec(),
-        text.replace("\"message\"", "\"delta\"").into_bytes(),
-        b"\n\ndata: [DONE]\n\n".to_vec(),
-    ]
-    .concat();
+    let stream = format!(
+        "data: {}\n\ndata: [DONE]\n\n",
+        text.replace("\"message\"", "\"delta\"")
+    );
     let mut machine = Machine::new(Config::default(), &spec());
     let mut out = Vec::new();
-    machine
-        .push(Bytes::from(std::mem::take(&mut stream)), &mut out)
-        .unwrap();
+    machine.push(Bytes::from(stream), &mut out).unwrap();
     let streamed = machine.end_hop(&mut out);
     let unstreamed = unary::read(&body, &spec()).unwrap();
     assert_eq!(streamed, unstreamed);

@@ -93,15 +93,21 @@ fn an_expl_waits_until_every_act_on_it_is_gone() {
     sim.turn([end("of b"), act("c", &["a"]), call("edit", 300)]);
     sim.turn([call("bash", 300)]);
     sim.turn([call("bash", 1)]);
-    // The act is open: it stays but for its calls, and so does all of what it stands on.
+    // The act is open: it stays but for its calls, and so does what it stands on, until nothing
+    // else is left to free; then its calls go, never its text or its description.
     check(
         &sim,
         &[
             &["read1", "=read1"],
             &["edit1", "=edit1"],
             &["bash1", "=bash1"],
+            &["grep1", "=grep1"],
         ],
     );
+    let mut low = sim.clone();
+    low.ceiling(low.least());
+    let (sent, _) = low.look();
+    assert!(sent.gist.contains(&"+a".to_owned()) && sent.gist.contains(&"+end".to_owned()));
     sim.turn([done(), text(10)]);
     sim.turn([text(10)]);
     check(
@@ -122,15 +128,22 @@ fn an_act_in_the_protected_tail_holds_what_it_stands_on() {
     sim.turn([end("of a"), act("b", &["a"]), call("edit", 300)]);
     sim.turn([done(), text(1)]);
     sim.turn([call("bash", 10)]);
-    sim.settings.budget.protect_recent =
-        crate::pipeline::settings::ProtectRecent::Tokens(450);
+    sim.settings.budget.protect_recent = crate::pipeline::settings::ProtectRecent::Tokens(450);
     // Only once the tail is freed may the act go, and the expl after it.
     let (sent, prepared) = sim.look();
     sim.ceiling(prepared.estimate - 1);
     let (after, prepared) = sim.look();
     assert!(prepared.pass.is_some() && sent.gist != after.gist);
-    assert!(after.gist.contains(&"=grep1".to_owned()), "{:#?}", after.gist);
-    assert!(!after.gist.contains(&"=edit1".to_owned()), "{:#?}", after.gist);
+    assert!(
+        after.gist.contains(&"=grep1".to_owned()),
+        "{:#?}",
+        after.gist
+    );
+    assert!(
+        !after.gist.contains(&"=edit1".to_owned()),
+        "{:#?}",
+        after.gist
+    );
 }
 
 #[test]
@@ -230,12 +243,7 @@ fn parallel_calls_of_two_episodes_in_one_message_go_apart() {
 fn an_evicted_start_shares_its_message_with_calls_that_stay() {
     let mut sim = Sim::new();
     sim.turn([expl("x"), call("grep", 300)]);
-    sim.turn([
-        end("of x"),
-        call("odd", 40),
-        expl("y"),
-        call("read", 40),
-    ]);
+    sim.turn([end("of x"), call("odd", 40), expl("y"), call("read", 40)]);
     sim.turn([text(3)]);
     let (_, all) = sim.look();
     sim.ceiling(all.estimate - 330);
@@ -257,14 +265,15 @@ fn a_message_that_becomes_empty_is_dropped_and_its_text_stays_until_the_end() {
     let (before, all) = sim.look();
     sim.ceiling(all.estimate - 900);
     let (after, _) = sim.look();
-    assert!(after.gist.contains(&"text1".to_owned()), "{:#?}", after.gist);
+    assert!(
+        after.gist.contains(&"text1".to_owned()),
+        "{:#?}",
+        after.gist
+    );
     // Three results, and the message that held nothing but `read1`.
     assert_eq!(after.messages.len(), before.messages.len() - 4);
     // The text of the message that ended it is its own, too.
-    check(
-        &sim,
-        &[&["text1", "text2"]],
-    );
+    check(&sim, &[&["text1", "text2"]]);
 }
 
 #[test]
@@ -275,7 +284,12 @@ fn refused_calls_go_with_their_episode() {
     sim.turn([end("of a"), text(1)]);
     sim.turn([text(1)]);
     let (before, _) = sim.look();
-    assert!(before.gist.iter().any(|shown| shown.contains("is not open")));
+    assert!(
+        before
+            .gist
+            .iter()
+            .any(|shown| shown.contains("is not open"))
+    );
     sim.ceiling(sim.least());
     let (after, _) = sim.look();
     assert!(!after.gist.iter().any(|shown| shown.contains("is not open")));

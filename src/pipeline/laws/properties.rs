@@ -125,8 +125,12 @@ impl Script {
                 Piece::Mark => said.push(self.mark()),
                 Piece::Wrong(which) => said.push(wrong(*which)),
                 Piece::Hop => {
-                    let hidden = last_hop(&said).iter().any(|say| matches!(say, Say::Delimit(_)));
-                    let visible = last_hop(&said).iter().any(|say| matches!(say, Say::Call(..)));
+                    let hidden = last_hop(&said)
+                        .iter()
+                        .any(|say| matches!(say, Say::Delimit(_)));
+                    let visible = last_hop(&said)
+                        .iter()
+                        .any(|say| matches!(say, Say::Call(..)));
                     if hidden && !visible {
                         said.push(hop());
                         thought = false;
@@ -144,7 +148,11 @@ impl Script {
         match self.open.take() {
             Some(true) => {
                 self.closed.push(format!("e{}", self.begun));
-                end(&format!("learned-{} {}", self.begun, "much ".repeat(self.begun % 40)))
+                end(&format!(
+                    "learned-{} {}",
+                    self.begun,
+                    "much ".repeat(self.begun % 40)
+                ))
             }
             Some(false) => done(),
             None => {
@@ -164,7 +172,9 @@ impl Script {
 }
 
 fn last_hop(said: &[Say]) -> &[Say] {
-    said.rsplit(|say| *say == Say::Hop).next().unwrap_or_default()
+    said.rsplit(|say| *say == Say::Hop)
+        .next()
+        .unwrap_or_default()
 }
 
 fn wrong(which: u8) -> Say {
@@ -193,7 +203,10 @@ fn play(terms: &Terms, events: &[Event]) -> Sim {
             }),
             Event::Drop(place) => edit(&mut sim, place, "assistant", |messages, at| {
                 messages.remove(at);
-                while messages.get(at).is_some_and(|next| next.contains(r#""role":"tool""#)) {
+                while messages
+                    .get(at)
+                    .is_some_and(|next| next.contains(r#""role":"tool""#))
+                {
                     messages.remove(at);
                 }
             }),

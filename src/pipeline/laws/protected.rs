@@ -24,9 +24,17 @@ fn what_users_and_operators_said_is_never_evicted() {
     let (sent, prepared) = sim.look();
     assert!(prepared.pinned.is_some());
     for kept in ["system1", "user1", "user2", "system2", "user3"] {
-        assert!(sent.gist.contains(&kept.to_owned()), "{kept}: {:#?}", sent.gist);
+        assert!(
+            sent.gist.contains(&kept.to_owned()),
+            "{kept}: {:#?}",
+            sent.gist
+        );
     }
-    assert!(sent.messages.iter().any(|message| message.contains("user4")));
+    assert!(
+        sent.messages
+            .iter()
+            .any(|message| message.contains("user4"))
+    );
     assert!(!sent.gist.contains(&"=grep1".to_owned()));
 }
 
@@ -145,7 +153,10 @@ fn evicted_tokens_do_not_count_as_recent() {
     let (_, prepared) = sim.look();
     let transcript = &prepared.transcript;
     let protection = crate::policy::Protection::new(transcript, &sim.path.marks, 400);
-    let first = transcript.items.iter().position(|item| &*item.name == "grep");
+    let first = transcript
+        .items
+        .iter()
+        .position(|item| &*item.name == "grep");
     assert!(protection.covers(transcript, first.unwrap()));
 }
 
@@ -195,11 +206,16 @@ fn the_line_of_an_open_episode_stays_where_it_was_put() {
     sim.ceiling(1_000_000);
     let line = |sim: &Sim| {
         let gist = &sim.sent.last().unwrap().gist;
-        let lines = gist.iter().filter(|shown| shown.contains("expl \"b\" · evicted"));
+        let lines = gist
+            .iter()
+            .filter(|shown| shown.contains("expl \"b\" · evicted"));
         lines.cloned().collect::<Vec<_>>()
     };
     let opened = line(&sim);
-    assert!(opened[0].starts_with("~opened expl \"b\" · evicted "), "{opened:?}");
+    assert!(
+        opened[0].starts_with("~opened expl \"b\" · evicted "),
+        "{opened:?}"
+    );
     // No byte of it changes when the episode ends, because no pass was taken.
     sim.turn([end("of b"), text(1)]);
     sim.turn([text(1)]);
@@ -210,7 +226,13 @@ fn the_line_of_an_open_episode_stays_where_it_was_put() {
 #[test]
 fn reasoning_stays_with_its_calls_where_the_family_demands_it_back() {
     let mut sim = Sim::new();
-    sim.turn([think(40), expl("a"), call("grep", 200), end("of a"), call("odd", 5)]);
+    sim.turn([
+        think(40),
+        expl("a"),
+        call("grep", 200),
+        end("of a"),
+        call("odd", 5),
+    ]);
     sim.turn([think(40), act("b", &["a"]), call("edit", 200)]);
     sim.turn([done(), call("bash", 5)]);
     sim.turn([text(1)]);

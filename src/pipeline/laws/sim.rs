@@ -15,14 +15,12 @@ use crate::commit::Floor;
 use crate::dialect::chat::request::Request;
 use crate::intercept::{Answer, join};
 use crate::model::{Digest, ItemKind, Mark, Marks, RecordId, Shape, TenantId, TurnRecord};
+use crate::pipeline::Overrides;
 use crate::pipeline::finish::{Ending, record};
 use crate::pipeline::hidden::{Keep, settle};
 use crate::pipeline::hop::{Prepared, State, Tools};
 use crate::pipeline::known::Memo;
-use crate::pipeline::settings::{
-    Classes, Guidance, ProtectRecent, Settings, Terms, ToolClasses,
-};
-use crate::pipeline::Overrides;
+use crate::pipeline::settings::{Classes, Guidance, ProtectRecent, Settings, Terms, ToolClasses};
 use crate::policy::Protection;
 use crate::session::align::align;
 use crate::session::chain;
@@ -137,7 +135,10 @@ impl Sim {
     /// where none of them spoke.
     pub fn capped(&mut self, said: impl IntoIterator<Item = Say>, line: Option<&str>) {
         let said: Vec<Say> = said.into_iter().collect();
-        let hops: Vec<Vec<Say>> = said.split(|say| *say == Say::Hop).map(<[Say]>::to_vec).collect();
+        let hops: Vec<Vec<Say>> = said
+            .split(|say| *say == Say::Hop)
+            .map(<[Say]>::to_vec)
+            .collect();
         self.run(&hops, Some(line));
     }
 
@@ -255,7 +256,11 @@ impl Sim {
             let mut again = self.state(&path, before.clone());
             again.pending = pending;
             let again = again.prepare(&self.tools(), None).unwrap();
-            assert_eq!(again.body, prepared.body, "the same view has the same bytes");
+            assert_eq!(
+                again.body.to_bytes(),
+                prepared.body.to_bytes(),
+                "the same view has the same bytes"
+            );
         }
         self.judge(state, &prepared, &before);
         prepared
@@ -270,27 +275,49 @@ impl Sim {
     }
 
     fn judge(&mut self, state: &State, prepared: &Prepared, before: &Marks) {
-        let messages = raw_messages(&prepared.body);
+        let body = prepared.body.to_bytes();
+        let messages = raw_messages(&body);
         let gist = gist(&messages);
-        let context = || format!("{gist:#?}\nbefore: {:#?}", self.sent.last().map(|s| &s.gist));
-        if let Err(refusal) = validate::request(&prepared.body) {
+        let context = || {
+            format!(
+                "{gist:#?}\nbefore: {:#?}",
+                self.sent.last().map(|s| &s.gist)
+            )
+        };
+        if let Err(refusal) = validate::request(&body) {
             panic!("{}\n{}", refusal.message, context());
         }
-        assert_eq!(SIZER.request(&prepared.body) as u64, prepared.estimate, "{}", context());
+        assert_eq!(
+            SIZER.request(&body) as u64,
+            prepared.estimate,
+            "{}",
+            context()
+        );
         let users = |messages: &[String]| -> Vec<String> {
             let user = |message: &&String| message.contains(r#""role":"user""#);
             messages.iter().filter(user).cloned().collect()
         };
         assert_eq!(users(&messages), users(&self.messages), "user text changed");
         for (item, mark) in before.iter() {
-            assert!(state.marks.get(item) >= mark, "the mark of {item} moved left");
+            assert!(
+                state.marks.get(item) >= mark,
+                "the mark of {item} moved left"
+            );
         }
         if prepared.pass.is_none() {
             assert_eq!(*before, state.marks);
         }
-        if let Some(last) = self.sent.last().filter(|_| prepared.pass.is_none() && !self.edited) {
+        if let Some(last) = self
+            .sent
+            .last()
+            .filter(|_| prepared.pass.is_none() && !self.edited)
+        {
             for (at, message) in last.messages.iter().enumerate() {
-                assert_eq!(messages.get(at), Some(message), "message {at} changed without a pass");
+                assert_eq!(
+                    messages.get(at),
+                    Some(message),
+                    "message {at} changed without a pass"
+                );
             }
         }
         let ceiling = u64::from(state.terms.ceiling);
@@ -301,7 +328,10 @@ impl Sim {
             context()
         );
         if let Some((_, proposal)) = &prepared.pass {
-            assert_eq!(proposal.size, prepared.estimate, "the pass counted otherwise");
+            assert_eq!(
+                proposal.size, prepared.estimate,
+                "the pass counted otherwise"
+            );
         }
         open_goes_last(state, prepared, before);
         self.descriptions(state, prepared, &messages);
@@ -329,7 +359,11 @@ impl Sim {
             assert!(!self.gone.contains(*label), "{label} came back: {gist:#?}");
         }
         let last = self.sent.last().map(|sent| sent.gist.as_slice());
-        for label in last.unwrap_or_default().iter().filter(|label| is_label(label)) {
+        for label in last
+            .unwrap_or_default()
+            .iter()
+            .filter(|label| is_label(label))
+        {
             if !now.contains(label) {
                 self.gone.insert(label.clone());
             }
@@ -346,8 +380,13 @@ impl Sim {
             // The client dropped the message that held the ledger.
             return;
         }
-        let ledger = messages.iter().any(|message| message.contains("ledger of evicted"));
-        let counted = ledger && messages.iter().any(|message| message.contains(" earlier\""));
+        let ledger = messages
+            .iter()
+            .any(|message| message.contains("ledger of evicted"));
+        let counted = ledger
+            && messages
+                .iter()
+                .any(|message| message.contains(" earlier\""));
         for episode in &prepared.transcript.graph.episodes {
             let Some(description) = &episode.description else {
                 continue;
@@ -356,7 +395,11 @@ impl Sim {
             let found = messages.iter().any(|message| {
                 message.contains(description) || (ledger && message.contains(&line))
             });
-            assert!(found || counted, "the description of {} is lost", episode.name);
+            assert!(
+                found || counted,
+                "the description of {} is lost",
+                episode.name
+            );
         }
     }
 
@@ -376,7 +419,12 @@ impl Sim {
     pub fn forget_reasoning(&mut self) {
         for message in &mut self.messages {
             let mut new: Value = serde_json::from_str(message).unwrap();
-            if new.as_object_mut().unwrap().remove("reasoning_content").is_some() {
+            if new
+                .as_object_mut()
+                .unwrap()
+                .remove("reasoning_content")
+                .is_some()
+            {
                 *message = new.to_string();
             }
         }
@@ -394,7 +442,11 @@ impl Sim {
     fn decoded(&self) -> Path {
         let snapshot = rmp_serde::to_vec_named(&self.aligned.snapshot()).unwrap();
         let snapshot = rmp_serde::from_slice(&snapshot).unwrap();
-        let records = self.aligned.entries.iter().map(|entry| Arc::new(stored(&entry.record)));
+        let records = self
+            .aligned
+            .entries
+            .iter()
+            .map(|entry| Arc::new(stored(&entry.record)));
         let mut folded = Path::from_snapshot(&snapshot, records.collect());
         for entry in &self.path.entries[self.aligned.entries.len()..] {
             folded.push(entry.id, Arc::new(stored(&entry.record)));
@@ -445,21 +497,33 @@ fn appended(before: &Transcript, now: &Transcript) {
     let numbers = |transcript: &Transcript| -> Vec<_> {
         let items = transcript.items.iter();
         let lasting = items.filter(|item| item.kind != ItemKind::Reasoning);
-        lasting.map(|item| (item.no, item.kind, item.tokens)).collect()
+        lasting
+            .map(|item| (item.no, item.kind, item.tokens))
+            .collect()
     };
     let (old, new) = (numbers(before), numbers(now));
     assert_eq!(new.get(..old.len()), Some(old.as_slice()), "numbers moved");
     let segments = |transcript: &Transcript| -> Vec<_> {
-        let closed = transcript.graph.episodes.iter().filter(|episode| episode.closed);
+        let closed = transcript
+            .graph
+            .episodes
+            .iter()
+            .filter(|episode| episode.closed);
         let items = |episode: &crate::session::graph::Episode| -> Vec<u32> {
             let items = episode.items.iter().map(|item| &transcript.items[*item]);
             let lasting = items.filter(|item| item.kind != ItemKind::Reasoning);
             lasting.map(|item| item.no).collect()
         };
-        closed.map(|episode| (episode.name.clone(), episode.kind, items(episode))).collect()
+        closed
+            .map(|episode| (episode.name.clone(), episode.kind, items(episode)))
+            .collect()
     };
     let (old, new) = (segments(before), segments(now));
-    assert_eq!(new.get(..old.len()), Some(old.as_slice()), "a segment changed");
+    assert_eq!(
+        new.get(..old.len()),
+        Some(old.as_slice()),
+        "a segment changed"
+    );
 }
 
 /// A pass that stops above the floor leaves nothing that it could have evicted.
@@ -470,9 +534,15 @@ fn to_the_floor(state: &State, prepared: &Prepared, before: &Marks) {
     }
     let recent = state.terms.policy(&Family::default()).protect_recent;
     let protection = Protection::new(transcript, before, recent);
-    let removed =
-        |episode: &crate::session::graph::Episode| view::is_removed(transcript, &state.marks, episode);
-    for episode in transcript.graph.episodes.iter().filter(|episode| episode.closed) {
+    let removed = |episode: &crate::session::graph::Episode| {
+        view::is_removed(transcript, &state.marks, episode)
+    };
+    for episode in transcript
+        .graph
+        .episodes
+        .iter()
+        .filter(|episode| episode.closed)
+    {
         let depended = episode
             .dependents
             .iter()
@@ -508,7 +578,12 @@ fn open_goes_last(state: &State, prepared: &Prepared, before: &Marks) {
     let Some(hit) = transcript.graph.episodes[current].items.iter().find(moved) else {
         return;
     };
-    for episode in transcript.graph.episodes.iter().filter(|episode| episode.closed) {
+    for episode in transcript
+        .graph
+        .episodes
+        .iter()
+        .filter(|episode| episode.closed)
+    {
         let blocked = episode.dependents.iter().any(|act| {
             let start = transcript.graph.episodes[*act].carrier.unwrap();
             state.marks.get(transcript.items[start].no) < Mark::Removed
@@ -550,7 +625,10 @@ fn steps(sim: &Sim) -> Vec<Vec<String>> {
     loop {
         low.ceiling(prepared.estimate - 1);
         let (sent, next) = low.look();
-        let left = last.gist.iter().filter(|label| is_label(label) && !sent.gist.contains(label));
+        let left = last
+            .gist
+            .iter()
+            .filter(|label| is_label(label) && !sent.gist.contains(label));
         let left: Vec<String> = left.cloned().collect();
         if !left.is_empty() {
             steps.push(left);

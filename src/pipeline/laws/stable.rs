@@ -9,7 +9,11 @@ use super::sim::Sim;
 /// Changes the client's newest message of a role.
 fn change(sim: &mut Sim, role: &str, field: &str, value: &str) {
     let role = format!(r#""role":"{role}""#);
-    let message = sim.messages.iter_mut().rfind(|message| message.contains(&role)).unwrap();
+    let message = sim
+        .messages
+        .iter_mut()
+        .rfind(|message| message.contains(&role))
+        .unwrap();
     let mut new: Value = serde_json::from_str(message).unwrap();
     new[field] = Value::from(value);
     *message = new.to_string();
@@ -27,7 +31,10 @@ fn text_of_earlier_hops_is_shown_where_it_was_said() {
     sim.turn([text(1)]);
     let (sent, prepared) = sim.look();
     assert_eq!(prepared.transcript.changed, 0);
-    assert_eq!(sent.gist.iter().filter(|shown| *shown == "text3").count(), 1);
+    assert_eq!(
+        sent.gist.iter().filter(|shown| *shown == "text3").count(),
+        1
+    );
 }
 
 #[test]
@@ -38,7 +45,13 @@ fn text_that_the_client_changed_goes_whole_and_the_hops_own_is_left_out() {
     sim.align();
     let (sent, prepared) = sim.look();
     assert_eq!(prepared.transcript.changed, 1);
-    assert_eq!(sent.gist.iter().filter(|s| s.starts_with("text")).collect::<Vec<_>>(), ["text9"]);
+    assert_eq!(
+        sent.gist
+            .iter()
+            .filter(|s| s.starts_with("text"))
+            .collect::<Vec<_>>(),
+        ["text9"]
+    );
     // The call ties the turn, so the hidden exchange is there still.
     assert!(sent.gist.contains(&"+a".to_owned()));
 }
@@ -46,7 +59,10 @@ fn text_that_the_client_changed_goes_whole_and_the_hops_own_is_left_out() {
 #[test]
 fn a_turn_cut_at_the_cap_shows_its_hops_and_not_the_proxys_line() {
     let mut sim = Sim::new();
-    sim.capped([expl("a"), hop(), end("of a")], Some("line9 only annotated"));
+    sim.capped(
+        [expl("a"), hop(), end("of a")],
+        Some("line9 only annotated"),
+    );
     sim.user(3);
     let (sent, _) = sim.look();
     assert!(sent.gist.contains(&"+a".to_owned()) && sent.gist.contains(&"+end".to_owned()));
@@ -57,7 +73,11 @@ fn a_turn_cut_at_the_cap_shows_its_hops_and_not_the_proxys_line() {
     sim.user(3);
     let (sent, _) = sim.look();
     for label in ["text2", "text3"] {
-        assert_eq!(sent.gist.iter().filter(|shown| *shown == label).count(), 1, "{label}");
+        assert_eq!(
+            sent.gist.iter().filter(|shown| *shown == label).count(),
+            1,
+            "{label}"
+        );
     }
 }
 
@@ -80,7 +100,7 @@ fn a_changed_line_of_a_cut_turn_stands_behind_its_hops_with_numbers_of_its_own()
     unique.sort_unstable();
     unique.dedup();
     assert_eq!(unique.len(), numbers.len(), "{numbers:?}");
-    let shown = super::say::gist(&super::say::raw_messages(&prepared.body));
+    let shown = super::say::gist(&super::say::raw_messages(&prepared.body.to_bytes()));
     assert_eq!(shown[shown.len() - 2..], ["text8", "think1"]);
     assert!(!shown.contains(&"text1".to_owned()));
     // Nothing that comes after takes a number that was given.
@@ -121,13 +141,20 @@ fn a_client_that_drops_reasoning_later_moves_no_number_and_no_tombstone() {
     sim.ceiling(1_000_000);
     let notes = |sim: &Sim| -> Vec<String> {
         let (sent, _) = sim.look();
-        sent.gist.iter().filter(|s| s.starts_with("~auto")).cloned().collect()
+        sent.gist
+            .iter()
+            .filter(|s| s.starts_with("~auto"))
+            .cloned()
+            .collect()
     };
     let before = notes(&sim);
     assert!(!before.is_empty());
     sim.forget_reasoning();
     let tools = |notes: &[String]| -> Vec<String> {
-        notes.iter().map(|note| note.rsplit(": ").next().unwrap().to_owned()).collect()
+        notes
+            .iter()
+            .map(|note| note.rsplit(": ").next().unwrap().to_owned())
+            .collect()
     };
     assert_eq!(tools(&notes(&sim)), tools(&before));
 }
@@ -135,7 +162,11 @@ fn a_client_that_drops_reasoning_later_moves_no_number_and_no_tombstone() {
 #[test]
 fn what_anchors_tie_is_kept_and_all_else_is_dropped() {
     let turns = |sim: &Sim| -> Vec<u32> {
-        sim.path.entries.iter().map(|entry| entry.record.turn).collect()
+        sim.path
+            .entries
+            .iter()
+            .map(|entry| entry.record.turn)
+            .collect()
     };
     let mut sim = Sim::new();
     for _ in 0..5 {

@@ -16,14 +16,22 @@ fn notes(sim: &Sim) -> Vec<String> {
 fn a_tombstone_has_the_name_the_whole_description_and_what_went() {
     let long = "the session cookie is read in src/auth.rs:40-95 and never refreshed; ".repeat(5);
     let mut sim = Sim::new();
-    sim.turn([text(9), expl("auth-flow"), call("grep", 300), call("read", 200)]);
+    sim.turn([
+        text(9),
+        expl("auth-flow"),
+        call("grep", 300),
+        call("read", 200),
+    ]);
     sim.turn([call("read", 200)]);
     sim.turn([call("read", 200), end(&long)]);
     sim.turn([text(1)]);
     let (_, all) = sim.look();
     sim.ceiling(all.estimate - 1);
     // The result of the `end` says what went for as long as the episode stands.
-    assert_eq!(notes(&sim), ["closed expl \"auth-flow\" · evicted 1 items, 321 tokens: grep:5"]);
+    assert_eq!(
+        notes(&sim),
+        ["closed expl \"auth-flow\" · evicted 1 items, 321 tokens: grep:5"]
+    );
     sim.ceiling(all.estimate - 600);
     assert_eq!(
         notes(&sim),
@@ -31,7 +39,7 @@ fn a_tombstone_has_the_name_the_whole_description_and_what_went() {
     );
     sim.ceiling(sim.least());
     let want = format!(
-        "expl \"auth-flow\": {}\nevicted 5 items, 994 tokens: grep:5 read:6,9,12",
+        "expl \"auth-flow\": {}\nevicted 5 items, 995 tokens: grep:5 read:6,9,12",
         long.trim()
     );
     assert_eq!(notes(&sim), [want]);
@@ -47,7 +55,10 @@ fn an_implicit_tombstone_is_named_by_its_first_item() {
     sim.turn([text(1)]);
     let (_, all) = sim.look();
     sim.ceiling(all.estimate - 1);
-    assert_eq!(notes(&sim), ["auto-4: evicted 3 items, 663 tokens: grep:4,7,10"]);
+    assert_eq!(
+        notes(&sim),
+        ["auto-4: evicted 3 items, 663 tokens: grep:4,7,10"]
+    );
 }
 
 #[test]
@@ -58,7 +69,10 @@ fn an_act_says_what_went_while_it_stands_and_leaves_nothing() {
     sim.turn([text(1)]);
     let (_, all) = sim.look();
     sim.ceiling(all.estimate - 1);
-    assert_eq!(notes(&sim), ["closed act \"fix\" · evicted 1 items, 221 tokens: grep:6"]);
+    assert_eq!(
+        notes(&sim),
+        ["closed act \"fix\" · evicted 1 items, 221 tokens: grep:6"]
+    );
     sim.ceiling(sim.least());
     assert!(notes(&sim).is_empty());
 }
@@ -89,21 +103,36 @@ fn tombstones_are_merged_when_they_pass_a_tenth_of_the_ceiling() {
     let sim = many(40, 4500);
     let text = ledger(&sim).unwrap();
     // One host, at most a twentieth, newest first, and a count of what does not fit.
-    assert_eq!(notes(&sim).iter().filter(|n| n.starts_with("ledger")).count(), 1);
+    assert_eq!(
+        notes(&sim)
+            .iter()
+            .filter(|n| n.starts_with("ledger"))
+            .count(),
+        1
+    );
     assert!(count(&text) <= 4500 / 20, "{}: {text}", count(&text));
     let named: Vec<usize> = text
         .lines()
         .filter_map(|line| line.strip_prefix("- e")?.split(':').next()?.parse().ok())
         .collect();
-    assert!(named.len() > 2 && named.is_sorted_by(|a, b| a > b), "{text}");
-    assert!(text.lines().any(|line| line.starts_with("- a") && line.ends_with(" (act)")));
+    assert!(
+        named.len() > 2 && named.is_sorted_by(|a, b| a > b),
+        "{text}"
+    );
+    assert!(
+        text.lines()
+            .any(|line| line.starts_with("- a") && line.ends_with(" (act)"))
+    );
     assert!(text.lines().last().unwrap().ends_with(" earlier"), "{text}");
     let line = text.lines().find(|line| line.starts_with("- e")).unwrap();
     let kept = line.split_once(": ").unwrap().1;
     assert_eq!(kept.chars().count(), 80);
     // All tombstones together keep to a tenth between merges.
     for sent in &sim.sent {
-        let own = sent.gist.iter().filter(|s| s.starts_with("~expl") || s.starts_with("~ledger"));
+        let own = sent
+            .gist
+            .iter()
+            .filter(|s| s.starts_with("~expl") || s.starts_with("~ledger"));
         let size: u32 = own.map(|note| count(note)).sum();
         assert!(size < 4500 / 10 + 100, "{size}");
     }
@@ -116,7 +145,10 @@ fn the_tombstone_of_an_expl_that_an_act_stands_on_is_not_merged() {
     for n in 100..140 {
         sim.turn([call("read", 300), call("grep", 300)]);
         let (sent, _) = sim.look();
-        let stands = sent.gist.iter().any(|shown| shown.starts_with("~expl \"e1\": what-1 "));
+        let stands = sent
+            .gist
+            .iter()
+            .any(|shown| shown.starts_with("~expl \"e1\": what-1 "));
         let evicted = !sent.gist.contains(&"grep2".to_owned());
         assert!(stands || !evicted, "{n}: {:#?}", sent.gist);
     }
@@ -126,7 +158,12 @@ fn the_tombstone_of_an_expl_that_an_act_stands_on_is_not_merged() {
         sim.turn([end(&"found it ".repeat(20)), text(2)]);
     }
     let (sent, _) = sim.look();
-    assert!(!sent.gist.iter().any(|shown| shown.starts_with("~expl \"e1\"")));
+    assert!(
+        !sent
+            .gist
+            .iter()
+            .any(|shown| shown.starts_with("~expl \"e1\""))
+    );
 }
 
 #[test]

@@ -47,7 +47,10 @@ fn spans_are_cut_at_user_messages_at_starts_and_by_length() {
     // Over 500 now, but a cut is made before the next answer and never inside one.
     cut(&sim, &[(&["grep", "read", "bash"], false)]);
     sim.turn([call("odd", 10)]);
-    cut(&sim, &[(&["grep", "read", "bash"], true), (&["odd"], false)]);
+    cut(
+        &sim,
+        &[(&["grep", "read", "bash"], true), (&["odd"], false)],
+    );
     sim.turn([text(5)]);
     sim.user(5);
     sim.turn([call("edit", 10)]);

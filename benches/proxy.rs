@@ -1,0 +1,246 @@
+//! What the proxy adds to a request, against a bare axum + reqwest pass-through in the same run:
+//! p50 of whole exchanges over keep-alive connections, the three taken in turn.
+//!
+//! `cargo bench --bench proxy`
+
+#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+#![expect(clippy::unwrap_used, reason = "a bench may stop at once")]
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::Response;
+use axum::serve::ListenerExt as _;
+use futures_util::{StreamExt as _, stream};
+use plimsoll::cli::wire;
+use plimsoll::config::{Backend, Config};
+use plimsoll::ingress::{Edge, Probes, Server};
+use plimsoll::upstream::BaseUrl;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+const ANSWER: &str = r#"{"id":"c1","object":"chat.completion","created":1,"model":"gpt-4o","choices":[{"index":0,"message":{"role":"assistant","content":"done"},"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":1,"total_tokens":11}}"#;
+const FRAMES: [&str; 4] = [
+    "data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"gpt-4o\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"do\"}}]}\n\n",
+    "data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"gpt-4o\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"ne\"}}]}\n\n",
+    "data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"gpt-4o\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n",
+    "data: [DONE]\n\n",
+];
+/// How long the slow upstream takes for its last frame.
+const SLOW: Duration = Duration::from_millis(5);
+
+async fn listen(router: Router) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let listener = listener.tap_io(|stream| {
+        let _ = stream.set_nodelay(true);
+    });
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    address
+}
+
+/// Answers at once, or as a stream whose last frame takes its time.
+async fn upstream() -> SocketAddr {
+    listen(Router::new().fallback(async |body: Bytes| {
+        if body
+            .windows(13)
+            .rev()
+            .take(64)
+            .any(|part| part == b"\"stream\":true")
+        {
+            let frames = stream::iter(FRAMES).enumerate().then(async |(at, frame)| {
+                if at + 1 == FRAMES.len() {
+                    tokio::time::sleep(SLOW).await;
+                }
+                Ok::<_, std::io::Error>(Bytes::from_static(frame.as_bytes()))
+            });
+            return Response::builder()
+                .header("content-type", "text/event-stream")
+                .body(Body::from_stream(frames.boxed()))
+                .unwrap();
+        }
+        Response::builder()
+            .header("content-type", "application/json")
+            .body(Body::from(ANSWER))
+            .unwrap()
+    }))
+    .await
+}
+
+/// The bare pass-through that everything is measured against.
+async fn bare(upstream: SocketAddr) -> SocketAddr {
+    let pass = async |State(client): State<(reqwest::Client, String)>, body: Bytes| {
+        let (client, url) = client;
+        let answer = client
+            .post(url)
+            .header("content-type", "application/json")
+            .body(body);
+        let answer = axum::http::Response::<reqwest::Body>::from(answer.send().await.unwrap());
+        answer.map(Body::new)
+    };
+    let url = format!("http://{upstream}/v1/chat/completions");
+    listen(Router::new().fallback(pass).with_state((client(), url))).await
+}
+
+async fn proxy(upstream: SocketAddr, backend: Backend, data: &std::path::Path) -> SocketAddr {
+    let mut config = Config::default();
+    config.server.listen.set_port(0);
+    config.server.admin.set_port(0);
+    config.upstream.base_url = BaseUrl::parse(&format!("http://{upstream}/v1")).unwrap();
+    config.store.backend = backend;
+    config.store.path = data.to_path_buf();
+    // Nothing is evicted: the history is read, found and rendered whole.
+    config.budget.ceiling = 10_000_000;
+    let app = wire::app(&config).unwrap();
+    let probes = Probes {
+        metrics: Arc::new(String::new),
+        ready: Arc::new(|| true),
+    };
+    let server = Server::bind(Edge::new(config.server, app, [1; 32]), probes)
+        .await
+        .unwrap();
+    let address = server.listen_addr().unwrap();
+    tokio::spawn(server.run(CancellationToken::new()));
+    address
+}
+
+fn client() -> reqwest::Client {
+    let _already = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+        .no_proxy()
+        .tcp_nodelay(true)
+        .build()
+        .unwrap()
+}
+
+/// A session of about so many bytes whose turns before the last one were served before.
+struct Session {
+    client: reqwest::Client,
+    urls: Vec<String>,
+    body: Bytes,
+}
+
+impl Session {
+    async fn warm(addresses: &[SocketAddr], bytes: usize, stream: bool) -> Self {
+        let client = client();
+        let urls: Vec<String> = addresses
+            .iter()
+            .map(|a| format!("http://{a}/v1/chat/completions"))
+            .collect();
+        let line = "src/pipeline/open.rs:120: let state = locate_state(app, &place, request)?;\n";
+        let text = line.repeat(3500 / line.len());
+        let tools = json!([{"type": "function", "function": {"name": "bash", "parameters": {}}}]);
+        let mut list: Vec<Value> = vec![json!({"role": "system", "content": "be brief"})];
+        let mut turn = 0;
+        let body = loop {
+            let small = bytes < 8192;
+            let said = if small {
+                format!("go on {turn}")
+            } else {
+                format!("{turn} {text}")
+            };
+            list.push(json!({"role": "user", "content": said}));
+            let body =
+                json!({"model": "gpt-4o", "messages": list, "tools": tools, "stream": stream});
+            let body = Bytes::from(body.to_string());
+            if body.len() >= bytes {
+                break body;
+            }
+            for url in &urls {
+                send(&client, url, &body).await;
+            }
+            list.push(json!({"role": "assistant", "content": "done"}));
+            turn += 1;
+        };
+        Self { client, urls, body }
+    }
+
+    /// The p50 of each address, taken in turn.
+    async fn measure(&self, rounds: usize) -> Vec<Duration> {
+        let mut times = vec![Vec::new(); self.urls.len()];
+        for round in 0..rounds + 20 {
+            for (url, times) in self.urls.iter().zip(&mut times) {
+                let begun = Instant::now();
+                send(&self.client, url, &self.body).await;
+                if round >= 20 {
+                    times.push(begun.elapsed());
+                }
+            }
+        }
+        times.into_iter().map(median).collect()
+    }
+}
+
+async fn send(client: &reqwest::Client, url: &str, body: &Bytes) {
+    let request = client
+        .post(url)
+        .header("content-type", "application/json")
+        .body(body.clone());
+    let answer = request.send().await.unwrap();
+    assert!(answer.status().is_success());
+    answer.bytes().await.unwrap();
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+/// A raw append of a record's size and fdatasync, on the disk that the store is on.
+fn raw_append(directory: &std::path::Path) -> Duration {
+    let path = directory.join("raw");
+    let mut file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .unwrap();
+    let bytes = vec![7_u8; 1500];
+    let times = (0..300).map(|_| {
+        let begun = Instant::now();
+        file.write_all(&bytes).unwrap();
+        file.sync_data().unwrap();
+        begun.elapsed()
+    });
+    median(times.collect())
+}
+
+#[tokio::main]
+async fn main() {
+    let directory = tempfile::tempdir().unwrap();
+    let upstream = upstream().await;
+    let addresses = [
+        bare(upstream).await,
+        proxy(upstream, Backend::Memory, directory.path()).await,
+        proxy(upstream, Backend::Sled, directory.path()).await,
+    ];
+    let append = raw_append(directory.path());
+    println!("raw append + fdatasync of 1.5 KB: {append:?}");
+    for (name, bytes, stream, rounds, goal) in [
+        ("2 KB, answered at once", 2 << 10, false, 1500, "1.5"),
+        ("1 MB, answered at once", 1 << 20, false, 200, "3.5"),
+        ("2 KB, last frame takes 5 ms", 2 << 10, true, 300, "-"),
+    ] {
+        let session = Session::warm(&addresses, bytes, stream).await;
+        let [bare, memory, sled] = session.measure(rounds).await[..] else {
+            return;
+        };
+        let ratio = |time: Duration| time.as_secs_f64() / bare.as_secs_f64();
+        println!("{name}: bare {bare:?}");
+        println!(
+            "  memory {memory:?}  ratio {:.2} (goal {goal})",
+            ratio(memory)
+        );
+        let over = sled.saturating_sub(memory).as_secs_f64() / append.as_secs_f64();
+        println!(
+            "  sled   {sled:?}  ratio {:.2}; {over:.2} raw appends over memory (goal 2 at once, 0 where the last frame takes 5 ms)",
+            ratio(sled)
+        );
+    }
+}

@@ -1,0 +1,459 @@
+//! Checks over the requests that a provider received: what must hold however they came about.
+//!
+//! Owns pure functions from recorded requests to violations. It never decides which of them a
+//! test has to insist on: a crash, a mode or an unmet budget may excuse some.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use serde_json::Value;
+
+use crate::plan::Episode;
+use crate::player::{Session, TURN_HEADER};
+use crate::received::{Received, Verdict};
+use crate::size::{Outline, Sizer};
+
+/// Results shorter than this, in bytes of JSON, may stay where others go: a stub is no shorter.
+const SMALL_RESULT: usize = 400;
+/// How much of a description a ledger line keeps, in characters.
+const LEDGER_LINE: usize = 80;
+
+/// A rule that was broken, with enough text to look into it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// The rule's name, to filter by.
+    pub rule: &'static str,
+    /// Where: session, turn, number of the request.
+    pub place: String,
+    /// What was found.
+    pub text: String,
+}
+
+impl Violation {
+    /// A violation.
+    pub fn new(rule: &'static str, place: impl std::fmt::Display, text: impl Into<String>) -> Self {
+        Self {
+            rule,
+            place: place.to_string(),
+            text: text.into(),
+        }
+    }
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} at {}: {}", self.rule, self.place, self.text)
+    }
+}
+
+/// Requests for completions by session, from the turn's header; in order of arrival.
+#[must_use]
+pub fn by_session(requests: &[Received]) -> BTreeMap<String, Vec<&Received>> {
+    let mut sessions: BTreeMap<String, Vec<&Received>> = BTreeMap::new();
+    for request in requests.iter().filter(|request| request.is_chat()) {
+        if let Some((session, _)) = turn_of(request) {
+            sessions
+                .entry(session.to_owned())
+                .or_default()
+                .push(request);
+        }
+    }
+    sessions
+}
+
+/// The session and the turn that a request's header names.
+#[must_use]
+pub fn turn_of(request: &Received) -> Option<(&str, usize)> {
+    let (session, turn) = request.header(TURN_HEADER).rsplit_once(':')?;
+    Some((session, turn.parse().ok()?))
+}
+
+fn place(request: &Received) -> String {
+    format!(
+        "{} (request {})",
+        request.header(TURN_HEADER),
+        request.index
+    )
+}
+
+/// Requests that the provider refused: rule `refused`.
+#[must_use]
+pub fn refused(requests: &[&Received]) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for request in requests {
+        match &request.verdict {
+            Verdict::Refused(refusal) => {
+                let text = format!("{:?}: {}", refusal.param, refusal.message);
+                found.push(Violation::new("refused", place(request), text));
+            }
+            Verdict::Accepted | Verdict::Unchecked => {}
+        }
+    }
+    found
+}
+
+/// Requests above a ceiling, by the formula: rule `ceiling`. Which of them were reported as
+/// unmet is for the caller to say, who saw the response headers; [`pinned`] says whether a
+/// report counts.
+#[must_use]
+pub fn over(requests: &[&Received], ceiling: usize) -> Vec<Violation> {
+    let above = requests.iter().filter(|request| request.size > ceiling);
+    above
+        .map(|request| {
+            let text = format!("{} tokens, the ceiling is {ceiling}", request.size);
+            Violation::new("ceiling", place(request), text)
+        })
+        .collect()
+}
+
+/// Tokens of a request that nothing may evict: tools, system and user messages, and the newest
+/// assistant message with what follows it.
+#[must_use]
+pub fn pinned(request: &Received, sizer: &Sizer) -> usize {
+    let outline = Outline::read(&request.body);
+    let roles: Vec<String> = outline.messages.iter().map(|raw| role(raw)).collect();
+    let newest = roles.iter().rposition(|role| role == "assistant");
+    let messages: usize = outline
+        .messages
+        .iter()
+        .zip(&roles)
+        .enumerate()
+        .filter(|(at, (_, role))| {
+            let own = !matches!(role.as_str(), "assistant" | "tool");
+            own || newest.is_some_and(|newest| *at >= newest)
+        })
+        .map(|(_, (raw, _))| sizer.message(raw))
+        .sum();
+    messages + outline.tools.map_or(0, |tools| sizer.text(tools))
+}
+
+/// User messages unlike the client's in order or bytes: rule `user`.
+#[must_use]
+pub fn users(requests: &[&Received], session: &Session) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for request in requests {
+        let Some((_, turn)) = turn_of(request) else {
+            continue;
+        };
+        let outline = Outline::read(&request.body);
+        let have: Vec<&str> = outline
+            .messages
+            .into_iter()
+            .filter(|raw| role(raw) == "user")
+            .collect();
+        let want: Vec<&str> = session
+            .recording
+            .users(turn)
+            .map(|user| user.raw.as_str())
+            .collect();
+        if have != want {
+            let at = have.iter().zip(&want).position(|(have, want)| have != want);
+            let text = format!(
+                "{} user messages, the client sent {}; the first unlike one is {at:?}",
+                have.len(),
+                want.len()
+            );
+            found.push(Violation::new("user", place(request), text));
+        }
+    }
+    found
+}
+
+/// Tools arrays unlike that of the session's first request, byte for byte: rule `tools`.
+#[must_use]
+pub fn tools(requests: &[&Received]) -> Vec<Violation> {
+    let mut first: Option<String> = None;
+    let mut found = Vec::new();
+    for request in requests {
+        let tools = Outline::read(&request.body)
+            .tools
+            .unwrap_or_default()
+            .to_owned();
+        let want = first.get_or_insert_with(|| tools.clone());
+        if *want != tools {
+            let text = format!("now {tools:.200}, at first {want:.200}");
+            found.push(Violation::new("tools", place(request), text));
+        }
+    }
+    found
+}
+
+/// A request that does not extend the one before it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Break {
+    /// Where.
+    pub place: String,
+    /// The first message that is unlike; `None` if the tools are.
+    pub message: Option<usize>,
+    /// Tokens of the request before it that are not shared.
+    pub lost: usize,
+}
+
+/// How the requests of one session grow.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Growth {
+    /// The requests that were looked at.
+    pub requests: usize,
+    /// Tokens of all requests.
+    pub total: usize,
+    /// Tokens that each request shares with the one before it, as a prefix.
+    pub shared: usize,
+    /// The prefix breaks. A request that is a prefix of the one before it, as a retry is, breaks
+    /// nothing.
+    pub breaks: Vec<Break>,
+}
+
+impl Growth {
+    /// The token-weighted share of common prefixes; 0 without requests.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        ratio(self.shared, self.total)
+    }
+}
+
+/// How the accepted requests of one session extend each other, byte for byte.
+#[must_use]
+pub fn growth(requests: &[&Received], sizer: &Sizer) -> Growth {
+    let mut growth = Growth::default();
+    let mut before: Option<Outline<'_>> = None;
+    let accepted = requests
+        .iter()
+        .filter(|request| request.verdict == Verdict::Accepted);
+    for request in accepted {
+        let outline = Outline::read(&request.body);
+        growth.requests += 1;
+        growth.total += request.size;
+        if let Some(before) = &before {
+            compare(before, &outline, request, sizer, &mut growth);
+        }
+        before = Some(outline);
+    }
+    growth
+}
+
+fn compare(
+    before: &Outline<'_>,
+    now: &Outline<'_>,
+    request: &Received,
+    sizer: &Sizer,
+    growth: &mut Growth,
+) {
+    let weigh = |messages: &[&str]| messages.iter().map(|raw| sizer.message(raw)).sum::<usize>();
+    if before.tools != now.tools {
+        growth.breaks.push(Break {
+            place: place(request),
+            message: None,
+            lost: weigh(&before.messages),
+        });
+        return;
+    }
+    let pairs = before.messages.iter().zip(&now.messages);
+    let common = pairs.take_while(|(before, now)| before == now).count();
+    let (shared, rest) = now.messages.split_at(common.min(now.messages.len()));
+    growth.shared += weigh(shared) + now.tools.map_or(0, |tools| sizer.text(tools));
+    if common < before.messages.len() && !rest.is_empty() {
+        growth.breaks.push(Break {
+            place: place(request),
+            message: Some(common),
+            lost: weigh(before.messages.get(common..).unwrap_or_default()),
+        });
+    }
+}
+
+/// The token-weighted share of accepted requests that the provider's ideal cache held, which may
+/// match any earlier request of the credential.
+#[must_use]
+pub fn cached_share(requests: &[&Received]) -> f64 {
+    let accepted = requests
+        .iter()
+        .filter(|request| request.verdict == Verdict::Accepted);
+    let (cached, total) = accepted.fold((0, 0), |(cached, total), request| {
+        (cached + request.cached, total + request.size)
+    });
+    ratio(cached, total)
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "token counts are far below 2^52"
+)]
+fn ratio(part: usize, whole: usize) -> f64 {
+    if whole == 0 {
+        0.0
+    } else {
+        part as f64 / whole as f64
+    }
+}
+
+/// Closed explorations whose description is missing from a later turn's request. The beginning
+/// of it, which a ledger line keeps, is enough. Rule `description`; where the request counts
+/// what it leaves out ("312 earlier"), rule `description-counted`.
+#[must_use]
+pub fn descriptions(requests: &[&Received], session: &Session) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for request in requests {
+        let Some((_, turn)) = turn_of(request) else {
+            continue;
+        };
+        let body = String::from_utf8_lossy(&request.body);
+        let closed = session
+            .plan
+            .episodes
+            .iter()
+            .filter(|episode| closed_before(episode, turn));
+        for episode in closed {
+            let Some(description) = &episode.description else {
+                continue;
+            };
+            let head: String = description.chars().take(LEDGER_LINE).collect();
+            if !body.contains(&head) {
+                let rule = if counts_earlier(&body) {
+                    "description-counted"
+                } else {
+                    "description"
+                };
+                let text = format!("{} ({head}) is missing", episode.name);
+                found.push(Violation::new(rule, place(request), text));
+            }
+        }
+    }
+    found
+}
+
+fn closed_before(episode: &Episode, turn: usize) -> bool {
+    episode.end.is_some_and(|(end, _)| end < turn)
+}
+
+fn counts_earlier(body: &str) -> bool {
+    body.match_indices(" earlier").any(|(at, _)| {
+        let before = body.get(..at).unwrap_or_default();
+        before.ends_with(|last: char| last.is_ascii_digit())
+    })
+}
+
+/// Results of the open episode that are gone or changed while a result of a closed episode
+/// before it still stands whole: rule `open-episode`. Explorations that an open action depends
+/// on are not eligible and therefore don't count, nor do results under 400 bytes.
+#[must_use]
+pub fn open_episode(requests: &[&Received], session: &Session) -> Vec<Violation> {
+    let sent = results_of_client(session);
+    let answered = turns_of_calls(session);
+    let mut found = Vec::new();
+    for request in requests {
+        let Some((_, turn)) = turn_of(request) else {
+            continue;
+        };
+        let Some(open) = open_at(session, turn, request) else {
+            continue;
+        };
+        let have: HashMap<String, String> = results(&request.body);
+        let stands = |id: &String| have.get(id).is_some_and(|raw| sent.get(id) == Some(raw));
+        let touched = |id: &&String| {
+            let cleared = have
+                .get(*id)
+                .is_some_and(|raw| raw.contains("\"[cleared]\""));
+            !stands(id) && !cleared
+        };
+        // Calls of this turn or a later one have no results yet.
+        let before = |id: &&String| answered.get(id.as_str()).is_some_and(|made| *made < turn);
+        let mut known = open.calls.iter().filter(before);
+        let Some(gone) = known.find(touched) else {
+            continue;
+        };
+        let closed = session.plan.episodes.iter().filter(|episode| {
+            closed_before(episode, turn) && !open.dependencies.contains(&episode.name)
+        });
+        let left = closed
+            .flat_map(|episode| &episode.calls)
+            .find(|id| stands(id) && sent.get(*id).is_some_and(|raw| raw.len() >= SMALL_RESULT));
+        if let Some(left) = left {
+            let text = format!(
+                "{gone} of {} is gone, {left} of a closed one stands",
+                open.name
+            );
+            found.push(Violation::new("open-episode", place(request), text));
+        }
+    }
+    found
+}
+
+/// The episode that is open for certain when a turn's request is sent: opened in an earlier turn,
+/// and not closed before this request.
+fn open_at<'a>(session: &'a Session, turn: usize, request: &Received) -> Option<&'a Episode> {
+    let open =
+        session.plan.episodes.iter().find(|episode| {
+            episode.start.0 < turn && episode.end.is_none_or(|(end, _)| end >= turn)
+        })?;
+    let closing = open.end.is_some_and(|(end, _)| end == turn);
+    let first_hop = || {
+        let body = String::from_utf8_lossy(&request.body);
+        let hops = session.plan.hops(turn).iter();
+        !hops
+            .flat_map(|hop| hop.hidden_ids())
+            .any(|id| body.contains(id))
+    };
+    (!closing || first_hop()).then_some(open)
+}
+
+/// The turn in which each call was answered to the client.
+fn turns_of_calls(session: &Session) -> HashMap<&str, usize> {
+    let turns = session.recording.turns.iter().enumerate();
+    turns
+        .flat_map(|(number, turn)| {
+            turn.answer
+                .calls
+                .iter()
+                .map(move |call| (call.id.as_str(), number))
+        })
+        .collect()
+}
+
+/// The client's results by call id, as the exact JSON that it sends.
+fn results_of_client(session: &Session) -> HashMap<String, String> {
+    let messages = session.recording.turns.iter().flat_map(|turn| &turn.before);
+    messages
+        .filter(|message| message.role == "tool")
+        .map(|message| (call_id(&message.raw), message.raw.clone()))
+        .collect()
+}
+
+fn results(body: &[u8]) -> HashMap<String, String> {
+    let outline = Outline::read(body);
+    let tool = outline
+        .messages
+        .into_iter()
+        .filter(|raw| role(raw) == "tool");
+    tool.map(|raw| (call_id(raw), raw.to_owned())).collect()
+}
+
+fn role(raw: &str) -> String {
+    field(raw, "role")
+}
+
+fn call_id(raw: &str) -> String {
+    field(raw, "tool_call_id")
+}
+
+fn field(raw: &str, name: &str) -> String {
+    let message: Value = serde_json::from_str(raw).unwrap_or_default();
+    message
+        .get(name)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// The checks that hold for every request of a session whatever the budget: refusals, user
+/// messages, tools.
+#[must_use]
+pub fn always(requests: &[&Received], session: &Session) -> Vec<Violation> {
+    let mut found = refused(requests);
+    found.extend(users(requests, session));
+    found.extend(tools(requests));
+    found
+}
+
+/// The rules among some violations, for a first look.
+#[must_use]
+pub fn rules(violations: &[Violation]) -> HashSet<&'static str> {
+    violations.iter().map(|violation| violation.rule).collect()
+}

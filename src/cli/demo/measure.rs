@@ -1,0 +1,403 @@
+//! The figures of the demo, taken where they can be trusted: sizes and cache shares as the
+//! provider found them, beside the same session sent whole. Owns the sums and the checks; never
+//! takes a figure from the proxy where the provider has one.
+
+use plimsoll_scripted::cache::PrefixCache;
+use plimsoll_scripted::size::{CountFn, Outline, Sizer};
+use plimsoll_scripted::trace::Answer;
+use plimsoll_scripted::{Received, Verdict};
+
+use super::agent::Told;
+use super::session::recorded_output;
+use crate::model::Usage;
+use crate::tokens::{self, Cost, Prices};
+
+/// One turn as the picture shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Tokens of the agent's own history.
+    pub agent: usize,
+    /// Tokens that the provider received, in the largest of the turn's requests.
+    pub sent: usize,
+    /// Whether one of the turn's requests did not extend the one before it: a pass.
+    pub passed: bool,
+}
+
+/// What one way of sending the session came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Account {
+    /// Requests to the provider.
+    pub requests: usize,
+    /// Tokens of the largest.
+    pub largest: usize,
+    /// Input tokens of all.
+    pub input: usize,
+    /// Those of them that the provider's cache held.
+    pub cached: usize,
+    /// Output tokens of all.
+    pub output: usize,
+    /// All of it in US dollars.
+    pub usd: f64,
+}
+
+impl Account {
+    fn add(&mut self, size: usize, cached: usize, output: usize, prices: &Prices) {
+        self.requests += 1;
+        self.largest = self.largest.max(size);
+        self.input += size;
+        self.cached += cached;
+        self.output += output;
+        let wide = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let usage = Usage {
+            prompt: wide(size),
+            cached: wide(cached),
+            completion: wide(output),
+            ..Usage::default()
+        };
+        let cost = tokens::cost(&usage, prices).total();
+        self.usd += Cost::usd(cost, prices).unwrap_or_default();
+    }
+
+    /// The cached share of the input.
+    #[must_use]
+    pub fn cached_share(&self) -> f64 {
+        share(self.cached, self.input)
+    }
+}
+
+/// One number in another; 0 of nothing.
+fn share(part: usize, whole: usize) -> f64 {
+    if whole == 0 {
+        return 0.0;
+    }
+    part as f64 / whole as f64
+}
+
+/// Everything that was measured so far.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// One for each turn played.
+    pub samples: Vec<Sample>,
+    /// The session as it was sent.
+    pub sent: Account,
+    /// The same session, had the agent's history been sent whole.
+    pub whole: Account,
+    /// Requests that did not extend the one before them.
+    pub breaks: usize,
+    /// Turns whose budget could not be met, and which said so.
+    pub reported: usize,
+    /// The proxy's own time in each turn, in milliseconds, as it tells it.
+    pub overheads: Vec<f64>,
+    /// What went wrong; empty at the end of a good run.
+    pub faults: Vec<String>,
+}
+
+impl Figures {
+    /// Dollars saved net: cache rewrites, hidden hops and annotations are paid for.
+    #[must_use]
+    pub fn saved(&self) -> f64 {
+        self.whole.usd - self.sent.usd
+    }
+
+    /// The saving's share of what sending everything costs.
+    #[must_use]
+    pub fn saved_share(&self) -> f64 {
+        if self.whole.usd > 0.0 {
+            self.saved() / self.whole.usd
+        } else {
+            0.0
+        }
+    }
+
+    /// The median of the proxy's own time, in milliseconds.
+    #[must_use]
+    pub fn overhead(&self) -> Option<f64> {
+        let mut sorted = self.overheads.clone();
+        sorted.sort_by(f64::total_cmp);
+        sorted.get(sorted.len() / 2).copied()
+    }
+}
+
+/// One turn as it went: what the agent said and heard, and what the provider received and sent.
+pub struct TurnFacts<'a> {
+    /// What the agent sent and heard.
+    pub told: &'a Told,
+    /// What the provider received.
+    pub received: &'a [Received],
+    /// What the agent was to hear.
+    pub expected: &'a Answer,
+    /// How many requests the turn was to take.
+    pub hops: usize,
+    /// Output tokens that the provider sent.
+    pub output: usize,
+}
+
+/// Measures turn by turn.
+pub struct Meter {
+    ceiling: usize,
+    prices: Prices,
+    count: CountFn,
+    sizer: Sizer,
+    /// The same cache model as the provider's, for the history sent whole.
+    cache: PrefixCache,
+    /// The size of the request before.
+    before: Option<usize>,
+    figures: Figures,
+}
+
+impl Meter {
+    /// A meter that has seen nothing yet.
+    #[must_use]
+    pub fn new(ceiling: u32, prices: Prices, count: CountFn) -> Self {
+        Self {
+            ceiling: usize::try_from(ceiling).unwrap_or(usize::MAX),
+            prices,
+            sizer: Sizer::new(CountFn::clone(&count)),
+            count,
+            cache: PrefixCache::default(),
+            before: None,
+            figures: Figures::default(),
+        }
+    }
+
+    /// The figures so far.
+    #[must_use]
+    pub fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
+    /// Takes in one turn.
+    pub fn turn(&mut self, facts: &TurnFacts<'_>) {
+        let agent = self.whole(facts);
+        let (sent, passed) = self.sent(facts);
+        self.check(facts);
+        self.figures.reported += usize::from(facts.told.exceeded);
+        self.figures.overheads.extend(facts.told.overhead);
+        self.figures.samples.push(Sample {
+            agent,
+            sent,
+            passed,
+        });
+    }
+
+    /// The agent's own request, as if it had gone to the provider.
+    fn whole(&mut self, facts: &TurnFacts<'_>) -> usize {
+        let body = facts.told.body.as_bytes();
+        let size = self.sizer.request(body);
+        let outline = Outline::read(body);
+        let cached = self.cache.admit("", &outline, &self.sizer);
+        let output = recorded_output(facts.expected, &self.count);
+        let prices = &self.prices;
+        self.figures.whole.add(size, cached, output, prices);
+        size
+    }
+
+    /// What the provider received: the largest size, and whether a prefix broke.
+    fn sent(&mut self, facts: &TurnFacts<'_>) -> (usize, bool) {
+        let (mut largest, mut passed) = (0, false);
+        // Output is billed a turn; which of its requests bears it makes no difference.
+        let mut output = facts.output;
+        for request in facts.received {
+            let added = std::mem::take(&mut output);
+            let prices = &self.prices;
+            let (size, cached) = (request.size, request.cached);
+            self.figures.sent.add(size, cached, added, prices);
+            // The ideal cache holds the whole request before, unless its prefix was rewritten.
+            let broke = self.before.is_some_and(|before| cached < before);
+            self.figures.breaks += usize::from(broke);
+            passed |= broke;
+            largest = largest.max(size);
+            self.before = Some(size);
+        }
+        (largest, passed)
+    }
+
+    /// Holds the turn to what the proxy promises.
+    fn check(&mut self, facts: &TurnFacts<'_>) {
+        let turn = self.figures.samples.len() + 1;
+        let mut faults = Vec::new();
+        if let Some(stage) = &facts.told.fail_open {
+            faults.push(format!("the proxy failed open at {stage}"));
+        }
+        let users = user_messages(facts.told.body.as_bytes());
+        for request in facts.received {
+            if request.size > self.ceiling && !facts.told.exceeded {
+                let (size, ceiling) = (request.size, self.ceiling);
+                faults.push(format!("{size} tokens passed τ = {ceiling} unreported"));
+            }
+            if let Verdict::Refused(refusal) = &request.verdict {
+                faults.push(format!("the provider refused: {}", refusal.message));
+            }
+            if user_messages(&request.body) != users {
+                faults.push("the user's messages were changed".to_owned());
+            }
+        }
+        let heard = &facts.told.heard;
+        let expected = facts.expected;
+        if (&heard.text, &heard.calls) != (&expected.text, &expected.calls) {
+            faults.push("the agent heard something else than the model said to it".to_owned());
+        }
+        let odd = heard.faults.iter();
+        faults.extend(odd.map(|fault| format!("the agent's stream: {fault}")));
+        if facts.received.len() != facts.hops {
+            let (took, planned) = (facts.received.len(), facts.hops);
+            faults.push(format!("took {took} requests in place of {planned}"));
+        }
+        let named = faults
+            .into_iter()
+            .map(|fault| format!("turn {turn}: {fault}"));
+        self.figures.faults.extend(named);
+    }
+}
+
+/// The user's messages of a body, as bytes. The pattern can't occur inside a string, where its
+/// quotes would be escaped.
+fn user_messages(body: &[u8]) -> Vec<&str> {
+    let mut messages = Outline::read(body).messages;
+    messages.retain(|message| message.contains(r#""role":"user""#));
+    messages
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_scripted::{Heard, Options, Provider, Reply, Script};
+
+    use super::*;
+
+    const USER: &str = r#"{"role":"user","content":"find the anchor"}"#;
+
+    fn bytes() -> CountFn {
+        std::sync::Arc::new(|text: &str| text.len())
+    }
+
+    fn body(messages: &[&str]) -> String {
+        format!(r#"{{"model":"m","messages":[{}]}}"#, messages.join(","))
+    }
+
+    /// What a provider notes of a request with these messages.
+    async fn received(bodies: &[String]) -> Vec<Received> {
+        let _already = rustls::crypto::ring::default_provider().install_default();
+        let options = Options {
+            count: bytes(),
+            ..Options::default()
+        };
+        let script = Script::ask(|_| Reply::text("aye"));
+        let provider = Provider::start(script, options).await.unwrap();
+        let http = super::super::agent::http_client().unwrap();
+        for body in bodies {
+            let url = format!("{}/chat/completions", provider.base_url);
+            let sent = http.post(url).body(body.clone()).send().await.unwrap();
+            sent.bytes().await.unwrap();
+        }
+        provider.take()
+    }
+
+    /// A turn in which the agent said `body`, and the provider received `requests`.
+    fn play(
+        meter: &mut Meter,
+        body: String,
+        requests: &[Received],
+        change: impl FnOnce(&mut Told),
+    ) {
+        let mut told = Told {
+            body,
+            heard: Heard {
+                text: "aye".to_owned(),
+                ..Heard::default()
+            },
+            exceeded: false,
+            fail_open: None,
+            overhead: None,
+        };
+        change(&mut told);
+        let expected = Answer {
+            text: "aye".to_owned(),
+            ..Answer::default()
+        };
+        meter.turn(&TurnFacts {
+            told: &told,
+            received: requests,
+            expected: &expected,
+            hops: 1,
+            output: 3,
+        });
+    }
+
+    #[tokio::test]
+    async fn every_broken_promise_is_a_fault() {
+        let asked = body(&[USER]);
+        let good = received(&[asked.clone()]).await;
+        let other = received(&[body(&[r#"{"role":"user","content":"another"}"#])]).await;
+        let refused = received(&[body(&[USER, r#"{"role":"tool","content":"orphan"}"#])]).await;
+        let nothing = |_: &mut Told| {};
+        type Change = fn(&mut Told);
+        let table: [(&[Received], u32, Change, &[&str]); 8] = [
+            (&good, 1_000, nothing, &[]),
+            (&good, 10, nothing, &["19 tokens passed τ = 10 unreported"]),
+            (&good, 10, |told| told.exceeded = true, &[]),
+            (&other, 1_000, nothing, &["user's messages were changed"]),
+            (&refused, 1_000, nothing, &["the provider refused"]),
+            (&[], 1_000, nothing, &["took 0 requests"]),
+            (
+                &good,
+                1_000,
+                |told| told.heard.text.clear(),
+                &["heard something else"],
+            ),
+            (
+                &good,
+                1_000,
+                |told| told.fail_open = Some("store".to_owned()),
+                &["failed open at store"],
+            ),
+        ];
+        for (requests, ceiling, change, expect) in table {
+            let mut meter = Meter::new(ceiling, Prices::default(), bytes());
+            play(&mut meter, asked.clone(), requests, change);
+            let faults = &meter.figures().faults;
+            assert_eq!(faults.len(), expect.len(), "{faults:?}");
+            for (fault, words) in faults.iter().zip(expect) {
+                assert!(
+                    fault.starts_with("turn 1: ") && fault.contains(words),
+                    "{fault}"
+                );
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_rewritten_prefix_is_a_pass_and_is_paid_for() {
+        let answer = r#"{"role":"assistant","content":"aye"}"#;
+        let stub = r#"{"role":"assistant","content":"."}"#;
+        let bodies = [
+            body(&[USER]),
+            body(&[USER, answer, USER]),
+            body(&[USER, stub, USER]),
+        ];
+        let requests = received(&bodies).await;
+        let whole = [
+            body(&[USER]),
+            body(&[USER, answer, USER]),
+            body(&[USER, answer, USER, USER]),
+        ];
+        let prices = Prices {
+            usd_per_mtok: Some(1e6),
+            ..Prices::default()
+        };
+        let mut meter = Meter::new(1_000, prices, bytes());
+        for (request, body) in requests.iter().zip(whole) {
+            // The turn's users differ from the request's in the last: only sums are looked at.
+            play(&mut meter, body, std::slice::from_ref(request), |_| {});
+        }
+        let figures = meter.figures();
+        let passed: Vec<bool> = figures.samples.iter().map(|sample| sample.passed).collect();
+        assert_eq!((passed, figures.breaks), (vec![false, false, true], 1));
+        // 19 a user, 7 an answer, 5 a stub; the third request finds the first user cached only.
+        let (sent, whole) = (figures.sent, figures.whole);
+        assert_eq!((sent.input, sent.cached), (19 + 45 + 43, 19 + 19));
+        assert_eq!((whole.input, whole.cached), (19 + 45 + 64, 19 + 45));
+        let paid = |input: f64, cached: f64| input - cached + cached * 0.1 + 9.0 * 5.0;
+        assert!((sent.usd - paid(107.0, 38.0)).abs() < 1e-9, "{sent:?}");
+        assert!((whole.usd - paid(128.0, 64.0)).abs() < 1e-9, "{whole:?}");
+    }
+}

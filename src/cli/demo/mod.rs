@@ -1,0 +1,207 @@
+//! `plimsoll demo`: a recorded session through the real proxy, over real HTTP, before a scripted
+//! provider, without a key or a network. Owns the order of play and the exit code; all figures are
+//! `measure`'s.
+
+mod agent;
+mod measure;
+mod plot;
+mod screen;
+mod session;
+mod stage;
+mod svg;
+mod table;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use plimsoll_scripted::size::{CountFn, MESSAGE_OVERHEAD, Sizer};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
+
+use crate::pipeline::MIN_CEILING;
+use crate::tokens::{Counter, Encoding, Models};
+use agent::{Agent, MODEL, http_client};
+use measure::{Figures, Meter, TurnFacts};
+use screen::{Scene, Screen};
+use session::{Cue, Session};
+use stage::Stage;
+
+/// How long a run takes where somebody watches; elsewhere it goes as fast as it can.
+const WATCHED: Duration = Duration::from_secs(18);
+
+/// What a shell reports for a process that SIGINT or SIGTERM ended.
+const INTERRUPTED: u8 = 130;
+const TERMINATED: u8 = 143;
+
+/// What can be chosen.
+#[derive(Debug, clap::Args)]
+pub struct DemoArgs {
+    /// Ceiling of the context in tokens.
+    #[arg(long, value_name = "TOKENS", default_value_t = 40_000,
+          value_parser = clap::value_parser!(u32).range(i64::from(MIN_CEILING)..))]
+    budget: u32,
+    /// Write the picture of the run to a file as well.
+    #[arg(long, value_name = "FILE", hide = true)]
+    svg: Option<PathBuf>,
+    /// End after so many turns.
+    #[arg(long, value_name = "TURNS", hide = true)]
+    turns: Option<usize>,
+}
+
+/// Plays the session. The exit code is 0 only if every promise was kept.
+///
+/// # Errors
+/// If the parts can't be started, or a request gets no answer.
+pub fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.context("can't start the runtime")?;
+    let code = runtime.block_on(demo(args));
+    runtime.shutdown_background();
+    code
+}
+
+async fn demo(args: &DemoArgs) -> anyhow::Result<ExitCode> {
+    let session = Arc::new(Session::bundled()?);
+    let cue = Arc::new(Cue::default());
+    let counter = Counter::load();
+    let count: CountFn = Arc::new(move |text: &str| {
+        usize::try_from(counter.count(Encoding::O200k, text)).unwrap_or(usize::MAX)
+    });
+    let script = session.script(&cue, &count);
+    let stage = Stage::start(script, Arc::clone(&count), args.budget).await?;
+    let play = Play {
+        args,
+        session: &session,
+        cue: &cue,
+        count: &count,
+        stage: &stage,
+    };
+    // The screen lives in the play, so that an interrupt, too, leaves the terminal as it was.
+    let code = tokio::select! {
+        played = play.run() => played,
+        code = interrupted() => code,
+    };
+    let stopped = stage.stop().await;
+    let code = code?;
+    stopped?;
+    Ok(code)
+}
+
+/// Waits for a signal that ends the demo.
+async fn interrupted() -> anyhow::Result<ExitCode> {
+    let install = |kind| signal(kind).context("can't watch for signals");
+    let mut interrupt = install(SignalKind::interrupt())?;
+    let mut terminate = install(SignalKind::terminate())?;
+    tokio::select! {
+        _ = interrupt.recv() => Ok(ExitCode::from(INTERRUPTED)),
+        _ = terminate.recv() => Ok(ExitCode::from(TERMINATED)),
+    }
+}
+
+/// All that a run needs.
+struct Play<'a> {
+    args: &'a DemoArgs,
+    session: &'a Session,
+    cue: &'a Cue,
+    count: &'a CountFn,
+    stage: &'a Stage,
+}
+
+impl Play<'_> {
+    async fn run(&self) -> anyhow::Result<ExitCode> {
+        let scene = self.scene();
+        let mut screen = Screen::open(&scene);
+        let prices = Models::builtin().family(MODEL).prices;
+        let mut meter = Meter::new(self.args.budget, prices, Arc::clone(self.count));
+        let mut agent = Agent::new(self.stage.proxy, &self.session.recording)?;
+        let begun = Instant::now();
+        for turn in 0..scene.turns {
+            self.turn(turn, &mut agent, &mut meter).await?;
+            screen.show(&scene, meter.figures())?;
+            if screen.is_live() {
+                let due = WATCHED.mul_f64((turn + 1) as f64 / scene.turns as f64);
+                tokio::time::sleep_until(begun + due).await;
+            }
+        }
+        let figures = meter.figures();
+        let facts = table::Facts {
+            ceiling: scene.ceiling,
+            episodes: self.session.episodes(scene.turns),
+            passes: self.passes().await,
+        };
+        screen.close(&table::table(figures, &facts))?;
+        if let Some(file) = &self.args.svg {
+            let picture = svg::picture(&scene, figures);
+            let named = || format!("can't write {}", file.display());
+            std::fs::write(file, picture).with_context(named)?;
+        }
+        Ok(verdict(figures))
+    }
+
+    async fn turn(&self, turn: usize, agent: &mut Agent, meter: &mut Meter) -> anyhow::Result<()> {
+        let recorded = self.session.recording.turns.get(turn);
+        let adds = recorded.map_or(&[][..], |turn| turn.before.as_slice());
+        self.cue.begin(turn);
+        let told = agent.turn(adds).await;
+        let told = told.with_context(|| format!("turn {}", turn + 1))?;
+        let mut received = self.stage.provider.take();
+        received.sort_by_key(|request| request.index);
+        meter.turn(&TurnFacts {
+            told: &told,
+            received: &received,
+            expected: &self.session.visible(turn),
+            hops: self.session.hops(turn),
+            output: self.cue.output(),
+        });
+        Ok(())
+    }
+
+    fn scene(&self) -> Scene {
+        let all = &self.session.recording.turns;
+        let turns = self.args.turns.unwrap_or(all.len()).clamp(1, all.len());
+        let sizer = Sizer::new(Arc::clone(self.count));
+        // Near enough to choose a scale by.
+        let sizes = all.iter().take(turns).map(|turn| {
+            let before = turn
+                .before
+                .iter()
+                .map(|message| sizer.message(&message.raw));
+            before.sum::<usize>() + session::recorded_output(&turn.answer, self.count)
+        });
+        Scene {
+            turns,
+            ceiling: usize::try_from(self.args.budget).unwrap_or(usize::MAX),
+            top: sizes.map(|size| size + MESSAGE_OVERHEAD).sum(),
+        }
+    }
+
+    /// Passes by the proxy's own count, read from its metrics as a monitoring system would.
+    async fn passes(&self) -> Option<usize> {
+        let url = format!("http://{}/metrics", self.stage.admin);
+        let response = http_client().ok()?.get(url).send().await.ok()?;
+        let text = response.text().await.ok()?;
+        let counts = text.lines().filter_map(|line| {
+            let rest = line.strip_prefix("plimsoll_passes_total")?;
+            rest.rsplit(' ').next()?.parse::<f64>().ok()
+        });
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a counter of passes is a small whole number"
+        )]
+        Some(counts.sum::<f64>() as usize)
+    }
+}
+
+fn verdict(figures: &Figures) -> ExitCode {
+    if figures.faults.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}

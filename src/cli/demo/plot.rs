@@ -1,0 +1,279 @@
+//! The plot in text: bars for what was sent, dots for what the agent sees, the τ line, and a mark
+//! under each pass. Pure: samples to rows of cells. Never touches a terminal.
+
+use super::measure::Sample;
+
+/// What a piece of text stands for; the screen gives it a colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ink {
+    /// Plain text.
+    Text,
+    /// Axes and other things of less weight.
+    Faint,
+    /// Tokens as the agent sees them.
+    Agent,
+    /// Tokens sent.
+    Sent,
+    /// The τ line.
+    Ceiling,
+    /// A pass.
+    Pass,
+    /// What went wrong.
+    Fault,
+}
+
+/// A run of text in one ink.
+pub type Span = (Ink, String);
+/// A line on the screen.
+pub type Line = Vec<Span>;
+
+/// Bars grow by eighths of a row.
+const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// Columns of the labels on the left.
+pub const MARGIN: usize = 7;
+
+/// How the plot is laid out. Fixed for a run, so that the picture grows and never jumps.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// Columns of the plot itself.
+    pub columns: usize,
+    /// Turns that the session has.
+    pub turns: usize,
+    /// τ in tokens.
+    pub ceiling: usize,
+    /// Rows up to τ, which lies exactly on the border between two rows.
+    below: usize,
+    /// All rows.
+    rows: usize,
+}
+
+impl Layout {
+    /// A layout in which `top` tokens fit into about `rows` rows.
+    #[must_use]
+    pub fn new(columns: usize, rows: usize, turns: usize, ceiling: usize, top: usize) -> Self {
+        let (ceiling, top) = (ceiling.max(1), top.max(1));
+        let below = (rows * ceiling / top).clamp(1, rows.max(1));
+        let needed = (top * below).div_ceil(ceiling);
+        Self {
+            columns: columns.max(1),
+            turns: turns.max(1),
+            ceiling,
+            below,
+            rows: needed.max(below + 1),
+        }
+    }
+
+    /// All rows of the plot itself.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Eighths of a row that so many tokens come to; anything at all is at least one.
+    fn eighths(&self, tokens: usize) -> usize {
+        (tokens * self.below * 8).div_ceil(self.ceiling)
+    }
+
+    /// The turns that a column stands for.
+    fn turns_of(&self, column: usize) -> std::ops::Range<usize> {
+        let first = column * self.turns / self.columns;
+        let end = (column + 1) * self.turns / self.columns;
+        first..end.max(first + 1)
+    }
+}
+
+/// One column's figures.
+#[derive(Clone, Copy, Default)]
+struct Column {
+    agent: usize,
+    sent: usize,
+    passed: bool,
+}
+
+/// The plot of the samples so far, axes and marks included, from the top.
+#[must_use]
+pub fn plot(layout: &Layout, samples: &[Sample]) -> Vec<Line> {
+    let columns: Vec<Option<Column>> = (0..layout.columns)
+        .map(|at| column(layout, samples, at))
+        .collect();
+    let mut lines: Vec<Line> = (0..layout.rows)
+        .rev()
+        .map(|row| line(layout, &columns, row))
+        .collect();
+    let axis = format!("{:>MARGIN$} ┴{}", 0, "─".repeat(layout.columns));
+    lines.push(vec![(Ink::Faint, axis)]);
+    let marks = columns.iter().map(|column| match column {
+        Some(Column { passed: true, .. }) => '▲',
+        Some(_) | None => ' ',
+    });
+    let marks = format!("{:MARGIN$}  {}", "", marks.collect::<String>());
+    lines.push(vec![(Ink::Pass, marks)]);
+    lines
+}
+
+fn column(layout: &Layout, samples: &[Sample], at: usize) -> Option<Column> {
+    let mut column = None;
+    for sample in layout.turns_of(at).filter_map(|turn| samples.get(turn)) {
+        let so_far: &mut Column = column.get_or_insert_default();
+        so_far.agent = so_far.agent.max(sample.agent);
+        so_far.sent = so_far.sent.max(sample.sent);
+        so_far.passed |= sample.passed;
+    }
+    column
+}
+
+fn line(layout: &Layout, columns: &[Option<Column>], row: usize) -> Line {
+    let mut line = vec![label(layout, row)];
+    for column in columns {
+        let (ink, cell) = cell(layout, column.unwrap_or_default(), row);
+        match line.last_mut() {
+            Some((last, text)) if *last == ink => text.push(cell),
+            _ => line.push((ink, cell.to_string())),
+        }
+    }
+    line
+}
+
+/// The label of a row's lower border: only multiples of τ have one.
+fn label(layout: &Layout, row: usize) -> Span {
+    let on_border = row.is_multiple_of(layout.below) && row > 0;
+    let text = match (on_border, row / layout.below) {
+        (false, _) => format!("{:MARGIN$} │", ""),
+        (true, 1) => {
+            let tokens = short(layout.ceiling);
+            return (
+                Ink::Ceiling,
+                format!("{:>MARGIN$} ┤", format!("τ {tokens}")),
+            );
+        }
+        (true, times) => format!("{:>MARGIN$} ┤", short(layout.ceiling * times)),
+    };
+    (Ink::Faint, text)
+}
+
+fn cell(layout: &Layout, column: Column, row: usize) -> (Ink, char) {
+    let bottom = row * 8;
+    let filled = layout.eighths(column.sent).saturating_sub(bottom).min(8);
+    if filled > 0 {
+        // A bar that stands over the line has broken the promise, and is to be seen.
+        let ink = if row >= layout.below {
+            Ink::Fault
+        } else {
+            Ink::Sent
+        };
+        return (ink, EIGHTHS.get(filled).copied().unwrap_or('█'));
+    }
+    let agent = layout.eighths(column.agent);
+    if agent > bottom && agent <= bottom + 8 {
+        return (Ink::Agent, '•');
+    }
+    if row == layout.below {
+        return (Ink::Ceiling, '▁');
+    }
+    (Ink::Text, ' ')
+}
+
+/// A number of tokens in a few characters: `950`, `39.9k`, `163k`.
+#[must_use]
+pub fn short(tokens: usize) -> String {
+    match tokens {
+        0..1_000 => tokens.to_string(),
+        1_000..100_000 if tokens.is_multiple_of(1_000) => format!("{}k", tokens / 1_000),
+        1_000..100_000 => format!("{}.{}k", tokens / 1_000, tokens % 1_000 / 100),
+        _ => format!("{}k", tokens / 1_000),
+    }
+}
+
+/// A number with its thousands set apart: `1,234,567`.
+#[must_use]
+pub fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text(lines: &[Line]) -> Vec<String> {
+        lines
+            .iter()
+            .map(|line| line.iter().map(|(_, text)| text.as_str()).collect())
+            .collect()
+    }
+
+    fn sample(agent: usize, sent: usize, passed: bool) -> Sample {
+        Sample {
+            agent,
+            sent,
+            passed,
+        }
+    }
+
+    #[test]
+    fn bars_stay_under_the_line_and_dots_above_them() {
+        let layout = Layout::new(5, 6, 5, 40, 120);
+        let samples = [
+            sample(20, 20, false),
+            sample(40, 40, false),
+            sample(80, 20, true),
+            sample(120, 30, false),
+        ];
+        // Six rows, two to a τ: a label stands over its border, a dot fills the row under it.
+        let expect = [
+            "        │   • ",
+            "     80 ┤     ",
+            "        │  •  ",
+            "   τ 40 ┤▁▁▁▁▁",
+            "        │ █ ▄ ",
+            "        │████ ",
+            "      0 ┴─────",
+            "           ▲  ",
+        ];
+        let lines = plot(&layout, &samples);
+        assert_eq!(text(&lines), expect);
+    }
+
+    #[test]
+    fn a_bar_over_the_line_is_a_fault() {
+        let layout = Layout::new(1, 6, 1, 40, 120);
+        let of = |sent| plot(&layout, &[sample(41, sent, false)]);
+        let faults = |lines: &[Line]| lines.iter().flatten().any(|(ink, _)| *ink == Ink::Fault);
+        assert!(!faults(&of(40)));
+        assert!(faults(&of(41)));
+    }
+
+    #[test]
+    fn numbers_are_short_or_grouped() {
+        let shorts = [950, 1_000, 39_950, 40_000, 163_630].map(short);
+        assert_eq!(shorts, ["950", "1k", "39.9k", "40k", "163k"]);
+        let numbers = [0, 999, 1_000, 1_234_567].map(grouped);
+        assert_eq!(numbers, ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    proptest! {
+        /// Whatever is plotted, every line is as wide as the layout says.
+        #[test]
+        fn lines_are_of_one_width(
+            columns in 1_usize..120, rows in 1_usize..20, turns in 1_usize..300,
+            ceiling in 1_usize..100_000, top in 1_usize..500_000,
+            sizes in prop::collection::vec((0_usize..600_000, 0_usize..200_000, any::<bool>()), 0..300),
+        ) {
+            let layout = Layout::new(columns, rows, turns, ceiling, top);
+            let samples: Vec<Sample> = sizes.into_iter().map(|(a, s, p)| sample(a, s, p)).collect();
+            let lines = text(&plot(&layout, &samples));
+            for line in &lines {
+                prop_assert_eq!(line.chars().count(), MARGIN + 2 + columns, "{:?}", line);
+            }
+        }
+    }
+}

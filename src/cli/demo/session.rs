@@ -1,0 +1,153 @@
+//! The recorded session that the demo plays, and what its scripted model answers. Owns the
+//! bundled recording and the place in it; never measures anything.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::Context as _;
+use plimsoll_scripted::plan::{Hop, Plan};
+use plimsoll_scripted::size::CountFn;
+use plimsoll_scripted::trace::{Answer, Recording};
+use plimsoll_scripted::{Call, Reply, RequestView, Script, Style};
+
+/// One recorded coding session; its source and licence stand beside it.
+static BUNDLED: &[u8] = include_bytes!("../../../assets/demo/session.jsonl.zst");
+
+/// Where the session comes from, for the headline.
+pub const SOURCE: &str = "a coding session recorded in github.com/entireio/cli";
+
+/// Chooses where the scripted model annotates. Any value does; a fixed one makes every run equal.
+const SEED: u64 = 1;
+
+/// Bytes of a streamed piece of text or arguments: a few tokens, as providers send them.
+const PIECE: usize = 48;
+
+/// A session with the model's annotations in it.
+pub struct Session {
+    /// What was recorded.
+    pub recording: Recording,
+    plan: Plan,
+}
+
+impl Session {
+    /// Unpacks the bundled session.
+    ///
+    /// # Errors
+    /// If the bundled bytes are damaged, which only a broken build can do.
+    pub fn bundled() -> anyhow::Result<Self> {
+        let text = zstd::decode_all(BUNDLED).context("can't unpack the bundled session")?;
+        let text = String::from_utf8(text).context("the bundled session is no text")?;
+        let recording = Recording::parse(&text).context("can't read the bundled session")?;
+        let plan = Plan::annotated(&recording, SEED);
+        Ok(Self { recording, plan })
+    }
+
+    /// What the agent must see of a turn.
+    #[must_use]
+    pub fn visible(&self, turn: usize) -> Answer {
+        self.plan.visible(turn, true)
+    }
+
+    /// How many upstream requests a turn takes.
+    #[must_use]
+    pub fn hops(&self, turn: usize) -> usize {
+        self.plan.hops(turn).len()
+    }
+
+    /// How many episodes the model opens in the first turns.
+    #[must_use]
+    pub fn episodes(&self, turns: usize) -> usize {
+        let opened = self.plan.episodes.iter();
+        opened.filter(|episode| episode.start.0 < turns).count()
+    }
+
+    /// Answers each request with the next hop of the turn that the cue is at.
+    pub fn script(self: &Arc<Self>, cue: &Arc<Cue>, count: &CountFn) -> Script {
+        let (session, cue, count) = (Arc::clone(self), Arc::clone(cue), Arc::clone(count));
+        Script::ask(move |request| {
+            let hops = session.plan.hops(cue.turn.load(Ordering::Acquire));
+            let number = cue.hop.fetch_add(1, Ordering::AcqRel);
+            let reply = reply(hops, number, request);
+            cue.output
+                .fetch_add(output(&reply, &count), Ordering::AcqRel);
+            reply
+        })
+    }
+}
+
+/// The hop that is asked for. A model that is offered no way to annotate says what was recorded,
+/// which is a turn's last hop without its annotations.
+fn reply(hops: &[Hop], number: usize, request: &RequestView<'_>) -> Reply {
+    let annotates = request.offers(plimsoll_scripted::plan::TOOL);
+    let asked = hops.get(number).filter(|_| annotates);
+    let Some(hop) = asked.or(hops.last()) else {
+        return Reply::text("the session is over");
+    };
+    Reply {
+        text: hop.text.clone(),
+        reasoning: hop.reasoning.clone(),
+        calls: if annotates { hop.all() } else { hop.visible() },
+        style: Style {
+            text: PIECE,
+            arguments: Some(PIECE),
+            ..Style::default()
+        },
+        ..Reply::default()
+    }
+}
+
+/// Output tokens of a reply, as the provider bills them.
+fn output(reply: &Reply, count: &CountFn) -> usize {
+    count(&reply.text) + count(&reply.reasoning) + call_tokens(&reply.calls, count)
+}
+
+/// Output tokens of a recorded answer, had nothing been added to it.
+pub fn recorded_output(answer: &Answer, count: &CountFn) -> usize {
+    count(&answer.text) + count(&answer.reasoning) + call_tokens(&answer.calls, count)
+}
+
+fn call_tokens(calls: &[Call], count: &CountFn) -> usize {
+    let sizes = calls
+        .iter()
+        .map(|call| count(&call.name) + count(&call.arguments));
+    sizes.sum()
+}
+
+/// Where the session stands. The agent plays one turn at a time, so the provider needs no more to
+/// know which answer is asked for.
+#[derive(Debug, Default)]
+pub struct Cue {
+    turn: AtomicUsize,
+    hop: AtomicUsize,
+    output: AtomicUsize,
+}
+
+impl Cue {
+    /// A turn begins.
+    pub fn begin(&self, turn: usize) {
+        self.turn.store(turn, Ordering::Release);
+        self.hop.store(0, Ordering::Release);
+        self.output.store(0, Ordering::Release);
+    }
+
+    /// Output tokens that the provider sent since the turn began.
+    #[must_use]
+    pub fn output(&self) -> usize {
+        self.output.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bundled_session_is_long_enough_and_annotated() {
+        let session = Session::bundled().unwrap();
+        let turns = session.recording.turns.len();
+        assert!(turns > 100, "{turns}");
+        assert!(session.episodes(turns) > 20);
+        let hops: usize = (0..turns).map(|turn| session.hops(turn)).sum();
+        assert!(hops > turns, "some annotations stand alone");
+    }
+}

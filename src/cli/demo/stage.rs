@@ -1,0 +1,104 @@
+//! The parts of the demo in one process: a scripted provider, and the proxy before it on a
+//! temporary store. Owns their start and their end; never looks at what goes through them.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use plimsoll_scripted::size::CountFn;
+use plimsoll_scripted::{Options, Provider, Script};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::super::{tenant_key, wire};
+use crate::config::{Backend, Config};
+use crate::ingress::{Drained, Edge, Probes, Server};
+use crate::pipeline::App;
+use crate::upstream::BaseUrl;
+
+/// How long a request may go on when the demo is interrupted.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// A running proxy before a running provider.
+pub struct Stage {
+    /// The provider: what it received is what was really sent.
+    pub provider: Provider,
+    /// Where the agent connects.
+    pub proxy: SocketAddr,
+    /// Where the proxy's metrics are.
+    pub admin: SocketAddr,
+    app: Arc<App>,
+    stop: CancellationToken,
+    serving: JoinHandle<Drained>,
+    /// Removed when the stage goes.
+    directory: TempDir,
+}
+
+impl Stage {
+    /// Starts both on free ports of the loopback interface.
+    ///
+    /// # Errors
+    /// If a port, the temporary directory or the store can't be had.
+    pub async fn start(script: Script, count: CountFn, ceiling: u32) -> anyhow::Result<Self> {
+        let options = Options {
+            count,
+            ..Options::default()
+        };
+        let provider = Provider::start(script, options).await;
+        let provider = provider.context("can't start the scripted provider")?;
+        let directory = tempfile::tempdir().context("can't make a temporary directory")?;
+        let config = config(&provider, &directory, ceiling)?;
+        let key = tenant_key::obtain(&config.tenant, &config.store)?;
+        let app = wire::app(&config)?;
+        let metrics = Arc::clone(&app);
+        let store = Arc::clone(&app);
+        let probes = Probes {
+            metrics: Arc::new(move || metrics.metrics.render().unwrap_or_default()),
+            ready: Arc::new(move || !store.store.degraded()),
+        };
+        let edge = Edge::new(config.server, Arc::clone(&app), key);
+        let server = Server::bind(edge, probes).await?;
+        let (proxy, admin) = (server.listen_addr()?, server.admin_addr()?);
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(server.run(stop.clone()));
+        Ok(Self {
+            provider,
+            proxy,
+            admin,
+            app,
+            stop,
+            serving,
+            directory,
+        })
+    }
+
+    /// Ends both in good order and removes the store.
+    ///
+    /// # Errors
+    /// If the store could not be closed, or its directory not be removed.
+    pub async fn stop(self) -> anyhow::Result<()> {
+        self.stop.cancel();
+        self.provider.stop();
+        self.serving.await.context("the proxy's task ended")?;
+        let app = self.app;
+        let closed = tokio::task::spawn_blocking(move || app.store.close()).await;
+        closed.context("the store's thread ended")??;
+        let removed = self.directory.close();
+        removed.context("can't remove the temporary directory")
+    }
+}
+
+/// The defaults, but for addresses, the directory and τ: what is shown is what `serve` does.
+fn config(provider: &Provider, directory: &TempDir, ceiling: u32) -> anyhow::Result<Config> {
+    let mut config = Config::default();
+    config.server.listen = (Ipv4Addr::LOCALHOST, 0).into();
+    config.server.admin = (Ipv4Addr::LOCALHOST, 0).into();
+    config.server.drain = DRAIN;
+    config.upstream.base_url = BaseUrl::parse(&provider.base_url)?;
+    config.store.backend = Backend::Sled;
+    config.store.path = directory.path().join("data");
+    config.budget.ceiling = ceiling;
+    Ok(config)
+}

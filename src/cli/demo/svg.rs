@@ -1,0 +1,232 @@
+//! The picture of a run as an SVG, for the README. Pure: figures to text, and every point of it
+//! is a measured one.
+
+use std::fmt::Write as _;
+
+use super::measure::{Figures, Sample};
+use super::plot::short;
+use super::screen::Scene;
+use super::session::SOURCE;
+use super::table::{money, percent};
+
+const WIDTH: f64 = 960.0;
+const HEIGHT: f64 = 480.0;
+const LEFT: f64 = 64.0;
+const RIGHT: f64 = 936.0;
+const TOP: f64 = 84.0;
+const BOTTOM: f64 = 376.0;
+
+/// Styles are few, and colours keep their contrast for whoever sees red and green alike.
+const STYLE: &str = "text{font:14px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:#1f2933}\
+.title{font-size:20px;font-weight:600}.faint{fill:#64748b}.small{font-size:12px}\
+.value{font-size:20px;font-weight:600}.agent{fill:#b45309}.sent{fill:#0e7490}.line{fill:#b91c1c}.pass{fill:#15803d}";
+
+/// From turns and tokens to points.
+struct Scale {
+    turns: f64,
+    top: f64,
+}
+
+impl Scale {
+    /// The left edge of a turn's place; its right edge is the next one's left.
+    fn x(&self, turn: usize) -> f64 {
+        LEFT + (RIGHT - LEFT) * turn as f64 / self.turns
+    }
+
+    fn y(&self, tokens: usize) -> f64 {
+        BOTTOM - (BOTTOM - TOP) * tokens as f64 / self.top
+    }
+}
+
+/// The whole picture.
+#[must_use]
+pub fn picture(scene: &Scene, figures: &Figures) -> String {
+    let samples = &figures.samples;
+    let highest = samples.iter().map(|sample| sample.agent.max(sample.sent));
+    let highest = highest.max().unwrap_or(0).max(scene.ceiling);
+    let scale = Scale {
+        turns: samples.len().max(1) as f64,
+        top: highest as f64 * 1.04,
+    };
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
+         aria-label=\"Tokens that an agent sees against tokens sent, turn by turn\">\n\
+         <style>{STYLE}</style>\n\
+         <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"8\" fill=\"#ffffff\" stroke=\"#e2e8f0\"/>\n"
+    );
+    headline(&mut svg, scene);
+    grid(&mut svg, &scale, scene, highest);
+    curves(&mut svg, &scale, samples);
+    ceiling(&mut svg, &scale, scene);
+    passes(&mut svg, &scale, samples);
+    names(&mut svg, &scale, samples);
+    tiles(&mut svg, figures);
+    svg.push_str("</svg>\n");
+    svg
+}
+
+fn text(svg: &mut String, (x, y): (f64, f64), class: &str, anchor: &str, text: &str) {
+    let _ = writeln!(
+        svg,
+        "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\" text-anchor=\"{anchor}\">{text}</text>"
+    );
+}
+
+fn headline(svg: &mut String, scene: &Scene) {
+    let title = "plimsoll demo: tokens in the context, turn by turn";
+    text(svg, (24.0, 36.0), "title", "start", title);
+    let about = format!(
+        "{SOURCE}, {} turns, sizes measured at the provider",
+        scene.turns
+    );
+    text(svg, (24.0, 58.0), "faint", "start", &about);
+}
+
+/// A line at each multiple of a round number of tokens.
+fn grid(svg: &mut String, scale: &Scale, scene: &Scene, highest: usize) {
+    let step = scene.ceiling.max(1) * (highest / scene.ceiling.max(1) / 6 + 1);
+    for tokens in (0..=highest).step_by(step) {
+        let y = scale.y(tokens);
+        let _ = writeln!(
+            svg,
+            "<line x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"#e2e8f0\"/>"
+        );
+        let place = (LEFT - 8.0, y + 4.0);
+        text(svg, place, "faint small", "end", &short(tokens));
+    }
+}
+
+fn curves(svg: &mut String, scale: &Scale, samples: &[Sample]) {
+    let mut area = format!("M{LEFT:.1} {BOTTOM:.1}");
+    let mut agent = String::new();
+    for (turn, sample) in samples.iter().enumerate() {
+        let (left, right) = (scale.x(turn), scale.x(turn + 1));
+        let (sent, seen) = (scale.y(sample.sent), scale.y(sample.agent));
+        let _ = write!(area, "L{left:.1} {sent:.1}L{right:.1} {sent:.1}");
+        let move_or_line = if turn == 0 { 'M' } else { 'L' };
+        let _ = write!(
+            agent,
+            "{move_or_line}{left:.1} {seen:.1}L{right:.1} {seen:.1}"
+        );
+    }
+    let end = scale.x(samples.len());
+    let _ = write!(
+        svg,
+        "<path d=\"{area}L{end:.1} {BOTTOM:.1}Z\" fill=\"#a5e8f5\" stroke=\"#0e7490\"/>\n\
+         <path d=\"{agent}\" fill=\"none\" stroke=\"#b45309\" stroke-width=\"2.5\"/>\n"
+    );
+}
+
+fn ceiling(svg: &mut String, scale: &Scale, scene: &Scene) {
+    let y = scale.y(scene.ceiling);
+    let _ = writeln!(
+        svg,
+        "<line x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"#b91c1c\" \
+         stroke-width=\"2\" stroke-dasharray=\"7 4\"/>"
+    );
+    let name = format!("τ = {}", short(scene.ceiling));
+    text(svg, (RIGHT, y - 8.0), "line", "end", &name);
+}
+
+fn passes(svg: &mut String, scale: &Scale, samples: &[Sample]) {
+    for (turn, _) in samples
+        .iter()
+        .enumerate()
+        .filter(|(_, sample)| sample.passed)
+    {
+        let (x, tip) = (scale.x(turn), BOTTOM + 4.0);
+        let _ = writeln!(
+            svg,
+            "<path d=\"M{x:.1} {tip:.1}l5 9h-10z\" fill=\"#15803d\"/>"
+        );
+    }
+}
+
+/// The curves are named where they are, which spares a legend.
+fn names(svg: &mut String, scale: &Scale, samples: &[Sample]) {
+    let Some((turn, sample)) = samples.iter().enumerate().nth(samples.len() * 3 / 5) else {
+        return;
+    };
+    let place = (scale.x(turn) - 12.0, scale.y(sample.agent) - 10.0);
+    text(
+        svg,
+        place,
+        "agent",
+        "end",
+        "what the agent sees: its whole history",
+    );
+    let middle = ((LEFT + RIGHT) / 2.0, BOTTOM - 14.0);
+    text(svg, middle, "sent", "middle", "what the model is sent");
+    if samples.iter().any(|sample| sample.passed) {
+        let before = (LEFT - 8.0, BOTTOM + 14.0);
+        text(svg, before, "pass small", "end", "passes");
+    }
+}
+
+fn tiles(svg: &mut String, figures: &Figures) {
+    let (whole, sent) = (&figures.whole, &figures.sent);
+    let tiles = [
+        (
+            "largest request",
+            format!("{} → {}", short(whole.largest), short(sent.largest)),
+        ),
+        (
+            "input tokens in all",
+            format!("{} → {}", millions(whole.input), millions(sent.input)),
+        ),
+        (
+            "of these cached",
+            format!(
+                "{} → {}",
+                percent(whole.cached_share()),
+                percent(sent.cached_share())
+            ),
+        ),
+        (
+            "cost, annotations included",
+            format!("{} → {}", money(whole.usd), money(sent.usd)),
+        ),
+    ];
+    for (place, (name, value)) in tiles.iter().enumerate() {
+        let x = LEFT + place as f64 * (RIGHT - LEFT) / tiles.len() as f64;
+        text(svg, (x, 426.0), "faint small", "start", name);
+        text(svg, (x, 452.0), "value", "start", value);
+    }
+}
+
+fn millions(tokens: usize) -> String {
+    format!("{:.1}M", tokens as f64 / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_turn_and_pass_is_in_the_picture() {
+        let scene = Scene {
+            turns: 3,
+            ceiling: 40,
+            top: 120,
+        };
+        let sample = |agent, sent, passed| Sample {
+            agent,
+            sent,
+            passed,
+        };
+        let figures = Figures {
+            samples: vec![
+                sample(40, 40, false),
+                sample(80, 20, true),
+                sample(120, 25, false),
+            ],
+            ..Figures::default()
+        };
+        let svg = picture(&scene, &figures);
+        assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+        assert_eq!(svg.matches("l5 9h-10z").count(), 1);
+        let area = svg.lines().find(|line| line.contains("#a5e8f5")).unwrap();
+        assert_eq!(area.matches('L').count(), 2 * 3 + 1);
+        assert!(svg.contains("τ = 40<"));
+    }
+}

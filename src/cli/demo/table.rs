@@ -1,0 +1,211 @@
+//! The words and numbers of the demo: the line under the picture, the plain lines, and the table
+//! at the end. Pure: figures to text. Owns no figure itself.
+
+use std::fmt::Write as _;
+
+use super::agent::MODEL;
+use super::measure::{Account, Figures, Sample};
+use super::plot::{grouped, short};
+
+/// Faults that are told one by one.
+const FAULTS: usize = 10;
+
+/// The figures of the moment in one line.
+#[must_use]
+pub fn summary(figures: &Figures) -> String {
+    let last = figures.samples.last().copied().unwrap_or(Sample {
+        agent: 0,
+        sent: 0,
+        passed: false,
+    });
+    format!(
+        "agent {:>6} · sent {:>6} · passes {:>2} · cached {:>5} · saved {} ({})",
+        short(last.agent),
+        short(last.sent),
+        figures.breaks,
+        percent(figures.sent.cached_share()),
+        money(figures.saved()),
+        percent(figures.saved_share()),
+    )
+}
+
+/// The same for an output that is no terminal.
+#[must_use]
+pub fn progress(figures: &Figures, turns: usize) -> String {
+    let turn = figures.samples.len();
+    format!("turn {turn:>3}/{turns} · {}", summary(figures))
+}
+
+/// What the table needs beside the figures.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    /// τ in tokens.
+    pub ceiling: usize,
+    /// Episodes that the model marked.
+    pub episodes: usize,
+    /// Passes by the proxy's own count, if its metrics could be read.
+    pub passes: Option<usize>,
+}
+
+/// The table at the end, and what it comes to.
+#[must_use]
+pub fn table(figures: &Figures, facts: &Facts) -> String {
+    let (whole, sent) = (&figures.whole, &figures.sent);
+    let mut text = String::new();
+    let mut row = |name: &str, of: &dyn Fn(&Account) -> String, note: &str| {
+        let (left, right) = (of(whole), of(sent));
+        let line = format!("  {name:<22}{left:>16}{right:>16}  {note}");
+        text.push_str(line.trim_end());
+        text.push('\n');
+    };
+    let header = |account: &Account| {
+        let name = if std::ptr::eq(account, whole) {
+            "sent whole"
+        } else {
+            "with plimsoll"
+        };
+        name.to_owned()
+    };
+    let ceiling = format!("τ = {}", grouped(facts.ceiling));
+    let hidden = sent.requests.saturating_sub(whole.requests);
+    let hidden = format!("{hidden} of them hidden hops");
+    let net = format!(
+        "saved {} ({}) net",
+        money(figures.saved()),
+        percent(figures.saved_share())
+    );
+    row("", &header, "");
+    row("largest request", &|a| grouped(a.largest), &ceiling);
+    row("requests", &|a| grouped(a.requests), &hidden);
+    row("input tokens", &|a| grouped(a.input), "");
+    row("  of these cached", &|a| percent(a.cached_share()), "");
+    row(
+        "output tokens",
+        &|a| grouped(a.output),
+        "annotations included",
+    );
+    row("cost", &|a| money(a.usd), &net);
+    text.push('\n');
+    let _ = writeln!(text, "  {}", work(figures, facts));
+    let _ = writeln!(
+        text,
+        "  Sizes are the provider's. Money: {MODEL}'s list price, and for both columns a cache that \
+         holds\n  every exact prefix; rewrites after passes, hidden hops and annotations are paid for."
+    );
+    text.push('\n');
+    let _ = writeln!(text, "  {}", verdict(figures, facts));
+    text
+}
+
+/// What the proxy did for it.
+fn work(figures: &Figures, facts: &Facts) -> String {
+    let passes = facts
+        .passes
+        .map_or_else(String::new, |passes| format!("{passes} passes, "));
+    let overhead = figures.overhead();
+    let overhead = overhead.map_or_else(String::new, |ms| {
+        format!(", {ms:.1} ms of the proxy's own time in the median turn")
+    });
+    let (breaks, episodes) = (figures.breaks, facts.episodes);
+    format!("{episodes} episodes marked, {passes}{breaks} rewrites of the cached prefix{overhead}.")
+}
+
+/// The last line: whether the promise was kept.
+fn verdict(figures: &Figures, facts: &Facts) -> String {
+    let ceiling = grouped(facts.ceiling);
+    match (figures.faults.as_slice(), figures.reported) {
+        ([], 0) => format!("✓ No request passed τ = {ceiling}."),
+        ([], reported) => format!(
+            "✓ No request passed τ = {ceiling} unreported; {reported} turns could not be held \
+             under it and said so."
+        ),
+        (faults, _) => {
+            let mut text = format!("✗ {} things went wrong:", faults.len());
+            for fault in faults.iter().take(FAULTS) {
+                let _ = write!(text, "\n    {fault}");
+            }
+            if let Some(more @ 1..) = faults.len().checked_sub(FAULTS) {
+                let _ = write!(text, "\n    and {more} more");
+            }
+            text
+        }
+    }
+}
+
+/// A share as a percentage.
+#[must_use]
+pub fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+/// Signed dollars.
+#[must_use]
+pub fn money(usd: f64) -> String {
+    let sign = if usd < 0.0 { "-" } else { "" };
+    format!("{sign}${:.2}", usd.abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures() -> Figures {
+        let account = |requests, usd| Account {
+            requests,
+            largest: 1_000 * requests,
+            input: 100_000,
+            cached: 95_000,
+            output: 10,
+            usd,
+        };
+        Figures {
+            sent: account(12, 0.5),
+            whole: account(10, 2.0),
+            overheads: vec![3.0, 1.0, 2.0],
+            ..Figures::default()
+        }
+    }
+
+    const FACTS: Facts = Facts {
+        ceiling: 40_000,
+        episodes: 3,
+        passes: Some(2),
+    };
+
+    #[test]
+    fn the_table_says_what_was_measured() {
+        let text = table(&figures(), &FACTS);
+        for words in [
+            "largest request                 10,000          12,000  τ = 40,000",
+            "2 of them hidden hops",
+            "95.0 %",
+            "saved $1.50 (75.0 %) net",
+            "2.0 ms",
+            "✓ No request passed τ = 40,000.\n",
+        ] {
+            assert!(text.contains(words), "{words:?} not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn faults_and_reports_are_not_hidden() {
+        let mut figures = figures();
+        figures.reported = 3;
+        assert!(table(&figures, &FACTS).contains("3 turns could not be held"));
+        figures
+            .faults
+            .push("turn 7: 41000 tokens passed".to_owned());
+        let text = table(&figures, &FACTS);
+        assert!(
+            text.contains("✗ 1 things") && text.contains("turn 7: 41000"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_loss_is_shown_as_a_loss() {
+        let mut figures = figures();
+        figures.sent.usd = 2.25;
+        assert!(table(&figures, &FACTS).contains("saved -$0.25 (-12.5 %) net"));
+    }
+}

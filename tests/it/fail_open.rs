@@ -1,0 +1,240 @@
+//! The proxy's own failures: a store that fails or hangs, a mistake in the middle, a clock that
+//! jumps. The turn goes on, or the client's own bytes go up, and nothing recorded before is lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use plimsoll::pipeline::App;
+use plimsoll::store::Store;
+use plimsoll::store::memory::{Faults, Memory};
+use plimsoll_scripted::{Provider, Reply, Script};
+use serde_json::json;
+
+use super::agent::{
+    Agent, bash, explore, extends, last_key, learned, message, metric, newest, none_refused,
+    outline, plan, provider,
+};
+use super::support::Proxy;
+
+/// A proxy on a store that fails as the handle says.
+async fn faulty(provider: &Provider) -> (Proxy, Faults) {
+    let faults = Faults::default();
+    let store = Arc::new(Store::Memory(Memory::with_faults(faults.clone())));
+    let proxy = Proxy::wired(provider.address, |_| {}, |app| app.store = store).await;
+    (proxy, faults)
+}
+
+/// Two turns of work: hidden calls come with visible ones, where there is a tool for them.
+fn working() -> Script {
+    let plain = |id: &str| Reply::calls(vec![bash(id)]);
+    let (with, without) = (
+        hiding(),
+        plan([("go", vec![plain("b1")]), ("b1", vec![plain("b2")])]),
+    );
+    Script::ask(move |view| match view.offers("delimiter") {
+        true => with.reply(view),
+        false => without.reply(view),
+    })
+}
+
+fn hiding() -> Script {
+    plan([
+        (
+            "go",
+            vec![Reply::calls(vec![explore("d1", "a"), bash("b1")])],
+        ),
+        (
+            "b1",
+            vec![Reply::calls(vec![learned("d2", "x"), bash("b2")])],
+        ),
+    ])
+}
+
+/// What the third request of such work looks like upstream.
+const RESTORED: [&str; 8] = [
+    "system",
+    "user",
+    "assistant d1 b1",
+    "tool d1",
+    "tool b1",
+    "assistant d2 b2",
+    "tool d2",
+    "tool b2",
+];
+
+#[tokio::test]
+async fn a_store_that_cannot_be_read_sends_the_clients_bytes() {
+    for stream in [false, true] {
+        let provider = provider(working()).await;
+        let (proxy, faults) = faulty(&provider).await;
+        let mut agent = Agent::new(&proxy, stream).told("go");
+        agent.work("out").await;
+        agent.work("out").await;
+        faults.fail_reads(true);
+        // What is remembered in memory needs no store.
+        let known = agent.ask().await.whole();
+        assert_eq!(known.header("x-plimsoll-fail-open"), "");
+        assert_eq!(outline(&newest(&provider)), RESTORED);
+        // A history that is not remembered does.
+        let mut stranger = agent.clone();
+        stranger.history[1] = json!({"role": "user", "content": "go elsewhere"});
+        let answer = stranger.ask().await;
+        assert_eq!(answer.header("x-plimsoll-fail-open"), "store");
+        assert_eq!(answer.whole().heard.text, "done");
+        assert_eq!(newest(&provider).body, stranger.body(), "untouched");
+        let counted = metric(&proxy, "plimsoll_fail_open_total{stage=\"store\"} 1").await;
+        assert!(counted.is_some());
+        faults.fail_reads(false);
+        let answer = stranger.ask().await.whole();
+        assert_eq!(answer.header("x-plimsoll-fail-open"), "");
+        assert_ne!(newest(&provider).body, stranger.body(), "managed again");
+        none_refused(&provider);
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_fails_or_hangs_at_writing_stops_no_turn() {
+    for stream in [false, true] {
+        for hangs in [false, true] {
+            let provider = provider(working()).await;
+            let (proxy, faults) = faulty(&provider).await;
+            if hangs {
+                // Longer than any test waits: the answer has to come without it.
+                faults.delay_commits(Duration::from_secs(3_600));
+            } else {
+                faults.fail_commits(true);
+            }
+            let mut agent = Agent::new(&proxy, stream).told("go");
+            agent.work("out").await;
+            agent.work("out").await;
+            assert_eq!(agent.turn().await.heard.text, "done");
+            assert_eq!(outline(&newest(&provider)), RESTORED, "{hangs}");
+            none_refused(&provider);
+            extends(&provider.chats());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_was_not_written_is_a_gap_and_no_more() {
+    let provider = provider(working()).await;
+    let (proxy, faults) = faulty(&provider).await;
+    let mut agent = Agent::new(&proxy, true).told("go");
+    agent.work("out").await;
+    faults.fail_commits(true);
+    agent.work("out").await;
+    faults.fail_commits(false);
+    // Another process on the same store remembers nothing but what was written.
+    let store = Arc::clone(&proxy.app.store);
+    let other = Proxy::wired(provider.address, |_| {}, |app| app.store = store).await;
+    agent.url = other.url("/v1/chat/completions");
+    assert_eq!(agent.turn().await.heard.text, "done");
+    assert_eq!(
+        outline(&newest(&provider)),
+        [
+            "system",
+            "user",
+            "assistant d1 b1",
+            "tool d1",
+            "tool b1",
+            "assistant b2",
+            "tool b2"
+        ]
+    );
+    none_refused(&provider);
+}
+
+/// A clock that fails at one reading: each turn of one hop reads it first when the hop is
+/// prepared and then when the turn is recorded.
+fn failing_at(app: &mut App, reading: usize) {
+    static READING: AtomicUsize = AtomicUsize::new(0);
+    static FAILS: AtomicUsize = AtomicUsize::new(0);
+    READING.store(0, Ordering::SeqCst);
+    FAILS.store(reading, Ordering::SeqCst);
+    app.clock = || {
+        let now = READING.fetch_add(1, Ordering::SeqCst);
+        assert_ne!(now, FAILS.load(Ordering::SeqCst), "injected");
+        1_000
+    };
+}
+
+#[tokio::test]
+async fn a_mistake_in_the_middle_costs_the_turn_its_management_and_nothing_else() {
+    for stream in [false, true] {
+        // Also where the body is large enough to be read off the async workers.
+        for size in [10, 200_000] {
+            for reading in [0, 1, 2] {
+                let provider = provider(working()).await;
+                let rewire = |app: &mut App| failing_at(app, reading);
+                let proxy = Proxy::wired(provider.address, |_| {}, rewire).await;
+                let mut agent = Agent::new(&proxy, stream).told("go");
+                agent.history[0] = json!({"role": "system", "content": "x ".repeat(size)});
+                let sent = agent.body();
+                let first = agent.ask().await.whole();
+                let what = format!("{stream} {size} {reading}");
+                if reading == 0 {
+                    assert_eq!(first.header("x-plimsoll-fail-open"), "panic", "{what}");
+                    assert_eq!(newest(&provider).body, sent, "{what}");
+                }
+                agent.keep(&first.heard);
+                agent.result("b1", "out");
+                agent.work("out").await;
+                agent.turn().await;
+                none_refused(&provider);
+                let third = outline(&newest(&provider));
+                let kept = ["tool d1", "tool d2"].map(|line| third.contains(&line.to_owned()));
+                let expect = match reading {
+                    // A stream is recorded at its finish reason; its end is a second chance.
+                    1 if stream => [true, true],
+                    // The first turn went up as it came, or was not recorded.
+                    0 | 1 => [false, true],
+                    // So did the second.
+                    _ => [true, false],
+                };
+                assert_eq!(kept, expect, "{what} {third:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_changes_nothing_but_when_a_pass_is_free() {
+    static NOW: AtomicU64 = AtomicU64::new(0);
+    const DAY: u64 = 24 * 3_600 * 1_000;
+    let provider = provider(Script::ask(|view| {
+        let key = last_key(view.messages());
+        match key.strip_prefix("ask ") {
+            Some(number) => Reply::calls(vec![bash(&format!("b{number}"))]),
+            None => Reply::text("done"),
+        }
+    }))
+    .await;
+    let proxy = Proxy::wired(
+        provider.address,
+        |config| config.budget.ceiling = 5_000,
+        |app| app.clock = || NOW.load(Ordering::SeqCst),
+    )
+    .await;
+    let mut agent = Agent::new(&proxy, true).told("go");
+    let times = [100 * DAY, 99 * DAY, 0, u64::MAX, 5, 50 * DAY, 50 * DAY + 1];
+    for (number, now) in times.into_iter().enumerate() {
+        NOW.store(now, Ordering::SeqCst);
+        agent.user(&format!("ask {number}"));
+        // Above the floor of 3,500 tokens from the sixth time on, and never above the ceiling.
+        agent.work(&"lorem ipsum ".repeat(200)).await;
+        agent.turn().await;
+    }
+    none_refused(&provider);
+    // Forward jumps look like a cold cache, in which a pass is free; backward ones never do.
+    let sizes: Vec<usize> = provider
+        .chats()
+        .iter()
+        .map(|request| request.size)
+        .collect();
+    let fell: Vec<usize> = (1..sizes.len())
+        .filter(|at| sizes[*at] < sizes[at - 1])
+        .collect();
+    assert_eq!(fell, [10], "{sizes:?}");
+    assert_eq!(message(&newest(&provider), 0)["role"], "system");
+}

@@ -1,0 +1,88 @@
+//! Recorded sessions through the live proxy, annotated by the scripted provider: every session of
+//! at least 80k tokens at τ = 40k and 80k, streamed and not, with the process killed and started
+//! again, requests sent twice, a result blanked half-way, and several sessions under one key.
+//!
+//! `PLIMSOLL_SESSIONS=all cargo test --release --test sessions -- --nocapture` plays all of them;
+//! without the variable three are played. `PLIMSOLL_FLOOR=ceiling` plays them at another floor.
+
+mod play;
+mod proxy;
+
+use std::path::{Path, PathBuf};
+
+use plimsoll_scripted::Recording;
+use serde_json::Value;
+
+use play::{Figures, Play};
+
+/// The three that are played by default: short, and of three kinds.
+const FEW: [&str; 3] = [
+    "context-evaluator-e2736d1c7a",
+    "entire-cli-330f293133",
+    "recovery-bench-terminus-681d3a3fea",
+];
+/// Sessions that share a proxy, a key and a store.
+const TOGETHER: usize = 3;
+
+/// The recorded sessions that are played; none where they are not there.
+fn recordings() -> Vec<Recording> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/traces");
+    let Ok(index) = std::fs::read_to_string(root.join("index.json")) else {
+        println!("skipped: no recorded sessions in {}", root.display());
+        return Vec::new();
+    };
+    let index: Value = serde_json::from_str(&index).unwrap();
+    let wanted = std::env::var("PLIMSOLL_SESSIONS").unwrap_or_default();
+    let sessions = index["sessions"].as_array().unwrap();
+    sessions
+        .iter()
+        .filter(|session| session["tokens"].as_u64() >= Some(80_000))
+        .filter(|session| {
+            let id = session["id"].as_str().unwrap();
+            match wanted.as_str() {
+                "all" => true,
+                "" => FEW.contains(&id),
+                part => id.contains(part),
+            }
+        })
+        .map(|session| read(&root.join(session["file"].as_str().unwrap())))
+        .collect()
+}
+
+fn read(file: &PathBuf) -> Recording {
+    let bytes = zstd::decode_all(std::fs::File::open(file).unwrap()).unwrap();
+    Recording::parse(&String::from_utf8(bytes).unwrap()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn recorded_sessions_stay_under_their_ceiling() {
+    let recordings = recordings();
+    if recordings.is_empty() {
+        return;
+    }
+    let mut found = Vec::new();
+    for ceiling in [40_000, 80_000] {
+        let mut all = Figures::default();
+        for streamed in [true, false] {
+            let mut figures = Figures::default();
+            for group in recordings.chunks(TOGETHER) {
+                let play = Play::new(group, ceiling, streamed);
+                figures.add(play.run(&mut found).await);
+            }
+            println!(
+                "τ {ceiling} {}: {figures}",
+                if streamed { "streamed" } else { "whole" }
+            );
+            all.add(figures);
+        }
+        println!("τ {ceiling} in all: {all}");
+    }
+    for violation in found.iter().take(40) {
+        println!("{violation:?}");
+    }
+    assert!(
+        found.is_empty(),
+        "{} rules broken, the first ones above",
+        found.len()
+    );
+}

@@ -1,0 +1,127 @@
+//! The proxy as a process that is killed and started again on the same data. Asserts nothing.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+/// A client that opens a new connection for each request, because the process behind it changes.
+pub static HTTP: LazyLock<reqwest::Client> = LazyLock::new(|| {
+    let _already = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+        .no_proxy()
+        .pool_max_idle_per_host(0)
+        .build()
+        .unwrap()
+});
+
+/// The proxy's process.
+pub struct Process {
+    child: Child,
+    command: Vec<String>,
+    floor: Option<String>,
+    listen: u16,
+    admin: u16,
+    data: tempfile::TempDir,
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+}
+
+impl Process {
+    /// Starts a proxy before an upstream.
+    pub async fn start(upstream: &str, ceiling: u32) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let (listen, admin) = (free_port(), free_port());
+        let command = vec![
+            "serve".to_owned(),
+            format!("--listen=127.0.0.1:{listen}"),
+            format!("--admin=127.0.0.1:{admin}"),
+            format!("--upstream={upstream}"),
+            format!("--data={}", data.path().display()),
+            format!("--budget={ceiling}"),
+            "--log=warn".to_owned(),
+        ];
+        let floor = std::env::var("PLIMSOLL_FLOOR").ok();
+        let child = spawn(&command, floor.as_deref());
+        let process = Self {
+            child,
+            command,
+            floor,
+            listen,
+            admin,
+            data,
+        };
+        process.ready().await;
+        process
+    }
+
+    /// Kills it where it stands and starts another on the same data.
+    pub async fn kill_and_restart(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.child = spawn(&self.command, self.floor.as_deref());
+        self.ready().await;
+    }
+
+    /// The address of chat completions.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/v1/chat/completions", self.listen)
+    }
+
+    /// The value of a metric, summed over its labels.
+    pub async fn metric(&self, name: &str) -> f64 {
+        let url = format!("http://127.0.0.1:{}/metrics", self.admin);
+        let text = HTTP.get(url).send().await.unwrap().text().await.unwrap();
+        text.lines()
+            .filter(|line| {
+                line.strip_prefix(name)
+                    .is_some_and(|rest| rest.starts_with(['{', ' ']))
+            })
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+            .sum()
+    }
+
+    async fn ready(&self) {
+        let url = format!("http://127.0.0.1:{}/readyz", self.admin);
+        for _ in 0..600 {
+            if HTTP
+                .get(&url)
+                .send()
+                .await
+                .is_ok_and(|answer| answer.status().is_success())
+            {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!(
+            "the proxy did not come up with data in {}",
+            self.data.path().display()
+        );
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn spawn(command: &[String], floor: Option<&str>) -> Child {
+    let mut process = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    process
+        .args(command)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    if let Some(floor) = floor {
+        process.env("PLIMSOLL__BUDGET__FLOOR", floor);
+    }
+    process.spawn().unwrap()
+}
