@@ -11,7 +11,7 @@ use crate::pipeline::settings::{Guidance, ProtectRecent};
 
 /// A piece of a turn before it is known what is open.
 #[derive(Clone, Debug)]
-enum Piece {
+pub enum Piece {
     Text(u32),
     Think(u32),
     Call(usize, u32),
@@ -24,7 +24,7 @@ enum Piece {
 
 /// What happens in a conversation.
 #[derive(Clone, Debug)]
-enum Event {
+pub enum Event {
     User(u32),
     Turn(Vec<Piece>),
     /// The client blanks the result at this place.
@@ -46,6 +46,10 @@ fn piece() -> impl Strategy<Value = Piece> {
     ]
 }
 
+pub fn turn() -> impl Strategy<Value = Event> {
+    event(false)
+}
+
 fn event(edits: bool) -> impl Strategy<Value = Event> {
     let edit = u32::from(edits);
     prop_oneof![
@@ -58,7 +62,7 @@ fn event(edits: bool) -> impl Strategy<Value = Event> {
 
 /// The settings of a session.
 #[derive(Clone, Debug)]
-struct Terms {
+pub struct Terms {
     ceiling: u32,
     floor: Option<f64>,
     recent: u32,
@@ -67,6 +71,22 @@ struct Terms {
     reasoning_back: bool,
     drops_reasoning: bool,
     guidance: bool,
+}
+
+impl Terms {
+    /// A session that never needs a pass.
+    pub fn endless() -> Self {
+        Self {
+            ceiling: 1_000_000,
+            floor: None,
+            recent: 0,
+            implicit: 300,
+            strict: false,
+            reasoning_back: false,
+            drops_reasoning: false,
+            guidance: false,
+        }
+    }
 }
 
 fn terms() -> impl Strategy<Value = Terms> {
@@ -158,7 +178,7 @@ impl Script {
             None => {
                 self.begun += 1;
                 let name = format!("e{}", self.begun);
-                let explores = self.begun % 3 != 0;
+                let explores = !self.begun.is_multiple_of(3);
                 self.open = Some(explores);
                 if explores {
                     return expl(&name);
@@ -186,7 +206,7 @@ fn wrong(which: u8) -> Say {
     }
 }
 
-fn play(terms: &Terms, events: &[Event]) -> Sim {
+pub fn play(terms: &Terms, events: &[Event]) -> Sim {
     let mut sim = session(terms);
     let mut script = Script::default();
     for event in events {
@@ -233,7 +253,7 @@ fn edit(
 }
 
 /// A third of the cases that are asked for: each is a whole session, judged hop by hop.
-fn config() -> ProptestConfig {
+pub fn config() -> ProptestConfig {
     let asked = ProptestConfig::default();
     ProptestConfig {
         cases: asked.cases / 3,

@@ -50,8 +50,6 @@ pub struct Sent {
     pub messages: Vec<String>,
     /// What they show.
     pub gist: Vec<String>,
-    /// The marks that it was sent with.
-    pub marks: Marks,
     /// Whether a pass stood before it.
     pub passed: bool,
     /// Whether it was over its ceiling, reported as such.
@@ -274,6 +272,17 @@ impl Sim {
         (sim.sent.pop().unwrap(), prepared)
     }
 
+    /// What the next request shows under other marks.
+    pub fn shown(&self, marks: &Marks) -> Sent {
+        let mut sim = self.clone();
+        let mut path = Path::clone(&self.path);
+        path.marks = marks.clone();
+        sim.path = Arc::new(path);
+        // No record has these marks, and the view of the last hop had others.
+        (sim.thorough, sim.edited) = (false, true);
+        sim.look().0
+    }
+
     fn judge(&mut self, state: &State, prepared: &Prepared, before: &Marks) {
         let body = prepared.body.to_bytes();
         let messages = raw_messages(&body);
@@ -345,7 +354,6 @@ impl Sim {
         self.sent.push(Sent {
             messages,
             gist,
-            marks: state.marks.clone(),
             passed: prepared.pass.is_some(),
             exceeded: prepared.pinned.is_some(),
         });
