@@ -108,20 +108,20 @@ fn last_moves(moves: &[Move]) -> Vec<Move> {
         .collect()
 }
 
-/// Everything closed, then the ledger, then, where the ceiling is still passed, the open episode.
-/// What the ledger costs or frees is only known once it is written, so it goes round until the
-/// target is met or nothing moves any more.
+/// Everything closed and the ledger; then, where the ceiling is still passed, the open episode.
+/// What the ledger costs or frees is only known once it is written, so that part goes round until
+/// the target is met or nothing moves any more.
 fn evict(work: &mut Work<'_>, ceiling: u64) {
     loop {
         let before = work.moves.len();
         evict_closed(work);
         merge_tombstones(work);
-        if work.total > ceiling && !work.config.strict_active {
-            open::strip(work);
-        }
         if work.met() || work.moves.len() == before {
-            return;
+            break;
         }
+    }
+    if work.total > ceiling && !work.config.strict_active {
+        open::strip(work);
     }
 }
 
@@ -160,6 +160,7 @@ fn evict_one(work: &mut Work<'_>, episode: &Episode) {
 /// the ceiling asks for.
 fn strip_depended(work: &mut Work<'_>, ceiling: u64) {
     work.target = ceiling;
+    work.protection = work.protection.without_depended();
     for episode in &work.transcript.graph.episodes {
         if !episode.is_expl() || !episode.closed || eligible(work, episode) {
             continue;

@@ -5,7 +5,7 @@ use super::Level;
 use super::plan::Move;
 use super::work::Work;
 use crate::model::{ItemKind, Mark};
-use crate::session::graph::{Delimiter, Episode, Kind};
+use crate::session::graph::{Episode, Kind};
 
 /// Strips the open episode, or the unannotated span at the tail, down to the target.
 pub(super) fn strip(work: &mut Work<'_>) {
@@ -29,7 +29,7 @@ pub(super) fn strip(work: &mut Work<'_>) {
                 most += work.most(one.item);
                 batch.push(one);
             }
-            batch.extend(line_holder(work, episode));
+            batch.extend(work.line_holder(episode));
             work.apply(episode, Level::Open, batch);
         }
     }
@@ -49,18 +49,4 @@ fn due(work: &Work<'_>, episode: &Episode, bulk: bool) -> Vec<Move> {
         goes.then_some(Move { item: *index, mark })
     };
     episode.items.iter().filter_map(goes).collect()
-}
-
-/// The start call is marked once, so that its result shows the line of what is gone for as long
-/// as it stands, and not the `end` that comes later.
-fn line_holder(work: &Work<'_>, episode: &Episode) -> Option<Move> {
-    let start = episode.carrier?;
-    let item = work.item(start)?;
-    let due = matches!(item.delimiter, Some(Delimiter::Start(_)))
-        && work.mark(start) < Mark::Masked
-        && !work.protected(start);
-    due.then_some(Move {
-        item: start,
-        mark: Mark::Masked,
-    })
 }

@@ -88,7 +88,7 @@ impl Plan {
             after.raise(item.no, one.mark);
             checked.push((item.no, one.mark));
         }
-        episodes(transcript, &after, moves)?;
+        episodes(transcript, &after, protection, moves)?;
         Ok(Self { moves: checked })
     }
 
@@ -115,11 +115,14 @@ fn evictable(item: &Item) -> Option<usize> {
 
 /// Whether the view knows the mark on such an item, and an open episode's rules allow it.
 fn is_showable(item: &Item, one: &Move, episode: &Episode) -> Result<(), PlanError> {
-    let start = matches!(item.delimiter, Some(Delimiter::Start(_)));
+    let holder = matches!(
+        item.delimiter,
+        Some(Delimiter::Start(_) | Delimiter::End(_))
+    );
     let carrier = episode.is_expl() && episode.carrier == Some(one.item);
     let showable = match one.mark {
         Mark::Live | Mark::Clipped => false,
-        Mark::Masked => start,
+        Mark::Masked => holder,
         Mark::Folded => carrier,
         Mark::Removed => true,
     };
@@ -135,7 +138,12 @@ fn is_showable(item: &Item, one: &Move, episode: &Episode) -> Result<(), PlanErr
 }
 
 /// The rules of whole episodes, each judged once as it stands after the moves.
-fn episodes(transcript: &Transcript, after: &Marks, moves: &[Move]) -> Result<(), PlanError> {
+fn episodes(
+    transcript: &Transcript,
+    after: &Marks,
+    protection: &Protection,
+    moves: &[Move],
+) -> Result<(), PlanError> {
     let mut blocked: BTreeSet<usize> = BTreeSet::new();
     let mut seen: BTreeSet<usize> = BTreeSet::new();
     let mut parts: BTreeSet<usize> = BTreeSet::new();
@@ -158,7 +166,11 @@ fn episodes(transcript: &Transcript, after: &Marks, moves: &[Move]) -> Result<()
                 parts.insert(at);
             }
         }
-        if blocked.contains(&at) {
+        // Its start, its text and its description stay in any case.
+        let spared = protection.frees_depended()
+            && (one.mark <= Mark::Masked
+                || (item.kind == ItemKind::Call && item.delimiter.is_none()));
+        if blocked.contains(&at) && !spared {
             return Err(PlanError::Depended(one.item));
         }
         let with_all =

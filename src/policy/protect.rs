@@ -12,6 +12,8 @@ pub struct Protection {
     newest: usize,
     /// The first item of the protected tail.
     recent: usize,
+    /// Whether results of exploration may go that an act in view depends on.
+    depended: bool,
 }
 
 impl Protection {
@@ -44,6 +46,7 @@ impl Protection {
         Self {
             newest,
             recent: start,
+            depended: false,
         }
     }
 
@@ -53,7 +56,23 @@ impl Protection {
         Self {
             newest: self.newest,
             recent: usize::MAX,
+            depended: self.depended,
         }
+    }
+
+    /// The same without what acts in view depend on, of which calls and results may go then.
+    #[must_use]
+    pub fn without_depended(&self) -> Self {
+        Self {
+            depended: true,
+            ..self.clone()
+        }
+    }
+
+    /// Whether calls of exploration may go that an act in view depends on.
+    #[must_use]
+    pub fn frees_depended(&self) -> bool {
+        self.depended
     }
 
     /// Whether an item may not be touched. A pair is protected as a whole if either half is.

@@ -233,7 +233,28 @@ impl<'a> Work<'a> {
                 mark: Mark::Folded,
             });
         }
+        if !moves.is_empty() {
+            moves.extend(self.line_holder(episode));
+        }
         moves
+    }
+
+    /// The mark that says where the line of what is gone stands: the result of an explicit
+    /// episode's `end`, else of its start. It is put there once and stays there, so that an `end`
+    /// that comes later changes nothing that stands before it.
+    pub fn line_holder(&self, episode: &Episode) -> Option<Move> {
+        if episode.kind == Kind::Implicit {
+            return None;
+        }
+        let places = || [episode.end, episode.carrier].into_iter().flatten();
+        if places().any(|at| self.mark(at) >= Mark::Masked) {
+            return None;
+        }
+        let at = places().find(|at| !self.protected(*at))?;
+        Some(Move {
+            item: at,
+            mark: Mark::Masked,
+        })
     }
 
     fn carrier_goes(&self, episode: &Episode, level: Level) -> bool {

@@ -98,16 +98,15 @@ pub fn note_episode(
             put(carrier, tombstone::tombstone(transcript, marks, episode));
         }
         (_, Kind::Implicit) => {}
-        // An episode that was stripped while it was open keeps its line where it was put then:
-        // its end must not change what stands before it.
-        (Mark::Masked, Kind::Expl | Kind::Act) => {
-            if let Some(text) = tombstone::stripped(transcript, marks, episode, "opened") {
-                put(carrier, text);
-            }
-        }
-        (_, Kind::Expl | Kind::Act) => {
-            let host = episode.end.unwrap_or(carrier);
-            if let Some(text) = tombstone::stripped(transcript, marks, episode, "closed") {
+        // The line of what is gone stands where a pass marked its place.
+        (mark, Kind::Expl | Kind::Act) => {
+            let masked = |at: &usize| mark_of(transcript, marks, *at) == Mark::Masked;
+            let (host, state) = match episode.end.filter(masked) {
+                Some(end) => (end, "closed"),
+                None if mark == Mark::Masked => (carrier, "opened"),
+                None => return,
+            };
+            if let Some(text) = tombstone::stripped(transcript, marks, episode, state) {
                 put(host, text);
             }
         }

@@ -128,7 +128,21 @@ impl Sim {
     /// One turn: what the model says, hop by hop, and the results that the client adds.
     pub fn turn(&mut self, said: impl IntoIterator<Item = Say>) {
         let said: Vec<Say> = said.into_iter().collect();
-        let hops = hops(&said);
+        self.run(&hops(&said), None);
+    }
+
+    /// A turn that is cut at the hop cap: all its hops only annotate, and the proxy's line ends it
+    /// where none of them spoke.
+    pub fn capped(&mut self, said: impl IntoIterator<Item = Say>, line: Option<&str>) {
+        let said: Vec<Say> = said.into_iter().collect();
+        let hops: Vec<Vec<Say>> = said
+            .split(|say| *say == Say::Hop)
+            .map(<[Say]>::to_vec)
+            .collect();
+        self.run(&hops, Some(line));
+    }
+
+    fn run(&mut self, hops: &[Vec<Say>], closed: Option<Option<&str>>) {
         let mut state = self.state(&self.path, self.path.marks.clone());
         let mut answers: Vec<Answer> = Vec::new();
         for (at, hop) in hops.iter().enumerate() {
@@ -137,10 +151,9 @@ impl Sim {
             answers.push(answer);
             let answer = &answers[at];
             let last = at + 1 == hops.len();
-            let keep = if last {
-                Keep::HiddenCalls
-            } else {
-                Keep::Message
+            let keep = match last && closed.is_none() {
+                true => Keep::HiddenCalls,
+                false => Keep::Message,
             };
             let (hop, _) = settle(&state, &prepared, answer, keep, &reader());
             if last {
@@ -148,12 +161,12 @@ impl Sim {
                     texts: answers.iter().map(|answer| answer.text.as_str()).collect(),
                     answer,
                     last: hop,
-                    line: None,
+                    line: closed.flatten(),
                     now: 1_000_000,
                 };
                 let (base, first) = (prepared.transcript.base, prepared.transcript.first_item);
                 self.remember(record(&state, base, first, ending));
-                self.resend(&answers, &results);
+                self.resend(&answers, closed.flatten(), &results);
             } else {
                 state.pending.push(hop);
             }
@@ -167,8 +180,9 @@ impl Sim {
     }
 
     /// What the client makes of a turn.
-    fn resend(&mut self, answers: &[Answer], results: &[(String, String)]) {
-        let (text, _) = join(answers.iter().map(|answer| answer.text.as_str()));
+    fn resend(&mut self, answers: &[Answer], line: Option<&str>, results: &[(String, String)]) {
+        let texts = answers.iter().map(|answer| answer.text.as_str());
+        let (text, _) = join(texts.chain(line));
         let mut last = answers.last().cloned().unwrap_or_default();
         last.text = text;
         last.calls.retain(|call| !call.hidden);
@@ -261,7 +275,8 @@ impl Sim {
     }
 
     fn judge(&mut self, state: &State, prepared: &Prepared, before: &Marks) {
-        let messages = raw_messages(&prepared.body.to_bytes());
+        let body = prepared.body.to_bytes();
+        let messages = raw_messages(&body);
         let gist = gist(&messages);
         let context = || {
             format!(
@@ -269,11 +284,11 @@ impl Sim {
                 self.sent.last().map(|s| &s.gist)
             )
         };
-        if let Err(refusal) = validate::request(&prepared.body.to_bytes()) {
+        if let Err(refusal) = validate::request(&body) {
             panic!("{}\n{}", refusal.message, context());
         }
         assert_eq!(
-            SIZER.request(&prepared.body.to_bytes()) as u64,
+            SIZER.request(&body) as u64,
             prepared.estimate,
             "{}",
             context()
@@ -400,6 +415,29 @@ impl Sim {
         self.edited = true;
     }
 
+    /// The client's own messages have no reasoning any more.
+    pub fn forget_reasoning(&mut self) {
+        for message in &mut self.messages {
+            let mut new: Value = serde_json::from_str(message).unwrap();
+            if new
+                .as_object_mut()
+                .unwrap()
+                .remove("reasoning_content")
+                .is_some()
+            {
+                *message = new.to_string();
+            }
+        }
+        self.edited = true;
+    }
+
+    /// The next request after a change that no anchor ties, prepared without being judged.
+    pub fn changed(&self) -> (State, Prepared) {
+        let mut state = self.state(&self.path, self.path.marks.clone());
+        let prepared = state.prepare(&self.tools(), None).unwrap();
+        (state, prepared)
+    }
+
     /// The path folded anew from what a store would give back: a snapshot, then records.
     fn decoded(&self) -> Path {
         let snapshot = rmp_serde::to_vec_named(&self.aligned.snapshot()).unwrap();
@@ -415,6 +453,20 @@ impl Sim {
         }
         assert_eq!(folded.snapshot(), self.path.snapshot());
         folded
+    }
+
+    /// The least size that the next request can have with its budget met.
+    pub fn least(&self) -> u64 {
+        let (_, mut prepared) = self.look();
+        let mut low = self.clone();
+        loop {
+            low.ceiling(prepared.estimate - 1);
+            let (_, next) = low.look();
+            if next.pinned.is_some() {
+                return prepared.estimate;
+            }
+            prepared = next;
+        }
     }
 
     pub fn ceiling(&mut self, ceiling: u64) {
@@ -553,9 +605,20 @@ fn open_goes_last(state: &State, prepared: &Prepared, before: &Marks) {
     }
 }
 
+/// Holds what leaves the view, step by step, to what is expected.
+#[track_caller]
+pub fn check(sim: &Sim, expect: &[&[&str]]) {
+    let got = steps(sim);
+    let got: Vec<Vec<&str>> = got
+        .iter()
+        .map(|step| step.iter().map(String::as_str).collect())
+        .collect();
+    assert_eq!(got, expect);
+}
+
 /// What leaves the view, step by step, as the ceiling is lowered each time by the least that
 /// forces one more eviction; ends where the budget can't be met.
-pub fn steps(sim: &Sim) -> Vec<Vec<String>> {
+fn steps(sim: &Sim) -> Vec<Vec<String>> {
     let mut steps = Vec::new();
     let (mut last, mut prepared) = sim.look();
     let mut low = sim.clone();

@@ -1,1 +1,180 @@
-//! Later.
+//! What stands where something went: the line of what is gone, tombstones, the ledger (design
+//! §5). Exact texts, because a model reads them.
+
+use super::say::{act, call, done, end, expl, text};
+use super::sim::{Sim, count};
+
+/// The proxy's own texts in the next request.
+fn notes(sim: &Sim) -> Vec<String> {
+    let (sent, _) = sim.look();
+    let notes = sent.gist.iter().filter_map(|shown| shown.strip_prefix('~'));
+    let evicted = notes.filter(|note| !note.contains("· context"));
+    evicted.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_tombstone_has_the_name_the_whole_description_and_what_went() {
+    let long = "the session cookie is read in src/auth.rs:40-95 and never refreshed; ".repeat(5);
+    let mut sim = Sim::new();
+    sim.turn([
+        text(9),
+        expl("auth-flow"),
+        call("grep", 300),
+        call("read", 200),
+    ]);
+    sim.turn([call("read", 200)]);
+    sim.turn([call("read", 200), end(&long)]);
+    sim.turn([text(1)]);
+    let (_, all) = sim.look();
+    sim.ceiling(all.estimate - 1);
+    // The result of the `end` says what went for as long as the episode stands.
+    assert_eq!(
+        notes(&sim),
+        ["closed expl \"auth-flow\" · evicted 1 items, 321 tokens: grep:5"]
+    );
+    sim.ceiling(all.estimate - 600);
+    assert_eq!(
+        notes(&sim),
+        ["closed expl \"auth-flow\" · evicted 4 items, 984 tokens: grep:5 read:6,9,12"]
+    );
+    sim.ceiling(sim.least());
+    let want = format!(
+        "expl \"auth-flow\": {}\nevicted 5 items, 995 tokens: grep:5 read:6,9,12",
+        long.trim()
+    );
+    assert_eq!(notes(&sim), [want]);
+}
+
+#[test]
+fn an_implicit_tombstone_is_named_by_its_first_item() {
+    let mut sim = Sim::new();
+    for _ in 0..3 {
+        sim.turn([call("grep", 200)]);
+    }
+    sim.user(3);
+    sim.turn([text(1)]);
+    let (_, all) = sim.look();
+    sim.ceiling(all.estimate - 1);
+    assert_eq!(
+        notes(&sim),
+        ["auto-4: evicted 3 items, 663 tokens: grep:4,7,10"]
+    );
+}
+
+#[test]
+fn an_act_says_what_went_while_it_stands_and_leaves_nothing() {
+    let mut sim = Sim::new();
+    sim.turn([act("fix", &[]), call("edit", 200), call("grep", 200)]);
+    sim.turn([done(), text(40)]);
+    sim.turn([text(1)]);
+    let (_, all) = sim.look();
+    sim.ceiling(all.estimate - 1);
+    assert_eq!(
+        notes(&sim),
+        ["closed act \"fix\" · evicted 1 items, 221 tokens: grep:6"]
+    );
+    sim.ceiling(sim.least());
+    assert!(notes(&sim).is_empty());
+}
+
+/// A session of many episodes with descriptions of some 60 tokens each.
+fn many(episodes: usize, ceiling: u64) -> Sim {
+    let mut sim = Sim::new();
+    sim.ceiling(ceiling);
+    for n in 0..episodes {
+        let what = format!("what-{n} was {}", "found in a file ".repeat(14));
+        sim.turn([expl(&format!("e{n}")), call("grep", 400)]);
+        if n % 3 == 0 {
+            sim.turn([end(&what), act(&format!("a{n}"), &[]), call("edit", 50)]);
+            sim.turn([done(), text(2)]);
+        } else {
+            sim.turn([end(&what), text(2)]);
+        }
+    }
+    sim
+}
+
+#[test]
+fn tombstones_are_merged_when_they_pass_a_tenth_of_the_ceiling() {
+    let standing = |sim: &Sim| notes(sim).iter().filter(|n| n.starts_with("expl")).count();
+    let ledger = |sim: &Sim| notes(sim).into_iter().find(|n| n.starts_with("ledger"));
+    let few = many(8, 4500);
+    assert!(standing(&few) > 0 && ledger(&few).is_none());
+    let sim = many(40, 4500);
+    let text = ledger(&sim).unwrap();
+    // One host, at most a twentieth, newest first, and a count of what does not fit.
+    assert_eq!(
+        notes(&sim)
+            .iter()
+            .filter(|n| n.starts_with("ledger"))
+            .count(),
+        1
+    );
+    assert!(count(&text) <= 4500 / 20, "{}: {text}", count(&text));
+    let named: Vec<usize> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("- e")?.split(':').next()?.parse().ok())
+        .collect();
+    assert!(
+        named.len() > 2 && named.is_sorted_by(|a, b| a > b),
+        "{text}"
+    );
+    assert!(
+        text.lines()
+            .any(|line| line.starts_with("- a") && line.ends_with(" (act)"))
+    );
+    assert!(text.lines().last().unwrap().ends_with(" earlier"), "{text}");
+    let line = text.lines().find(|line| line.starts_with("- e")).unwrap();
+    let kept = line.split_once(": ").unwrap().1;
+    assert_eq!(kept.chars().count(), 80);
+    // All tombstones together keep to a tenth between merges.
+    for sent in &sim.sent {
+        let own = sent
+            .gist
+            .iter()
+            .filter(|s| s.starts_with("~expl") || s.starts_with("~ledger"));
+        let size: u32 = own.map(|note| count(note)).sum();
+        assert!(size < 4500 / 10 + 100, "{size}");
+    }
+}
+
+#[test]
+fn the_tombstone_of_an_expl_that_an_act_stands_on_is_not_merged() {
+    let mut sim = many(6, 4500);
+    sim.turn([act("late", &["e1"]), call("edit", 20)]);
+    for n in 100..140 {
+        sim.turn([call("read", 300), call("grep", 300)]);
+        let (sent, _) = sim.look();
+        let stands = sent
+            .gist
+            .iter()
+            .any(|shown| shown.starts_with("~expl \"e1\": what-1 "));
+        let evicted = !sent.gist.contains(&"grep2".to_owned());
+        assert!(stands || !evicted, "{n}: {:#?}", sent.gist);
+    }
+    sim.turn([done(), text(1)]);
+    for n in 200..220 {
+        sim.turn([expl(&format!("f{n}")), call("grep", 400)]);
+        sim.turn([end(&"found it ".repeat(20)), text(2)]);
+    }
+    let (sent, _) = sim.look();
+    assert!(
+        !sent
+            .gist
+            .iter()
+            .any(|shown| shown.starts_with("~expl \"e1\""))
+    );
+}
+
+#[test]
+fn the_ledger_changes_at_passes_only() {
+    // Judged at every hop by the prefix law; here it is only made sure that there is one.
+    let sim = many(30, 4500);
+    let passes = sim.sent.iter().filter(|sent| sent.passed).count();
+    let ledgers: std::collections::BTreeSet<&String> = sim
+        .sent
+        .iter()
+        .filter_map(|sent| sent.gist.iter().find(|shown| shown.starts_with("~ledger")))
+        .collect();
+    assert!(ledgers.len() > 2 && ledgers.len() <= passes);
+}

@@ -1,1 +1,171 @@
-//! Later.
+//! What the agent left unmarked: cut into implicit episodes at user messages and by length,
+//! looking backwards only (design §5).
+
+use super::say::{act, call, done, end, expl, text};
+use super::sim::{Sim, check};
+use crate::session::graph::Kind;
+
+/// The implicit episodes of the next request: the labels of their calls and texts, and whether
+/// each is closed.
+fn segments(sim: &Sim) -> Vec<(Vec<String>, bool)> {
+    let (_, prepared) = sim.look();
+    let transcript = &prepared.transcript;
+    let implicit = transcript
+        .graph
+        .episodes
+        .iter()
+        .filter(|episode| episode.kind == Kind::Implicit);
+    implicit
+        .map(|episode| {
+            let items = episode.items.iter().map(|at| &transcript.items[*at]);
+            let names = items.map(|item| match &*item.name {
+                "" => "text".to_owned(),
+                name => name.to_owned(),
+            });
+            (names.collect(), episode.closed)
+        })
+        .collect()
+}
+
+#[track_caller]
+fn cut(sim: &Sim, expect: &[(&[&str], bool)]) {
+    let expect: Vec<(Vec<String>, bool)> = expect
+        .iter()
+        .map(|(names, closed)| (names.iter().map(ToString::to_string).collect(), *closed))
+        .collect();
+    assert_eq!(segments(sim), expect);
+}
+
+#[test]
+fn spans_are_cut_at_user_messages_at_starts_and_by_length() {
+    let mut sim = Sim::new();
+    sim.settings.budget.implicit_tokens = 500;
+    sim.turn([call("grep", 200)]);
+    sim.turn([call("read", 200)]);
+    cut(&sim, &[(&["grep", "read"], false)]);
+    sim.turn([call("bash", 200)]);
+    // Over 500 now, but a cut is made before the next answer and never inside one.
+    cut(&sim, &[(&["grep", "read", "bash"], false)]);
+    sim.turn([call("odd", 10)]);
+    cut(
+        &sim,
+        &[(&["grep", "read", "bash"], true), (&["odd"], false)],
+    );
+    sim.turn([text(5)]);
+    sim.user(5);
+    sim.turn([call("edit", 10)]);
+    let marked: [(&[&str], bool); 3] = [
+        (&["grep", "read", "bash"], true),
+        (&["odd", "text"], true),
+        (&["edit"], true),
+    ];
+    sim.turn([expl("a"), call("grep", 10)]);
+    cut(&sim, &marked);
+    // A user message inside an episode cuts nothing.
+    sim.user(5);
+    sim.turn([end("of a"), call("grep", 1)]);
+    let [first, second, third] = marked;
+    cut(&sim, &[first, second, third, (&["grep"], false)]);
+}
+
+#[test]
+fn cuts_go_by_raw_counts_without_reasoning() {
+    let segments_of = |drops: bool| {
+        let mut sim = Sim::new();
+        sim.drops_reasoning = drops;
+        sim.settings.budget.implicit_tokens = 150;
+        for _ in 0..6 {
+            sim.turn([super::say::think(100), call("grep", 60)]);
+        }
+        segments(&sim).iter().filter(|(_, closed)| *closed).count()
+    };
+    assert_eq!(segments_of(true), segments_of(false));
+}
+
+#[test]
+fn a_span_keeps_its_first_call_and_its_text_until_all_of_it_goes() {
+    let mut sim = Sim::new();
+    sim.turn([text(60), call("read", 300)]);
+    sim.turn([call("grep", 300)]);
+    sim.turn([text(60)]);
+    sim.user(5);
+    sim.turn([text(1)]);
+    check(
+        &sim,
+        &[
+            // Its first call carries the line of what is gone from the first strip on.
+            &["=read1", "grep1", "=grep1"],
+            &["text1", "text2"],
+        ],
+    );
+    sim.ceiling(sim.least());
+    let (sent, _) = sim.look();
+    assert!(sent.gist.contains(&"read1".to_owned()));
+}
+
+#[test]
+fn marked_and_unmarked_exploration_go_in_one_order_by_place_and_acts_before_both() {
+    let mut sim = Sim::new();
+    sim.turn([call("grep", 300)]);
+    sim.turn([expl("a"), call("grep", 300)]);
+    sim.turn([end("of a"), call("grep", 300)]);
+    sim.turn([expl("b"), call("grep", 300)]);
+    sim.turn([end("of b"), act("c", &[]), call("edit", 300)]);
+    sim.turn([done(), call("bash", 10)]);
+    sim.turn([text(1)]);
+    check(
+        &sim,
+        &[
+            &["edit1", "=edit1"],
+            &["=grep1"],
+            &["grep2", "=grep2"],
+            &["=grep3"],
+            // Here the tombstones pass a tenth of the ceiling, and the span's call goes with its.
+            &["grep3", "grep4", "=grep4"],
+            &["=bash1"],
+        ],
+    );
+}
+
+#[test]
+fn a_run_with_one_user_message_is_evicted_all_the_same() {
+    let mut sim = Sim::new();
+    sim.settings.budget.implicit_tokens = 1000;
+    sim.ceiling(6000);
+    for _ in 0..60 {
+        sim.turn([call("grep", 400)]);
+    }
+    assert!(sim.sent.iter().all(|sent| !sent.exceeded));
+    assert!(sim.sent.iter().any(|sent| sent.passed));
+}
+
+#[test]
+fn a_span_without_calls_keeps_its_text_until_the_ledger_takes_it() {
+    let mut sim = Sim::new();
+    for _ in 0..4 {
+        sim.turn([text(100)]);
+        sim.user(3);
+    }
+    // There is no call that could carry a word of it.
+    check(&sim, &[]);
+    sim.turn([expl("a"), call("grep", 200)]);
+    sim.turn([end("of a"), text(1)]);
+    sim.user(3);
+    sim.turn([text(1)]);
+    check(
+        &sim,
+        &[
+            &["grep1", "=grep1"],
+            &["text5"],
+            &["text1"],
+            &["text2"],
+            &["text3"],
+            &["text4"],
+            &["text6"],
+        ],
+    );
+    sim.ceiling(sim.least());
+    let (sent, _) = sim.look();
+    let ledger = sent.gist.iter().find(|shown| shown.starts_with("~ledger"));
+    assert!(ledger.unwrap().contains("- auto-"), "{ledger:?}");
+}
