@@ -174,12 +174,6 @@ impl Play {
             let Some(requests) = by_session.get(&session.recording.id) else {
                 continue;
             };
-            if let Ok(dump) = std::env::var("DUMP") {
-                for r in requests {
-                    std::fs::write(format!("{dump}/{}-{}.json", self.ceiling, r.index), &r.body)
-                        .unwrap();
-                }
-            }
             figures.requests += requests.len();
             figures.peak = figures
                 .peak

@@ -158,7 +158,7 @@ impl Script {
             None => {
                 self.begun += 1;
                 let name = format!("e{}", self.begun);
-                let explores = self.begun % 3 != 0;
+                let explores = !self.begun.is_multiple_of(3);
                 self.open = Some(explores);
                 if explores {
                     return expl(&name);

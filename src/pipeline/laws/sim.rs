@@ -50,8 +50,6 @@ pub struct Sent {
     pub messages: Vec<String>,
     /// What they show.
     pub gist: Vec<String>,
-    /// The marks that it was sent with.
-    pub marks: Marks,
     /// Whether a pass stood before it.
     pub passed: bool,
     /// Whether it was over its ceiling, reported as such.
@@ -345,7 +343,6 @@ impl Sim {
         self.sent.push(Sent {
             messages,
             gist,
-            marks: state.marks.clone(),
             passed: prepared.pass.is_some(),
             exceeded: prepared.pinned.is_some(),
         });
