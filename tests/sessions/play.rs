@@ -127,6 +127,9 @@ impl Play {
                 if turn == half && client.blank_result().is_some() {
                     blanked += 1;
                 }
+                if client.request().is_none() {
+                    continue;
+                }
                 let twice = turn % TWICE == TWICE - 1;
                 figures.turns += 1;
                 if !step(client, &proxy, twice, &mut self.reported, found).await {
