@@ -118,22 +118,7 @@ impl Middle {
         let path = path.unwrap();
         assert!(!path.entries.is_empty(), "the path must come from memory");
         let terms = Terms::of(&self.settings, &Overrides::default(), &self.family, "").unwrap();
-        let marks = path.marks.clone();
-        let mut state = State {
-            request,
-            shapes,
-            heads,
-            path,
-            terms,
-            injected: None,
-            tools: None,
-            guidance: None,
-            fixed: 0,
-            client_tokens: 0,
-            prologue: Digest([0; 32]),
-            pending: Vec::new(),
-            marks,
-        };
+        let mut state = State::new(request, shapes, heads, path, terms);
         let tools = Tools {
             reader,
             classes: &self.classes,

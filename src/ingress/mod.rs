@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `POST …/chat/completions` | read whole, then [`crate::pipeline::turn`] |
 //! | a WebSocket upgrade | 426 |
-//! | anything else | [`crate::pipeline::pass`], streamed both ways |
+//! | anything else | [`crate::pipeline::forward`], streamed both ways |
 
 mod admin;
 mod auth;

@@ -127,6 +127,33 @@ pub struct Tools<'a> {
 }
 
 impl State {
+    /// A turn before its first hop.
+    #[must_use]
+    pub fn new(
+        request: Request,
+        shapes: Vec<Arc<Shape>>,
+        heads: Vec<Head>,
+        path: Arc<Path>,
+        terms: Terms,
+    ) -> Self {
+        let marks = path.marks.clone();
+        Self {
+            request,
+            shapes,
+            heads,
+            path,
+            terms,
+            injected: None,
+            tools: None,
+            guidance: None,
+            fixed: 0,
+            client_tokens: 0,
+            prologue: Digest([0; 32]),
+            pending: Vec::new(),
+            marks,
+        }
+    }
+
     /// Decides what is injected, and counts what stands outside the transcript.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
 //! The life of a request. [`turn`] names every stage of a managed one in order: `open` is the
-//! request half up to the first hop, `drive` and `unary` are the response half. [`pass`] is for
+//! request half up to the first hop, `drive` and `unary` are the response half. [`forward`] is for
 //! everything else. Owns the order; never parses HTTP nor decides how an error looks.
 
 mod active;
@@ -34,8 +34,8 @@ pub use request::{
     AskedBudget, Identity, MIN_CEILING, Mode, Overrides, Policy, Session, TurnRequest, Untouched,
 };
 pub use settings::{
-    Budget, Classes, Delimiter, GlobError, Guidance, ProtectRecent, Settings, Terms, ToolClasses,
-    Unmet,
+    Budget, Classes, Delimiter, GlobError, Guidance, ProtectRecent, Settings, Terms, TermsError,
+    ToolClasses, Unmet,
 };
 
 use crate::upstream::{self, Outbound, Payload};

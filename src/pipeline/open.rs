@@ -14,7 +14,7 @@ use super::request::{Mode, TurnRequest, Untouched};
 use super::settings::{Terms, Unmet};
 use super::untouched;
 use crate::dialect::chat::request::{Request, RequestError};
-use crate::model::{Digest, Marks, Shape};
+use crate::model::{Digest, Shape};
 use crate::record::{Label, Phase, StoreOp};
 use crate::session::chain;
 use crate::tokens::Family;
@@ -207,22 +207,7 @@ fn locate_state(
         tracing::warn!(%error, "the store did not answer");
         Stop::Fail("store")
     })?;
-    let marks: Marks = path.marks.clone();
-    Ok(State {
-        request,
-        shapes,
-        heads,
-        path,
-        terms,
-        injected: None,
-        tools: None,
-        guidance: None,
-        fixed: 0,
-        client_tokens: 0,
-        prologue: Digest([0; 32]),
-        pending: Vec::new(),
-        marks,
-    })
+    Ok(State::new(request, shapes, heads, path, terms))
 }
 
 /// Whether the prepared hop is sent, or what happens instead.

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
 use crate::support::{
-    Proxy, channel_body, client, error_of, nobody, raw_upstream, read_head, soon, upstream,
+    EMPTY, Proxy, channel_body, client, error_of, nobody, raw_upstream, read_head, soon, upstream,
 };
 
 const PATHS: [&str; 2] = ["/v1/chat/completions", "/v1/responses?key=sk-query-secret"];
@@ -22,7 +22,7 @@ async fn failure(proxy: &Proxy, path: &str) -> (u16, String, String, String, Str
     let request = client()
         .post(proxy.url(path))
         .header("authorization", "Bearer sk-secret")
-        .body("{}");
+        .body(EMPTY);
     let error = error_of(soon(request.send()).await.unwrap()).await;
     assert!(!error.4.contains("secret"), "{}", error.4);
     error
@@ -140,7 +140,7 @@ async fn a_stream_that_is_cut_never_ends_cleanly() {
     for answer in answers {
         let proxy = Proxy::before(half(answer, true).await).await;
         for path in PATHS {
-            let response = soon(client().post(proxy.url(path)).body("{}").send())
+            let response = soon(client().post(proxy.url(path)).body(EMPTY).send())
                 .await
                 .unwrap();
             assert_eq!(response.status(), 200);
@@ -167,7 +167,7 @@ async fn a_stream_that_falls_silent_is_cut() {
         config.upstream.idle_timeout = Duration::from_millis(100)
     })
     .await;
-    let response = soon(client().post(proxy.url(PATHS[0])).body("{}").send())
+    let response = soon(client().post(proxy.url(PATHS[0])).body(EMPTY).send())
         .await
         .unwrap();
     assert!(soon(response.bytes()).await.is_err());
@@ -190,7 +190,7 @@ async fn a_client_that_leaves_in_the_middle_cancels_the_upstream() {
         })
         .await;
         let proxy = Proxy::before(addr).await;
-        let mut response = soon(client().post(proxy.url(path)).body("{}").send())
+        let mut response = soon(client().post(proxy.url(path)).body(EMPTY).send())
             .await
             .unwrap();
         assert_eq!(soon(response.chunk()).await.unwrap().unwrap(), "hello");
@@ -215,7 +215,7 @@ async fn a_client_that_leaves_before_the_answer_cancels_the_upstream() {
         })
         .await;
         let proxy = Proxy::before(addr).await;
-        let sending = tokio::spawn(client().post(proxy.url(path)).body("{}").send());
+        let sending = tokio::spawn(client().post(proxy.url(path)).body(EMPTY).send());
         assert_eq!(soon(events.recv()).await, Some("asked"));
         sending.abort();
         assert_eq!(soon(events.recv()).await, Some("cancelled"));
@@ -287,7 +287,7 @@ async fn statuses_are_retried_only_where_config_says_so() {
             config.upstream.retries = retries;
         })
         .await;
-        let response = soon(client().post(proxy.url(path)).body("{}").send())
+        let response = soon(client().post(proxy.url(path)).body(EMPTY).send())
             .await
             .unwrap();
         assert_eq!(
@@ -309,7 +309,7 @@ async fn a_refused_connection_is_tried_again() {
     // Nobody listens until the first try has failed; the retry finds the upstream.
     let addr = nobody().await;
     let proxy = Proxy::with(addr, |config| config.upstream.retries = 8).await;
-    let sending = tokio::spawn(client().post(proxy.url(PATHS[0])).body("{}").send());
+    let sending = tokio::spawn(client().post(proxy.url(PATHS[0])).body(EMPTY).send());
     while tokio::net::TcpStream::connect(addr).await.is_ok() {}
     tokio::time::sleep(Duration::from_millis(50)).await;
     let listener = tokio::net::TcpListener::bind(addr).await.unwrap();

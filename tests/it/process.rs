@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::response::Response;
 use tokio::sync::mpsc;
 
-use crate::support::{channel_body, client, soon, upstream};
+use crate::support::{EMPTY, channel_body, client, soon, upstream};
 
 /// The binary in `directory`, with no variable of ours set.
 fn plimsoll(directory: &Path) -> Command {
@@ -61,7 +61,7 @@ impl Process {
             .unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
-        while !line.contains("serving") {
+        while !(line.contains("serving") && line.contains("listen")) {
             line.clear();
             assert!(
                 log.read_line(&mut line).unwrap() > 0,
@@ -138,7 +138,7 @@ async fn sigterm_drains_and_exits_with_0() {
     let mut open = soon(
         client()
             .post(process.url("/v1/chat/completions"))
-            .body("{}")
+            .body(EMPTY)
             .send(),
     )
     .await
@@ -196,7 +196,7 @@ async fn at_the_deadline_open_requests_are_cut() {
     let mut open = soon(
         client()
             .post(process.url("/v1/chat/completions"))
-            .body("{}")
+            .body(EMPTY)
             .send(),
     )
     .await
@@ -221,7 +221,7 @@ async fn a_second_signal_ends_at_once() {
     let open = soon(
         client()
             .post(process.url("/v1/chat/completions"))
-            .body("{}")
+            .body(EMPTY)
             .send(),
     )
     .await

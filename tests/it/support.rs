@@ -194,3 +194,13 @@ pub fn noise(length: usize) -> Vec<u8> {
     blake3::Hasher::new().finalize_xof().fill(&mut bytes);
     bytes
 }
+
+/// A request without messages: read as a turn, and forwarded as it is.
+pub const EMPTY: &str = r#"{"messages":[]}"#;
+
+/// The same with so many bytes in all.
+pub fn padded(length: usize) -> Vec<u8> {
+    let (front, back) = (r#"{"messages":[],"pad":""#, r#""}"#);
+    let pad = "x".repeat(length - front.len() - back.len());
+    format!("{front}{pad}{back}").into_bytes()
+}

@@ -127,6 +127,9 @@ impl Play {
                 if turn == half && client.blank_result().is_some() {
                     blanked += 1;
                 }
+                if client.request().is_none() {
+                    continue;
+                }
                 let twice = turn % TWICE == TWICE - 1;
                 figures.turns += 1;
                 if !step(client, &proxy, twice, &mut self.reported, found).await {
@@ -174,12 +177,6 @@ impl Play {
             let Some(requests) = by_session.get(&session.recording.id) else {
                 continue;
             };
-            if let Ok(dump) = std::env::var("DUMP") {
-                for r in requests {
-                    std::fs::write(format!("{dump}/{}-{}.json", self.ceiling, r.index), &r.body)
-                        .unwrap();
-                }
-            }
             figures.requests += requests.len();
             figures.peak = figures
                 .peak

@@ -326,7 +326,7 @@ mod tests {
     #[tokio::test]
     async fn every_broken_promise_is_a_fault() {
         let asked = body(&[USER]);
-        let good = received(&[asked.clone()]).await;
+        let good = received(std::slice::from_ref(&asked)).await;
         let other = received(&[body(&[r#"{"role":"user","content":"another"}"#])]).await;
         let refused = received(&[body(&[USER, r#"{"role":"tool","content":"orphan"}"#])]).await;
         let nothing = |_: &mut Told| {};

@@ -207,21 +207,10 @@ impl Sim {
             .map(|at| reader().shape(request.message(at)).unwrap())
             .collect();
         let overrides = Overrides::default();
-        let mut state = State {
-            heads: chain::heads(TENANT, &shapes),
-            terms: Terms::of(&self.settings, &overrides, &self.family, "gpt-4o").unwrap(),
-            request,
-            shapes,
-            path: path.clone(),
-            injected: None,
-            tools: None,
-            guidance: None,
-            fixed: 0,
-            client_tokens: 0,
-            prologue: Digest([0; 32]),
-            pending: Vec::new(),
-            marks,
-        };
+        let heads = chain::heads(TENANT, &shapes);
+        let terms = Terms::of(&self.settings, &overrides, &self.family, "gpt-4o").unwrap();
+        let mut state = State::new(request, shapes, heads, path.clone(), terms);
+        state.marks = marks;
         state.inject(&self.tools()).unwrap();
         state
     }
