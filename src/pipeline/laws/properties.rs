@@ -29,8 +29,12 @@ pub enum Event {
     Turn(Vec<Piece>),
     /// The client blanks the result at this place.
     Blank(prop::sample::Index),
+    /// A turn that is cut at the hop cap, with text or with the proxy's own line.
+    Capped(u8, bool),
     /// The client drops the assistant message at this place, and its results.
     Drop(prop::sample::Index),
+    /// The client rewrites the text of the assistant message at this place.
+    Reword(prop::sample::Index),
 }
 
 const TOOLS: [&str; 5] = ["grep", "read", "bash", "edit", "odd"];
@@ -55,8 +59,10 @@ fn event(edits: bool) -> impl Strategy<Value = Event> {
     prop_oneof![
         3 => (1_u32..60).prop_map(Event::User),
         20 => prop::collection::vec(piece(), 1..7).prop_map(Event::Turn),
+        1 => (1_u8..4, any::<bool>()).prop_map(|(hops, said)| Event::Capped(hops, said)),
         edit => any::<prop::sample::Index>().prop_map(Event::Blank),
         edit => any::<prop::sample::Index>().prop_map(Event::Drop),
+        edit => any::<prop::sample::Index>().prop_map(Event::Reword),
     ]
 }
 
@@ -71,6 +77,7 @@ pub struct Terms {
     reasoning_back: bool,
     drops_reasoning: bool,
     guidance: bool,
+    auto_close: bool,
 }
 
 impl Terms {
@@ -85,22 +92,24 @@ impl Terms {
             reasoning_back: false,
             drops_reasoning: false,
             guidance: false,
+            auto_close: false,
         }
     }
 }
 
 fn terms() -> impl Strategy<Value = Terms> {
     let budget = (700_u32..5000, prop::option::of(0.2_f64..0.95), 0_u32..700);
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let flags = any::<[bool; 5]>();
     (budget, 50_u32..1200, flags).prop_map(|((ceiling, floor, recent), implicit, flags)| Terms {
         ceiling,
         floor,
         recent,
         implicit,
-        strict: flags.0,
-        reasoning_back: flags.1,
-        drops_reasoning: flags.2 && !flags.1,
-        guidance: flags.3,
+        strict: flags[0],
+        reasoning_back: flags[1],
+        drops_reasoning: flags[2] && !flags[1],
+        guidance: flags[3],
+        auto_close: flags[4],
     })
 }
 
@@ -115,6 +124,7 @@ fn session(terms: &Terms) -> Sim {
     budget.protect_recent = ProtectRecent::Tokens(terms.recent);
     budget.implicit_tokens = terms.implicit;
     budget.strict_active = terms.strict;
+    sim.settings.delimiter.auto_close = terms.auto_close;
     if terms.guidance {
         sim.settings.delimiter.guidance = Guidance::Standard;
     }
@@ -124,6 +134,7 @@ fn session(terms: &Terms) -> Sim {
 /// Turns pieces into what a model that knows the protocol says.
 #[derive(Default)]
 struct Script {
+    auto_close: bool,
     open: Option<bool>,
     closed: Vec<String>,
     begun: usize,
@@ -165,6 +176,10 @@ impl Script {
     }
 
     fn mark(&mut self) -> Say {
+        let closes = self.auto_close && self.begun % 4 == 1;
+        if closes && self.open.take() == Some(true) {
+            self.closed.push(format!("e{}", self.begun));
+        }
         match self.open.take() {
             Some(true) => {
                 self.closed.push(format!("e{}", self.begun));
@@ -208,7 +223,10 @@ fn wrong(which: u8) -> Say {
 
 pub fn play(terms: &Terms, events: &[Event]) -> Sim {
     let mut sim = session(terms);
-    let mut script = Script::default();
+    let mut script = Script {
+        auto_close: terms.auto_close,
+        ..Script::default()
+    };
     for event in events {
         match event {
             Event::User(tokens) => sim.user(*tokens),
@@ -220,6 +238,22 @@ pub fn play(terms: &Terms, events: &[Event]) -> Sim {
                 let mut message: Value = serde_json::from_str(&messages[at]).unwrap();
                 message["content"] = Value::from("cleared");
                 messages[at] = message.to_string();
+            }),
+            Event::Capped(hops, said) => {
+                let mut all = Vec::new();
+                for _ in 0..*hops {
+                    all.extend(said.then(|| text(4)));
+                    all.extend([script.mark(), hop()]);
+                }
+                all.pop();
+                sim.capped(all, (!said).then_some("line9 only annotated"));
+            }
+            Event::Reword(place) => edit(&mut sim, place, "assistant", |messages, at| {
+                let mut message: Value = serde_json::from_str(&messages[at]).unwrap();
+                if message["content"].is_string() {
+                    message["content"] = Value::from("in other words");
+                    messages[at] = message.to_string();
+                }
             }),
             Event::Drop(place) => edit(&mut sim, place, "assistant", |messages, at| {
                 messages.remove(at);

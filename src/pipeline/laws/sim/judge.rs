@@ -184,6 +184,10 @@ fn appended(before: &Transcript, now: &Transcript) {
             .map(|episode| (episode.name.clone(), episode.kind, items(episode)))
             .collect()
     };
+    for episode in &now.graph.episodes {
+        let ascending = episode.items.is_sorted_by(|one, next| one < next);
+        assert!(ascending, "items out of order: {:?}", episode.items);
+    }
     let (old, new) = (segments(before), segments(now));
     assert_eq!(
         new.get(..old.len()),
