@@ -38,6 +38,28 @@ fn text_of_earlier_hops_is_shown_where_it_was_said() {
 }
 
 #[test]
+fn text_of_an_earlier_hop_stays_when_its_calls_go() {
+    let mut sim = Sim::new();
+    sim.turn([expl("a"), call("grep", 300)]);
+    // The text belongs to the episode that its message opens, and the last hop has none.
+    sim.turn([text(30), end("of a"), expl("b"), hop(), call("read", 20)]);
+    sim.turn([call("bash", 20)]);
+    let (_, all) = sim.look();
+    sim.ceiling(all.estimate - 320);
+    let (sent, _) = sim.look();
+    assert!(!sent.gist.contains(&"+end".to_owned()), "{:#?}", sent.gist);
+    assert!(sent.gist.contains(&"text1".to_owned()));
+    // Dropped from the path, the start takes its `end` along and leaves the text of that hop.
+    let mut sim = Sim::new();
+    sim.turn([expl("a"), call("grep", 300)]);
+    sim.turn([text(30), end("of a"), hop(), call("read", 20)]);
+    sim.messages.drain(2..4);
+    sim.align();
+    let (sent, _) = sim.look();
+    assert_eq!(sent.gist[2..], ["text1", "read1", "=read1"]);
+}
+
+#[test]
 fn text_that_the_client_changed_goes_whole_and_the_hops_own_is_left_out() {
     let mut sim = Sim::new();
     sim.turn([text(2), expl("a"), hop(), text(2), call("grep", 20)]);
