@@ -148,7 +148,11 @@ fn ledger(transcript: &Transcript, marks: &Marks) -> Option<(usize, Vec<usize>)>
     let mut merged = false;
     let mut gone = Vec::new();
     for (index, episode) in transcript.graph.episodes.iter().enumerate() {
-        if !is_removed(transcript, marks, episode) {
+        // An explicit episode whose start is gone has no other place to be named, whatever an edit
+        // of the client's put into it since.
+        let start = episode.carrier.filter(|_| episode.kind != Kind::Implicit);
+        let gone_start = start.is_some_and(|at| mark_of(transcript, marks, at) == Mark::Removed);
+        if !gone_start && !is_removed(transcript, marks, episode) {
             continue;
         }
         let carrier = episode.carrier.filter(|at| {

@@ -38,6 +38,33 @@ fn text_of_earlier_hops_is_shown_where_it_was_said() {
 }
 
 #[test]
+fn a_description_in_the_ledger_stays_there_when_the_client_edits_its_episode() {
+    let mut sim = Sim::new();
+    sim.ceiling(1500);
+    for n in 0..12 {
+        sim.turn([expl(&format!("e{n}")), call("grep", 200)]);
+        sim.turn([text(3)]);
+        sim.turn([end(&format!("learned-{n}")), call("read", 3)]);
+    }
+    let (sent, _) = sim.look();
+    let named = |gist: &[String]| {
+        gist.iter()
+            .any(|s| s.starts_with("~ledger") && s.contains("learned-3"))
+    };
+    assert!(named(&sent.gist), "{:#?}", sent.gist);
+    // Its text is a message of the client's own now, in the midst of what is gone.
+    let at = sim
+        .messages
+        .iter()
+        .position(|message| message.contains("text4 go"))
+        .unwrap();
+    sim.messages[at] = sim.messages[at].replace("text4 go", "text99 went");
+    sim.align();
+    let (sent, _) = sim.look();
+    assert!(sent.gist.contains(&"text99".to_owned()) && named(&sent.gist));
+}
+
+#[test]
 fn text_of_an_earlier_hop_stays_when_its_calls_go() {
     let mut sim = Sim::new();
     sim.turn([expl("a"), call("grep", 300)]);
