@@ -120,16 +120,24 @@ pub fn stripped(
 pub fn tombstone(transcript: &Transcript, marks: &Marks, episode: &Episode) -> String {
     let line = evicted(transcript, marks, episode);
     let line = line.as_deref().unwrap_or("nothing else was said in it");
-    // An end that is in view tells the description itself.
-    let told = episode.end.and_then(|end| transcript.items.get(end));
-    let told = told.is_some_and(|end| marks.get(end.no) != Mark::Removed);
-    match (episode.kind, episode.description.as_ref().filter(|_| !told)) {
+    match (episode.kind, description(transcript, marks, episode)) {
         (Kind::Implicit, _) => format!("{}: {line}", name(transcript, episode)),
         (Kind::Expl | Kind::Act, Some(description)) => {
             format!("expl \"{}\": {description}\n{line}", episode.name)
         }
         (Kind::Expl | Kind::Act, None) => format!("expl \"{}\"\n{line}", episode.name),
     }
+}
+
+/// The description that nothing else in the view tells: an `end` that is in view tells it itself.
+fn description<'a>(
+    transcript: &Transcript,
+    marks: &Marks,
+    episode: &'a Episode,
+) -> Option<&'a str> {
+    let end = episode.end.and_then(|end| transcript.items.get(end));
+    let told = end.is_some_and(|end| marks.get(end.no) != Mark::Removed);
+    episode.description.as_deref().filter(|_| !told)
 }
 
 /// What stands for the result of a call that once carried a tombstone and does no longer.
@@ -143,20 +151,21 @@ pub fn stray(call: &Item) -> String {
 #[must_use]
 pub fn ledger(
     transcript: &Transcript,
+    marks: &Marks,
     gone: &[usize],
     limit: u32,
     count: &dyn Fn(&str) -> u32,
 ) -> String {
     let lines = gone.iter().rev().filter_map(|index| {
         let episode = transcript.graph.episodes.get(*index)?;
-        Some(ledger_line(transcript, episode))
+        Some(ledger_line(transcript, marks, episode))
     });
     fitted(lines, gone.len(), limit, count)
 }
 
-fn ledger_line(transcript: &Transcript, episode: &Episode) -> String {
+fn ledger_line(transcript: &Transcript, marks: &Marks, episode: &Episode) -> String {
     let name = name(transcript, episode);
-    match (episode.kind, &episode.description) {
+    match (episode.kind, description(transcript, marks, episode)) {
         (Kind::Act, _) => format!("- {name} (act)"),
         (Kind::Expl | Kind::Implicit, Some(text)) => {
             let short: String = text.chars().take(LEDGER_CHARS).collect();

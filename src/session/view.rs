@@ -135,7 +135,13 @@ pub fn note_ledger(
     notes: &mut Notes,
 ) -> Option<usize> {
     let (host, gone) = ledger(transcript, marks)?;
-    let own = tombstone::ledger(transcript, &gone, measure.ceiling / 20, measure.count);
+    let own = tombstone::ledger(
+        transcript,
+        marks,
+        &gone,
+        measure.ceiling / 20,
+        measure.count,
+    );
     let tokens = (measure.count)(&own);
     notes.insert(host, Note { text: own, tokens });
     Some(host)
