@@ -388,12 +388,16 @@ impl<'a> Builder<'a> {
             return;
         }
         let episode = episode.unwrap_or_else(|| self.transcript.graph.place());
+        let (first, count) = (spoken.start, spoken.len());
         for index in spoken {
             self.join(index, episode);
         }
-        // Items are listed in order of place, and a start call was listed before its text.
+        // Items are listed in order of place, and the message's calls were listed before its text.
         if let Some(episode) = self.transcript.graph.episodes.get_mut(episode) {
-            episode.items.sort_unstable();
+            let behind = episode.items.partition_point(|item| *item < first);
+            if let Some(tail) = episode.items.get_mut(behind..) {
+                tail.rotate_right(count);
+            }
         }
     }
 

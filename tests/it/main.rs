@@ -22,5 +22,6 @@ mod pass;
 mod process;
 mod resend;
 mod support;
+mod tidy;
 mod turns;
 mod wire;

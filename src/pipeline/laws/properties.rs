@@ -11,7 +11,7 @@ use crate::pipeline::settings::{Guidance, ProtectRecent};
 
 /// A piece of a turn before it is known what is open.
 #[derive(Clone, Debug)]
-enum Piece {
+pub enum Piece {
     Text(u32),
     Think(u32),
     Call(usize, u32),
@@ -24,13 +24,17 @@ enum Piece {
 
 /// What happens in a conversation.
 #[derive(Clone, Debug)]
-enum Event {
+pub enum Event {
     User(u32),
     Turn(Vec<Piece>),
     /// The client blanks the result at this place.
     Blank(prop::sample::Index),
+    /// A turn that is cut at the hop cap, with text or with the proxy's own line.
+    Capped(u8, bool),
     /// The client drops the assistant message at this place, and its results.
     Drop(prop::sample::Index),
+    /// The client rewrites the text of the assistant message at this place.
+    Reword(prop::sample::Index),
 }
 
 const TOOLS: [&str; 5] = ["grep", "read", "bash", "edit", "odd"];
@@ -46,19 +50,25 @@ fn piece() -> impl Strategy<Value = Piece> {
     ]
 }
 
+pub fn turn() -> impl Strategy<Value = Event> {
+    event(false)
+}
+
 fn event(edits: bool) -> impl Strategy<Value = Event> {
     let edit = u32::from(edits);
     prop_oneof![
         3 => (1_u32..60).prop_map(Event::User),
         20 => prop::collection::vec(piece(), 1..7).prop_map(Event::Turn),
+        1 => (1_u8..4, any::<bool>()).prop_map(|(hops, said)| Event::Capped(hops, said)),
         edit => any::<prop::sample::Index>().prop_map(Event::Blank),
         edit => any::<prop::sample::Index>().prop_map(Event::Drop),
+        edit => any::<prop::sample::Index>().prop_map(Event::Reword),
     ]
 }
 
 /// The settings of a session.
 #[derive(Clone, Debug)]
-struct Terms {
+pub struct Terms {
     ceiling: u32,
     floor: Option<f64>,
     recent: u32,
@@ -67,20 +77,39 @@ struct Terms {
     reasoning_back: bool,
     drops_reasoning: bool,
     guidance: bool,
+    auto_close: bool,
+}
+
+impl Terms {
+    /// A session that never needs a pass.
+    pub fn endless() -> Self {
+        Self {
+            ceiling: 1_000_000,
+            floor: None,
+            recent: 0,
+            implicit: 300,
+            strict: false,
+            reasoning_back: false,
+            drops_reasoning: false,
+            guidance: false,
+            auto_close: false,
+        }
+    }
 }
 
 fn terms() -> impl Strategy<Value = Terms> {
     let budget = (700_u32..5000, prop::option::of(0.2_f64..0.95), 0_u32..700);
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let flags = any::<[bool; 5]>();
     (budget, 50_u32..1200, flags).prop_map(|((ceiling, floor, recent), implicit, flags)| Terms {
         ceiling,
         floor,
         recent,
         implicit,
-        strict: flags.0,
-        reasoning_back: flags.1,
-        drops_reasoning: flags.2 && !flags.1,
-        guidance: flags.3,
+        strict: flags[0],
+        reasoning_back: flags[1],
+        drops_reasoning: flags[2] && !flags[1],
+        guidance: flags[3],
+        auto_close: flags[4],
     })
 }
 
@@ -95,6 +124,7 @@ fn session(terms: &Terms) -> Sim {
     budget.protect_recent = ProtectRecent::Tokens(terms.recent);
     budget.implicit_tokens = terms.implicit;
     budget.strict_active = terms.strict;
+    sim.settings.delimiter.auto_close = terms.auto_close;
     if terms.guidance {
         sim.settings.delimiter.guidance = Guidance::Standard;
     }
@@ -104,6 +134,7 @@ fn session(terms: &Terms) -> Sim {
 /// Turns pieces into what a model that knows the protocol says.
 #[derive(Default)]
 struct Script {
+    auto_close: bool,
     open: Option<bool>,
     closed: Vec<String>,
     begun: usize,
@@ -145,6 +176,10 @@ impl Script {
     }
 
     fn mark(&mut self) -> Say {
+        let closes = self.auto_close && self.begun % 4 == 1;
+        if closes && self.open.take() == Some(true) {
+            self.closed.push(format!("e{}", self.begun));
+        }
         match self.open.take() {
             Some(true) => {
                 self.closed.push(format!("e{}", self.begun));
@@ -186,9 +221,12 @@ fn wrong(which: u8) -> Say {
     }
 }
 
-fn play(terms: &Terms, events: &[Event]) -> Sim {
+pub fn play(terms: &Terms, events: &[Event]) -> Sim {
     let mut sim = session(terms);
-    let mut script = Script::default();
+    let mut script = Script {
+        auto_close: terms.auto_close,
+        ..Script::default()
+    };
     for event in events {
         match event {
             Event::User(tokens) => sim.user(*tokens),
@@ -200,6 +238,22 @@ fn play(terms: &Terms, events: &[Event]) -> Sim {
                 let mut message: Value = serde_json::from_str(&messages[at]).unwrap();
                 message["content"] = Value::from("cleared");
                 messages[at] = message.to_string();
+            }),
+            Event::Capped(hops, said) => {
+                let mut all = Vec::new();
+                for _ in 0..*hops {
+                    all.extend(said.then(|| text(4)));
+                    all.extend([script.mark(), hop()]);
+                }
+                all.pop();
+                sim.capped(all, (!said).then_some("line9 only annotated"));
+            }
+            Event::Reword(place) => edit(&mut sim, place, "assistant", |messages, at| {
+                let mut message: Value = serde_json::from_str(&messages[at]).unwrap();
+                if message["content"].is_string() {
+                    message["content"] = Value::from("in other words");
+                    messages[at] = message.to_string();
+                }
             }),
             Event::Drop(place) => edit(&mut sim, place, "assistant", |messages, at| {
                 messages.remove(at);
@@ -233,7 +287,7 @@ fn edit(
 }
 
 /// A third of the cases that are asked for: each is a whole session, judged hop by hop.
-fn config() -> ProptestConfig {
+pub fn config() -> ProptestConfig {
     let asked = ProptestConfig::default();
     ProptestConfig {
         cases: asked.cases / 3,

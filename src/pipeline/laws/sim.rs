@@ -2,32 +2,29 @@
 //! go through the same code as real ones, and every hop's body is held to the laws that hold
 //! always. A test only says what is said.
 
-use std::collections::{BTreeSet, HashSet};
+mod judge;
+
+use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use plimsoll_scripted::size::Sizer;
-use plimsoll_scripted::validate;
 use serde_json::{Value, json};
 
-use super::say::{Labels, Say, filled, gist, hops, raw_messages};
+use super::say::{Labels, Say, filled, hops};
 use crate::commit::Floor;
 use crate::dialect::chat::request::Request;
 use crate::intercept::{Answer, join};
-use crate::model::{Digest, ItemKind, Mark, Marks, RecordId, Shape, TenantId, TurnRecord};
+use crate::model::{Digest, Marks, RecordId, Shape, TenantId, TurnRecord};
 use crate::pipeline::Overrides;
 use crate::pipeline::finish::{Ending, record};
 use crate::pipeline::hidden::{Keep, settle};
 use crate::pipeline::hop::{Prepared, State, Tools};
 use crate::pipeline::known::Memo;
 use crate::pipeline::settings::{Classes, Guidance, ProtectRecent, Settings, Terms, ToolClasses};
-use crate::policy::Protection;
 use crate::session::align::align;
 use crate::session::chain;
-use crate::session::graph::Kind;
 use crate::session::path::Path;
 use crate::session::transcript::Transcript;
-use crate::session::view;
 use crate::store::blob_id;
 use crate::tokens::{Counter, Encoding, Family, Models};
 
@@ -35,12 +32,6 @@ static COUNTER: LazyLock<Counter> = LazyLock::new(Counter::load);
 static MEMO: LazyLock<Memo> = LazyLock::new(Memo::default);
 static CLASSES: LazyLock<Classes> =
     LazyLock::new(|| Classes::new(&ToolClasses::default()).unwrap());
-static SIZER: LazyLock<Sizer> = LazyLock::new(|| {
-    Sizer::new(Arc::new(|text: &str| {
-        COUNTER.count(Encoding::O200k, text) as usize
-    }))
-});
-
 const TENANT: TenantId = TenantId(Digest([7; 32]));
 
 /// A hop as it was sent.
@@ -261,132 +252,15 @@ impl Sim {
         (sim.sent.pop().unwrap(), prepared)
     }
 
-    fn judge(&mut self, state: &State, prepared: &Prepared, before: &Marks) {
-        let body = prepared.body.to_bytes();
-        let messages = raw_messages(&body);
-        let gist = gist(&messages);
-        let context = || {
-            format!(
-                "{gist:#?}\nbefore: {:#?}",
-                self.sent.last().map(|s| &s.gist)
-            )
-        };
-        if let Err(refusal) = validate::request(&body) {
-            panic!("{}\n{}", refusal.message, context());
-        }
-        assert_eq!(
-            SIZER.request(&body) as u64,
-            prepared.estimate,
-            "{}",
-            context()
-        );
-        let users = |messages: &[String]| -> Vec<String> {
-            let user = |message: &&String| message.contains(r#""role":"user""#);
-            messages.iter().filter(user).cloned().collect()
-        };
-        assert_eq!(users(&messages), users(&self.messages), "user text changed");
-        for (item, mark) in before.iter() {
-            assert!(
-                state.marks.get(item) >= mark,
-                "the mark of {item} moved left"
-            );
-        }
-        if prepared.pass.is_none() {
-            assert_eq!(*before, state.marks);
-        }
-        if let Some(last) = self
-            .sent
-            .last()
-            .filter(|_| prepared.pass.is_none() && !self.edited)
-        {
-            for (at, message) in last.messages.iter().enumerate() {
-                assert_eq!(
-                    messages.get(at),
-                    Some(message),
-                    "message {at} changed without a pass"
-                );
-            }
-        }
-        let ceiling = u64::from(state.terms.ceiling);
-        assert!(
-            prepared.estimate <= ceiling || prepared.pinned.is_some(),
-            "{} of {ceiling} and not reported: {}",
-            prepared.estimate,
-            context()
-        );
-        if let Some((_, proposal)) = &prepared.pass {
-            assert_eq!(
-                proposal.size, prepared.estimate,
-                "the pass counted otherwise"
-            );
-        }
-        open_goes_last(state, prepared, before);
-        self.descriptions(state, prepared, &messages);
-        self.resurrections(&gist);
-        if self.edited {
-            self.transcript = Transcript::default();
-        }
-        appended(&self.transcript, &prepared.transcript);
-        to_the_floor(state, prepared, before);
-        self.transcript = prepared.transcript.clone();
-        self.sent.push(Sent {
-            messages,
-            gist,
-            passed: prepared.pass.is_some(),
-            exceeded: prepared.pinned.is_some(),
-        });
-        self.edited = false;
-    }
-
-    /// What left the view never comes back.
-    fn resurrections(&mut self, gist: &[String]) {
-        let now: BTreeSet<&String> = gist.iter().filter(|label| is_label(label)).collect();
-        for label in &now {
-            assert!(!self.gone.contains(*label), "{label} came back: {gist:#?}");
-        }
-        let last = self.sent.last().map(|sent| sent.gist.as_slice());
-        for label in last
-            .unwrap_or_default()
-            .iter()
-            .filter(|label| is_label(label))
-        {
-            if !now.contains(label) {
-                self.gone.insert(label.clone());
-            }
-        }
-    }
-
-    /// Every closed expl's description, or its line in the ledger, is in every later request.
-    fn descriptions(&self, state: &State, prepared: &Prepared, messages: &[String]) {
-        let tombstone = prepared.transcript.graph.episodes.iter().any(|episode| {
-            let carrier = episode.carrier.map(|at| prepared.transcript.items[at].no);
-            carrier.is_some_and(|no| state.marks.get(no) == Mark::Folded)
-        });
-        if !tombstone && !self.aligned.entries.is_empty() {
-            // The client dropped the message that held the ledger.
-            return;
-        }
-        let ledger = messages
-            .iter()
-            .any(|message| message.contains("ledger of evicted"));
-        let counted = ledger
-            && messages
-                .iter()
-                .any(|message| message.contains(" earlier\""));
-        for episode in &prepared.transcript.graph.episodes {
-            let Some(description) = &episode.description else {
-                continue;
-            };
-            let line: String = description.chars().take(80).collect();
-            let found = messages.iter().any(|message| {
-                message.contains(description) || (ledger && message.contains(&line))
-            });
-            assert!(
-                found || counted,
-                "the description of {} is lost",
-                episode.name
-            );
-        }
+    /// What the next request shows under other marks.
+    pub fn shown(&self, marks: &Marks) -> Sent {
+        let mut sim = self.clone();
+        let mut path = Path::clone(&self.path);
+        path.marks = marks.clone();
+        sim.path = Arc::new(path);
+        // No record has these marks, and the view of the last hop had others.
+        (sim.thorough, sim.edited) = (false, true);
+        sim.look().0
     }
 
     /// The client changed its history: what anchors tie is kept, and the next request may break
@@ -475,120 +349,6 @@ pub fn count(text: &str) -> u32 {
 /// A record after a trip through its encoding.
 fn stored(record: &TurnRecord) -> TurnRecord {
     rmp_serde::from_slice(&rmp_serde::to_vec_named(record).unwrap()).unwrap()
-}
-
-/// Messages that were added changed no number and no segment of what stood there, whether the
-/// client resends reasoning or not.
-fn appended(before: &Transcript, now: &Transcript) {
-    let numbers = |transcript: &Transcript| -> Vec<_> {
-        let items = transcript.items.iter();
-        let lasting = items.filter(|item| item.kind != ItemKind::Reasoning);
-        lasting
-            .map(|item| (item.no, item.kind, item.tokens))
-            .collect()
-    };
-    let (old, new) = (numbers(before), numbers(now));
-    assert_eq!(new.get(..old.len()), Some(old.as_slice()), "numbers moved");
-    let segments = |transcript: &Transcript| -> Vec<_> {
-        let closed = transcript
-            .graph
-            .episodes
-            .iter()
-            .filter(|episode| episode.closed);
-        let items = |episode: &crate::session::graph::Episode| -> Vec<u32> {
-            let items = episode.items.iter().map(|item| &transcript.items[*item]);
-            let lasting = items.filter(|item| item.kind != ItemKind::Reasoning);
-            lasting.map(|item| item.no).collect()
-        };
-        closed
-            .map(|episode| (episode.name.clone(), episode.kind, items(episode)))
-            .collect()
-    };
-    let (old, new) = (segments(before), segments(now));
-    assert_eq!(
-        new.get(..old.len()),
-        Some(old.as_slice()),
-        "a segment changed"
-    );
-}
-
-/// A pass that stops above the floor leaves nothing that it could have evicted.
-fn to_the_floor(state: &State, prepared: &Prepared, before: &Marks) {
-    let transcript = &prepared.transcript;
-    if prepared.pass.is_none() || prepared.estimate <= prepared.floor {
-        return;
-    }
-    let recent = state.terms.policy(&Family::default()).protect_recent;
-    let protection = Protection::new(transcript, before, recent);
-    let removed = |episode: &crate::session::graph::Episode| {
-        view::is_removed(transcript, &state.marks, episode)
-    };
-    for episode in transcript
-        .graph
-        .episodes
-        .iter()
-        .filter(|episode| episode.closed)
-    {
-        let depended = episode
-            .dependents
-            .iter()
-            .any(|act| !removed(&transcript.graph.episodes[*act]));
-        let protected = episode
-            .items
-            .iter()
-            .any(|item| protection.covers(transcript, *item));
-        assert!(
-            depended || protected || episode.carrier.is_none() || removed(episode),
-            "{:?} {:?} stands although the floor was not met",
-            episode.kind,
-            episode.name,
-        );
-    }
-}
-
-/// Nothing of the open episode goes while a closed one still shows a call that could go.
-fn open_goes_last(state: &State, prepared: &Prepared, before: &Marks) {
-    let transcript = &prepared.transcript;
-    let Some(current) = transcript.graph.current() else {
-        return;
-    };
-    let newest = transcript
-        .entries
-        .iter()
-        .rfind(|entry| entry.role == crate::model::Role::Assistant)
-        .map_or(0, |entry| entry.items.start);
-    let moved = |item: &&usize| {
-        let no = transcript.items[**item].no;
-        state.marks.get(no) > before.get(no)
-    };
-    let Some(hit) = transcript.graph.episodes[current].items.iter().find(moved) else {
-        return;
-    };
-    for episode in transcript
-        .graph
-        .episodes
-        .iter()
-        .filter(|episode| episode.closed)
-    {
-        let blocked = episode.dependents.iter().any(|act| {
-            let start = transcript.graph.episodes[*act].carrier.unwrap();
-            state.marks.get(transcript.items[start].no) < Mark::Removed
-        });
-        for item in episode.items.iter().filter(|_| !blocked) {
-            let shown = &transcript.items[*item];
-            let loose = shown.delimiter.is_none()
-                && shown.kind == ItemKind::Call
-                && shown.pair.is_some_and(|pair| pair < newest);
-            assert!(
-                !loose || state.marks.get(shown.no) >= Mark::Folded,
-                "item {} of the open episode went before {} of {:?} {:?}",
-                transcript.items[*hit].no,
-                shown.no,
-                episode.kind == Kind::Implicit,
-                episode.name,
-            );
-        }
-    }
 }
 
 /// Holds what leaves the view, step by step, to what is expected.

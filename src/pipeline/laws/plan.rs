@@ -1,0 +1,266 @@
+//! [`Plan::check`] refuses what would break a rule, and whatever it lets through renders validly.
+
+use proptest::prelude::*;
+
+use super::properties::{self, Terms};
+use super::say::{Say, act, call, done, end, expl, text};
+use super::sim::Sim;
+use crate::model::{ItemKind, Mark, Marks};
+use crate::policy::{Move, Plan, PlanError, Protection};
+use crate::session::graph::Delimiter;
+use crate::session::transcript::Transcript;
+
+/// An expl, an act on it, an open expl, and the newest message.
+fn session() -> (Sim, Transcript) {
+    let mut sim = Sim::new();
+    sim.turn([expl("a"), call("grep", 9)]);
+    sim.turn([end("of a"), act("b", &["a"]), text(9), call("edit", 9)]);
+    sim.turn([done(), expl("c"), call("bash", 9)]);
+    sim.turn([text(9), call("odd", 9)]);
+    sim.turn([call("read", 9)]);
+    let (_, prepared) = sim.look();
+    (sim, prepared.transcript)
+}
+
+/// An item by the name of its tool or the number of its kind: `text` is the first text.
+fn find(transcript: &Transcript, what: &str) -> usize {
+    let start = |at: usize| transcript.graph.episodes[at].name.clone();
+    let found = transcript
+        .items
+        .iter()
+        .position(|item| match item.delimiter {
+            Some(Delimiter::Start(at)) => format!("+{}", start(at)) == what,
+            Some(Delimiter::End(at)) => format!("-{}", start(at)) == what,
+            Some(Delimiter::Refused | Delimiter::Stray) => false,
+            None => match item.kind {
+                ItemKind::User => what == "user",
+                ItemKind::System => what == "system",
+                ItemKind::Text => {
+                    let episode = item.episode.map(|at| start(at)).unwrap_or_default();
+                    what == format!("text of {episode}")
+                }
+                ItemKind::Result => {
+                    let call = &transcript.items[item.pair.unwrap()];
+                    *what == format!("={}", call.name)
+                }
+                ItemKind::Call => *item.name == *what,
+                ItemKind::Reasoning | ItemKind::Opaque => false,
+            },
+        });
+    found.unwrap_or_else(|| panic!("no {what}"))
+}
+
+#[test]
+fn each_rule_has_its_refusal() {
+    use Mark::{Clipped, Folded, Live, Masked, Removed};
+    let (_, transcript) = session();
+    let protection = Protection::new(&transcript, &Marks::default(), 0);
+    let at = |what: &str| find(&transcript, what);
+    let whole_b = [
+        ("+b", Removed),
+        ("-b", Removed),
+        ("text of b", Removed),
+        ("edit", Removed),
+    ];
+    let folded_a = [("+a", Folded), ("-a", Removed), ("grep", Removed)];
+    let merged_a = [("+a", Removed), ("-a", Removed), ("grep", Removed)];
+    type Case<'a> = (
+        &'a [(&'a str, Mark)],
+        Option<fn(usize) -> PlanError>,
+        &'a str,
+    );
+    let cases: &[Case<'_>] = &[
+        (&[("user", Removed)], Some(PlanError::Fixed), "user"),
+        (&[("system", Removed)], Some(PlanError::Fixed), "system"),
+        (&[("=edit", Removed)], Some(PlanError::Fixed), "=edit"),
+        (&[("edit", Folded)], Some(PlanError::Unshowable), "edit"),
+        (&[("edit", Masked)], Some(PlanError::Unshowable), "edit"),
+        (&[("edit", Clipped)], Some(PlanError::Unshowable), "edit"),
+        (&[("edit", Live)], Some(PlanError::Unshowable), "edit"),
+        (&[("+b", Folded)], Some(PlanError::Unshowable), "+b"),
+        (&[("read", Removed)], Some(PlanError::Protected), "read"),
+        (&[("grep", Removed)], Some(PlanError::Depended), "grep"),
+        (&folded_a, Some(PlanError::Depended), "+a"),
+        (
+            &[("text of c", Removed)],
+            Some(PlanError::Open),
+            "text of c",
+        ),
+        (&[("+c", Removed)], Some(PlanError::Open), "+c"),
+        (&[("+c", Folded)], Some(PlanError::Open), "+c"),
+        (
+            &[("text of b", Removed)],
+            Some(PlanError::Part),
+            "text of b",
+        ),
+        (
+            &[("-b", Removed), ("edit", Removed)],
+            Some(PlanError::Part),
+            "-b",
+        ),
+        (&[("edit", Removed), ("-b", Masked)], None, ""),
+        (&[("bash", Removed), ("+c", Masked)], None, ""),
+        (&whole_b, None, ""),
+    ];
+    let moves = |named: &[(&str, Mark)]| -> Vec<Move> {
+        let one = |(what, mark): &(&str, Mark)| Move {
+            item: at(what),
+            mark: *mark,
+        };
+        named.iter().map(one).collect()
+    };
+    for (named, refusal, of) in cases {
+        let got = Plan::check(&transcript, &Marks::default(), &protection, &moves(named));
+        let want = refusal.map(|refusal| refusal(at(of)));
+        assert_eq!(got.err(), want, "{named:?}");
+    }
+    let check = |named: &[(&str, Mark)]| {
+        Plan::check(&transcript, &Marks::default(), &protection, &moves(named)).err()
+    };
+    assert_eq!(check(&[&whole_b[..], &folded_a].concat()), None);
+    let lost = Some(PlanError::Lost(at("+a")));
+    assert_eq!(check(&[&whole_b[..], &merged_a].concat()), lost);
+    let absent = Move {
+        item: transcript.items.len(),
+        mark: Removed,
+    };
+    assert_eq!(
+        Plan::check(&transcript, &Marks::default(), &protection, &[absent]).err(),
+        Some(PlanError::Absent(transcript.items.len()))
+    );
+}
+
+#[test]
+fn marks_never_move_left() {
+    let (_, transcript) = session();
+    let protection = Protection::new(&transcript, &Marks::default(), 0);
+    let item = find(&transcript, "edit");
+    let moves = [Move {
+        item,
+        mark: Mark::Removed,
+    }];
+    let mut marks = Marks::default();
+    let plan = Plan::check(&transcript, &marks, &protection, &moves).unwrap();
+    marks.apply(plan.moves());
+    assert_eq!(
+        Plan::check(&transcript, &marks, &protection, &moves).err(),
+        Some(PlanError::Left(item))
+    );
+    marks.raise(transcript.items[item].no, Mark::Masked);
+    assert_eq!(marks.get(transcript.items[item].no), Mark::Removed);
+}
+
+#[test]
+fn a_result_goes_with_its_call_whatever_the_plan() {
+    let (sim, transcript) = session();
+    let mut marks = Marks::default();
+    marks.raise(
+        transcript.items[find(&transcript, "edit")].no,
+        Mark::Removed,
+    );
+    let sent = sim.shown(&marks);
+    assert!(!sent.gist.contains(&"edit1".to_owned()));
+    assert!(!sent.gist.contains(&"=edit1".to_owned()));
+}
+
+/// What a careless policy might ask for.
+#[derive(Clone, Debug)]
+enum Ask {
+    /// All calls of an episode.
+    Calls(prop::sample::Index),
+    /// All of it, its carrier folded or removed.
+    Whole(prop::sample::Index, bool),
+    /// One item.
+    One(prop::sample::Index, Mark),
+}
+
+fn ask() -> impl Strategy<Value = Ask> {
+    let mark = prop::sample::select(vec![Mark::Masked, Mark::Folded, Mark::Removed]);
+    prop_oneof![
+        any::<prop::sample::Index>().prop_map(Ask::Calls),
+        (any::<prop::sample::Index>(), any::<bool>()).prop_map(|(at, fold)| Ask::Whole(at, fold)),
+        (any::<prop::sample::Index>(), mark).prop_map(|(at, mark)| Ask::One(at, mark)),
+    ]
+}
+
+fn moves(transcript: &Transcript, ask: &Ask) -> Vec<Move> {
+    let episodes = &transcript.graph.episodes;
+    let removed = |item: &usize| Move {
+        item: *item,
+        mark: Mark::Removed,
+    };
+    match ask {
+        Ask::One(at, mark) => vec![Move {
+            item: at.index(transcript.items.len()),
+            mark: *mark,
+        }],
+        Ask::Calls(_) | Ask::Whole(..) if episodes.is_empty() => vec![],
+        Ask::Calls(at) => {
+            let items = episodes[at.index(episodes.len())].items.iter();
+            let calls = items.filter(|item| {
+                let item = &transcript.items[**item];
+                item.kind == ItemKind::Call && item.delimiter.is_none()
+            });
+            calls.map(removed).collect()
+        }
+        Ask::Whole(at, fold) => {
+            let episode = &episodes[at.index(episodes.len())];
+            let fold = |item: &usize| *fold && episode.carrier == Some(*item);
+            let one = |item: &usize| Move {
+                item: *item,
+                mark: if fold(item) {
+                    Mark::Folded
+                } else {
+                    Mark::Removed
+                },
+            };
+            episode.items.iter().map(one).collect()
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(properties::config())]
+
+    #[test]
+    fn whatever_passes_the_check_renders_validly(
+        turns in prop::collection::vec(properties::turn(), 1..12),
+        asks in prop::collection::vec(ask(), 1..12),
+    ) {
+        let sim = properties::play(&Terms::endless(), &turns);
+        let (_, prepared) = sim.look();
+        let transcript = &prepared.transcript;
+        let protection = Protection::new(transcript, &Marks::default(), 0);
+        let mut marks = Marks::default();
+        for ask in &asks {
+            // Each is judged on its own, on what the ones before have left.
+            let moves = moves(transcript, ask);
+            if let Ok(plan) = Plan::check(transcript, &marks, &protection, &moves) {
+                marks.apply(plan.moves());
+                sim.shown(&marks);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_check_is_not_too_strict_for_the_policy() {
+    // Every move that a pass makes is checked, and a refusal would fail the request: a session in
+    // which everything goes, acts and expls, merged and open, with parallel calls in shared
+    // messages.
+    let mut sim = Sim::new();
+    sim.ceiling(1500);
+    let wrong = || Say::Delimit(serde_json::json!({"action": "start"}));
+    for n in 0..30 {
+        let (a, b) = (format!("a{n}"), format!("b{n}"));
+        sim.turn([text(9), call("odd", 9), wrong(), expl(&a), call("grep", 90)]);
+        sim.turn([
+            call("read", 90),
+            end("learned"),
+            act(&b, &[&a]),
+            call("edit", 9),
+        ]);
+        sim.turn([call("bash", 30), done(), call("grep", 30)]);
+    }
+    assert!(sim.sent.iter().filter(|sent| sent.passed).count() > 10);
+}

@@ -1,0 +1,276 @@
+//! The laws that hold at every hop, whatever was said: what is sent is valid and as long as it was
+//! counted, users are never touched, marks move right, what is gone stays gone, and between passes
+//! only the tail grows. Never prepares anything itself.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, LazyLock};
+
+use plimsoll_scripted::size::Sizer;
+use plimsoll_scripted::validate;
+
+use super::{COUNTER, Sent, Sim, is_label};
+use crate::model::{ItemKind, Mark, Marks};
+use crate::pipeline::hop::{Prepared, State};
+use crate::pipeline::laws::say::{gist, raw_messages};
+use crate::policy::Protection;
+use crate::session::graph::Kind;
+use crate::session::transcript::Transcript;
+use crate::session::view;
+use crate::tokens::{Encoding, Family};
+
+static SIZER: LazyLock<Sizer> = LazyLock::new(|| {
+    Sizer::new(Arc::new(|text: &str| {
+        COUNTER.count(Encoding::O200k, text) as usize
+    }))
+});
+
+impl Sim {
+    /// Holds a prepared hop to the laws and keeps it.
+    pub(super) fn judge(&mut self, state: &State, prepared: &Prepared, before: &Marks) {
+        let body = prepared.body.to_bytes();
+        let messages = raw_messages(&body);
+        let gist = gist(&messages);
+        let context = format!(
+            "{gist:#?}\nbefore: {:#?}",
+            self.sent.last().map(|s| &s.gist)
+        );
+        if let Err(refusal) = validate::request(&body) {
+            panic!("{}\n{context}", refusal.message);
+        }
+        assert_eq!(SIZER.request(&body) as u64, prepared.estimate, "{context}");
+        assert_eq!(users(&messages), users(&self.messages), "user text changed");
+        marks_move_right(state, prepared, before);
+        if prepared.pass.is_none() && !self.edited {
+            self.prefix(&messages);
+        }
+        budget(state, prepared, &context);
+        open_goes_last(state, prepared, before);
+        self.descriptions(state, prepared, &messages);
+        self.resurrections(&gist);
+        if self.edited {
+            self.transcript = Transcript::default();
+        }
+        appended(&self.transcript, &prepared.transcript);
+        to_the_floor(state, prepared, before);
+        self.transcript = prepared.transcript.clone();
+        self.sent.push(Sent {
+            messages,
+            gist,
+            passed: prepared.pass.is_some(),
+            exceeded: prepared.pinned.is_some(),
+        });
+        self.edited = false;
+    }
+
+    /// Between passes each request's messages extend the one before byte for byte.
+    fn prefix(&self, messages: &[String]) {
+        let last = self.sent.last().map(|sent| sent.messages.as_slice());
+        for (at, message) in last.unwrap_or_default().iter().enumerate() {
+            assert_eq!(
+                messages.get(at),
+                Some(message),
+                "message {at} changed without a pass"
+            );
+        }
+    }
+
+    /// What left the view never comes back.
+    fn resurrections(&mut self, gist: &[String]) {
+        let now: BTreeSet<&String> = gist.iter().filter(|label| is_label(label)).collect();
+        for label in &now {
+            assert!(!self.gone.contains(*label), "{label} came back: {gist:#?}");
+        }
+        let last = self.sent.last().map(|sent| sent.gist.as_slice());
+        for label in last
+            .unwrap_or_default()
+            .iter()
+            .filter(|label| is_label(label))
+        {
+            if !now.contains(label) {
+                self.gone.insert(label.clone());
+            }
+        }
+    }
+
+    /// Every closed expl's description, or its line in the ledger, is in every later request.
+    fn descriptions(&self, state: &State, prepared: &Prepared, messages: &[String]) {
+        let tombstone = prepared.transcript.graph.episodes.iter().any(|episode| {
+            let carrier = episode.carrier.map(|at| prepared.transcript.items[at].no);
+            carrier.is_some_and(|no| state.marks.get(no) == Mark::Folded)
+                && view::is_removed(&prepared.transcript, &state.marks, episode)
+        });
+        if !tombstone && !self.aligned.entries.is_empty() {
+            // The client dropped the message that held the ledger.
+            return;
+        }
+        let ledger = messages
+            .iter()
+            .any(|message| message.contains("ledger of evicted"));
+        let counted = ledger
+            && messages
+                .iter()
+                .any(|message| message.contains(" earlier\""));
+        for episode in &prepared.transcript.graph.episodes {
+            let Some(description) = &episode.description else {
+                continue;
+            };
+            let line: String = description.chars().take(80).collect();
+            let found = messages.iter().any(|message| {
+                message.contains(description) || (ledger && message.contains(&line))
+            });
+            assert!(
+                found || counted,
+                "the description of {} is lost",
+                episode.name
+            );
+        }
+    }
+}
+
+/// User messages in order, byte for byte.
+fn users(messages: &[String]) -> Vec<&String> {
+    let user = |message: &&String| message.contains(r#""role":"user""#);
+    messages.iter().filter(user).collect()
+}
+
+fn marks_move_right(state: &State, prepared: &Prepared, before: &Marks) {
+    for (item, mark) in before.iter() {
+        let now = state.marks.get(item);
+        assert!(now >= mark, "the mark of {item} moved left");
+    }
+    if prepared.pass.is_none() {
+        assert_eq!(*before, state.marks);
+    }
+}
+
+/// Under the ceiling, or reported with what is pinned.
+fn budget(state: &State, prepared: &Prepared, context: &str) {
+    let ceiling = u64::from(state.terms.ceiling);
+    assert!(
+        prepared.estimate <= ceiling || prepared.pinned.is_some(),
+        "{} of {ceiling} and not reported: {context}",
+        prepared.estimate,
+    );
+    if let Some((_, proposal)) = &prepared.pass {
+        let counted = (proposal.size, prepared.estimate);
+        assert_eq!(counted.0, counted.1, "the pass counted otherwise");
+    }
+}
+
+/// Messages that were added changed no number and no segment of what stood there, whether the
+/// client resends reasoning or not.
+fn appended(before: &Transcript, now: &Transcript) {
+    let numbers = |transcript: &Transcript| -> Vec<_> {
+        let items = transcript.items.iter();
+        let lasting = items.filter(|item| item.kind != ItemKind::Reasoning);
+        lasting
+            .map(|item| (item.no, item.kind, item.tokens))
+            .collect()
+    };
+    let (old, new) = (numbers(before), numbers(now));
+    assert_eq!(new.get(..old.len()), Some(old.as_slice()), "numbers moved");
+    let segments = |transcript: &Transcript| -> Vec<_> {
+        let closed = transcript
+            .graph
+            .episodes
+            .iter()
+            .filter(|episode| episode.closed);
+        let items = |episode: &crate::session::graph::Episode| -> Vec<u32> {
+            let items = episode.items.iter().map(|item| &transcript.items[*item]);
+            let lasting = items.filter(|item| item.kind != ItemKind::Reasoning);
+            lasting.map(|item| item.no).collect()
+        };
+        closed
+            .map(|episode| (episode.name.clone(), episode.kind, items(episode)))
+            .collect()
+    };
+    for episode in &now.graph.episodes {
+        let ascending = episode.items.is_sorted_by(|one, next| one < next);
+        assert!(ascending, "items out of order: {:?}", episode.items);
+    }
+    let (old, new) = (segments(before), segments(now));
+    assert_eq!(
+        new.get(..old.len()),
+        Some(old.as_slice()),
+        "a segment changed"
+    );
+}
+
+/// A pass that stops above the floor leaves nothing that it could have evicted.
+fn to_the_floor(state: &State, prepared: &Prepared, before: &Marks) {
+    let transcript = &prepared.transcript;
+    if prepared.pass.is_none() || prepared.estimate <= prepared.floor {
+        return;
+    }
+    let recent = state.terms.policy(&Family::default()).protect_recent;
+    let protection = Protection::new(transcript, before, recent);
+    let removed = |episode: &crate::session::graph::Episode| {
+        view::is_removed(transcript, &state.marks, episode)
+    };
+    for episode in transcript
+        .graph
+        .episodes
+        .iter()
+        .filter(|episode| episode.closed)
+    {
+        let depended = episode
+            .dependents
+            .iter()
+            .any(|act| !removed(&transcript.graph.episodes[*act]));
+        let protected = episode
+            .items
+            .iter()
+            .any(|item| protection.covers(transcript, *item));
+        assert!(
+            depended || protected || episode.carrier.is_none() || removed(episode),
+            "{:?} {:?} stands although the floor was not met",
+            episode.kind,
+            episode.name,
+        );
+    }
+}
+
+/// Nothing of the open episode goes while a closed one still shows a call that could go.
+fn open_goes_last(state: &State, prepared: &Prepared, before: &Marks) {
+    let transcript = &prepared.transcript;
+    let Some(current) = transcript.graph.current() else {
+        return;
+    };
+    let newest = transcript
+        .entries
+        .iter()
+        .rfind(|entry| entry.role == crate::model::Role::Assistant)
+        .map_or(0, |entry| entry.items.start);
+    let moved = |item: &&usize| {
+        let no = transcript.items[**item].no;
+        state.marks.get(no) > before.get(no)
+    };
+    let Some(hit) = transcript.graph.episodes[current].items.iter().find(moved) else {
+        return;
+    };
+    for episode in transcript
+        .graph
+        .episodes
+        .iter()
+        .filter(|episode| episode.closed)
+    {
+        let blocked = episode.dependents.iter().any(|act| {
+            let start = transcript.graph.episodes[*act].carrier.unwrap();
+            state.marks.get(transcript.items[start].no) < Mark::Removed
+        });
+        for item in episode.items.iter().filter(|_| !blocked) {
+            let shown = &transcript.items[*item];
+            let loose = shown.delimiter.is_none()
+                && shown.kind == ItemKind::Call
+                && shown.pair.is_some_and(|pair| pair < newest);
+            assert!(
+                !loose || state.marks.get(shown.no) >= Mark::Folded,
+                "item {} of the open episode went before {} of {:?} {:?}",
+                transcript.items[*hit].no,
+                shown.no,
+                episode.kind == Kind::Implicit,
+                episode.name,
+            );
+        }
+    }
+}

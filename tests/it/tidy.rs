@@ -1,0 +1,395 @@
+//! The tree's own rules, held by reading it: who may import whom, what the pure middle may name,
+//! how files open and how long they get. Judges text, so that it needs no compiler.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Modules by rank: each may import lower ranks only, and its own.
+const RANKS: [&[&str]; 9] = [
+    &["model"],
+    &["dialect", "tokens", "session"],
+    &["policy"],
+    &["commit", "intercept"],
+    &["render"],
+    &["store", "upstream"],
+    &["record"],
+    &["pipeline"],
+    &["ingress", "inspect", "cli", "config"],
+];
+
+/// Modules of one rank that one of them may import of another, and why.
+const WITHIN_RANK: [(&str, &str, &str); 3] = [
+    ("cli", "config", "commands are given what was configured"),
+    ("cli", "ingress", "serve starts the server"),
+    (
+        "config",
+        "ingress",
+        "it fills the settings that the module owns",
+    ),
+];
+
+/// Ranks that do no IO, know no clock and never wait.
+const PURE: usize = 4;
+
+/// What the pure ranks may not name.
+const IMPURE: [&str; 11] = [
+    "tokio",
+    "axum",
+    "reqwest",
+    "hyper",
+    "sled",
+    "std::fs",
+    "std::net",
+    "std::env",
+    "Instant",
+    "SystemTime",
+    "getrandom",
+];
+
+const FILE_LINES: usize = 600;
+const FUNCTION_LINES: usize = 80;
+
+struct Source {
+    path: PathBuf,
+    text: String,
+}
+
+impl Source {
+    /// The module at the top of the tree; none for the crate's own roots.
+    fn module(&self) -> Option<String> {
+        let below = self.path.strip_prefix(root().join("src")).ok()?;
+        let first = below.components().next()?.as_os_str().to_str()?;
+        let name = first.trim_end_matches(".rs");
+        (!matches!(name, "lib" | "main")).then(|| name.to_owned())
+    }
+
+    /// The text without comments and without what only tests see.
+    fn shipped(&self) -> String {
+        let code = self.text.lines().map(|line| match line.find("//") {
+            // `//` inside a string is cut too, which only hides text from these checks.
+            Some(at) => &line[..at],
+            None => line,
+        });
+        let code: Vec<&str> = code.collect();
+        let tests = code.iter().position(|line| line.trim() == "#[cfg(test)]");
+        let inline = tests.filter(|at| {
+            let next = code.get(at + 1).map_or("", |line| line.trim());
+            next.starts_with("mod ") && next.ends_with('{')
+        });
+        code[..inline.unwrap_or(code.len())].join("\n")
+    }
+
+    /// Whether the file is compiled for tests only.
+    fn is_test(&self) -> bool {
+        let parts = self.path.strip_prefix(root()).unwrap().components();
+        let mut names = parts.map(|part| part.as_os_str().to_string_lossy().into_owned());
+        names.any(|name| matches!(name.as_str(), "tests" | "tests.rs" | "laws" | "testing.rs"))
+    }
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn sources(folder: &str) -> Vec<Source> {
+    let mut found = Vec::new();
+    walk(&root().join(folder), &mut found);
+    assert!(!found.is_empty(), "no sources in {folder}");
+    found
+}
+
+fn walk(folder: &Path, found: &mut Vec<Source>) {
+    let mut entries: Vec<PathBuf> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    entries.sort();
+    for path in entries {
+        if path.is_dir() {
+            walk(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            found.push(Source { path, text });
+        }
+    }
+}
+
+fn everywhere() -> Vec<Source> {
+    ["src", "tests", "benches", "scripted/src"]
+        .into_iter()
+        .flat_map(sources)
+        .collect()
+}
+
+/// Fails with one line a breach.
+#[track_caller]
+fn none(breaches: Vec<String>) {
+    assert!(breaches.is_empty(), "\n{}", breaches.join("\n"));
+}
+
+fn rank(module: &str) -> Option<usize> {
+    RANKS.iter().position(|names| names.contains(&module))
+}
+
+/// The names that stand behind `crate::` in a text, groups in braces taken apart.
+fn imported(text: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for (at, found) in text.match_indices("crate::") {
+        let before = text[..at].chars().next_back();
+        if before.is_some_and(|before| before.is_alphanumeric() || before == '_') {
+            continue;
+        }
+        let rest = &text[at + found.len()..];
+        match rest.strip_prefix('{') {
+            Some(group) => names.extend(heads(group)),
+            None => names.extend(head(rest)),
+        }
+    }
+    names
+}
+
+/// The first names of a group's members, up to its closing brace.
+fn heads(group: &str) -> Vec<String> {
+    let (mut depth, mut member, mut members) = (0, String::new(), Vec::new());
+    for next in group.chars() {
+        match next {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => members.push(std::mem::take(&mut member)),
+            _ => {}
+        }
+        if !(next == ',' && depth == 0) {
+            member.push(next);
+        }
+    }
+    members.push(member);
+    members
+        .iter()
+        .filter_map(|member| head(member.trim()))
+        .collect()
+}
+
+fn head(text: &str) -> Option<String> {
+    let name: String = text
+        .chars()
+        .take_while(|next| next.is_alphanumeric() || *next == '_')
+        .collect();
+    (!name.is_empty()).then_some(name)
+}
+
+#[test]
+fn imports_are_read_right() {
+    let names = |text: &str| imported(text).into_iter().collect::<Vec<_>>();
+    assert_eq!(names("use crate::model::{Mark, Item};"), ["model"]);
+    assert_eq!(
+        names("use crate::{model::Mark, tokens, store::{a, b}};"),
+        ["model", "store", "tokens"]
+    );
+    assert_eq!(names("fn f(x: crate::session::View) {}"), ["session"]);
+    assert_eq!(names("use mycrate::model; pub(crate) fn f() {}"), [""; 0]);
+}
+
+#[test]
+fn every_module_has_its_rank() {
+    let modules: BTreeSet<String> = sources("src").iter().filter_map(Source::module).collect();
+    let unranked = modules.iter().filter(|module| rank(module).is_none());
+    none(
+        unranked
+            .map(|module| format!("{module} has no rank"))
+            .collect(),
+    );
+}
+
+#[test]
+fn modules_import_lower_ranks_only() {
+    let mut breaches = Vec::new();
+    for source in sources("src").iter().filter(|source| !source.is_test()) {
+        let Some(module) = source.module() else {
+            continue;
+        };
+        for other in imported(&source.shipped()) {
+            let (Some(own), Some(theirs)) = (rank(&module), rank(&other)) else {
+                continue;
+            };
+            let allowed = WITHIN_RANK
+                .iter()
+                .any(|(from, to, _)| (*from, *to) == (module.as_str(), other.as_str()));
+            if module != other && theirs >= own && !allowed {
+                let file = source.path.display();
+                breaches.push(format!(
+                    "{file}: {module} (rank {own}) imports {other} ({theirs})"
+                ));
+            }
+        }
+    }
+    none(breaches);
+}
+
+#[test]
+fn the_middle_is_pure() {
+    let mut breaches = Vec::new();
+    for source in sources("src").iter().filter(|source| !source.is_test()) {
+        let pure = source.module().and_then(|module| rank(&module));
+        if pure.is_none_or(|rank| rank > PURE) {
+            continue;
+        }
+        let text = source.shipped();
+        for name in IMPURE.iter().filter(|name| names(&text, name)) {
+            breaches.push(format!("{}: names {name}", source.path.display()));
+        }
+    }
+    none(breaches);
+}
+
+/// Whether a text has a name as a word of its own.
+fn names(text: &str, name: &str) -> bool {
+    let part = |next: Option<char>| next.is_some_and(|next| next.is_alphanumeric() || next == '_');
+    text.match_indices(name).any(|(at, _)| {
+        !part(text[..at].chars().next_back()) && !part(text[at + name.len()..].chars().next())
+    })
+}
+
+#[test]
+fn policies_do_not_know_each_other() {
+    // What they share is not a policy: the working state, the plan and what is protected.
+    let shared = ["mod", "work", "plan", "protect"];
+    let name = |source: &Source| {
+        source
+            .path
+            .file_stem()
+            .unwrap()
+            .to_string_lossy()
+            .into_owned()
+    };
+    let all: Vec<Source> = sources("src/policy")
+        .into_iter()
+        .filter(|source| !source.is_test() && !shared.contains(&name(source).as_str()))
+        .collect();
+    // `open` is a part of `cwl`: the levels inside an episode that never ends.
+    let parts = [("cwl", "open")];
+    let mut breaches = Vec::new();
+    for source in &all {
+        for other in all.iter().map(name).filter(|other| *other != name(source)) {
+            let one = (name(source), other.clone());
+            let part = parts
+                .iter()
+                .any(|part| *part == (one.0.as_str(), one.1.as_str()));
+            if !part && names(&source.shipped(), &other) {
+                breaches.push(format!("{} knows {other}", source.path.display()));
+            }
+        }
+    }
+    none(breaches);
+}
+
+#[test]
+fn nobody_but_the_commands_imports_the_configuration() {
+    let all = sources("src");
+    let importers = all.iter().filter(|source| {
+        let module = source.module();
+        !source.is_test()
+            && !matches!(module.as_deref(), None | Some("cli" | "config"))
+            && imported(&source.shipped()).contains("config")
+    });
+    none(
+        importers
+            .map(|source| source.path.display().to_string())
+            .collect(),
+    );
+}
+
+#[test]
+fn every_file_says_what_it_owns() {
+    let all = everywhere();
+    let silent = all.iter().filter(|source| {
+        let first = source.text.lines().next().unwrap_or_default();
+        !first.starts_with("//! ")
+    });
+    none(
+        silent
+            .map(|source| format!("{}: open it with //!", source.path.display()))
+            .collect(),
+    );
+}
+
+#[test]
+fn no_file_is_too_long() {
+    let all = everywhere();
+    let long = all.iter().filter_map(|source| {
+        let lines = source.text.lines().count();
+        (lines > FILE_LINES).then(|| format!("{}: {lines} lines", source.path.display()))
+    });
+    none(long.collect());
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    let words = ["todo!", "unimplemented!", "FIXME", "TODO"];
+    let own = root().join("tests/it/tidy.rs");
+    let mut breaches = Vec::new();
+    for source in everywhere().iter().filter(|source| source.path != own) {
+        for (at, line) in source.text.lines().enumerate() {
+            for word in words.iter().filter(|word| line.contains(**word)) {
+                breaches.push(format!("{}:{}: {word}", source.path.display(), at + 1));
+            }
+        }
+    }
+    none(breaches);
+}
+
+/// The functions of a text by name, line and length: from the line that names it to the line that
+/// closes at the same indentation, which the formatter guarantees.
+fn functions(text: &str) -> Vec<(String, usize, usize)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let Some(name) = function(line) else {
+            continue;
+        };
+        let own = indent(line);
+        let ends = |line: &&str| indent(line) == own && line.trim_end().ends_with(['}', ';']);
+        let Some(length) = lines[at..].iter().position(|line| ends(line)) else {
+            continue;
+        };
+        found.push((name, at + 1, length + 1));
+    }
+    found
+}
+
+/// The name of the function that a line begins.
+fn function(line: &str) -> Option<String> {
+    let mut rest = line.trim_start();
+    for word in ["pub", "(crate)", "(super)", "const", "async", "unsafe"] {
+        rest = rest.strip_prefix(word).unwrap_or(rest).trim_start();
+    }
+    head(rest.strip_prefix("fn ")?)
+}
+
+#[test]
+fn functions_are_measured_right() {
+    let text = "impl X {\n    pub(super) async fn f(\n        a: u8,\n    ) -> u8 {\n        1\n    }\n\n    fn g();\n}\n";
+    assert_eq!(
+        functions(text),
+        [("f".to_owned(), 2, 5), ("g".to_owned(), 8, 1)]
+    );
+}
+
+#[test]
+fn no_function_is_too_long() {
+    // A test that is a table may be as long as its table.
+    let mut breaches = Vec::new();
+    for source in everywhere().iter().filter(|source| !source.is_test()) {
+        for (name, line, length) in functions(&source.text) {
+            if length > FUNCTION_LINES {
+                breaches.push(format!(
+                    "{}:{line}: {name} has {length} lines",
+                    source.path.display()
+                ));
+            }
+        }
+    }
+    none(breaches);
+}
