@@ -272,10 +272,8 @@ fn policies_do_not_know_each_other() {
     let mut breaches = Vec::new();
     for source in &all {
         for other in all.iter().map(name).filter(|other| *other != name(source)) {
-            let one = (name(source), other.clone());
-            let part = parts
-                .iter()
-                .any(|part| *part == (one.0.as_str(), one.1.as_str()));
+            let own = name(source);
+            let part = parts.contains(&(own.as_str(), other.as_str()));
             if !part && names(&source.shipped(), &other) {
                 breaches.push(format!("{} knows {other}", source.path.display()));
             }
@@ -351,7 +349,7 @@ fn functions(text: &str) -> Vec<(String, usize, usize)> {
         };
         let own = indent(line);
         let ends = |line: &&str| indent(line) == own && line.trim_end().ends_with(['}', ';']);
-        let Some(length) = lines[at..].iter().position(|line| ends(line)) else {
+        let Some(length) = lines[at..].iter().position(ends) else {
             continue;
         };
         found.push((name, at + 1, length + 1));
