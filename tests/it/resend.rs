@@ -402,6 +402,15 @@ async fn a_request_without_tools_stands_where_its_history_does() {
         let answer = title.ask().await;
         assert_eq!(newest(&provider).body, title.body(), "untouched");
         assert_eq!(answer.header("x-plimsoll-budget"), "met");
+        let mut long = Agent::new(&proxy, stream).told(&"word ".repeat(90_000));
+        long = long.field("tools", Value::Null);
+        let answer = long.ask().await;
+        assert_eq!(
+            newest(&provider).body,
+            long.body(),
+            "untouched, however long"
+        );
+        assert_eq!(answer.header("x-plimsoll-budget"), "exceeded");
         // On a known one it sees what was hidden, and neither tools nor guidance.
         agent.work("out").await;
         title.history.clone_from(&agent.history);
