@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use super::graph::{Delimiter, Episode, Kind};
 use super::tombstone;
-use super::transcript::{Entry, Handed, Item, Transcript};
+use super::transcript::{Entry, Item, Transcript};
 use crate::model::{ItemKind, MESSAGE_TOKENS, Mark, Marks, Role};
 
 /// What stands in place of a call's result.
@@ -148,7 +148,11 @@ fn ledger(transcript: &Transcript, marks: &Marks) -> Option<(usize, Vec<usize>)>
     let mut merged = false;
     let mut gone = Vec::new();
     for (index, episode) in transcript.graph.episodes.iter().enumerate() {
-        if !is_removed(transcript, marks, episode) {
+        // An explicit episode whose start is gone has no other place to be named, whatever an edit
+        // of the client's put into it since.
+        let start = episode.carrier.filter(|_| episode.kind != Kind::Implicit);
+        let gone_start = start.is_some_and(|at| mark_of(transcript, marks, at) == Mark::Removed);
+        if !gone_start && !is_removed(transcript, marks, episode) {
             continue;
         }
         let carrier = episode.carrier.filter(|at| {
@@ -227,7 +231,7 @@ pub fn shown_of<'a>(
                 .get(&call)
                 .map_or(Shown::Whole, |note| Shown::Note(&note.text)),
         },
-        Role::Assistant => assistant(marks, items, entry),
+        Role::Assistant => assistant(marks, items),
     }
 }
 
@@ -238,7 +242,7 @@ fn call_shown(transcript: &Transcript, marks: &Marks, call: usize) -> bool {
         .is_some_and(|item| shown(marks, item))
 }
 
-fn assistant<'a>(marks: &Marks, items: &[Item], entry: &Entry) -> Shown<'a> {
+fn assistant<'a>(marks: &Marks, items: &[Item]) -> Shown<'a> {
     let kept = |item: &Item| shown(marks, item);
     if items.iter().all(kept) {
         return Shown::Whole;
@@ -250,9 +254,7 @@ fn assistant<'a>(marks: &Marks, items: &[Item], entry: &Entry) -> Shown<'a> {
         .collect();
     let has = |kind| items.iter().any(|item| item.kind == kind && kept(item));
     let text = has(ItemKind::Text) || has(ItemKind::Opaque);
-    // Text that earlier hops handed out is not this message's own.
-    let own = text && entry.handed != Handed::All;
-    if !own && !calls.contains(&true) {
+    if !text && !calls.contains(&true) {
         return Shown::Gone;
     }
     Shown::Less {

@@ -36,7 +36,7 @@ fn find(transcript: &Transcript, what: &str) -> usize {
                 ItemKind::User => what == "user",
                 ItemKind::System => what == "system",
                 ItemKind::Text => {
-                    let episode = item.episode.map(&start).unwrap_or_default();
+                    let episode = item.episode.map(start).unwrap_or_default();
                     what == format!("text of {episode}")
                 }
                 ItemKind::Result => {

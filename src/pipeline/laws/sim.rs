@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::say::{Labels, Say, filled, hops};
+use super::say::{Labels, Say, filled, gist, hops};
 use crate::commit::Floor;
 use crate::dialect::chat::request::Request;
 use crate::intercept::{Answer, join};
@@ -273,6 +273,25 @@ impl Sim {
         self.path = Arc::new(align(&self.path, &shapes));
         self.aligned = Path::clone(&self.path);
         self.edited = true;
+        self.forgive_untied();
+    }
+
+    /// A message that no anchor ties is a new one, with whatever the client put into it.
+    fn forgive_untied(&mut self) {
+        let mut tied = false;
+        for (at, message) in self.messages.iter().enumerate() {
+            if message.contains(r#""role":"assistant""#) {
+                let entries = self.path.entries.iter();
+                tied = entries
+                    .into_iter()
+                    .any(|entry| entry.position as usize == at);
+            }
+            if !tied {
+                for label in gist(std::slice::from_ref(message)) {
+                    self.gone.remove(&label);
+                }
+            }
+        }
     }
 
     /// The client's own messages have no reasoning any more.

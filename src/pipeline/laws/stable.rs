@@ -38,6 +38,55 @@ fn text_of_earlier_hops_is_shown_where_it_was_said() {
 }
 
 #[test]
+fn a_description_in_the_ledger_stays_there_when_the_client_edits_its_episode() {
+    let mut sim = Sim::new();
+    sim.ceiling(1500);
+    for n in 0..12 {
+        sim.turn([expl(&format!("e{n}")), call("grep", 200)]);
+        sim.turn([text(3)]);
+        sim.turn([end(&format!("learned-{n}")), call("read", 3)]);
+    }
+    let (sent, _) = sim.look();
+    let named = |gist: &[String]| {
+        gist.iter()
+            .any(|s| s.starts_with("~ledger") && s.contains("learned-3"))
+    };
+    assert!(named(&sent.gist), "{:#?}", sent.gist);
+    // Its text is a message of the client's own now, in the midst of what is gone.
+    let at = sim
+        .messages
+        .iter()
+        .position(|message| message.contains("text4 go"))
+        .unwrap();
+    sim.messages[at] = sim.messages[at].replace("text4 go", "text99 went");
+    sim.align();
+    let (sent, _) = sim.look();
+    assert!(sent.gist.contains(&"text99".to_owned()) && named(&sent.gist));
+}
+
+#[test]
+fn text_of_an_earlier_hop_stays_when_its_calls_go() {
+    let mut sim = Sim::new();
+    sim.turn([expl("a"), call("grep", 300)]);
+    // The text belongs to the episode that its message opens, and the last hop has none.
+    sim.turn([text(30), end("of a"), expl("b"), hop(), call("read", 20)]);
+    sim.turn([call("bash", 20)]);
+    let (_, all) = sim.look();
+    sim.ceiling(all.estimate - 320);
+    let (sent, _) = sim.look();
+    assert!(!sent.gist.contains(&"+end".to_owned()), "{:#?}", sent.gist);
+    assert!(sent.gist.contains(&"text1".to_owned()));
+    // Dropped from the path, the start takes its `end` along and leaves the text of that hop.
+    let mut sim = Sim::new();
+    sim.turn([expl("a"), call("grep", 300)]);
+    sim.turn([text(30), end("of a"), hop(), call("read", 20)]);
+    sim.messages.drain(2..4);
+    sim.align();
+    let (sent, _) = sim.look();
+    assert_eq!(sent.gist[2..], ["text1", "read1", "=read1"]);
+}
+
+#[test]
 fn text_that_the_client_changed_goes_whole_and_the_hops_own_is_left_out() {
     let mut sim = Sim::new();
     sim.turn([text(2), expl("a"), hop(), text(2), call("grep", 20)]);
