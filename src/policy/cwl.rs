@@ -226,7 +226,7 @@ fn merge_tombstones(work: &mut Work<'_>) {
             && view::is_removed(transcript, &work.marks, episode)
     };
     let standing: Vec<&Episode> = transcript.graph.episodes.iter().filter(folded).collect();
-    let Some((_, others)) = standing.split_first() else {
+    let Some(host) = view::ledger_host(transcript, &work.marks) else {
         return;
     };
     let size: u32 = standing
@@ -234,8 +234,9 @@ fn merge_tombstones(work: &mut Work<'_>) {
         .map(|episode| tombstone_size(work, episode))
         .sum();
     if size > work.measure.ceiling / 10 {
-        for episode in others {
-            if !has_dependents(transcript, &work.marks, episode) {
+        for episode in standing {
+            let holds = episode.carrier == Some(host);
+            if !holds && !has_dependents(transcript, &work.marks, episode) {
                 merge(work, episode);
             }
         }

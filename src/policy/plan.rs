@@ -183,7 +183,7 @@ fn episodes(
         }
     }
     match merges {
-        Some(item) if !has_tombstone(transcript, after) => Err(PlanError::Lost(item)),
+        Some(item) if view::ledger_host(transcript, after).is_none() => Err(PlanError::Lost(item)),
         Some(_) | None => Ok(()),
     }
 }
@@ -207,14 +207,5 @@ fn is_whole(transcript: &Transcript, marks: &Marks, episode: &Episode) -> bool {
             Mark::Folded => true,
             Mark::Live | Mark::Clipped | Mark::Masked => item.kind == ItemKind::Reasoning,
         })
-    })
-}
-
-fn has_tombstone(transcript: &Transcript, marks: &Marks) -> bool {
-    transcript.graph.episodes.iter().any(|episode| {
-        episode
-            .carrier
-            .is_some_and(|at| view::mark_of(transcript, marks, at) == Mark::Folded)
-            && view::is_removed(transcript, marks, episode)
     })
 }

@@ -142,32 +142,48 @@ pub fn note_ledger(
 }
 
 /// The call that holds the ledger and the episodes that it names, oldest first; `None` before
-/// anything was merged or where no tombstone survives.
+/// anything was merged or where no tombstone survives. Told by marks that only a pass moves, never
+/// by what is closed: the ledger must not change between passes.
 fn ledger(transcript: &Transcript, marks: &Marks) -> Option<(usize, Vec<usize>)> {
-    let mut host = None;
+    let host = ledger_host(transcript, marks)?;
     let mut merged = false;
     let mut gone = Vec::new();
     for (index, episode) in transcript.graph.episodes.iter().enumerate() {
-        // An explicit episode whose start is gone has no other place to be named, whatever an edit
-        // of the client's put into it since.
-        let start = episode.carrier.filter(|_| episode.kind != Kind::Implicit);
-        let gone_start = start.is_some_and(|at| mark_of(transcript, marks, at) == Mark::Removed);
-        if !gone_start && !is_removed(transcript, marks, episode) {
-            continue;
+        if episode.carrier == Some(host) {
+            gone.push(index);
+        } else if leaves_nothing(transcript, marks, episode) {
+            merged |= episode.is_expl();
+            gone.push(index);
         }
-        let carrier = episode.carrier.filter(|at| {
-            let folded = mark_of(transcript, marks, *at) == Mark::Folded;
-            folded && episode.is_expl()
-        });
-        match (host, carrier) {
-            (None, Some(carrier)) => host = Some(carrier),
-            // A tombstone of its own speaks for it.
-            (Some(_), Some(_)) => continue,
-            (_, None) => merged |= episode.is_expl(),
-        }
-        gone.push(index);
     }
-    host.filter(|_| merged).map(|host| (host, gone))
+    merged.then_some((host, gone))
+}
+
+/// The call that would hold the ledger: the carrier of the oldest tombstone.
+#[must_use]
+pub fn ledger_host(transcript: &Transcript, marks: &Marks) -> Option<usize> {
+    let mut carriers = transcript
+        .graph
+        .episodes
+        .iter()
+        .filter(|episode| episode.is_expl())
+        .filter_map(|episode| episode.carrier);
+    carriers.find(|at| mark_of(transcript, marks, *at) == Mark::Folded)
+}
+
+/// Whether nothing in the view names an episode: its start is gone, or the first item of an
+/// implicit one that has no tombstone.
+fn leaves_nothing(transcript: &Transcript, marks: &Marks, episode: &Episode) -> bool {
+    let removed = |at: usize| mark_of(transcript, marks, at) == Mark::Removed;
+    let folded = |at: usize| mark_of(transcript, marks, at) == Mark::Folded;
+    match episode.kind {
+        Kind::Expl | Kind::Act => episode.carrier.is_some_and(removed),
+        Kind::Implicit => {
+            let mut lasting = episode.items.iter();
+            let first = lasting.find(|at| !is_reasoning(transcript, **at));
+            first.is_some_and(|at| removed(*at)) && !episode.carrier.is_some_and(folded)
+        }
+    }
 }
 
 /// Whether an episode is evicted: an act wholly, an expl up to its tombstone.

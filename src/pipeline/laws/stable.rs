@@ -49,16 +49,16 @@ fn a_description_in_the_ledger_stays_there_when_the_client_edits_its_episode() {
     let (sent, _) = sim.look();
     let named = |gist: &[String]| {
         gist.iter()
-            .any(|s| s.starts_with("~ledger") && s.contains("learned-3"))
+            .any(|s| s.starts_with("~ledger") && s.contains("learned-6"))
     };
     assert!(named(&sent.gist), "{:#?}", sent.gist);
     // Its text is a message of the client's own now, in the midst of what is gone.
     let at = sim
         .messages
         .iter()
-        .position(|message| message.contains("text4 go"))
+        .position(|message| message.contains("text7 go"))
         .unwrap();
-    sim.messages[at] = sim.messages[at].replace("text4 go", "text99 went");
+    sim.messages[at] = sim.messages[at].replace("text7 go", "text99 went");
     sim.align();
     let (sent, _) = sim.look();
     assert!(sent.gist.contains(&"text99".to_owned()) && named(&sent.gist));

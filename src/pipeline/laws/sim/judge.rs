@@ -97,7 +97,6 @@ impl Sim {
         let tombstone = prepared.transcript.graph.episodes.iter().any(|episode| {
             let carrier = episode.carrier.map(|at| prepared.transcript.items[at].no);
             carrier.is_some_and(|no| state.marks.get(no) == Mark::Folded)
-                && view::is_removed(&prepared.transcript, &state.marks, episode)
         });
         if !tombstone && !self.aligned.entries.is_empty() {
             // The client dropped the message that held the ledger.
