@@ -3,6 +3,7 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -12,6 +13,8 @@ use super::{logs, tenant_key, wire};
 use crate::config::{Config, ENV_PREFIX, Flags};
 use crate::ingress::{Drained, Edge, Probes, Server};
 
+/// How long streams that were cut may take to record what they handed out.
+const LAST_RECORDS: Duration = Duration::from_secs(5);
 /// What a shell reports for a process that SIGINT ended.
 const INTERRUPTED: i32 = 130;
 
@@ -70,6 +73,14 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         Drained::Cut(open) => {
             tracing::warn!(open, "stopped at the deadline, open requests were cut")
         }
+    }
+    // Streams that were cut still record what they handed out.
+    app.streams.close();
+    if tokio::time::timeout(LAST_RECORDS, app.streams.wait())
+        .await
+        .is_err()
+    {
+        tracing::warn!("stopped before every cut stream was recorded");
     }
     // What was handed out is made durable before the process ends.
     let store = Arc::clone(&app.store);

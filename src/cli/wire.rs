@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use tokio_util::task::TaskTracker;
 
 use crate::config::{Backend, Config};
 use crate::intercept;
@@ -53,6 +54,7 @@ pub fn app(config: &Config) -> anyhow::Result<Arc<App>> {
         counter: Counter::load(),
         models: models(config)?,
         metrics,
+        streams: TaskTracker::new(),
         clock: App::system_clock,
     }))
 }

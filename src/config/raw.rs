@@ -154,8 +154,6 @@ pub struct RawLog {
     pub level: Option<String>,
     /// `text` or `json`.
     pub format: Option<String>,
-    /// Whether content may be logged.
-    pub content: Option<bool>,
 }
 
 /// `[tenant]`

@@ -46,8 +46,6 @@ pub struct Log {
     pub level: String,
     /// How a line looks.
     pub format: LogFormat,
-    /// Whether content may be logged.
-    pub content: bool,
 }
 
 impl Default for Log {
@@ -55,7 +53,6 @@ impl Default for Log {
         Self {
             level: "info".to_owned(),
             format: LogFormat::Text,
-            content: false,
         }
     }
 }

@@ -42,7 +42,6 @@ pub fn validate(raw: RawConfig, origins: &BTreeMap<String, Origin>) -> (Config, 
             )
         },
     );
-    check.set("log.content", raw.log.content, &mut config.log.content, Ok);
     check.set("tenant.key", raw.tenant.key, &mut config.tenant, tenant_key);
     check.set(
         "metrics.models",

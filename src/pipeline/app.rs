@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use tokio_util::task::TaskTracker;
+
 use super::active::Active;
 use super::find::Paths;
 use super::known::Memo;
@@ -38,6 +40,8 @@ pub struct App {
     pub models: Models,
     /// Where turns are counted.
     pub metrics: Metrics,
+    /// Streams that are being driven: a shutdown waits for their records.
+    pub streams: TaskTracker,
     /// The time in milliseconds since 1970: [`App::system_clock`], or a test's.
     pub clock: fn() -> u64,
 }

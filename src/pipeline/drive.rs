@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::app::App;
 use super::error::ProxyError;
 use super::finish::Committed;
-use super::open::Turn;
+use super::open::{Turn, over_budget};
 use super::send::{REFUSAL, emergency, outbound, prepare, spec};
 use super::unary::cap_line;
 use crate::intercept::{Answer, Machine, Verdict};
@@ -69,7 +69,7 @@ pub(super) async fn stream(
             held: Instant::now(),
         },
     };
-    tokio::spawn(async move {
+    app.streams.spawn(async move {
         if AssertUnwindSafe(driver.run(body))
             .catch_unwind()
             .await
@@ -138,7 +138,7 @@ impl Driver {
             let read = self.read(body).await;
             let mut out = Vec::new();
             let answer = self.machine.end_hop(&mut out);
-            self.turn.report.ended(answer.usage, &self.turn.family);
+            self.turn.report.ended(&answer, &self.turn.family);
             let verdict = answer.verdict();
             self.answers.push(answer);
             let end = match read {
@@ -267,6 +267,10 @@ impl Driver {
             }
         };
         self.turn.report.prepared(&self.turn.state, &prepared);
+        if let Some(error) = over_budget(&self.turn.state, &prepared) {
+            self.failed(&error.to_string()).await;
+            return None;
+        }
         self.turn.prepared = prepared;
         self.send_hop().await
     }
@@ -537,8 +541,14 @@ impl Turn {
         self.report.turn.overhead.add(Phase::Store, begun.elapsed());
         match waited {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "a turn could not be recorded"),
-            Err(_) => tracing::warn!("a turn's record is late; the client did not wait for it"),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "a turn could not be recorded");
+                self.report.turn.fail_open.get_or_insert("record");
+            }
+            Err(_) => {
+                tracing::warn!("a turn's record is late; the client did not wait for it");
+                self.report.turn.fail_open.get_or_insert("record");
+            }
         }
     }
 

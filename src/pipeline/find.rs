@@ -10,7 +10,7 @@ use crate::model::{
     Digest, Head, Parent, RecordId, Role, Scope, Shape, Snapshot, TenantId, TurnRecord, Usage,
 };
 use crate::session::align::align;
-use crate::session::chain::Key;
+use crate::session::chain::{self, Key};
 use crate::session::path::Path;
 use crate::store::{Store, StoreError};
 
@@ -193,6 +193,12 @@ fn by_anchor(
             .filter(|call| !call.id.0.is_empty())
             .map(|call| Key::Call(&call.id, &call.name).digest(request.tenant, request.scope))
             .collect();
+        if shape.calls.is_empty()
+            && let Some(before) = chain::call_before(request.shapes, *at)
+        {
+            let key = Key::Text(shape.canonical, before);
+            keys.push(key.digest(request.tenant, request.scope));
+        }
         if let Some(head) = request.heads.get(*at) {
             keys.push(Key::Before(*head).digest(request.tenant, request.scope));
         }

@@ -143,6 +143,11 @@ fn keys(place: &Place, state: &State, record: &TurnRecord) -> Vec<Digest> {
     }
     let named = record.calls.iter().filter(|(call, _)| !call.0.is_empty());
     keys.extend(named.map(|(call, name)| digest(Key::Call(call, name))));
+    if record.calls.is_empty()
+        && let Some(before) = chain::call_before(&state.shapes, state.shapes.len())
+    {
+        keys.push(digest(Key::Text(record.visible, before)));
+    }
     keys
 }
 

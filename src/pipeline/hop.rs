@@ -280,6 +280,13 @@ impl State {
                 pass = Some((trigger, proposal));
             }
         }
+        if !self.is_managed() && estimate > limits.ceiling {
+            pinned = Some(Pinned {
+                fixed: self.fixed,
+                rest: size,
+                ..Pinned::default()
+            });
+        }
         let messages = render::messages(&render::Input {
             request: &self.request,
             path: &self.path,
@@ -392,6 +399,9 @@ impl State {
         limits: &Target,
         refused: Option<u64>,
     ) -> Option<Trigger> {
+        if !self.is_managed() {
+            return None;
+        }
         if refused.is_some() {
             return Some(Trigger::Emergency);
         }
@@ -406,6 +416,12 @@ impl State {
         };
         let free = self.pending.is_empty() && size > limits.floor && commit::is_cold(&warmth);
         free.then_some(Trigger::Cold)
+    }
+
+    /// Whether there is anything to manage: without tools only what stands on a known path is.
+    #[must_use]
+    pub fn is_managed(&self) -> bool {
+        self.request.tools.is_some() || !self.path.entries.is_empty()
     }
 
     /// Whether model or prologue changed after at least three requests in which it stayed.

@@ -130,14 +130,23 @@ fn managed(
     asked: &TurnRequest,
     report: &mut Report,
 ) -> Result<(State, Prepared, Place, Family), Stop> {
+    let wanted = app.settings.mode(&asked.overrides);
+    if wanted == Mode::Off {
+        return Err(Stop::Forward);
+    }
     let request = report.timed(Phase::Parse, || Request::decode(asked.body.clone()));
-    let request = request.map_err(unreadable)?;
+    let request = match (request, wanted) {
+        (Ok(request), _) => request,
+        // What is only watched is never refused.
+        (Err(_), Mode::Observe | Mode::Off) => return Err(Stop::Forward),
+        (Err(error), Mode::Manage) => return Err(unreadable(error)),
+    };
     let family = app.models.family(&request.model).clone();
     let terms = Terms::of(&app.settings, &asked.overrides, &family, &request.model)
         .map_err(|error| Stop::Error(error.into()))?;
     report.asked(&request.model, request.stream, terms.mode);
     // Guidance on top of no message at all would make a request of what is none.
-    if terms.mode == Mode::Off || request.n > 1 || request.messages.is_empty() {
+    if request.n > 1 || request.messages.is_empty() {
         return Err(Stop::Forward);
     }
     let place = Place {
@@ -215,18 +224,27 @@ fn decide(state: &State, prepared: &Prepared) -> Result<(), Stop> {
     if state.terms.mode == Mode::Observe {
         return Err(Stop::Forward);
     }
-    // Without tools and off every known path there is nothing to manage and nothing to remember.
-    if state.request.tools.is_none() && state.path.entries.is_empty() {
-        return Err(Stop::Forward);
+    if let Some(error) = over_budget(state, prepared) {
+        return Err(Stop::Error(error));
     }
-    match (prepared.pinned, state.terms.unmet) {
-        (Some(pinned), Unmet::Refuse) => Err(Stop::Error(ProxyError::Budget {
-            ceiling: u64::from(state.terms.ceiling),
-            size: prepared.calibrated(prepared.estimate),
-            pinned,
-        })),
-        (Some(_), Unmet::Surface) | (None, _) => Ok(()),
+    // Off every known path there is nothing to manage without tools, and nothing to remember.
+    if state.is_managed() {
+        Ok(())
+    } else {
+        Err(Stop::Forward)
     }
+}
+
+/// The refusal of a hop that can't be brought under its ceiling, where the operator refuses such.
+pub(super) fn over_budget(state: &State, prepared: &Prepared) -> Option<ProxyError> {
+    let pinned = prepared
+        .pinned
+        .filter(|_| state.terms.unmet == Unmet::Refuse)?;
+    Some(ProxyError::Budget {
+        ceiling: u64::from(state.terms.ceiling),
+        size: prepared.calibrated(prepared.estimate),
+        pinned,
+    })
 }
 
 /// The session's name towards the client: its scope, else the root of its chain, hashed.

@@ -9,7 +9,7 @@ use http::{HeaderMap, Method, StatusCode};
 use super::app::App;
 use super::hop::{Prepared, State};
 use super::request::{Mode, TurnRequest};
-use crate::model::Usage;
+use crate::intercept::Answer;
 use crate::record::{
     Abort, AbortPhase, Budget, Context, CostKind, DelimiterCall, Evicted, Hop, Pass, Phase, Route,
     Side, Turn, response_headers,
@@ -95,7 +95,12 @@ impl Report {
     /// Notes where the request stands and what its next hop is.
     pub fn prepared(&mut self, state: &State, prepared: &Prepared) {
         self.turn.number = u64::from(state.path.next_turn());
-        let pass = prepared.pass.as_ref().map(|(trigger, proposal)| Pass {
+        // What is only watched commits no pass, and breaks no prefix.
+        let committed = prepared
+            .pass
+            .as_ref()
+            .filter(|_| state.terms.mode == Mode::Manage);
+        let pass = committed.map(|(trigger, proposal)| Pass {
             trigger: trigger.name(),
             evicted: proposal
                 .gone
@@ -147,7 +152,11 @@ impl Report {
     }
 
     /// Notes the end of a hop.
-    pub fn ended(&mut self, usage: Option<Usage>, family: &Family) {
+    pub fn ended(&mut self, answer: &Answer, family: &Family) {
+        let usage = answer.usage;
+        if answer.model.is_some() {
+            self.turn.response_model.clone_from(&answer.model);
+        }
         let took = self.hop_begun.elapsed();
         if let Some(hop) = self.turn.hops.last_mut() {
             hop.duration = took;
@@ -182,9 +191,14 @@ impl Report {
         self.turn.abort = Some(Abort { side, phase });
     }
 
-    /// The response headers for what is known so far.
+    /// The response headers for what is known so far; none where the upstream did not accept the
+    /// credential, because whoever sent it may not be whose session this is.
     #[must_use]
     pub fn headers(&self) -> HeaderMap {
+        let refused = |hop: &Hop| matches!(hop.status.map(|s| s.as_u16()), Some(401 | 403));
+        if self.turn.hops.iter().any(refused) {
+            return HeaderMap::new();
+        }
         response_headers(&self.turn)
     }
 

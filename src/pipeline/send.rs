@@ -53,8 +53,9 @@ async fn accepted(
         .and_then(|kind| kind.to_str().ok());
     let coded = response.headers().contains_key(CONTENT_ENCODING);
     match kind.map(|kind| kind.trim().to_ascii_lowercase()) {
-        // We asked for identity; what comes coded all the same can't be read and goes on as it is.
-        _ if coded => Ok(forward(app, turn, response, Some("intercept"))),
+        // We asked for identity. What comes coded all the same can't be read, and may hold calls
+        // that the client must not see, so the client's own request is served instead.
+        _ if coded => original(app, turn, "intercept").await,
         Some(kind) if kind.starts_with("text/event-stream") => {
             drive::stream(app, turn, response).await
         }
@@ -85,21 +86,12 @@ async fn refused(
                 Ok(response) if response.status().is_success() => {
                     accepted(app, turn, response).await
                 }
-                Ok(response) => Ok(forward(app, turn, response, None)),
+                Ok(response) => Ok(forward(app, turn, response)),
                 Err(error) => Err(failed(app, turn, error)),
             };
         }
     } else if is_ours(head.status) && !turn.prepared.body.is(&turn.request.body) {
-        let mut response = match super::pass(app, untouched(&turn.request)).await {
-            Ok(response) => response,
-            Err(error) => return Err(failed(app, turn, error)),
-        };
-        turn.report.turn.fail_open = Some("refused");
-        response
-            .headers_mut()
-            .insert(FAIL_OPEN, HeaderValue::from_static("refused"));
-        turn.report.finish(app, Some(response.status()));
-        return Ok(response);
+        return original(app, turn, "refused").await;
     }
     Ok(reply(app, turn, head.status, head.headers, body))
 }
@@ -196,15 +188,26 @@ pub(super) async fn send(
     Ok(app.upstream.send(outbound(app, turn, body)?).await?)
 }
 
+/// Sends the client's own bytes once, and says so; that answer stands.
+async fn original(
+    app: &Arc<App>,
+    mut turn: Turn,
+    stage: Label,
+) -> Result<Response<Body>, ProxyError> {
+    let mut response = match super::pass(app, untouched(&turn.request)).await {
+        Ok(response) => response,
+        Err(error) => return Err(failed(app, turn, error)),
+    };
+    turn.report.turn.fail_open = Some(stage);
+    let stage = HeaderValue::from_static(stage);
+    response.headers_mut().insert(FAIL_OPEN, stage);
+    turn.report.finish(app, Some(response.status()));
+    Ok(response)
+}
+
 /// Passes a response on as it comes and ends the report.
-pub(super) fn forward(
-    app: &App,
-    turn: Turn,
-    response: Response<ResponseBody>,
-    fail_open: Option<Label>,
-) -> Response<Body> {
-    let mut report = turn.report;
-    report.turn.fail_open = fail_open;
+pub(super) fn forward(app: &App, turn: Turn, response: Response<ResponseBody>) -> Response<Body> {
+    let report = turn.report;
     let mut response = response.map(Body::new);
     upstream::to_client(response.headers_mut());
     response.headers_mut().extend(report.headers());

@@ -316,6 +316,22 @@ pub struct Terms {
     strict_active: bool,
 }
 
+impl Settings {
+    /// The mode of a request, which is known before its body is.
+    #[must_use]
+    pub fn mode(&self, overrides: &Overrides) -> Mode {
+        overrides.mode.unwrap_or(self.budget_of(overrides).mode)
+    }
+
+    fn budget_of(&self, overrides: &Overrides) -> &Budget {
+        let profile = overrides
+            .profile
+            .as_ref()
+            .and_then(|name| self.profiles.get(name));
+        profile.unwrap_or(&self.budget)
+    }
+}
+
 impl Terms {
     /// The terms of a request.
     ///
@@ -327,11 +343,7 @@ impl Terms {
         family: &Family,
         model: &str,
     ) -> Result<Self, TermsError> {
-        let profile = overrides
-            .profile
-            .as_ref()
-            .and_then(|name| settings.profiles.get(name));
-        let budget = profile.unwrap_or(&settings.budget);
+        let budget = settings.budget_of(overrides);
         let ceiling = match overrides.budget {
             Some(AskedBudget::Tokens(tokens)) => tokens,
             Some(AskedBudget::WindowShare(share)) => share_of(share, family, model)?,
@@ -339,7 +351,7 @@ impl Terms {
         };
         let delimiter = &settings.delimiter;
         Ok(Self {
-            mode: overrides.mode.unwrap_or(budget.mode),
+            mode: settings.mode(overrides),
             ceiling,
             commit: commit::Config {
                 floor: budget.floor,

@@ -13,7 +13,7 @@ use super::app::App;
 use super::error::ProxyError;
 use super::finish::{self, Committed, Ending};
 use super::hidden::{self, Keep};
-use super::open::Turn;
+use super::open::{Turn, over_budget};
 use super::send::{emergency, failed, prepare, reply, send, spec};
 use crate::intercept::{Answer, Verdict, unary};
 use crate::model::{Hop, TurnRecord};
@@ -58,7 +58,7 @@ async fn hops(
             // No choice with a message: whatever it is, it is the upstream's own.
             return Ok((status, headers, last));
         };
-        turn.report.ended(answer.usage, &turn.family);
+        turn.report.ended(&answer, &turn.family);
         let verdict = answer.verdict();
         answers.push(answer);
         let capped = turn.state.pending.len() + 1 >= turn.state.terms.hops;
@@ -99,6 +99,9 @@ async fn next(app: &Arc<App>, turn: &mut Turn, answers: &[Answer]) -> Result<Nex
     }
     let prepared = prepare(app, turn, None).map_err(|error| ProxyError::Middle(error.stage()))?;
     turn.report.prepared(&turn.state, &prepared);
+    if let Some(error) = over_budget(&turn.state, &prepared) {
+        return Err(error);
+    }
     turn.prepared = prepared;
     let response = send(app, turn, turn.prepared.body.clone()).await?;
     turn.report.answered(response.status());

@@ -42,6 +42,8 @@ pub enum Key<'a> {
     After(Head),
     /// The head before its visible response, for clients that trim text.
     Before(Head),
+    /// The digest of a visible response without calls, and the nearest call id before it.
+    Text(Digest, &'a CallId),
     /// A call id of its visible response.
     Call(&'a CallId, &'a str),
     /// The head after its visible response, whatever the scope: forks and resumed sessions.
@@ -60,9 +62,26 @@ impl Key<'_> {
             Self::Call(id, name) => {
                 Digest::of(&[b"call", tenant, scope, id.0.as_bytes(), name.as_bytes()])
             }
+            Self::Text(visible, before) => Digest::of(&[
+                b"text",
+                tenant,
+                scope,
+                visible.as_bytes(),
+                before.0.as_bytes(),
+            ]),
             Self::Fork(head) => Digest::of(&[b"fork", tenant, head.0.as_bytes()]),
         }
     }
+}
+
+/// The nearest call id before a message, by which an answer without calls is anchored.
+#[must_use]
+pub fn call_before(shapes: &[Arc<Shape>], message: usize) -> Option<&CallId> {
+    let before = shapes.get(..message)?.iter().rev();
+    let mut ids = before
+        .flat_map(|shape| shape.calls.iter().rev())
+        .map(|call| &call.id);
+    ids.find(|id| !id.0.is_empty())
 }
 
 #[cfg(test)]

@@ -102,7 +102,12 @@ impl Client {
     pub fn new(config: Config) -> Result<Self, SetupError> {
         // A second install is refused, which is fine: the first one stands.
         let _already = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder()
+        let mut http = reqwest::Client::builder();
+        if config.base_url.is_loopback() {
+            // A proxy of the environment can't reach this machine's own addresses.
+            http = http.no_proxy();
+        }
+        let http = http
             .redirect(reqwest::redirect::Policy::none())
             .referer(false)
             .tcp_nodelay(true)

@@ -28,6 +28,16 @@ pub enum BaseUrlError {
 }
 
 impl BaseUrl {
+    /// Whether it names this machine by a loopback address or `localhost`.
+    #[must_use]
+    pub fn is_loopback(&self) -> bool {
+        let url = Url::parse(&self.0).ok();
+        let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
+        let host = host.trim_matches(['[', ']']);
+        let address = host.parse::<std::net::IpAddr>();
+        host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+    }
+
     /// Checks a text.
     ///
     /// # Errors

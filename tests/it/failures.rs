@@ -271,12 +271,11 @@ async fn an_answer_in_another_form_than_asked_for_is_still_read() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_coded_against_our_asking_goes_on_as_it_is() {
+async fn an_answer_that_is_coded_against_our_asking_is_had_again_without_our_tool() {
     let upstream = Lenient::start(|_, body| {
         let mut response = completion(&Reply::text("x"), body);
-        response
-            .headers_mut()
-            .insert("content-encoding", http::HeaderValue::from_static("br"));
+        let coding = http::HeaderValue::from_static("br");
+        response.headers_mut().insert("content-encoding", coding);
         response
     })
     .await;
@@ -286,9 +285,14 @@ async fn an_answer_that_is_coded_against_our_asking_goes_on_as_it_is() {
         assert_eq!(answer.header("content-encoding"), "br");
         assert_eq!(answer.header("x-plimsoll-fail-open"), "intercept");
     }
-    for (headers, _) in upstream.seen() {
-        assert_eq!(headers["accept-encoding"], "identity");
-    }
+    // What can't be read may call a hidden tool, so the client gets the answer to its own request.
+    let offered: Vec<bool> = upstream
+        .seen()
+        .iter()
+        .map(|(_, body)| String::from_utf8_lossy(body).contains("delimiter"))
+        .collect();
+    assert_eq!(offered, [true, false, true, false]);
+    assert_eq!(upstream.seen()[0].0["accept-encoding"], "identity");
 }
 
 #[tokio::test]

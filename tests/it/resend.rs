@@ -278,6 +278,35 @@ async fn an_edit_keeps_what_anchors_tie_and_drops_all_else() {
 }
 
 #[tokio::test]
+async fn an_answer_without_calls_is_anchored_by_the_call_before_it() {
+    for stream in [false, true] {
+        let script = Script::ask(|view| match last_key(view.messages()).as_str() {
+            "go" => Reply::calls(vec![explore("d1", "a"), bash("b1")]),
+            "b1" => Reply::calls(vec![learned("d2", "x")]),
+            "d2" => Reply::text("done"),
+            _ => Reply::text("ok"),
+        });
+        let provider = provider(script).await;
+        let proxy = Proxy::before(provider.address).await;
+        let mut agent = Agent::new(&proxy, stream).told("go");
+        agent.work("out").await;
+        agent.turn().await;
+        // No head matches any more, and the newest answer has no call to be found by.
+        let result = agent
+            .history
+            .iter()
+            .position(|m| m["role"] == "tool")
+            .unwrap();
+        agent.history[result]["content"] = json!("[cleared]");
+        agent.user("and then");
+        agent.turn().await;
+        none_refused(&provider);
+        let last = outline(&newest(&provider));
+        assert!(last.contains(&"tool d2".to_owned()), "{last:?}");
+    }
+}
+
+#[tokio::test]
 async fn text_that_a_client_trims_is_known_again() {
     for stream in [false, true] {
         let provider = provider(Script::ask(|view| {
@@ -373,6 +402,15 @@ async fn a_request_without_tools_stands_where_its_history_does() {
         let answer = title.ask().await;
         assert_eq!(newest(&provider).body, title.body(), "untouched");
         assert_eq!(answer.header("x-plimsoll-budget"), "met");
+        let mut long = Agent::new(&proxy, stream).told(&"word ".repeat(90_000));
+        long = long.field("tools", Value::Null);
+        let answer = long.ask().await;
+        assert_eq!(
+            newest(&provider).body,
+            long.body(),
+            "untouched, however long"
+        );
+        assert_eq!(answer.header("x-plimsoll-budget"), "exceeded");
         // On a known one it sees what was hidden, and neither tools nor guidance.
         agent.work("out").await;
         title.history.clone_from(&agent.history);

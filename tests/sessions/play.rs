@@ -53,9 +53,16 @@ impl Figures {
     }
 }
 
+impl Figures {
+    /// Tokens that each request shares with the one before it, over all tokens.
+    pub fn share(&self) -> f64 {
+        self.common as f64 / self.tokens.max(1) as f64
+    }
+}
+
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let share = self.common as f64 / self.tokens.max(1) as f64;
+        let share = self.share();
         write!(
             f,
             "{} turns, {} requests, peak {}, {} passes, {} breaks, {} unmet, cached share {share:.4}, {} violations",
