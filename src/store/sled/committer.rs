@@ -46,6 +46,9 @@ impl Committer {
             self.commit(group);
         }
         let outcome = self.rest();
+        // A process that is being started holds copies of all files until it runs, so dropping the
+        // file is not enough to let go of its lock. One that can't be unlocked goes with the file.
+        let _ = self.lock.unlock();
         drop(self.lock);
         // Whoever closed may have stopped waiting.
         let _ = closed.send(outcome);
