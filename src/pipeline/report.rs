@@ -119,7 +119,11 @@ impl Report {
         self.turn.prefix_breaks += u64::from(prepared.transcript.changed);
         let ceiling = u64::from(state.terms.ceiling);
         let out = prepared.calibrated(prepared.estimate);
-        let met = prepared.pinned.is_none() && out <= ceiling;
+        // A turn has kept its budget if each of its hops has.
+        let earlier = self.turn.context.map(|context| context.budget);
+        let met = prepared.pinned.is_none()
+            && out <= ceiling
+            && earlier.is_none_or(|budget| budget == Budget::Met);
         self.turn.context = Some(Context {
             tokens_in: prepared.calibrated(state.client_tokens),
             tokens_out: out,
