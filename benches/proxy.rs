@@ -49,12 +49,7 @@ async fn listen(router: Router) -> SocketAddr {
 /// Answers at once, or as a stream whose last frame takes its time.
 async fn upstream() -> SocketAddr {
     listen(Router::new().fallback(async |body: Bytes| {
-        if body
-            .windows(13)
-            .rev()
-            .take(64)
-            .any(|part| part == b"\"stream\":true")
-        {
+        if memchr::memmem::find(&body, b"\"stream\":true").is_some() {
             let frames = stream::iter(FRAMES).enumerate().then(async |(at, frame)| {
                 if at + 1 == FRAMES.len() {
                     tokio::time::sleep(SLOW).await;

@@ -37,9 +37,15 @@ impl Progress {
     }
 }
 
-/// A body that is held whole, sent without joining its pieces.
+/// Bytes up to which joining the pieces of a body costs less than sending them one by one.
+const JOINED: usize = 64 * 1024;
+
+/// A body that is held whole, sent without joining its pieces where it is long.
 pub(super) fn whole(rope: Rope) -> reqwest::Body {
     let left = rope.len();
+    if left <= JOINED {
+        return reqwest::Body::from(rope.to_bytes());
+    }
     let mut pieces = rope.into_pieces();
     match (pieces.pop_front(), pieces.is_empty()) {
         (None, _) => reqwest::Body::default(),
