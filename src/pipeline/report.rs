@@ -42,22 +42,19 @@ impl Report {
     /// Begins the report of a request.
     #[must_use]
     pub fn new(app: &App, request: &TurnRequest) -> Self {
-        let mut turn = Turn::new(Route::Chat, request.method.clone());
-        turn.provider = app.provider;
-        turn.tenant = request.identity.tenant.0.short();
-        let now = Instant::now();
-        Self {
-            turn,
-            begun: now,
-            hop_begun: now,
-            watched: None,
-        }
+        let mut report = Self::begun(app, Route::Chat, request.method.clone());
+        report.turn.tenant = request.identity.tenant.0.short();
+        report
     }
 
     /// Begins the report of a request that is only forwarded.
     #[must_use]
     pub fn forwarded(app: &App, method: Method) -> Self {
-        let mut turn = Turn::new(Route::Forward, method);
+        Self::begun(app, Route::Forward, method)
+    }
+
+    fn begun(app: &App, route: Route, method: Method) -> Self {
+        let mut turn = Turn::new(route, method);
         turn.provider = app.provider;
         let now = Instant::now();
         Self {

@@ -21,7 +21,6 @@ use crate::model::Digest;
 pub mod codec;
 mod error;
 mod files;
-mod key;
 pub mod memory;
 mod overlay;
 pub mod sled;
@@ -30,7 +29,6 @@ pub mod sled;
 mod tests;
 
 pub use error::StoreError;
-pub use key::{TENANT_KEY_FILE, TenantKey};
 
 /// Where blobs and links are kept.
 pub enum Store {

@@ -20,8 +20,3 @@ pub use counter::{Counter, Encoding};
 pub use image::{UNREADABLE as UNREADABLE_IMAGE, image_tokens};
 pub use models::{CacheModel, ContextLengthError, Family, Models, ModelsError};
 pub use price::{Cost, Prices, cost};
-
-/// Tokens that each message of a request costs besides its items.
-pub const PER_MESSAGE: u32 = 4;
-/// Tokens that each tool call costs besides its name and arguments.
-pub const PER_CALL: u32 = 8;
