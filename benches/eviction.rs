@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plimsoll::model::{
-    CallId, CallShape, Digest, Effect, EpisodeKind, HiddenCall, Hop, Marks, Parent, RecordId, Role,
-    Shape, ToolClass, TurnRecord,
+    CallId, CallShape, Digest, Effect, EpisodeKind, Hidden, HiddenCall, Hop, Marks, Parent,
+    RecordId, Role, Shape, ToolClass, TurnRecord,
 };
 use plimsoll::policy::Config;
 use plimsoll::policy::cwl::{self, Proposal, Target};
@@ -68,6 +68,7 @@ fn hidden(turn: usize, place: u32, effect: Effect) -> HiddenCall {
         result_tokens: 12,
         effect,
         nudge: false,
+        tool: Hidden::Delimiter,
     }
 }
 
@@ -124,6 +125,7 @@ fn session(annotated: Annotated) -> Session {
             id: id.clone(),
             name: tool.unwrap_or_default().to_owned(),
             tokens: 30,
+            digest: 0,
         };
         let mut spoken = shape(Role::Assistant, 20, turn + 2);
         (spoken.reasoning, spoken.calls) = (60, vec![call]);
@@ -143,6 +145,7 @@ fn session(annotated: Annotated) -> Session {
             calls: vec![(id.clone(), tool.unwrap_or_default().to_owned())],
             tooled: true,
             injected: Some("delimiter".to_owned()),
+            recall: None,
             prologue: Digest([0; 32]),
             model: String::new(),
             ended: 0,
@@ -218,6 +221,7 @@ fn report(name: &str, session: &Session, count: &dyn Fn(&str) -> u32) {
         let measure = Measure {
             count,
             ceiling: u32::try_from(ceiling).unwrap(),
+            recall: None,
         };
         let target = Target {
             fixed: 0,

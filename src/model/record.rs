@@ -24,7 +24,7 @@ pub enum EpisodeKind {
     Act,
 }
 
-/// What a `delimiter` call did. The record keeps it, so that nothing is validated twice.
+/// What a hidden call did. The record keeps it, so that nothing is validated twice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Effect {
     /// Opened an episode, closing the open one first where `auto_close` let it.
@@ -43,8 +43,40 @@ pub enum Effect {
         /// What was learned; an expl has one, an act has none.
         description: Option<String>,
     },
+    /// Brought evicted originals back: the result holds them.
+    Recalled {
+        /// What was asked for, as it was asked.
+        id: String,
+        /// The originals that the result holds whole.
+        originals: Vec<Original>,
+        /// The size of the result in tokens.
+        tokens: u32,
+        /// Whether it stays in view until the episode that it stands in ends.
+        pinned: bool,
+    },
     /// Changed nothing: the result says why.
     Refused,
+}
+
+/// Where an original stands in the result of the `recall` that brought it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Original {
+    /// The item.
+    pub item: ItemNo,
+    /// The byte at which it begins.
+    pub start: u32,
+    /// The byte behind its last one.
+    pub end: u32,
+}
+
+/// A tool that the proxy adds and answers itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Hidden {
+    /// Marks episodes.
+    #[default]
+    Delimiter,
+    /// Brings back what was evicted.
+    Recall,
 }
 
 /// One call of a hidden tool, with the answer that it got.
@@ -68,6 +100,9 @@ pub struct HiddenCall {
     pub effect: Effect,
     /// Whether its result carries a nudge.
     pub nudge: bool,
+    /// The tool that was called; records of a time with one hidden tool don't say.
+    #[serde(default)]
+    pub tool: Hidden,
 }
 
 /// One upstream call of a turn.
@@ -117,6 +152,9 @@ pub struct TurnRecord {
     pub tooled: bool,
     /// The name under which `delimiter` was injected; none where it was not.
     pub injected: Option<String>,
+    /// The name under which `recall` was injected; none where it was not.
+    #[serde(default)]
+    pub recall: Option<String>,
     /// The digest of the system text and the tools, for noticing that the cache went cold.
     pub prologue: Digest,
     /// The model that was asked.

@@ -12,10 +12,11 @@ use crate::commit::{self, Growth, Trigger, Warmth};
 use crate::dialect::chat::edit;
 use crate::dialect::chat::message::MessageError;
 use crate::dialect::chat::request::{IncludeUsage, Request, Rewrite};
-use crate::model::{Digest, Head, Hop, Mark, Marks, Role, Rope, Shape};
-use crate::policy::PlanError;
+use crate::model::{Digest, Head, Hidden, Hop, Mark, Marks, Role, Rope, Shape};
 use crate::policy::cwl::{self, Pinned, Proposal, Target};
-use crate::render::{self, RenderError, tools};
+use crate::policy::{self, PlanError};
+use crate::render::tools::{self, Injected};
+use crate::render::{self, RenderError};
 use crate::session::path::Path;
 use crate::session::transcript::{self, Handed, Transcript};
 use crate::session::view::{self, Measure};
@@ -62,8 +63,8 @@ pub struct State {
     pub path: Arc<Path>,
     /// The terms under which it is served.
     pub terms: Terms,
-    /// The name under which `delimiter` is injected.
-    pub injected: Option<String>,
+    /// The hidden tools that are injected.
+    pub injected: Injected,
     /// The tools array as sent, where it differs from the client's.
     pub tools: Option<Bytes>,
     /// The guided system message, and which of the client's it replaces.
@@ -94,6 +95,10 @@ pub struct Prepared {
     pub ratio: f64,
     /// The floor that a pass would go down to, before calibration.
     pub floor: u64,
+    /// The ceiling, before calibration.
+    pub ceiling: u64,
+    /// The eviction order's settings.
+    pub policy: policy::Config,
     /// The pass that was committed.
     pub pass: Option<(Trigger, Proposal)>,
     /// What is pinned, where the budget can't be met.
@@ -143,7 +148,7 @@ impl State {
             heads,
             path,
             terms,
-            injected: None,
+            injected: Injected::default(),
             tools: None,
             guidance: None,
             fixed: 0,
@@ -170,11 +175,11 @@ impl State {
         self.client_tokens = original + client_tools_size;
         self.fixed = client_tools_size;
         self.injected = self.decide();
-        if let (Some(name), Some(bytes)) = (&self.injected, self.request.tools_bytes()) {
-            let with = tools::with_delimiter(bytes, name).ok_or(MiddleError::Inject)?;
+        if let (true, Some(bytes)) = (self.injected.any(), self.request.tools_bytes()) {
+            let with = tools::with_hidden(bytes, &self.injected).ok_or(MiddleError::Inject)?;
             self.fixed = u64::from(tools.reader.remembered(&String::from_utf8_lossy(&with)));
             self.tools = Some(with);
-            if let Some(block) = self.terms.guidance(name) {
+            if let Some(block) = self.terms.guidance(&self.injected) {
                 self.guide(&block, tools)?;
             }
         }
@@ -184,24 +189,26 @@ impl State {
 
     /// Injection is decided at the first request of a conversation that carries tools, and kept:
     /// the tools array never flips.
-    fn decide(&self) -> Option<String> {
-        self.request.tools.as_ref()?;
+    fn decide(&self) -> Injected {
+        if self.request.tools.is_none() {
+            return Injected::default();
+        }
         let before = self.path.entries.iter().rev().map(|entry| &entry.record);
         // Records of requests without tools say nothing: a title or a compaction is a side branch.
         if let Some(record) = before.clone().find(|record| record.tooled) {
-            return record.injected.clone();
+            return Injected {
+                delimiter: record.injected.clone(),
+                recall: record.recall.clone(),
+            };
         }
-        let taken = self
-            .request
-            .tool_names
-            .iter()
-            .any(|name| name == tools::DELIMITER);
-        let name = if taken {
-            tools::DELIMITER_BESIDE
-        } else {
-            tools::DELIMITER
+        let name = |wanted: bool, tool| {
+            let free = || tools::free_name(tool, &self.request.tool_names);
+            wanted.then(free).flatten()
         };
-        self.terms.inject.then(|| name.to_owned())
+        Injected {
+            delimiter: name(self.terms.inject, Hidden::Delimiter),
+            recall: name(self.terms.recall, Hidden::Recall),
+        }
     }
 
     fn guide(&mut self, block: &str, tools: &Tools<'_>) -> Result<(), MiddleError> {
@@ -258,6 +265,7 @@ impl State {
         let measure = Measure {
             count: &count,
             ceiling: self.terms.ceiling,
+            recall: self.injected.name(Hidden::Recall),
         };
         let limits = self.limits(tools, &transcript, ratio, refused);
         let notes = view::notes(&transcript, &self.marks, measure);
@@ -269,9 +277,9 @@ impl State {
             self.whole(&transcript)
         };
         let (mut pass, mut pinned, mut notes) = (None, None, notes);
+        let policy = self.terms.policy(tools.family);
         if let Some(trigger) = self.trigger(tools, estimate, &limits, refused) {
-            let config = self.terms.policy(tools.family);
-            let proposal = cwl::propose(&transcript, &self.marks, &config, measure, limits)?;
+            let proposal = cwl::propose(&transcript, &self.marks, &policy, measure, limits)?;
             pinned = proposal.pinned;
             if is_taken(trigger, &proposal, estimate, limits.ceiling) {
                 self.marks.apply(proposal.plan.moves());
@@ -297,14 +305,15 @@ impl State {
             guidance: self.guidance.clone(),
         })?;
         let body = self.body(messages);
-        let floor = limits.floor;
         Ok(Prepared {
             body,
             transcript,
             estimate,
             whole,
             ratio,
-            floor,
+            floor: limits.floor,
+            ceiling: limits.ceiling,
+            policy,
             pass,
             pinned,
         })

@@ -14,6 +14,7 @@ pub mod known;
 #[cfg(test)]
 mod laws;
 mod open;
+mod recall;
 mod report;
 mod request;
 mod send;
@@ -34,8 +35,8 @@ pub use request::{
     AskedBudget, Identity, MIN_CEILING, Mode, Overrides, Policy, Session, TurnRequest, Untouched,
 };
 pub use settings::{
-    Budget, Classes, Delimiter, GlobError, Guidance, ProtectRecent, Settings, Terms, TermsError,
-    ToolClasses, Unmet,
+    Budget, Classes, Delimiter, GlobError, Guidance, ProtectRecent, Recall, Settings, Terms,
+    TermsError, ToolClasses, Unmet,
 };
 
 use crate::upstream::{self, Outbound, Payload};

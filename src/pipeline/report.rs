@@ -7,12 +7,13 @@ use std::time::Instant;
 use http::{HeaderMap, Method, StatusCode};
 
 use super::app::App;
+use super::hidden::Counted;
 use super::hop::{Prepared, State};
 use super::request::{Mode, TurnRequest};
 use crate::intercept::Answer;
 use crate::record::{
-    Abort, AbortPhase, Budget, Context, CostKind, DelimiterCall, Evicted, Hop, Pass, Phase, Route,
-    Side, Turn, response_headers,
+    Abort, AbortPhase, Budget, Context, CostKind, Evicted, Hop, Pass, Phase, Route, Side, Turn,
+    response_headers,
 };
 use crate::tokens::{self, Cost, Family};
 
@@ -177,9 +178,11 @@ impl Report {
         }
     }
 
-    /// Notes hidden calls.
-    pub fn delimiters(&mut self, calls: Vec<DelimiterCall>) {
-        self.turn.delimiter_calls.extend(calls);
+    /// Notes what hidden calls did, and what was fetched again.
+    pub fn hidden(&mut self, counted: Counted) {
+        self.turn.delimiter_calls.extend(counted.delimiters);
+        self.turn.recalls.extend(counted.recalls);
+        self.turn.refetches += counted.refetches;
     }
 
     /// Notes that the stream ended before its end.

@@ -18,13 +18,15 @@ pub struct Note {
     pub tokens: u32,
 }
 
-/// How texts that the proxy writes are sized.
+/// How texts that the proxy writes are worded and sized.
 #[derive(Clone, Copy)]
 pub struct Measure<'a> {
     /// Counts the tokens of a text.
     pub count: &'a dyn Fn(&str) -> u32,
     /// The ceiling in tokens, of which the ledger takes a twentieth at most.
     pub ceiling: u32,
+    /// The name of `recall`, where it is injected: only there may a text mention it.
+    pub recall: Option<&'a str>,
 }
 
 /// The notes of a view by the item index of the call whose result they replace.
@@ -135,16 +137,18 @@ pub fn note_ledger(
     notes: &mut Notes,
 ) -> Option<usize> {
     let (host, gone) = ledger(transcript, marks)?;
-    let own = tombstone::ledger(
-        transcript,
-        marks,
-        &gone,
-        measure.ceiling / 20,
-        measure.count,
-    );
+    let own = tombstone::ledger(transcript, marks, &gone, measure);
     let tokens = (measure.count)(&own);
     notes.insert(host, Note { text: own, tokens });
     Some(host)
+}
+
+/// The lines of the ledger that did not fit into the view, newest first.
+#[must_use]
+pub fn ledger_rest(transcript: &Transcript, marks: &Marks, measure: Measure<'_>) -> Vec<String> {
+    ledger(transcript, marks).map_or_else(Vec::new, |(_, gone)| {
+        tombstone::ledger_rest(transcript, marks, &gone, measure)
+    })
 }
 
 /// The call that holds the ledger and the episodes that it names, oldest first; `None` before

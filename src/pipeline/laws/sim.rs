@@ -85,6 +85,7 @@ impl Sim {
         settings.budget.protect_recent = ProtectRecent::Tokens(0);
         settings.delimiter.guidance = Guidance::Off;
         settings.delimiter.nudge = false;
+        settings.recall.enabled = false;
         let mut sim = Self {
             messages: vec![json!({"role": "system", "content": filled("system1", 20)}).to_string()],
             path: Arc::default(),

@@ -105,10 +105,7 @@ impl Sim {
         let ledger = messages
             .iter()
             .any(|message| message.contains("ledger of evicted"));
-        let counted = ledger
-            && messages
-                .iter()
-                .any(|message| message.contains(" earlier\""));
+        let counted = ledger && messages.iter().any(|message| message.contains(" earlier"));
         for episode in &prepared.transcript.graph.episodes {
             let Some(description) = &episode.description else {
                 continue;
