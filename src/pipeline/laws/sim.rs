@@ -3,6 +3,7 @@
 //! always. A test only says what is said.
 
 mod judge;
+mod recalled;
 
 use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
@@ -14,7 +15,7 @@ use super::say::{Labels, Say, filled, gist, hops};
 use crate::commit::Floor;
 use crate::dialect::chat::request::Request;
 use crate::intercept::{Answer, join};
-use crate::model::{Digest, Marks, RecordId, Shape, TenantId, TurnRecord};
+use crate::model::{Digest, ItemNo, Marks, RecordId, Shape, TenantId, TurnRecord};
 use crate::pipeline::Overrides;
 use crate::pipeline::finish::{Ending, record};
 use crate::pipeline::hidden::{Keep, settle};
@@ -71,6 +72,12 @@ pub struct Sim {
     aligned: Path,
     /// The transcript of the last hop.
     transcript: Transcript,
+    /// What was recalled so far: the item and its text.
+    brought: Vec<(ItemNo, String)>,
+    /// Whether the last hop brought something back and kept its budget.
+    room: bool,
+    /// How many turns there were before the last hop.
+    sent_turn: usize,
 }
 
 impl Sim {
@@ -99,6 +106,9 @@ impl Sim {
             edited: false,
             aligned: Path::default(),
             transcript: Transcript::default(),
+            brought: Vec::new(),
+            room: false,
+            sent_turn: 0,
         };
         sim.user(10);
         sim
@@ -146,6 +156,7 @@ impl Sim {
                 false => Keep::Message,
             };
             let (hop, _) = settle(&state, &prepared, answer, keep, &reader());
+            self.recalled(&state, &prepared, &hop);
             if last {
                 let ending = Ending {
                     texts: answers.iter().map(|answer| answer.text.as_str()).collect(),

@@ -44,6 +44,7 @@ impl Sim {
             self.prefix(&messages);
         }
         budget(state, prepared, &context);
+        self.room_was_there(prepared, &context);
         open_goes_last(state, prepared, before);
         self.descriptions(state, prepared, &messages);
         self.resurrections(&gist);
