@@ -400,3 +400,6 @@ fn plural(lines: usize) -> String {
         lines => format!("{lines} lines"),
     }
 }
+
+#[cfg(test)]
+mod tests;

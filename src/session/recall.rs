@@ -2,8 +2,9 @@
 //! what is gone. Only what is on the path has an id. Never reads content.
 
 use super::graph::Kind;
+use super::path::ASSISTANT_ITEMS;
 use super::tombstone;
-use super::transcript::{Item, Transcript};
+use super::transcript::{Entry, Item, Transcript};
 use crate::model::{ItemKind, ItemNo, Mark, Marks};
 
 /// The most items that one id may list.
@@ -92,8 +93,34 @@ fn numbered(id: &str) -> Option<(&str, Vec<ItemNo>)> {
 pub fn lost(transcript: &Transcript, id: &str) -> Option<ItemNo> {
     let (_, numbers) = numbered(id)?;
     let no = *numbers.first()?;
-    let stands = transcript.items.iter().any(|item| item.no == no);
+    let stands = transcript
+        .entries
+        .iter()
+        .any(|entry| holds(transcript, entry, no));
     (numbers.len() == 1 && !stands && no < transcript.first_item).then_some(no)
+}
+
+/// Whether a number is one of a message's. An assistant message has two for reasoning and text,
+/// present or not.
+fn holds(transcript: &Transcript, entry: &Entry, no: ItemNo) -> bool {
+    let items = transcript
+        .items
+        .get(entry.items.clone())
+        .unwrap_or_default();
+    let Some(item) = items.first() else {
+        return false;
+    };
+    let before = match item.kind {
+        ItemKind::Call => ASSISTANT_ITEMS,
+        ItemKind::Text => 1,
+        ItemKind::Reasoning
+        | ItemKind::Result
+        | ItemKind::User
+        | ItemKind::System
+        | ItemKind::Opaque => 0,
+    };
+    let last = items.last().map_or(item.no, |item| item.no);
+    (item.no.saturating_sub(before)..=last).contains(&no)
 }
 
 /// What may be recalled, for whoever asked for something else: ids of evicted items, the nearest

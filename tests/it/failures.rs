@@ -468,7 +468,11 @@ async fn a_context_that_stays_too_long_is_tried_once_more_and_no_more() {
 
 #[tokio::test]
 async fn marks_of_a_refused_try_stay_where_they_are() {
-    let floor = |config: &mut Config| config.budget.ceiling = 8_000;
+    let floor = |config: &mut Config| {
+        config.budget.ceiling = 8_000;
+        // The sizes below leave no room for a second tool.
+        config.recall.enabled = false;
+    };
     for stream in [false, true] {
         let refusal = Reply::text("x").fault(Fault::ContextLength { window: 4_400 });
         let names = ["go", "b1", "b2", "b3", "b4", "b5"];

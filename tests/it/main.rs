@@ -20,6 +20,7 @@ mod hops;
 mod limits;
 mod pass;
 mod process;
+mod recall;
 mod resend;
 mod support;
 mod tidy;

@@ -100,6 +100,14 @@ impl Terms {
             recall: true,
         }
     }
+
+    /// One that needs many, with `recall`.
+    pub fn tight(ceiling: u32) -> Self {
+        Self {
+            ceiling,
+            ..Self::endless()
+        }
+    }
 }
 
 fn terms() -> impl Strategy<Value = Terms> {

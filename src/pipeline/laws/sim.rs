@@ -360,6 +360,12 @@ impl Sim {
         }
     }
 
+    /// Another ceiling from here on, under which the ledger may have another length.
+    pub fn lift(&mut self) {
+        self.ceiling(1_000_000);
+        self.edited = true;
+    }
+
     pub fn ceiling(&mut self, ceiling: u64) {
         self.settings.budget.ceiling = u32::try_from(ceiling).unwrap();
     }
