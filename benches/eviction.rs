@@ -294,8 +294,10 @@ fn left(
     kept: &Kept,
     count: &dyn Fn(&str) -> u32,
 ) -> Left {
-    let original = transcript.items[call]
-        .pair
+    let original = transcript
+        .items
+        .get(call)
+        .and_then(|item| item.pair)
         .and_then(|pair| original(transcript, pair));
     let text = stub::result("read:1", 400, mark, kept, &original.unwrap_or_default());
     Left {
