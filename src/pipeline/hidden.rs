@@ -7,9 +7,10 @@ use super::recall::Recalls;
 use crate::dialect::chat::message::call_digest;
 use crate::intercept::delimiter::{Label, Names, Outcome};
 use crate::intercept::{Answer, Call, Reasoning};
-use crate::model::{CallId, Effect, Hidden, HiddenCall, Hop, ItemKind, MESSAGE_TOKENS, Mark, raw};
+use crate::model::{CallId, Effect, Hidden, HiddenCall, Hop, ItemKind, MESSAGE_TOKENS, raw};
 use crate::record::{DelimiterCall, RecallCall};
-use crate::session::tombstone::{self, thousands};
+use crate::session::tombstone::thousands;
+use crate::session::view;
 
 /// Tokens of a hidden call's result that brings nothing back, at most, as a rule.
 const SHORT_RESULT: u32 = 60;
@@ -72,12 +73,14 @@ pub fn settle(
     let mut counted = runner.counted;
     counted.refetches = refetches(state, prepared, answer);
     let message = answer.message();
+    let (marks, kept) = state.moved();
     let hop = Hop {
         message: (keep == Keep::Message).then(|| String::from_utf8_lossy(&message).into_owned()),
         text,
         reasoning,
         calls,
-        marks: state.moved(),
+        marks,
+        kept,
         estimate: prepared.estimate,
         usage: answer.usage,
     };
@@ -158,12 +161,11 @@ impl<'a> Runner<'a> {
             return None;
         };
         let recall = self.state.injected.name(Hidden::Recall)?;
-        let transcript = &self.prepared.transcript;
+        let graph = &self.prepared.transcript.graph;
         let evicted = |name: &&String| {
-            let episode = transcript.graph.named(name);
-            episode.is_some_and(|episode| {
-                tombstone::evicted(transcript, &self.state.marks, episode).is_some()
-            })
+            let episode = graph.named(name);
+            let mut items = episode.into_iter().flat_map(|episode| &episode.items);
+            items.any(|index| self.recalls.is_gone(*index))
         };
         let calls: Vec<String> = dependencies
             .iter()
@@ -191,11 +193,10 @@ fn refetches(state: &State, prepared: &Prepared, answer: &Answer) -> u64 {
     }
     let again = |call: &&Call| {
         let digest = call_digest(&call.name, &call.arguments);
-        let mut items = prepared.transcript.items.iter();
-        items.any(|item| {
-            item.kind == ItemKind::Call
-                && item.digest == digest
-                && state.marks.get(item.no) > Mark::Live
+        let mut items = prepared.transcript.items.iter().enumerate();
+        items.any(|(index, item)| {
+            let same = item.kind == ItemKind::Call && !item.hidden && item.digest == digest;
+            same && !view::is_whole(&prepared.transcript, &state.marks, &prepared.notes, index)
         })
     };
     let calls = answer.visible_calls().map(|(_, call)| call);

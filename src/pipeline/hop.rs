@@ -7,19 +7,19 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::known::Reader;
+use super::original::Originals;
 use super::settings::{Classes, Terms};
 use crate::commit::{self, Growth, Trigger, Warmth};
 use crate::dialect::chat::edit;
 use crate::dialect::chat::message::MessageError;
 use crate::dialect::chat::request::{IncludeUsage, Request, Rewrite};
-use crate::model::{Digest, Head, Hidden, Hop, Mark, Marks, Role, Rope, Shape};
-use crate::policy::cwl::{self, Pinned, Proposal, Target};
-use crate::policy::{self, PlanError};
+use crate::model::{Digest, Head, Hidden, Hop, ItemNo, Kept, Mark, Marks, Role, Rope, Shape};
+use crate::policy::{self, Ask, Pinned, PlanError, Proposal, Target};
 use crate::render::tools::{self, Injected};
 use crate::render::{self, RenderError};
 use crate::session::path::Path;
 use crate::session::transcript::{self, Handed, Transcript};
-use crate::session::view::{self, Measure};
+use crate::session::view::{self, Measure, Notes};
 use crate::tokens::{Family, calibrate};
 
 /// What went wrong in the middle. The caller forwards the client's bytes.
@@ -81,6 +81,9 @@ pub struct State {
     pub marks: Marks,
 }
 
+/// Marks that moved, and what is left of items that are shown in part.
+pub type Moved = (Vec<(ItemNo, Mark)>, Vec<(ItemNo, Kept)>);
+
 /// One hop ready to be sent.
 pub struct Prepared {
     /// The body.
@@ -97,8 +100,10 @@ pub struct Prepared {
     pub floor: u64,
     /// The ceiling, before calibration.
     pub ceiling: u64,
-    /// The eviction order's settings.
-    pub policy: policy::Config,
+    /// The settings of the order in which things go.
+    pub eviction: policy::Config,
+    /// The notes of its view.
+    pub notes: Notes,
     /// The pass that was committed.
     pub pass: Option<(Trigger, Proposal)>,
     /// What is pinned, where the budget can't be met.
@@ -262,9 +267,19 @@ impl State {
     ) -> Result<Prepared, MiddleError> {
         let transcript = self.transcript(tools);
         let (ratio, count) = (self.ratio(), |text: &str| tools.reader.remembered(text));
+        let originals = Originals {
+            request: &self.request,
+            shapes: &self.shapes,
+            path: &self.path,
+            pending: &self.pending,
+            transcript: &transcript,
+        };
+        let left =
+            |call: usize, mark: Mark, kept: &Kept| originals.left(tools.reader, call, mark, kept);
         let measure = Measure {
             count: &count,
             ceiling: self.terms.ceiling,
+            left: &left,
             recall: self.injected.name(Hidden::Recall),
         };
         let limits = self.limits(tools, &transcript, ratio, refused);
@@ -277,12 +292,21 @@ impl State {
             self.whole(&transcript)
         };
         let (mut pass, mut pinned, mut notes) = (None, None, notes);
-        let policy = self.terms.policy(tools.family);
+        let config = self.terms.eviction(tools.family);
         if let Some(trigger) = self.trigger(tools, estimate, &limits, refused) {
-            let proposal = cwl::propose(&transcript, &self.marks, &policy, measure, limits)?;
+            let ask = Ask {
+                transcript: &transcript,
+                marks: &self.marks,
+                config: &config,
+                measure,
+                target: limits,
+                originals: &|item| originals.text(item),
+            };
+            let proposal = policy::propose(self.terms.policy, &ask)?;
             pinned = proposal.pinned;
             if is_taken(trigger, &proposal, estimate, limits.ceiling) {
-                self.marks.apply(proposal.plan.moves());
+                let (moves, kept) = (proposal.plan.moves(), proposal.plan.kept());
+                self.marks.apply(moves, kept);
                 notes = view::notes(&transcript, &self.marks, measure);
                 estimate = view::sizes(&transcript, &self.marks, &notes).1 + self.fixed;
                 pass = Some((trigger, proposal));
@@ -313,7 +337,8 @@ impl State {
             ratio,
             floor: limits.floor,
             ceiling: limits.ceiling,
-            policy,
+            eviction: config,
+            notes,
             pass,
             pinned,
         })
@@ -450,7 +475,7 @@ impl State {
     /// The size of the transcript with nothing evicted.
     fn whole(&self, transcript: &Transcript) -> u64 {
         let live = Marks::default();
-        self.fixed + view::sizes(transcript, &live, &view::Notes::new()).1
+        self.fixed + view::sizes(transcript, &live, &view::Notes::default()).1
     }
 
     fn body(&self, messages: Rope) -> Rope {
@@ -478,13 +503,18 @@ impl State {
     /// Marks that passes moved before the hop in hand, for its record: an emergency pass may have
     /// followed another.
     #[must_use]
-    pub fn moved(&self) -> Vec<(u32, Mark)> {
+    pub fn moved(&self) -> Moved {
         let mut before = self.path.marks.clone();
         for hop in &self.pending {
-            before.apply(&hop.marks);
+            before.apply(&hop.marks, &hop.kept);
         }
-        let moved = |(item, mark): &(u32, Mark)| before.get(*item) < *mark;
-        self.marks.iter().filter(moved).collect()
+        let moved = |(item, mark): &(ItemNo, Mark)| before.get(*item) < *mark;
+        let chosen = |(item, kept): &(ItemNo, &Arc<Kept>)| before.kept(*item) != Some(*kept);
+        let kept = self.marks.iter_kept().filter(chosen);
+        (
+            self.marks.iter().filter(moved).collect(),
+            kept.map(|(item, kept)| (item, Kept::clone(kept))).collect(),
+        )
     }
 }
 

@@ -2,7 +2,6 @@
 //! its original back, as much of it as the turn may hold. Pure; it takes content from the client's
 //! own messages and from records of the path, and never reads a store.
 
-mod content;
 mod document;
 
 use std::borrow::Cow;
@@ -10,13 +9,14 @@ use std::collections::HashSet;
 
 use super::hop::{Prepared, State};
 use super::known::Reader;
+use super::original::Originals;
 use crate::intercept::recall::{self as protocol, Ask, Miss};
-use crate::model::{Effect, HiddenCall, ItemNo, Mark};
-use crate::policy::cwl::{self, Target};
+use crate::model::{Effect, Hidden, HiddenCall, ItemNo, Kept, Mark};
+use crate::policy::{self, Ask as Pass, Target};
 use crate::record::RecallCall;
 use crate::session::recall as ids;
 use crate::session::transcript::Source;
-use crate::session::view::Measure;
+use crate::session::view::{self, Measure};
 use document::Document;
 
 /// The share of the ceiling that the recalls of one turn may bring back.
@@ -271,24 +271,46 @@ impl<'a> Recalls<'a> {
             ceiling: 0,
             floor: 0,
         };
-        let count = |text: &str| self.reader.remembered(text);
-        let proposal = cwl::propose(
-            &self.prepared.transcript,
-            &self.state.marks,
-            &self.prepared.policy,
-            self.measure(&count),
-            target,
-        );
+        let originals = self.originals();
+        let proposal = self.measured(|measure| {
+            policy::propose(
+                self.state.terms.policy,
+                &Pass {
+                    transcript: &self.prepared.transcript,
+                    marks: &self.state.marks,
+                    config: &self.prepared.eviction,
+                    measure,
+                    target,
+                    originals: &|item| originals.text(item),
+                },
+            )
+        });
         let least = proposal.map_or(self.prepared.estimate, |proposal| proposal.size);
         *self.least.insert(least)
     }
 
-    fn measure<'m>(&'m self, count: &'m dyn Fn(&str) -> u32) -> Measure<'m> {
-        Measure {
-            count,
-            ceiling: self.state.terms.ceiling,
-            recall: self.state.injected.recall.as_deref(),
+    fn originals(&self) -> Originals<'a> {
+        Originals {
+            request: &self.state.request,
+            shapes: &self.state.shapes,
+            path: &self.state.path,
+            pending: &self.state.pending,
+            transcript: &self.prepared.transcript,
         }
+    }
+
+    /// Runs with what texts of the proxy's own are made and sized by.
+    fn measured<T>(&self, run: impl FnOnce(Measure<'_>) -> T) -> T {
+        let originals = self.originals();
+        let count = |text: &str| self.reader.remembered(text);
+        let left =
+            |call: usize, mark: Mark, kept: &Kept| originals.left(*self.reader, call, mark, kept);
+        run(Measure {
+            count: &count,
+            ceiling: self.state.terms.ceiling,
+            left: &left,
+            recall: self.state.injected.name(Hidden::Recall),
+        })
     }
 
     fn full(&self, left: u32) -> Said {
@@ -327,7 +349,7 @@ fn earlier<'a>(state: &'a State, prepared: &'a Prepared) -> Vec<Earlier<'a>> {
         found.push(Earlier {
             call: Cow::Borrowed(call),
             id: format!("recall:{}", item.no),
-            live: state.marks.get(item.no) == Mark::Live,
+            live: view::is_whole(transcript, &state.marks, &prepared.notes, entry.items.start),
             turn: record.map_or(state.path.next_turn(), |record| record.turn),
         });
     }

@@ -17,6 +17,8 @@ pub struct Protection {
     unpinned: bool,
     /// Whether results of exploration may go that an act in view depends on.
     depended: bool,
+    /// Whether the rules of episodes hold. A policy that knows no episodes moves single items.
+    episodes: bool,
 }
 
 impl Protection {
@@ -51,6 +53,7 @@ impl Protection {
             recent: start,
             unpinned: false,
             depended: false,
+            episodes: true,
         }
     }
 
@@ -62,7 +65,7 @@ impl Protection {
             newest: self.newest,
             recent: usize::MAX,
             unpinned: true,
-            depended: self.depended,
+            ..self.clone()
         }
     }
 
@@ -73,6 +76,21 @@ impl Protection {
             depended: true,
             ..self.clone()
         }
+    }
+
+    /// The same for a policy that knows no episodes.
+    #[must_use]
+    pub fn without_episodes(&self) -> Self {
+        Self {
+            episodes: false,
+            ..self.clone()
+        }
+    }
+
+    /// Whether the rules of episodes hold.
+    #[must_use]
+    pub fn heeds_episodes(&self) -> bool {
+        self.episodes
     }
 
     /// Whether calls of exploration may go that an act in view depends on.

@@ -7,6 +7,7 @@ pub mod chain;
 pub mod graph;
 pub mod path;
 pub mod recall;
+pub mod stub;
 pub mod tombstone;
 pub mod transcript;
 pub mod view;

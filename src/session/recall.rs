@@ -5,7 +5,7 @@ use super::graph::Kind;
 use super::path::ASSISTANT_ITEMS;
 use super::tombstone;
 use super::transcript::{Entry, Item, Transcript};
-use crate::model::{ItemKind, ItemNo, Mark, Marks};
+use crate::model::{ItemKind, ItemNo};
 
 /// The most items that one id may list.
 const LISTED: usize = 200;
@@ -123,21 +123,22 @@ fn holds(transcript: &Transcript, entry: &Entry, no: ItemNo) -> bool {
     (item.no.saturating_sub(before)..=last).contains(&no)
 }
 
-/// What may be recalled, for whoever asked for something else: ids of evicted items, the nearest
-/// first, and names of evicted episodes, the newest first.
+/// What may be recalled, for whoever asked for something else: ids of items that are gone, the
+/// nearest first, and names of episodes that hold such, the newest first.
 #[must_use]
-pub fn offer(transcript: &Transcript, marks: &Marks, id: &str) -> String {
+pub fn offer(transcript: &Transcript, id: &str, gone: &dyn Fn(usize) -> bool) -> String {
     let asked = numbered(id).and_then(|(_, numbers)| numbers.first().copied());
     let near = asked.unwrap_or(ItemNo::MAX);
-    let gone = |item: &&Item| {
-        item.kind == ItemKind::Call && item.delimiter.is_none() && marks.get(item.no) > Mark::Live
-    };
-    let mut items: Vec<&Item> = transcript.items.iter().filter(gone).collect();
+    let items = transcript.items.iter().enumerate();
+    let mut items: Vec<&Item> = items
+        .filter(|(at, item)| item.kind == ItemKind::Call && gone(*at))
+        .map(|(_, item)| item)
+        .collect();
     items.sort_by_key(|item| item.no.abs_diff(near));
     let ids: Vec<String> = items.into_iter().take(OFFERED).map(self::id).collect();
     let episodes = transcript.graph.episodes.iter().rev();
     let names: Vec<String> = episodes
-        .filter(|episode| tombstone::evicted(transcript, marks, episode).is_some())
+        .filter(|episode| episode.items.iter().any(|at| gone(*at)))
         .take(OFFERED)
         .map(|episode| tombstone::name(transcript, episode))
         .collect();

@@ -93,6 +93,8 @@ pub struct Item {
     pub name: Arc<str>,
     /// The digest of a client's call, by which the same call made again is known; 0 for all else.
     pub digest: u64,
+    /// Whether it is a call that the client never sees.
+    pub hidden: bool,
     /// Whether it was brought back to stay until its episode ends.
     pub pinned: bool,
 }
@@ -489,6 +491,7 @@ impl<'a> Builder<'a> {
             class: ToolClass::Unknown,
             name: self.nameless.clone(),
             digest: 0,
+            hidden: false,
             pinned: false,
         });
         self.transcript.items.len() - 1

@@ -22,6 +22,7 @@ use crate::pipeline::hidden::{Keep, settle};
 use crate::pipeline::hop::{Prepared, State, Tools};
 use crate::pipeline::known::Memo;
 use crate::pipeline::settings::{Classes, Guidance, ProtectRecent, Settings, Terms, ToolClasses};
+use crate::policy::Order;
 use crate::session::align::align;
 use crate::session::chain;
 use crate::session::path::Path;
@@ -76,8 +77,6 @@ pub struct Sim {
     brought: Vec<(ItemNo, String)>,
     /// Whether the last hop brought something back and kept its budget.
     room: bool,
-    /// How many turns there were before the last hop.
-    sent_turn: usize,
 }
 
 impl Sim {
@@ -90,6 +89,8 @@ impl Sim {
         settings.budget.ceiling = 1_000_000;
         settings.budget.floor = Floor::Ceiling;
         settings.budget.protect_recent = ProtectRecent::Tokens(0);
+        // The published order, of which each step can be told by what it takes.
+        settings.budget.order = Order::Paper;
         settings.delimiter.guidance = Guidance::Off;
         settings.delimiter.nudge = false;
         settings.recall.enabled = false;
@@ -108,7 +109,6 @@ impl Sim {
             transcript: Transcript::default(),
             brought: Vec::new(),
             room: false,
-            sent_turn: 0,
         };
         sim.user(10);
         sim
@@ -156,7 +156,7 @@ impl Sim {
                 false => Keep::Message,
             };
             let (hop, _) = settle(&state, &prepared, answer, keep, &reader());
-            self.recalled(&state, &prepared, &hop);
+            self.recalled(&state, &prepared, &hop, last);
             if last {
                 let ending = Ending {
                     texts: answers.iter().map(|answer| answer.text.as_str()).collect(),

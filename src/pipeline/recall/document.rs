@@ -1,13 +1,13 @@
 //! What a recall gives out before it is cut to size: one original, several under headings, the
 //! evicted items of an episode, a page of the ledger.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use super::content::Content;
 use super::{Earlier, Recalls, Said, in_view};
 use crate::intercept::recall::Ask;
 use crate::model::{ItemKind, ItemNo, Mark, Original};
-use crate::session::graph::{Delimiter, Kind};
+use crate::session::graph::Kind;
 use crate::session::recall as ids;
 use crate::session::transcript::Item;
 use crate::session::view;
@@ -62,65 +62,59 @@ impl Document {
 }
 
 impl<'a> Recalls<'a> {
-    fn content(&self) -> Content<'a> {
-        Content {
-            state: self.state,
-            transcript: &self.prepared.transcript,
-        }
-    }
-
     fn item(&self, index: usize) -> Option<&'a Item> {
         self.prepared.transcript.items.get(index)
     }
 
-    fn mark(&self, item: &Item) -> Mark {
-        self.state.marks.get(item.no)
+    /// Whether the view shows the original of an item.
+    fn is_whole(&self, index: usize) -> bool {
+        let (transcript, notes) = (&self.prepared.transcript, &self.prepared.notes);
+        view::is_whole(transcript, &self.state.marks, notes, index)
+    }
+
+    fn id(&self, index: usize) -> String {
+        self.item(index).map(ids::id).unwrap_or_default()
     }
 
     /// One item, or several of one tool.
     pub(super) fn items(&self, ask: &Ask, items: &[usize]) -> Result<Document, Said> {
-        let items: Vec<&Item> = items.iter().filter_map(|index| self.item(*index)).collect();
-        let standing: Option<Vec<String>> = items.iter().map(|item| self.standing(item)).collect();
-        if let Some(standing) = standing {
-            return Err(in_view(standing.join("; ")));
-        }
-        match items.as_slice() {
-            [item] => self.one(ask, item),
-            _ => Ok(self.several(format!("recalled {}", ask.id), &items)),
+        let standing: Option<Vec<String>> = items.iter().map(|at| self.standing(*at)).collect();
+        match (standing, items) {
+            (Some(standing), _) => Err(in_view(standing.join("; "))),
+            (None, [item]) => self.one(ask, *item),
+            (None, _) => Ok(self.several(format!("recalled {}", ask.id), items)),
         }
     }
 
-    fn one(&self, ask: &Ask, item: &Item) -> Result<Document, Said> {
+    fn one(&self, ask: &Ask, index: usize) -> Result<Document, Said> {
         let mut document = Document {
-            head: format!("recalled {}", ids::id(item)),
+            head: format!("recalled {}", self.id(index)),
             ..Document::default()
         };
-        if let Some(call) = self.hidden_call(item) {
+        if let Some(call) = self.call(index) {
             if call.len() <= CALL_CHARS && !call.contains('\n') {
                 document.more = format!("{call}\n");
             } else {
                 document.text = format!("{call}\n");
             }
         }
-        let original = self.original(item);
-        if original.is_none() && item.kind != ItemKind::Call {
-            return Err(gone(&ask.id));
+        match (self.item(index), self.original(index)) {
+            (Some(item), Some(original)) => document.push(item.no, &original),
+            _ => return Err(gone(&ask.id)),
         }
-        document.push(item.no, original.as_deref().unwrap_or_default());
         Ok(document)
     }
 
     /// Everything of an episode that is not in view.
     pub(super) fn episode(&self, ask: &Ask, at: usize) -> Result<Document, Said> {
-        let transcript = &self.prepared.transcript;
-        let episode = transcript.graph.episodes.get(at);
+        let episode = self.prepared.transcript.graph.episodes.get(at);
         let listed = episode.map_or(&[][..], |episode| episode.items.as_slice());
-        let gone: Vec<&Item> = listed
+        let gone: Vec<usize> = listed
             .iter()
-            .filter_map(|index| self.item(*index))
-            .filter(|item| item.delimiter.is_none() && self.mark(item) > Mark::Live)
+            .copied()
+            .filter(|at| self.is_gone(*at))
             .collect();
-        if gone.iter().all(|item| self.standing(item).is_some()) {
+        if gone.iter().all(|at| self.standing(*at).is_some()) {
             let nothing = format!("{} is in view: nothing of it is gone", ask.id);
             return Err(in_view(nothing));
         }
@@ -137,28 +131,39 @@ impl<'a> Recalls<'a> {
         Ok(document)
     }
 
+    /// Whether an item is content whose original the view does not show.
+    pub(in crate::pipeline) fn is_gone(&self, index: usize) -> bool {
+        let content = self
+            .item(index)
+            .is_some_and(|item| item.delimiter.is_none());
+        content && !self.is_whole(index)
+    }
+
     /// Items in order, each under its id. What was itself brought back is only named, so that
     /// nothing is wrapped into itself again and again.
-    fn several(&self, head: String, items: &[&Item]) -> Document {
+    fn several(&self, head: String, items: &[usize]) -> Document {
         let mut document = Document {
             head,
             ..Document::default()
         };
-        for item in items {
+        for index in items {
+            let Some(item) = self.item(*index) else {
+                continue;
+            };
             document.line();
             let _ = write!(document.text, "[{}]", ids::id(item));
-            if let Some(standing) = self.standing(item) {
+            if let Some(standing) = self.standing(*index) {
                 let _ = writeln!(document.text, " {standing}");
                 continue;
             }
-            if let Some(call) = self.hidden_call(item) {
+            if let Some(call) = self.call(*index) {
                 let _ = write!(document.text, " {call}");
             }
             document.text.push('\n');
-            if self.is_recall(item) {
+            if item.hidden {
                 continue;
             }
-            if let Some(original) = self.original(item) {
+            if let Some(original) = self.original(*index) {
                 document.push(item.no, &original);
             }
         }
@@ -167,9 +172,9 @@ impl<'a> Recalls<'a> {
 
     /// A page of the lines that the ledger in view has no room for.
     pub(super) fn ledger(&self, ask: &Ask, page: usize) -> Result<Document, Said> {
-        let count = |text: &str| self.reader.remembered(text);
         let transcript = &self.prepared.transcript;
-        let rest = view::ledger_rest(transcript, &self.state.marks, self.measure(&count));
+        let rest =
+            self.measured(|measure| view::ledger_rest(transcript, &self.state.marks, measure));
         let pages = rest.len().div_ceil(PAGE);
         let Some(lines) = rest.chunks(PAGE).nth(page - 1) else {
             let why = match pages {
@@ -213,7 +218,7 @@ impl<'a> Recalls<'a> {
             None if no.is_some() => Err(gone(&ask.id)),
             None => {
                 let asked: String = ask.id.chars().take(120).collect();
-                let offer = ids::offer(transcript, &self.state.marks, &ask.id);
+                let offer = ids::offer(transcript, &ask.id, &|at| self.is_gone(at));
                 Err(Said(
                     "unknown",
                     format!("nothing is known as {asked:?}; {offer}"),
@@ -223,14 +228,15 @@ impl<'a> Recalls<'a> {
     }
 
     /// Where an item stands in view, its original or a copy that was brought back.
-    fn standing(&self, item: &Item) -> Option<String> {
+    fn standing(&self, index: usize) -> Option<String> {
+        let item = self.item(index)?;
         let id = ids::id(item);
-        if self.mark(item) > Mark::Live || item.delimiter == Some(Delimiter::Stray) {
+        if !self.is_whole(index) {
             return Some(format!("{id} {}", self.brought(item.no)?));
         }
         Some(match item.kind {
             ItemKind::Call => {
-                let call = self.content().call(item).unwrap_or_default();
+                let call = self.originals().call(index).unwrap_or_default();
                 let short: String = call.chars().take(CALL_CHARS / 2).collect();
                 format!("{id} is in view: the result of the call {short}")
             }
@@ -254,28 +260,26 @@ impl<'a> Recalls<'a> {
     }
 
     /// The original of an item: as it was brought back before, because the client may have edited
-    /// its copy since, else as it stands in the history.
-    fn original(&self, item: &Item) -> Option<String> {
-        let before = self
-            .earlier
-            .iter()
-            .rev()
-            .find_map(|earlier| earlier.original(item.no));
-        match before {
-            Some(original) => Some(original.to_owned()),
-            None => Some(self.content().original(item)?.into_owned()),
+    /// its copy since, else as it stands in the history. A call without a result has an empty one.
+    fn original(&self, index: usize) -> Option<Cow<'_, str>> {
+        let item = self.item(index)?;
+        let mut before = self.earlier.iter().rev();
+        if let Some(original) = before.find_map(|earlier| earlier.original(item.no)) {
+            return Some(Cow::Borrowed(original));
+        }
+        match (self.originals().whole(index), item.kind) {
+            (None, ItemKind::Call) => Some(Cow::Borrowed("")),
+            (original, _) => original,
         }
     }
 
-    /// A call that the view does not show, with its arguments.
-    fn hidden_call(&self, item: &Item) -> Option<String> {
-        let hidden = item.kind == ItemKind::Call && self.mark(item) == Mark::Removed;
-        hidden.then(|| self.content().call(item)).flatten()
-    }
-
-    fn is_recall(&self, item: &Item) -> bool {
-        let result = item.pair.and_then(|pair| self.item(pair));
-        result.is_some_and(|result| self.content().is_hidden(result))
+    /// A call that the view does not show as it was made.
+    fn call(&self, index: usize) -> Option<String> {
+        let item = self.item(index)?;
+        let trimmed = self.prepared.notes.arguments.contains_key(&index);
+        let hidden = trimmed || self.state.marks.get(item.no) == Mark::Removed;
+        let call = item.kind == ItemKind::Call && hidden;
+        call.then(|| self.originals().call(index)).flatten()
     }
 }
 

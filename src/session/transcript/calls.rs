@@ -37,6 +37,9 @@ impl<'a> Builder<'a> {
             }
             Call::Hidden(call) => {
                 let index = self.item(number, ItemKind::Call, entry, call.tokens);
+                if let Some(item) = self.transcript.items.get_mut(index) {
+                    item.hidden = true;
+                }
                 self.waiting.push((call.id.0.as_str(), index));
                 match call.tool {
                     Hidden::Delimiter => self.delimiter(index, &call.effect),

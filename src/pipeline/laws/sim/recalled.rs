@@ -25,7 +25,7 @@ impl Sim {
     }
 
     /// Holds the recalls of a hop to their laws.
-    pub(super) fn recalled(&mut self, state: &State, prepared: &Prepared, hop: &Hop) {
+    pub(super) fn recalled(&mut self, state: &State, prepared: &Prepared, hop: &Hop, last: bool) {
         let mut used = 0;
         for call in state.pending.iter().chain([hop]).flat_map(|hop| &hop.calls) {
             if let Effect::Recalled { tokens, .. } = call.effect {
@@ -43,7 +43,8 @@ impl Sim {
             let Effect::Recalled { originals, .. } = &call.effect else {
                 continue;
             };
-            self.room |= prepared.pinned.is_none();
+            // What the client adds behind a last hop is not the proxy's to foresee.
+            self.room |= prepared.pinned.is_none() && !last;
             for original in originals {
                 let text = &call.result[original.start as usize..original.end as usize];
                 self.exact(state, prepared, original.item, text);
@@ -55,11 +56,9 @@ impl Sim {
 
     /// A recall never makes a view that can't be brought under its ceiling.
     pub(super) fn room_was_there(&mut self, prepared: &Prepared, context: &str) {
-        let turns_over = self.sent_turn != self.path.entries.len();
-        if std::mem::take(&mut self.room) && !turns_over {
+        if std::mem::take(&mut self.room) {
             assert!(prepared.pinned.is_none(), "no room was left: {context}");
         }
-        self.sent_turn = self.path.entries.len();
     }
 
     /// The text is the item's original, or what an earlier recall found before the client changed

@@ -1,0 +1,111 @@
+//! The original texts of one chat message, read for what a pass leaves of them: a result, a call's
+//! arguments, what was said. Gives nothing where the text could not be put back in its form.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use super::message::{self, Part};
+use crate::model::raw::{self, Object};
+
+/// The text of a message: its string, or its parts of text one after the other. `None` where there
+/// is none, or where a part is something else.
+#[must_use]
+pub fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
+    let object = Object::parse(bytes).ok()?;
+    let content = object.raw("content")?;
+    if content.first() == Some(&b'"') {
+        return raw::string(content);
+    }
+    let mut whole = String::new();
+    for span in raw::array(content).ok()? {
+        let part = Object::parse(content.get(span)?).ok()?;
+        whole.push_str(&part.text("text")?);
+    }
+    Some(Cow::Owned(whole))
+}
+
+/// The parts of a message one after the other. What is no text is named where it stood.
+#[must_use]
+pub fn parts(bytes: &[u8]) -> Option<String> {
+    let parsed = message::parse(bytes).ok()?;
+    let mut whole = String::new();
+    for part in parsed.parts {
+        let _ = match part {
+            Part::Text(text) => write!(whole, "{text}"),
+            Part::Image { .. } => write!(whole, "[an image]"),
+            Part::Other(raw) => write!(whole, "[an attachment of {} bytes]", raw.len()),
+        };
+    }
+    Some(whole)
+}
+
+/// The reasoning of a message.
+#[must_use]
+pub fn reasoning(bytes: &[u8]) -> Option<String> {
+    Some(message::parse(bytes).ok()?.reasoning.concat())
+}
+
+/// The name and the arguments of the call at this index, whatever their form.
+#[must_use]
+pub fn call(bytes: &[u8], place: usize) -> Option<String> {
+    let parsed = message::parse(bytes).ok()?;
+    let call = parsed.calls.get(place)?;
+    Some(format!("{} {}", call.name, call.arguments))
+}
+
+/// The arguments of the call at this index, where they are a string of a function's.
+#[must_use]
+pub fn arguments(bytes: &[u8], call: usize) -> Option<Cow<'_, str>> {
+    let object = Object::parse(bytes).ok()?;
+    let calls = object.raw("tool_calls")?;
+    let span = raw::array(calls).ok()?.into_iter().nth(call)?;
+    let call = Object::parse(calls.get(span)?).ok()?;
+    let function = Object::parse(call.raw("function")?).ok()?;
+    raw::string(function.raw("arguments")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_read_from_strings_and_from_parts() {
+        for (message, expect) in [
+            (r#"{"role":"tool","content":"a\nb"}"#, Some("a\nb")),
+            (
+                r#"{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}"#,
+                Some("ab"),
+            ),
+            (r#"{"content":[{"type":"image_url","image_url":{}}]}"#, None),
+            (r#"{"content":null}"#, None),
+            (r#"{"role":"tool"}"#, None),
+        ] {
+            assert_eq!(text(message.as_bytes()).as_deref(), expect, "{message}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_is_named_where_it_stood() {
+        let message = br#"{"role":"tool","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"data:,"}},{"type":"file"}]}"#;
+        let want = "a[an image][an attachment of 15 bytes]";
+        assert_eq!(parts(message).as_deref(), Some(want));
+    }
+
+    #[test]
+    fn calls_are_read_whatever_their_form() {
+        let message = br#"{"role":"assistant","reasoning_content":"hm","tool_calls":[{"id":"a","function":{"name":"x","arguments":"{\"k\":1}"}},{"id":"b","custom":{"name":"y","input":"free"}}]}"#;
+        let of = |place| call(message, place);
+        assert_eq!(of(0).as_deref(), Some("x {\"k\":1}"));
+        assert_eq!(of(1).as_deref(), Some("y free"));
+        assert_eq!(of(2), None);
+        assert_eq!(reasoning(message).as_deref(), Some("hm"));
+    }
+
+    #[test]
+    fn arguments_are_read_where_they_are_a_string() {
+        let message = br#"{"tool_calls":[{"id":"a","function":{"name":"x","arguments":"{\"k\":1}"}},{"id":"b","custom":{}},{"id":"c","function":{"arguments":{}}}]}"#;
+        let of = |call| arguments(message, call);
+        assert_eq!(of(0).as_deref(), Some(r#"{"k":1}"#));
+        assert_eq!([of(1), of(2), of(3)], [None, None, None]);
+    }
+}

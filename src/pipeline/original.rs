@@ -1,0 +1,166 @@
+//! The original texts behind a transcript's items, read from the client's request and from records
+//! when a policy or a view asks for them. Never keeps a text beyond the request but in the memo.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::known::Reader;
+use crate::dialect::chat::original;
+use crate::dialect::chat::request::Request;
+use crate::model::{Digest, Hop, ItemKind, Kept, Mark, Shape};
+use crate::session::path::Path;
+use crate::session::stub;
+use crate::session::transcript::{Entry, Handed, Item, Source, Transcript};
+use crate::session::view::{Left, Note};
+
+/// What a transcript was built from.
+#[derive(Clone, Copy)]
+pub(super) struct Originals<'a> {
+    pub request: &'a Request,
+    pub shapes: &'a [Arc<Shape>],
+    pub path: &'a Path,
+    pub pending: &'a [Hop],
+    pub transcript: &'a Transcript,
+}
+
+impl<'a> Originals<'a> {
+    /// The original text of an item: a result's or a message's text, a call's arguments. `None`
+    /// where it has none or where it could not be put back in its form.
+    pub fn text(&self, index: usize) -> Option<Cow<'a, str>> {
+        let item = self.transcript.items.get(index)?;
+        let entry = self.transcript.entries.get(item.entry)?;
+        if let Source::HiddenResult { step, hop, call } = entry.source {
+            let call = self.hop(step, hop)?.calls.get(call)?;
+            return Some(Cow::Borrowed(&call.result));
+        }
+        let message = self.message(entry)?;
+        match item.kind {
+            ItemKind::Result
+            | ItemKind::System
+            | ItemKind::User
+            | ItemKind::Text
+            | ItemKind::Opaque => original::text(message),
+            ItemKind::Call => {
+                let items = self.transcript.items.get(entry.items.start..index)?;
+                let visible = |item: &&Item| is_visible(item);
+                let place = items.iter().filter(visible).count();
+                original::arguments(message, place).filter(|_| is_visible(item))
+            }
+            ItemKind::Reasoning => None,
+        }
+    }
+
+    /// What a recall brings back of an item: of a call its result. What is no text is named where
+    /// it stood.
+    pub fn whole(&self, index: usize) -> Option<Cow<'a, str>> {
+        let item = self.transcript.items.get(index)?;
+        let entry = self.transcript.entries.get(item.entry)?;
+        match item.kind {
+            ItemKind::Call => self.whole(item.pair?),
+            ItemKind::Reasoning => original::reasoning(self.message(entry)?).map(Cow::Owned),
+            ItemKind::Text => self.own_text(index, entry),
+            ItemKind::Result | ItemKind::System | ItemKind::User | ItemKind::Opaque => self
+                .text(index)
+                .or_else(|| original::parts(self.message(entry)?).map(Cow::Owned)),
+        }
+    }
+
+    /// What was said in one hop: text that earlier hops handed out is their own items'.
+    fn own_text(&self, index: usize, entry: &Entry) -> Option<Cow<'a, str>> {
+        let parts = || original::parts(self.message(entry)?).map(Cow::Owned);
+        let text = self.text(index).or_else(parts)?;
+        let (Source::LastHop { step, .. }, Handed::Front) = (entry.source, entry.handed) else {
+            return Some(text);
+        };
+        let handed = &self.path.entries.get(step)?.record.handed;
+        Some(Cow::Owned(text.strip_prefix(handed.as_str())?.to_owned()))
+    }
+
+    /// A call's name and arguments as the model wrote them.
+    pub fn call(&self, index: usize) -> Option<String> {
+        let item = self.transcript.items.get(index)?;
+        let entry = self.transcript.entries.get(item.entry)?;
+        let items = self.transcript.items.get(entry.items.start..index)?;
+        let same = |other: &&Item| other.kind == ItemKind::Call && other.hidden == item.hidden;
+        let place = items.iter().filter(same).count();
+        if !item.hidden {
+            return original::call(self.message(entry)?, place);
+        }
+        let hop = match entry.source {
+            Source::Hop { step, hop } => self.hop(step, hop),
+            Source::LastHop { step, .. } => self.path.entries.get(step)?.record.hops.last(),
+            Source::Client(_) | Source::HiddenResult { .. } => None,
+        };
+        let call = hop?.calls.get(place)?;
+        Some(format!("{} {}", item.name, call.arguments))
+    }
+
+    fn message(&self, entry: &Entry) -> Option<&'a [u8]> {
+        match entry.source {
+            Source::Client(message) | Source::LastHop { message, .. } => {
+                Some(self.request.message(message))
+            }
+            Source::Hop { step, hop } => Some(self.hop(step, hop)?.message.as_deref()?.as_bytes()),
+            Source::HiddenResult { .. } => None,
+        }
+    }
+
+    fn hop(&self, step: usize, hop: usize) -> Option<&'a Hop> {
+        self.path.hop(self.pending, step, hop)
+    }
+
+    /// What is left of a call of which a pass kept a part.
+    pub fn left(&self, reader: Reader<'_>, call: usize, mark: Mark, kept: &Kept) -> Left {
+        let Some(item) = self.transcript.items.get(call) else {
+            return Left::default();
+        };
+        let name = (item.no, &*item.name, mark as u8);
+        let originals = (self.digest(call), item.pair.and_then(|at| self.digest(at)));
+        reader.left(&(name, originals, call, kept), || Left {
+            result: self.result(reader, item, mark, kept),
+            arguments: self.arguments(reader, item, call, kept),
+        })
+    }
+
+    /// The digest of the client's message that an item stands in.
+    fn digest(&self, index: usize) -> Option<Digest> {
+        let item = self.transcript.items.get(index)?;
+        match self.transcript.entries.get(item.entry)?.source {
+            Source::Client(message) | Source::LastHop { message, .. } => {
+                self.shapes.get(message).map(|shape| shape.canonical)
+            }
+            Source::Hop { .. } => None,
+            Source::HiddenResult { step, hop, call } => {
+                let call = self.hop(step, hop)?.calls.get(call)?;
+                Some(Digest::of(&[call.result.as_bytes()]))
+            }
+        }
+    }
+
+    fn result(&self, reader: Reader<'_>, item: &Item, mark: Mark, kept: &Kept) -> Option<Note> {
+        kept.of?;
+        let result = item.pair?;
+        let tokens = self.transcript.items.get(result)?.tokens;
+        let original = self.text(result).unwrap_or_default();
+        let id = format!("{}:{}", item.name, item.no);
+        let text = stub::result(&id, tokens, mark, kept, &original);
+        Some(Note {
+            tokens: reader.count(&text),
+            text: text.into(),
+        })
+    }
+
+    fn arguments(&self, reader: Reader<'_>, item: &Item, call: usize, kept: &Kept) -> Option<Note> {
+        let index = kept.trimmed.as_ref()?;
+        let text = stub::trimmed(&self.text(call)?, index)?;
+        Some(Note {
+            tokens: reader.call(&item.name, &text),
+            text: text.into(),
+        })
+    }
+}
+
+/// A call that the client sees, too.
+fn is_visible(item: &Item) -> bool {
+    item.kind == ItemKind::Call && !item.hidden
+}
