@@ -319,16 +319,7 @@ impl State {
                 ..Pinned::default()
             });
         }
-        let messages = render::messages(&render::Input {
-            request: &self.request,
-            path: &self.path,
-            pending: &self.pending,
-            transcript: &transcript,
-            marks: &self.marks,
-            notes: &notes,
-            guidance: self.guidance.clone(),
-        })?;
-        let body = self.body(messages);
+        let body = self.body(self.messages(&transcript, &notes)?);
         Ok(Prepared {
             body,
             transcript,
@@ -341,6 +332,18 @@ impl State {
             notes,
             pass,
             pinned,
+        })
+    }
+
+    fn messages(&self, transcript: &Transcript, notes: &Notes) -> Result<Rope, RenderError> {
+        render::messages(&render::Input {
+            request: &self.request,
+            path: &self.path,
+            pending: &self.pending,
+            transcript,
+            marks: &self.marks,
+            notes,
+            guidance: self.guidance.clone(),
         })
     }
 
