@@ -119,10 +119,12 @@ pub fn take(
         return Err(Miss::Nothing(format!("{} has {total} lines", ask.id)));
     }
     let range = first - 1..last.min(total);
-    match &ask.search {
-        Some(search) => taker.matches(range, search, &ask.id),
-        None if ask.lines.is_some() && range != (0..total) => taker.range(range),
-        None => taker.all(),
+    match (&ask.search, ask.lines) {
+        (Some(search), _) => taker.matches(range, search, &ask.id),
+        (None, Some(_)) if range != (0..total) => taker.range(range),
+        (None, _) if taker.is_small() => Ok(taker.whole()),
+        (None, Some(_)) => taker.range(range),
+        (None, None) => taker.ends(),
     }
 }
 
@@ -143,17 +145,18 @@ impl Taker<'_> {
         self.lines.get(range).unwrap_or_default().concat()
     }
 
-    fn all(&self) -> Result<Part, Miss> {
-        let total = self.total();
-        if (self.count)(self.document) > self.limit {
-            return self.ends();
-        }
-        Ok(Part {
+    /// Whether the whole document fits.
+    fn is_small(&self) -> bool {
+        (self.count)(self.document) <= self.limit
+    }
+
+    fn whole(&self) -> Part {
+        Part {
             text: self.document.to_owned(),
-            said: plural(total),
+            said: plural(self.total()),
             whole: true,
             cut: false,
-        })
+        }
     }
 
     /// Head and tail, two to one.
