@@ -7,6 +7,7 @@ mod marks;
 pub mod raw;
 mod record;
 mod rope;
+mod strings;
 mod usage;
 
 pub use ids::{CallId, Digest, Head, RecordId, Scope, TenantId};
@@ -16,4 +17,5 @@ pub use item::{
 pub use marks::Marks;
 pub use record::{Effect, EpisodeKind, HiddenCall, Hop, Parent, Snapshot, Step, TurnRecord};
 pub use rope::Rope;
+pub use strings::strings;
 pub use usage::Usage;
