@@ -11,6 +11,7 @@ use clap::builder::PossibleValuesParser;
 
 use crate::commit::Floor;
 use crate::pipeline::MIN_CEILING;
+use crate::replay::explain::{self, ExplainError};
 use crate::replay::{Annotate, Lab, Options, Policy, Pricing, Trace, Watch, json, table, trace};
 
 /// Replays recorded sessions through the code that serves, once for each policy, and compares what
@@ -48,6 +49,10 @@ pub struct ReplayArgs {
     /// Write the figures as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Say when and why an item of the session went, and whether it was needed later. Takes one
+    /// file, one policy and one ceiling.
+    #[arg(long, value_name = "ITEM", conflicts_with = "json")]
+    explain: Option<String>,
     /// Sessions that are played at once [default: one a core].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -108,6 +113,14 @@ impl ReplayArgs {
 pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     let files = trace::files(&args.traces)?;
     let lab = Lab::new(args.options()?)?;
+    if let Some(item) = &args.explain {
+        let [file] = files.as_slice() else {
+            return Err(ExplainError::One.into());
+        };
+        let text = explain::explain(&lab, &trace::read(file)?, item)?;
+        std::io::stdout().lock().write_all(text.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let progress = Progress::default();
     let report = lab.run(&files, &progress);
     progress.end();

@@ -15,7 +15,7 @@ use super::sent::Pool;
 use super::trace::{Message, Trace};
 use super::{Lab, ReplayError};
 use crate::dialect::chat::request::Request;
-use crate::model::{CALL_TOKENS, Digest, Role, Shape, TenantId, raw};
+use crate::model::{CALL_TOKENS, Digest, ItemNo, Role, Shape, TenantId, raw};
 use crate::pipeline::hop::Tools;
 use crate::pipeline::known::Reader;
 use crate::session::chain;
@@ -71,7 +71,7 @@ pub fn size(shapes: &[Arc<Shape>]) -> u64 {
     shapes.iter().map(one).sum()
 }
 
-/// Plays a session for each contender.
+/// Plays a session for each contender, and follows one item of it, if one is given.
 ///
 /// # Errors
 /// [`ReplayError`] where a message can't be read or the middle fails.
@@ -79,11 +79,12 @@ pub fn play<'a>(
     lab: &Lab,
     trace: &Trace,
     contenders: &'a [Contender],
+    follow: Option<ItemNo>,
 ) -> Result<PlayedSession<'a>, ReplayError> {
     let shapes = shapes(lab, trace)?;
     let needs = Needs::of(trace);
     let pricing = &lab.options.pricing;
-    let player = |contender| Player::new(contender, &needs, pricing);
+    let player = |contender| Player::new(contender, &needs, pricing, follow);
     let mut players: Vec<Player<'a>> = contenders.iter().map(player).collect();
     let plain = Plan::plain(&trace.recording);
     let annotated = annotated(lab.options.annotate, trace);

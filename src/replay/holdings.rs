@@ -122,3 +122,53 @@ impl Holdings {
             .for_each(&change);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pool of messages that hold the given strings.
+    fn pool(messages: &[&[u32]]) -> Pool {
+        let elements = messages.iter().map(|strings| Element {
+            strings: (*strings).into(),
+            ..Element::default()
+        });
+        Pool::of(elements.collect())
+    }
+
+    #[test]
+    fn a_miss_belongs_to_the_pass_that_took_the_last_copy() {
+        let pool = pool(&[&[0, 1], &[0], &[2]]);
+        let mut holdings = Holdings::new((4, 0));
+        holdings.change(&pool, &[], &[0, 1, 2]);
+        holdings.pass();
+        holdings.change(&pool, &[0], &[]);
+        assert!(holdings.holds(0) && !holdings.holds(1) && !holdings.shows(0));
+        holdings.pass();
+        holdings.change(&pool, &[1], &[]);
+        holdings.pass();
+        holdings.change(&pool, &[], &[]);
+        assert_eq!(holdings.harmless(), 3);
+        holdings.missed(1);
+        assert_eq!(holdings.harmless(), 2, "the first pass");
+        holdings.missed(0);
+        assert_eq!(holdings.harmless(), 1, "the second pass");
+        // What was never in view went with the newest pass.
+        holdings.missed(3);
+        assert_eq!(holdings.harmless(), 0);
+    }
+
+    #[test]
+    fn what_comes_back_is_nobodys_loss() {
+        let pool = pool(&[&[0]]);
+        let mut holdings = Holdings::new((1, 0));
+        holdings.change(&pool, &[], &[0]);
+        holdings.pass();
+        holdings.change(&pool, &[0], &[]);
+        holdings.change(&pool, &[], &[0]);
+        holdings.pass();
+        holdings.change(&pool, &[0], &[]);
+        holdings.missed(0);
+        assert_eq!(holdings.harmless(), 1);
+    }
+}

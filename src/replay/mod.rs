@@ -6,6 +6,7 @@ pub mod anchors;
 pub mod cache;
 mod contender;
 mod drive;
+pub mod explain;
 mod holdings;
 pub mod json;
 mod named;
@@ -14,6 +15,8 @@ mod player;
 mod sent;
 mod shown;
 pub mod table;
+#[cfg(test)]
+mod tests;
 mod time;
 pub mod trace;
 
@@ -133,7 +136,7 @@ impl Lab {
     /// # Errors
     /// [`ReplayError`] where a message of it can't be sent.
     pub fn session(&self, trace: &Trace) -> Result<SessionOutcome, ReplayError> {
-        let played = drive::play(self, trace, &self.contenders)?;
+        let played = drive::play(self, trace, &self.contenders, None)?;
         Ok(drive::outcome(trace, &played))
     }
 

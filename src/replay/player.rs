@@ -11,11 +11,13 @@ use plimsoll_scripted::plan;
 use super::anchors::{Ask, Needs};
 use super::cache::{Asked, Meter, Pricing};
 use super::contender::{Annotate, Contender};
+use super::explain;
 use super::holdings::Holdings;
 use super::outcome::{Point, Run};
 use super::sent::{Change, Pool, Sent};
-use super::shown;
+use super::shown::View;
 use crate::commit::Trigger;
+use crate::dialect::chat::message;
 use crate::dialect::chat::request::Request;
 use crate::intercept::{Answer, Call, Reasoning};
 use crate::model::{Head, Hop, ItemNo, Mark, Shape};
@@ -90,6 +92,17 @@ pub struct Miss {
     pub named: bool,
 }
 
+/// What a view showed of an item behind a pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Followed {
+    /// The request, from 1.
+    pub request: usize,
+    /// The text of its result, where that is in view.
+    pub text: Option<String>,
+    /// The line that names it, where one does.
+    pub named: Option<String>,
+}
+
 /// Plays one policy.
 pub struct Player<'a> {
     /// Who.
@@ -109,6 +122,10 @@ pub struct Player<'a> {
     pub again: Vec<(usize, usize)>,
     /// The newest request's transcript.
     pub transcript: Transcript,
+    /// The item whose story is told, if one is.
+    follow: Option<ItemNo>,
+    /// What the view showed of it after each pass.
+    pub followed: Vec<Followed>,
     /// Sizes of the view and of the client's request before, and of the tools.
     last: (u64, u64, u64),
 }
@@ -120,9 +137,14 @@ struct Hopped {
 }
 
 impl<'a> Player<'a> {
-    /// A player before the first request.
+    /// A player before the first request, who notes what becomes of one item, if one is given.
     #[must_use]
-    pub fn new(contender: &'a Contender, needs: &Needs, pricing: &Pricing) -> Self {
+    pub fn new(
+        contender: &'a Contender,
+        needs: &Needs,
+        pricing: &Pricing,
+        follow: Option<ItemNo>,
+    ) -> Self {
         Self {
             contender,
             path: Arc::new(Path::default()),
@@ -137,6 +159,8 @@ impl<'a> Player<'a> {
             misses: Vec::new(),
             again: Vec::new(),
             transcript: Transcript::default(),
+            follow,
+            followed: Vec::new(),
             last: (0, 0, 0),
         }
     }
@@ -275,7 +299,42 @@ impl<'a> Player<'a> {
             estimate: prepared.estimate,
         };
         self.measure(shared, turn, state, &hopped);
+        if let (Some(number), Some(_)) = (self.follow, &prepared.pass) {
+            self.look(shared, state, &prepared.transcript, number);
+        }
         Ok(prepared)
+    }
+
+    /// Notes what the view shows of an item.
+    fn look(&mut self, shared: &Shared<'_>, state: &State, transcript: &Transcript, no: ItemNo) {
+        let bytes = |at: usize| Some(state.request.message(at).to_vec());
+        let id = explain::call_id(transcript, no, bytes);
+        let result = id.and_then(|id| {
+            let parsed = self
+                .sent
+                .messages()
+                .filter_map(|bytes| message::parse(bytes).ok());
+            let mut results = parsed.filter(|parsed| parsed.result_of.is_some());
+            results.find(|parsed| parsed.result_of.as_ref().is_some_and(|own| own.0 == id))
+        });
+        let text = result.map(|parsed| {
+            let texts = parsed.parts.iter().filter_map(|part| match part {
+                message::Part::Text(text) => Some(text.as_ref()),
+                message::Part::Image { .. } | message::Part::Other(_) => None,
+            });
+            texts.collect::<Vec<_>>().join("\n")
+        });
+        let view = View {
+            pool: shared.pool,
+            ids: &self.sent.ids,
+            transcript,
+        };
+        let named = view.line_of(no);
+        self.followed.push(Followed {
+            request: self.run.series.len(),
+            text,
+            named,
+        });
     }
 
     /// The hop that a planned answer makes, its hidden calls run by the code that serves.
@@ -368,7 +427,7 @@ impl<'a> Player<'a> {
                 continue;
             }
             self.holdings.missed(*string);
-            let view = shown::View {
+            let view = View {
                 pool: shared.pool,
                 ids: &self.sent.ids,
                 transcript: &self.transcript,

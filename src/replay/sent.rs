@@ -86,6 +86,15 @@ impl Pool {
         })
     }
 
+    /// A pool of these messages.
+    #[cfg(test)]
+    pub fn of(elements: Vec<Element>) -> Self {
+        Self {
+            ids: HashMap::new(),
+            elements,
+        }
+    }
+
     fn intern(&mut self, bytes: &[u8], make: impl FnOnce() -> Option<Element>) -> Option<u32> {
         let key = xxh3_128(bytes);
         if let Some(id) = self.ids.get(&key) {
@@ -133,6 +142,13 @@ pub struct Change {
 }
 
 impl Sent {
+    /// The messages of the newest request, as bytes.
+    pub fn messages(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().map(|end| end + 1));
+        let spans = starts.zip(&self.ends);
+        spans.filter_map(|(start, end)| self.bytes.get(start..*end))
+    }
+
     /// Takes in the next request's messages array, brackets included. None where a message can't
     /// be read.
     pub fn next(

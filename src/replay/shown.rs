@@ -3,9 +3,9 @@
 //! transcript only to tell what an item is called.
 
 use super::anchors::Part;
-use super::named;
+use super::named::{self, Ids};
 use super::sent::{Note, Pool};
-use crate::model::{ItemKind, Role};
+use crate::model::{ItemKind, ItemNo, Role};
 use crate::session::tombstone;
 use crate::session::transcript::{Item, Source, Transcript};
 
@@ -54,16 +54,24 @@ impl View<'_> {
         }
     }
 
+    /// The line that names an item by its id.
+    #[must_use]
+    pub fn line_of(&self, number: ItemNo) -> Option<String> {
+        let items = self.transcript.items.iter();
+        let item = items.clone().find(|item| item.no == number)?;
+        let named = |note: &Note| note.ids.iter().any(|ids| is_named(item, ids));
+        let note = self.notes().find(|note| named(note))?;
+        let tells = |line: &&str| named::ids(line).iter().any(|ids| is_named(item, ids));
+        note.text.lines().find(tells).map(str::to_owned)
+    }
+
     fn names(&self, item: &Item) -> bool {
         let episode = item
             .episode
             .and_then(|at| self.transcript.graph.episodes.get(at))
             .map(|episode| tombstone::name(self.transcript, episode));
         self.notes().any(|note| {
-            let by_id = note.ids.iter().any(|ids| {
-                let named = *ids.name == *item.name || (item.name.is_empty() && is_text(&ids.name));
-                named && (ids.first..=ids.last).contains(&item.no)
-            });
+            let by_id = note.ids.iter().any(|ids| is_named(item, ids));
             let tells = |episode: &String| note.result && named::names(&note.text, episode);
             by_id || episode.as_ref().is_some_and(tells)
         })
@@ -73,6 +81,11 @@ impl View<'_> {
         let elements = self.ids.iter().filter_map(|id| self.pool.get(*id));
         elements.filter_map(|element| element.note.as_ref())
     }
+}
+
+fn is_named(item: &Item, ids: &Ids) -> bool {
+    let named = *ids.name == *item.name || (item.name.is_empty() && is_text(&ids.name));
+    named && (ids.first..=ids.last).contains(&item.no)
 }
 
 /// The names that items without a tool go by.

@@ -5,8 +5,11 @@ use std::fmt::Write as _;
 use super::outcome::{Outcome, Report};
 use super::{Annotate, Options};
 
-/// The columns: a head of one line, and what stands under it.
-const COLUMNS: [(&str, fn(&Outcome) -> String); 15] = [
+/// How a figure is shown.
+type Show = fn(&Outcome) -> String;
+
+/// The columns: a head, and what stands under it.
+const COLUMNS: [(&str, Show); 15] = [
     ("requests", |o| o.requests.to_string()),
     ("sent", |o| millions(o.sent as f64)),
     ("peak", |o| o.peak.to_string()),
