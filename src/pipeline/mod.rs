@@ -14,6 +14,7 @@ pub mod known;
 #[cfg(test)]
 mod laws;
 mod open;
+mod original;
 mod report;
 mod request;
 mod send;
@@ -31,7 +32,7 @@ pub use active::Active;
 pub use app::App;
 pub use error::{Class, ProxyError, Side};
 pub use request::{
-    AskedBudget, Identity, MIN_CEILING, Mode, Overrides, Policy, Session, TurnRequest, Untouched,
+    AskedBudget, Identity, MIN_CEILING, Mode, Overrides, Session, TurnRequest, Untouched,
 };
 pub use settings::{
     Budget, Classes, Delimiter, GlobError, Guidance, ProtectRecent, Settings, Terms, TermsError,
