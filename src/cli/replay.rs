@@ -11,8 +11,11 @@ use clap::builder::PossibleValuesParser;
 
 use crate::commit::Floor;
 use crate::pipeline::MIN_CEILING;
+use crate::policy::Policy;
 use crate::replay::explain::{self, ExplainError};
-use crate::replay::{Annotate, Lab, Options, Policy, Pricing, Trace, Watch, json, table, trace};
+use crate::replay::{
+    Annotate, Lab, Options, Pricing, Trace, Watch, json, policy_named, table, trace,
+};
 
 /// Replays recorded sessions through the code that serves, once for each policy, and compares what
 /// would have been sent, what it would have cost, and what would have been missing.
@@ -24,7 +27,7 @@ pub struct ReplayArgs {
     traces: Vec<PathBuf>,
     /// Policies to compare [default: all].
     #[arg(long, value_delimiter = ',', value_name = "NAMES",
-          value_parser = PossibleValuesParser::new(names(Policy::WORDS)))]
+          value_parser = PossibleValuesParser::new(Policy::ALL.map(Policy::name)))]
     policies: Vec<String>,
     /// Ceilings in tokens; the figures are summed over them.
     #[arg(long, value_delimiter = ',', default_value = "80000", value_name = "TOKENS",
@@ -37,7 +40,7 @@ pub struct ReplayArgs {
     /// the tools that are called; they cost nothing. scripted: a scripted model marks them as it
     /// works, some of them badly, and all that this takes is charged.
     #[arg(long, default_value = "inferred", value_name = "HOW",
-          value_parser = PossibleValuesParser::new(names(Annotate::WORDS)))]
+          value_parser = PossibleValuesParser::new(Annotate::WORDS.iter().map(|(word, _)| *word)))]
     annotate: String,
     /// Leave out sessions below so many tokens.
     #[arg(long, default_value_t = 0, value_name = "TOKENS")]
@@ -56,10 +59,6 @@ pub struct ReplayArgs {
     /// Sessions that are played at once [default: one a core].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
-}
-
-fn names<T>(words: &'static [(&'static str, T)]) -> Vec<&'static str> {
-    words.iter().map(|(name, _)| *name).collect()
 }
 
 fn floor(text: &str) -> Result<Floor, String> {
@@ -85,14 +84,13 @@ impl ReplayArgs {
         };
         options.ceilings.sort_unstable();
         options.ceilings.dedup();
-        let found = |name: &String| Policy::WORDS.iter().find(|(word, _)| word == name);
-        if !self.policies.is_empty() {
-            let mut policies: Vec<Policy> = Vec::new();
-            for (_, policy) in self.policies.iter().filter_map(found) {
-                if !policies.contains(policy) {
-                    policies.push(*policy);
-                }
+        let mut policies: Vec<Policy> = Vec::new();
+        for policy in self.policies.iter().filter_map(|name| policy_named(name)) {
+            if !policies.contains(&policy) {
+                policies.push(policy);
             }
+        }
+        if !policies.is_empty() {
             options.policies = policies;
         }
         let how = Annotate::WORDS

@@ -4,9 +4,6 @@
 use crate::model::Usage;
 use crate::tokens::{self, CacheModel, Family, Models, Prices};
 
-/// Tokens that a summary is reckoned with.
-pub const SUMMARY: u64 = 2_000;
-
 /// How prefixes are cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cache {
@@ -162,12 +159,13 @@ impl Meter {
         });
     }
 
-    /// Takes in a call that summed up a view of so many tokens: it reads it from the cache.
-    pub fn summed_up(&mut self, view: u64) {
+    /// Takes in a call that read a view from the cache and summed it up, both in tokens.
+    pub fn summed_up(&mut self, view: u64, summary: u64) {
+        self.cached += view;
         self.pay(&Usage {
             prompt: view,
             cached: view,
-            completion: SUMMARY,
+            completion: summary,
             ..Usage::default()
         });
     }
@@ -264,7 +262,7 @@ mod tests {
         assert!((meter.spent - (1.25 * 150.0 + 0.1 * 150.0 + 1.25 * 100.0)).abs() < 1e-9);
         let mut meter = meter;
         let before = meter.spent;
-        meter.summed_up(1_000);
+        meter.summed_up(1_000, 2_000);
         assert!((meter.spent - before - (100.0 + 5.0 * 2_000.0)).abs() < 1e-9);
         meter.wrote(10);
         assert!((meter.spent - before - (10_100.0 + 50.0)).abs() < 1e-9);

@@ -3,57 +3,48 @@
 
 use crate::commit::Floor;
 use crate::pipeline::{Budget, Delimiter, Overrides, Settings, Terms, TermsError};
+use crate::policy::Policy;
 use crate::tokens::Family;
 
-/// A policy that can be replayed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
-    /// Everything is sent.
-    None,
-    /// The paper's order, down to the ceiling.
-    CwlPaper,
-    /// The order that is the default.
-    Cwl,
+/// The policy of a name.
+#[must_use]
+pub fn policy_named(name: &str) -> Option<Policy> {
+    Policy::ALL.into_iter().find(|policy| policy.name() == name)
 }
 
-impl Policy {
-    /// The words for each.
-    pub const WORDS: &'static [(&'static str, Self)] = &[
-        ("none", Self::None),
-        ("cwl-paper", Self::CwlPaper),
-        ("cwl", Self::Cwl),
-    ];
-
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        let word = Self::WORDS.iter().find(|(_, policy)| *policy == self);
-        word.map_or("", |(name, _)| name)
+/// Whether a policy builds on episodes that the model marks.
+#[must_use]
+pub fn is_annotated(policy: Policy) -> bool {
+    match policy {
+        Policy::CwlPaper | Policy::Cwl => true,
+        Policy::None
+        | Policy::Recency
+        | Policy::OldestTurn
+        | Policy::ToolPrune
+        | Policy::ToolMaskPrune
+        | Policy::Hybrid
+        | Policy::ThreeTier
+        | Policy::KeepRecent
+        | Policy::Compaction => false,
     }
+}
 
-    /// Whether it builds on episodes that the model marks.
-    #[must_use]
-    pub fn is_annotated(self) -> bool {
-        match self {
-            Self::None => false,
-            Self::CwlPaper | Self::Cwl => true,
-        }
-    }
-
-    /// Whether a model is asked for a summary with each pass.
-    #[must_use]
-    pub fn sums_up(self) -> bool {
-        match self {
-            Self::None | Self::CwlPaper | Self::Cwl => false,
-        }
-    }
-
-    /// Where its passes end, where that is part of the policy.
-    fn floor(self, asked: Floor) -> Floor {
-        match self {
-            Self::CwlPaper => Floor::Ceiling,
-            Self::None | Self::Cwl => asked,
-        }
+/// Tokens of the summary that a policy has a model write with each pass, and that stands in every
+/// view from then on. The code that serves calls no model, so that the lab puts it in.
+#[must_use]
+pub fn summary(policy: Policy) -> u32 {
+    match policy {
+        Policy::Compaction => 2_000,
+        Policy::None
+        | Policy::Recency
+        | Policy::OldestTurn
+        | Policy::ToolPrune
+        | Policy::ToolMaskPrune
+        | Policy::Hybrid
+        | Policy::ThreeTier
+        | Policy::KeepRecent
+        | Policy::CwlPaper
+        | Policy::Cwl => 0,
     }
 }
 
@@ -110,7 +101,7 @@ impl Contender {
         annotate: Annotate,
         family: &Family,
     ) -> Result<Self, TermsError> {
-        let annotate = if policy.is_annotated() {
+        let annotate = if is_annotated(policy) {
             annotate
         } else {
             Annotate::None
@@ -118,13 +109,14 @@ impl Contender {
         let scripted = annotate == Annotate::Scripted;
         let settings = Settings {
             budget: Budget {
-                // Nothing is ever evicted below a ceiling that no session reaches.
+                policy,
+                // Nothing is asked of it below a ceiling that no session reaches.
                 ceiling: if policy == Policy::None {
                     u32::MAX
                 } else {
-                    ceiling
+                    ceiling.saturating_sub(summary(policy))
                 },
-                floor: policy.floor(floor),
+                floor,
                 ..Budget::default()
             },
             delimiter: Delimiter {

@@ -26,13 +26,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 pub use cache::{PricesError, Pricing};
-pub use contender::{Annotate, Contender, Policy};
+pub use contender::{Annotate, Contender, is_annotated, policy_named, summary};
 pub use outcome::{Outcome, Played, Point, Report, Run, SessionOutcome, Share};
 pub use trace::{Trace, TraceError};
 
 use crate::commit::Floor;
 use crate::pipeline::known::Memo;
 use crate::pipeline::{Classes, GlobError, TermsError, ToolClasses};
+use crate::policy::Policy;
 use crate::tokens::Counter;
 
 /// What is compared, and how.
@@ -57,7 +58,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            policies: Policy::WORDS.iter().map(|(_, policy)| *policy).collect(),
+            policies: Policy::ALL.to_vec(),
             ceilings: vec![80_000],
             floor: Floor::Auto,
             annotate: Annotate::default(),

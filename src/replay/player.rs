@@ -10,7 +10,7 @@ use plimsoll_scripted::plan;
 
 use super::anchors::{Ask, Needs};
 use super::cache::{Asked, Meter, Pricing};
-use super::contender::{Annotate, Contender};
+use super::contender::{Annotate, Contender, summary};
 use super::explain;
 use super::holdings::Holdings;
 use super::outcome::{Point, Run};
@@ -126,6 +126,8 @@ pub struct Player<'a> {
     follow: Option<ItemNo>,
     /// What the view showed of it after each pass.
     pub followed: Vec<Followed>,
+    /// Tokens of the summary that each pass has written; 0 for a policy without one.
+    summary: u64,
     /// Sizes of the view and of the client's request before, and of the tools.
     last: (u64, u64, u64),
 }
@@ -134,6 +136,7 @@ pub struct Player<'a> {
 struct Hopped {
     array: Bytes,
     estimate: u64,
+    passed: bool,
 }
 
 impl<'a> Player<'a> {
@@ -161,6 +164,7 @@ impl<'a> Player<'a> {
             transcript: Transcript::default(),
             follow,
             followed: Vec::new(),
+            summary: u64::from(summary(contender.policy)),
             last: (0, 0, 0),
         }
     }
@@ -191,6 +195,7 @@ impl<'a> Player<'a> {
             let hopped = Hopped {
                 array: body.slice(turn.request.messages_span.clone()),
                 estimate: state.client_tokens,
+                passed: false,
             };
             self.measure(shared, turn, &state, &hopped);
         }
@@ -269,8 +274,8 @@ impl<'a> Player<'a> {
         if let Some((trigger, proposal)) = &prepared.pass {
             let (view, client, _) = self.last;
             let before = (view + state.client_tokens).saturating_sub(client);
-            if self.contender.policy.sums_up() {
-                self.meter.summed_up(before);
+            if self.summary > 0 {
+                self.meter.summed_up(before, self.summary);
                 self.run.outcome.sent += before;
                 self.run.outcome.extra += 1;
             }
@@ -297,6 +302,7 @@ impl<'a> Player<'a> {
         let hopped = Hopped {
             array: array(state, &prepared),
             estimate: prepared.estimate,
+            passed: prepared.pass.is_some(),
         };
         self.measure(shared, turn, state, &hopped);
         if let (Some(number), Some(_)) = (self.follow, &prepared.pass) {
@@ -384,36 +390,43 @@ impl<'a> Player<'a> {
             .map(|id| pool.get(*id).map_or(0, |one| one.tokens));
         let sizes: Vec<u64> = sizes.map(u64::from).collect();
         let spoken: u64 = sizes.iter().sum();
-        // What is no message: the tools.
+        // What is no message of the view: the tools.
         let fixed = hop.estimate.saturating_sub(spoken);
+        let summary = if self.passes.is_empty() {
+            0
+        } else {
+            self.summary
+        };
+        let size = hop.estimate + summary;
         let same_tools = !first && fixed == self.last.2;
         let common: u64 = sizes.iter().take(kept).sum();
+        let common = common + if hop.passed { 0 } else { summary };
         let system = turn
             .shapes
             .iter()
             .take_while(|s| s.role == crate::model::Role::System);
         let prologue: u64 = sizes.iter().take(system.count()).sum();
         self.meter.ask(&Asked {
-            total: hop.estimate,
+            total: size,
             prologue: fixed + prologue,
             common: if same_tools { fixed + common } else { 0 },
             messages: (sizes.len(), kept),
             now: turn.times.0,
         });
         let client = state.client_tokens;
-        self.last = (hop.estimate, client, fixed);
+        self.last = (size, client, fixed);
         let outcome = &mut self.run.outcome;
-        outcome.sent += hop.estimate;
-        outcome.peak = outcome.peak.max(hop.estimate);
+        outcome.sent += size;
+        outcome.peak = outcome.peak.max(size);
         outcome.breaks += u64::from(!first && (kept < before || !same_tools));
-        outcome.over += u64::from(hop.estimate > u64::from(self.contender.ceiling));
+        outcome.over += u64::from(size > u64::from(self.contender.ceiling));
         if client > u64::from(self.contender.ceiling) {
             outcome.prunable += 1;
-            outcome.pruned += 1.0 - hop.estimate as f64 / client as f64;
+            outcome.pruned += 1.0 - size as f64 / client as f64;
         }
         if let Some(point) = self.run.series.last_mut() {
             point.client = client;
-            point.sent = point.sent.max(hop.estimate);
+            point.sent = point.sent.max(size);
         }
     }
 

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::outcome::{Outcome, Report};
 use super::{Annotate, Options};
+use crate::policy::Policy;
 
 /// How a figure is shown.
 type Show = fn(&Outcome) -> String;
@@ -84,7 +85,7 @@ fn legend(report: &Report, options: &Options) -> String {
          sent and cost in millions (cost: of plain input tokens). K: distinctive strings that calls \
          needed and\nthat were still visible; K+named: visible, or named in the view by item or \
          episode; L: whole lines.\nno impact: passes after which nothing was missed that they took, \
-         with its 95 % interval.\n",
+         with its 95 % interval.\n{}",
         report.sessions.len(),
         if report.short == 0 {
             String::new()
@@ -93,6 +94,12 @@ fn legend(report: &Report, options: &Options) -> String {
         },
         ceilings.join(" + "),
         options.pricing.name,
+        if options.policies.contains(&Policy::Compaction) {
+            "compaction: a summary of 2,000 tokens is charged as written by a model and sent; what it \
+             tells is not known\nand counts as nothing.\n"
+        } else {
+            ""
+        },
     )
 }
 
