@@ -187,7 +187,7 @@ impl<'a> Player<'a> {
             sent: 0,
             passed: false,
         });
-        self.timed(|| state.inject(&shared.tools))?;
+        state.inject(&shared.tools)?;
         if state.is_managed() {
             self.hops(shared, turn, &mut state)?;
         } else {
