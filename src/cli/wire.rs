@@ -8,7 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{Backend, Config};
 use crate::intercept;
-use crate::pipeline::find::Paths;
+use crate::pipeline::find::{Paths, Readers};
 use crate::pipeline::known::Memo;
 use crate::pipeline::{Active, App, Classes, Settings};
 use crate::record::{Metrics, provider_name};
@@ -42,12 +42,14 @@ pub fn app(config: &Config) -> anyhow::Result<Arc<App>> {
             delimiter: config.delimiter.clone(),
             classes: Classes::new(&config.tools)?,
             store_wait: config.store.wait,
+            read_wait: config.store.read_wait,
         },
         intercept: intercept::Config {
             usage: config.delimiter.usage,
             ..Default::default()
         },
         store: Arc::new(opened.store),
+        readers: Readers::default(),
         paths: Paths::default(),
         active: Active::default(),
         memo: Memo::default(),

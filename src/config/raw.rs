@@ -142,6 +142,8 @@ pub struct RawStore {
     pub path: Option<String>,
     /// How long a final frame waits for its record.
     pub wait: Option<String>,
+    /// How long a request waits to be found.
+    pub read_wait: Option<String>,
     /// MiB.
     pub cache_mb: Option<u32>,
 }

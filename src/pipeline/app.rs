@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio_util::task::TaskTracker;
 
 use super::active::Active;
-use super::find::Paths;
+use super::find::{Paths, Readers};
 use super::known::Memo;
 use super::settings::Settings;
 use crate::intercept;
@@ -28,6 +28,8 @@ pub struct App {
     pub intercept: intercept::Config,
     /// Turn records.
     pub store: Arc<Store>,
+    /// Look-ups that are at the store.
+    pub readers: Readers,
     /// Folded paths.
     pub paths: Paths,
     /// Sessions that were served lately.

@@ -2,9 +2,11 @@
 //! it, first in memory, then in the store. Never waits for a write and never writes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
+use tokio::sync::Semaphore;
 
 use crate::model::{
     Digest, Head, Parent, RecordId, Role, Scope, Shape, Snapshot, TenantId, TurnRecord, Usage,
@@ -20,6 +22,9 @@ const PROBES: usize = 8;
 const ANCHORS: usize = 64;
 /// How many path entries are remembered over all sessions; at some 64 bytes each.
 const REMEMBERED: u64 = 1_000_000;
+/// How many look-ups may be at a disk at once. More would not make it quicker, and where it is
+/// stuck each of them holds a thread until it moves again.
+const READERS: usize = 16;
 
 /// Why a path could not be found. The request is then forwarded as it came.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +74,38 @@ impl Paths {
     }
 }
 
+/// Look-ups that may wait for a disk: off the async workers, bounded in number and in time.
+pub struct Readers(Arc<Semaphore>);
+
+impl Default for Readers {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(READERS)))
+    }
+}
+
+impl Readers {
+    /// Runs a look-up and waits for it, `limit` at most; `None` where it is late. A late one goes
+    /// on and keeps its place until it ends, so that a stuck disk holds so many threads and no
+    /// more.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        limit: Duration,
+        look_up: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let places = Arc::clone(&self.0);
+        let run = async {
+            let place = places.acquire_owned().await.ok()?;
+            let work = tokio::task::spawn_blocking(move || {
+                let found = look_up();
+                drop(place);
+                found
+            });
+            work.await.ok()
+        };
+        tokio::time::timeout(limit, run).await.ok().flatten()
+    }
+}
+
 /// What a request is looked up by.
 pub struct Request<'a> {
     /// Whose it is.
@@ -83,20 +120,37 @@ pub struct Request<'a> {
     pub trimmed: &'a dyn Fn(usize) -> Option<Digest>,
 }
 
-/// The path behind a request; empty where nothing of it is known.
+impl Request<'_> {
+    /// Where assistant messages stand, the newest first.
+    fn assistants(&self) -> impl Iterator<Item = usize> {
+        let spoken = self.shapes.iter().enumerate().rev();
+        spoken
+            .filter(|(_, shape)| shape.role == Role::Assistant)
+            .map(|(at, _)| at)
+    }
+}
+
+/// The path behind a request where memory alone tells it: nearly always, because a session's
+/// newest head is remembered and a new session has none.
+#[must_use]
+pub fn remembered(paths: &Paths, request: &Request<'_>) -> Option<Arc<Path>> {
+    let Some(newest) = request.assistants().next() else {
+        return Some(Arc::default());
+    };
+    let head = request.heads.get(newest + 1)?;
+    let key = Key::After(*head).digest(request.tenant, request.scope);
+    paths
+        .0
+        .get(&key)
+        .filter(|path| path.covered() == newest + 1)
+}
+
+/// The path behind a request; empty where nothing of it is known. May read the disk.
 ///
 /// # Errors
-/// [`FindError`] where the store fails; the path in memory is served without it.
+/// [`FindError`] where the store fails; a path that is [`remembered`] needs none.
 pub fn locate(store: &Store, paths: &Paths, request: &Request<'_>) -> Result<Arc<Path>, FindError> {
-    let assistants: Vec<usize> = (0..request.shapes.len())
-        .rev()
-        .filter(|at| {
-            request
-                .shapes
-                .get(*at)
-                .is_some_and(|shape| shape.role == Role::Assistant)
-        })
-        .collect();
+    let assistants: Vec<usize> = request.assistants().collect();
     let Some(newest) = assistants.first().copied() else {
         return Ok(Arc::default());
     };

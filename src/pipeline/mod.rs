@@ -47,7 +47,8 @@ use report::Report;
 /// # Errors
 /// [`ProxyError`] where the caller gets an answer of ours instead of the upstream's.
 pub async fn turn(app: &Arc<App>, request: TurnRequest) -> Result<Response<Body>, ProxyError> {
-    // dialect, session, tokens, policy, commit, render: the request half, pure but for one look-up.
+    // dialect, session, tokens, policy, commit, render: the request half, pure but for one look-up,
+    // which is waited for only so long.
     match open::open(app, request).await? {
         // upstream, intercept, record: one hop after the other until the answer is whole.
         Opened::Managed(turn) => {
@@ -63,7 +64,6 @@ pub async fn turn(app: &Arc<App>, request: TurnRequest) -> Result<Response<Body>
         } => {
             let mut report = *report;
             report.turn.fail_open = fail_open;
-            report.watch(app);
             let mut response = match pass(app, *request).await {
                 Ok(response) => response,
                 Err(error) => {

@@ -29,7 +29,6 @@ pub(super) const REFUSAL: usize = 1 << 20;
 /// # Errors
 /// [`ProxyError`] if the upstream gave no response.
 pub(super) async fn first(app: &Arc<App>, mut turn: Turn) -> Result<Response<Body>, ProxyError> {
-    turn.report.watch(app);
     let response = match send(app, &turn, turn.prepared.body.clone()).await {
         Ok(response) => response,
         Err(error) => return Err(failed(app, turn, error)),

@@ -28,6 +28,8 @@ pub struct Settings {
     pub classes: Classes,
     /// How long a final frame waits for its record.
     pub store_wait: Duration,
+    /// How long a request waits to be found in the store.
+    pub read_wait: Duration,
 }
 
 /// The ceiling, the floor and the rules of eviction.
