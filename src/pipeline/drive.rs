@@ -280,13 +280,18 @@ impl Driver {
         let app = self.app.clone();
         let mut tries = 0;
         loop {
-            let sent = match outbound(&app, &self.turn, self.turn.prepared.body.clone()) {
-                Ok(outbound) => self.beating(app.upstream.send(outbound)).await?,
+            let mut retried = Vec::new();
+            let told = |retry| retried.push(retry);
+            let sent = match outbound(&app, &self.turn) {
+                Ok(outbound) => self.beating(app.upstream.send(outbound, told)).await?,
                 Err(error) => {
                     self.failed(&error.to_string()).await;
                     return None;
                 }
             };
+            for retry in retried {
+                self.turn.report.retried(retry);
+            }
             let (retry, wait) = match &sent {
                 Ok(response) => {
                     self.turn.report.answered(response.status());
@@ -501,7 +506,7 @@ impl Driver {
     }
 
     fn close_report(&mut self) {
-        self.turn.close(&self.app);
+        self.turn.close();
     }
 }
 
@@ -553,10 +558,8 @@ impl Turn {
     }
 
     /// Ends the report.
-    fn close(&mut self, app: &App) {
-        let fresh = super::report::Report::new(app, &self.request);
-        let report = std::mem::replace(&mut self.report, fresh);
-        let status = report.turn.status.or(Some(StatusCode::OK));
-        report.finish(app, status);
+    fn close(&mut self) {
+        let status = self.report.turn.status.or(Some(StatusCode::OK));
+        self.report.finish(status);
     }
 }

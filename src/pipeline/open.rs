@@ -35,8 +35,6 @@ pub(super) enum Opened {
         request: Box<Untouched>,
         /// What is known of it.
         report: Box<Report>,
-        /// The stage that failed, where one did.
-        fail_open: Option<Label>,
     },
 }
 
@@ -97,14 +95,17 @@ type Ready = (State, Prepared, Place, Family);
 ///
 /// # Errors
 /// [`ProxyError`] where the caller's request can't be served as it asks.
-pub(super) async fn open(app: &Arc<App>, request: TurnRequest) -> Result<Opened, ProxyError> {
-    let mut report = Report::new(app, &request);
-    report.watch(app);
+pub(super) async fn open(
+    app: &Arc<App>,
+    request: TurnRequest,
+    mut report: Report,
+) -> Result<Opened, ProxyError> {
+    report.turn.tenant = request.identity.tenant.0.short();
     let opening = Opening { request, report };
     let (mut opening, step) = stage(app, opening, begin).await?;
     let read = match step {
-        Ok(Step::Ready(ready)) => return opening.resolve(app, Ok(*ready)),
-        Err(stop) => return opening.resolve(app, Err(stop)),
+        Ok(Step::Ready(ready)) => return opening.resolve(Ok(*ready)),
+        Err(stop) => return opening.resolve(Err(stop)),
         Ok(Step::Cold(read)) => read,
     };
     let begun = Instant::now();
@@ -116,11 +117,11 @@ pub(super) async fn open(app: &Arc<App>, request: TurnRequest) -> Result<Opened,
         .add(Phase::Store, begun.elapsed());
     let (read, path) = match found {
         Ok(found) => found,
-        Err(stop) => return opening.resolve(app, Err(stop)),
+        Err(stop) => return opening.resolve(Err(stop)),
     };
     let go_on = move |app: &App, opening: &mut Opening| ready(app, opening, *read, path);
     let (opening, ready) = stage(app, opening, go_on).await?;
-    opening.resolve(app, ready)
+    opening.resolve(ready)
 }
 
 /// Runs a part of the middle, off the async workers where the body is large. Nothing that panics
@@ -150,9 +151,12 @@ fn guarded<T>(part: impl FnOnce() -> Result<T, Stop>) -> Result<T, Stop> {
 
 impl Opening {
     /// What becomes of a request behind the middle.
-    fn resolve(self, app: &App, outcome: Result<Ready, Stop>) -> Result<Opened, ProxyError> {
-        let Self { request, report } = self;
-        let fail_open = match outcome {
+    fn resolve(self, outcome: Result<Ready, Stop>) -> Result<Opened, ProxyError> {
+        let Self {
+            request,
+            mut report,
+        } = self;
+        match outcome {
             Ok((state, prepared, place, family)) => {
                 return Ok(Opened::Managed(Box::new(Turn {
                     state,
@@ -164,19 +168,18 @@ impl Opening {
                 })));
             }
             Err(Stop::Error(error)) => {
-                report.finish(app, Some(error.status()));
+                report.refuse(error.status());
                 return Err(error);
             }
-            Err(Stop::Forward) => None,
+            Err(Stop::Forward) => {}
             Err(Stop::Fail(stage)) => {
                 tracing::warn!(stage, "forwarding the client's own bytes");
-                Some(stage)
+                report.failed_open(stage);
             }
-        };
+        }
         Ok(Opened::Untouched {
             request: Box::new(untouched(&request)),
             report: Box::new(report),
-            fail_open,
         })
     }
 }

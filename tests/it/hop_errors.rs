@@ -11,7 +11,7 @@ use plimsoll_scripted::{Fault, Reply, Sent, Style, UsagePlace};
 use serde_json::json;
 
 use super::agent::{
-    Agent, Lenient, bash, brief, completion, delimiter, explore, learned, message, newest,
+    Agent, Lenient, bash, brief, completion, delimiter, explore, learned, message, metric, newest,
     none_refused, outline, plan, provider, until_metric,
 };
 use super::support::{Proxy, soon};
@@ -111,6 +111,9 @@ async fn a_mistake_behind_the_first_byte_breaks_the_connection() {
         assert_eq!((answer.status, answer.heard.text.as_str()), (200, "First."));
         assert!(answer.broken, "an end that is none: {}", answer.text());
     }
+    until_metric(&proxy, r#"plimsoll_fail_open_total{stage="panic"} 2"#).await;
+    let blamed = metric(&proxy, "plimsoll_stream_aborts_total").await;
+    assert_eq!(blamed, None, "no client left");
 }
 
 #[tokio::test]
