@@ -8,8 +8,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{Backend, Config};
 use crate::intercept;
-use crate::pipeline::find::{Paths, Readers};
+use crate::pipeline::find::Paths;
 use crate::pipeline::known::Memo;
+use crate::pipeline::reads::Readers;
 use crate::pipeline::{Active, App, Classes, Settings};
 use crate::record::{Metrics, provider_name};
 use crate::store::{self, Store};

@@ -7,8 +7,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio_util::task::TaskTracker;
 
 use super::active::Active;
-use super::find::{Paths, Readers};
+use super::find::Paths;
 use super::known::Memo;
+use super::reads::Readers;
 use super::settings::Settings;
 use crate::intercept;
 use crate::record::{Label, Metrics};

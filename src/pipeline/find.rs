@@ -2,19 +2,18 @@
 //! it, first in memory, then in the store. Never waits for a write and never writes.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use tokio::sync::Semaphore;
 
+use super::reads::Reads;
 use crate::model::{
     Digest, Head, Parent, RecordId, Role, Scope, Shape, Snapshot, TenantId, TurnRecord, Usage,
 };
 use crate::session::align::align;
 use crate::session::chain::{self, Key};
 use crate::session::path::Path;
-use crate::store::{Store, StoreError};
+use crate::store::StoreError;
 
 /// How many heads are looked up at a time, from the tail backwards.
 const PROBES: usize = 8;
@@ -22,9 +21,6 @@ const PROBES: usize = 8;
 const ANCHORS: usize = 64;
 /// How many path entries are remembered over all sessions; at some 64 bytes each.
 const REMEMBERED: u64 = 1_000_000;
-/// How many look-ups may be at a disk at once. More would not make it quicker, and where it is
-/// stuck each of them holds a thread until it moves again.
-const READERS: usize = 16;
 
 /// Why a path could not be found. The request is then forwarded as it came.
 #[derive(Debug, thiserror::Error)]
@@ -74,38 +70,6 @@ impl Paths {
     }
 }
 
-/// Look-ups that may wait for a disk: off the async workers, bounded in number and in time.
-pub struct Readers(Arc<Semaphore>);
-
-impl Default for Readers {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(READERS)))
-    }
-}
-
-impl Readers {
-    /// Runs a look-up and waits for it, `limit` at most; `None` where it is late. A late one goes
-    /// on and keeps its place until it ends, so that a stuck disk holds so many threads and no
-    /// more.
-    pub async fn run<T: Send + 'static>(
-        &self,
-        limit: Duration,
-        look_up: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<T> {
-        let places = Arc::clone(&self.0);
-        let run = async {
-            let place = places.acquire_owned().await.ok()?;
-            let work = tokio::task::spawn_blocking(move || {
-                let found = look_up();
-                drop(place);
-                found
-            });
-            work.await.ok()
-        };
-        tokio::time::timeout(limit, run).await.ok().flatten()
-    }
-}
-
 /// What a request is looked up by.
 pub struct Request<'a> {
     /// Whose it is.
@@ -149,7 +113,11 @@ pub fn remembered(paths: &Paths, request: &Request<'_>) -> Option<Arc<Path>> {
 ///
 /// # Errors
 /// [`FindError`] where the store fails; a path that is [`remembered`] needs none.
-pub fn locate(store: &Store, paths: &Paths, request: &Request<'_>) -> Result<Arc<Path>, FindError> {
+pub fn locate(
+    store: &Reads<'_>,
+    paths: &Paths,
+    request: &Request<'_>,
+) -> Result<Arc<Path>, FindError> {
     let assistants: Vec<usize> = request.assistants().collect();
     let Some(newest) = assistants.first().copied() else {
         return Ok(Arc::default());
@@ -169,7 +137,7 @@ pub fn locate(store: &Store, paths: &Paths, request: &Request<'_>) -> Result<Arc
 
 /// The path of the newest known head, from the tail backwards, in this scope, else in any.
 fn by_head(
-    store: &Store,
+    store: &Reads<'_>,
     paths: &Paths,
     request: &Request<'_>,
     assistants: &[usize],
@@ -196,7 +164,7 @@ fn by_head(
 }
 
 fn probe_heads(
-    store: &Store,
+    store: &Reads<'_>,
     paths: &Paths,
     request: &Request<'_>,
     probe: &[usize],
@@ -233,7 +201,7 @@ fn probe_heads(
 
 /// The path that the newest anchor leads to, aligned with the messages.
 fn by_anchor(
-    store: &Store,
+    store: &Reads<'_>,
     request: &Request<'_>,
     assistants: &[usize],
 ) -> Result<Option<Path>, FindError> {
@@ -272,7 +240,7 @@ fn by_anchor(
 /// The aligned path of the first record whose visible response stands at `at`: the same by digest,
 /// or the only one whose text is the same once trimmed, or one whose predecessor is tied.
 fn tie(
-    store: &Store,
+    store: &Reads<'_>,
     request: &Request<'_>,
     at: usize,
     ids: &[RecordId],
@@ -311,7 +279,7 @@ fn tie(
 }
 
 /// Folds the path that ends at a record; `None` where a part of it is not stored.
-fn load(store: &Store, id: RecordId) -> Result<Option<Path>, FindError> {
+fn load(store: &Reads<'_>, id: RecordId) -> Result<Option<Path>, FindError> {
     let mut newer = Vec::new();
     let mut at = Parent::Record(id);
     let mut path = loop {
@@ -343,14 +311,14 @@ fn load(store: &Store, id: RecordId) -> Result<Option<Path>, FindError> {
     Ok(Some(path))
 }
 
-fn record(store: &Store, id: RecordId) -> Result<Option<TurnRecord>, FindError> {
+fn record(store: &Reads<'_>, id: RecordId) -> Result<Option<TurnRecord>, FindError> {
     let bytes = store.blobs(&[id.0])?.into_iter().next().flatten();
     Ok(bytes
         .map(|bytes| rmp_serde::from_slice(&bytes))
         .transpose()?)
 }
 
-fn snapshot(store: &Store, id: Digest) -> Result<Option<Path>, FindError> {
+fn snapshot(store: &Reads<'_>, id: Digest) -> Result<Option<Path>, FindError> {
     let Some(bytes) = store.blobs(&[id])?.into_iter().next().flatten() else {
         return Ok(None);
     };
@@ -370,7 +338,7 @@ pub fn usage_key(id: RecordId) -> Digest {
     Digest::of(&[b"usage", id.0.as_bytes()])
 }
 
-fn late_usage(store: &Store, id: RecordId) -> Result<Option<Usage>, FindError> {
+fn late_usage(store: &Reads<'_>, id: RecordId) -> Result<Option<Usage>, FindError> {
     let Some((_, blob)) = store.links(&[usage_key(id)])?.into_iter().flatten().next() else {
         return Ok(None);
     };

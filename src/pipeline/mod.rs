@@ -14,6 +14,7 @@ pub mod known;
 #[cfg(test)]
 mod laws;
 mod open;
+pub mod reads;
 mod report;
 mod request;
 mod send;

@@ -11,6 +11,7 @@ use super::error::ProxyError;
 use super::find::{self, locate, remembered};
 use super::finish::Place;
 use super::hop::{self, MiddleError, Prepared, State, Tools};
+use super::reads::Reads;
 use super::report::Report;
 use super::request::{Mode, TurnRequest, Untouched};
 use super::settings::{Terms, Unmet};
@@ -274,11 +275,10 @@ fn ready(app: &App, opening: &mut Opening, read: Read, path: Arc<Path>) -> Resul
         family: &family,
         now: app.now(),
     };
-    let prepared = report.timed(Phase::Policy, || {
-        state.inject(&tools)?;
-        state.prepare(&tools, None)
-    });
-    let prepared = prepared.map_err(|error: MiddleError| Stop::Fail(error.stage()))?;
+    let failed = |error: MiddleError| Stop::Fail(error.stage());
+    let injected = report.timed(Phase::Policy, || state.inject(&tools));
+    injected.map_err(failed)?;
+    let prepared = report.prepare(&mut state, &tools, None).map_err(failed)?;
     report.prepared(&state, &prepared);
     report.turn.session = session(&place, &state);
     decide(&state, &prepared)?;
@@ -309,7 +309,9 @@ impl Read {
 
     /// The path behind the request, from the store where memory does not have it.
     fn locate(&self, app: &App) -> Result<Arc<Path>, Stop> {
-        let path = self.ask(|request| locate(&app.store, &app.paths, request));
+        let told = |op, time| app.metrics.observe_store(op, time);
+        let reads = Reads::new(&app.store, &told);
+        let path = self.ask(|request| locate(&reads, &app.paths, request));
         path.map_err(|error| {
             tracing::warn!(%error, "the store did not answer");
             Stop::Fail("store")

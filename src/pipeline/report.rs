@@ -7,7 +7,7 @@ use std::time::Instant;
 use http::{HeaderMap, Method, StatusCode};
 
 use super::app::App;
-use super::hop::{Prepared, State};
+use super::hop::{MiddleError, Prepared, State, Tools};
 use super::request::Mode;
 use crate::intercept::Answer;
 use crate::record::{
@@ -81,6 +81,17 @@ impl Report {
         let value = run();
         self.turn.overhead.add(phase, begun.elapsed());
         value
+    }
+
+    /// Prepares a hop and notes the time that its two halves took.
+    pub(super) fn prepare(
+        &mut self,
+        state: &mut State,
+        tools: &Tools<'_>,
+        refused: Option<u64>,
+    ) -> Result<Prepared, MiddleError> {
+        let planned = self.timed(Phase::Policy, || state.plan(tools, refused))?;
+        self.timed(Phase::Render, || state.render(planned))
     }
 
     /// Notes where the request stands and what its next hop is.

@@ -151,7 +151,7 @@ pub(super) fn prepare(
         family: &turn.family,
         now: app.now(),
     };
-    turn.state.prepare(&tools, refused)
+    turn.report.prepare(&mut turn.state, &tools, refused)
 }
 
 /// The prepared hop with the client's headers, ready to be sent.

@@ -4,9 +4,11 @@ use std::sync::{Arc, Mutex};
 
 use axum::body::Body;
 use axum::response::Response;
+use plimsoll::record::{Phase, StoreOp};
+use plimsoll_scripted::Reply;
 use tokio::net::TcpStream;
 
-use super::agent::{Agent, metric, until_metric};
+use super::agent::{Agent, bash, explore, metric, plan, provider, until_metric};
 use super::support::{
     EMPTY, Proxy, channel_body, client, nobody, noise, padded, soon, talk, upstream,
 };
@@ -169,6 +171,56 @@ async fn connections_that_are_tried_again_are_counted() {
         );
         let line = r#"plimsoll_retries_total{reason="connect"} 1"#;
         assert!(metric(&proxy, line).await.is_some(), "a managed turn");
+    }
+}
+
+#[tokio::test]
+async fn each_phase_and_each_operation_of_the_store_is_measured() {
+    for stream in [false, true] {
+        let hidden = Reply::calls(vec![explore("d1", "a")]);
+        let provider = provider(plan([
+            ("go", vec![Reply::calls(vec![bash("b1")])]),
+            ("b1", vec![hidden]),
+        ]))
+        .await;
+        let first = Proxy::before(provider.address).await;
+        let mut agent = Agent::new(&first, stream).told("go");
+        agent.work("out").await;
+        // A process that remembers nothing finds the session in the store.
+        let store = Arc::clone(&first.app.store);
+        let proxy = Proxy::wired(provider.address, |_| {}, |app| app.store = store).await;
+        agent.url = proxy.url(CHAT);
+        agent.turn().await;
+        let measured = async |line: String| {
+            let found = metric(&proxy, &line).await.unwrap();
+            let count: u64 = found.rsplit(' ').next().unwrap().parse().unwrap();
+            assert!(count > 0, "{found}");
+        };
+        for phase in Phase::ALL {
+            let phase = phase.as_str();
+            measured(format!(
+                r#"plimsoll_overhead_seconds_count{{phase="{phase}"}}"#
+            ))
+            .await;
+        }
+        for op in StoreOp::ALL {
+            let op = op.as_str();
+            measured(format!(r#"plimsoll_store_op_seconds_count{{op="{op}"}}"#)).await;
+        }
+        // What is remembered is looked up nowhere.
+        let reads =
+            ["links", "blobs"].map(|op| format!("plimsoll_store_op_seconds_count{{op=\"{op}\"}}"));
+        let before = [
+            metric(&proxy, &reads[0]).await,
+            metric(&proxy, &reads[1]).await,
+        ];
+        agent.user("and now?");
+        agent.turn().await;
+        let after = [
+            metric(&proxy, &reads[0]).await,
+            metric(&proxy, &reads[1]).await,
+        ];
+        assert_eq!(before, after);
     }
 }
 
