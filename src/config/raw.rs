@@ -114,7 +114,7 @@ pub struct RawDelimiter {
     pub nudge: Option<bool>,
     /// `last` or `sum`.
     pub usage: Option<String>,
-    /// Whether a turn goes on when the client has gone.
+    /// Whether a stream is read on when its client has gone.
     pub finish_cancelled: Option<bool>,
 }
 

@@ -391,6 +391,7 @@ impl Driver {
             headers.extend(self.turn.report.headers());
             let begun = Begin::Refusal(StatusCode::BAD_GATEWAY, Box::new(headers), body);
             let _ = begin.send(begun);
+            self.turn.report.turn.status = Some(StatusCode::BAD_GATEWAY);
             self.close_report();
             return;
         }
@@ -506,7 +507,10 @@ impl Driver {
     }
 
     fn close_report(&mut self) {
-        self.turn.close();
+        // A client that left before it had a head was never answered.
+        let answered = self.client.begin.is_none().then_some(StatusCode::OK);
+        let report = &mut self.turn.report;
+        report.finish(report.turn.status.or(answered));
     }
 }
 
@@ -555,11 +559,5 @@ impl Turn {
                 self.report.turn.fail_open.get_or_insert("record");
             }
         }
-    }
-
-    /// Ends the report.
-    fn close(&mut self) {
-        let status = self.report.turn.status.or(Some(StatusCode::OK));
-        self.report.finish(status);
     }
 }

@@ -32,7 +32,11 @@ impl Drop for Report {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.failed_open("panic");
-        } else if self.app.is_some() && self.turn.abort.is_none() {
+            // A stream had begun, and breaks; anything else is answered with an error.
+            let begun = self.turn.first_token.map(|_| StatusCode::OK);
+            return self.finish(begun.or(Some(StatusCode::BAD_GATEWAY)));
+        }
+        if self.app.is_some() && self.turn.abort.is_none() {
             self.aborted(Side::Client);
         }
         self.finish(None);

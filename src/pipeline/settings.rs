@@ -114,7 +114,7 @@ pub struct Delimiter {
     pub nudge: bool,
     /// Which usage the client reads.
     pub usage: UsageMode,
-    /// Whether a turn goes on to its end when the client has gone.
+    /// Whether a stream whose client has gone is read to the end of its hop.
     pub finish_cancelled: bool,
 }
 
