@@ -1,6 +1,6 @@
 //! What is answered, refused or tried again is counted, whoever answered it and however early.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::response::Response;
@@ -9,9 +9,7 @@ use plimsoll_scripted::Reply;
 use tokio::net::TcpStream;
 
 use super::agent::{Agent, bash, explore, metric, plan, provider, until_metric};
-use super::support::{
-    EMPTY, Proxy, channel_body, client, nobody, noise, padded, soon, talk, upstream,
-};
+use super::support::{EMPTY, Proxy, client, nobody, noise, padded, soon, talk, upstream};
 
 const CHAT: &str = "/v1/chat/completions";
 const CAP: usize = 100_000;
@@ -117,25 +115,6 @@ async fn what_is_no_request_at_all_is_counted() {
         );
         until_metric(&proxy, &requests(method, "forward", status)).await;
     }
-}
-
-#[tokio::test]
-async fn a_request_that_finds_a_full_house_is_counted() {
-    let (sender, body) = channel_body();
-    let body = Arc::new(Mutex::new(Some(body)));
-    let addr = upstream(move |_| {
-        let held = body.lock().unwrap().take();
-        async { Response::new(held.unwrap()) }
-    })
-    .await;
-    let proxy = Proxy::with(addr, |config| config.server.max_in_flight = 1).await;
-    let holding = soon(client().post(proxy.url(CHAT)).body(EMPTY).send()).await;
-    let refused = soon(client().get(proxy.url("/v1/models")).send()).await;
-    assert_eq!(refused.unwrap().status(), 503);
-    let line = requests("GET", "forward", "503");
-    assert!(metric(&proxy, &line).await.is_some());
-    drop(sender);
-    assert_eq!(soon(holding.unwrap().text()).await.unwrap(), "");
 }
 
 #[tokio::test]
