@@ -17,7 +17,7 @@ use super::agent::{
     Agent, WHOLE, annotated, bash, extends, last_key, message, metric, newest, none_refused,
     outline, plan, provider,
 };
-use super::support::{PATIENCE, Proxy};
+use super::support::Proxy;
 
 /// A proxy on a store that fails as the handle says.
 async fn faulty(provider: &Provider) -> (Proxy, Faults) {
@@ -87,7 +87,7 @@ async fn a_store_that_is_stuck_at_reading_stalls_neither_its_turns_nor_others() 
         agent.history[0] = json!({"role": "system", "content": "x ".repeat(size)});
         agent.work("out").await;
         agent.work("out").await;
-        let stuck = faults.hold_reads(2 * PATIENCE);
+        let stuck = faults.hold_reads(10 * READ_WAIT);
         let mut stranger = agent.clone();
         stranger.history[1] = json!({"role": "user", "content": "go elsewhere"});
         // More at once than may be at the disk; the one that is known in memory is among them.
