@@ -7,19 +7,20 @@
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 #![expect(clippy::unwrap_used, reason = "a bench may stop at once")]
 
+use std::borrow::Cow;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plimsoll::model::{
-    CallId, CallShape, Digest, Effect, EpisodeKind, HiddenCall, Hop, Marks, Parent, RecordId, Role,
-    Shape, ToolClass, TurnRecord,
+    CallId, CallShape, Digest, Effect, EpisodeKind, HiddenCall, Hop, ItemKind, Kept, Mark, Marks,
+    Parent, RecordId, Role, Shape, ToolClass, TurnRecord,
 };
-use plimsoll::policy::Config;
-use plimsoll::policy::cwl::{self, Proposal, Target};
+use plimsoll::policy::{self, Ask, Config, Order, Policy, Proposal, Target};
 use plimsoll::session::path::Path;
+use plimsoll::session::stub;
 use plimsoll::session::transcript::{self, Handed, Transcript};
-use plimsoll::session::view::{self, Measure};
+use plimsoll::session::view::{self, Left, Measure, Note};
 use plimsoll::tokens::{Counter, Encoding};
 
 /// Items of each session.
@@ -199,7 +200,7 @@ fn main() {
 
 fn report(name: &str, session: &Session, count: &dyn Fn(&str) -> u32) {
     let transcript = build(session);
-    let (_, size) = view::sizes(&transcript, &Marks::default(), &view::Notes::new());
+    let (_, size) = view::sizes(&transcript, &Marks::default(), &view::Notes::default());
     println!(
         "{name}: {} items, {} episodes, {size} tokens",
         transcript.items.len(),
@@ -215,36 +216,96 @@ fn report(name: &str, session: &Session, count: &dyn Fn(&str) -> u32) {
         ("pass to 0.7", size - 1, size * 7 / 10),
         ("pass to 0.05", size / 10, size / 20),
     ] {
-        let measure = Measure {
-            count,
-            ceiling: u32::try_from(ceiling).unwrap(),
-        };
-        let target = Target {
-            fixed: 0,
-            ceiling,
-            floor,
-        };
-        let config = Config::default();
-        let propose = || -> Proposal {
-            cwl::propose(&transcript, &Marks::default(), &config, measure, target).unwrap()
-        };
-        let passing = median(|| {
-            black_box(propose());
-        });
-        let proposal = propose();
-        let mut marks = Marks::default();
-        marks.apply(proposal.plan.moves());
-        println!(
-            "  {what}: {} (goal 2 ms), {} marks moved, {} tokens left",
-            ms(passing),
-            proposal.plan.moves().len(),
-            proposal.size
-        );
-        let viewing = median(|| {
-            let notes = view::notes(&transcript, &marks, measure);
-            black_box(view::sizes(&transcript, &marks, &notes));
-        });
-        println!("  view after it: {}", ms(viewing));
+        for order in [Order::Paper, Order::Levels] {
+            let target = Target {
+                fixed: 0,
+                ceiling,
+                floor,
+            };
+            pass(
+                &format!("{what}, {order:?}"),
+                &transcript,
+                order,
+                target,
+                count,
+            );
+        }
+    }
+}
+
+fn pass(
+    what: &str,
+    transcript: &Transcript,
+    order: Order,
+    target: Target,
+    count: &dyn Fn(&str) -> u32,
+) {
+    let originals = |item: usize| original(transcript, item);
+    let left = |call: usize, mark: Mark, kept: &Kept| left(transcript, call, mark, kept, count);
+    let measure = Measure {
+        count,
+        ceiling: u32::try_from(target.ceiling).unwrap(),
+        left: &left,
+    };
+    let config = Config {
+        order,
+        ..Config::default()
+    };
+    let unmarked = Marks::default();
+    let ask = Ask {
+        transcript,
+        marks: &unmarked,
+        config: &config,
+        measure,
+        target,
+        originals: &originals,
+    };
+    let propose = || -> Proposal { policy::propose(Policy::Cwl, &ask).unwrap() };
+    let passing = median(|| {
+        black_box(propose());
+    });
+    let proposal = propose();
+    let mut marks = Marks::default();
+    marks.apply(proposal.plan.moves(), proposal.plan.kept());
+    println!(
+        "  {what}: {} (goal 2 ms), {} marks moved, {} tokens left",
+        ms(passing),
+        proposal.plan.moves().len(),
+        proposal.size
+    );
+    let viewing = median(|| {
+        let notes = view::notes(transcript, &marks, measure);
+        black_box(view::sizes(transcript, &marks, &notes));
+    });
+    println!("  view after it: {}", ms(viewing));
+}
+
+/// The text of a result: lines of code with names of their own, 400 tokens.
+fn original(transcript: &Transcript, item: usize) -> Option<Cow<'static, str>> {
+    let result = transcript.items.get(item)?.kind == ItemKind::Result;
+    let line = |at: usize| format!("    let value_{item}_{at} = read_config(path)?;\n");
+    result.then(|| Cow::Owned((0..33).map(line).collect()))
+}
+
+fn left(
+    transcript: &Transcript,
+    call: usize,
+    mark: Mark,
+    kept: &Kept,
+    count: &dyn Fn(&str) -> u32,
+) -> Left {
+    let original = transcript
+        .items
+        .get(call)
+        .and_then(|item| item.pair)
+        .and_then(|pair| original(transcript, pair));
+    let text = stub::result("read:1", 400, mark, kept, &original.unwrap_or_default());
+    Left {
+        result: Some(Note {
+            tokens: count(&text),
+            text: text.into(),
+        }),
+        arguments: None,
     }
 }
 

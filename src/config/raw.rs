@@ -94,6 +94,10 @@ pub struct RawBudget {
     pub unmet: Option<String>,
     /// The paper's rule for episodes that never end.
     pub strict_active: Option<bool>,
+    /// A policy's name.
+    pub policy: Option<String>,
+    /// `levels` or `paper`.
+    pub order: Option<String>,
 }
 
 /// `[delimiter]`

@@ -14,6 +14,7 @@ use super::settings::{Backend, LogFormat, StoreSettings};
 use super::{Config, units};
 use crate::intercept::UsageMode;
 use crate::pipeline::{Budget, Delimiter, MIN_CEILING, Mode, ProtectRecent, ToolClasses, Unmet};
+use crate::policy::{Order, Policy};
 use crate::upstream::BaseUrl;
 use crate::{ingress, upstream};
 
@@ -224,6 +225,12 @@ impl Check<'_> {
             &mut budget.strict_active,
             Ok,
         );
+        self.set(&key("policy"), raw.policy, &mut budget.policy, |text| {
+            word(&text, Policy::WORDS)
+        });
+        self.set(&key("order"), raw.order, &mut budget.order, |text| {
+            word(&text, Order::WORDS)
+        });
         if let ProtectRecent::Tokens(tokens) = budget.protect_recent
             && tokens >= budget.ceiling
         {

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use http::HeaderMap;
 
 use crate::model::Scope;
-use crate::pipeline::{AskedBudget, MIN_CEILING, Mode, Overrides, Policy, ProxyError, Session};
+use crate::pipeline::{AskedBudget, MIN_CEILING, Mode, Overrides, ProxyError, Session};
+use crate::policy::Policy;
 
 /// Names the session.
 pub const SESSION: &str = "x-plimsoll-session";

@@ -7,13 +7,15 @@ mod marks;
 pub mod raw;
 mod record;
 mod rope;
+mod strings;
 mod usage;
 
 pub use ids::{CallId, Digest, Head, RecordId, Scope, TenantId};
 pub use item::{
     CALL_TOKENS, CallShape, ItemKind, ItemNo, MESSAGE_TOKENS, Mark, Role, Shape, ToolClass,
 };
-pub use marks::Marks;
+pub use marks::{Kept, Marks};
 pub use record::{Effect, EpisodeKind, HiddenCall, Hop, Parent, Snapshot, Step, TurnRecord};
 pub use rope::Rope;
+pub use strings::strings;
 pub use usage::Usage;

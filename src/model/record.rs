@@ -1,7 +1,7 @@
 //! The immutable record of one finished turn, and the snapshot that lists a whole path of them.
 //! Written once, named by the hash of its bytes, never edited. Holds no client content.
 
-use super::{CallId, Digest, ItemNo, Mark, RecordId, Usage};
+use super::{CallId, Digest, ItemNo, Kept, Mark, RecordId, Usage};
 use serde::{Deserialize, Serialize};
 
 /// What a record stands on.
@@ -84,6 +84,9 @@ pub struct Hop {
     pub calls: Vec<HiddenCall>,
     /// Marks that a pass before this hop moved.
     pub marks: Vec<(ItemNo, Mark)>,
+    /// What that pass chose to leave of items that it did not take out whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<(ItemNo, Kept)>,
     /// The size of the view that was sent, in tokens, before calibration.
     pub estimate: u64,
     /// What the provider reported.
@@ -146,6 +149,9 @@ pub struct Snapshot {
     pub steps: Vec<Step>,
     /// Every mark that was moved up to here, by records that an edit dropped too: marks are sticky.
     pub marks: Vec<(ItemNo, Mark)>,
+    /// What is left of the items that are shown in part.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<(ItemNo, Kept)>,
     /// The first item number that is free.
     pub next: ItemNo,
 }

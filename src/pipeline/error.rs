@@ -5,7 +5,7 @@ use http::StatusCode;
 
 use super::settings::TermsError;
 use crate::dialect::chat::request::RequestError;
-use crate::policy::cwl::Pinned;
+use crate::policy::Pinned;
 use crate::upstream;
 
 /// A request that gets an answer of ours instead of the upstream's.

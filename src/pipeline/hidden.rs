@@ -53,12 +53,14 @@ pub fn settle(
             Reasoning::Items(raw) => std::str::from_utf8(raw).map_or(0, |raw| reader.count(raw)),
         });
     let message = answer.message();
+    let (marks, kept) = state.moved();
     let hop = Hop {
         message: (keep == Keep::Message).then(|| String::from_utf8_lossy(&message).into_owned()),
         text: reader.count(&answer.text) + reader.count(&answer.refusal),
         reasoning: reasoning.sum(),
         calls,
-        marks: state.moved(),
+        marks,
+        kept,
         estimate: prepared.estimate,
         usage: answer.usage,
     };

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::known::Reader;
+use super::original::Originals;
 use super::settings::{Classes, Terms};
 use crate::commit::{self, Growth, Trigger, Warmth};
 use crate::dialect::chat::edit;
 use crate::dialect::chat::message::MessageError;
 use crate::dialect::chat::request::{IncludeUsage, Request, Rewrite};
-use crate::model::{Digest, Head, Hop, Mark, Marks, Role, Rope, Shape};
-use crate::policy::PlanError;
-use crate::policy::cwl::{self, Pinned, Proposal, Target};
+use crate::model::{Digest, Head, Hop, ItemNo, Kept, Mark, Marks, Role, Rope, Shape};
+use crate::policy::{self, Ask, Pinned, PlanError, Proposal, Target};
 use crate::render::{self, RenderError, tools};
 use crate::session::path::Path;
 use crate::session::transcript::{self, Handed, Transcript};
@@ -79,6 +79,9 @@ pub struct State {
     /// All marks, those of this turn's passes included.
     pub marks: Marks,
 }
+
+/// Marks that moved, and what is left of items that are shown in part.
+pub type Moved = (Vec<(ItemNo, Mark)>, Vec<(ItemNo, Kept)>);
 
 /// One hop ready to be sent.
 pub struct Prepared {
@@ -274,9 +277,19 @@ impl State {
     ) -> Result<Planned, MiddleError> {
         let transcript = self.transcript(tools);
         let (ratio, count) = (self.ratio(), |text: &str| tools.reader.remembered(text));
+        let originals = Originals {
+            request: &self.request,
+            shapes: &self.shapes,
+            path: &self.path,
+            pending: &self.pending,
+            transcript: &transcript,
+        };
+        let left =
+            |call: usize, mark: Mark, kept: &Kept| originals.left(tools.reader, call, mark, kept);
         let measure = Measure {
             count: &count,
             ceiling: self.terms.ceiling,
+            left: &left,
         };
         let limits = self.limits(tools, &transcript, ratio, refused);
         let notes = view::notes(&transcript, &self.marks, measure);
@@ -289,11 +302,20 @@ impl State {
         };
         let (mut pass, mut pinned, mut notes) = (None, None, notes);
         if let Some(trigger) = self.trigger(tools, estimate, &limits, refused) {
-            let config = self.terms.policy(tools.family);
-            let proposal = cwl::propose(&transcript, &self.marks, &config, measure, limits)?;
+            let config = self.terms.eviction(tools.family);
+            let ask = Ask {
+                transcript: &transcript,
+                marks: &self.marks,
+                config: &config,
+                measure,
+                target: limits,
+                originals: &|item| originals.text(item),
+            };
+            let proposal = policy::propose(self.terms.policy, &ask)?;
             pinned = proposal.pinned;
             if is_taken(trigger, &proposal, estimate, limits.ceiling) {
-                self.marks.apply(proposal.plan.moves());
+                let (moves, kept) = (proposal.plan.moves(), proposal.plan.kept());
+                self.marks.apply(moves, kept);
                 notes = view::notes(&transcript, &self.marks, measure);
                 estimate = view::sizes(&transcript, &self.marks, &notes).1 + self.fixed;
                 pass = Some((trigger, proposal));
@@ -470,7 +492,7 @@ impl State {
     /// The size of the transcript with nothing evicted.
     fn whole(&self, transcript: &Transcript) -> u64 {
         let live = Marks::default();
-        self.fixed + view::sizes(transcript, &live, &view::Notes::new()).1
+        self.fixed + view::sizes(transcript, &live, &view::Notes::default()).1
     }
 
     fn body(&self, messages: Rope) -> Rope {
@@ -498,13 +520,18 @@ impl State {
     /// Marks that passes moved before the hop in hand, for its record: an emergency pass may have
     /// followed another.
     #[must_use]
-    pub fn moved(&self) -> Vec<(u32, Mark)> {
+    pub fn moved(&self) -> Moved {
         let mut before = self.path.marks.clone();
         for hop in &self.pending {
-            before.apply(&hop.marks);
+            before.apply(&hop.marks, &hop.kept);
         }
-        let moved = |(item, mark): &(u32, Mark)| before.get(*item) < *mark;
-        self.marks.iter().filter(moved).collect()
+        let moved = |(item, mark): &(ItemNo, Mark)| before.get(*item) < *mark;
+        let chosen = |(item, kept): &(ItemNo, &Arc<Kept>)| before.kept(*item) != Some(*kept);
+        let kept = self.marks.iter_kept().filter(chosen);
+        (
+            self.marks.iter().filter(moved).collect(),
+            kept.map(|(item, kept)| (item, Kept::clone(kept))).collect(),
+        )
     }
 }
 

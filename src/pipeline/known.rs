@@ -2,13 +2,16 @@
 //! raw bytes, so that a request costs its new messages only. Never crosses tenants: the digest is
 //! seeded by the tenant.
 
+use std::hash::Hash;
 use std::sync::Arc;
 
 use quick_cache::sync::Cache;
 use twox_hash::XxHash3_128;
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::dialect::chat::message::{self, MessageError, Parsed, Part};
 use crate::model::{CALL_TOKENS, CallId, CallShape, Shape, TenantId};
+use crate::session::view::Left;
 use crate::tokens::{Counter, Encoding, UNREADABLE_IMAGE, image_tokens};
 
 /// How many messages are remembered; at some 200 bytes each.
@@ -20,6 +23,8 @@ const ATTACHMENT: usize = 4096;
 pub struct Memo {
     shapes: Cache<u128, Arc<Shape>>,
     sizes: Cache<u128, u32>,
+    /// What is left of calls, which comes with every request after the pass that chose it.
+    lefts: Cache<u128, Left>,
 }
 
 /// Whose messages are looked up, and how they are counted.
@@ -36,6 +41,7 @@ impl Default for Memo {
         Self {
             shapes: Cache::new(REMEMBERED),
             sizes: Cache::new(REMEMBERED / 20),
+            lefts: Cache::new(REMEMBERED / 20),
         }
     }
 }
@@ -88,6 +94,19 @@ impl Reader<'_> {
         let size = self.count(text);
         self.memo.sizes.insert(key, size);
         size
+    }
+
+    /// What is left of a call, made once. `key` names the originals and what was chosen of them.
+    pub(super) fn left(&self, key: &impl Hash, make: impl FnOnce() -> Left) -> Left {
+        let mut hasher = Xxh3::with_seed(self.seed);
+        key.hash(&mut hasher);
+        let key = hasher.digest128();
+        if let Some(left) = self.memo.lefts.get(&key) {
+            return left;
+        }
+        let left = make();
+        self.memo.lefts.insert(key, left.clone());
+        left
     }
 
     /// The size of a text in tokens.

@@ -14,6 +14,7 @@ pub mod known;
 #[cfg(test)]
 mod laws;
 mod open;
+mod original;
 pub mod reads;
 mod report;
 mod request;
@@ -33,7 +34,7 @@ pub use app::App;
 pub use error::{Class, ProxyError, Side};
 pub use report::Report;
 pub use request::{
-    AskedBudget, Identity, MIN_CEILING, Mode, Overrides, Policy, Session, TurnRequest, Untouched,
+    AskedBudget, Identity, MIN_CEILING, Mode, Overrides, Session, TurnRequest, Untouched,
 };
 pub use settings::{
     Budget, Classes, Delimiter, GlobError, Guidance, ProtectRecent, Settings, Terms, TermsError,

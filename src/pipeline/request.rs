@@ -6,6 +6,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
 
 use crate::model::{Digest, Scope, TenantId};
+use crate::policy::Policy;
 use crate::upstream::Payload;
 
 /// The smallest ceiling that is accepted, in tokens.
@@ -116,16 +117,4 @@ pub enum AskedBudget {
     Tokens(u32),
     /// A share of the model's window, in (0, 1].
     WindowShare(f64),
-}
-
-/// A policy that a request can ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
-    /// The episode graph.
-    Cwl,
-}
-
-impl Policy {
-    /// The words for each.
-    pub const WORDS: &'static [(&'static str, Self)] = &[("cwl", Self::Cwl)];
 }

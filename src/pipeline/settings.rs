@@ -11,7 +11,7 @@ use crate::commit::{self, Floor};
 use crate::intercept::UsageMode;
 use crate::intercept::delimiter::Protocol;
 use crate::model::ToolClass;
-use crate::policy;
+use crate::policy::{self, Order, Policy};
 use crate::render::tools;
 use crate::tokens::{CacheModel, Family};
 
@@ -51,6 +51,10 @@ pub struct Budget {
     pub unmet: Unmet,
     /// Whether the open episode is never touched, as the paper has it.
     pub strict_active: bool,
+    /// What chooses what goes, where a request names nothing else.
+    pub policy: Policy,
+    /// In which order `cwl` evicts.
+    pub order: Order,
 }
 
 impl Default for Budget {
@@ -64,6 +68,8 @@ impl Default for Budget {
             implicit_tokens: 8_000,
             unmet: Unmet::Surface,
             strict_active: false,
+            policy: Policy::Cwl,
+            order: Order::Levels,
         }
     }
 }
@@ -313,7 +319,10 @@ pub struct Terms {
     pub hops: usize,
     /// Whether results may carry a reminder.
     pub nudge: bool,
+    /// What chooses what goes.
+    pub policy: Policy,
     guidance: Guidance,
+    order: Order,
     protect_recent: u32,
     strict_active: bool,
 }
@@ -352,11 +361,16 @@ impl Terms {
             None => budget.ceiling,
         };
         let delimiter = &settings.delimiter;
+        let policy = overrides.policy.unwrap_or(budget.policy);
         Ok(Self {
             mode: settings.mode(overrides),
             ceiling,
             commit: commit::Config {
-                floor: budget.floor,
+                floor: match policy {
+                    // Part of what was published.
+                    Policy::CwlPaper => Floor::Ceiling,
+                    _ => budget.floor,
+                },
                 min_floor: budget.min_floor,
             },
             unmet: budget.unmet,
@@ -370,13 +384,16 @@ impl Terms {
             guidance: delimiter.guidance.clone(),
             protect_recent: budget.protect_recent.tokens(ceiling),
             strict_active: budget.strict_active,
+            policy,
+            order: budget.order,
         })
     }
 
     /// The eviction order's settings for a model.
     #[must_use]
-    pub fn policy(&self, family: &Family) -> policy::Config {
+    pub fn eviction(&self, family: &Family) -> policy::Config {
         policy::Config {
+            order: self.order,
             protect_recent: self.protect_recent,
             strict_active: self.strict_active,
             keep_reasoning: family.reasoning_back,

@@ -2,175 +2,170 @@
 //! §5). Acts before exploration, oldest first, level by level, re-counting after each step. Pure;
 //! never touches what [`Protection`] covers.
 
-use std::collections::BTreeMap;
-
-use super::plan::{Move, Plan, PlanError, has_dependents};
-pub use super::work::Gone;
+use super::levels::Levels;
+use super::pass::{Proposal, conclude};
+use super::plan::{Move, PlanError, has_dependents};
 use super::work::Work;
-use super::{Config, Level, Protection, open};
-use crate::model::{ItemKind, Mark, Marks};
+use super::{Ask, Level, Order, Protection, open};
+use crate::model::Mark;
 use crate::session::graph::{Episode, Kind};
-use crate::session::transcript::Transcript;
-use crate::session::view::{self, Measure};
+use crate::session::view;
 
-/// What a pass is asked for, in raw tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// The size of what stands outside the transcript: tools, guidance.
-    pub fixed: u64,
-    /// The size that may not be exceeded.
-    pub ceiling: u64,
-    /// The size down to which a pass evicts.
-    pub floor: u64,
-}
-
-/// What a pass would do.
-#[derive(Clone, Debug)]
-pub struct Proposal {
-    /// The checked moves.
-    pub plan: Plan,
-    /// The size of the view after them.
-    pub size: u64,
-    /// What went at each level.
-    pub gone: BTreeMap<Level, Gone>,
-    /// What is pinned, where the ceiling can't be met.
-    pub pinned: Option<Pinned>,
-}
-
-/// What keeps a view above its ceiling, in raw tokens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pinned {
-    /// Tools and guidance.
-    pub fixed: u64,
-    /// System text.
-    pub system: u64,
-    /// User text.
-    pub user: u64,
-    /// The newest assistant message with everything behind it that is no user text.
-    pub newest: u64,
-    /// All else: tombstones, the ledger, text without calls.
-    pub rest: u64,
+/// A pass in the making: the paper's order, with the finer levels where they are asked for.
+struct Pass<'a> {
+    work: Work<'a>,
+    levels: Option<Levels<'a>>,
+    ceiling: u64,
 }
 
 /// Proposes a pass down to the floor. What can't be freed otherwise is freed last: calls inside
-/// an open episode, then the tail of recent tokens.
+/// an open episode, then the tail of recent tokens, then results of exploration that an act in
+/// view depends on.
 ///
 /// # Errors
 /// [`PlanError`] if the moves break a rule, which is a mistake in here.
-pub fn propose(
-    transcript: &Transcript,
-    marks: &Marks,
-    config: &Config,
-    measure: Measure<'_>,
-    target: Target,
-) -> Result<Proposal, PlanError> {
-    let protection = Protection::new(transcript, marks, config.protect_recent);
-    let mut work = Work::new(
-        transcript,
-        marks,
-        config,
-        measure,
-        protection,
-        target.fixed,
-        target.floor,
-    );
-    evict(&mut work, target.ceiling);
-    if work.total > target.ceiling {
-        work.protection = work.protection.without_recent();
-        evict(&mut work, target.ceiling);
+pub(super) fn propose(ask: &Ask<'_>, order: Order) -> Result<Proposal, PlanError> {
+    let protection = Protection::new(ask.transcript, ask.marks, ask.config.protect_recent);
+    let work = Work::new(ask, protection);
+    let levels = match order {
+        Order::Paper => None,
+        Order::Levels => Some(Levels::new(ask, &work)),
+    };
+    let mut pass = Pass {
+        work,
+        levels,
+        ceiling: ask.target.ceiling,
+    };
+    pass.evict();
+    if pass.unmet() {
+        pass.work.protection = pass.work.protection.without_recent();
+        pass.evict();
     }
-    if work.total > target.ceiling {
-        strip_depended(&mut work, target.ceiling);
+    if pass.unmet() {
+        pass.strip_depended();
     }
-    let plan = Plan::check(
-        transcript,
-        marks,
-        &work.protection,
-        &last_moves(&work.moves),
-    )?;
-    let pinned = (work.total > target.ceiling).then(|| pinned(&work, target.fixed));
-    Ok(Proposal {
-        plan,
-        size: work.total,
-        gone: work.gone,
-        pinned,
-    })
+    conclude(pass.work, ask)
 }
 
-/// An item may move twice in a pass, folded and then merged: only its last mark is recorded.
-fn last_moves(moves: &[Move]) -> Vec<Move> {
-    let mut last: BTreeMap<usize, Mark> = BTreeMap::new();
-    for one in moves {
-        last.insert(one.item, one.mark);
+impl<'a> Pass<'a> {
+    fn unmet(&self) -> bool {
+        self.work.total > self.ceiling
     }
-    last.into_iter()
-        .map(|(item, mark)| Move { item, mark })
-        .collect()
-}
 
-/// Everything closed and the ledger; then, where the ceiling is still passed, the open episode.
-/// What the ledger costs or frees is only known once it is written, so that part goes round until
-/// the target is met or nothing moves any more.
-fn evict(work: &mut Work<'_>, ceiling: u64) {
-    loop {
-        let before = work.moves.len();
-        evict_closed(work);
-        merge_tombstones(work);
-        if work.met() || work.moves.len() == before {
-            break;
+    fn episodes(&self) -> &'a [Episode] {
+        &self.work.transcript.graph.episodes
+    }
+
+    /// Everything closed and the ledger; then, where the ceiling is still passed, the open
+    /// episode. What the ledger costs or frees is only known once it is written, so that part goes
+    /// round until the target is met or nothing moves any more.
+    fn evict(&mut self) {
+        loop {
+            let before = self.work.moves.len();
+            self.strip_eligible();
+            self.evict_closed();
+            merge_tombstones(&mut self.work);
+            if self.work.met() || self.work.moves.len() == before {
+                break;
+            }
+        }
+        if self.unmet() && !self.work.config.strict_active {
+            let current = self.work.transcript.graph.current();
+            let open = current.and_then(|at| self.episodes().get(at));
+            if let (Some(levels), Some(open)) = (&mut self.levels, open) {
+                levels.strip(&mut self.work, &[open]);
+            }
+            open::strip(&mut self.work);
         }
     }
-    if work.total > ceiling && !work.config.strict_active {
-        open::strip(work);
-    }
-}
 
-/// Acts first, then exploration, each oldest first. Evicting an act may free what it depended on;
-/// evicting exploration frees nothing, so one walk over each is enough.
-fn evict_closed(work: &mut Work<'_>) {
-    let episodes = &work.transcript.graph.episodes;
-    for episode in episodes.iter().filter(|episode| episode.kind == Kind::Act) {
-        evict_one(work, episode);
-    }
-    for episode in episodes.iter().filter(|episode| episode.is_expl()) {
-        evict_one(work, episode);
-    }
-}
-
-fn evict_one(work: &mut Work<'_>, episode: &Episode) {
-    if work.met() || !eligible(work, episode) {
-        return;
-    }
-    for level in [Level::Reasoning, Level::Bulk, Level::Intermediate] {
-        if level == Level::Reasoning && (!episode.is_expl() || work.config.keep_reasoning) {
-            continue;
+    /// The finer levels over all that is eligible.
+    fn strip_eligible(&mut self) {
+        let all = self.episodes().iter();
+        let eligible: Vec<&Episode> = all.filter(|one| eligible(&self.work, one)).collect();
+        let Some(levels) = &mut self.levels else {
+            return;
+        };
+        let expl = eligible.iter().filter(|one| one.is_expl());
+        for episode in expl.filter(|_| !self.work.config.keep_reasoning) {
+            if !self.work.met() {
+                let moves = self.work.strip(episode, Level::Reasoning);
+                self.work.apply(episode, Level::Reasoning, moves);
+            }
         }
-        let moves = work.strip(episode, level);
-        work.apply(episode, level, moves);
-        if work.met() {
+        levels.strip(&mut self.work, &eligible);
+    }
+
+    /// Acts first, then exploration, each oldest first. Evicting an act may free what it depended
+    /// on; evicting exploration frees nothing, so one walk over each is enough.
+    fn evict_closed(&mut self) {
+        let episodes = self.episodes();
+        for act in episodes.iter().filter(|one| one.kind == Kind::Act) {
+            let before = self.work.moves.len();
+            self.evict_one(act);
+            let moved = self.work.moves.len() > before;
+            // What the act depended on is stripped before it goes, as all else was.
+            if let Some(levels) = self.levels.as_mut().filter(|_| moved) {
+                let freed = act.dependencies.iter().filter_map(|at| episodes.get(*at));
+                let freed: Vec<_> = freed.filter(|one| eligible(&self.work, one)).collect();
+                levels.strip(&mut self.work, &freed);
+            }
+        }
+        for expl in episodes.iter().filter(|one| one.is_expl()) {
+            self.evict_one(expl);
+        }
+    }
+
+    fn evict_one(&mut self, episode: &'a Episode) {
+        if self.work.met() || !eligible(&self.work, episode) {
             return;
         }
-    }
-    let moves = remove(work, episode);
-    work.apply(episode, Level::Episode, moves);
-}
-
-/// The last that is freed before a budget is unmet: results of exploration that an act in view
-/// depends on. Its start, its description and the line of what is gone stay, and no more goes than
-/// the ceiling asks for.
-fn strip_depended(work: &mut Work<'_>, ceiling: u64) {
-    work.target = ceiling;
-    work.protection = work.protection.without_depended();
-    for episode in &work.transcript.graph.episodes {
-        if !episode.is_expl() || !episode.closed || eligible(work, episode) {
-            continue;
-        }
-        for level in [Level::Bulk, Level::Intermediate] {
-            if work.met() {
+        for level in [Level::Reasoning, Level::Bulk, Level::Intermediate] {
+            if level == Level::Reasoning && (!episode.is_expl() || self.work.config.keep_reasoning)
+            {
+                continue;
+            }
+            let moves = self.work.strip(episode, level);
+            self.apply(episode, level, moves);
+            if self.work.met() {
                 return;
             }
-            let moves = work.strip(episode, level);
-            work.apply(episode, level, moves);
+        }
+        let moves = remove(&self.work, episode);
+        self.apply(episode, Level::Episode, moves);
+    }
+
+    fn apply(&mut self, episode: &'a Episode, level: Level, mut moves: Vec<Move>) {
+        if let Some(levels) = &mut self.levels {
+            levels.fold(&self.work, &mut moves);
+        }
+        let any = !moves.is_empty();
+        self.work.apply(episode, level, moves);
+        if let Some(levels) = self.levels.as_mut().filter(|_| any) {
+            levels.gone(&self.work, episode);
+        }
+    }
+
+    /// The last that is freed before a budget is unmet: results of exploration that an act in view
+    /// depends on. Its start, its description and the line of what is gone stay, and no more goes
+    /// than the ceiling asks for.
+    fn strip_depended(&mut self) {
+        self.work.target = self.ceiling;
+        self.work.protection = self.work.protection.without_depended();
+        for episode in self.episodes() {
+            if !episode.is_expl() || !episode.closed || eligible(&self.work, episode) {
+                continue;
+            }
+            if let Some(levels) = &mut self.levels {
+                levels.strip(&mut self.work, &[episode]);
+            }
+            for level in [Level::Bulk, Level::Intermediate] {
+                if self.work.met() {
+                    return;
+                }
+                let moves = self.work.strip(episode, level);
+                self.apply(episode, level, moves);
+            }
         }
     }
 }
@@ -208,10 +203,7 @@ fn remove(work: &Work<'_>, episode: &Episode) -> Vec<Move> {
         .items
         .iter()
         .filter(|index| work.mark(**index) < mark(**index) && !work.is_demanded(**index))
-        .map(|index| Move {
-            item: *index,
-            mark: mark(*index),
-        })
+        .map(|index| Move::whole(*index, mark(*index)))
         .collect()
 }
 
@@ -264,10 +256,9 @@ fn merge(work: &mut Work<'_>, episode: &Episode) {
     if left.iter().any(|index| work.protected(*index)) {
         return;
     }
-    let moves = left.into_iter().map(|item| Move {
-        item,
-        mark: Mark::Removed,
-    });
+    let moves = left
+        .into_iter()
+        .map(|item| Move::whole(item, Mark::Removed));
     work.apply(episode, Level::Ledger, moves.collect());
 }
 
@@ -277,23 +268,4 @@ fn is_silent(work: &Work<'_>, episode: &Episode) -> bool {
         && episode.closed
         && episode.carrier.is_none()
         && !view::is_removed(work.transcript, &work.marks, episode)
-}
-
-fn pinned(work: &Work<'_>, fixed: u64) -> Pinned {
-    let mut pinned = Pinned {
-        fixed,
-        ..Pinned::default()
-    };
-    for (at, entry) in work.transcript.entries.iter().enumerate() {
-        let size = u64::from(work.size(at));
-        let items = work.transcript.items.get(entry.items.clone());
-        let first = items.and_then(|items| items.first()).map(|item| item.kind);
-        match first {
-            Some(ItemKind::User) => pinned.user += size,
-            Some(ItemKind::System) => pinned.system += size,
-            _ if work.protection.is_newest(entry.items.start) => pinned.newest += size,
-            _ => pinned.rest += size,
-        }
-    }
-    pinned
 }

@@ -2,18 +2,127 @@
 //! never import each other, never decide when a pass happens (`commit` does), and reach a view
 //! only through [`Plan::check`].
 
-pub mod cwl;
+mod baselines;
+mod cwl;
+mod levels;
+mod lexicon;
 mod open;
+mod pass;
 mod plan;
 mod protect;
 mod work;
 
+use std::borrow::Cow;
+
+pub use pass::{Pinned, Proposal, Target};
 pub use plan::{Move, Plan, PlanError};
 pub use protect::Protection;
+pub use work::Gone;
+
+use crate::model::Marks;
+use crate::session::transcript::Transcript;
+use crate::session::view::Measure;
+
+/// A policy by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Policy {
+    /// Nothing is ever evicted.
+    None,
+    /// Calls with their results go, oldest first.
+    Recency,
+    /// Whole assistant turns go, oldest first (paper 003, baselines).
+    OldestTurn,
+    /// Results of tools go, largest first (paper 003, baselines).
+    ToolPrune,
+    /// Results of search and shell tools go first, then all others (paper 003, baselines).
+    ToolMaskPrune,
+    /// Half by results of tools, half by whole turns (paper 003, baselines).
+    Hybrid,
+    /// Results older than the newest 40,000 tokens of results go, if that frees 20,000 (paper 001).
+    ThreeTier,
+    /// All results but the newest three go, as providers' own clearing does it.
+    KeepRecent,
+    /// All but the newest 8,000 tokens goes, for a summary that a model would have to write: for
+    /// replays only.
+    Compaction,
+    /// The published order (paper 000 §4.4) at the published floor, which is the ceiling.
+    CwlPaper,
+    /// The episode graph in levels.
+    #[default]
+    Cwl,
+}
+
+impl Policy {
+    /// All policies, baselines first.
+    pub const ALL: [Self; 11] = [
+        Self::None,
+        Self::Recency,
+        Self::OldestTurn,
+        Self::ToolPrune,
+        Self::ToolMaskPrune,
+        Self::Hybrid,
+        Self::ThreeTier,
+        Self::KeepRecent,
+        Self::Compaction,
+        Self::CwlPaper,
+        Self::Cwl,
+    ];
+
+    /// The words for those that a request may ask for: all that need no model.
+    pub const WORDS: &'static [(&'static str, Self)] = &[
+        ("cwl", Self::Cwl),
+        ("cwl-paper", Self::CwlPaper),
+        ("none", Self::None),
+        ("recency", Self::Recency),
+        ("oldest-turn", Self::OldestTurn),
+        ("tool-prune", Self::ToolPrune),
+        ("tool-mask-prune", Self::ToolMaskPrune),
+        ("hybrid", Self::Hybrid),
+        ("three-tier", Self::ThreeTier),
+        ("keep-recent", Self::KeepRecent),
+    ];
+
+    /// The policy's name in headers, flags and tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Recency => "recency",
+            Self::OldestTurn => "oldest-turn",
+            Self::ToolPrune => "tool-prune",
+            Self::ToolMaskPrune => "tool-mask-prune",
+            Self::Hybrid => "hybrid",
+            Self::ThreeTier => "three-tier",
+            Self::KeepRecent => "keep-recent",
+            Self::Compaction => "compaction",
+            Self::CwlPaper => "cwl-paper",
+            Self::Cwl => "cwl",
+        }
+    }
+}
+
+/// In which order `cwl` evicts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Results of all eligible episodes before any call, text or episode, with what stands nowhere
+    /// else left behind.
+    #[default]
+    Levels,
+    /// Episode by episode, as published (paper 000 §4.4).
+    Paper,
+}
+
+impl Order {
+    /// The words for each.
+    pub const WORDS: &'static [(&'static str, Self)] =
+        &[("levels", Self::Levels), ("paper", Self::Paper)];
+}
 
 /// Settings of the eviction order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
+    /// The order of `cwl`.
+    pub order: Order,
     /// Raw tokens at the tail that no pass touches while anything else can go.
     pub protect_recent: u32,
     /// The paper's rule: nothing inside an open episode ever goes.
@@ -27,6 +136,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
+            order: Order::Levels,
             protect_recent: 8000,
             strict_active: false,
             keep_reasoning: false,
@@ -35,11 +145,57 @@ impl Default for Config {
     }
 }
 
-/// The level at which something went (paper 000 §4.4).
+/// What a policy is asked.
+#[derive(Clone, Copy)]
+pub struct Ask<'a> {
+    /// The transcript.
+    pub transcript: &'a Transcript,
+    /// How its items are shown now.
+    pub marks: &'a Marks,
+    /// Settings of the order.
+    pub config: &'a Config,
+    /// How texts of the proxy's own are made and sized.
+    pub measure: Measure<'a>,
+    /// How much is to go.
+    pub target: Target,
+    /// The original text of an item by its index: a result's or a message's text, a call's
+    /// arguments. `None` where it has none or can't be edited.
+    pub originals: &'a dyn Fn(usize) -> Option<Cow<'a, str>>,
+}
+
+/// Proposes a pass.
+///
+/// # Errors
+/// [`PlanError`] if the moves break a rule, which is a mistake of the policy.
+pub fn propose(policy: Policy, ask: &Ask<'_>) -> Result<Proposal, PlanError> {
+    match policy {
+        Policy::Cwl => cwl::propose(ask, ask.config.order),
+        Policy::CwlPaper => cwl::propose(ask, Order::Paper),
+        Policy::None
+        | Policy::Recency
+        | Policy::OldestTurn
+        | Policy::ToolPrune
+        | Policy::ToolMaskPrune
+        | Policy::Hybrid
+        | Policy::ThreeTier
+        | Policy::KeepRecent
+        | Policy::Compaction => baselines::propose(policy, ask),
+    }
+}
+
+/// The level at which something went (paper 000 §4.4, with the finer ones of design §5 between).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// Reasoning traces of an expl.
     Reasoning,
+    /// A result that stands again further on: a stub is left.
+    Superseded,
+    /// A result of which a stub is left.
+    Stub,
+    /// A result of which some lines are left.
+    Skeleton,
+    /// Long strings in a call's arguments.
+    Arguments,
     /// Calls and results of search and listing tools.
     Bulk,
     /// All other calls and results.
@@ -54,8 +210,12 @@ pub enum Level {
 
 impl Level {
     /// All levels in order.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 10] = [
         Self::Reasoning,
+        Self::Superseded,
+        Self::Stub,
+        Self::Skeleton,
+        Self::Arguments,
         Self::Bulk,
         Self::Intermediate,
         Self::Episode,
@@ -68,6 +228,10 @@ impl Level {
     pub fn name(self) -> &'static str {
         match self {
             Self::Reasoning => "reasoning",
+            Self::Superseded => "superseded",
+            Self::Stub => "stub",
+            Self::Skeleton => "skeleton",
+            Self::Arguments => "arguments",
             Self::Bulk => "bulk",
             Self::Intermediate => "intermediate",
             Self::Episode => "episode",

@@ -46,7 +46,7 @@ fn due(work: &Work<'_>, episode: &Episode, bulk: bool) -> Vec<Move> {
             && work.is_bulk(item) == bulk
             && !work.protected(*index)
             && work.mark(*index) < mark;
-        goes.then_some(Move { item: *index, mark })
+        goes.then_some(Move::whole(*index, mark))
     };
     episode.items.iter().filter_map(goes).collect()
 }

@@ -4,20 +4,35 @@
 //! applies anything.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::Protection;
-use crate::model::{ItemKind, ItemNo, Mark, Marks};
+use crate::model::{ItemKind, ItemNo, Kept, Mark, Marks};
 use crate::session::graph::{Delimiter, Episode};
 use crate::session::transcript::{Item, Transcript};
 use crate::session::view;
 
 /// A proposed move of one item's mark, by item index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {
     /// The item's index in the transcript.
     pub item: usize,
     /// The mark that it gets.
     pub mark: Mark,
+    /// What is left of a call that is not taken out whole.
+    pub kept: Option<Arc<Kept>>,
+}
+
+impl Move {
+    /// A move after which nothing of the item's own is left.
+    #[must_use]
+    pub fn whole(item: usize, mark: Mark) -> Self {
+        Self {
+            item,
+            mark,
+            kept: None,
+        }
+    }
 }
 
 /// Why moves are no plan. Each is a mistake of a policy, never of a caller.
@@ -56,6 +71,7 @@ pub enum PlanError {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     moves: Vec<(ItemNo, Mark)>,
+    kept: Vec<(ItemNo, Kept)>,
 }
 
 impl Plan {
@@ -70,7 +86,7 @@ impl Plan {
         moves: &[Move],
     ) -> Result<Self, PlanError> {
         let mut after = marks.clone();
-        let mut checked = Vec::with_capacity(moves.len());
+        let mut plan = Self::default();
         for one in moves {
             let item = transcript
                 .items
@@ -79,6 +95,9 @@ impl Plan {
             let episode = evictable(item).and_then(|at| transcript.graph.episodes.get(at));
             let episode = episode.ok_or(PlanError::Fixed(one.item))?;
             is_showable(item, one, episode)?;
+            if protection.heeds_episodes() {
+                is_free(item, one, episode)?;
+            }
             if one.mark <= marks.get(item.no) {
                 return Err(PlanError::Left(one.item));
             }
@@ -86,16 +105,26 @@ impl Plan {
                 return Err(PlanError::Protected(one.item));
             }
             after.raise(item.no, one.mark);
-            checked.push((item.no, one.mark));
+            plan.moves.push((item.no, one.mark));
+            let kept = one.kept.as_ref().map(|kept| Kept::clone(kept));
+            plan.kept.extend(kept.map(|kept| (item.no, kept)));
         }
-        episodes(transcript, &after, protection, moves)?;
-        Ok(Self { moves: checked })
+        if protection.heeds_episodes() {
+            episodes(transcript, &after, protection, moves)?;
+        }
+        Ok(plan)
     }
 
     /// The moves by item number.
     #[must_use]
     pub fn moves(&self) -> &[(ItemNo, Mark)] {
         &self.moves
+    }
+
+    /// What is left of items that are not taken out whole, by item number.
+    #[must_use]
+    pub fn kept(&self) -> &[(ItemNo, Kept)] {
+        &self.kept
     }
 
     /// Whether nothing moves.
@@ -113,28 +142,40 @@ fn evictable(item: &Item) -> Option<usize> {
     }
 }
 
-/// Whether the view knows the mark on such an item, and an open episode's rules allow it.
+/// Whether the view knows the mark on such an item.
 fn is_showable(item: &Item, one: &Move, episode: &Episode) -> Result<(), PlanError> {
     let holder = matches!(
         item.delimiter,
         Some(Delimiter::Start(_) | Delimiter::End(_))
     );
     let carrier = episode.is_expl() && episode.carrier == Some(one.item);
+    let partly = is_call(item) && one.kept.is_some();
     let showable = match one.mark {
-        Mark::Live | Mark::Clipped => false,
-        Mark::Masked => holder,
-        Mark::Folded => carrier,
-        Mark::Removed => true,
+        Mark::Live => false,
+        Mark::Clipped => partly,
+        Mark::Masked => holder || partly,
+        Mark::Folded => carrier || partly,
+        Mark::Removed => one.kept.is_none(),
     };
-    if !showable {
-        return Err(PlanError::Unshowable(one.item));
+    if showable {
+        Ok(())
+    } else {
+        Err(PlanError::Unshowable(one.item))
     }
-    let call = item.kind == ItemKind::Call && item.delimiter.is_none();
-    if episode.closed || call || one.mark == Mark::Masked {
+}
+
+/// Whether an open episode's rules allow the move: of one only calls may go.
+fn is_free(item: &Item, one: &Move, episode: &Episode) -> Result<(), PlanError> {
+    if episode.closed || is_call(item) || one.mark == Mark::Masked {
         Ok(())
     } else {
         Err(PlanError::Open(one.item))
     }
+}
+
+/// A call to a tool of the client's.
+fn is_call(item: &Item) -> bool {
+    item.kind == ItemKind::Call && item.delimiter.is_none()
 }
 
 /// The rules of whole episodes, each judged once as it stands after the moves.
@@ -167,9 +208,7 @@ fn episodes(
             }
         }
         // Its start, its text and its description stay in any case.
-        let spared = protection.frees_depended()
-            && (one.mark <= Mark::Masked
-                || (item.kind == ItemKind::Call && item.delimiter.is_none()));
+        let spared = protection.frees_depended() && (one.mark <= Mark::Masked || is_call(item));
         if blocked.contains(&at) && !spared {
             return Err(PlanError::Depended(one.item));
         }
@@ -204,8 +243,10 @@ fn is_whole(transcript: &Transcript, marks: &Marks, episode: &Episode) -> bool {
         let item = transcript.items.get(*index);
         item.is_none_or(|item| match marks.get(item.no) {
             Mark::Removed => true,
-            Mark::Folded => true,
-            Mark::Live | Mark::Clipped | Mark::Masked => item.kind == ItemKind::Reasoning,
+            Mark::Folded if episode.carrier == Some(*index) => true,
+            Mark::Live | Mark::Clipped | Mark::Masked | Mark::Folded => {
+                item.kind == ItemKind::Reasoning
+            }
         })
     })
 }

@@ -14,6 +14,8 @@ pub struct Protection {
     recent: usize,
     /// Whether results of exploration may go that an act in view depends on.
     depended: bool,
+    /// Whether the rules of episodes hold. A policy that knows no episodes moves single items.
+    episodes: bool,
 }
 
 impl Protection {
@@ -47,6 +49,7 @@ impl Protection {
             newest,
             recent: start,
             depended: false,
+            episodes: true,
         }
     }
 
@@ -56,7 +59,7 @@ impl Protection {
         Self {
             newest: self.newest,
             recent: usize::MAX,
-            depended: self.depended,
+            ..self.clone()
         }
     }
 
@@ -67,6 +70,21 @@ impl Protection {
             depended: true,
             ..self.clone()
         }
+    }
+
+    /// The same for a policy that knows no episodes.
+    #[must_use]
+    pub fn without_episodes(&self) -> Self {
+        Self {
+            episodes: false,
+            ..self.clone()
+        }
+    }
+
+    /// Whether the rules of episodes hold.
+    #[must_use]
+    pub fn heeds_episodes(&self) -> bool {
+        self.episodes
     }
 
     /// Whether calls of exploration may go that an act in view depends on.

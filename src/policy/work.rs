@@ -2,10 +2,11 @@
 //! is compared with the target after every step. Never chooses what goes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::plan::Move;
-use super::{Config, Level, Protection};
-use crate::model::{ItemKind, Mark, Marks, ToolClass};
+use super::{Ask, Config, Level, Protection};
+use crate::model::{ItemKind, Kept, Mark, Marks, ToolClass};
 use crate::session::graph::{Episode, Kind};
 use crate::session::transcript::{Item, Transcript};
 use crate::session::view::{self, Measure, Notes};
@@ -38,30 +39,23 @@ pub(super) struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    pub fn new(
-        transcript: &'a Transcript,
-        marks: &Marks,
-        config: &'a Config,
-        measure: Measure<'a>,
-        protection: Protection,
-        fixed: u64,
-        target: u64,
-    ) -> Self {
-        let (notes, host) = view::notes_and_host(transcript, marks, measure);
-        let (sizes, total) = view::sizes(transcript, marks, &notes);
+    /// The state before the first step of a pass down to the floor.
+    pub fn new(ask: &Ask<'a>, protection: Protection) -> Self {
+        let (notes, host) = view::notes_and_host(ask.transcript, ask.marks, ask.measure);
+        let (sizes, total) = view::sizes(ask.transcript, ask.marks, &notes);
         Self {
-            transcript,
-            config,
-            measure,
+            transcript: ask.transcript,
+            config: ask.config,
+            measure: ask.measure,
             protection,
-            marks: marks.clone(),
+            marks: ask.marks.clone(),
             notes,
             moves: Vec::new(),
             gone: BTreeMap::new(),
             sizes,
             host,
-            total: total + fixed,
-            target,
+            total: total + ask.target.fixed,
+            target: ask.target.floor,
         }
     }
 
@@ -94,6 +88,41 @@ impl<'a> Work<'a> {
         }
     }
 
+    /// Moves the mark of one item, or says anew what is left of it, and re-counts what that
+    /// touches.
+    pub fn shrink(&mut self, level: Level, index: usize, mark: Mark, kept: Option<Arc<Kept>>) {
+        let Some(item) = self.item(index) else {
+            return;
+        };
+        let before = self.total;
+        self.marks.raise(item.no, mark);
+        if let Some(kept) = &kept {
+            self.marks.keep(item.no, kept.clone());
+        }
+        view::note_left(
+            self.transcript,
+            &self.marks,
+            index,
+            self.measure,
+            &mut self.notes,
+        );
+        let mut touched = vec![item.entry];
+        touched.extend(self.result_entry(item));
+        self.recount(touched);
+        self.account(level, 1, before);
+        self.moves.push(Move {
+            item: index,
+            mark,
+            kept,
+        });
+    }
+
+    fn account(&mut self, level: Level, items: usize, before: u64) {
+        let gone = self.gone.entry(level).or_default();
+        gone.items += u32::try_from(items).unwrap_or(u32::MAX);
+        gone.tokens += i64::try_from(before).unwrap_or(0) - i64::try_from(self.total).unwrap_or(0);
+    }
+
     /// Moves marks of one episode and re-counts what that touches.
     pub fn apply(&mut self, episode: &Episode, level: Level, moves: Vec<Move>) {
         if moves.is_empty() {
@@ -106,6 +135,16 @@ impl<'a> Work<'a> {
                 continue;
             };
             self.marks.raise(item.no, one.mark);
+            if let Some(kept) = &one.kept {
+                self.marks.keep(item.no, kept.clone());
+            }
+            view::note_left(
+                self.transcript,
+                &self.marks,
+                one.item,
+                self.measure,
+                &mut self.notes,
+            );
             touched.push(item.entry);
             touched.extend(self.result_entry(item));
         }
@@ -120,9 +159,7 @@ impl<'a> Work<'a> {
             touched.extend(self.item(host).and_then(|item| self.result_entry(item)));
         }
         self.recount(touched);
-        let gone = self.gone.entry(level).or_default();
-        gone.items += u32::try_from(moves.len()).unwrap_or(u32::MAX);
-        gone.tokens += i64::try_from(before).unwrap_or(0) - i64::try_from(self.total).unwrap_or(0);
+        self.account(level, moves.len(), before);
         self.moves.extend(moves);
     }
 
@@ -215,23 +252,23 @@ impl<'a> Work<'a> {
                 Level::Reasoning => item.kind == ItemKind::Reasoning,
                 Level::Bulk => item.kind == ItemKind::Call && self.is_bulk(item),
                 Level::Intermediate => item.kind == ItemKind::Call && !self.is_bulk(item),
-                Level::Episode | Level::Open | Level::Ledger => false,
+                Level::Superseded
+                | Level::Stub
+                | Level::Skeleton
+                | Level::Arguments
+                | Level::Episode
+                | Level::Open
+                | Level::Ledger => false,
             };
             let stays = item.delimiter.is_some() || Some(*index) == carrier;
-            if goes && !stays && self.mark(*index) < Mark::Folded && !self.protected(*index) {
-                moves.push(Move {
-                    item: *index,
-                    mark: Mark::Removed,
-                });
+            if goes && !stays && self.mark(*index) < Mark::Removed && !self.protected(*index) {
+                moves.push(Move::whole(*index, Mark::Removed));
             }
         }
         let due =
             level != Level::Reasoning && (!moves.is_empty() || self.carrier_goes(episode, level));
         if let Some(carrier) = carrier.filter(|at| due && self.mark(*at) < Mark::Folded) {
-            moves.push(Move {
-                item: carrier,
-                mark: Mark::Folded,
-            });
+            moves.push(Move::whole(carrier, Mark::Folded));
         }
         if !moves.is_empty() {
             moves.extend(self.line_holder(episode));
@@ -251,10 +288,7 @@ impl<'a> Work<'a> {
             return None;
         }
         let at = places().find(|at| !self.protected(*at))?;
-        Some(Move {
-            item: at,
-            mark: Mark::Masked,
-        })
+        Some(Move::whole(at, Mark::Masked))
     }
 
     fn carrier_goes(&self, episode: &Episode, level: Level) -> bool {

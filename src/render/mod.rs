@@ -185,10 +185,12 @@ fn less<'a>(
             text,
             reasoning,
             calls,
+            arguments,
         } => AssistantEdit {
             drop_text: !text || drop_text,
             drop_reasoning: !reasoning,
             keep_calls: Some(calls.clone()),
+            arguments: arguments.clone(),
             ..AssistantEdit::default()
         },
         Shown::Whole | Shown::Note(_) | Shown::Gone if drop_text => AssistantEdit {
@@ -249,11 +251,12 @@ fn last_hop<'a>(
         text,
         reasoning,
         calls,
+        arguments,
     } = shown
     {
         edit.drop_text |= !text;
         edit.drop_reasoning = !reasoning;
-        split_calls(&mut edit, calls);
+        split_calls(&mut edit, calls, arguments);
     }
     let edit = keep_opaque(input, entry, edit);
     edit::assistant(bytes, &edit).map(|new| Cow::Owned(new.to_vec()))
@@ -262,7 +265,7 @@ fn last_hop<'a>(
 /// Turns what is kept of all calls into which of the client's stay and which hidden ones go back.
 /// Places count what the client sent and the hidden calls before that stay, so that those left out
 /// don't shift the order of the others.
-fn split_calls(edit: &mut AssistantEdit<'_>, kept: &[bool]) {
+fn split_calls<'e>(edit: &mut AssistantEdit<'e>, kept: &[bool], arguments: &[(usize, &'e str)]) {
     let hidden = std::mem::take(&mut edit.insert);
     let mut client = Vec::with_capacity(kept.len());
     let mut rest = hidden.into_iter().peekable();
@@ -273,7 +276,12 @@ fn split_calls(edit: &mut AssistantEdit<'_>, kept: &[bool]) {
                 edit.insert.push((place, call));
             }
             Some(_) => {}
-            None => client.push(*keep),
+            None => {
+                let new = arguments.iter().find(|(place, _)| *place == at);
+                edit.arguments
+                    .extend(new.map(|(_, new)| (client.len(), *new)));
+                client.push(*keep);
+            }
         }
     }
     edit.keep_calls = Some(client);

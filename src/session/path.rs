@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::model::{ItemNo, Marks, RecordId, Snapshot, Step, TurnRecord, Usage};
+use crate::model::{ItemNo, Kept, Marks, RecordId, Snapshot, Step, TurnRecord, Usage};
 
 /// Item numbers that an assistant message takes beside its calls: one for reasoning, one for
 /// text, whether it has them or not, so that a client that drops either shifts no number.
@@ -49,7 +49,7 @@ impl Path {
     /// Adds the record of the next turn.
     pub fn push(&mut self, id: RecordId, record: Arc<TurnRecord>) {
         for hop in &record.hops {
-            self.marks.apply(&hop.marks);
+            self.marks.apply(&hop.marks, &hop.kept);
         }
         self.next = self.next.max(record.first_item + response_items(&record));
         self.aligned = false;
@@ -68,7 +68,7 @@ impl Path {
     #[must_use]
     pub fn from_snapshot(snapshot: &Snapshot, records: Vec<Arc<TurnRecord>>) -> Self {
         let mut marks = Marks::default();
-        marks.apply(&snapshot.marks);
+        marks.apply(&snapshot.marks, &snapshot.kept);
         let entries = snapshot
             .steps
             .iter()
@@ -100,6 +100,11 @@ impl Path {
         Snapshot {
             steps: self.entries.iter().map(step).collect(),
             marks: self.marks.iter().collect(),
+            kept: self
+                .marks
+                .iter_kept()
+                .map(|(item, kept)| (item, Kept::clone(kept)))
+                .collect(),
             next: self.next,
         }
     }

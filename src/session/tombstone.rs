@@ -34,12 +34,17 @@ pub fn name(transcript: &Transcript, episode: &Episode) -> String {
 pub fn evicted(transcript: &Transcript, marks: &Marks, episode: &Episode) -> Option<String> {
     let mut by_tool: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
     let (mut count, mut tokens) = (0_u32, 0_u32);
-    let gone = episode
+    // What is shown in part says so in its own place.
+    let gone = |index: &usize, item: &Item| match marks.get(item.no) {
+        Mark::Live | Mark::Clipped | Mark::Masked => false,
+        Mark::Folded => episode.carrier == Some(*index),
+        Mark::Removed => true,
+    };
+    let all = episode
         .items
         .iter()
-        .filter_map(|index| transcript.items.get(*index))
-        .filter(|item| item.delimiter.is_none() && marks.get(item.no) > Mark::Live);
-    for item in gone {
+        .filter_map(|index| Some((index, transcript.items.get(*index)?)));
+    for (_, item) in all.filter(|(index, item)| item.delimiter.is_none() && gone(index, item)) {
         count += 1;
         tokens += item.tokens;
         if item.kind == ItemKind::Call {

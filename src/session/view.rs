@@ -3,32 +3,51 @@
 //! transcript, same marks, same view. Never moves a mark.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::graph::{Delimiter, Episode, Kind};
 use super::tombstone;
 use super::transcript::{Entry, Item, Transcript};
-use crate::model::{ItemKind, MESSAGE_TOKENS, Mark, Marks, Role};
+use crate::model::{ItemKind, Kept, MESSAGE_TOKENS, Mark, Marks, Role};
 
-/// What stands in place of a call's result.
+/// A text that stands in place of one of the client's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// The new text of the result.
-    pub text: String,
-    /// Its size in tokens.
+    /// The new text.
+    pub text: Arc<str>,
+    /// The size in tokens of what it stands in: of a result its text, of arguments the whole call.
     pub tokens: u32,
 }
 
-/// How texts that the proxy writes are sized.
+/// What stands for a call of which a pass left a part.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// In place of its result.
+    pub result: Option<Note>,
+    /// In place of its arguments.
+    pub arguments: Option<Note>,
+}
+
+/// How texts that the proxy writes are made and sized.
 #[derive(Clone, Copy)]
 pub struct Measure<'a> {
     /// Counts the tokens of a text.
     pub count: &'a dyn Fn(&str) -> u32,
     /// The ceiling in tokens, of which the ledger takes a twentieth at most.
     pub ceiling: u32,
+    /// Writes what is left of a call, by the index of its item. The originals are the client's, so
+    /// this is given.
+    pub left: &'a dyn Fn(usize, Mark, &Kept) -> Left,
 }
 
-/// The notes of a view by the item index of the call whose result they replace.
-pub type Notes = HashMap<usize, Note>;
+/// The notes of a view.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notes {
+    /// By the item index of the call whose result they replace.
+    pub results: HashMap<usize, Note>,
+    /// By the item index of the call whose arguments they replace.
+    pub arguments: HashMap<usize, Note>,
+}
 
 /// What is shown of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +64,8 @@ pub enum Shown<'a> {
         reasoning: bool,
         /// Which of its calls stay, hidden ones counted.
         calls: Vec<bool>,
+        /// The trimmed arguments of calls by their place among all.
+        arguments: Vec<(usize, &'a str)>,
     },
     /// A result whose text is replaced.
     Note(&'a str),
@@ -63,9 +84,12 @@ pub fn notes_and_host(
     marks: &Marks,
     measure: Measure<'_>,
 ) -> (Notes, Option<usize>) {
-    let mut notes = Notes::new();
+    let mut notes = Notes::default();
     if marks.is_empty() {
         return (notes, None);
+    }
+    for index in 0..transcript.items.len() {
+        note_left(transcript, marks, index, measure, &mut notes);
     }
     for episode in &transcript.graph.episodes {
         note_episode(transcript, marks, episode, measure, &mut notes);
@@ -73,6 +97,41 @@ pub fn notes_and_host(
     note_strays(transcript, marks, measure, &mut notes);
     let host = note_ledger(transcript, marks, measure, &mut notes);
     (notes, host)
+}
+
+/// Writes what is left of one call anew, or takes it away where nothing is.
+pub fn note_left(
+    transcript: &Transcript,
+    marks: &Marks,
+    index: usize,
+    measure: Measure<'_>,
+    notes: &mut Notes,
+) {
+    let call = transcript.items.get(index);
+    let Some(item) = call.filter(|item| item.kind == ItemKind::Call && item.delimiter.is_none())
+    else {
+        return;
+    };
+    let mark = marks.get(item.no);
+    match mark {
+        Mark::Live => {}
+        Mark::Removed => {
+            notes.results.remove(&index);
+            notes.arguments.remove(&index);
+        }
+        Mark::Clipped | Mark::Masked | Mark::Folded => {
+            let Some(kept) = marks.kept(item.no) else {
+                return;
+            };
+            let left = (measure.left)(index, mark, kept);
+            if let Some(note) = left.result {
+                notes.results.insert(index, note);
+            }
+            if let Some(note) = left.arguments {
+                notes.arguments.insert(index, note);
+            }
+        }
+    }
 }
 
 /// Writes the note of one episode anew, or takes it away where none is due.
@@ -88,11 +147,12 @@ pub fn note_episode(
     };
     let mut put = |at: usize, text: String| {
         let tokens = (measure.count)(&text);
-        notes.insert(at, Note { text, tokens });
+        let text = text.into();
+        notes.results.insert(at, Note { text, tokens });
     };
     match (mark_of(transcript, marks, carrier), episode.kind) {
         (Mark::Removed, _) => {
-            notes.remove(&carrier);
+            notes.results.remove(&carrier);
         }
         (Mark::Folded, Kind::Expl | Kind::Implicit) => {
             put(carrier, tombstone::tombstone(transcript, marks, episode));
@@ -116,12 +176,16 @@ pub fn note_episode(
 /// Writes the notes of calls that carried a tombstone before an edit of the client's moved the
 /// bounds of their episode: what was evicted stays evicted.
 fn note_strays(transcript: &Transcript, marks: &Marks, measure: Measure<'_>, notes: &mut Notes) {
-    let folded = |item: &Item| item.kind == ItemKind::Call && marks.get(item.no) == Mark::Folded;
+    let folded = |item: &Item| {
+        let stood = marks.get(item.no) == Mark::Folded && marks.kept(item.no).is_none();
+        stood && item.kind == ItemKind::Call
+    };
     for (index, item) in transcript.items.iter().enumerate() {
-        if folded(item) && !notes.contains_key(&index) {
+        if folded(item) && !notes.results.contains_key(&index) {
             let text = tombstone::stray(item);
             let tokens = (measure.count)(&text);
-            notes.insert(index, Note { text, tokens });
+            let text = text.into();
+            notes.results.insert(index, Note { text, tokens });
         }
     }
 }
@@ -143,7 +207,8 @@ pub fn note_ledger(
         measure.count,
     );
     let tokens = (measure.count)(&own);
-    notes.insert(host, Note { text: own, tokens });
+    let text = own.into();
+    notes.results.insert(host, Note { text, tokens });
     Some(host)
 }
 
@@ -250,10 +315,11 @@ pub fn shown_of<'a>(
             None => Shown::Whole,
             Some(call) if !call_shown(transcript, marks, call) => Shown::Gone,
             Some(call) => notes
+                .results
                 .get(&call)
                 .map_or(Shown::Whole, |note| Shown::Note(&note.text)),
         },
-        Role::Assistant => assistant(marks, items),
+        Role::Assistant => assistant(marks, notes, entry.items.start, items),
     }
 }
 
@@ -264,15 +330,20 @@ fn call_shown(transcript: &Transcript, marks: &Marks, call: usize) -> bool {
         .is_some_and(|item| shown(marks, item))
 }
 
-fn assistant<'a>(marks: &Marks, items: &[Item]) -> Shown<'a> {
+fn assistant<'a>(marks: &Marks, notes: &'a Notes, first: usize, items: &[Item]) -> Shown<'a> {
     let kept = |item: &Item| shown(marks, item);
-    if items.iter().all(kept) {
+    let trimmed = |at: usize| notes.arguments.get(&at);
+    let whole = |(at, item): (usize, &Item)| kept(item) && trimmed(at).is_none();
+    if (first..).zip(items).all(whole) {
         return Shown::Whole;
     }
-    let calls: Vec<bool> = items
-        .iter()
-        .filter(|item| item.kind == ItemKind::Call)
-        .map(kept)
+    let called = |(_, item): &(usize, &Item)| item.kind == ItemKind::Call;
+    let all = || (first..).zip(items).filter(called);
+    let calls: Vec<bool> = all().map(|(_, item)| kept(item)).collect();
+    let arguments = all()
+        .enumerate()
+        .filter(|(_, (_, item))| kept(item))
+        .filter_map(|(place, (at, _))| Some((place, &*trimmed(at)?.text)))
         .collect();
     let has = |kind| items.iter().any(|item| item.kind == kind && kept(item));
     let text = has(ItemKind::Text) || has(ItemKind::Opaque);
@@ -283,6 +354,7 @@ fn assistant<'a>(marks: &Marks, items: &[Item]) -> Shown<'a> {
         text,
         reasoning: has(ItemKind::Reasoning),
         calls,
+        arguments,
     }
 }
 
@@ -299,10 +371,12 @@ pub fn tokens(transcript: &Transcript, marks: &Marks, notes: &Notes, entry: &Ent
             None => sum(items.iter()),
             Some(call) if !call_shown(transcript, marks, call) => 0,
             Some(call) => notes
+                .results
                 .get(&call)
                 .map_or_else(|| sum(items.iter()), |note| MESSAGE_TOKENS + note.tokens),
         },
         Role::Assistant => {
+            let first = entry.items.start;
             let kept = |item: &&Item| shown(marks, item);
             let whole = items.iter().all(|item| kept(&item));
             let standing = items.iter().filter(kept).any(|item| {
@@ -311,11 +385,15 @@ pub fn tokens(transcript: &Transcript, marks: &Marks, notes: &Notes, entry: &Ent
                     ItemKind::Call | ItemKind::Text | ItemKind::Opaque
                 )
             });
-            if whole || standing {
-                sum(items.iter().filter(kept))
-            } else {
-                0
+            if !whole && !standing {
+                return 0;
             }
+            let all = (first..).zip(items).filter(|(_, item)| kept(item));
+            let shown = all.map(|(at, item)| match notes.arguments.get(&at) {
+                Some(note) => note.tokens,
+                None => item.tokens,
+            });
+            MESSAGE_TOKENS + shown.sum::<u32>()
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Edits of one chat message by bytes: calls left out, text cut, results replaced, hidden calls
 //! put back. What is not named keeps its bytes. Never decides what to edit.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -21,6 +22,8 @@ pub struct AssistantEdit<'a> {
     pub keep_calls: Option<Vec<bool>>,
     /// Hidden calls with their places among all calls, in order.
     pub insert: Vec<(usize, &'a str)>,
+    /// New arguments of the client's calls, by index.
+    pub arguments: Vec<(usize, &'a str)>,
 }
 
 /// An assistant message with the edit applied. `None` if its bytes can't be read, which a message
@@ -137,7 +140,7 @@ enum Calls {
 }
 
 fn calls(object: &Object<'_>, edit: &AssistantEdit<'_>) -> Calls {
-    if edit.keep_calls.is_none() && edit.insert.is_empty() {
+    if edit.keep_calls.is_none() && edit.insert.is_empty() && edit.arguments.is_empty() {
         return Calls::Same;
     }
     let raw = object.present("tool_calls").unwrap_or(b"[]");
@@ -148,15 +151,24 @@ fn calls(object: &Object<'_>, edit: &AssistantEdit<'_>) -> Calls {
             .as_ref()
             .is_none_or(|keep| keep.get(index).copied().unwrap_or(true))
     };
-    let mut all: Vec<Option<&[u8]>> = elements
+    let element = |index: usize, span: Range<usize>| {
+        let call = raw.get(span).filter(|_| kept(index))?;
+        let new = edit.arguments.iter().find(|(at, _)| *at == index);
+        let new = new.and_then(|(_, arguments)| with_arguments(call, arguments));
+        Some(new.map_or(Cow::Borrowed(call), |new| Cow::Owned(new.to_vec())))
+    };
+    let mut all: Vec<Option<Cow<'_, [u8]>>> = elements
         .into_iter()
         .enumerate()
-        .map(|(index, span): (usize, Range<usize>)| raw.get(span).filter(|_| kept(index)))
+        .map(|(index, span)| element(index, span))
         .collect();
     for (place, hidden) in &edit.insert {
-        all.insert((*place).min(all.len()), Some(hidden.as_bytes()));
+        all.insert(
+            (*place).min(all.len()),
+            Some(Cow::Borrowed(hidden.as_bytes())),
+        );
     }
-    let kept: Vec<&[u8]> = all.into_iter().flatten().collect();
+    let kept: Vec<Cow<'_, [u8]>> = all.into_iter().flatten().collect();
     if kept.is_empty() {
         return Calls::None;
     }
@@ -167,8 +179,20 @@ fn calls(object: &Object<'_>, edit: &AssistantEdit<'_>) -> Calls {
     Calls::These(Bytes::from(array))
 }
 
+/// A function call with other arguments.
+fn with_arguments(call: &[u8], arguments: &str) -> Option<Bytes> {
+    let object = Object::parse(call).ok()?;
+    let function = object.get("function")?;
+    let inner = Object::parse(call.get(function.clone())?).ok()?;
+    let (span, new) = inner.set("arguments", raw::quote(arguments).as_bytes());
+    Some(raw::splice(
+        call,
+        &[(raw::shift(&span, function.start), new)],
+    ))
+}
+
 /// The first text of a message's content with the span of its JSON string.
-fn first_text<'a>(object: &Object<'a>) -> Option<(Range<usize>, std::borrow::Cow<'a, str>)> {
+fn first_text<'a>(object: &Object<'a>) -> Option<(Range<usize>, Cow<'a, str>)> {
     let span = object.get("content")?;
     let raw = object.raw("content")?;
     if raw.first() == Some(&b'"') {
@@ -242,6 +266,19 @@ mod tests {
                 ..Default::default()
             },
             r#"{"role": "assistant","content":"one\n\ntwo", "reasoning_content":"hm" ,"tool_calls":[{"id":"h"},{"id":"i"}],"x":1e3}"#,
+        );
+    }
+
+    #[test]
+    fn arguments_are_replaced_in_place() {
+        let message = r#"{"role":"assistant","tool_calls":[{"id":"a"},{"id":"b","function": {"name":"w", "arguments":"{\"long\":1}"},"x":1}]}"#;
+        let edit = AssistantEdit {
+            arguments: vec![(1, r#"{"l":"…"}"#)],
+            ..Default::default()
+        };
+        assert_eq!(
+            assistant(message.as_bytes(), &edit).unwrap(),
+            r#"{"role":"assistant","tool_calls":[{"id":"a"},{"id":"b","function": {"name":"w", "arguments":"{\"l\":\"…\"}"},"x":1}]}"#
         );
     }
 

@@ -4,4 +4,5 @@
 
 pub mod edit;
 pub mod message;
+pub mod original;
 pub mod request;

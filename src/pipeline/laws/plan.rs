@@ -103,10 +103,7 @@ fn each_rule_has_its_refusal() {
         (&whole_b, None, ""),
     ];
     let moves = |named: &[(&str, Mark)]| -> Vec<Move> {
-        let one = |(what, mark): &(&str, Mark)| Move {
-            item: at(what),
-            mark: *mark,
-        };
+        let one = |(what, mark): &(&str, Mark)| Move::whole(at(what), *mark);
         named.iter().map(one).collect()
     };
     for (named, refusal, of) in cases {
@@ -120,10 +117,7 @@ fn each_rule_has_its_refusal() {
     assert_eq!(check(&[&whole_b[..], &folded_a].concat()), None);
     let lost = Some(PlanError::Lost(at("+a")));
     assert_eq!(check(&[&whole_b[..], &merged_a].concat()), lost);
-    let absent = Move {
-        item: transcript.items.len(),
-        mark: Removed,
-    };
+    let absent = Move::whole(transcript.items.len(), Removed);
     assert_eq!(
         Plan::check(&transcript, &Marks::default(), &protection, &[absent]).err(),
         Some(PlanError::Absent(transcript.items.len()))
@@ -135,13 +129,10 @@ fn marks_never_move_left() {
     let (_, transcript) = session();
     let protection = Protection::new(&transcript, &Marks::default(), 0);
     let item = find(&transcript, "edit");
-    let moves = [Move {
-        item,
-        mark: Mark::Removed,
-    }];
+    let moves = [Move::whole(item, Mark::Removed)];
     let mut marks = Marks::default();
     let plan = Plan::check(&transcript, &marks, &protection, &moves).unwrap();
-    marks.apply(plan.moves());
+    marks.apply(plan.moves(), plan.kept());
     assert_eq!(
         Plan::check(&transcript, &marks, &protection, &moves).err(),
         Some(PlanError::Left(item))
@@ -185,15 +176,9 @@ fn ask() -> impl Strategy<Value = Ask> {
 
 fn moves(transcript: &Transcript, ask: &Ask) -> Vec<Move> {
     let episodes = &transcript.graph.episodes;
-    let removed = |item: &usize| Move {
-        item: *item,
-        mark: Mark::Removed,
-    };
+    let removed = |item: &usize| Move::whole(*item, Mark::Removed);
     match ask {
-        Ask::One(at, mark) => vec![Move {
-            item: at.index(transcript.items.len()),
-            mark: *mark,
-        }],
+        Ask::One(at, mark) => vec![Move::whole(at.index(transcript.items.len()), *mark)],
         Ask::Calls(_) | Ask::Whole(..) if episodes.is_empty() => vec![],
         Ask::Calls(at) => {
             let items = episodes[at.index(episodes.len())].items.iter();
@@ -206,13 +191,15 @@ fn moves(transcript: &Transcript, ask: &Ask) -> Vec<Move> {
         Ask::Whole(at, fold) => {
             let episode = &episodes[at.index(episodes.len())];
             let fold = |item: &usize| *fold && episode.carrier == Some(*item);
-            let one = |item: &usize| Move {
-                item: *item,
-                mark: if fold(item) {
-                    Mark::Folded
-                } else {
-                    Mark::Removed
-                },
+            let one = |item: &usize| {
+                Move::whole(
+                    *item,
+                    if fold(item) {
+                        Mark::Folded
+                    } else {
+                        Mark::Removed
+                    },
+                )
             };
             episode.items.iter().map(one).collect()
         }
@@ -236,7 +223,7 @@ proptest! {
             // Each is judged on its own, on what the ones before have left.
             let moves = moves(transcript, ask);
             if let Ok(plan) = Plan::check(transcript, &marks, &protection, &moves) {
-                marks.apply(plan.moves());
+                marks.apply(plan.moves(), plan.kept());
                 sim.shown(&marks);
             }
         }

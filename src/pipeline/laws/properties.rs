@@ -8,6 +8,7 @@ use super::say::{Say, act, call, done, end, expl, hop, text, think};
 use super::sim::Sim;
 use crate::commit::Floor;
 use crate::pipeline::settings::{Guidance, ProtectRecent};
+use crate::policy::{Order, Policy};
 
 /// A piece of a turn before it is known what is open.
 #[derive(Clone, Debug)]
@@ -78,6 +79,8 @@ pub struct Terms {
     drops_reasoning: bool,
     guidance: bool,
     auto_close: bool,
+    levels: bool,
+    policy: Policy,
 }
 
 impl Terms {
@@ -93,13 +96,15 @@ impl Terms {
             drops_reasoning: false,
             guidance: false,
             auto_close: false,
+            levels: false,
+            policy: Policy::Cwl,
         }
     }
 }
 
 fn terms() -> impl Strategy<Value = Terms> {
     let budget = (700_u32..5000, prop::option::of(0.2_f64..0.95), 0_u32..700);
-    let flags = any::<[bool; 5]>();
+    let flags = any::<[bool; 6]>();
     (budget, 50_u32..1200, flags).prop_map(|((ceiling, floor, recent), implicit, flags)| Terms {
         ceiling,
         floor,
@@ -110,6 +115,8 @@ fn terms() -> impl Strategy<Value = Terms> {
         drops_reasoning: flags[2] && !flags[1],
         guidance: flags[3],
         auto_close: flags[4],
+        levels: flags[5],
+        policy: Policy::Cwl,
     })
 }
 
@@ -124,6 +131,11 @@ fn session(terms: &Terms) -> Sim {
     budget.protect_recent = ProtectRecent::Tokens(terms.recent);
     budget.implicit_tokens = terms.implicit;
     budget.strict_active = terms.strict;
+    budget.policy = terms.policy;
+    if terms.levels {
+        budget.order = Order::Levels;
+        sim.labels.rich = true;
+    }
     sim.settings.delimiter.auto_close = terms.auto_close;
     if terms.guidance {
         sim.settings.delimiter.guidance = Guidance::Standard;
@@ -304,6 +316,16 @@ proptest! {
         terms in terms(),
         events in prop::collection::vec(event(false), 1..40),
     ) {
+        play(&terms, &events);
+    }
+
+    #[test]
+    fn every_policy_sends_what_a_provider_accepts(
+        terms in terms(),
+        policy in prop::sample::select(&Policy::ALL[..]),
+        events in prop::collection::vec(event(true), 1..40),
+    ) {
+        let terms = Terms { policy, ..terms };
         play(&terms, &events);
     }
 

@@ -84,6 +84,8 @@ pub fn hops(said: &[Say]) -> Vec<Vec<Say>> {
 #[derive(Clone, Debug, Default)]
 pub struct Labels {
     given: BTreeMap<String, u32>,
+    /// Whether results and arguments hold lines with names of their own.
+    pub rich: bool,
 }
 
 impl Labels {
@@ -110,8 +112,14 @@ impl Labels {
                 Say::Call(tool, tokens) => {
                     let label = self.next(tool);
                     let id = self.next("id-");
-                    results.push((id.clone(), filled(&label, *tokens)));
-                    let arguments = json!({"label": label}).to_string();
+                    let mut result = filled(&label, *tokens);
+                    let mut arguments = json!({"label": label});
+                    if self.rich {
+                        result.push_str(&listing(&label, *tokens / 8));
+                        arguments["text"] = listing(&label, *tokens / 16).into();
+                    }
+                    results.push((id.clone(), result));
+                    let arguments = arguments.to_string();
                     answer.calls.push(one(id, tool, arguments, false));
                 }
                 Say::Delimit(arguments) => {
@@ -137,6 +145,16 @@ fn one(id: String, name: &str, arguments: String, hidden: bool) -> Call {
         hidden,
         complete: true,
     }
+}
+
+/// Lines of which some hold strings that stand nowhere else.
+fn listing(label: &str, lines: u32) -> String {
+    let line = |line: u32| match line % 3 {
+        0 => format!("\n  \"src/{label}/part_{line}.rs\": {line}"),
+        1 => "\nthe same everywhere".to_owned(),
+        _ => format!("\nlet ünïque_{label}_{line} = \\{line};"),
+    };
+    (0..lines).map(line).collect()
 }
 
 /// A text that begins with its label and has so many tokens more.

@@ -21,6 +21,7 @@ use crate::pipeline::hidden::{Keep, settle};
 use crate::pipeline::hop::{Prepared, State, Tools};
 use crate::pipeline::known::Memo;
 use crate::pipeline::settings::{Classes, Guidance, ProtectRecent, Settings, Terms, ToolClasses};
+use crate::policy::Order;
 use crate::session::align::align;
 use crate::session::chain;
 use crate::session::path::Path;
@@ -83,6 +84,8 @@ impl Sim {
         settings.budget.ceiling = 1_000_000;
         settings.budget.floor = Floor::Ceiling;
         settings.budget.protect_recent = ProtectRecent::Tokens(0);
+        // The published order, of which each step can be told by what it takes.
+        settings.budget.order = Order::Paper;
         settings.delimiter.guidance = Guidance::Off;
         settings.delimiter.nudge = false;
         let mut sim = Self {

@@ -173,7 +173,8 @@ fn marks_of_two_passes_before_one_hop_are_all_recorded() {
     let second = state.prepare(&sim.tools(), Some(first.estimate)).unwrap();
     assert!(first.pass.is_some() && second.pass.is_some());
     let mut recorded = sim.path.marks.clone();
-    recorded.apply(&state.moved());
+    let (moved, kept) = state.moved();
+    recorded.apply(&moved, &kept);
     assert_eq!(recorded, state.marks);
 }
 

@@ -12,7 +12,7 @@ use super::{COUNTER, Sent, Sim, is_label};
 use crate::model::{ItemKind, Mark, Marks};
 use crate::pipeline::hop::{Prepared, State};
 use crate::pipeline::laws::say::{gist, raw_messages};
-use crate::policy::Protection;
+use crate::policy::{Policy, Protection};
 use crate::session::graph::Kind;
 use crate::session::transcript::Transcript;
 use crate::session::view;
@@ -44,14 +44,17 @@ impl Sim {
             self.prefix(&messages);
         }
         budget(state, prepared, &context);
-        open_goes_last(state, prepared, before);
-        self.descriptions(state, prepared, &messages);
+        let episodes = matches!(state.terms.policy, Policy::Cwl | Policy::CwlPaper);
+        if episodes {
+            open_goes_last(state, prepared, before);
+            self.descriptions(state, prepared, &messages);
+            to_the_floor(state, prepared, before);
+        }
         self.resurrections(&gist);
         if self.edited {
             self.transcript = Transcript::default();
         }
         appended(&self.transcript, &prepared.transcript);
-        to_the_floor(state, prepared, before);
         self.transcript = prepared.transcript.clone();
         self.sent.push(Sent {
             messages,
@@ -201,7 +204,7 @@ fn to_the_floor(state: &State, prepared: &Prepared, before: &Marks) {
     if prepared.pass.is_none() || prepared.estimate <= prepared.floor {
         return;
     }
-    let recent = state.terms.policy(&Family::default()).protect_recent;
+    let recent = state.terms.eviction(&Family::default()).protect_recent;
     let protection = Protection::new(transcript, before, recent);
     let removed = |episode: &crate::session::graph::Episode| {
         view::is_removed(transcript, &state.marks, episode)

@@ -1,0 +1,165 @@
+//! The finer levels of the eviction order (design §5, "Finer levels"): results of all eligible
+//! episodes before any call, text or episode, each leaving behind what stands nowhere else. Acts
+//! before exploration, oldest first. Never takes an item out whole.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::lexicon::{self, Lexicon};
+use super::plan::Move;
+use super::work::Work;
+use super::{Ask, Level};
+use crate::model::{ItemKind, Kept, Mark, ToolClass};
+use crate::session::graph::{Episode, Kind};
+
+/// Tokens of a result below which no skeleton is worth its lines.
+const SKELETON_FROM: u32 = 200;
+/// Tokens of a result below which a stub would be no smaller.
+const STUB_FROM: u32 = 24;
+
+/// The levels in order.
+const STAGES: [Stage; 5] = [
+    Stage::Superseded,
+    Stage::Effects,
+    Stage::Skeletons,
+    Stage::Stubs,
+    Stage::Arguments,
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Results that stand again further on.
+    Superseded,
+    /// Results of commands and writes: what they did lasts without them.
+    Effects,
+    /// Large results, of which lines are left.
+    Skeletons,
+    /// All other results.
+    Stubs,
+    /// Long strings in calls.
+    Arguments,
+}
+
+/// What the levels know of a view.
+pub(super) struct Levels<'a> {
+    lexicon: Lexicon<'a>,
+    superseded: HashSet<usize>,
+}
+
+impl<'a> Levels<'a> {
+    pub fn new(ask: &Ask<'a>, work: &Work<'a>) -> Self {
+        Self {
+            lexicon: Lexicon::new(ask, work),
+            superseded: lexicon::superseded(ask, work),
+        }
+    }
+
+    /// Strips episodes level by level until the target is met. They are given oldest first.
+    pub fn strip(&mut self, work: &mut Work<'a>, episodes: &[&'a Episode]) {
+        for stage in STAGES {
+            for acts in [true, false] {
+                let of_kind = |episode: &&&Episode| (episode.kind == Kind::Act) == acts;
+                for episode in episodes.iter().filter(of_kind) {
+                    for call in &episode.items {
+                        if work.met() {
+                            return;
+                        }
+                        self.step(work, stage, *call);
+                    }
+                }
+            }
+        }
+    }
+
+    fn step(&mut self, work: &mut Work<'a>, stage: Stage, call: usize) {
+        let Some(item) = work.item(call) else { return };
+        let Some(result) = item
+            .pair
+            .and_then(|pair| Some((pair, work.item(pair)?.tokens)))
+        else {
+            return;
+        };
+        let (result, tokens) = result;
+        let pair = item.kind == ItemKind::Call && item.delimiter.is_none();
+        if !pair || work.protected(call) {
+            return;
+        }
+        let kept = work.marks.kept(item.no).cloned().unwrap_or_default();
+        let mark = work.mark(call);
+        let effects = matches!(item.class, ToolClass::Shell | ToolClass::Write);
+        match stage {
+            Stage::Superseded if mark == Mark::Live && self.superseded.contains(&call) => {
+                self.stub(work, Level::Superseded, call, result, tokens, &kept);
+            }
+            Stage::Effects if mark < Mark::Masked && effects => {
+                self.stub(work, Level::Stub, call, result, tokens, &kept);
+            }
+            Stage::Skeletons if mark == Mark::Live && tokens >= SKELETON_FROM => {
+                if let Some(kept) = self.lexicon.skeleton(result) {
+                    let kept = Some(Arc::new(kept));
+                    work.shrink(Level::Skeleton, call, Mark::Clipped, kept);
+                }
+            }
+            Stage::Stubs if mark < Mark::Masked => {
+                self.stub(work, Level::Stub, call, result, tokens, &kept);
+            }
+            Stage::Arguments if mark < Mark::Folded => self.trim(work, call, &kept),
+            Stage::Superseded
+            | Stage::Effects
+            | Stage::Skeletons
+            | Stage::Stubs
+            | Stage::Arguments => {}
+        }
+    }
+
+    fn stub(
+        &mut self,
+        work: &mut Work<'a>,
+        level: Level,
+        call: usize,
+        result: usize,
+        tokens: u32,
+        kept: &Kept,
+    ) {
+        if tokens >= STUB_FROM {
+            let kept = Some(Arc::new(self.lexicon.stub(result, kept)));
+            work.shrink(level, call, Mark::Masked, kept);
+        }
+    }
+
+    /// Trims the calls that become tombstones with these moves.
+    pub fn fold(&mut self, work: &Work<'a>, moves: &mut [Move]) {
+        for one in moves.iter_mut().filter(|one| one.mark == Mark::Folded) {
+            let item = work.item(one.item).filter(|item| item.delimiter.is_none());
+            let kept = item.and_then(|item| work.marks.kept(item.no)).cloned();
+            let kept = self.lexicon.trim(one.item, &kept.unwrap_or_default());
+            one.kept = kept.filter(|_| item.is_some()).map(Arc::new);
+        }
+    }
+
+    /// An implicit episode's carrier is trimmed when it becomes the tombstone: folded, it stands
+    /// for the whole episode.
+    fn trim(&mut self, work: &mut Work<'a>, call: usize, kept: &Kept) {
+        let item = work.item(call);
+        let episode = item.and_then(|item| work.transcript.graph.episodes.get(item.episode?));
+        if episode.is_some_and(|episode| episode.carrier == Some(call)) {
+            return;
+        }
+        if let Some(kept) = self.lexicon.trim(call, kept) {
+            work.shrink(Level::Arguments, call, Mark::Folded, Some(Arc::new(kept)));
+        }
+    }
+
+    /// Says that the items of an episode are gone.
+    pub fn gone(&mut self, work: &Work<'a>, episode: &Episode) {
+        for index in &episode.items {
+            if work.mark(*index) == Mark::Removed {
+                self.lexicon.hide(*index);
+                let pair = work.item(*index).and_then(|item| item.pair);
+                if let Some(result) = pair {
+                    self.lexicon.hide(result);
+                }
+            }
+        }
+    }
+}

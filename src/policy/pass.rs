@@ -1,0 +1,105 @@
+//! What a pass is asked for and what it would do. Owns the shapes that all policies share; never
+//! chooses what goes.
+
+use std::collections::BTreeMap;
+
+use super::plan::{Move, Plan, PlanError};
+use super::work::{Gone, Work};
+use super::{Ask, Level};
+use crate::model::{ItemKind, Mark};
+
+/// What a pass is asked for, in raw tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The size of what stands outside the transcript: tools, guidance.
+    pub fixed: u64,
+    /// The size that may not be exceeded.
+    pub ceiling: u64,
+    /// The size down to which a pass evicts.
+    pub floor: u64,
+}
+
+/// What a pass would do.
+#[derive(Clone, Debug)]
+pub struct Proposal {
+    /// The checked moves.
+    pub plan: Plan,
+    /// The size of the view after them.
+    pub size: u64,
+    /// What went at each level.
+    pub gone: BTreeMap<Level, Gone>,
+    /// What is pinned, where the ceiling can't be met.
+    pub pinned: Option<Pinned>,
+}
+
+/// What keeps a view above its ceiling, in raw tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pinned {
+    /// Tools and guidance.
+    pub fixed: u64,
+    /// System text.
+    pub system: u64,
+    /// User text.
+    pub user: u64,
+    /// The newest assistant message with everything behind it that is no user text.
+    pub newest: u64,
+    /// All else: tombstones, the ledger, text without calls.
+    pub rest: u64,
+}
+
+/// The proposal that a finished piece of work comes to.
+///
+/// # Errors
+/// [`PlanError`] if its moves break a rule.
+pub(super) fn conclude(work: Work<'_>, ask: &Ask<'_>) -> Result<Proposal, PlanError> {
+    let moves = last_moves(&work.moves);
+    let plan = Plan::check(ask.transcript, ask.marks, &work.protection, &moves)?;
+    let unmet = work.total > ask.target.ceiling;
+    let pinned = unmet.then(|| pinned(&work, ask.target.fixed));
+    Ok(Proposal {
+        plan,
+        size: work.total,
+        gone: work.gone,
+        pinned,
+    })
+}
+
+/// An item may move more than once in a pass: only its last mark is recorded, with what was last
+/// left of it.
+fn last_moves(moves: &[Move]) -> Vec<Move> {
+    let mut last: BTreeMap<usize, Move> = BTreeMap::new();
+    for one in moves {
+        let before = last.remove(&one.item).and_then(|before| before.kept);
+        let kept = match one.mark {
+            Mark::Removed => None,
+            Mark::Live | Mark::Clipped | Mark::Masked | Mark::Folded => one.kept.clone().or(before),
+        };
+        last.insert(
+            one.item,
+            Move {
+                kept,
+                ..one.clone()
+            },
+        );
+    }
+    last.into_values().collect()
+}
+
+fn pinned(work: &Work<'_>, fixed: u64) -> Pinned {
+    let mut pinned = Pinned {
+        fixed,
+        ..Pinned::default()
+    };
+    for (at, entry) in work.transcript.entries.iter().enumerate() {
+        let size = u64::from(work.size(at));
+        let items = work.transcript.items.get(entry.items.clone());
+        let first = items.and_then(|items| items.first()).map(|item| item.kind);
+        match first {
+            Some(ItemKind::User) => pinned.user += size,
+            Some(ItemKind::System) => pinned.system += size,
+            _ if work.protection.is_newest(entry.items.start) => pinned.newest += size,
+            _ => pinned.rest += size,
+        }
+    }
+    pinned
+}

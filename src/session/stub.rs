@@ -1,0 +1,239 @@
+//! The texts that stand for a call of which a pass left a part: the stub or the skeleton of its
+//! result, and its trimmed arguments. Pure functions of the originals and of what was kept; never
+//! chooses what is kept.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::ops::Range;
+
+use super::tombstone::thousands;
+use crate::model::{Kept, Mark, raw};
+
+/// Bytes of a string among a call's arguments above which it is cut.
+pub const LONG: usize = 320;
+/// Characters of a cut string that stay in front.
+const FRONT: usize = 160;
+/// Characters of a cut string that stay at its end.
+const BACK: usize = 60;
+
+/// What stands for the result of `id`, such as `read:12`: lines of it where the mark says clipped,
+/// else one line with the strings that stood nowhere else. `tokens` is the size of the original.
+#[must_use]
+pub fn result(id: &str, tokens: u32, mark: Mark, kept: &Kept, original: &str) -> String {
+    let tokens = thousands(tokens);
+    // Spans of a text that the client has edited since mean nothing.
+    let same = kept.of.is_some_and(|of| of as usize == original.len());
+    let runs = |spans: &[(u32, u32)]| -> Vec<String> {
+        let spans = spans.iter().filter(|_| same);
+        spans
+            .filter_map(|span| original.get(range(*span)))
+            .map(str::to_owned)
+            .collect()
+    };
+    let lines = runs(&kept.lines);
+    if mark == Mark::Clipped && !lines.is_empty() {
+        let mut text = format!("[clipped {id}, {tokens} tokens; lines left out: …]");
+        let mut end = 0;
+        for (run, span) in lines.iter().zip(&kept.lines) {
+            if span.0 > end {
+                text.push_str("\n…");
+            }
+            let _ = write!(text, "\n{}", run.trim_end_matches(['\n', '\r']));
+            end = span.1;
+        }
+        if (end as usize) < original.len() {
+            text.push_str("\n…");
+        }
+        return text;
+    }
+    let mut text = format!("[evicted {id}, {tokens} tokens]");
+    let index = runs(&kept.index);
+    if !index.is_empty() {
+        let _ = write!(text, " {}", index.join(" "));
+    }
+    text
+}
+
+/// The texts of a call's arguments: its string values decoded, one after the other with a newline
+/// between. Arguments that are no JSON are one text.
+#[must_use]
+pub fn flat(arguments: &str) -> Cow<'_, str> {
+    let Some(literals) = literals(arguments) else {
+        return Cow::Borrowed(arguments);
+    };
+    let mut out = String::with_capacity(arguments.len());
+    for literal in literals {
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        out.push_str(&decoded(arguments, &literal));
+    }
+    Cow::Owned(out)
+}
+
+/// The spans of [`flat`] that trimming cuts out. None where nothing is long enough.
+#[must_use]
+pub fn cuts(arguments: &str) -> Vec<Range<usize>> {
+    let mut out = Vec::new();
+    let mut at = 0;
+    for literal in literals(arguments).unwrap_or_default() {
+        let text = decoded(arguments, &literal);
+        if let Some(cut) = cut(&text) {
+            out.push(at + cut.start..at + cut.end);
+        }
+        // An empty first literal leaves no newline behind it, as in `flat`.
+        at += text.len() + usize::from(at + text.len() > 0);
+    }
+    out
+}
+
+/// Arguments with their long strings cut: the front and the end of each stay, and between them
+/// the strings at `index`, which are spans of [`flat`]. `None` where nothing is long enough.
+#[must_use]
+pub fn trimmed(arguments: &str, index: &[(u32, u32)]) -> Option<String> {
+    let mut out = String::with_capacity(arguments.len() / 2);
+    let (mut written, mut at) = (0, 0);
+    let mut changed = false;
+    for literal in literals(arguments)? {
+        let text = decoded(arguments, &literal);
+        if let Some(cut) = cut(&text) {
+            let inside = index.iter().map(|span| range(*span)).filter(|span| {
+                span.start >= at + cut.start && span.end <= at + cut.end && span.start < span.end
+            });
+            let names: Vec<&str> = inside
+                .filter_map(|span| text.get(span.start - at..span.end - at))
+                .collect();
+            let mut new = String::from(text.get(..cut.start)?);
+            let _ = write!(
+                new,
+                " …[{} characters cut]",
+                text.get(cut.clone())?.chars().count()
+            );
+            for name in names {
+                let _ = write!(new, " {name}");
+            }
+            new.push_str("… ");
+            new.push_str(text.get(cut.end..)?);
+            out.push_str(arguments.get(written..literal.start)?);
+            out.push_str(&raw::quote(&new));
+            written = literal.end;
+            changed = true;
+        }
+        at += text.len() + usize::from(at + text.len() > 0);
+    }
+    out.push_str(arguments.get(written..)?);
+    changed.then_some(out)
+}
+
+/// What is cut out of a text that is too long.
+fn cut(text: &str) -> Option<Range<usize>> {
+    if text.len() <= LONG {
+        return None;
+    }
+    let front = text.char_indices().nth(FRONT)?.0;
+    let back = text.char_indices().rev().nth(BACK - 1)?.0;
+    (front < back).then_some(front..back)
+}
+
+fn decoded<'a>(arguments: &'a str, literal: &Range<usize>) -> Cow<'a, str> {
+    let bytes = arguments.as_bytes().get(literal.clone());
+    bytes.and_then(raw::string).unwrap_or_default()
+}
+
+/// The string values of JSON text with their quotes; keys are left out. `None` for what is no
+/// JSON.
+fn literals(arguments: &str) -> Option<Vec<Range<usize>>> {
+    let bytes = arguments.as_bytes();
+    if !raw::is_json(bytes) {
+        return None;
+    }
+    let mut out = Vec::new();
+    let mut at = 0;
+    while let Some(open) = memchr::memchr(b'"', bytes.get(at..)?).map(|place| at + place) {
+        let mut end = open + 1;
+        loop {
+            end += memchr::memchr2(b'"', b'\\', bytes.get(end..)?)?;
+            if bytes.get(end) == Some(&b'"') {
+                break;
+            }
+            end += 2;
+        }
+        at = end + 1;
+        let next = bytes.get(at..)?.iter().find(|b| !b.is_ascii_whitespace());
+        if next != Some(&b':') {
+            out.push(open..at);
+        }
+    }
+    Some(out)
+}
+
+fn range((start, end): (u32, u32)) -> Range<usize> {
+    start as usize..end as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_skeleton_keeps_its_lines_and_shows_the_gaps() {
+        let original = "one\ntwo\nthree\nfour\n";
+        let kept = Kept {
+            of: Some(19),
+            lines: vec![(4, 8), (8, 14)],
+            index: vec![(0, 3)],
+            trimmed: None,
+        };
+        assert_eq!(
+            result("read:3", 2100, Mark::Clipped, &kept, original),
+            "[clipped read:3, 2.1k tokens; lines left out: …]\n…\ntwo\nthree\n…"
+        );
+        assert_eq!(
+            result("read:3", 2100, Mark::Masked, &kept, original),
+            "[evicted read:3, 2.1k tokens] one"
+        );
+    }
+
+    #[test]
+    fn an_edited_original_leaves_the_bare_stub() {
+        let kept = Kept {
+            of: Some(19),
+            lines: vec![(0, 3)],
+            ..Kept::default()
+        };
+        for mark in [Mark::Clipped, Mark::Masked] {
+            let text = result("read:3", 9, mark, &kept, "[cleared]");
+            assert_eq!(text, "[evicted read:3, 9 tokens]");
+        }
+    }
+
+    #[test]
+    fn long_strings_are_cut_wherever_they_stand_and_nothing_else_changes() {
+        let long = "äb\\n\\\"".repeat(100);
+        let arguments = format!(r#"{{"a" : "", "k":"{long}", "n": [1e3, "{long}"], "s":"short"}}"#);
+        let text = flat(&arguments);
+        let cuts = cuts(&arguments);
+        assert_eq!(cuts.len(), 2);
+        assert_eq!(&text[cuts[1].clone()], &text[cuts[0].clone()]);
+        let name = u32::try_from(cuts[1].start).unwrap();
+        let short = trimmed(&arguments, &[(name, name + 3)]).unwrap();
+        let parsed: serde_json::Value = serde_json::from_str(&short).unwrap();
+        assert_eq!(parsed["a"], "");
+        assert_eq!(parsed["s"], "short");
+        assert!(short.contains("[1e3, "), "{short}");
+        let first = parsed["k"].as_str().unwrap();
+        let second = parsed["n"][1].as_str().unwrap();
+        assert!(first.contains("[180 characters cut]… "), "{first}");
+        let marker = format!("[180 characters cut] {}", &text[name as usize..][..3]);
+        assert!(second.contains(&marker), "{second}");
+    }
+
+    #[test]
+    fn what_is_short_or_no_json_is_left_alone() {
+        for arguments in ["{}", r#"{"a":"b"}"#, "not json at all"] {
+            assert_eq!(trimmed(arguments, &[]), None);
+            assert!(cuts(arguments).is_empty());
+        }
+        assert_eq!(flat("not json"), "not json");
+    }
+}
