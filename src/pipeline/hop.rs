@@ -103,6 +103,12 @@ pub struct Prepared {
     pub pinned: Option<Pinned>,
 }
 
+/// A hop whose view is decided and whose bytes are still to be made.
+pub struct Planned {
+    prepared: Prepared,
+    notes: view::Notes,
+}
+
 impl Prepared {
     /// A count in the provider's tokens.
     #[must_use]
@@ -246,16 +252,29 @@ impl State {
         Digest::of(&parts)
     }
 
-    /// Prepares the next hop. `refused` is the size in tokens that the upstream refused as too
-    /// long, where it did: then a pass goes to four fifths of it.
+    /// Prepares the next hop: [`State::plan`], then [`State::render`].
     ///
     /// # Errors
-    /// [`MiddleError`] where the middle fails; the client's bytes are forwarded then.
+    /// As those two.
     pub fn prepare(
         &mut self,
         tools: &Tools<'_>,
         refused: Option<u64>,
     ) -> Result<Prepared, MiddleError> {
+        let planned = self.plan(tools, refused)?;
+        self.render(planned)
+    }
+
+    /// Decides what the next hop shows. `refused` is the size in tokens that the upstream refused
+    /// as too long, where it did: then a pass goes to four fifths of it.
+    ///
+    /// # Errors
+    /// [`MiddleError`] where the middle fails; the client's bytes are forwarded then.
+    pub fn plan(
+        &mut self,
+        tools: &Tools<'_>,
+        refused: Option<u64>,
+    ) -> Result<Planned, MiddleError> {
         let transcript = self.transcript(tools);
         let (ratio, count) = (self.ratio(), |text: &str| tools.reader.remembered(text));
         let originals = Originals {
@@ -309,19 +328,9 @@ impl State {
                 ..Pinned::default()
             });
         }
-        let messages = render::messages(&render::Input {
-            request: &self.request,
-            path: &self.path,
-            pending: &self.pending,
-            transcript: &transcript,
-            marks: &self.marks,
-            notes: &notes,
-            guidance: self.guidance.clone(),
-        })?;
-        let body = self.body(messages);
         let floor = limits.floor;
-        Ok(Prepared {
-            body,
+        let prepared = Prepared {
+            body: Rope::default(),
             transcript,
             estimate,
             whole,
@@ -329,7 +338,27 @@ impl State {
             floor,
             pass,
             pinned,
-        })
+        };
+        Ok(Planned { prepared, notes })
+    }
+
+    /// Makes the bytes of a hop that was planned.
+    ///
+    /// # Errors
+    /// [`MiddleError::Render`] where its view can't be turned into bytes.
+    pub fn render(&self, planned: Planned) -> Result<Prepared, MiddleError> {
+        let Planned { prepared, notes } = planned;
+        let messages = render::messages(&render::Input {
+            request: &self.request,
+            path: &self.path,
+            pending: &self.pending,
+            transcript: &prepared.transcript,
+            marks: &self.marks,
+            notes: &notes,
+            guidance: self.guidance.clone(),
+        })?;
+        let body = self.body(messages);
+        Ok(Prepared { body, ..prepared })
     }
 
     fn transcript(&self, tools: &Tools<'_>) -> Transcript {

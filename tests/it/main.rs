@@ -11,6 +11,7 @@
 mod agent;
 mod bad_calls;
 mod bad_input;
+mod counts;
 mod demo;
 mod fail_open;
 mod failures;
