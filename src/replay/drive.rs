@@ -201,6 +201,7 @@ pub fn outcome(trace: &Trace, played: &PlayedSession<'_>) -> SessionOutcome {
     SessionOutcome {
         name: trace.name.clone(),
         tokens: played.tokens,
+        tools: trace.tools_from,
         policies,
     }
 }

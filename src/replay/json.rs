@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use super::outcome::{Outcome, Report, SessionOutcome};
+use super::trace::Tools;
 use super::{Options, Share};
 use crate::commit::Floor;
 
@@ -45,7 +46,17 @@ fn session(session: &SessionOutcome) -> Value {
         .iter()
         .map(|played| policy(&played.policy, &played.outcome()))
         .collect();
-    json!({"name": session.name, "tokens": session.tokens, "policies": policies})
+    let tools = match session.tools {
+        Tools::Recorded => "recorded",
+        Tools::Derived => "derived",
+        Tools::None => "none",
+    };
+    json!({
+        "name": session.name,
+        "tokens": session.tokens,
+        "tools": tools,
+        "policies": policies,
+    })
 }
 
 /// The figures of one policy. `cost` is in units of one plain input token, times in microseconds,

@@ -1,6 +1,8 @@
 //! What a policy came to: sums that add up over sessions and ceilings, and the shares that follow
 //! from them. Owns the arithmetic; never measures anything.
 
+use super::trace::Tools;
+
 /// One number of another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
@@ -189,6 +191,8 @@ pub struct SessionOutcome {
     pub name: String,
     /// Tokens of its texts, tool names and arguments, reasoning left out.
     pub tokens: u64,
+    /// Where its tools come from.
+    pub tools: Tools,
     /// In the order that was asked for.
     pub policies: Vec<Played>,
 }

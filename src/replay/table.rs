@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::outcome::{Outcome, Report};
+use super::trace::Tools;
 use super::{Annotate, Options};
 use crate::policy::Policy;
 
@@ -80,8 +81,11 @@ fn legend(report: &Report, options: &Options) -> String {
              their output and extra hops are charged"
         }
     };
+    let derived = report.sessions.iter();
+    let derived = derived.filter(|one| one.tools == Tools::Derived).count();
     format!(
         "{} sessions{}, τ = {}; {annotate}. Prices: {}.\n\
+         Tools were not recorded in {derived} of them; they are made up from the calls.\n\
          sent and cost in millions (cost: of plain input tokens). K: distinctive strings that calls \
          needed and\nthat were still visible; K+named: visible, or named in the view by item or \
          episode; L: whole lines.\nno impact: passes after which nothing was missed that they took, \

@@ -55,13 +55,14 @@ pub struct Message {
 }
 
 /// Where a session's tools come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tools {
     /// It was recorded with them.
     Recorded,
     /// They were made up from the names and arguments of its calls.
     Derived,
     /// It calls none.
+    #[default]
     None,
 }
 
