@@ -7,8 +7,8 @@ mod app;
 mod drive;
 mod error;
 pub mod find;
-mod finish;
-mod hidden;
+pub mod finish;
+pub mod hidden;
 pub mod hop;
 pub mod known;
 #[cfg(test)]
