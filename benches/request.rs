@@ -13,13 +13,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use plimsoll::dialect::chat::request::Request;
 use plimsoll::model::{Digest, Hop, Parent, RecordId, Role, Rope, Scope, TenantId, TurnRecord};
-use plimsoll::pipeline::find::{self, Paths, locate};
+use plimsoll::pipeline::find::{self, Paths, remembered};
 use plimsoll::pipeline::hop::{State, Tools};
 use plimsoll::pipeline::known::Memo;
 use plimsoll::pipeline::{Classes, Overrides, Settings, Terms, ToolClasses};
 use plimsoll::session::chain::{self, Key};
 use plimsoll::session::path::Path;
-use plimsoll::store::{Store, memory::Memory};
 use plimsoll::tokens::{Counter, Family};
 use serde::de::IgnoredAny;
 use serde_json::json;
@@ -67,14 +66,13 @@ fn interleaved(rounds: usize, runs: &mut [&mut dyn FnMut()]) -> Vec<Duration> {
     times.into_iter().map(median).collect()
 }
 
-/// The middle of the pipeline over one store, memo and counter.
+/// The middle of the pipeline over one memory, memo and counter.
 struct Middle {
     memo: Memo,
     counter: Counter,
     classes: Classes,
     settings: Settings,
     family: Family,
-    store: Store,
     paths: Paths,
 }
 
@@ -89,7 +87,6 @@ impl Middle {
             classes: Classes::new(&ToolClasses::default()).unwrap(),
             settings,
             family: Family::default(),
-            store: Store::Memory(Memory::default()),
             paths: Paths::default(),
         }
     }
@@ -104,8 +101,7 @@ impl Middle {
             .map(|at| reader.shape(request.message(at)).unwrap())
             .collect();
         let heads = chain::heads(TENANT, &shapes);
-        let path = locate(
-            &self.store,
+        let path = remembered(
             &self.paths,
             &find::Request {
                 tenant: TENANT,

@@ -32,4 +32,6 @@ pub mod store;
 
 pub mod config;
 
+pub mod replay;
+
 pub mod cli;

@@ -4,6 +4,7 @@
 //! them. It never looks at a request: `player` finds the hop that a request asks for.
 
 mod annotate;
+mod infer;
 mod model;
 
 use serde_json::{Value, json};
@@ -115,6 +116,15 @@ impl Plan {
     #[must_use]
     pub fn annotated(recording: &Recording, seed: u64) -> Self {
         let turns = annotate::turns(recording, seed);
+        let episodes = model::episodes(&turns);
+        Self { turns, episodes }
+    }
+
+    /// A plan with annotations that follow from the tools alone: each beside the work that it
+    /// marks, none of them wrong, nothing left to chance.
+    #[must_use]
+    pub fn inferred(recording: &Recording) -> Self {
+        let turns = infer::turns(recording);
         let episodes = model::episodes(&turns);
         Self { turns, episodes }
     }

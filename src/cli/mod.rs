@@ -4,6 +4,7 @@
 mod check;
 mod demo;
 mod logs;
+mod replay;
 mod serve;
 mod tenant_key;
 pub mod wire;
@@ -31,6 +32,8 @@ pub enum Command {
     Serve(ServeArgs),
     /// Play a recorded session through the proxy; no key, no network.
     Demo(demo::DemoArgs),
+    /// Compare policies on recorded sessions; no key, no network.
+    Replay(replay::ReplayArgs),
     /// Say what is wrong with a configuration file, and where.
     Check {
         /// The file.
@@ -95,6 +98,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Serve(args) => serve::run(&args.into()),
         Command::Demo(args) => demo::run(&args),
+        Command::Replay(args) => replay::run(&args),
         Command::Check { file } => check::run(&file, &mut std::io::stdout().lock()),
     }
 }

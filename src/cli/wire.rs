@@ -10,6 +10,7 @@ use crate::config::{Backend, Config};
 use crate::intercept;
 use crate::pipeline::find::Paths;
 use crate::pipeline::known::Memo;
+use crate::pipeline::reads::Readers;
 use crate::pipeline::{Active, App, Classes, Settings};
 use crate::record::{Metrics, provider_name};
 use crate::store::{self, Store};
@@ -43,12 +44,14 @@ pub fn app(config: &Config) -> anyhow::Result<Arc<App>> {
             recall: config.recall,
             classes: Classes::new(&config.tools)?,
             store_wait: config.store.wait,
+            read_wait: config.store.read_wait,
         },
         intercept: intercept::Config {
             usage: config.delimiter.usage,
             ..Default::default()
         },
         store: Arc::new(opened.store),
+        readers: Readers::default(),
         paths: Paths::default(),
         active: Active::default(),
         memo: Memo::default(),

@@ -120,7 +120,7 @@ pub struct RawDelimiter {
     pub nudge: Option<bool>,
     /// `last` or `sum`.
     pub usage: Option<String>,
-    /// Whether a turn goes on when the client has gone.
+    /// Whether a stream is read on when its client has gone.
     pub finish_cancelled: Option<bool>,
 }
 
@@ -156,6 +156,8 @@ pub struct RawStore {
     pub path: Option<String>,
     /// How long a final frame waits for its record.
     pub wait: Option<String>,
+    /// How long a request waits to be found.
+    pub read_wait: Option<String>,
     /// MiB.
     pub cache_mb: Option<u32>,
 }

@@ -15,6 +15,8 @@ pub struct StoreSettings {
     pub path: PathBuf,
     /// How long a final frame waits for its record.
     pub wait: Duration,
+    /// How long a request waits to be found.
+    pub read_wait: Duration,
     /// Cache of the backend, in MiB.
     pub cache_mb: u32,
 }
@@ -25,6 +27,7 @@ impl Default for StoreSettings {
             backend: Backend::Sled,
             path: PathBuf::from("./data"),
             wait: Duration::from_millis(250),
+            read_wait: Duration::from_secs(2),
             cache_mb: 48,
         }
     }

@@ -133,7 +133,7 @@ fn every_flag_has_its_setting() {
 fn values_of_several_kinds_are_read() {
     let config = good(
         "[server]\nbody_cap = 2048\ndrain = \"1m\"\n[budget]\nfloor = 0.7\nprotect_recent = 100\nmode = \"observe\"\n\
-         [delimiter]\nguidance = \"say it\"\n[store]\nbackend = \"memory\"\nwait = \"0ms\"\n[models]\nfamilies = \"m.toml\"",
+         [delimiter]\nguidance = \"say it\"\n[store]\nbackend = \"memory\"\nwait = \"0ms\"\nread_wait = \"1s\"\n[models]\nfamilies = \"m.toml\"",
     );
     assert_eq!(config.server.body_cap, 2048);
     assert_eq!(config.server.drain, Duration::from_secs(60));
@@ -146,6 +146,7 @@ fn values_of_several_kinds_are_read() {
     );
     assert_eq!(config.store.backend, Backend::Memory);
     assert_eq!(config.store.wait, Duration::ZERO);
+    assert_eq!(config.store.read_wait, Duration::from_secs(1));
     assert_eq!(config.models.families, Some(PathBuf::from("m.toml")));
     assert_eq!(
         good("[budget]\nfloor = \"ceiling\"").budget.floor,

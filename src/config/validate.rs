@@ -307,6 +307,12 @@ impl Check<'_> {
             units::duration(&text)
         });
         self.set(
+            "store.read_wait",
+            raw.read_wait,
+            &mut store.read_wait,
+            timeout,
+        );
+        self.set(
             "store.cache_mb",
             raw.cache_mb,
             &mut store.cache_mb,

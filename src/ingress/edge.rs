@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use http::header::UPGRADE;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Method, Request, Response};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
@@ -17,8 +17,8 @@ use super::errors;
 use super::headers;
 use super::limit::{Counted, Limit};
 use crate::model::Rope;
-use crate::pipeline::{self, App, ProxyError, Side, TurnRequest, Untouched};
-use crate::record::FAIL_OPEN;
+use crate::pipeline::{self, App, ProxyError, Report, Side, TurnRequest, Untouched};
+use crate::record::Route;
 use crate::upstream::Payload;
 
 /// What every request at the edge shares.
@@ -47,23 +47,69 @@ impl Edge {
     }
 }
 
-/// Answers a request. Whatever goes wrong becomes a response; a body that breaks later breaks the
-/// connection, so that no cut stream looks like an end.
+/// Answers a request. Whatever goes wrong becomes a response, and each response is counted once; a
+/// body that breaks later breaks the connection, so that no cut stream looks like an end.
 pub(super) async fn handle(edge: &Edge, request: Request<Incoming>) -> Response<Body> {
+    let report = Report::begin(&edge.app, route(&request), request.method().clone());
     let Some(place) = edge.limit.enter() else {
-        return errors::respond(&ProxyError::Overloaded);
+        return refuse(report, &ProxyError::Overloaded);
     };
     let flight = edge.app.metrics.in_flight();
-    let response = route(edge, request).await.unwrap_or_else(|error| {
+    let response = match admit(edge, request).await {
+        Ok(admitted) => serve(&edge.app, admitted, report).await,
+        Err(error) => refuse(report, &error),
+    };
+    response.map(|body| Body::new(Counted::new(body, place, flight)))
+}
+
+/// Counts what the connection answered by itself, because it was no request.
+pub(super) fn malformed(edge: &Edge, error: &hyper::Error) {
+    let status = if error.is_parse_too_large() {
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
+    } else if error.is_parse() && !error.is_parse_version_h2() {
+        StatusCode::BAD_REQUEST
+    } else {
+        return;
+    };
+    // What its method was meant to be is not known; any that is no standard one is `other`.
+    let unknown = Method::from_bytes(b"UNKNOWN").unwrap_or_default();
+    Report::begin(&edge.app, Route::Forward, unknown).refuse(status);
+}
+
+/// A request that may enter.
+enum Admitted {
+    /// It is managed.
+    Turn(Box<TurnRequest>),
+    /// It is passed through.
+    Forward(Untouched),
+    /// It would be managed if its coding were one that we can read.
+    Unreadable(Untouched),
+}
+
+async fn serve(app: &Arc<App>, admitted: Admitted, mut report: Report) -> Response<Body> {
+    let answer = match admitted {
+        Admitted::Turn(turn) => pipeline::turn(app, *turn, report).await,
+        Admitted::Forward(request) => pipeline::forward(app, request, report).await,
+        Admitted::Unreadable(request) => {
+            report.failed_open("ingress");
+            pipeline::forward(app, request, report).await
+        }
+    };
+    answer.unwrap_or_else(|error| {
         if error.class().side != Side::Caller {
             tracing::warn!(%error, "no response from the upstream");
         }
         errors::respond(&error)
-    });
-    response.map(|body| Body::new(Counted::new(body, place, flight)))
+    })
 }
 
-async fn route(edge: &Edge, request: Request<Incoming>) -> Result<Response<Body>, ProxyError> {
+fn refuse(report: Report, error: &ProxyError) -> Response<Body> {
+    report.refuse(error.status());
+    errors::respond(error)
+}
+
+async fn admit(edge: &Edge, request: Request<Incoming>) -> Result<Admitted, ProxyError> {
+    let route = route(&request);
     let (parts, body) = request.into_parts();
     let asked = parts
         .uri
@@ -77,23 +123,20 @@ async fn route(edge: &Edge, request: Request<Incoming>) -> Result<Response<Body>
         return Err(ProxyError::Upgrade);
     }
     let (method, headers) = (parts.method, parts.headers);
-    if !is_managed(&method, &asked) {
-        return pass(edge, method, asked, headers, body).await;
-    }
     let coding = Coding::of(&headers);
-    if coding == Coding::Unknown {
-        let mut response = pass(edge, method, asked, headers, body).await?;
-        response
-            .headers_mut()
-            .insert(FAIL_OPEN, HeaderValue::from_static("ingress"));
-        return Ok(response);
+    match route {
+        Route::Forward => return Ok(Admitted::Forward(pass(method, asked, headers, body))),
+        Route::Chat if coding == Coding::Unknown => {
+            return Ok(Admitted::Unreadable(pass(method, asked, headers, body)));
+        }
+        Route::Chat => {}
     }
     let overrides = headers::overrides(&headers, &edge.config.profiles)?;
     let session = headers::session(&headers)?;
     let identity = auth::identity(&edge.tenant_key, &Credential::of(&headers));
     let raw = body::read(body, &headers, edge.config.body_cap).await?;
     let body = body::decompress(coding, &raw, edge.config.body_cap).await?;
-    let turn = TurnRequest {
+    Ok(Admitted::Turn(Box::new(TurnRequest {
         method,
         asked,
         headers,
@@ -102,32 +145,30 @@ async fn route(edge: &Edge, request: Request<Incoming>) -> Result<Response<Body>
         identity,
         session,
         overrides,
-    };
-    pipeline::turn(&edge.app, turn).await
+    })))
 }
 
-async fn pass(
-    edge: &Edge,
-    method: Method,
-    asked: PathAndQuery,
-    headers: HeaderMap,
-    body: Incoming,
-) -> Result<Response<Body>, ProxyError> {
+fn pass(method: Method, asked: PathAndQuery, headers: HeaderMap, body: Incoming) -> Untouched {
     let payload = if http_body::Body::is_end_stream(&body) {
         Payload::Whole(Rope::default())
     } else {
         Payload::Streamed(body.map_err(Into::into).boxed())
     };
-    pipeline::forward(
-        &edge.app,
-        Untouched {
-            method,
-            asked,
-            headers,
-            payload,
-        },
-    )
-    .await
+    Untouched {
+        method,
+        asked,
+        headers,
+        payload,
+    }
+}
+
+fn route(request: &Request<Incoming>) -> Route {
+    let asked = request.uri().path_and_query();
+    if asked.is_some_and(|asked| is_managed(request.method(), asked)) {
+        Route::Chat
+    } else {
+        Route::Forward
+    }
 }
 
 /// `POST …/chat/completions`, whatever stands before it (`/v1`, `/openai/deployments/NAME`, …);

@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use super::admin::{self, Probes};
-use super::edge::{Edge, handle};
+use super::edge::{Edge, handle, malformed};
 
 /// How long a request's head may take, and a kept connection may idle. Longer than the pools of
 /// common clients keep theirs, so that it is they who close first.
@@ -146,8 +146,9 @@ async fn accept(
 }
 
 async fn connection(stream: TcpStream, edge: Arc<Edge>, watcher: Watcher, cut: CancellationToken) {
+    let shared = Arc::clone(&edge);
     let service = service_fn(move |request| {
-        let edge = Arc::clone(&edge);
+        let edge = Arc::clone(&shared);
         async move { Ok::<_, Infallible>(handle(&edge, request).await) }
     });
     let serving = http1::Builder::new()
@@ -156,7 +157,9 @@ async fn connection(stream: TcpStream, edge: Arc<Edge>, watcher: Watcher, cut: C
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {
         // A broken connection is no event: the body's owner has seen it.
-        _ = watcher.watch(serving) => {}
+        ended = watcher.watch(serving) => if let Err(error) = ended {
+            malformed(&edge, &error);
+        },
         () = cut.cancelled() => {}
     }
 }

@@ -9,6 +9,7 @@ use tokio_util::task::TaskTracker;
 use super::active::Active;
 use super::find::Paths;
 use super::known::Memo;
+use super::reads::Readers;
 use super::settings::Settings;
 use crate::intercept;
 use crate::record::{Label, Metrics};
@@ -28,6 +29,8 @@ pub struct App {
     pub intercept: intercept::Config,
     /// Turn records.
     pub store: Arc<Store>,
+    /// Look-ups that are at the store.
+    pub readers: Readers,
     /// Folded paths.
     pub paths: Paths,
     /// Sessions that were served lately.

@@ -280,13 +280,18 @@ impl Driver {
         let app = self.app.clone();
         let mut tries = 0;
         loop {
-            let sent = match outbound(&app, &self.turn, self.turn.prepared.body.clone()) {
-                Ok(outbound) => self.beating(app.upstream.send(outbound)).await?,
+            let mut retried = Vec::new();
+            let told = |retry| retried.push(retry);
+            let sent = match outbound(&app, &self.turn) {
+                Ok(outbound) => self.beating(app.upstream.send(outbound, told)).await?,
                 Err(error) => {
                     self.failed(&error.to_string()).await;
                     return None;
                 }
             };
+            for retry in retried {
+                self.turn.report.retried(retry);
+            }
             let (retry, wait) = match &sent {
                 Ok(response) => {
                     self.turn.report.answered(response.status());
@@ -386,6 +391,7 @@ impl Driver {
             headers.extend(self.turn.report.headers());
             let begun = Begin::Refusal(StatusCode::BAD_GATEWAY, Box::new(headers), body);
             let _ = begin.send(begun);
+            self.turn.report.turn.status = Some(StatusCode::BAD_GATEWAY);
             self.close_report();
             return;
         }
@@ -501,7 +507,10 @@ impl Driver {
     }
 
     fn close_report(&mut self) {
-        self.turn.close(&self.app);
+        // A client that left before it had a head was never answered.
+        let answered = self.client.begin.is_none().then_some(StatusCode::OK);
+        let report = &mut self.turn.report;
+        report.finish(report.turn.status.or(answered));
     }
 }
 
@@ -550,13 +559,5 @@ impl Turn {
                 self.report.turn.fail_open.get_or_insert("record");
             }
         }
-    }
-
-    /// Ends the report.
-    fn close(&mut self, app: &App) {
-        let fresh = super::report::Report::new(app, &self.request);
-        let report = std::mem::replace(&mut self.report, fresh);
-        let status = report.turn.status.or(Some(StatusCode::OK));
-        report.finish(app, status);
     }
 }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
+use super::reads::Reads;
 use crate::model::{
     Digest, Head, Parent, RecordId, Role, Scope, Shape, Snapshot, TenantId, TurnRecord, Usage,
 };
 use crate::session::align::align;
 use crate::session::chain::{self, Key};
 use crate::session::path::Path;
-use crate::store::{Store, StoreError};
+use crate::store::StoreError;
 
 /// How many heads are looked up at a time, from the tail backwards.
 const PROBES: usize = 8;
@@ -83,20 +84,41 @@ pub struct Request<'a> {
     pub trimmed: &'a dyn Fn(usize) -> Option<Digest>,
 }
 
-/// The path behind a request; empty where nothing of it is known.
+impl Request<'_> {
+    /// Where assistant messages stand, the newest first.
+    fn assistants(&self) -> impl Iterator<Item = usize> {
+        let spoken = self.shapes.iter().enumerate().rev();
+        spoken
+            .filter(|(_, shape)| shape.role == Role::Assistant)
+            .map(|(at, _)| at)
+    }
+}
+
+/// The path behind a request where memory alone tells it: nearly always, because a session's
+/// newest head is remembered and a new session has none.
+#[must_use]
+pub fn remembered(paths: &Paths, request: &Request<'_>) -> Option<Arc<Path>> {
+    let Some(newest) = request.assistants().next() else {
+        return Some(Arc::default());
+    };
+    let head = request.heads.get(newest + 1)?;
+    let key = Key::After(*head).digest(request.tenant, request.scope);
+    paths
+        .0
+        .get(&key)
+        .filter(|path| path.covered() == newest + 1)
+}
+
+/// The path behind a request; empty where nothing of it is known. May read the disk.
 ///
 /// # Errors
-/// [`FindError`] where the store fails; the path in memory is served without it.
-pub fn locate(store: &Store, paths: &Paths, request: &Request<'_>) -> Result<Arc<Path>, FindError> {
-    let assistants: Vec<usize> = (0..request.shapes.len())
-        .rev()
-        .filter(|at| {
-            request
-                .shapes
-                .get(*at)
-                .is_some_and(|shape| shape.role == Role::Assistant)
-        })
-        .collect();
+/// [`FindError`] where the store fails; a path that is [`remembered`] needs none.
+pub fn locate(
+    store: &Reads<'_>,
+    paths: &Paths,
+    request: &Request<'_>,
+) -> Result<Arc<Path>, FindError> {
+    let assistants: Vec<usize> = request.assistants().collect();
     let Some(newest) = assistants.first().copied() else {
         return Ok(Arc::default());
     };
@@ -115,7 +137,7 @@ pub fn locate(store: &Store, paths: &Paths, request: &Request<'_>) -> Result<Arc
 
 /// The path of the newest known head, from the tail backwards, in this scope, else in any.
 fn by_head(
-    store: &Store,
+    store: &Reads<'_>,
     paths: &Paths,
     request: &Request<'_>,
     assistants: &[usize],
@@ -142,7 +164,7 @@ fn by_head(
 }
 
 fn probe_heads(
-    store: &Store,
+    store: &Reads<'_>,
     paths: &Paths,
     request: &Request<'_>,
     probe: &[usize],
@@ -179,7 +201,7 @@ fn probe_heads(
 
 /// The path that the newest anchor leads to, aligned with the messages.
 fn by_anchor(
-    store: &Store,
+    store: &Reads<'_>,
     request: &Request<'_>,
     assistants: &[usize],
 ) -> Result<Option<Path>, FindError> {
@@ -218,7 +240,7 @@ fn by_anchor(
 /// The aligned path of the first record whose visible response stands at `at`: the same by digest,
 /// or the only one whose text is the same once trimmed, or one whose predecessor is tied.
 fn tie(
-    store: &Store,
+    store: &Reads<'_>,
     request: &Request<'_>,
     at: usize,
     ids: &[RecordId],
@@ -257,7 +279,7 @@ fn tie(
 }
 
 /// Folds the path that ends at a record; `None` where a part of it is not stored.
-fn load(store: &Store, id: RecordId) -> Result<Option<Path>, FindError> {
+fn load(store: &Reads<'_>, id: RecordId) -> Result<Option<Path>, FindError> {
     let mut newer = Vec::new();
     let mut at = Parent::Record(id);
     let mut path = loop {
@@ -289,14 +311,14 @@ fn load(store: &Store, id: RecordId) -> Result<Option<Path>, FindError> {
     Ok(Some(path))
 }
 
-fn record(store: &Store, id: RecordId) -> Result<Option<TurnRecord>, FindError> {
+fn record(store: &Reads<'_>, id: RecordId) -> Result<Option<TurnRecord>, FindError> {
     let bytes = store.blobs(&[id.0])?.into_iter().next().flatten();
     Ok(bytes
         .map(|bytes| rmp_serde::from_slice(&bytes))
         .transpose()?)
 }
 
-fn snapshot(store: &Store, id: Digest) -> Result<Option<Path>, FindError> {
+fn snapshot(store: &Reads<'_>, id: Digest) -> Result<Option<Path>, FindError> {
     let Some(bytes) = store.blobs(&[id])?.into_iter().next().flatten() else {
         return Ok(None);
     };
@@ -316,7 +338,7 @@ pub fn usage_key(id: RecordId) -> Digest {
     Digest::of(&[b"usage", id.0.as_bytes()])
 }
 
-fn late_usage(store: &Store, id: RecordId) -> Result<Option<Usage>, FindError> {
+fn late_usage(store: &Reads<'_>, id: RecordId) -> Result<Option<Usage>, FindError> {
     let Some((_, blob)) = store.links(&[usage_key(id)])?.into_iter().flatten().next() else {
         return Ok(None);
     };

@@ -96,6 +96,13 @@ pub fn record(state: &State, base: u32, first_item: u32, ending: Ending<'_>) -> 
     }
 }
 
+/// A record's bytes, and the id that they give it.
+#[must_use]
+pub fn named(record: &TurnRecord) -> (RecordId, Bytes) {
+    let bytes = encode(record);
+    (RecordId(blob_id(&bytes)), bytes)
+}
+
 /// A record on its way to the disk.
 pub struct Committed {
     id: RecordId,
@@ -108,8 +115,7 @@ pub struct Committed {
 pub fn commit(app: &App, place: &Place, state: &State, mut record: TurnRecord) -> Committed {
     let mut batch = Batch::default();
     record.parent = parent(&state.path, record.turn, &mut batch);
-    let bytes = encode(&record);
-    let id = RecordId(blob_id(&bytes));
+    let (id, bytes) = named(&record);
     batch.blobs.push((id.0, bytes));
     let keys = keys(place, state, &record);
     let turn = record.turn;

@@ -110,6 +110,9 @@ pub struct Prepared {
     pub pinned: Option<Pinned>,
 }
 
+/// A hop whose view is decided and whose bytes are still to be made.
+pub struct Planned(Prepared);
+
 impl Prepared {
     /// A count in the provider's tokens.
     #[must_use]
@@ -255,16 +258,29 @@ impl State {
         Digest::of(&parts)
     }
 
-    /// Prepares the next hop. `refused` is the size in tokens that the upstream refused as too
-    /// long, where it did: then a pass goes to four fifths of it.
+    /// Prepares the next hop: [`State::plan`], then [`State::render`].
     ///
     /// # Errors
-    /// [`MiddleError`] where the middle fails; the client's bytes are forwarded then.
+    /// As those two.
     pub fn prepare(
         &mut self,
         tools: &Tools<'_>,
         refused: Option<u64>,
     ) -> Result<Prepared, MiddleError> {
+        let planned = self.plan(tools, refused)?;
+        self.render(planned)
+    }
+
+    /// Decides what the next hop shows. `refused` is the size in tokens that the upstream refused
+    /// as too long, where it did: then a pass goes to four fifths of it.
+    ///
+    /// # Errors
+    /// [`MiddleError`] where the middle fails; the client's bytes are forwarded then.
+    pub fn plan(
+        &mut self,
+        tools: &Tools<'_>,
+        refused: Option<u64>,
+    ) -> Result<Planned, MiddleError> {
         let transcript = self.transcript(tools);
         let (ratio, count) = (self.ratio(), |text: &str| tools.reader.remembered(text));
         let originals = Originals {
@@ -319,9 +335,8 @@ impl State {
                 ..Pinned::default()
             });
         }
-        let body = self.body(self.messages(&transcript, &notes)?);
-        Ok(Prepared {
-            body,
+        Ok(Planned(Prepared {
+            body: Rope::default(),
             transcript,
             estimate,
             whole,
@@ -332,19 +347,26 @@ impl State {
             notes,
             pass,
             pinned,
-        })
+        }))
     }
 
-    fn messages(&self, transcript: &Transcript, notes: &Notes) -> Result<Rope, RenderError> {
-        render::messages(&render::Input {
+    /// Makes the bytes of a hop that was planned.
+    ///
+    /// # Errors
+    /// [`MiddleError::Render`] where its view can't be turned into bytes.
+    pub fn render(&self, planned: Planned) -> Result<Prepared, MiddleError> {
+        let Planned(prepared) = planned;
+        let messages = render::messages(&render::Input {
             request: &self.request,
             path: &self.path,
             pending: &self.pending,
-            transcript,
+            transcript: &prepared.transcript,
             marks: &self.marks,
-            notes,
+            notes: &prepared.notes,
             guidance: self.guidance.clone(),
-        })
+        })?;
+        let body = self.body(messages);
+        Ok(Prepared { body, ..prepared })
     }
 
     fn transcript(&self, tools: &Tools<'_>) -> Transcript {

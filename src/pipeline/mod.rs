@@ -7,14 +7,15 @@ mod app;
 mod drive;
 mod error;
 pub mod find;
-mod finish;
-mod hidden;
+pub mod finish;
+pub mod hidden;
 pub mod hop;
 pub mod known;
 #[cfg(test)]
 mod laws;
 mod open;
 mod original;
+pub mod reads;
 mod recall;
 mod report;
 mod request;
@@ -32,6 +33,7 @@ use http::Response;
 pub use active::Active;
 pub use app::App;
 pub use error::{Class, ProxyError, Side};
+pub use report::Report;
 pub use request::{
     AskedBudget, Identity, MIN_CEILING, Mode, Overrides, Session, TurnRequest, Untouched,
 };
@@ -42,15 +44,19 @@ pub use settings::{
 
 use crate::upstream::{self, Outbound, Payload};
 use open::Opened;
-use report::Report;
 
 /// Serves one managed request: a turn.
 ///
 /// # Errors
 /// [`ProxyError`] where the caller gets an answer of ours instead of the upstream's.
-pub async fn turn(app: &Arc<App>, request: TurnRequest) -> Result<Response<Body>, ProxyError> {
-    // dialect, session, tokens, policy, commit, render: the request half, pure but for one look-up.
-    match open::open(app, request).await? {
+pub async fn turn(
+    app: &Arc<App>,
+    request: TurnRequest,
+    report: Report,
+) -> Result<Response<Body>, ProxyError> {
+    // dialect, session, tokens, policy, commit, render: the request half, pure but for one look-up,
+    // which is waited for only so long.
+    match open::open(app, request, report).await? {
         // upstream, intercept, record: one hop after the other until the answer is whole.
         Opened::Managed(turn) => {
             let sending = AssertUnwindSafe(send::first(app, *turn)).catch_unwind();
@@ -58,27 +64,7 @@ pub async fn turn(app: &Arc<App>, request: TurnRequest) -> Result<Response<Body>
             let gone = |_| Err(ProxyError::Middle("panic"));
             sending.await.unwrap_or_else(gone)
         }
-        Opened::Untouched {
-            request,
-            report,
-            fail_open,
-        } => {
-            let mut report = *report;
-            report.turn.fail_open = fail_open;
-            report.watch(app);
-            let mut response = match pass(app, *request).await {
-                Ok(response) => response,
-                Err(error) => {
-                    report.finish(app, Some(error.status()));
-                    return Err(error);
-                }
-            };
-            response.headers_mut().extend(report.headers());
-            let status = response.status();
-            report.answered(status);
-            report.finish(app, Some(status));
-            Ok(response)
-        }
+        Opened::Untouched { request, report } => forward(app, *request, *report).await,
     }
 }
 
@@ -86,18 +72,34 @@ pub async fn turn(app: &Arc<App>, request: TurnRequest) -> Result<Response<Body>
 ///
 /// # Errors
 /// If the upstream gave no response.
-pub async fn forward(app: &Arc<App>, request: Untouched) -> Result<Response<Body>, ProxyError> {
-    let report = Report::forwarded(app, request.method.clone());
-    let answer = pass(app, request).await;
-    report.finish(app, answer.as_ref().ok().map(Response::status));
-    answer
+pub async fn forward(
+    app: &Arc<App>,
+    request: Untouched,
+    mut report: Report,
+) -> Result<Response<Body>, ProxyError> {
+    match pass(app, request, &mut report).await {
+        Ok(mut response) => {
+            response.headers_mut().extend(report.headers());
+            report.answered(response.status());
+            report.finish(Some(response.status()));
+            Ok(response)
+        }
+        Err(error) => {
+            report.refuse(error.status());
+            Err(error)
+        }
+    }
 }
 
 /// Forwards a request as it is, and the response as it comes.
 ///
 /// # Errors
 /// If the upstream gave no response.
-async fn pass(app: &Arc<App>, request: Untouched) -> Result<Response<Body>, ProxyError> {
+async fn pass(
+    app: &App,
+    request: Untouched,
+    report: &mut Report,
+) -> Result<Response<Body>, ProxyError> {
     let Untouched {
         method,
         asked,
@@ -112,7 +114,8 @@ async fn pass(app: &Arc<App>, request: Untouched) -> Result<Response<Body>, Prox
         headers,
         payload,
     };
-    let mut response = app.upstream.send(outbound).await?;
+    let told = |retry| report.retried(retry);
+    let mut response = app.upstream.send(outbound, told).await?;
     upstream::to_client(response.headers_mut());
     Ok(response.map(Body::new))
 }

@@ -1,22 +1,26 @@
 //! The request half of a turn: from the client's bytes to the first hop's. Whatever fails in here
-//! for the proxy's own sake sends the client's bytes on. Never sends anything itself.
+//! for the proxy's own sake sends the client's bytes on, a store that is slow or stuck included.
+//! Never sends anything itself, and never waits on an async worker.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::app::App;
 use super::error::ProxyError;
-use super::find::{self, locate};
+use super::find::{self, locate, remembered};
 use super::finish::Place;
 use super::hop::{self, MiddleError, Prepared, State, Tools};
+use super::reads::Reads;
 use super::report::Report;
 use super::request::{Mode, TurnRequest, Untouched};
 use super::settings::{Terms, Unmet};
 use super::untouched;
 use crate::dialect::chat::request::{Request, RequestError};
-use crate::model::{Digest, Shape};
-use crate::record::{Label, Phase, StoreOp};
+use crate::model::{Digest, Head, Shape};
+use crate::record::{Label, Phase};
 use crate::session::chain;
+use crate::session::path::Path;
 use crate::tokens::Family;
 
 /// Bodies above this are read and counted off the async workers.
@@ -32,8 +36,6 @@ pub(super) enum Opened {
         request: Box<Untouched>,
         /// What is known of it.
         report: Box<Report>,
-        /// The stage that failed, where one did.
-        fail_open: Option<Label>,
     },
 }
 
@@ -63,73 +65,156 @@ enum Stop {
     Error(ProxyError),
 }
 
+/// A request on its way through the middle.
+struct Opening {
+    request: TurnRequest,
+    report: Report,
+}
+
+/// What was read of a request before it is known where it stands.
+struct Read {
+    request: Request,
+    shapes: Vec<Arc<Shape>>,
+    heads: Vec<Head>,
+    terms: Terms,
+    place: Place,
+    family: Family,
+}
+
+/// How far a request came without waiting.
+enum Step {
+    /// To its first hop.
+    Ready(Box<Ready>),
+    /// It has to be looked up on disk.
+    Cold(Box<Read>),
+}
+
+/// What a turn is made of.
+type Ready = (State, Prepared, Place, Family);
+
 /// Reads a request and prepares its first hop.
 ///
 /// # Errors
 /// [`ProxyError`] where the caller's request can't be served as it asks.
-pub(super) async fn open(app: &Arc<App>, request: TurnRequest) -> Result<Opened, ProxyError> {
-    if request.body.len() <= OFF_WORKER {
-        return guarded(app, request);
-    }
-    let worker = app.clone();
-    let forward = untouched(&request);
-    let report = Report::new(app, &request);
-    let run = tokio::task::spawn_blocking(move || guarded(&worker, request));
-    match run.await {
-        Ok(opened) => opened,
-        // The runtime is going down: forwarding is all that is left.
-        Err(_) => Ok(fail(forward, report, "panic")),
-    }
+pub(super) async fn open(
+    app: &Arc<App>,
+    request: TurnRequest,
+    mut report: Report,
+) -> Result<Opened, ProxyError> {
+    report.turn.tenant = request.identity.tenant.0.short();
+    let opening = Opening { request, report };
+    let (mut opening, step) = stage(app, opening, begin).await?;
+    let read = match step {
+        Ok(Step::Ready(ready)) => return opening.resolve(Ok(*ready)),
+        Err(stop) => return opening.resolve(Err(stop)),
+        Ok(Step::Cold(read)) => read,
+    };
+    let begun = Instant::now();
+    let found = look_up(app, read).await;
+    opening
+        .report
+        .turn
+        .overhead
+        .add(Phase::Store, begun.elapsed());
+    let (read, path) = match found {
+        Ok(found) => found,
+        Err(stop) => return opening.resolve(Err(stop)),
+    };
+    let go_on = move |app: &App, opening: &mut Opening| ready(app, opening, *read, path);
+    let (opening, ready) = stage(app, opening, go_on).await?;
+    opening.resolve(ready)
 }
 
-/// Nothing that panics in the middle may take the request with it.
-fn guarded(app: &App, request: TurnRequest) -> Result<Opened, ProxyError> {
-    let forward = untouched(&request);
-    let spare = Report::new(app, &request);
-    match std::panic::catch_unwind(AssertUnwindSafe(|| middle(app, request))) {
-        Ok(opened) => opened,
-        Err(_) => Ok(fail(forward, spare, "panic")),
+/// Runs a part of the middle, off the async workers where the body is large. Nothing that panics
+/// in there may take the request with it.
+async fn stage<T: Send + 'static>(
+    app: &Arc<App>,
+    mut opening: Opening,
+    part: impl FnOnce(&App, &mut Opening) -> Result<T, Stop> + Send + 'static,
+) -> Result<(Opening, Result<T, Stop>), ProxyError> {
+    let large = opening.request.body.len() > OFF_WORKER;
+    let app = app.clone();
+    let run = move || {
+        let outcome = guarded(|| part(&app, &mut opening));
+        (opening, outcome)
+    };
+    if !large {
+        return Ok(run());
     }
+    // A task that never ran: the runtime is going down.
+    let stopped = |_| ProxyError::Middle("stopped");
+    tokio::task::spawn_blocking(run).await.map_err(stopped)
 }
 
-fn fail(request: Untouched, report: Report, stage: Label) -> Opened {
-    tracing::warn!(stage, "forwarding the client's own bytes");
-    Opened::Untouched {
-        request: Box::new(request),
-        report: Box::new(report),
-        fail_open: Some(stage),
-    }
+fn guarded<T>(part: impl FnOnce() -> Result<T, Stop>) -> Result<T, Stop> {
+    std::panic::catch_unwind(AssertUnwindSafe(part)).unwrap_or(Err(Stop::Fail("panic")))
 }
 
-fn middle(app: &App, request: TurnRequest) -> Result<Opened, ProxyError> {
-    let mut report = Report::new(app, &request);
-    match managed(app, &request, &mut report) {
-        Ok((state, prepared, place, family)) => Ok(Opened::Managed(Box::new(Turn {
-            state,
-            prepared,
+impl Opening {
+    /// What becomes of a request behind the middle.
+    fn resolve(self, outcome: Result<Ready, Stop>) -> Result<Opened, ProxyError> {
+        let Self {
             request,
-            place,
-            family,
-            report,
-        }))),
-        Err(Stop::Forward) => Ok(Opened::Untouched {
+            mut report,
+        } = self;
+        match outcome {
+            Ok((state, prepared, place, family)) => {
+                return Ok(Opened::Managed(Box::new(Turn {
+                    state,
+                    prepared,
+                    request,
+                    place,
+                    family,
+                    report,
+                })));
+            }
+            Err(Stop::Error(error)) => {
+                report.refuse(error.status());
+                return Err(error);
+            }
+            Err(Stop::Forward) => {}
+            Err(Stop::Fail(stage)) => {
+                tracing::warn!(stage, "forwarding the client's own bytes");
+                report.failed_open(stage);
+            }
+        }
+        Ok(Opened::Untouched {
             request: Box::new(untouched(&request)),
             report: Box::new(report),
-            fail_open: None,
-        }),
-        Err(Stop::Fail(stage)) => Ok(fail(untouched(&request), report, stage)),
-        Err(Stop::Error(error)) => {
-            report.finish(app, Some(error.status()));
-            Err(error)
-        }
+        })
     }
 }
 
-fn managed(
-    app: &App,
-    asked: &TurnRequest,
-    report: &mut Report,
-) -> Result<(State, Prepared, Place, Family), Stop> {
+/// Reads a request and finds it, as far as that needs no disk.
+fn begin(app: &App, opening: &mut Opening) -> Result<Step, Stop> {
+    let read = read(app, &opening.request, &mut opening.report)?;
+    let report = &mut opening.report;
+    let known = report.timed(Phase::Session, || {
+        read.ask(|request| remembered(&app.paths, request))
+    });
+    let path = match known {
+        Some(path) => path,
+        None if app.store.reads_wait() => return Ok(Step::Cold(Box::new(read))),
+        None => report.timed(Phase::Store, || read.locate(app))?,
+    };
+    Ok(Step::Ready(Box::new(ready(app, opening, read, path)?)))
+}
+
+/// Looks a request up in a store that may make it wait, as long as the settings allow.
+async fn look_up(app: &Arc<App>, read: Box<Read>) -> Result<(Box<Read>, Arc<Path>), Stop> {
+    let limit = app.settings.read_wait;
+    let worker = app.clone();
+    let find = move || {
+        let path = guarded(|| read.locate(&worker))?;
+        Ok((read, path))
+    };
+    app.readers.run(limit, find).await.unwrap_or_else(|| {
+        tracing::warn!(?limit, "the store did not answer in time");
+        Err(Stop::Fail("store"))
+    })
+}
+
+fn read(app: &App, asked: &TurnRequest, report: &mut Report) -> Result<Read, Stop> {
     let wanted = app.settings.mode(&asked.overrides);
     if wanted == Mode::Off {
         return Err(Stop::Forward);
@@ -160,18 +245,40 @@ fn managed(
             .collect::<Result<Vec<Arc<Shape>>, _>>()
     });
     let shapes = shapes.map_err(|error| Stop::Fail(MiddleError::from(error).stage()))?;
-    let mut state = locate_state(app, &place, request, shapes, terms, report)?;
+    let heads = report.timed(Phase::Session, || chain::heads(place.tenant, &shapes));
+    Ok(Read {
+        request,
+        shapes,
+        heads,
+        terms,
+        place,
+        family,
+    })
+}
+
+/// Prepares the first hop of a request that stands at the end of a path.
+fn ready(app: &App, opening: &mut Opening, read: Read, path: Arc<Path>) -> Result<Ready, Stop> {
+    let Read {
+        request,
+        shapes,
+        heads,
+        terms,
+        place,
+        family,
+    } = read;
+    let report = &mut opening.report;
+    let reader = app.memo.reader(&app.counter, family.encoding, place.tenant);
+    let mut state = State::new(request, shapes, heads, path, terms);
     let tools = Tools {
         reader,
         classes: &app.settings.classes,
         family: &family,
         now: app.now(),
     };
-    let prepared = report.timed(Phase::Policy, || {
-        state.inject(&tools)?;
-        state.prepare(&tools, None)
-    });
-    let prepared = prepared.map_err(|error: MiddleError| Stop::Fail(error.stage()))?;
+    let failed = |error: MiddleError| Stop::Fail(error.stage());
+    let injected = report.timed(Phase::Policy, || state.inject(&tools));
+    injected.map_err(failed)?;
+    let prepared = report.prepare(&mut state, &tools, None).map_err(failed)?;
     report.prepared(&state, &prepared);
     report.turn.session = session(&place, &state);
     decide(&state, &prepared)?;
@@ -187,36 +294,29 @@ fn unreadable(error: RequestError) -> Stop {
     }
 }
 
-fn locate_state(
-    app: &App,
-    place: &Place,
-    request: Request,
-    shapes: Vec<Arc<Shape>>,
-    terms: Terms,
-    report: &mut Report,
-) -> Result<State, Stop> {
-    let heads = chain::heads(place.tenant, &shapes);
-    let trimmed = |at: usize| hop::assistant_text(request.message(at)).map(|t| hop::trimmed(&t));
-    let begun = std::time::Instant::now();
-    let path = report.timed(Phase::Session, || {
-        locate(
-            &app.store,
-            &app.paths,
-            &find::Request {
-                tenant: place.tenant,
-                scope: &place.scope,
-                shapes: &shapes,
-                heads: &heads,
-                trimmed: &trimmed,
-            },
-        )
-    });
-    app.metrics.observe_store(StoreOp::Links, begun.elapsed());
-    let path = path.map_err(|error| {
-        tracing::warn!(%error, "the store did not answer");
-        Stop::Fail("store")
-    })?;
-    Ok(State::new(request, shapes, heads, path, terms))
+impl Read {
+    /// Asks where the request stands.
+    fn ask<T>(&self, ask: impl FnOnce(&find::Request<'_>) -> T) -> T {
+        let text = |at| hop::assistant_text(self.request.message(at));
+        ask(&find::Request {
+            tenant: self.place.tenant,
+            scope: &self.place.scope,
+            shapes: &self.shapes,
+            heads: &self.heads,
+            trimmed: &|at| text(at).map(|text| hop::trimmed(&text)),
+        })
+    }
+
+    /// The path behind the request, from the store where memory does not have it.
+    fn locate(&self, app: &App) -> Result<Arc<Path>, Stop> {
+        let told = |op, time| app.metrics.observe_store(op, time);
+        let reads = Reads::new(&app.store, &told);
+        let path = self.ask(|request| locate(&reads, &app.paths, request));
+        path.map_err(|error| {
+            tracing::warn!(%error, "the store did not answer");
+            Stop::Fail("store")
+        })
+    }
 }
 
 /// Whether the prepared hop is sent, or what happens instead.

@@ -8,53 +8,46 @@ use http::{HeaderMap, Method, StatusCode};
 
 use super::app::App;
 use super::hidden::Counted;
-use super::hop::{Prepared, State};
-use super::request::{Mode, TurnRequest};
+use super::hop::{MiddleError, Prepared, State, Tools};
+use super::request::Mode;
 use crate::intercept::Answer;
 use crate::record::{
-    Abort, AbortPhase, Budget, Context, CostKind, Evicted, Hop, Pass, Phase, Route, Side, Turn,
-    response_headers,
+    Abort, AbortPhase, Budget, Context, CostKind, Evicted, Hop, Label, Pass, Phase, Route, Side,
+    Turn, response_headers,
 };
 use crate::tokens::{self, Cost, Family};
+use crate::upstream::Retry;
 
-/// The report of a turn in progress.
+/// The report of a request, from its head to its end. It is told once, whichever way that comes.
 pub struct Report {
     /// What is known so far.
-    pub turn: Turn,
+    pub(super) turn: Turn,
     begun: Instant,
     hop_begun: Instant,
-    /// Where it is told if it is dropped before it was finished.
-    watched: Option<Arc<App>>,
+    /// Where it is told; nowhere once it was.
+    app: Option<Arc<App>>,
 }
 
 impl Drop for Report {
-    /// A turn that is dropped on its way was left by its client.
+    /// A turn that is dropped on its way was left by its client, or lost by a mistake of ours.
     fn drop(&mut self) {
-        if let Some(app) = self.watched.take() {
-            if self.turn.abort.is_none() {
-                self.aborted(Side::Client);
-            }
-            self.tell(&app, None);
+        if std::thread::panicking() {
+            self.failed_open("panic");
+            // A stream had begun, and breaks; anything else is answered with an error.
+            let begun = self.turn.first_token.map(|_| StatusCode::OK);
+            return self.finish(begun.or(Some(StatusCode::BAD_GATEWAY)));
         }
+        if self.app.is_some() && self.turn.abort.is_none() {
+            self.aborted(Side::Client);
+        }
+        self.finish(None);
     }
 }
 
 impl Report {
-    /// Begins the report of a request.
+    /// Begins the report of a request whose head has arrived.
     #[must_use]
-    pub fn new(app: &App, request: &TurnRequest) -> Self {
-        let mut report = Self::begun(app, Route::Chat, request.method.clone());
-        report.turn.tenant = request.identity.tenant.0.short();
-        report
-    }
-
-    /// Begins the report of a request that is only forwarded.
-    #[must_use]
-    pub fn forwarded(app: &App, method: Method) -> Self {
-        Self::begun(app, Route::Forward, method)
-    }
-
-    fn begun(app: &App, route: Route, method: Method) -> Self {
+    pub fn begin(app: &Arc<App>, route: Route, method: Method) -> Self {
         let mut turn = Turn::new(route, method);
         turn.provider = app.provider;
         let now = Instant::now();
@@ -62,17 +55,22 @@ impl Report {
             turn,
             begun: now,
             hop_begun: now,
-            watched: None,
+            app: Some(Arc::clone(app)),
         }
     }
 
-    /// From now on the turn is told of even if it never comes to its end.
-    pub fn watch(&mut self, app: &Arc<App>) {
-        self.watched = Some(Arc::clone(app));
+    /// Ends the report of a request that gets an answer of ours and nothing else.
+    pub fn refuse(mut self, status: StatusCode) {
+        self.finish(Some(status));
+    }
+
+    /// Notes that the client's own bytes are sent because a stage failed.
+    pub fn failed_open(&mut self, stage: Label) {
+        self.turn.fail_open = Some(stage);
     }
 
     /// Notes what the body says.
-    pub fn asked(&mut self, model: &str, stream: bool, mode: Mode) {
+    pub(super) fn asked(&mut self, model: &str, stream: bool, mode: Mode) {
         model.clone_into(&mut self.turn.model);
         self.turn.streamed = stream;
         self.turn.mode = match mode {
@@ -83,15 +81,26 @@ impl Report {
     }
 
     /// Runs a phase and notes the time that it took.
-    pub fn timed<T>(&mut self, phase: Phase, run: impl FnOnce() -> T) -> T {
+    pub(super) fn timed<T>(&mut self, phase: Phase, run: impl FnOnce() -> T) -> T {
         let begun = Instant::now();
         let value = run();
         self.turn.overhead.add(phase, begun.elapsed());
         value
     }
 
+    /// Prepares a hop and notes the time that its two halves took.
+    pub(super) fn prepare(
+        &mut self,
+        state: &mut State,
+        tools: &Tools<'_>,
+        refused: Option<u64>,
+    ) -> Result<Prepared, MiddleError> {
+        let planned = self.timed(Phase::Policy, || state.plan(tools, refused))?;
+        self.timed(Phase::Render, || state.render(planned))
+    }
+
     /// Notes where the request stands and what its next hop is.
-    pub fn prepared(&mut self, state: &State, prepared: &Prepared) {
+    pub(super) fn prepared(&mut self, state: &State, prepared: &Prepared) {
         self.turn.number = u64::from(state.path.next_turn());
         // What is only watched commits no pass, and breaks no prefix.
         let committed = prepared
@@ -139,7 +148,7 @@ impl Report {
     }
 
     /// Notes that the upstream answered.
-    pub fn answered(&mut self, status: StatusCode) {
+    pub(super) fn answered(&mut self, status: StatusCode) {
         let waited = self.hop_begun.elapsed();
         if let Some(hop) = self.turn.hops.last_mut() {
             hop.status = Some(status);
@@ -148,13 +157,21 @@ impl Report {
     }
 
     /// Notes the first byte that the client may see.
-    pub fn spoken(&mut self) {
+    pub(super) fn spoken(&mut self) {
         let since = self.begun.elapsed();
         self.turn.first_token.get_or_insert(since);
     }
 
+    /// Notes that an upstream call is tried again.
+    pub(super) fn retried(&mut self, retry: Retry) {
+        self.turn.retries.push(match retry {
+            Retry::Connect => "connect",
+            Retry::Status => "status",
+        });
+    }
+
     /// Notes the end of a hop.
-    pub fn ended(&mut self, answer: &Answer, family: &Family) {
+    pub(super) fn ended(&mut self, answer: &Answer, family: &Family) {
         let usage = answer.usage;
         if answer.model.is_some() {
             self.turn.response_model.clone_from(&answer.model);
@@ -179,14 +196,14 @@ impl Report {
     }
 
     /// Notes what hidden calls did, and what was fetched again.
-    pub fn hidden(&mut self, counted: Counted) {
+    pub(super) fn hidden(&mut self, counted: Counted) {
         self.turn.delimiter_calls.extend(counted.delimiters);
         self.turn.recalls.extend(counted.recalls);
         self.turn.refetches += counted.refetches;
     }
 
     /// Notes that the stream ended before its end.
-    pub fn aborted(&mut self, side: Side) {
+    pub(super) fn aborted(&mut self, side: Side) {
         let phase = match (self.turn.first_token, self.turn.hops.len()) {
             (None, _) => AbortPhase::FirstByte,
             (Some(_), 0 | 1) => AbortPhase::Body,
@@ -198,7 +215,7 @@ impl Report {
     /// The response headers for what is known so far; none where the upstream did not accept the
     /// credential, because whoever sent it may not be whose session this is.
     #[must_use]
-    pub fn headers(&self) -> HeaderMap {
+    pub(super) fn headers(&self) -> HeaderMap {
         let refused = |hop: &Hop| matches!(hop.status.map(|s| s.as_u16()), Some(401 | 403));
         if self.turn.hops.iter().any(refused) {
             return HeaderMap::new();
@@ -206,13 +223,9 @@ impl Report {
         response_headers(&self.turn)
     }
 
-    /// Tells everybody who wants to know.
-    pub fn finish(mut self, app: &App, status: Option<StatusCode>) {
-        self.watched = None;
-        self.tell(app, status);
-    }
-
-    fn tell(&mut self, app: &App, status: Option<StatusCode>) {
+    /// Tells everybody who wants to know, the first time that it is called.
+    pub(super) fn finish(&mut self, status: Option<StatusCode>) {
+        let Some(app) = self.app.take() else { return };
         self.turn.status = status;
         self.turn.duration = self.begun.elapsed();
         app.active.touch(&self.turn.session);

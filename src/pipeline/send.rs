@@ -17,7 +17,6 @@ use super::open::Turn;
 use super::{drive, unary, untouched};
 use crate::dialect::chat::request::IncludeUsage;
 use crate::intercept::{Spec, UsageWish};
-use crate::model::Rope;
 use crate::record::{FAIL_OPEN, Label};
 use crate::upstream::{self, Outbound, Payload, ResponseBody};
 
@@ -29,10 +28,9 @@ pub(super) const REFUSAL: usize = 1 << 20;
 /// # Errors
 /// [`ProxyError`] if the upstream gave no response.
 pub(super) async fn first(app: &Arc<App>, mut turn: Turn) -> Result<Response<Body>, ProxyError> {
-    turn.report.watch(app);
-    let response = match send(app, &turn, turn.prepared.body.clone()).await {
+    let response = match send(app, &mut turn).await {
         Ok(response) => response,
-        Err(error) => return Err(failed(app, turn, error)),
+        Err(error) => return Err(failed(turn, error)),
     };
     turn.report.answered(response.status());
     if response.status().is_success() {
@@ -75,7 +73,7 @@ async fn refused(
         let error = ProxyError::Upstream(upstream::Error::Broken {
             cause: "its error response was cut".to_owned(),
         });
-        return Err(failed(app, turn, error));
+        return Err(failed(turn, error));
     };
     let body = body.to_bytes();
     let text = String::from_utf8_lossy(&body);
@@ -86,19 +84,19 @@ async fn refused(
                 Ok(response) if response.status().is_success() => {
                     accepted(app, turn, response).await
                 }
-                Ok(response) => Ok(forward(app, turn, response)),
-                Err(error) => Err(failed(app, turn, error)),
+                Ok(response) => Ok(forward(turn, response)),
+                Err(error) => Err(failed(turn, error)),
             };
         }
     } else if is_ours(head.status) && !turn.prepared.body.is(&turn.request.body) {
         return original(app, turn, "refused").await;
     }
-    Ok(reply(app, turn, head.status, head.headers, body))
+    Ok(reply(turn, head.status, head.headers, body))
 }
 
 /// Ends the report of a turn that gets an answer of ours.
-pub(super) fn failed(app: &App, turn: Turn, error: ProxyError) -> ProxyError {
-    turn.report.finish(app, Some(error.status()));
+pub(super) fn failed(turn: Turn, error: ProxyError) -> ProxyError {
+    turn.report.refuse(error.status());
     error
 }
 
@@ -129,7 +127,7 @@ pub(super) async fn emergency(
     // The pass before the refused try has moved marks too, and marks never move back.
     turn.report.prepared(&turn.state, &prepared);
     turn.prepared = prepared;
-    let answer = send(app, turn, turn.prepared.body.clone()).await;
+    let answer = send(app, turn).await;
     if let Ok(response) = &answer {
         turn.report.answered(response.status());
     }
@@ -153,14 +151,14 @@ pub(super) fn prepare(
         family: &turn.family,
         now: app.now(),
     };
-    turn.state.prepare(&tools, refused)
+    turn.report.prepare(&mut turn.state, &tools, refused)
 }
 
-/// One body with the client's headers, ready to be sent.
+/// The prepared hop with the client's headers, ready to be sent.
 ///
 /// # Errors
 /// [`ProxyError`] if the client's path leaves the base.
-pub(super) fn outbound(app: &App, turn: &Turn, body: Rope) -> Result<Outbound, ProxyError> {
+pub(super) fn outbound(app: &App, turn: &Turn) -> Result<Outbound, ProxyError> {
     let url = app.upstream.target(&turn.request.asked)?;
     let mut headers = turn.request.headers.clone();
     upstream::to_upstream(&mut headers);
@@ -172,20 +170,18 @@ pub(super) fn outbound(app: &App, turn: &Turn, body: Rope) -> Result<Outbound, P
         method,
         url,
         headers,
-        payload: Payload::Whole(body),
+        payload: Payload::Whole(turn.prepared.body.clone()),
     })
 }
 
-/// Sends one body upstream.
+/// Sends the prepared hop upstream.
 ///
 /// # Errors
 /// [`ProxyError`] if the upstream gave no response.
-pub(super) async fn send(
-    app: &App,
-    turn: &Turn,
-    body: Rope,
-) -> Result<Response<ResponseBody>, ProxyError> {
-    Ok(app.upstream.send(outbound(app, turn, body)?).await?)
+pub(super) async fn send(app: &App, turn: &mut Turn) -> Result<Response<ResponseBody>, ProxyError> {
+    let outbound = outbound(app, turn)?;
+    let told = |retry| turn.report.retried(retry);
+    Ok(app.upstream.send(outbound, told).await?)
 }
 
 /// Sends the client's own bytes once, and says so; that answer stands.
@@ -194,31 +190,30 @@ async fn original(
     mut turn: Turn,
     stage: Label,
 ) -> Result<Response<Body>, ProxyError> {
-    let mut response = match super::pass(app, untouched(&turn.request)).await {
+    let mut response = match super::pass(app, untouched(&turn.request), &mut turn.report).await {
         Ok(response) => response,
-        Err(error) => return Err(failed(app, turn, error)),
+        Err(error) => return Err(failed(turn, error)),
     };
-    turn.report.turn.fail_open = Some(stage);
+    turn.report.failed_open(stage);
     let stage = HeaderValue::from_static(stage);
     response.headers_mut().insert(FAIL_OPEN, stage);
-    turn.report.finish(app, Some(response.status()));
+    turn.report.finish(Some(response.status()));
     Ok(response)
 }
 
 /// Passes a response on as it comes and ends the report.
-pub(super) fn forward(app: &App, turn: Turn, response: Response<ResponseBody>) -> Response<Body> {
-    let report = turn.report;
+pub(super) fn forward(turn: Turn, response: Response<ResponseBody>) -> Response<Body> {
+    let mut report = turn.report;
     let mut response = response.map(Body::new);
     upstream::to_client(response.headers_mut());
     response.headers_mut().extend(report.headers());
-    report.finish(app, Some(response.status()));
+    report.finish(Some(response.status()));
     response
 }
 
 /// Answers with bytes that were read whole, under the upstream's own status and headers.
 pub(super) fn reply(
-    app: &App,
-    turn: Turn,
+    mut turn: Turn,
     status: StatusCode,
     mut headers: HeaderMap,
     body: Bytes,
@@ -227,7 +222,7 @@ pub(super) fn reply(
     headers.extend(turn.report.headers());
     // The length is computed anew, because the body may not be the upstream's.
     headers.remove(http::header::CONTENT_LENGTH);
-    turn.report.finish(app, Some(status));
+    turn.report.finish(Some(status));
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     *response.headers_mut() = headers;

@@ -30,6 +30,8 @@ pub struct Settings {
     pub classes: Classes,
     /// How long a final frame waits for its record.
     pub store_wait: Duration,
+    /// How long a request waits to be found in the store.
+    pub read_wait: Duration,
 }
 
 /// The ceiling, the floor and the rules of eviction.
@@ -120,7 +122,7 @@ pub struct Delimiter {
     pub nudge: bool,
     /// Which usage the client reads.
     pub usage: UsageMode,
-    /// Whether a turn goes on to its end when the client has gone.
+    /// Whether a stream whose client has gone is read to the end of its hop.
     pub finish_cancelled: bool,
 }
 

@@ -36,8 +36,8 @@ pub(super) async fn answer(
     response: Response<ResponseBody>,
 ) -> Result<Response<Body>, ProxyError> {
     match hops(app, &mut turn, response).await {
-        Ok((status, headers, body)) => Ok(reply(app, turn, status, headers, body)),
-        Err(error) => Err(failed(app, turn, error)),
+        Ok((status, headers, body)) => Ok(reply(turn, status, headers, body)),
+        Err(error) => Err(failed(turn, error)),
     }
 }
 
@@ -103,7 +103,7 @@ async fn next(app: &Arc<App>, turn: &mut Turn, answers: &[Answer]) -> Result<Nex
         return Err(error);
     }
     turn.prepared = prepared;
-    let response = send(app, turn, turn.prepared.body.clone()).await?;
+    let response = send(app, turn).await?;
     turn.report.answered(response.status());
     let (head, body) = response.into_parts();
     let body = collect(turn, body).await?;

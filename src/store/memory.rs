@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::model::Digest;
 
@@ -15,33 +15,70 @@ use super::{Batch, Health, StoreError, Ticket};
 /// What a test wants to go wrong. A clone is a handle to the same faults, so that a test can
 /// set and lift them while the store works. For tests only.
 #[derive(Clone, Default)]
-pub struct Faults(Arc<Mutex<Plan>>);
+pub struct Faults(Arc<Injected>);
+
+#[derive(Default)]
+struct Injected {
+    plan: Mutex<Plan>,
+    lifted: Condvar,
+}
 
 #[derive(Clone, Copy, Default)]
 struct Plan {
     fail_commits: bool,
     fail_reads: bool,
+    hold_reads: Option<Duration>,
     delay_commits: Duration,
 }
 
 impl Faults {
     /// From now on every commit fails, and nothing of it is kept.
     pub fn fail_commits(&self, on: bool) {
-        self.0.lock().fail_commits = on;
+        self.0.plan.lock().fail_commits = on;
     }
 
     /// From now on every read fails.
     pub fn fail_reads(&self, on: bool) {
-        self.0.lock().fail_reads = on;
+        self.0.plan.lock().fail_reads = on;
     }
 
     /// From now on a commit is durable only after `delay`; it can be read at once.
     pub fn delay_commits(&self, delay: Duration) {
-        self.0.lock().delay_commits = delay;
+        self.0.plan.lock().delay_commits = delay;
+    }
+
+    /// From now on reads are stuck until the answer is dropped, each for `longest` at most.
+    #[must_use = "dropping it lets the reads go on"]
+    pub fn hold_reads(&self, longest: Duration) -> Held {
+        self.0.plan.lock().hold_reads = Some(longest);
+        Held(self.clone())
     }
 
     fn plan(&self) -> Plan {
-        *self.0.lock()
+        *self.0.plan.lock()
+    }
+
+    /// Blocks the thread while reads are held, and says whether they fail.
+    fn pass_read(&self) -> Result<(), StoreError> {
+        let mut plan = self.0.plan.lock();
+        if let Some(longest) = plan.hold_reads {
+            let held = |plan: &mut Plan| plan.hold_reads.is_some();
+            self.0.lifted.wait_while_for(&mut plan, held, longest);
+        }
+        if plan.fail_reads {
+            return Err(StoreError::Injected);
+        }
+        Ok(())
+    }
+}
+
+/// Reads are stuck as long as this lives.
+pub struct Held(Faults);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.0.plan.lock().hold_reads = None;
+        self.0.0.lifted.notify_all();
     }
 }
 
@@ -49,7 +86,7 @@ impl Faults {
 #[derive(Default)]
 pub struct Memory {
     tables: Mutex<Tables>,
-    faults: Faults,
+    faults: Option<Faults>,
 }
 
 #[derive(Default)]
@@ -66,8 +103,13 @@ impl Memory {
     pub fn with_faults(faults: Faults) -> Self {
         Self {
             tables: Mutex::default(),
-            faults,
+            faults: Some(faults),
         }
+    }
+
+    /// Only an injected fault makes a reader wait.
+    pub(super) fn reads_wait(&self) -> bool {
+        self.faults.is_some()
     }
 
     pub(super) fn links(&self, keys: &[Digest]) -> Result<Vec<Vec<(u32, Digest)>>, StoreError> {
@@ -91,7 +133,7 @@ impl Memory {
     }
 
     pub(super) fn commit(&self, batch: Batch) -> Ticket {
-        let plan = self.faults.plan();
+        let plan = self.faults.as_ref().map(Faults::plan).unwrap_or_default();
         let mut tables = self.tables.lock();
         if tables.closed {
             tables.failed += 1;
@@ -130,8 +172,8 @@ impl Memory {
     }
 
     fn readable(&self) -> Result<parking_lot::MutexGuard<'_, Tables>, StoreError> {
-        if self.faults.plan().fail_reads {
-            return Err(StoreError::Injected);
+        if let Some(faults) = &self.faults {
+            faults.pass_read()?;
         }
         let tables = self.tables.lock();
         if tables.closed {

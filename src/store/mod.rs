@@ -213,6 +213,15 @@ impl Store {
         }
     }
 
+    /// Whether a read may wait for a disk: then it belongs on no async worker.
+    #[must_use]
+    pub fn reads_wait(&self) -> bool {
+        match self {
+            Self::Memory(store) => store.reads_wait(),
+            Self::Sled(_) => true,
+        }
+    }
+
     /// Hands a batch over to be written and returns at once; it can be read from now on. The
     /// ticket says when it is durable, or why it never will be. A full queue, a closed and a
     /// degraded store refuse at once.

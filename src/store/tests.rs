@@ -264,6 +264,15 @@ fn faults_do_what_they_say_and_can_be_lifted() {
     faults.fail_reads(true);
     assert_eq!(store.blobs(&[]), Err(StoreError::Injected));
     faults.fail_reads(false);
+    let held = faults.hold_reads(Duration::from_secs(60));
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| store.links(&[key(1)]));
+        // Without the fault it would have ended long before.
+        std::thread::sleep(Duration::from_millis(30));
+        assert!(!reader.is_finished());
+        drop(held);
+        assert_eq!(reader.join().unwrap().unwrap(), [vec![]]);
+    });
     let delay = Duration::from_millis(30);
     faults.delay_commits(delay);
     let before = Instant::now();
@@ -275,6 +284,14 @@ fn faults_do_what_they_say_and_can_be_lifted() {
     );
     assert_eq!(wait(ticket), Ok(()));
     assert!(before.elapsed() >= delay);
+}
+
+#[test]
+fn only_a_disk_or_a_fault_makes_a_reader_wait() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(open(dir.path()).store.reads_wait());
+    assert!(Store::Memory(Memory::with_faults(Faults::default())).reads_wait());
+    assert!(!Store::Memory(Memory::default()).reads_wait());
 }
 
 #[test]

@@ -13,16 +13,19 @@ use std::time::Duration;
 
 use crate::model::Rope;
 use http::{HeaderMap, Method, Response};
+use parking_lot::Mutex;
 use reqwest::Url;
 use tokio::time::Instant;
+use tower::ServiceExt as _;
 
 pub use body::{BoxError, ResponseBody, Upload};
 pub use error::{BodyError, Error};
 pub use headers::{OWN_PREFIX, to_client, to_upstream};
-pub use retry::{LONGEST_WAIT, retry_after};
+pub use retry::{LONGEST_WAIT, Retry, retry_after};
 pub use target::{BaseUrl, BaseUrlError};
 
 use body::{Progress, Watched};
+use retry::Tries;
 
 /// Where requests go and how long they may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,76 +135,34 @@ impl Client {
 
     /// Sends a request and waits for the response's head. Whatever the upstream answers is a
     /// response, errors included; its headers are not filtered yet. Dropping the future or the
-    /// body cancels the request.
+    /// body cancels the request. `told` hears of each further try before it begins.
     ///
     /// # Errors
     /// If no response began, after the retries that the configuration allows.
-    pub async fn send(&self, outbound: Outbound) -> Result<Response<ResponseBody>, Error> {
-        let Outbound {
-            method,
-            url,
-            headers,
-            payload,
-        } = outbound;
-        let whole = match payload {
-            Payload::Whole(rope) => rope,
+    pub async fn send(
+        &self,
+        outbound: Outbound,
+        told: impl FnMut(Retry) + Send,
+    ) -> Result<Response<ResponseBody>, Error> {
+        let told = Mutex::new(told);
+        let tries = Tries::new(&self.config, &told);
+        let attempt = tower::service_fn(|outbound| self.attempt(outbound));
+        tower::retry::Retry::new(tries, attempt)
+            .oneshot(outbound)
+            .await
+    }
+
+    async fn attempt(&self, outbound: Outbound) -> Result<Response<ResponseBody>, Error> {
+        let mut request = reqwest::Request::new(outbound.method, outbound.url);
+        *request.headers_mut() = outbound.headers;
+        let progress = Progress::new();
+        *request.body_mut() = match outbound.payload {
+            Payload::Whole(rope) => (!rope.is_empty()).then(|| body::whole(rope)),
             Payload::Streamed(upload) => {
-                let progress = Progress::new();
-                let body = reqwest::Body::wrap(Watched::new(upload, progress.clone()));
-                return self
-                    .attempt(method, url, headers, Some(body), &progress)
-                    .await;
+                let watched = Watched::new(upload, progress.clone());
+                Some(reqwest::Body::wrap(watched))
             }
         };
-        let mut tries = 0;
-        loop {
-            let body = (!whole.is_empty()).then(|| body::whole(whole.clone()));
-            let head = (method.clone(), url.clone(), headers.clone());
-            let outcome = self
-                .attempt(head.0, head.1, head.2, body, &Progress::new())
-                .await;
-            match self.wait_before_retry(&outcome, tries) {
-                Some(wait) => tokio::time::sleep(wait).await,
-                None => return outcome,
-            }
-            tries += 1;
-        }
-    }
-
-    /// How long to wait before another try, or `None` if this outcome stands.
-    fn wait_before_retry(
-        &self,
-        outcome: &Result<Response<ResponseBody>, Error>,
-        tries: u32,
-    ) -> Option<Duration> {
-        if tries >= self.config.retries {
-            return None;
-        }
-        match outcome {
-            Ok(response)
-                if self
-                    .config
-                    .retry_statuses
-                    .contains(&response.status().as_u16()) =>
-            {
-                retry::wait(tries, retry_after(response.headers()))
-            }
-            Err(Error::Connect { .. } | Error::ConnectTimeout) => retry::wait(tries, None),
-            Ok(_) | Err(Error::Path | Error::FirstByteTimeout | Error::Broken { .. }) => None,
-        }
-    }
-
-    async fn attempt(
-        &self,
-        method: Method,
-        url: Url,
-        headers: HeaderMap,
-        body: Option<reqwest::Body>,
-        progress: &Progress,
-    ) -> Result<Response<ResponseBody>, Error> {
-        let mut request = reqwest::Request::new(method, url);
-        *request.headers_mut() = headers;
-        *request.body_mut() = body;
         let mut sending = std::pin::pin!(self.http.execute(request));
         let limit = self.config.first_byte_timeout;
         let response = loop {

@@ -1,9 +1,15 @@
-//! How long to wait before another try. Owns the reading of `retry-after`; never tries anything.
+//! Whether an upstream call is tried again, and after how long. Owns the rule and the reading of
+//! `retry-after`; never sends anything.
 
 use std::time::Duration;
 
-use http::HeaderMap;
 use http::header::RETRY_AFTER;
+use http::{HeaderMap, Response};
+use parking_lot::Mutex;
+use tokio::time::Sleep;
+use tower::retry::Policy;
+
+use super::{Config, Error, Outbound, Payload};
 
 /// No wait before a retry is longer: past it the client is better told.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(20);
@@ -22,11 +28,82 @@ pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 /// The wait before try `tries + 1`: what the upstream asks for, else doubling from 100 ms. `None`
 /// if the upstream asks for more than [`LONGEST_WAIT`].
-pub(super) fn wait(tries: u32, asked: Option<Duration>) -> Option<Duration> {
+fn wait(tries: u32, asked: Option<Duration>) -> Option<Duration> {
     let doubled = FIRST_WAIT.saturating_mul(1 << tries.min(8));
     match asked {
         Some(asked) => (asked <= LONGEST_WAIT).then_some(asked),
         None => Some(doubled.min(LONGEST_WAIT)),
+    }
+}
+
+/// Why an upstream call is tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// No connection stood.
+    Connect,
+    /// The upstream answered with a status that the configuration retries.
+    Status,
+}
+
+/// The tries of one call: a body that is held whole is sent again as often as the configuration
+/// allows, a streamed one never. `told` hears of each.
+pub(super) struct Tries<'a, F> {
+    config: &'a Config,
+    told: &'a Mutex<F>,
+    made: u32,
+}
+
+impl<'a, F> Tries<'a, F> {
+    pub(super) fn new(config: &'a Config, told: &'a Mutex<F>) -> Self {
+        Self {
+            config,
+            told,
+            made: 0,
+        }
+    }
+}
+
+impl<F> Clone for Tries<'_, F> {
+    fn clone(&self) -> Self {
+        Self { ..*self }
+    }
+}
+
+impl<F: FnMut(Retry), B> Policy<Outbound, Response<B>, Error> for Tries<'_, F> {
+    type Future = Sleep;
+
+    fn retry(
+        &mut self,
+        _: &mut Outbound,
+        outcome: &mut Result<Response<B>, Error>,
+    ) -> Option<Sleep> {
+        let listed = |status: &u16| self.config.retry_statuses.contains(status);
+        let (why, asked) = match outcome {
+            Ok(response) if listed(&response.status().as_u16()) => {
+                (Retry::Status, retry_after(response.headers()))
+            }
+            Err(Error::Connect { .. } | Error::ConnectTimeout) => (Retry::Connect, None),
+            Ok(_) | Err(Error::Path | Error::FirstByteTimeout | Error::Broken { .. }) => {
+                return None;
+            }
+        };
+        let wait = wait(self.made, asked)?;
+        self.made += 1;
+        (self.told.lock())(why);
+        Some(tokio::time::sleep(wait))
+    }
+
+    fn clone_request(&mut self, outbound: &Outbound) -> Option<Outbound> {
+        let rope = match &outbound.payload {
+            Payload::Whole(rope) if self.made < self.config.retries => rope,
+            Payload::Whole(_) | Payload::Streamed(_) => return None,
+        };
+        Some(Outbound {
+            method: outbound.method.clone(),
+            url: outbound.url.clone(),
+            headers: outbound.headers.clone(),
+            payload: Payload::Whole(rope.clone()),
+        })
     }
 }
 

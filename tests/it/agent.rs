@@ -253,7 +253,7 @@ pub fn last_key(messages: &[Value]) -> String {
 
 /// Replies by what the last message is known by. Of several under one key each is said once, and
 /// the last one ever after; a key that is not listed is answered `done`.
-pub fn plan<const N: usize>(table: [(&str, Vec<Reply>); N]) -> Script {
+pub fn plan<'a>(table: impl IntoIterator<Item = (&'a str, Vec<Reply>)>) -> Script {
     let table: HashMap<String, Vec<Reply>> = table
         .into_iter()
         .map(|(key, replies)| (key.to_owned(), replies))
@@ -268,6 +268,35 @@ pub fn plan<const N: usize>(table: [(&str, Vec<Reply>); N]) -> Script {
         }
     })
 }
+
+/// So many turns of work, three at most, each with hidden calls beside a visible one; then `done`.
+pub fn annotated(turns: usize) -> Script {
+    let rows = [
+        (
+            "go",
+            Reply::calls(vec![explore("d1", "a"), bash("b1")]).saying("One."),
+        ),
+        ("b1", Reply::calls(vec![learned("d2", "x"), bash("b2")])),
+        ("b2", Reply::calls(vec![explore("d3", "c"), bash("b3")])),
+    ];
+    let rows = rows.into_iter().take(turns);
+    plan(rows.map(|(key, reply)| (key, vec![reply])))
+}
+
+/// What three turns of such work look like upstream; two are the first eight of it.
+pub const WHOLE: [&str; 11] = [
+    "system",
+    "user",
+    "assistant d1 b1",
+    "tool d1",
+    "tool b1",
+    "assistant d2 b2",
+    "tool d2",
+    "tool b2",
+    "assistant d3 b3",
+    "tool d3",
+    "tool b3",
+];
 
 /// A provider that follows a script.
 pub async fn provider(script: Script) -> Provider {

@@ -11,6 +11,7 @@ use futures_util::StreamExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
+use crate::agent::metric;
 use crate::support::{
     EMPTY, Proxy, channel_body, client, error_of, nobody, raw_upstream, read_head, soon, upstream,
 };
@@ -301,6 +302,10 @@ async fn statuses_are_retried_only_where_config_says_so() {
             times,
             "{statuses:?} {failures}"
         );
+        let counted = metric(&proxy, r#"plimsoll_retries_total{reason="status"}"#).await;
+        let again = times - 1;
+        let line = format!(r#"plimsoll_retries_total{{reason="status"}} {again}"#);
+        assert_eq!(counted, (again > 0).then_some(line));
     }
 }
 

@@ -11,7 +11,7 @@ use plimsoll_scripted::{Fault, Reply, Sent, Style, UsagePlace};
 use serde_json::json;
 
 use super::agent::{
-    Agent, Lenient, bash, brief, completion, delimiter, explore, learned, message, newest,
+    Agent, Lenient, bash, brief, completion, delimiter, explore, learned, message, metric, newest,
     none_refused, outline, plan, provider, until_metric,
 };
 use super::support::{Proxy, soon};
@@ -111,6 +111,9 @@ async fn a_mistake_behind_the_first_byte_breaks_the_connection() {
         assert_eq!((answer.status, answer.heard.text.as_str()), (200, "First."));
         assert!(answer.broken, "an end that is none: {}", answer.text());
     }
+    until_metric(&proxy, r#"plimsoll_fail_open_total{stage="panic"} 2"#).await;
+    let blamed = metric(&proxy, "plimsoll_stream_aborts_total").await;
+    assert_eq!(blamed, None, "no client left");
 }
 
 #[tokio::test]
@@ -139,6 +142,8 @@ async fn a_later_hop_that_cannot_be_had_is_an_error_of_ours() {
                 "turn_interrupted".to_owned()
             )
         );
+        let counted = r#"plimsoll_http_requests_total{method="POST",route="chat_completions",status="502"} 1"#;
+        until_metric(&proxy, counted).await;
     }
 }
 
@@ -450,11 +455,87 @@ async fn a_client_that_leaves_before_the_first_byte_cancels_the_turn() {
         })
         .await;
         assert_eq!(provider.chats()[0].sent(), Sent::Abandoned);
+        for line in [
+            r#"plimsoll_stream_aborts_total{phase="first_byte",side="client"} 1"#,
+            r#"plimsoll_http_requests_total{method="POST",route="chat_completions",status="none"} 1"#,
+        ] {
+            until_metric(&proxy, line).await;
+        }
         assert_eq!(
             agent.ask().await.whole().heard.text,
             "y",
             "the process lives"
         );
+    }
+}
+
+#[tokio::test]
+async fn an_error_instead_of_a_stream_is_counted_as_one() {
+    let upstream = Lenient::start(|number, _| match number {
+        0 => Response::builder()
+            .header("content-type", "text/event-stream")
+            .body(Body::from(QUIET))
+            .unwrap(),
+        _ => panic!("the upstream breaks off, injected"),
+    })
+    .await;
+    let proxy = Proxy::before(upstream.addr).await;
+    let answer = Agent::new(&proxy, true).told("go").ask().await.hides();
+    assert_eq!(answer.status, 502, "{}", answer.text());
+    let line =
+        r#"plimsoll_http_requests_total{method="POST",route="chat_completions",status="502"} 1"#;
+    until_metric(&proxy, line).await;
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_an_unstreamed_turn_cancels_it_and_has_been_handed_nothing() {
+    // In the first hop, and in one behind a hidden hop; whatever is set for streams.
+    for (finish_cancelled, hidden) in [(false, 0), (false, 1), (true, 0), (true, 1)] {
+        let stalls = Reply::text("x").fault(Fault::StallAt { event: 0 });
+        let last = vec![stalls, Reply::text("y")];
+        let provider = provider(match hidden {
+            0 => plan([("go", last)]),
+            _ => plan([("go", vec![first("First.")]), ("d1", last)]),
+        })
+        .await;
+        let proxy = Proxy::with(provider.address, |config| {
+            config.delimiter.finish_cancelled = finish_cancelled;
+        })
+        .await;
+        let agent = Agent::new(&proxy, false).told("go");
+        let sending = tokio::spawn(agent.request().body(agent.body()).send());
+        soon(async {
+            while provider.chats().len() <= hidden {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        sending.abort();
+        until_metric(
+            &proxy,
+            r#"plimsoll_stream_aborts_total{phase="first_byte",side="client"} 1"#,
+        )
+        .await;
+        soon(async {
+            while provider.chats()[hidden].sent() == Sent::Open {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        assert_eq!(provider.chats()[hidden].sent(), Sent::Abandoned);
+        // The hops that were paid for are in the account; a record there is none.
+        let answered = metric(&proxy, r#"plimsoll_token_estimate_ratio_count"#).await;
+        let expect = format!("plimsoll_token_estimate_ratio_count {hidden}");
+        assert_eq!(answered, Some(expect));
+        let recorded = r#"plimsoll_store_op_seconds_count{op="commit"} 0"#;
+        assert!(metric(&proxy, recorded).await.is_some());
+        let again = agent.ask().await.whole().heard.text;
+        assert_eq!(
+            again,
+            ["y", "First.\n\ny"][hidden],
+            "asked again, all is new"
+        );
+        none_refused(&provider);
     }
 }
 

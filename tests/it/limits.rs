@@ -10,6 +10,7 @@ use plimsoll::ingress::Drained;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use crate::agent::metric;
 use crate::support::{
     EMPTY, Proxy, channel_body, client, error_of, noise, padded, soon, talk, upstream,
 };
@@ -260,6 +261,8 @@ async fn a_full_house_is_503_and_empties_again() {
         (status, kind.as_str(), code.as_str()),
         (503, "server_error", "overloaded")
     );
+    let counted = r#"plimsoll_http_requests_total{method="GET",route="forward",status="503"} 1"#;
+    assert!(metric(&proxy, counted).await.is_some());
     sender.send("end").await.unwrap();
     drop(sender);
     assert_eq!(soon(holding.text()).await.unwrap(), "end");

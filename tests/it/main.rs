@@ -11,6 +11,7 @@
 mod agent;
 mod bad_calls;
 mod bad_input;
+mod counts;
 mod demo;
 mod fail_open;
 mod failures;
@@ -21,6 +22,7 @@ mod limits;
 mod pass;
 mod process;
 mod recall;
+mod replay;
 mod resend;
 mod support;
 mod tidy;

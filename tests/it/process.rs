@@ -90,6 +90,18 @@ impl Process {
         format!("http://{}{path}", self.listen)
     }
 
+    /// A request whose answer has begun.
+    async fn ask(&self) -> reqwest::Response {
+        let request = client().post(self.url("/v1/chat/completions"));
+        soon(request.body(EMPTY).send()).await.unwrap()
+    }
+
+    /// Waits until it says that it is draining.
+    async fn draining(&self) {
+        let ready = format!("http://{}/readyz", self.admin);
+        soon(async { while client().get(&ready).send().await.unwrap().status() != 503 {} }).await;
+    }
+
     fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         assert!(
@@ -135,20 +147,12 @@ async fn sigterm_drains_and_exits_with_0() {
     let directory = tempfile::tempdir().unwrap();
     let (sender, addr) = held().await;
     let process = Process::start(directory.path(), addr, &[], &[]);
-    let mut open = soon(
-        client()
-            .post(process.url("/v1/chat/completions"))
-            .body(EMPTY)
-            .send(),
-    )
-    .await
-    .unwrap();
+    let mut open = process.ask().await;
     sender.send("one ").await.unwrap();
     assert_eq!(soon(open.chunk()).await.unwrap().unwrap(), "one ");
 
     process.signal("-TERM");
-    let ready = format!("http://{}/readyz", process.admin);
-    soon(async { while client().get(&ready).send().await.unwrap().status() != 503 {} }).await;
+    process.draining().await;
     soon(async { while tokio::net::TcpStream::connect(process.listen).await.is_ok() {} }).await;
 
     sender.send("two").await.unwrap();
@@ -193,14 +197,7 @@ async fn at_the_deadline_open_requests_are_cut() {
         &[],
         &[("PLIMSOLL__SERVER__DRAIN", "100ms")],
     );
-    let mut open = soon(
-        client()
-            .post(process.url("/v1/chat/completions"))
-            .body(EMPTY)
-            .send(),
-    )
-    .await
-    .unwrap();
+    let mut open = process.ask().await;
     sender.send("one").await.unwrap();
     assert_eq!(soon(open.chunk()).await.unwrap().unwrap(), "one");
     process.signal("-TERM");
@@ -218,17 +215,9 @@ async fn a_second_signal_ends_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let (sender, addr) = held().await;
     let process = Process::start(directory.path(), addr, &[], &[]);
-    let open = soon(
-        client()
-            .post(process.url("/v1/chat/completions"))
-            .body(EMPTY)
-            .send(),
-    )
-    .await
-    .unwrap();
+    let open = process.ask().await;
     process.signal("-TERM");
-    let ready = format!("http://{}/readyz", process.admin);
-    soon(async { while client().get(&ready).send().await.unwrap().status() != 503 {} }).await;
+    process.draining().await;
     process.signal("-TERM");
     assert_eq!(process.end().await.0, Some(130));
     assert!(soon(open.bytes()).await.is_err());

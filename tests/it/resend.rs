@@ -6,47 +6,15 @@ use plimsoll_scripted::{Reply, Script};
 use serde_json::{Value, json};
 
 use super::agent::{
-    Agent, Lenient, bash, explore, extends, last_key, learned, message, metric, newest,
-    none_refused, outline, plan, provider,
+    Agent, Lenient, WHOLE, annotated, bash, explore, extends, last_key, learned, message, metric,
+    newest, none_refused, outline, provider,
 };
 use super::support::{Proxy, soon};
-
-/// Work of four turns, each with hidden calls beside a visible one.
-fn working() -> Script {
-    plan([
-        (
-            "go",
-            vec![Reply::calls(vec![explore("d1", "a"), bash("b1")]).saying("One.")],
-        ),
-        (
-            "b1",
-            vec![Reply::calls(vec![learned("d2", "x"), bash("b2")])],
-        ),
-        (
-            "b2",
-            vec![Reply::calls(vec![explore("d3", "c"), bash("b3")])],
-        ),
-    ])
-}
-
-const WHOLE: [&str; 11] = [
-    "system",
-    "user",
-    "assistant d1 b1",
-    "tool d1",
-    "tool b1",
-    "assistant d2 b2",
-    "tool d2",
-    "tool b2",
-    "assistant d3 b3",
-    "tool d3",
-    "tool b3",
-];
 
 #[tokio::test]
 async fn a_retry_is_served_as_the_request_was() {
     for stream in [false, true] {
-        let provider = provider(working()).await;
+        let provider = provider(annotated(3)).await;
         let proxy = Proxy::before(provider.address).await;
         let mut agent = Agent::new(&proxy, stream).told("go");
         for _ in 0..3 {
@@ -114,7 +82,7 @@ async fn a_fork_keeps_what_was_hidden_and_no_other_tenant_gets_it() {
     ];
     for stream in [false, true] {
         for (session, (name, value), expect) in table {
-            let provider = provider(working()).await;
+            let provider = provider(annotated(3)).await;
             let proxy = Proxy::before(provider.address).await;
             let mut agent = Agent::new(&proxy, stream).told("go");
             if !session.is_empty() {
@@ -147,7 +115,7 @@ async fn a_session_is_resumed_after_a_restart() {
     for stream in [false, true] {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().to_owned();
-        let provider = provider(working()).await;
+        let provider = provider(annotated(3)).await;
         let mut agent = None;
         for turn in 0..4 {
             let path = path.clone();
@@ -255,7 +223,7 @@ fn edits() -> Vec<Edit> {
 async fn an_edit_keeps_what_anchors_tie_and_drops_all_else() {
     for stream in [false, true] {
         for (what, edit, expect) in edits() {
-            let provider = provider(working()).await;
+            let provider = provider(annotated(3)).await;
             let proxy = Proxy::before(provider.address).await;
             let mut agent = Agent::new(&proxy, stream).told("go");
             for _ in 0..3 {
@@ -339,7 +307,7 @@ async fn text_that_a_client_trims_is_known_again() {
 #[tokio::test]
 async fn a_system_message_may_change_with_every_request() {
     for stream in [false, true] {
-        let provider = provider(working()).await;
+        let provider = provider(annotated(3)).await;
         let proxy = Proxy::before(provider.address).await;
         let mut agent = Agent::new(&proxy, stream).told("go");
         for minute in 0..4 {
@@ -362,7 +330,7 @@ async fn a_system_message_may_change_with_every_request() {
 async fn observe_and_off_leave_every_byte() {
     for stream in [false, true] {
         for mode in ["observe", "off"] {
-            let provider = provider(working()).await;
+            let provider = provider(annotated(3)).await;
             let proxy = Proxy::before(provider.address).await;
             let mut agent = Agent::new(&proxy, stream).told("go");
             agent.work("out").await;
@@ -394,7 +362,7 @@ fn json_heard(id: &str) -> plimsoll_scripted::Heard {
 #[tokio::test]
 async fn a_request_without_tools_stands_where_its_history_does() {
     for stream in [false, true] {
-        let provider = provider(working()).await;
+        let provider = provider(annotated(3)).await;
         let proxy = Proxy::before(provider.address).await;
         let mut agent = Agent::new(&proxy, stream).told("go");
         // On an unknown path it goes as it is, under the same report.

@@ -15,13 +15,14 @@ const RANKS: [&[&str]; 9] = [
     &["store", "upstream"],
     &["record"],
     &["pipeline"],
-    &["ingress", "inspect", "cli", "config"],
+    &["ingress", "inspect", "cli", "config", "replay"],
 ];
 
 /// Modules of one rank that one of them may import of another, and why.
-const WITHIN_RANK: [(&str, &str, &str); 3] = [
+const WITHIN_RANK: [(&str, &str, &str); 4] = [
     ("cli", "config", "commands are given what was configured"),
     ("cli", "ingress", "serve starts the server"),
+    ("cli", "replay", "sessions are replayed by a command"),
     (
         "config",
         "ingress",

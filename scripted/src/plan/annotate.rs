@@ -283,7 +283,7 @@ impl Writer {
 
 /// The kind of work that calls are: an action as soon as one of them writes; `None` where they
 /// are neither (lists of tasks, sub-agents, thoughts).
-fn kind_of(calls: &[Call]) -> Option<Kind> {
+pub(super) fn kind_of(calls: &[Call]) -> Option<Kind> {
     let mut found = None;
     for call in calls {
         match kind_of_call(call) {

@@ -82,8 +82,10 @@ impl Metrics {
             self.observe_hop(turn, hop, model);
         }
         match turn.route {
-            Route::Chat => f.hidden.hops.observe(lossy(turn.hidden_hops() as u64)),
-            Route::Forward => {}
+            Route::Chat if !turn.hops.is_empty() => {
+                f.hidden.hops.observe(lossy(turn.hidden_hops() as u64));
+            }
+            Route::Chat | Route::Forward => {}
         }
         if let Some(context) = &turn.context {
             self.observe_context(context);

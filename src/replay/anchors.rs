@@ -1,0 +1,384 @@
+//! What later calls need of what was said before: the distinctive strings (K) and the lines (L) of
+//! their arguments, and which calls are made again. Owns what counts as needed; a recording tells
+//! it beforehand, so that of each message only what is needed is kept. Never looks at a view.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::trace::Trace;
+use crate::dialect::chat::message;
+use crate::model::{CallId, Role, strings};
+
+/// Characters of the shortest line that counts.
+const LINE: usize = 12;
+
+/// The part of a message that a text stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Its text.
+    Text,
+    /// Its reasoning.
+    Reasoning,
+    /// The arguments of a call, by its place.
+    Call(usize),
+}
+
+/// What a message holds of what is needed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Strings by number with the part that they stand in.
+    pub parts: Vec<(Part, u32)>,
+    /// Lines by number, each once.
+    pub lines: Vec<u32>,
+}
+
+impl Held {
+    /// The strings by number, each once.
+    #[must_use]
+    pub fn strings(&self) -> Box<[u32]> {
+        let mut all: Vec<u32> = self.parts.iter().map(|(_, string)| *string).collect();
+        all.sort_unstable();
+        all.dedup();
+        all.into_boxed_slice()
+    }
+}
+
+/// What the calls of one answer need of what stood before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ask {
+    /// Strings by number, once for each call that has them.
+    pub strings: Vec<u32>,
+    /// Lines by number, once for each call that has them.
+    pub lines: Vec<u32>,
+    /// For each call that was made before with the same arguments the message that last answered
+    /// it.
+    pub again: Vec<usize>,
+}
+
+/// Everything that the calls of a session need.
+#[derive(Default)]
+pub struct Needs {
+    strings: HashMap<Box<str>, u32>,
+    lines: HashMap<u64, u32>,
+    /// For each message what its calls need; empty for all but answers.
+    pub asks: Vec<Ask>,
+    /// For each string the messages that hold it, in order.
+    holders: Vec<Vec<(usize, Part)>>,
+}
+
+/// One call as it is looked for.
+struct Need {
+    strings: Vec<u32>,
+    lines: Vec<u32>,
+    id: CallId,
+    same: u64,
+}
+
+impl Needs {
+    /// Reads what a session's calls need.
+    #[must_use]
+    pub fn of(trace: &Trace) -> Self {
+        let mut needs = Self::default();
+        let calls: Vec<Vec<Need>> = trace
+            .messages
+            .iter()
+            .map(|message| match message.role {
+                Role::Assistant => needs.calls(&message.raw),
+                Role::System | Role::User | Role::Tool | Role::Other => Vec::new(),
+            })
+            .collect();
+        needs.holders = vec![Vec::new(); needs.strings.len()];
+        let mut before = Before {
+            lines: vec![false; needs.lines.len()],
+            ..Before::default()
+        };
+        for (at, (message, calls)) in trace.messages.iter().zip(&calls).enumerate() {
+            let ask = needs.ask(calls, &before);
+            needs.asks.push(ask);
+            let held = needs.held(&message.raw).unwrap_or_default();
+            for (part, string) in &held.parts {
+                if let Some(holders) = needs.holders.get_mut(*string as usize) {
+                    holders.push((at, *part));
+                }
+            }
+            for line in &held.lines {
+                if let Some(seen) = before.lines.get_mut(*line as usize) {
+                    *seen = true;
+                }
+            }
+            before.answered(at, message.role, &message.raw, calls);
+        }
+        needs
+    }
+
+    /// How many strings and lines there are.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize) {
+        (self.strings.len(), self.lines.len())
+    }
+
+    /// The messages before one that hold a string, and where in them, newest first.
+    pub fn holders(&self, string: u32, before: usize) -> impl Iterator<Item = (usize, Part)> {
+        let all = self
+            .holders
+            .get(string as usize)
+            .map_or(&[][..], Vec::as_slice);
+        let end = all.partition_point(|(message, _)| *message < before);
+        all.get(..end).unwrap_or_default().iter().rev().copied()
+    }
+
+    /// A string by its number, for people.
+    #[must_use]
+    pub fn string(&self, number: u32) -> &str {
+        let found = self.strings.iter().find(|(_, own)| **own == number);
+        found.map_or("", |(string, _)| string)
+    }
+
+    /// What a message holds of what is needed; none where it can't be read.
+    #[must_use]
+    pub fn held(&self, bytes: &[u8]) -> Option<Held> {
+        let mut held = Held::default();
+        let read = texts(bytes, &mut |part, text| {
+            for (_, string) in strings(text) {
+                if let Some(number) = self.strings.get(string) {
+                    held.parts.push((part, *number));
+                }
+            }
+            if self.lines.is_empty() {
+                return;
+            }
+            for line in lines(text) {
+                held.lines.extend(self.line(line));
+                held.lines
+                    .extend(unnumbered(line).and_then(|line| self.line(line)));
+            }
+        });
+        held.lines.sort_unstable();
+        held.lines.dedup();
+        held.parts
+            .sort_unstable_by_key(|(part, string)| (*string, rank(*part)));
+        held.parts.dedup();
+        read.then_some(held)
+    }
+
+    fn line(&self, line: &str) -> Option<u32> {
+        self.lines.get(&xxh3_64(line.as_bytes())).copied()
+    }
+
+    /// Takes in the calls of an answer.
+    fn calls(&mut self, bytes: &[u8]) -> Vec<Need> {
+        let Ok(parsed) = message::parse(bytes) else {
+            return Vec::new();
+        };
+        let calls = parsed.calls.iter().map(|call| {
+            let mut need = Need {
+                strings: Vec::new(),
+                lines: Vec::new(),
+                id: CallId(call.id.clone().into_owned()),
+                same: xxh3_64(format!("{}\0{}", call.name, call.arguments).as_bytes()),
+            };
+            values(&call.arguments, &mut |text| self.need(text, &mut need));
+            for list in [&mut need.strings, &mut need.lines] {
+                list.sort_unstable();
+                list.dedup();
+            }
+            need
+        });
+        calls.collect()
+    }
+
+    fn need(&mut self, text: &str, need: &mut Need) {
+        for (_, string) in strings(text) {
+            let next = u32::try_from(self.strings.len()).unwrap_or(u32::MAX);
+            let number = match self.strings.get(string) {
+                Some(number) => *number,
+                None => *self.strings.entry(string.into()).or_insert(next),
+            };
+            need.strings.push(number);
+        }
+        for line in lines(text) {
+            let next = u32::try_from(self.lines.len()).unwrap_or(u32::MAX);
+            let number = self.lines.entry(xxh3_64(line.as_bytes())).or_insert(next);
+            need.lines.push(*number);
+        }
+    }
+
+    /// What of the needs of an answer's calls had been said before.
+    fn ask(&self, calls: &[Need], before: &Before) -> Ask {
+        let mut ask = Ask::default();
+        for call in calls {
+            let said = |string: &&u32| {
+                let holders = self.holders.get(**string as usize);
+                holders.is_some_and(|holders| !holders.is_empty())
+            };
+            ask.strings.extend(call.strings.iter().filter(said));
+            let said = |line: &&u32| before.lines.get(**line as usize) == Some(&true);
+            ask.lines.extend(call.lines.iter().filter(said));
+            ask.again.extend(before.same.get(&call.same));
+        }
+        ask
+    }
+}
+
+/// What had been said up to a point of the session.
+#[derive(Default)]
+struct Before {
+    lines: Vec<bool>,
+    /// The newest result of each call by name and arguments.
+    same: HashMap<u64, usize>,
+    /// The newest answer's calls that wait for their results.
+    waiting: Vec<(CallId, u64)>,
+}
+
+impl Before {
+    fn answered(&mut self, at: usize, role: Role, bytes: &[u8], calls: &[Need]) {
+        match role {
+            Role::Assistant => {
+                let waiting = calls.iter().map(|call| (call.id.clone(), call.same));
+                self.waiting = waiting.collect();
+            }
+            Role::Tool => {
+                let id = message::parse(bytes)
+                    .ok()
+                    .and_then(|parsed| parsed.result_of);
+                let place = self
+                    .waiting
+                    .iter()
+                    .position(|(own, _)| Some(own) == id.as_ref());
+                if let Some(place) = place {
+                    let (_, same) = self.waiting.remove(place);
+                    self.same.insert(same, at);
+                }
+            }
+            Role::System | Role::User | Role::Other => {}
+        }
+    }
+}
+
+/// Hands on all texts of a message, unescaped: of arguments their values. False where it
+/// can't be read.
+pub fn texts(bytes: &[u8], each: &mut dyn FnMut(Part, &str)) -> bool {
+    let Ok(parsed) = message::parse(bytes) else {
+        return false;
+    };
+    for part in &parsed.parts {
+        match part {
+            message::Part::Text(text) => each(Part::Text, text),
+            message::Part::Image { .. } => {}
+            message::Part::Other(raw) => each(Part::Text, &String::from_utf8_lossy(raw)),
+        }
+    }
+    for text in &parsed.reasoning {
+        each(Part::Reasoning, text);
+    }
+    for (at, call) in parsed.calls.iter().enumerate() {
+        values(&call.arguments, &mut |text| each(Part::Call(at), text));
+    }
+    true
+}
+
+fn rank(part: Part) -> usize {
+    match part {
+        Part::Text => 0,
+        Part::Reasoning => 1,
+        Part::Call(at) => 2 + at,
+    }
+}
+
+/// The lines of a text that are long enough, trimmed.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().map(str::trim).filter(|line| {
+        line.len() >= LINE && (line.len() >= 4 * LINE || line.chars().count() >= LINE)
+    })
+}
+
+/// A line without the number that reading tools put before it: the text behind it is what an edit
+/// repeats.
+fn unnumbered(line: &str) -> Option<&str> {
+    let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
+    if rest.len() == line.len() {
+        return None;
+    }
+    let rest = rest.strip_prefix(['→', '\t', '|', ':']).map(str::trim)?;
+    (rest.chars().take(LINE).count() == LINE).then_some(rest)
+}
+
+/// The values of a call's arguments as texts; the arguments themselves where they are no JSON.
+fn values(arguments: &str, each: &mut dyn FnMut(&str)) {
+    match serde_json::from_str::<Value>(arguments) {
+        Ok(value) => walk(&value, each),
+        Err(_) => each(arguments),
+    }
+}
+
+fn walk(value: &Value, each: &mut dyn FnMut(&str)) {
+    match value {
+        Value::String(text) => each(text),
+        Value::Number(number) => each(&number.to_string()),
+        Value::Array(elements) => elements.iter().for_each(|value| walk(value, each)),
+        Value::Object(fields) => fields.values().for_each(|value| walk(value, each)),
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::trace;
+    use super::*;
+
+    fn session() -> Trace {
+        let call = |id: &str, arguments: Value| {
+            json!({"role": "assistant", "content": "", "tool_calls": [{"id": id,
+                "function": {"name": "Run", "arguments": arguments.to_string()}}]})
+        };
+        let result =
+            |id: &str, text: &str| json!({"role": "tool", "tool_call_id": id, "content": text});
+        let lines = [
+            json!({"role": "user", "content": "look at src/lib.rs please"}),
+            call("a", json!({"file_path": "src/lib.rs"})),
+            result("a", "  12→    let distinctive = 1234567;\nshort\n"),
+            call(
+                "b",
+                json!({"file_path": "src/lib.rs", "new": "let distinctive = 1234567;\nlet other_identifier = 2;"}),
+            ),
+            result("b", "ok"),
+            call("c", json!({"file_path": "src/lib.rs"})),
+        ];
+        let text: Vec<String> = lines.iter().map(ToString::to_string).collect();
+        trace::parse("t", &text.join("\n")).unwrap()
+    }
+
+    #[test]
+    fn only_what_was_said_before_is_asked_for() {
+        let needs = Needs::of(&session());
+        let named = |at: usize| {
+            let mut names: Vec<&str> = needs.asks[at]
+                .strings
+                .iter()
+                .map(|s| needs.string(*s))
+                .collect();
+            names.sort_unstable();
+            names
+        };
+        assert_eq!(named(1), ["src/lib.rs"]);
+        assert_eq!(named(3), ["1234567", "distinctive", "src/lib.rs"]);
+        assert_eq!(needs.asks[3].lines.len(), 1, "the line behind its number");
+        assert_eq!(needs.asks[5].again, [2], "answered by the third message");
+        assert!(needs.asks[3].again.is_empty());
+    }
+
+    #[test]
+    fn holders_are_told_with_their_parts() {
+        let needs = Needs::of(&session());
+        let path = (0..9).find(|n| needs.string(*n) == "src/lib.rs").unwrap();
+        let holders: Vec<_> = needs.holders(path, 5).collect();
+        assert_eq!(
+            holders,
+            [(3, Part::Call(0)), (1, Part::Call(0)), (0, Part::Text)]
+        );
+    }
+}

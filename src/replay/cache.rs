@@ -1,0 +1,281 @@
+//! What a provider's prompt cache would hold of each request, and what the session would cost: a
+//! model of a cache and of prices, by name. Owns the arithmetic; never reads a message.
+
+use crate::model::Usage;
+use crate::tokens::{self, CacheModel, Family, Models, Prices};
+
+/// How prefixes are cached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cache {
+    /// Every exact prefix of the request before, message by message, and for ever.
+    Ideal,
+    /// As a provider does it.
+    Provider(CacheModel),
+}
+
+/// Prices and a cache by a name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pricing {
+    /// The name.
+    pub name: String,
+    /// The family whose encoding and rules requests are served by.
+    pub family: Family,
+    /// The cache.
+    pub cache: Cache,
+}
+
+/// A name that no prices go by.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("no prices are named {0:?}: give ideal, automatic, breakpoint or a model such as gpt-5")]
+pub struct PricesError(pub String);
+
+impl Default for Pricing {
+    fn default() -> Self {
+        Self {
+            name: "ideal".to_owned(),
+            family: Family::default(),
+            cache: Cache::Ideal,
+        }
+    }
+}
+
+impl Pricing {
+    /// Prices by name: `ideal`, `automatic`, `breakpoint`, or a model or family of the table.
+    ///
+    /// # Errors
+    /// [`PricesError`] where nothing is so named.
+    pub fn named(name: &str) -> Result<Self, PricesError> {
+        let anthropic = || Models::builtin().family("claude-opus-4-6").cache;
+        let (family, cache) = match name {
+            "ideal" | "default" => (Family::default(), Cache::Ideal),
+            "automatic" => (Family::default(), Cache::Provider(CacheModel::default())),
+            "breakpoint" => (Family::default(), Cache::Provider(anthropic())),
+            model => {
+                let family = Models::builtin().family(model).clone();
+                if family.name == Family::default().name {
+                    return Err(PricesError(model.to_owned()));
+                }
+                let cache = Cache::Provider(family.cache);
+                (family, cache)
+            }
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            family: Family {
+                cache: match cache {
+                    Cache::Ideal => family.cache,
+                    Cache::Provider(cache) => cache,
+                },
+                ..family
+            },
+            cache,
+        })
+    }
+}
+
+/// One request as a cache sees it, in tokens.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// All of it.
+    pub total: u64,
+    /// Tools, and the system messages at the front.
+    pub prologue: u64,
+    /// What it has in common with the request before, at the front.
+    pub common: u64,
+    /// Messages in all, and those that are common.
+    pub messages: (usize, usize),
+    /// When it is sent, in milliseconds; 0 where that was not recorded.
+    pub now: u64,
+}
+
+/// A prefix that a breakpoint cache holds.
+#[derive(Clone, Copy, Debug)]
+struct Standing {
+    tokens: u64,
+    messages: usize,
+    used: u64,
+}
+
+/// The cache of one session.
+#[derive(Clone, Debug)]
+pub struct Meter {
+    cache: Cache,
+    prices: Prices,
+    standing: Vec<Standing>,
+    last: u64,
+    /// Input tokens so far that the cache held.
+    pub cached: u64,
+    /// What was spent so far, in units of one plain input token.
+    pub spent: f64,
+}
+
+impl Meter {
+    /// An empty cache.
+    #[must_use]
+    pub fn new(pricing: &Pricing) -> Self {
+        Self {
+            cache: pricing.cache,
+            prices: pricing.family.prices,
+            standing: Vec::new(),
+            last: 0,
+            cached: 0,
+            spent: 0.0,
+        }
+    }
+
+    /// Takes in a request.
+    pub fn ask(&mut self, asked: &Asked) {
+        let read = match self.cache {
+            Cache::Ideal => asked.common,
+            Cache::Provider(CacheModel::Automatic { step, ttl }) => {
+                let cold = asked.now.saturating_sub(self.last) > millis(ttl);
+                let step = u64::from(step.max(1));
+                if cold { 0 } else { asked.common / step * step }
+            }
+            Cache::Provider(CacheModel::Breakpoints { ttl, look_back, .. }) => {
+                self.breakpoints(asked, millis(ttl), look_back)
+            }
+            Cache::Provider(CacheModel::None) => 0,
+        };
+        self.last = asked.now;
+        self.cached += read;
+        let written = match self.cache {
+            Cache::Provider(CacheModel::None) => 0,
+            Cache::Ideal | Cache::Provider(_) => asked.total - read,
+        };
+        self.pay(&Usage {
+            prompt: asked.total,
+            cached: read,
+            cache_write: written,
+            ..Usage::default()
+        });
+    }
+
+    /// Takes in tokens that the model wrote because of the policy alone.
+    pub fn wrote(&mut self, tokens: u64) {
+        self.pay(&Usage {
+            completion: tokens,
+            ..Usage::default()
+        });
+    }
+
+    /// Takes in a call that read a view from the cache and summed it up, both in tokens.
+    pub fn summed_up(&mut self, view: u64, summary: u64) {
+        self.cached += view;
+        self.pay(&Usage {
+            prompt: view,
+            cached: view,
+            completion: summary,
+            ..Usage::default()
+        });
+    }
+
+    fn pay(&mut self, usage: &Usage) {
+        self.spent += tokens::cost(usage, &self.prices).total();
+    }
+
+    /// What a cache holds that was written at the end of the prologue and of each request, as
+    /// agents set their breakpoints: the newest of them that the request still begins with, and
+    /// that is not too far back from its end.
+    fn breakpoints(&mut self, asked: &Asked, ttl: u64, look_back: Option<u32>) -> u64 {
+        let (messages, common) = asked.messages;
+        let alive =
+            |one: &Standing| one.messages <= common && asked.now.saturating_sub(one.used) <= ttl;
+        self.standing.retain(alive);
+        let near = |one: &&mut Standing| {
+            let behind = messages - one.messages.min(messages);
+            one.tokens == asked.prologue || look_back.is_none_or(|most| behind <= most as usize)
+        };
+        let hit = self.standing.iter_mut().rev().find(near);
+        let read = hit.map_or(0, |one| {
+            one.used = asked.now;
+            one.tokens
+        });
+        for (tokens, messages) in [(asked.prologue, 0), (asked.total, messages)] {
+            if tokens > 0 && !self.standing.iter().any(|one| one.tokens == tokens) {
+                self.standing.push(Standing {
+                    tokens,
+                    messages,
+                    used: asked.now,
+                });
+            }
+        }
+        self.standing.sort_by_key(|one| one.tokens);
+        read
+    }
+}
+
+fn millis(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A session of tools and system (100 tokens) and messages of 50: how many messages each
+    /// request has, how many are as before, and when it is sent.
+    fn play(name: &str, requests: &[(usize, usize, u64)]) -> Meter {
+        let mut meter = Meter::new(&Pricing::named(name).unwrap());
+        for (index, (messages, common, now)) in requests.iter().enumerate() {
+            let tokens = |messages: usize| 100 + 50 * messages as u64;
+            meter.ask(&Asked {
+                total: tokens(*messages),
+                prologue: 100,
+                common: if index == 0 { 0 } else { tokens(*common) },
+                messages: (*messages, *common),
+                now: *now,
+            });
+        }
+        meter
+    }
+
+    #[test]
+    fn what_is_cached_follows_the_model() {
+        const MINUTE: u64 = 60_000;
+        let grown = [(1, 0, 0), (3, 1, 0), (5, 3, 0)];
+        let broken = [(1, 0, 0), (5, 1, 0), (4, 2, 0)];
+        let late = [(1, 0, 0), (3, 1, 6 * MINUTE), (5, 3, 90 * MINUTE)];
+        let far = [(1, 0, 0), (40, 1, 0), (41, 40, 0)];
+        for (name, requests, cached) in [
+            ("ideal", grown, 150 + 250),
+            ("ideal", broken, 150 + 200),
+            ("ideal", late, 150 + 250),
+            ("automatic", grown, 128 + 128),
+            ("automatic", broken, 128 + 128),
+            ("automatic", late, 128),
+            ("breakpoint", grown, 150 + 250),
+            // The end of the first request is the newest breakpoint that is still a prefix.
+            ("breakpoint", broken, 150 + 150),
+            ("breakpoint", late, 0),
+            // The newest breakpoint lies too far back: only that of the prologue is found.
+            ("breakpoint", far, 100 + 2_100),
+        ] {
+            let meter = play(name, &requests);
+            assert_eq!(meter.cached, cached, "{name} {requests:?}");
+        }
+    }
+
+    #[test]
+    fn the_ideal_cost_is_a_tenth_of_what_is_read_and_a_quarter_more_for_the_rest() {
+        let meter = play("ideal", &[(1, 0, 0), (3, 1, 0)]);
+        assert!((meter.spent - (1.25 * 150.0 + 0.1 * 150.0 + 1.25 * 100.0)).abs() < 1e-9);
+        let mut meter = meter;
+        let before = meter.spent;
+        meter.summed_up(1_000, 2_000);
+        assert!((meter.spent - before - (100.0 + 5.0 * 2_000.0)).abs() < 1e-9);
+        meter.wrote(10);
+        assert!((meter.spent - before - (10_100.0 + 50.0)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn unknown_prices_are_refused_in_words() {
+        let error = Pricing::named("gold").unwrap_err().to_string();
+        assert!(
+            error.contains("\"gold\"") && error.contains("breakpoint"),
+            "{error}"
+        );
+        let known = Pricing::named("gpt-5").unwrap();
+        assert_ne!(known.family.prices, Prices::default());
+    }
+}

@@ -1,0 +1,138 @@
+//! Who is compared: a policy at a ceiling under the terms that would serve it. Owns the mapping of
+//! names to terms, and which policies need annotations; never plays anything.
+
+use crate::commit::Floor;
+use crate::pipeline::{Budget, Delimiter, Overrides, Recall, Settings, Terms, TermsError};
+use crate::policy::Policy;
+use crate::tokens::Family;
+
+/// The policy of a name.
+#[must_use]
+pub fn policy_named(name: &str) -> Option<Policy> {
+    Policy::ALL.into_iter().find(|policy| policy.name() == name)
+}
+
+/// Whether a policy builds on episodes that the model marks.
+#[must_use]
+pub fn is_annotated(policy: Policy) -> bool {
+    match policy {
+        Policy::CwlPaper | Policy::Cwl => true,
+        Policy::None
+        | Policy::Recency
+        | Policy::OldestTurn
+        | Policy::ToolPrune
+        | Policy::ToolMaskPrune
+        | Policy::Hybrid
+        | Policy::ThreeTier
+        | Policy::KeepRecent
+        | Policy::Compaction => false,
+    }
+}
+
+/// Tokens of the summary that a policy has a model write with each pass, and that stands in every
+/// view from then on. The code that serves calls no model, so that the lab puts it in.
+#[must_use]
+pub fn summary(policy: Policy) -> u32 {
+    match policy {
+        Policy::Compaction => 2_000,
+        Policy::None
+        | Policy::Recency
+        | Policy::OldestTurn
+        | Policy::ToolPrune
+        | Policy::ToolMaskPrune
+        | Policy::Hybrid
+        | Policy::ThreeTier
+        | Policy::KeepRecent
+        | Policy::CwlPaper
+        | Policy::Cwl => 0,
+    }
+}
+
+/// Where episodes come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Annotate {
+    /// Nobody marks any: all content is implicit exploration.
+    None,
+    /// They follow from the classes of the tools that are called, and cost nothing.
+    #[default]
+    Inferred,
+    /// The scripted model marks them, and all that this takes is charged.
+    Scripted,
+}
+
+impl Annotate {
+    /// The words for each.
+    pub const WORDS: &'static [(&'static str, Self)] = &[
+        ("none", Self::None),
+        ("inferred", Self::Inferred),
+        ("scripted", Self::Scripted),
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let word = Self::WORDS.iter().find(|(_, annotate)| *annotate == self);
+        word.map_or("", |(name, _)| name)
+    }
+}
+
+/// One policy at one ceiling.
+#[derive(Clone, Debug)]
+pub struct Contender {
+    /// The policy.
+    pub policy: Policy,
+    /// The ceiling that it is held to.
+    pub ceiling: u32,
+    /// The terms of its requests.
+    pub terms: Terms,
+    /// Where its episodes come from.
+    pub annotate: Annotate,
+}
+
+impl Contender {
+    /// A policy under the terms of the settings that serve by default.
+    ///
+    /// # Errors
+    /// [`TermsError`] where there are none for it.
+    pub fn new(
+        policy: Policy,
+        ceiling: u32,
+        floor: Floor,
+        annotate: Annotate,
+        family: &Family,
+    ) -> Result<Self, TermsError> {
+        let annotate = if is_annotated(policy) {
+            annotate
+        } else {
+            Annotate::None
+        };
+        let scripted = annotate == Annotate::Scripted;
+        let settings = Settings {
+            budget: Budget {
+                policy,
+                // Nothing is asked of it below a ceiling that no session reaches.
+                ceiling: if policy == Policy::None {
+                    u32::MAX
+                } else {
+                    ceiling.saturating_sub(summary(policy))
+                },
+                floor,
+                ..Budget::default()
+            },
+            delimiter: Delimiter {
+                enabled: scripted,
+                nudge: scripted,
+                ..Delimiter::default()
+            },
+            // No recorded agent knows `recall`, and its schema weighs the same for every policy.
+            recall: Recall { enabled: false },
+            ..Settings::default()
+        };
+        Ok(Self {
+            policy,
+            ceiling,
+            terms: Terms::of(&settings, &Overrides::default(), family, "")?,
+            annotate,
+        })
+    }
+}

@@ -1,0 +1,243 @@
+//! One session through the middle: each answer of the recording is one request of the messages
+//! before it, decoded once and played by every policy. Owns the bodies; never decides anything.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use plimsoll_scripted::Plan;
+use plimsoll_scripted::plan;
+
+use super::anchors::Needs;
+use super::contender::{Annotate, Contender};
+use super::outcome::{Played, SessionOutcome};
+use super::player::{Player, Shared, Turn};
+use super::sent::Pool;
+use super::trace::{Message, Trace};
+use super::{Lab, ReplayError};
+use crate::dialect::chat::request::Request;
+use crate::model::{CALL_TOKENS, Digest, ItemNo, Role, Shape, TenantId, raw};
+use crate::pipeline::hop::Tools;
+use crate::pipeline::known::Reader;
+use crate::session::chain;
+
+/// Chooses where the scripted model annotates. Any value does; a fixed one makes every run equal.
+const SEED: u64 = 1;
+/// All sessions are played as one tenant's: nothing is looked up by it.
+const TENANT: TenantId = TenantId(Digest([0; 32]));
+
+/// A session that was played, with the players as they stood at its end.
+pub struct PlayedSession<'a> {
+    /// One player for each contender.
+    pub players: Vec<Player<'a>>,
+    /// What calls needed.
+    pub needs: Needs,
+    /// The session's size in tokens.
+    pub tokens: u64,
+}
+
+/// The shapes of a session's messages.
+///
+/// # Errors
+/// [`ReplayError`] for the first message that can't be read.
+pub fn shapes(lab: &Lab, trace: &Trace) -> Result<Vec<Arc<Shape>>, ReplayError> {
+    let reader = reader(lab);
+    let shape = |(at, message): (usize, &Message)| {
+        reader
+            .shape(&message.raw)
+            .map_err(|cause| ReplayError::Message {
+                session: trace.name.clone(),
+                message: at + 1,
+                cause: cause.to_string(),
+            })
+    };
+    trace.messages.iter().enumerate().map(shape).collect()
+}
+
+fn reader(lab: &Lab) -> Reader<'_> {
+    let encoding = lab.options.pricing.family.encoding;
+    lab.memo.reader(&lab.counter, encoding, TENANT)
+}
+
+/// The size of a session: tokens of its texts, tool names and arguments.
+#[must_use]
+pub fn size(shapes: &[Arc<Shape>]) -> u64 {
+    let one = |shape: &Arc<Shape>| {
+        let calls = shape.calls.iter();
+        let calls: u32 = calls
+            .map(|call| call.tokens.saturating_sub(CALL_TOKENS))
+            .sum();
+        u64::from(shape.text + calls)
+    };
+    shapes.iter().map(one).sum()
+}
+
+/// Plays a session for each contender, and follows one item of it, if one is given.
+///
+/// # Errors
+/// [`ReplayError`] where a message can't be read or the middle fails.
+pub fn play<'a>(
+    lab: &Lab,
+    trace: &Trace,
+    contenders: &'a [Contender],
+    follow: Option<ItemNo>,
+) -> Result<PlayedSession<'a>, ReplayError> {
+    let shapes = shapes(lab, trace)?;
+    let needs = Needs::of(trace);
+    let pricing = &lab.options.pricing;
+    let player = |contender| Player::new(contender, &needs, pricing, follow);
+    let mut players: Vec<Player<'a>> = contenders.iter().map(player).collect();
+    let plain = Plan::plain(&trace.recording);
+    let annotated = annotated(lab.options.annotate, trace);
+    let mut pool = Pool::default();
+    let mut clients: Vec<u32> = Vec::with_capacity(shapes.len());
+    let mut body = Body::new(trace);
+    let mut answers = 0;
+    for (at, (message, shape)) in trace.messages.iter().zip(&shapes).enumerate() {
+        if message.role == Role::Assistant {
+            let answer = answers;
+            answers += 1;
+            // Nobody asks with nothing.
+            if at > 0 {
+                let request = request(trace, &body)?;
+                let before = shapes.get(..at).unwrap_or_default();
+                let heads = chain::heads(TENANT, before);
+                let empty = super::anchors::Ask::default();
+                let turn = Turn {
+                    request: &request,
+                    shapes: before,
+                    heads: &heads,
+                    at,
+                    ask: needs.asks.get(at).unwrap_or(&empty),
+                    plain: plain.hops(answer),
+                    annotated: annotated.hops(answer),
+                    times: times(&trace.messages, at),
+                };
+                let mut shared = Shared {
+                    tools: Tools {
+                        reader: reader(lab),
+                        classes: &lab.classes,
+                        family: &pricing.family,
+                        now: turn.times.0,
+                    },
+                    needs: &needs,
+                    pool: &mut pool,
+                    clients: &clients,
+                };
+                for player in &mut players {
+                    let played = player.turn(&mut shared, &turn);
+                    played.map_err(|cause| failed(trace, at, &cause))?;
+                }
+            }
+        }
+        clients.push(pool.client(&message.raw, &needs, shape));
+        body.push(&message.raw);
+    }
+    players.iter_mut().for_each(Player::finish);
+    Ok(PlayedSession {
+        players,
+        needs,
+        tokens: size(&shapes),
+    })
+}
+
+fn failed(trace: &Trace, at: usize, cause: &dyn std::fmt::Display) -> ReplayError {
+    ReplayError::Message {
+        session: trace.name.clone(),
+        message: at + 1,
+        cause: cause.to_string(),
+    }
+}
+
+fn request(trace: &Trace, body: &Body) -> Result<Request, ReplayError> {
+    Request::decode(body.whole()).map_err(|cause| failed(trace, body.count, &cause))
+}
+
+/// When a request is made and answered: the newest time before it, and that of its answer.
+fn times(messages: &[Message], at: usize) -> (u64, u64) {
+    let before = messages.get(..at).unwrap_or_default().iter().rev();
+    let asked = before
+        .filter_map(|message| message.time)
+        .next()
+        .unwrap_or(0);
+    let answered = messages.get(at).and_then(|message| message.time);
+    (asked, answered.unwrap_or(asked))
+}
+
+/// What the model says, with its annotations. A hop of annotations alone says nothing to the
+/// client, so that all policies are sent the same history.
+fn annotated(annotate: Annotate, trace: &Trace) -> Plan {
+    match annotate {
+        Annotate::None => Plan::plain(&trace.recording),
+        Annotate::Inferred => Plan::inferred(&trace.recording),
+        Annotate::Scripted => {
+            let mut plan = Plan::annotated(&trace.recording, SEED);
+            for hops in &mut plan.turns {
+                if let Some((_, before)) = hops.split_last_mut() {
+                    before
+                        .iter_mut()
+                        .for_each(|hop: &mut plan::Hop| hop.text.clear());
+                }
+            }
+            plan
+        }
+    }
+}
+
+/// A session's result.
+#[must_use]
+pub fn outcome(trace: &Trace, played: &PlayedSession<'_>) -> SessionOutcome {
+    let mut policies: Vec<Played> = Vec::new();
+    for player in &played.players {
+        let name = player.contender.policy.name();
+        let run = player.run.clone();
+        match policies.iter_mut().find(|played| played.policy == name) {
+            Some(played) => played.runs.push(run),
+            None => policies.push(Played {
+                policy: name.to_owned(),
+                runs: vec![run],
+            }),
+        }
+    }
+    SessionOutcome {
+        name: trace.name.clone(),
+        tokens: played.tokens,
+        tools: trace.tools_from,
+        policies,
+    }
+}
+
+/// The body of a request in the making: it only grows, so that nothing is written twice.
+struct Body {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl Body {
+    fn new(trace: &Trace) -> Self {
+        let mut text = format!("{{\"model\":{}", raw::quote(&trace.model));
+        if let Some(tools) = &trace.tools {
+            text.push_str(",\"tools\":");
+            text.push_str(tools);
+        }
+        text.push_str(",\"messages\":[");
+        Self {
+            bytes: text.into_bytes(),
+            count: 0,
+        }
+    }
+
+    fn push(&mut self, message: &[u8]) {
+        if self.count > 0 {
+            self.bytes.push(b',');
+        }
+        self.count += 1;
+        self.bytes.extend_from_slice(message);
+    }
+
+    fn whole(&self) -> Bytes {
+        let mut bytes = Vec::with_capacity(self.bytes.len() + 2);
+        bytes.extend_from_slice(&self.bytes);
+        bytes.extend_from_slice(b"]}");
+        Bytes::from(bytes)
+    }
+}

@@ -1,0 +1,217 @@
+//! The policy lab: recorded sessions through the code that serves, for several policies side by
+//! side, and what each of them sent, cost and lost. Owns the comparison; it never opens a socket
+//! or a store, and has no eviction order of its own.
+
+pub mod anchors;
+pub mod cache;
+mod contender;
+mod drive;
+pub mod explain;
+mod holdings;
+pub mod json;
+mod named;
+pub mod outcome;
+mod player;
+mod sent;
+mod shown;
+pub mod table;
+#[cfg(test)]
+mod tests;
+mod time;
+pub mod trace;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+pub use cache::{PricesError, Pricing};
+pub use contender::{Annotate, Contender, is_annotated, policy_named, summary};
+pub use outcome::{Outcome, Played, Point, Report, Run, SessionOutcome, Share};
+pub use trace::{Trace, TraceError};
+
+use crate::commit::Floor;
+use crate::pipeline::known::Memo;
+use crate::pipeline::{Classes, GlobError, TermsError, ToolClasses};
+use crate::policy::Policy;
+use crate::tokens::Counter;
+
+/// What is compared, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The policies, in the order in which they are shown.
+    pub policies: Vec<Policy>,
+    /// The ceilings that are summed over, in tokens.
+    pub ceilings: Vec<u32>,
+    /// Down to where a pass evicts.
+    pub floor: Floor,
+    /// Where episodes come from.
+    pub annotate: Annotate,
+    /// Sessions below so many tokens are left out.
+    pub min_tokens: u64,
+    /// The cache and the prices.
+    pub pricing: Pricing,
+    /// Sessions that are played at once, at least 1.
+    pub threads: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            policies: Policy::ALL.to_vec(),
+            ceilings: vec![80_000],
+            floor: Floor::Auto,
+            annotate: Annotate::default(),
+            min_tokens: 0,
+            pricing: Pricing::default(),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+}
+
+/// Why a replay stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// A file can't be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// A message can't be sent.
+    #[error("session {session}: message {message} can't be replayed: {cause}")]
+    Message {
+        /// The session.
+        session: String,
+        /// The message's number, from 1.
+        message: usize,
+        /// Why.
+        cause: String,
+    },
+    /// The terms that were asked for can't be had.
+    #[error(transparent)]
+    Terms(#[from] TermsError),
+    /// The built-in classes of tools can't be read.
+    #[error(transparent)]
+    Classes(#[from] GlobError),
+}
+
+/// Everything that sessions are played with.
+pub struct Lab {
+    options: Options,
+    contenders: Vec<Contender>,
+    memo: Memo,
+    counter: Counter,
+    classes: Classes,
+}
+
+impl Lab {
+    /// A lab for some options.
+    ///
+    /// # Errors
+    /// [`ReplayError`] where a policy has no terms under them.
+    pub fn new(options: Options) -> Result<Self, ReplayError> {
+        let mut contenders = Vec::new();
+        for policy in &options.policies {
+            for ceiling in &options.ceilings {
+                let (floor, annotate) = (options.floor, options.annotate);
+                let family = &options.pricing.family;
+                let new = Contender::new(*policy, *ceiling, floor, annotate, family);
+                contenders.push(new?);
+            }
+        }
+        Ok(Self {
+            options,
+            contenders,
+            memo: Memo::default(),
+            counter: Counter::load(),
+            classes: Classes::new(&ToolClasses::default())?,
+        })
+    }
+
+    /// What was asked for.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Plays one session.
+    ///
+    /// # Errors
+    /// [`ReplayError`] where a message of it can't be sent.
+    pub fn session(&self, trace: &Trace) -> Result<SessionOutcome, ReplayError> {
+        let played = drive::play(self, trace, &self.contenders, None)?;
+        Ok(drive::outcome(trace, &played))
+    }
+
+    /// The size of a session in tokens, as [`Options::min_tokens`] means it.
+    ///
+    /// # Errors
+    /// [`ReplayError`] where a message of it can't be read.
+    pub fn size(&self, trace: &Trace) -> Result<u64, ReplayError> {
+        Ok(drive::size(&drive::shapes(self, trace)?))
+    }
+
+    /// Plays all sessions that are long enough, several at once. What comes out does not depend on
+    /// how many. `watch` is told of each file when it is done.
+    ///
+    /// # Errors
+    /// The first [`ReplayError`] in the order of the files.
+    pub fn run(&self, files: &[PathBuf], watch: &dyn Watch) -> Result<Report, ReplayError> {
+        let mut order: Vec<usize> = (0..files.len()).collect();
+        // The largest first: the last to end are short then.
+        let length = |at: &usize| files.get(*at).and_then(|file| std::fs::metadata(file).ok());
+        order.sort_by_key(|at| std::cmp::Reverse(length(at).map_or(0, |data| data.len())));
+        let next = AtomicUsize::new(0);
+        let done: Mutex<Vec<(usize, Result<One, ReplayError>)>> = Mutex::default();
+        std::thread::scope(|scope| {
+            for _ in 0..self.options.threads.clamp(1, files.len().max(1)) {
+                scope.spawn(|| {
+                    while let Some(at) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        let Some(file) = files.get(*at) else { break };
+                        let one = self.one(file, watch);
+                        let mut done = done.lock();
+                        done.push((*at, one));
+                        watch.done(done.len(), files.len());
+                    }
+                });
+            }
+        });
+        let mut done = done.into_inner();
+        done.sort_by_key(|(at, _)| *at);
+        let mut report = Report::default();
+        for (_, one) in done {
+            match one? {
+                One::Played(session) => report.sessions.push(session),
+                One::Short => report.short += 1,
+            }
+        }
+        Ok(report)
+    }
+
+    fn one(&self, file: &std::path::Path, watch: &dyn Watch) -> Result<One, ReplayError> {
+        let trace = trace::read(file)?;
+        watch.read(&trace);
+        if self.size(&trace)? < self.options.min_tokens {
+            return Ok(One::Short);
+        }
+        self.session(&trace).map(One::Played)
+    }
+}
+
+/// What became of one file.
+enum One {
+    Played(SessionOutcome),
+    Short,
+}
+
+/// Who wants to know how far a replay is. Called from several threads.
+pub trait Watch: Sync {
+    /// A file was read.
+    fn read(&self, trace: &Trace);
+    /// So many files of all are done.
+    fn done(&self, files: usize, of: usize);
+}
+
+/// Nobody does.
+impl Watch for () {
+    fn read(&self, _trace: &Trace) {}
+    fn done(&self, _files: usize, _of: usize) {}
+}

@@ -1,0 +1,530 @@
+//! One policy at one ceiling on one session: its requests go through the code that serves, and
+//! what was sent is measured. Owns the path in memory, where a server has a store; never sends
+//! anything.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use plimsoll_scripted::plan;
+
+use super::anchors::{Ask, Needs};
+use super::cache::{Asked, Meter, Pricing};
+use super::contender::{Annotate, Contender, summary};
+use super::explain;
+use super::holdings::Holdings;
+use super::outcome::{Point, Run};
+use super::sent::{Change, Pool, Sent};
+use super::shown::View;
+use crate::commit::Trigger;
+use crate::dialect::chat::message;
+use crate::dialect::chat::request::Request;
+use crate::intercept::{Answer, Call, Reasoning};
+use crate::model::{Head, Hop, ItemNo, Mark, Shape};
+use crate::pipeline::finish::{self, Ending};
+use crate::pipeline::hidden::{self, Keep};
+use crate::pipeline::hop::{MiddleError, Prepared, State, Tools};
+use crate::policy::Level;
+use crate::session::path::Path;
+use crate::session::transcript::Transcript;
+
+/// One request of the client's and what answers it; the same for all policies.
+pub struct Turn<'a> {
+    /// The request.
+    pub request: &'a Request,
+    /// The shapes of its messages.
+    pub shapes: &'a [Arc<Shape>],
+    /// The heads of its prefixes.
+    pub heads: &'a [Head],
+    /// The index of the answer among the session's messages.
+    pub at: usize,
+    /// What the answer's calls need.
+    pub ask: &'a Ask,
+    /// The answer as it was recorded.
+    pub plain: &'a [plan::Hop],
+    /// The answer with annotations.
+    pub annotated: &'a [plan::Hop],
+    /// When it was asked and when it was answered, in milliseconds; 0 where that is not known.
+    pub times: (u64, u64),
+}
+
+/// What the policies of a session share.
+pub struct Shared<'a> {
+    /// Counters and classes.
+    pub tools: Tools<'a>,
+    /// What calls need.
+    pub needs: &'a Needs,
+    /// The messages that were sent, by any of them.
+    pub pool: &'a mut Pool,
+    /// The numbers of the client's messages.
+    pub clients: &'a [u32],
+}
+
+/// One pass as it was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Passed {
+    /// The request before which it was made, from 1.
+    pub request: usize,
+    /// Why.
+    pub trigger: Trigger,
+    /// Tokens of the view before it.
+    pub before: u64,
+    /// Tokens of the view behind it.
+    pub after: u64,
+    /// The floor that it was to reach.
+    pub floor: u64,
+    /// Which marks it moved.
+    pub moves: Vec<(ItemNo, Mark)>,
+    /// Items and tokens that went, by level.
+    pub gone: Vec<(Level, u32, i64)>,
+}
+
+/// A need that a view did not meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Miss {
+    /// The request, from 1.
+    pub request: usize,
+    /// The index of the message whose calls needed it.
+    pub at: usize,
+    /// The string by number.
+    pub string: u32,
+    /// Whether the view named something to bring it back by.
+    pub named: bool,
+}
+
+/// What a view showed of an item behind a pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Followed {
+    /// The request, from 1.
+    pub request: usize,
+    /// The text of its result, where that is in view.
+    pub text: Option<String>,
+    /// The line that names it, where one does.
+    pub named: Option<String>,
+}
+
+/// Plays one policy.
+pub struct Player<'a> {
+    /// Who.
+    pub contender: &'a Contender,
+    path: Arc<Path>,
+    /// The newest request's messages.
+    pub sent: Sent,
+    holdings: Holdings,
+    meter: Meter,
+    /// What was measured.
+    pub run: Run,
+    /// Passes in order.
+    pub passes: Vec<Passed>,
+    /// Needs that were not met.
+    pub misses: Vec<Miss>,
+    /// Calls that were made again: the request, and the message that had answered them.
+    pub again: Vec<(usize, usize)>,
+    /// The newest request's transcript.
+    pub transcript: Transcript,
+    /// The item whose story is told, if one is.
+    follow: Option<ItemNo>,
+    /// What the view showed of it after each pass.
+    pub followed: Vec<Followed>,
+    /// Tokens of the summary that each pass has written; 0 for a policy without one.
+    summary: u64,
+    /// Sizes of the view and of the client's request before, and of the tools.
+    last: (u64, u64, u64),
+}
+
+/// What went upstream in one hop.
+struct Hopped {
+    array: Bytes,
+    estimate: u64,
+    passed: bool,
+}
+
+impl<'a> Player<'a> {
+    /// A player before the first request, who notes what becomes of one item, if one is given.
+    #[must_use]
+    pub fn new(
+        contender: &'a Contender,
+        needs: &Needs,
+        pricing: &Pricing,
+        follow: Option<ItemNo>,
+    ) -> Self {
+        Self {
+            contender,
+            path: Arc::new(Path::default()),
+            sent: Sent::default(),
+            holdings: Holdings::new(needs.counts()),
+            meter: Meter::new(pricing),
+            run: Run {
+                ceiling: contender.ceiling,
+                ..Run::default()
+            },
+            passes: Vec::new(),
+            misses: Vec::new(),
+            again: Vec::new(),
+            transcript: Transcript::default(),
+            follow,
+            followed: Vec::new(),
+            summary: u64::from(summary(contender.policy)),
+            last: (0, 0, 0),
+        }
+    }
+
+    /// Plays one request and its answer.
+    ///
+    /// # Errors
+    /// [`MiddleError`] where the middle fails; a server would forward the client's bytes.
+    pub fn turn(&mut self, shared: &mut Shared<'_>, turn: &Turn<'_>) -> Result<(), MiddleError> {
+        let mut state = State::new(
+            turn.request.clone(),
+            turn.shapes.to_vec(),
+            turn.heads.to_vec(),
+            self.path.clone(),
+            self.contender.terms.clone(),
+        );
+        self.run.outcome.requests += 1;
+        self.run.series.push(Point {
+            client: 0,
+            sent: 0,
+            passed: false,
+        });
+        state.inject(&shared.tools)?;
+        if state.is_managed() {
+            self.hops(shared, turn, &mut state)?;
+        } else {
+            let body = &turn.request.body;
+            let hopped = Hopped {
+                array: body.slice(turn.request.messages_span.clone()),
+                estimate: state.client_tokens,
+                passed: false,
+            };
+            self.measure(shared, turn, &state, &hopped);
+        }
+        self.settle(shared, turn);
+        Ok(())
+    }
+
+    fn timed<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let begun = Instant::now();
+        let done = work();
+        let took = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.run.outcome.nanos += took;
+        done
+    }
+
+    /// All hops of a turn, each answered as planned, and its record.
+    fn hops(
+        &mut self,
+        shared: &mut Shared<'_>,
+        turn: &Turn<'_>,
+        state: &mut State,
+    ) -> Result<(), MiddleError> {
+        let annotates = match self.contender.annotate {
+            Annotate::None => false,
+            Annotate::Inferred => true,
+            Annotate::Scripted => state.injected.delimiter.is_some(),
+        };
+        let planned = if annotates {
+            turn.annotated
+        } else {
+            turn.plain
+        };
+        let Some((last, before)) = planned.split_last() else {
+            return Ok(());
+        };
+        for hop in before {
+            let prepared = self.prepare(shared, turn, state)?;
+            let hop = self
+                .answered(shared, state, &prepared, hop, Keep::Message)
+                .1;
+            state.pending.push(hop);
+            self.run.outcome.extra += 1;
+        }
+        let prepared = self.prepare(shared, turn, state)?;
+        let (answer, hop) = self.answered(shared, state, &prepared, last, Keep::HiddenCalls);
+        let mut texts: Vec<&str> = before.iter().map(|hop| hop.text.as_str()).collect();
+        texts.push(&answer.text);
+        let transcript = &prepared.transcript;
+        let record = finish::record(
+            state,
+            transcript.base,
+            transcript.first_item,
+            Ending {
+                texts,
+                answer: &answer,
+                last: hop,
+                line: None,
+                now: turn.times.1,
+            },
+        );
+        let (id, _) = finish::named(&record);
+        self.path = Arc::new(self.path.extend(id, Arc::new(record)));
+        self.transcript = prepared.transcript;
+        Ok(())
+    }
+
+    /// Prepares a hop as a server does, and measures what it would send.
+    fn prepare(
+        &mut self,
+        shared: &mut Shared<'_>,
+        turn: &Turn<'_>,
+        state: &mut State,
+    ) -> Result<Prepared, MiddleError> {
+        let marks = state.marks.clone();
+        let prepared = self.timed(|| state.prepare(&shared.tools, None))?;
+        if let Some((trigger, proposal)) = &prepared.pass {
+            let (view, client, _) = self.last;
+            let before = (view + state.client_tokens).saturating_sub(client);
+            if self.summary > 0 {
+                self.meter.summed_up(before, self.summary);
+                self.run.outcome.sent += before;
+                self.run.outcome.extra += 1;
+            }
+            let moved = state.marks.iter();
+            self.passes.push(Passed {
+                request: self.run.series.len(),
+                trigger: *trigger,
+                before,
+                after: prepared.estimate,
+                floor: prepared.floor,
+                moves: moved.filter(|(no, mark)| marks.get(*no) < *mark).collect(),
+                gone: proposal
+                    .gone
+                    .iter()
+                    .map(|(level, gone)| (*level, gone.items, gone.tokens))
+                    .collect(),
+            });
+            self.run.outcome.passes += 1;
+            self.holdings.pass();
+            if let Some(point) = self.run.series.last_mut() {
+                point.passed = true;
+            }
+        }
+        let hopped = Hopped {
+            array: array(state, &prepared),
+            estimate: prepared.estimate,
+            passed: prepared.pass.is_some(),
+        };
+        self.measure(shared, turn, state, &hopped);
+        if let (Some(number), Some(_)) = (self.follow, &prepared.pass) {
+            self.look(shared, state, &prepared.transcript, number);
+        }
+        Ok(prepared)
+    }
+
+    /// Notes what the view shows of an item.
+    fn look(&mut self, shared: &Shared<'_>, state: &State, transcript: &Transcript, no: ItemNo) {
+        let bytes = |at: usize| Some(state.request.message(at).to_vec());
+        let id = explain::call_id(transcript, no, bytes);
+        let result = id.and_then(|id| {
+            let parsed = self
+                .sent
+                .messages()
+                .filter_map(|bytes| message::parse(bytes).ok());
+            let mut results = parsed.filter(|parsed| parsed.result_of.is_some());
+            results.find(|parsed| parsed.result_of.as_ref().is_some_and(|own| own.0 == id))
+        });
+        let text = result.map(|parsed| {
+            let texts = parsed.parts.iter().filter_map(|part| match part {
+                message::Part::Text(text) => Some(text.as_ref()),
+                message::Part::Image { .. } | message::Part::Other(_) => None,
+            });
+            texts.collect::<Vec<_>>().join("\n")
+        });
+        let view = View {
+            pool: shared.pool,
+            ids: &self.sent.ids,
+            transcript,
+        };
+        let named = view.line_of(no);
+        self.followed.push(Followed {
+            request: self.run.series.len(),
+            text,
+            named,
+        });
+    }
+
+    /// The hop that a planned answer makes, its hidden calls run by the code that serves.
+    fn answered(
+        &mut self,
+        shared: &Shared<'_>,
+        state: &State,
+        prepared: &Prepared,
+        planned: &plan::Hop,
+        keep: Keep,
+    ) -> (Answer, Hop) {
+        let answer = answer(planned, state.injected.delimiter.as_deref());
+        let reader = &shared.tools.reader;
+        let (mut hop, _) = hidden::settle(state, prepared, &answer, keep, reader);
+        match self.contender.annotate {
+            Annotate::None => {}
+            // What costs nothing has no size, and nothing to read but what notes put there.
+            Annotate::Inferred => hop.calls.iter_mut().for_each(|call| {
+                (call.tokens, call.result_tokens) = (0, 0);
+                call.result.clear();
+            }),
+            Annotate::Scripted => {
+                let written: u32 = hop.calls.iter().map(|call| call.tokens).sum();
+                self.meter.wrote(u64::from(written));
+            }
+        }
+        (answer, hop)
+    }
+
+    /// Takes in what was sent.
+    fn measure(&mut self, shared: &mut Shared<'_>, turn: &Turn<'_>, state: &State, hop: &Hopped) {
+        let Shared {
+            tools, needs, pool, ..
+        } = shared;
+        let first = self.sent.ids.is_empty();
+        let before = self.sent.ids.len();
+        let next = |bytes: &[u8]| pool.sent(bytes, needs, &tools.reader);
+        let Some(Change { kept, gone }) = self.sent.next(&hop.array, next) else {
+            return;
+        };
+        self.holdings
+            .change(pool, &gone, self.sent.ids.get(kept..).unwrap_or_default());
+        let sizes = self
+            .sent
+            .ids
+            .iter()
+            .map(|id| pool.get(*id).map_or(0, |one| one.tokens));
+        let sizes: Vec<u64> = sizes.map(u64::from).collect();
+        let spoken: u64 = sizes.iter().sum();
+        // What is no message of the view: the tools.
+        let fixed = hop.estimate.saturating_sub(spoken);
+        let summary = if self.passes.is_empty() {
+            0
+        } else {
+            self.summary
+        };
+        let size = hop.estimate + summary;
+        let same_tools = !first && fixed == self.last.2;
+        let common: u64 = sizes.iter().take(kept).sum();
+        let common = common + if hop.passed { 0 } else { summary };
+        let system = turn
+            .shapes
+            .iter()
+            .take_while(|s| s.role == crate::model::Role::System);
+        let prologue: u64 = sizes.iter().take(system.count()).sum();
+        self.meter.ask(&Asked {
+            total: size,
+            prologue: fixed + prologue,
+            common: if same_tools { fixed + common } else { 0 },
+            messages: (sizes.len(), kept),
+            now: turn.times.0,
+        });
+        let client = state.client_tokens;
+        self.last = (size, client, fixed);
+        let outcome = &mut self.run.outcome;
+        outcome.sent += size;
+        outcome.peak = outcome.peak.max(size);
+        outcome.breaks += u64::from(!first && (kept < before || !same_tools));
+        outcome.over += u64::from(size > u64::from(self.contender.ceiling));
+        if client > u64::from(self.contender.ceiling) {
+            outcome.prunable += 1;
+            outcome.pruned += 1.0 - size as f64 / client as f64;
+        }
+        if let Some(point) = self.run.series.last_mut() {
+            point.client = client;
+            point.sent = point.sent.max(size);
+        }
+    }
+
+    /// Holds the view against what the answer's calls needed.
+    fn settle(&mut self, shared: &Shared<'_>, turn: &Turn<'_>) {
+        let request = self.run.series.len();
+        let (mut visible, mut named) = (0, 0);
+        for string in &turn.ask.strings {
+            if self.holdings.holds(*string) {
+                visible += 1;
+                continue;
+            }
+            self.holdings.missed(*string);
+            let view = View {
+                pool: shared.pool,
+                ids: &self.sent.ids,
+                transcript: &self.transcript,
+            };
+            let holders = shared.needs.holders(*string, turn.at);
+            let is_named = view.names_any(holders);
+            named += u64::from(is_named);
+            self.misses.push(Miss {
+                request,
+                at: turn.at,
+                string: *string,
+                named: is_named,
+            });
+        }
+        let outcome = &mut self.run.outcome;
+        let whole = turn.ask.strings.len() as u64;
+        outcome.visible.part += visible;
+        outcome.visible.whole += whole;
+        outcome.recoverable.part += visible + named;
+        outcome.recoverable.whole += whole;
+        let lines = turn.ask.lines.iter();
+        outcome.lines.part += lines
+            .filter(|line| self.holdings.holds_line(**line))
+            .count() as u64;
+        outcome.lines.whole += turn.ask.lines.len() as u64;
+        for message in &turn.ask.again {
+            let client = shared.clients.get(*message);
+            if client.is_some_and(|id| !self.holdings.shows(*id)) {
+                self.run.outcome.refetches += 1;
+                self.again.push((request, *message));
+            }
+        }
+    }
+
+    /// Closes the account.
+    pub fn finish(&mut self) {
+        let outcome = &mut self.run.outcome;
+        outcome.harmless = self.holdings.harmless();
+        outcome.cached = self.meter.cached;
+        outcome.cost = self.meter.spent;
+    }
+}
+
+/// The messages array of a prepared body. What stands before it is the client's but for the tools.
+fn array(state: &State, prepared: &Prepared) -> Bytes {
+    let body = prepared.body.to_bytes();
+    let request = &state.request;
+    let tools = request.tools.clone().unwrap_or(0..0);
+    let longer = match &state.tools {
+        Some(new) if tools.end <= request.messages_span.start => new.len() - tools.len(),
+        Some(_) | None => 0,
+    };
+    let start = request.messages_span.start + longer;
+    let behind = request.body.len() - request.messages_span.end;
+    // The tools always stand before the messages in the bodies that `drive` builds.
+    let end = body.len().saturating_sub(behind);
+    body.slice(start.min(end)..end)
+}
+
+/// A planned hop as if it had been read from a stream.
+fn answer(hop: &plan::Hop, injected: Option<&str>) -> Answer {
+    let call = |planned: &plan::PlannedCall| Call {
+        id: planned.call.id.clone(),
+        name: match injected {
+            Some(name) if planned.hidden => name.to_owned(),
+            Some(_) | None => planned.call.name.clone(),
+        },
+        arguments: planned.call.arguments.clone(),
+        kind: "function".to_owned(),
+        extra: Vec::new(),
+        hidden: planned.hidden,
+        complete: true,
+    };
+    let reasoning = (!hop.reasoning.is_empty()).then(|| {
+        (
+            "reasoning_content".to_owned(),
+            Reasoning::Text(hop.reasoning.clone()),
+        )
+    });
+    Answer {
+        text: hop.text.clone(),
+        reasoning: reasoning.into_iter().collect(),
+        calls: hop.calls.iter().map(call).collect(),
+        complete: true,
+        ..Answer::default()
+    }
+}

@@ -1,0 +1,94 @@
+//! Whether a view names what it does not show: the item that held a string, by an id in a stub, a
+//! tombstone or a ledger line, or its episode by name. Decided by the text that was sent, with the
+//! transcript only to tell what an item is called.
+
+use super::anchors::Part;
+use super::named::{self, Ids};
+use super::sent::{Note, Pool};
+use crate::model::{ItemKind, ItemNo, Role};
+use crate::session::tombstone;
+use crate::session::transcript::{Item, Source, Transcript};
+
+/// One request's view.
+pub struct View<'a> {
+    /// The messages that were sent.
+    pub pool: &'a Pool,
+    /// Those of this view.
+    pub ids: &'a [u32],
+    /// The transcript behind it.
+    pub transcript: &'a Transcript,
+}
+
+impl View<'_> {
+    /// Whether any of some places is named: messages of the client's, and the parts of them.
+    #[must_use]
+    pub fn names_any(&self, mut places: impl Iterator<Item = (usize, Part)>) -> bool {
+        places.any(|(message, part)| {
+            let item = self.item(message, part);
+            item.is_some_and(|item| self.names(item))
+        })
+    }
+
+    /// The item at a part of a message of the client's; a call in place of its result.
+    #[must_use]
+    pub fn item(&self, message: usize, part: Part) -> Option<&Item> {
+        let entries = &self.transcript.entries;
+        // Entries stand in the order of the client's messages, with hidden ones between them.
+        let entry = entries.iter().find(|entry| match entry.source {
+            Source::Client(at) | Source::LastHop { message: at, .. } => at == message,
+            Source::Hop { .. } | Source::HiddenResult { .. } => false,
+        })?;
+        let items = self.transcript.items.get(entry.items.clone())?;
+        if entry.role == Role::Tool {
+            let call = items.first()?.pair?;
+            return self.transcript.items.get(call);
+        }
+        let kind = |kind: ItemKind| items.iter().find(move |item| item.kind == kind);
+        match part {
+            Part::Text => kind(ItemKind::Text),
+            Part::Reasoning => kind(ItemKind::Reasoning),
+            Part::Call(place) => items
+                .iter()
+                .filter(|item| item.kind == ItemKind::Call && item.delimiter.is_none())
+                .nth(place),
+        }
+    }
+
+    /// The line that names an item by its id.
+    #[must_use]
+    pub fn line_of(&self, number: ItemNo) -> Option<String> {
+        let items = self.transcript.items.iter();
+        let item = items.clone().find(|item| item.no == number)?;
+        let named = |note: &Note| note.ids.iter().any(|ids| is_named(item, ids));
+        let note = self.notes().find(|note| named(note))?;
+        let tells = |line: &&str| named::ids(line).iter().any(|ids| is_named(item, ids));
+        note.text.lines().find(tells).map(str::to_owned)
+    }
+
+    fn names(&self, item: &Item) -> bool {
+        let episode = item
+            .episode
+            .and_then(|at| self.transcript.graph.episodes.get(at))
+            .map(|episode| tombstone::name(self.transcript, episode));
+        self.notes().any(|note| {
+            let by_id = note.ids.iter().any(|ids| is_named(item, ids));
+            let tells = |episode: &String| note.result && named::names(&note.text, episode);
+            by_id || episode.as_ref().is_some_and(tells)
+        })
+    }
+
+    fn notes(&self) -> impl Iterator<Item = &Note> {
+        let elements = self.ids.iter().filter_map(|id| self.pool.get(*id));
+        elements.filter_map(|element| element.note.as_ref())
+    }
+}
+
+fn is_named(item: &Item, ids: &Ids) -> bool {
+    let named = *ids.name == *item.name || (item.name.is_empty() && is_text(&ids.name));
+    named && (ids.first..=ids.last).contains(&item.no)
+}
+
+/// The names that items without a tool go by.
+fn is_text(name: &str) -> bool {
+    matches!(name, "text" | "assistant" | "reasoning")
+}

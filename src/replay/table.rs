@@ -1,0 +1,129 @@
+//! A report as a table for a terminal. Pure: figures to text. Owns no figure itself.
+
+use std::fmt::Write as _;
+
+use super::outcome::{Outcome, Report};
+use super::trace::Tools;
+use super::{Annotate, Options};
+use crate::policy::Policy;
+
+/// How a figure is shown.
+type Show = fn(&Outcome) -> String;
+
+/// The columns: a head, and what stands under it.
+const COLUMNS: [(&str, Show); 15] = [
+    ("requests", |o| o.requests.to_string()),
+    ("sent", |o| millions(o.sent as f64)),
+    ("peak", |o| o.peak.to_string()),
+    ("over", |o| o.over.to_string()),
+    ("pruned", |o| share(o.prune_rate())),
+    ("passes", |o| o.passes.to_string()),
+    ("breaks", |o| o.breaks.to_string()),
+    ("cached", |o| share(o.cached_share())),
+    ("cost", |o| millions(o.cost)),
+    ("K", |o| fine(o.visible.kept())),
+    ("K+named", |o| fine(o.recoverable.kept())),
+    ("L", |o| fine(o.lines.kept())),
+    ("no impact", no_impact),
+    ("again", |o| o.refetches.to_string()),
+    ("µs", |o| format!("{:.0}", o.micros())),
+];
+
+/// The table, and what its columns mean.
+#[must_use]
+pub fn table(report: &Report, options: &Options) -> String {
+    let policies = report.policies();
+    let mut rows = vec![vec![String::from("policy")]];
+    if let Some(head) = rows.first_mut() {
+        head.extend(COLUMNS.iter().map(|(name, _)| (*name).to_owned()));
+    }
+    for (name, outcome) in &policies {
+        let mut row = vec![(*name).to_owned()];
+        row.extend(COLUMNS.iter().map(|(_, show)| show(outcome)));
+        rows.push(row);
+    }
+    let mut text = aligned(&rows);
+    text.push('\n');
+    text.push_str(&legend(report, options));
+    text
+}
+
+/// Columns as wide as their widest cell, the first flush left.
+fn aligned(rows: &[Vec<String>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        for (at, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let pad = " ".repeat(width - cell.chars().count());
+            let _ = match at {
+                0 => write!(text, "{cell}{pad}"),
+                _ => write!(text, "  {pad}{cell}"),
+            };
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    text
+}
+
+fn legend(report: &Report, options: &Options) -> String {
+    let ceilings: Vec<String> = options.ceilings.iter().map(ToString::to_string).collect();
+    let annotate = match options.annotate {
+        Annotate::None => "nobody marks episodes",
+        Annotate::Inferred => "cwl and cwl-paper: episodes inferred from the tools, at no cost",
+        Annotate::Scripted => {
+            "cwl and cwl-paper: episodes marked by a scripted model; schema, guidance, exchanges, \
+             their output and extra hops are charged"
+        }
+    };
+    let derived = report.sessions.iter();
+    let derived = derived.filter(|one| one.tools == Tools::Derived).count();
+    format!(
+        "{} sessions{}, τ = {}; {annotate}. Prices: {}.\n\
+         Tools were not recorded in {derived} of them; they are made up from the calls.\n\
+         sent and cost in millions (cost: of plain input tokens). K: distinctive strings that calls \
+         needed and\nthat were still visible; K+named: visible, or named in the view by item or \
+         episode; L: whole lines.\nno impact: passes after which nothing was missed that they took, \
+         with its 95 % interval.\n{}",
+        report.sessions.len(),
+        if report.short == 0 {
+            String::new()
+        } else {
+            format!(" ({} shorter ones left out)", report.short)
+        },
+        ceilings.join(" + "),
+        options.pricing.name,
+        if options.policies.contains(&Policy::Compaction) {
+            "compaction: a summary of 2,000 tokens is charged as written by a model and sent; what it \
+             tells is not known\nand counts as nothing.\n"
+        } else {
+            ""
+        },
+    )
+}
+
+fn millions(count: f64) -> String {
+    format!("{:.2}", count / 1e6)
+}
+
+fn share(share: f64) -> String {
+    format!("{:.1}%", share * 100.0)
+}
+
+fn fine(share: f64) -> String {
+    format!("{share:.4}")
+}
+
+fn no_impact(outcome: &Outcome) -> String {
+    if outcome.passes == 0 {
+        return "-".to_owned();
+    }
+    let rate = outcome.no_impact();
+    let (low, high) = rate.wilson();
+    format!("{:.2} [{low:.2},{high:.2}]", rate.kept())
+}

@@ -1,0 +1,349 @@
+//! Recorded sessions as files: chat messages as JSON, one a line, plain, gzipped or zstd, with an
+//! optional first line `{"_meta": …}`. Owns the reading of files and directories; never changes a
+//! message, but for the time that it was recorded with, which no provider is sent.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use plimsoll_scripted::trace::{Recording, TraceError as RecordingError};
+use serde_json::Value;
+
+use super::time;
+use crate::model::Role;
+use crate::model::raw::{self, Object};
+
+/// Fields that hold the time of a message; they are taken off it.
+const TIMES: [&str; 3] = ["timestamp", "created_at", "time"];
+
+/// Why a file can't be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The file or directory can't be read.
+    #[error("can't read {path}: {cause}")]
+    Read {
+        /// The file or directory.
+        path: String,
+        /// Why.
+        cause: std::io::Error,
+    },
+    /// A directory, and what is below it, holds no recorded session.
+    #[error("found no .jsonl, .jsonl.gz or .jsonl.zst file in {0}")]
+    Nothing(String),
+    /// The file is no text, packed or not.
+    #[error("{0} is no UTF-8 text: give JSONL, plain, gzipped or zstd")]
+    Text(String),
+    /// There is nothing to replay.
+    #[error("{path}: {cause}")]
+    Recording {
+        /// The file.
+        path: String,
+        /// Why.
+        cause: RecordingError,
+    },
+}
+
+/// One message as it is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Its JSON.
+    pub raw: Bytes,
+    /// Who speaks.
+    pub role: Role,
+    /// When it was recorded, in milliseconds since 1970.
+    pub time: Option<u64>,
+}
+
+/// Where a session's tools come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tools {
+    /// It was recorded with them.
+    Recorded,
+    /// They were made up from the names and arguments of its calls.
+    Derived,
+    /// It calls none.
+    #[default]
+    None,
+}
+
+/// One recorded session.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    /// Its id, else the name of its file.
+    pub name: String,
+    /// The model that answered, where it is told.
+    pub model: String,
+    /// Its messages.
+    pub messages: Vec<Message>,
+    /// The tools array.
+    pub tools: Option<String>,
+    /// Where that comes from.
+    pub tools_from: Tools,
+    /// Lines that are no messages, by number from 1.
+    pub skipped: Vec<usize>,
+    /// The same session, as the scripted model reads it.
+    pub recording: Recording,
+}
+
+/// The files of what was named: each file itself, and of a directory all recordings in it and
+/// below it, by name.
+///
+/// # Errors
+/// [`TraceError`] where something can't be read, or a directory holds none.
+pub fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, TraceError> {
+    let mut found = Vec::new();
+    for path in named {
+        let before = found.len();
+        walk(path, true, &mut found)?;
+        if found.len() == before {
+            return Err(TraceError::Nothing(path.display().to_string()));
+        }
+    }
+    Ok(found)
+}
+
+fn walk(path: &Path, named: bool, found: &mut Vec<PathBuf>) -> Result<(), TraceError> {
+    let failed = |cause| TraceError::Read {
+        path: path.display().to_string(),
+        cause,
+    };
+    if !std::fs::metadata(path).map_err(failed)?.is_dir() {
+        if named || is_recording(path) {
+            found.push(path.to_owned());
+        }
+        return Ok(());
+    }
+    let mut inside = std::fs::read_dir(path)
+        .map_err(failed)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(failed)?;
+    inside.sort();
+    for path in inside {
+        walk(&path, false, found)?;
+    }
+    Ok(())
+}
+
+fn is_recording(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    [".jsonl", ".jsonl.gz", ".jsonl.zst"]
+        .iter()
+        .any(|ending| name.ends_with(ending))
+}
+
+/// Reads one file, packed or not: its first bytes tell.
+///
+/// # Errors
+/// [`TraceError`] where it can't be read or holds no session.
+pub fn read(path: &Path) -> Result<Trace, TraceError> {
+    let named = || path.display().to_string();
+    let failed = |cause| TraceError::Read {
+        path: named(),
+        cause,
+    };
+    let bytes = std::fs::read(path).map_err(failed)?;
+    let bytes = unpacked(bytes).map_err(failed)?;
+    let text = String::from_utf8(bytes).map_err(|_| TraceError::Text(named()))?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let stem = name.split(".jsonl").next().unwrap_or_default();
+    parse(stem, &text).map_err(|cause| TraceError::Recording {
+        path: named(),
+        cause,
+    })
+}
+
+fn unpacked(bytes: Vec<u8>) -> std::io::Result<Vec<u8>> {
+    if bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+        return zstd::decode_all(bytes.as_slice());
+    }
+    if bytes.starts_with(&[0x1f, 0x8b]) {
+        let mut plain = Vec::new();
+        flate2::read::MultiGzDecoder::new(bytes.as_slice()).read_to_end(&mut plain)?;
+        return Ok(plain);
+    }
+    Ok(bytes)
+}
+
+/// Reads a session from its text. Lines that are no messages are skipped, and listed.
+///
+/// # Errors
+/// Where no assistant message is left.
+pub fn parse(name: &str, text: &str) -> Result<Trace, RecordingError> {
+    let mut meta = Value::Null;
+    let mut messages = Vec::new();
+    let mut skipped = Vec::new();
+    let mut kept = String::with_capacity(text.len());
+    for (line, text) in text.lines().enumerate() {
+        let text = text.trim();
+        if text.is_empty() {
+            continue;
+        }
+        if let Some(found) = meta_of(text) {
+            meta = found;
+        } else if let Some(message) = message(text) {
+            messages.push(message);
+            kept.push_str(text);
+            kept.push('\n');
+        } else {
+            skipped.push(line + 1);
+        }
+    }
+    let recording = Recording::parse(&kept)?;
+    let (tools, tools_from) = match (recorded_tools(&meta), &recording.tools) {
+        (Some(tools), _) => (Some(tools), Tools::Recorded),
+        (None, Some(tools)) => (Some(tools.clone()), Tools::Derived),
+        (None, None) => (None, Tools::None),
+    };
+    let word = |field: &str| meta.get(field).and_then(Value::as_str).map(str::to_owned);
+    let name = word("id").unwrap_or_else(|| name.to_owned());
+    Ok(Trace {
+        model: word("model").unwrap_or_else(|| "recorded".to_owned()),
+        recording: Recording {
+            id: name.clone(),
+            ..recording
+        },
+        name,
+        messages,
+        tools,
+        tools_from,
+        skipped,
+    })
+}
+
+/// The description of a session, which only a line that begins with it is.
+fn meta_of(text: &str) -> Option<Value> {
+    let meta = text.contains("\"_meta\"").then(|| raw_meta(text))?;
+    meta.filter(Value::is_object)
+}
+
+fn raw_meta(text: &str) -> Option<Value> {
+    let object = Object::parse(text.as_bytes()).ok()?;
+    serde_json::from_slice(object.raw("_meta")?).ok()
+}
+
+/// A tools array that is one: names alone, which some recordings list, are none.
+fn recorded_tools(meta: &Value) -> Option<String> {
+    let tools = meta.get("tools")?.as_array()?;
+    let whole = !tools.is_empty() && tools.iter().all(Value::is_object);
+    whole.then(|| Value::from(tools.clone()).to_string())
+}
+
+fn message(text: &str) -> Option<Message> {
+    let object = Object::parse(text.as_bytes()).ok()?;
+    let role = match object.text("role")?.as_ref() {
+        "system" | "developer" => Role::System,
+        "user" => Role::User,
+        "assistant" => Role::Assistant,
+        "tool" => Role::Tool,
+        _ => return None,
+    };
+    crate::dialect::chat::message::parse(text.as_bytes()).ok()?;
+    let time = TIMES
+        .iter()
+        .filter_map(|field| object.present(field))
+        .find_map(time::read);
+    let places: Vec<usize> = TIMES
+        .iter()
+        .filter_map(|field| object.position(field))
+        .collect();
+    let cuts = object.remove_spans(|place| places.contains(&place));
+    let edits: Vec<_> = cuts.into_iter().map(|span| (span, Bytes::new())).collect();
+    Some(Message {
+        raw: raw::splice(text.as_bytes(), &edits),
+        role,
+        time,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    const LINES: &str = concat!(
+        "{\"_meta\": {\"id\": \"one\", \"model\": \"m-1\", \"tools\": [\"Read\"]}}\n",
+        "{\"role\":\"user\",\"content\":\"go\",\"timestamp\":\"2026-01-02T03:04:05Z\"}\n",
+        "\n",
+        "no json\n",
+        "{\"role\":\"alien\",\"content\":\"x\"}\n",
+        "{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"a\",\"function\":{\"name\":\"Read\",\"arguments\":\"{}\"}}]}\n",
+    );
+
+    fn packed(how: &str) -> Vec<u8> {
+        match how {
+            "gz" => {
+                let mut out =
+                    flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+                out.write_all(LINES.as_bytes()).unwrap();
+                out.finish().unwrap()
+            }
+            "zst" => zstd::encode_all(LINES.as_bytes(), 1).unwrap(),
+            _ => LINES.as_bytes().to_vec(),
+        }
+    }
+
+    #[test]
+    fn a_session_is_read_packed_or_not_and_bad_lines_are_named() {
+        let directory = tempfile::tempdir().unwrap();
+        for how in ["plain", "gz", "zst"] {
+            let path = directory.path().join(format!("{how}.jsonl.{how}"));
+            std::fs::write(&path, packed(how)).unwrap();
+            let trace = read(&path).unwrap();
+            assert_eq!((trace.name.as_str(), trace.model.as_str()), ("one", "m-1"));
+            assert_eq!(trace.skipped, [4, 5]);
+            assert_eq!(trace.messages.len(), 2);
+            assert_eq!(trace.messages[0].raw, r#"{"role":"user","content":"go"}"#);
+            assert_eq!(trace.messages[0].time, Some(1_767_323_045_000));
+            assert_eq!(trace.tools_from, Tools::Derived);
+            assert!(trace.tools.unwrap().contains("\"Read\""));
+        }
+    }
+
+    #[test]
+    fn tools_that_were_recorded_are_kept() {
+        let tools = r#"[{"function":{"name":"Read"},"type":"function"}]"#;
+        let text = LINES.replace("[\"Read\"]", tools);
+        let trace = parse("x", &text).unwrap();
+        assert_eq!(trace.tools_from, Tools::Recorded);
+        assert_eq!(trace.tools.as_deref(), Some(tools));
+    }
+
+    #[test]
+    fn directories_are_walked_in_order_and_empty_ones_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().to_owned();
+        assert!(matches!(
+            files(std::slice::from_ref(&root)),
+            Err(TraceError::Nothing(_))
+        ));
+        std::fs::create_dir(root.join("a")).unwrap();
+        for name in ["b.jsonl", "a/z.jsonl.zst", "index.json", "c.jsonl.gz"] {
+            std::fs::write(root.join(name), "").unwrap();
+        }
+        let found = files(std::slice::from_ref(&root)).unwrap();
+        let names = ["a/z.jsonl.zst", "b.jsonl", "c.jsonl.gz"].map(|name| root.join(name));
+        assert_eq!(found, names);
+        let error = files(&[root.join("none")]).unwrap_err().to_string();
+        assert!(error.starts_with("can't read "), "{error}");
+    }
+
+    #[test]
+    fn what_holds_no_session_is_refused_in_words() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.jsonl");
+        for (bytes, words) in [
+            (&b"\xff\xfe"[..], "no UTF-8"),
+            (
+                b"{\"role\":\"user\",\"content\":\"a\"}\n",
+                "no assistant message",
+            ),
+            (&[0x28, 0xb5, 0x2f, 0xfd, 0], "can't read"),
+        ] {
+            std::fs::write(&path, bytes).unwrap();
+            let error = read(&path).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! `plimsoll replay` as it is run by hand, on the session that the demo comes with: its table, its
+//! JSON, the story of one item, and what it says where it can't do what was asked.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn bundled() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("assets/demo/session.jsonl.zst")
+}
+
+fn replay(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command.arg("replay").arg(bundled()).args(arguments);
+    command.output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// The figures that every policy has.
+const FIGURES: [&str; 15] = [
+    "requests",
+    "tokens_sent",
+    "peak",
+    "over_ceiling",
+    "prune_rate",
+    "passes",
+    "prefix_breaks",
+    "cached_share",
+    "cost",
+    "retention_visible",
+    "retention_recoverable",
+    "retention_lines",
+    "no_impact_rate",
+    "refetches",
+    "us_per_request",
+];
+
+#[test]
+fn policies_are_compared_in_a_table_and_as_json() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("figures.json");
+    let output = replay(&[
+        "--policies",
+        "cwl,none",
+        "--ceiling",
+        "40000",
+        "--json",
+        file.to_str().unwrap(),
+    ]);
+    let (shown, errors) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{errors}");
+    assert_eq!(errors, "", "no terminal, no progress");
+    for row in ["policy", "cwl ", "none "] {
+        assert!(
+            shown.lines().any(|line| line.starts_with(row)),
+            "{row}: {shown}"
+        );
+    }
+    let json: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let session = &json["sessions"][0];
+    assert!(session["name"].is_string() && session["tokens"].as_u64() > Some(100_000));
+    for (policies, whose) in [(&json["policies"], "all"), (&session["policies"], "one")] {
+        let names: Vec<&str> = policies
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|policy| policy["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(names, ["cwl", "none"], "{whose}");
+        for figure in FIGURES {
+            let number = |at: usize| policies[at][figure].as_f64();
+            assert!(
+                number(0).is_some() && number(1).is_some(),
+                "{whose} {figure}"
+            );
+        }
+    }
+    let (cwl, none) = (&json["policies"][0], &json["policies"][1]);
+    assert_eq!(none["retention_visible"], 1.0);
+    assert!(cwl["passes"].as_u64() > Some(0) && cwl["peak"].as_u64() <= Some(40_000));
+    assert!(cwl["cost"].as_f64() < none["cost"].as_f64());
+}
+
+#[test]
+fn an_item_has_a_story() {
+    let explain = |item| {
+        let mut arguments = vec!["--policies", "cwl", "--ceiling", "40000"];
+        arguments.extend(["--annotate", "none", "--explain", item]);
+        replay(&arguments)
+    };
+    // The session's first read, and a large one.
+    let story = text(&explain("read:10").stdout);
+    for words in [
+        "Read:10: ",
+        "pass 1 (ceiling): ",
+        "the view had ",
+        "the pass took: ",
+    ] {
+        assert!(story.contains(words), "{words} not in {story}");
+    }
+    let output = explain("Read:100000");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("no item Read:100000"));
+}
+
+#[test]
+fn what_cannot_be_done_is_said_in_words() {
+    for (arguments, code, words) in [
+        (
+            &["no-such-file.jsonl"][..],
+            1,
+            "can't read no-such-file.jsonl",
+        ),
+        (&["--min-tokens", "9000000"], 1, "lower --min-tokens"),
+        (&["--prices", "gold"], 1, "no prices are named \"gold\""),
+        (&["--explain", "Read:1"], 1, "one policy"),
+        (
+            &["--policies", "magic"],
+            2,
+            "possible values: none, recency",
+        ),
+        (&["--ceiling", "100"], 2, "100 is not in 4000"),
+        (&["--floor", "2"], 2, "at most 1"),
+    ] {
+        let output = replay(arguments);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {errors}");
+        assert!(errors.contains(words), "{arguments:?}: {errors}");
+    }
+}
