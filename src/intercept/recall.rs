@@ -145,9 +145,14 @@ impl Taker<'_> {
         self.lines.get(range).unwrap_or_default().concat()
     }
 
-    /// Whether the whole document fits.
+    /// Whether the whole document fits. One that is far too long is told by its first lines.
     fn is_small(&self) -> bool {
-        (self.count)(self.document) <= self.limit
+        let (mut used, enough) = (0, self.limit.saturating_add(self.limit / 4));
+        let short = self.lines.iter().all(|line| {
+            used += (self.count)(line);
+            used <= enough
+        });
+        short && (self.count)(self.document) <= self.limit
     }
 
     fn whole(&self) -> Part {
@@ -328,7 +333,8 @@ impl Taker<'_> {
 
     /// How many of the matches fit with what stands around them.
     fn fitting(&self, found: &[usize], range: &Range<usize>, search: &str, around: usize) -> usize {
-        let (mut low, mut high) = (0, found.len());
+        // A line with its number is two tokens at least.
+        let (mut low, mut high) = (0, found.len().min(self.limit as usize / 2));
         while low < high {
             let middle = (low + high).div_ceil(2);
             let text = self.shown(

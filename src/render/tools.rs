@@ -171,6 +171,7 @@ pub fn guidance(custom: Option<&str>, delimiter: &str, recall: Option<&str>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tokens::{Counter, Encoding};
 
     fn both() -> Injected {
         Injected {
@@ -236,5 +237,7 @@ mod tests {
         let with = guidance(None, "plimsoll_delimiter", Some("plimsoll_recall"));
         assert!(with.contains("`plimsoll_recall`") && with.contains("`plimsoll_delimiter`"));
         assert_eq!(guidance(Some("use {tool}"), "d", Some("r")), "use d");
+        let tokens = Counter::load().count(Encoding::O200k, &with);
+        assert!(tokens < 300, "{tokens}");
     }
 }
