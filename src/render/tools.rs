@@ -22,8 +22,8 @@ Names are unique. It costs nothing when sent together with your other calls.";
 
 /// How what was evicted comes back, in as many characters at most.
 const RECALL: &str = "Bring back the exact original of what was evicted from the context. Where \
-something is gone, a line says so and lists item ids (\"evicted 3 items, 2.1k tokens: read:3,5 \
-grep:7\") or names an episode.\n\
+something is gone or clipped, a line names it (\"[evicted read:3, 2.1k tokens]\", \"evicted 3 \
+items: read:3,5 grep:7\") or the episode that it was in.\n\
 - One item, the call and its result: {\"id\":\"read:3\"}\n\
 - A part of it: {\"id\":\"read:3\",\"lines\":\"10-40\"} or {\"id\":\"read:3\",\"search\":\"refresh_token\"}\n\
 - All that is gone of an episode: {\"id\":\"auth-flow\"}\n\

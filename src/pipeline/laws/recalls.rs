@@ -143,25 +143,18 @@ fn ids_count_as_asked_for_within_ten_turns_only() {
 
 #[test]
 fn an_act_on_evicted_exploration_is_told_how_to_get_it_back() {
-    for enabled in [true, false] {
-        let mut sim = evicted();
-        let mut bare = Sim::new();
-        bare.messages.clone_from(&sim.messages);
-        sim.turn([end("of b"), expl("c"), call("bash", 5)]);
-        sim.turn([end("of c"), act("d", &["a", "c"]), call("bash", 5)]);
-        let record = sim.path.newest().unwrap();
-        let told = &record.hops[0].calls[1].result;
-        assert!(
-            told.ends_with("\nevicted originals: recall(\"a\")"),
-            "{told}"
-        );
-        if !enabled {
-            continue;
-        }
-        sim.turn([done(), act("e", &["c"]), call("bash", 5)]);
-        let told = &sim.path.newest().unwrap().hops[0].calls[1].result;
-        assert!(!told.contains("evicted"), "{told}");
-    }
+    let told = |sim: &Sim| sim.path.newest().unwrap().hops[0].calls[1].result.clone();
+    let mut sim = evicted();
+    sim.turn([end("of b"), expl("c"), call("bash", 5)]);
+    sim.turn([end("of c"), act("d", &["a", "c"]), call("bash", 5)]);
+    let of_both = told(&sim);
+    assert!(
+        of_both.ends_with("\nevicted originals: recall(\"a\")"),
+        "{of_both}"
+    );
+    sim.turn([done(), act("e", &["c"]), call("bash", 5)]);
+    let of_live = told(&sim);
+    assert!(!of_live.contains("evicted"), "{of_live}");
 }
 
 #[test]
