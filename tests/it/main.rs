@@ -21,6 +21,7 @@ mod hops;
 mod limits;
 mod pass;
 mod process;
+mod recall;
 mod replay;
 mod resend;
 mod support;
