@@ -309,7 +309,7 @@ fn left(
             tokens: count(&text),
             text: text.into(),
         }),
-        arguments: None,
+        ..Left::default()
     }
 }
 

@@ -75,8 +75,9 @@ pub struct Growth {
 pub const AUTO_TURNS: usize = 8;
 /// The floor of `Auto` before there is enough data.
 const AUTO_DEFAULT: f64 = 0.7;
-/// How much dearer than the lowest floor the chosen one may be.
-const AUTO_SLACK: f64 = 1.25;
+/// How much dearer than the lowest floor the chosen one may be. What a pass leaves behind keeps
+/// most of what a higher floor would.
+const AUTO_SLACK: f64 = 1.1;
 
 /// The floor in tokens.
 #[must_use]

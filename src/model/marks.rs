@@ -62,9 +62,12 @@ impl Marks {
         }
     }
 
-    /// Says what is left of an item. What is gone for good has nothing left.
+    /// Says what is left of an item. What is removed may leave strings that its episode's tombstone
+    /// names.
     pub fn keep(&mut self, item: ItemNo, kept: Arc<Kept>) {
-        if self.get(item) != Mark::Removed {
+        if *kept == Kept::default() {
+            self.kept.remove(&item);
+        } else {
             self.kept.insert(item, kept);
         }
     }

@@ -116,10 +116,20 @@ impl<'a> Originals<'a> {
         };
         let name = (item.no, &*item.name, mark as u8);
         let originals = (self.digest(call), item.pair.and_then(|at| self.digest(at)));
-        reader.left(&(name, originals, call, kept), || Left {
-            result: self.result(reader, item, mark, kept),
-            arguments: self.arguments(reader, item, call, kept),
-        })
+        let make = || {
+            if mark == Mark::Removed {
+                return Left {
+                    names: self.names(item, call, kept),
+                    ..Left::default()
+                };
+            }
+            Left {
+                result: self.result(reader, item, mark, kept),
+                arguments: self.arguments(reader, item, call, kept),
+                names: None,
+            }
+        };
+        reader.left(&(name, originals, call, kept), make)
     }
 
     /// The digest of the client's message that an item stands in.
@@ -148,6 +158,18 @@ impl<'a> Originals<'a> {
             tokens: reader.count(&text),
             text: text.into(),
         })
+    }
+
+    /// What is named of a removed item: of a text's own strings, or of a call's and its result's.
+    fn names(&self, item: &Item, index: usize, kept: &Kept) -> Option<Arc<str>> {
+        let text = self.text(item.pair.unwrap_or(index)).unwrap_or_default();
+        let arguments = match item.kind {
+            ItemKind::Call => self.text(index),
+            _ => None,
+        };
+        let arguments = arguments.unwrap_or_default();
+        let names = stub::names(kept, &text, &stub::flat(&arguments));
+        (!names.is_empty()).then(|| names.into())
     }
 
     fn arguments(&self, reader: Reader<'_>, item: &Item, call: usize, kept: &Kept) -> Option<Note> {

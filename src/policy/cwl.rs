@@ -2,13 +2,16 @@
 //! §5). Acts before exploration, oldest first, level by level, re-counting after each step. Pure;
 //! never touches what [`Protection`] covers.
 
+use std::sync::Arc;
+
 use super::levels::Levels;
 use super::pass::{Proposal, conclude};
 use super::plan::{Move, PlanError, has_dependents};
 use super::work::Work;
 use super::{Ask, Level, Order, Protection, open};
-use crate::model::Mark;
+use crate::model::{ItemKind, Mark};
 use crate::session::graph::{Episode, Kind};
+use crate::session::transcript::Item;
 use crate::session::view;
 
 /// A pass in the making: the paper's order, with the finer levels where they are asked for.
@@ -63,9 +66,13 @@ impl<'a> Pass<'a> {
         loop {
             let before = self.work.moves.len();
             self.strip_eligible();
+            let floor = self.work.target;
+            self.work.target = self.removal();
             self.evict_closed();
             merge_tombstones(&mut self.work);
-            if self.work.met() || self.work.moves.len() == before {
+            let met = self.work.met();
+            self.work.target = floor;
+            if met || self.work.moves.len() == before {
                 break;
             }
         }
@@ -75,8 +82,28 @@ impl<'a> Pass<'a> {
             if let (Some(levels), Some(open)) = (&mut self.levels, open) {
                 levels.strip(&mut self.work, &[open]);
             }
+            let floor = self.work.target;
+            self.work.target = self.removal();
             open::strip(&mut self.work);
+            self.work.target = floor;
+            // What was stripped last may hold the newest tombstone, which the ledger moves to.
+            self.work.ledger();
         }
+    }
+
+    /// Down to where whole items are removed. The finer order spares them half of what is protected
+    /// only now and can be stripped by the next pass: one message of many large reads would else
+    /// take everything before it out of view.
+    fn removal(&self) -> u64 {
+        let floor = self.work.target;
+        if self.levels.is_none() {
+            return floor;
+        }
+        let result =
+            |(at, item): &(usize, &Item)| item.kind == ItemKind::Result && self.work.protected(*at);
+        let items = self.work.transcript.items.iter().enumerate();
+        let sizes = items.filter(result).map(|(_, item)| u64::from(item.tokens));
+        (floor + sizes.sum::<u64>() / 2).clamp(floor, self.ceiling.max(floor))
     }
 
     /// The finer levels over all that is eligible.
@@ -126,7 +153,11 @@ impl<'a> Pass<'a> {
                 continue;
             }
             let moves = self.work.strip(episode, level);
-            self.apply(episode, level, moves);
+            if self.levels.is_some() && level != Level::Reasoning {
+                self.one_by_one(episode, level, moves);
+            } else {
+                self.apply(episode, level, moves);
+            }
             if self.work.met() {
                 return;
             }
@@ -135,15 +166,29 @@ impl<'a> Pass<'a> {
         self.apply(episode, Level::Episode, moves);
     }
 
+    /// The finer order stops as soon as it may inside a level, too. Where the line of what is gone
+    /// stands goes with the first.
+    fn one_by_one(&mut self, episode: &'a Episode, level: Level, moves: Vec<Move>) {
+        let (calls, mut first): (Vec<Move>, Vec<Move>) =
+            moves.into_iter().partition(|one| one.mark == Mark::Removed);
+        for call in calls {
+            if self.work.met() {
+                return;
+            }
+            let mut step = std::mem::take(&mut first);
+            step.push(call);
+            self.apply(episode, level, step);
+        }
+        if !first.is_empty() {
+            self.apply(episode, level, first);
+        }
+    }
+
     fn apply(&mut self, episode: &'a Episode, level: Level, mut moves: Vec<Move>) {
         if let Some(levels) = &mut self.levels {
-            levels.fold(&self.work, &mut moves);
+            levels.fold(&self.work, episode, &mut moves);
         }
-        let any = !moves.is_empty();
         self.work.apply(episode, level, moves);
-        if let Some(levels) = self.levels.as_mut().filter(|_| any) {
-            levels.gone(&self.work, episode);
-        }
     }
 
     /// The last that is freed before a budget is unmet: results of exploration that an act in view
@@ -167,6 +212,7 @@ impl<'a> Pass<'a> {
                 self.apply(episode, level, moves);
             }
         }
+        self.work.ledger();
     }
 }
 
@@ -208,7 +254,7 @@ fn remove(work: &Work<'_>, episode: &Episode) -> Vec<Move> {
 }
 
 /// Merges tombstones into the ledger once they pass a tenth of the ceiling, and spans without
-/// calls, oldest first, where the target can't be met otherwise. The oldest survivor holds the
+/// calls, oldest first, where the target can't be met otherwise. The newest survivor holds the
 /// ledger. The tombstone of an expl with dependents in view stays.
 fn merge_tombstones(work: &mut Work<'_>) {
     let transcript = work.transcript;
@@ -249,17 +295,30 @@ fn tombstone_size(work: &Work<'_>, episode: &Episode) -> u32 {
     })
 }
 
-/// Takes what is left of an episode out of the view: the ledger speaks for it.
+/// Takes what is left of an episode out of the view: the ledger speaks for it, and names nothing of
+/// what is gone.
 fn merge(work: &mut Work<'_>, episode: &Episode) {
     let shown = |index: &&usize| work.mark(**index) != Mark::Removed;
-    let left: Vec<usize> = episode.items.iter().filter(shown).copied().collect();
-    if left.iter().any(|index| work.protected(*index)) {
+    if episode
+        .items
+        .iter()
+        .filter(shown)
+        .any(|index| work.protected(*index))
+    {
         return;
     }
-    let moves = left
-        .into_iter()
-        .map(|item| Move::whole(item, Mark::Removed));
-    work.apply(episode, Level::Ledger, moves.collect());
+    let due = |index: &usize| {
+        let no = work.item(*index)?.no;
+        let kept = work.marks.kept(no).is_some().then(Arc::default);
+        let due = work.mark(*index) != Mark::Removed || kept.is_some();
+        due.then_some(Move {
+            item: *index,
+            mark: Mark::Removed,
+            kept,
+        })
+    };
+    let moves = episode.items.iter().filter_map(due).collect();
+    work.apply(episode, Level::Ledger, moves);
 }
 
 /// A closed span without calls that still shows its text.

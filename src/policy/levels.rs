@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::lexicon::{self, Lexicon};
+use super::lexicon::{self, Lexicon, Parts, names_bytes};
 use super::plan::Move;
 use super::work::Work;
 use super::{Ask, Level};
@@ -127,13 +127,51 @@ impl<'a> Levels<'a> {
         }
     }
 
-    /// Trims the calls that become tombstones with these moves.
-    pub fn fold(&mut self, work: &Work<'a>, moves: &mut [Move]) {
+    /// Says what is left of what goes with these moves: its strings in the tombstone of its
+    /// episode. Trims the calls that become tombstones.
+    pub fn fold(&mut self, work: &Work<'a>, episode: &Episode, moves: &mut [Move]) {
+        let gone = |one: &&mut Move| one.mark == Mark::Removed;
+        for one in moves.iter_mut().filter(gone) {
+            self.lexicon.hide(one.item);
+            if let Some(pair) = work.item(one.item).and_then(|item| item.pair) {
+                self.lexicon.hide(pair);
+            }
+        }
+        self.name(work, episode, moves);
         for one in moves.iter_mut().filter(|one| one.mark == Mark::Folded) {
             let item = work.item(one.item).filter(|item| item.delimiter.is_none());
             let kept = item.and_then(|item| work.marks.kept(item.no)).cloned();
             let kept = self.lexicon.trim(one.item, &kept.unwrap_or_default());
             one.kept = kept.filter(|_| item.is_some()).map(Arc::new);
+        }
+    }
+
+    /// Chooses what the tombstone of an episode names of the items that these moves remove. An act
+    /// has none.
+    fn name(&mut self, work: &Work<'a>, episode: &Episode, moves: &mut [Move]) {
+        if !episode.is_expl() {
+            return;
+        }
+        let removed = |index: &usize| {
+            let kept = work.item(*index).and_then(|item| work.marks.kept(item.no));
+            kept.filter(|_| work.mark(*index) == Mark::Removed)
+        };
+        let named = episode.items.iter().filter_map(removed);
+        let mut used: usize = named.map(|kept| names_bytes(kept)).sum();
+        for one in moves.iter_mut().filter(|one| one.mark == Mark::Removed) {
+            let item = work.item(one.item).filter(|item| item.delimiter.is_none());
+            let Some(item) = item else { continue };
+            let parts = Parts {
+                text: item.pair.unwrap_or(one.item),
+                call: item.kind == ItemKind::Call,
+            };
+            let result = item.pair.and_then(|pair| work.item(pair));
+            let tokens = item.tokens + result.map_or(0, |result| result.tokens);
+            let kept = self
+                .lexicon
+                .names(one.item, parts, tokens as usize * 4, used);
+            used += kept.as_ref().map_or(0, names_bytes);
+            one.kept = kept.map(Arc::new);
         }
     }
 
@@ -147,19 +185,6 @@ impl<'a> Levels<'a> {
         }
         if let Some(kept) = self.lexicon.trim(call, kept) {
             work.shrink(Level::Arguments, call, Mark::Folded, Some(Arc::new(kept)));
-        }
-    }
-
-    /// Says that the items of an episode are gone.
-    pub fn gone(&mut self, work: &Work<'a>, episode: &Episode) {
-        for index in &episode.items {
-            if work.mark(*index) == Mark::Removed {
-                self.lexicon.hide(*index);
-                let pair = work.item(*index).and_then(|item| item.pair);
-                if let Some(result) = pair {
-                    self.lexicon.hide(result);
-                }
-            }
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 use super::Ask;
 use super::work::Work;
@@ -14,9 +15,13 @@ use xxhash_rust::xxh3::xxh3_64;
 /// The part of a result's bytes that a skeleton keeps at most.
 const SKELETON: f64 = 0.3;
 /// The part of what is cut that an index takes at most.
-const INDEX: f64 = 0.1;
-/// Tokens that an index takes at most.
-const INDEX_TOKENS: usize = 200;
+const INDEX: f64 = 0.15;
+/// Bytes that an index takes at most; names have about three a token.
+const INDEX_BYTES: usize = 900;
+/// The part of what is removed whole that its episode's tombstone names at most.
+const NAMES: f64 = 0.05;
+/// Bytes that a tombstone names at most.
+const NAMES_BYTES: usize = 525;
 /// What a string is worth that tells where something is: it holds a slash, a dot, an underscore, a
 /// digit or an inner capital.
 const LOCATOR: f64 = 0.03;
@@ -125,8 +130,7 @@ impl<'a> Lexicon<'a> {
     pub fn stub(&mut self, result: usize, kept: &Kept) -> Kept {
         self.hide(result);
         let text = (self.originals)(result).unwrap_or_default();
-        let whole = 0..text.len();
-        let index = self.index(result, &text, std::slice::from_ref(&whole));
+        let index = self.index(result, &text, &whole(&text));
         Kept {
             of: Some(offset(text.len())),
             lines: Vec::new(),
@@ -162,26 +166,49 @@ impl<'a> Lexicon<'a> {
         })
     }
 
-    fn index(
-        &mut self,
-        item: usize,
-        text: &str,
-        cuts: &[std::ops::Range<usize>],
-    ) -> Vec<(u32, u32)> {
+    /// What a tombstone names of an item that goes, whose texts are hidden by now: the strings that
+    /// stand nowhere else. `size` is that of the original in bytes, `used` what the tombstone names
+    /// already. `None` where nothing is worth a name.
+    pub fn names(&mut self, item: usize, parts: Parts, size: usize, used: usize) -> Option<Kept> {
+        let mut left = share(size, NAMES).min(NAMES_BYTES.saturating_sub(used));
+        let text = (self.originals)(parts.text).unwrap_or_default();
+        let arguments = (self.originals)(item).filter(|_| parts.call);
+        let trimmed = arguments.map(|arguments| {
+            let arguments = stub::flat(&arguments);
+            self.choose(item, &arguments, &whole(&arguments), left)
+        });
+        left = left.saturating_sub(named(trimmed.iter().flatten()));
+        let index = self.choose(item, &text, &whole(&text), left);
+        let kept = Kept {
+            of: Some(offset(text.len())),
+            lines: Vec::new(),
+            index,
+            trimmed,
+        };
+        (names_bytes(&kept) > 0).then_some(kept)
+    }
+
+    fn index(&mut self, item: usize, text: &str, cuts: &[Range<usize>]) -> Vec<(u32, u32)> {
         self.set(item, Vec::new());
         self.index_beside(item, text, cuts)
     }
 
+    /// The index of what is cut out of an item, beside what else it shows.
+    fn index_beside(&mut self, item: usize, text: &str, cuts: &[Range<usize>]) -> Vec<(u32, u32)> {
+        let size: usize = cuts.iter().map(ExactSizeIterator::len).sum();
+        let budget = share(size, INDEX).min(INDEX_BYTES);
+        self.choose(item, text, cuts, budget)
+    }
+
     /// Chooses the strings inside the cuts that stand nowhere else, those that tell a place first,
     /// and shows them as the item's.
-    fn index_beside(
+    fn choose(
         &mut self,
         item: usize,
         text: &str,
-        cuts: &[std::ops::Range<usize>],
+        cuts: &[Range<usize>],
+        budget: usize,
     ) -> Vec<(u32, u32)> {
-        let size: usize = cuts.iter().map(ExactSizeIterator::len).sum();
-        let budget = share(size, INDEX).min(INDEX_TOKENS * 3);
         let mut chosen: Vec<(usize, &str, u64)> = Vec::new();
         let mut seen = HashSet::new();
         let mut used = 0;
@@ -285,6 +312,29 @@ impl<'a> Lexicon<'a> {
         chosen.sort_unstable();
         chosen
     }
+}
+
+/// Where an item's texts stand.
+#[derive(Clone, Copy)]
+pub(super) struct Parts {
+    /// The item that has the text: a call's result, or the item itself.
+    pub text: usize,
+    /// Whether the item has arguments, too.
+    pub call: bool,
+}
+
+/// Bytes that a tombstone shows of what is left of an item.
+pub(super) fn names_bytes(kept: &Kept) -> usize {
+    named(kept.index.iter().chain(kept.trimmed.iter().flatten()))
+}
+
+fn named<'s>(spans: impl Iterator<Item = &'s (u32, u32)>) -> usize {
+    spans.map(|(start, end)| (end - start + 1) as usize).sum()
+}
+
+/// The whole of a text as the one cut.
+fn whole(text: &str) -> [Range<usize>; 1] {
+    std::array::from_fn(|_| 0..text.len())
 }
 
 /// Whether a result is shown word for word further on in the view: nothing is lost with it.

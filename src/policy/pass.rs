@@ -71,7 +71,7 @@ fn last_moves(moves: &[Move]) -> Vec<Move> {
     for one in moves {
         let before = last.remove(&one.item).and_then(|before| before.kept);
         let kept = match one.mark {
-            Mark::Removed => None,
+            Mark::Removed => one.kept.clone(),
             Mark::Live | Mark::Clipped | Mark::Masked | Mark::Folded => one.kept.clone().or(before),
         };
         last.insert(

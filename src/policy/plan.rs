@@ -98,7 +98,8 @@ impl Plan {
             if protection.heeds_episodes() {
                 is_free(item, one, episode)?;
             }
-            if one.mark <= marks.get(item.no) {
+            let now = marks.get(item.no);
+            if one.mark < now || (one.mark == now && one.kept.is_none()) {
                 return Err(PlanError::Left(one.item));
             }
             if protection.covers(transcript, one.item) {
@@ -155,7 +156,7 @@ fn is_showable(item: &Item, one: &Move, episode: &Episode) -> Result<(), PlanErr
         Mark::Clipped => partly,
         Mark::Masked => holder || partly,
         Mark::Folded => carrier || partly,
-        Mark::Removed => one.kept.is_none(),
+        Mark::Removed => true,
     };
     if showable {
         Ok(())

@@ -54,6 +54,19 @@ pub fn result(id: &str, tokens: u32, mark: Mark, kept: &Kept, original: &str) ->
     text
 }
 
+/// The strings that a tombstone names of what is removed: of the text of a result or a message, and
+/// of a call's arguments as [`flat`] joins them.
+#[must_use]
+pub fn names(kept: &Kept, original: &str, arguments: &str) -> String {
+    let same = kept.of.is_some_and(|of| of as usize == original.len());
+    let result = kept.index.iter().filter(|_| same);
+    let result = result.filter_map(|span| original.get(range(*span)));
+    let call = kept.trimmed.iter().flatten();
+    let call = call.filter_map(|span| arguments.get(range(*span)));
+    let names: Vec<&str> = call.chain(result).collect();
+    names.join(" ")
+}
+
 /// The texts of a call's arguments: its string values decoded, one after the other with a newline
 /// between. Arguments that are no JSON are one text.
 #[must_use]

@@ -26,6 +26,8 @@ pub struct Left {
     pub result: Option<Note>,
     /// In place of its arguments.
     pub arguments: Option<Note>,
+    /// What its episode's tombstone names of it once it is removed.
+    pub names: Option<Arc<str>>,
 }
 
 /// How texts that the proxy writes are made and sized.
@@ -157,7 +159,11 @@ pub fn note_episode(
             notes.results.remove(&carrier);
         }
         (Mark::Folded, Kind::Expl | Kind::Implicit) => {
-            put(carrier, tombstone::tombstone(transcript, marks, episode));
+            let text = tombstone::tombstone(transcript, marks, episode);
+            put(
+                carrier,
+                with_names(text, transcript, marks, episode, measure),
+            );
         }
         (_, Kind::Implicit) => {}
         // The line of what is gone stands where a pass marked its place.
@@ -169,10 +175,32 @@ pub fn note_episode(
                 None => return,
             };
             if let Some(text) = tombstone::stripped(transcript, marks, episode, state) {
-                put(host, text);
+                put(host, with_names(text, transcript, marks, episode, measure));
             }
         }
     }
+}
+
+/// A line of what is gone, and under it the strings that stood nowhere else than in that.
+fn with_names(
+    mut text: String,
+    transcript: &Transcript,
+    marks: &Marks,
+    episode: &Episode,
+    measure: Measure<'_>,
+) -> String {
+    let name = |index: &usize| {
+        let item = transcript.items.get(*index)?;
+        let kept = marks.kept(item.no)?;
+        let removed = marks.get(item.no) == Mark::Removed;
+        let left = removed.then(|| (measure.left)(*index, Mark::Removed, kept))?;
+        left.names
+    };
+    for (place, names) in episode.items.iter().filter_map(name).enumerate() {
+        text.push(if place == 0 { '\n' } else { ' ' });
+        text.push_str(&names);
+    }
+    text
 }
 
 /// Writes the notes of calls that carried a tombstone before an edit of the client's moved the
@@ -192,7 +220,7 @@ fn note_strays(transcript: &Transcript, marks: &Marks, measure: Measure<'_>, not
     }
 }
 
-/// Writes the ledger into the oldest surviving tombstone once any tombstone was merged, and gives
+/// Writes the ledger into the newest tombstone once any tombstone was merged, and gives
 /// the call whose result holds it.
 pub fn note_ledger(
     transcript: &Transcript,
@@ -234,7 +262,8 @@ fn ledger(transcript: &Transcript, marks: &Marks) -> Option<(usize, Vec<usize>)>
     merged.then_some((host, gone))
 }
 
-/// The call that would hold the ledger: the carrier of the oldest tombstone.
+/// The call that would hold the ledger: the carrier of the newest tombstone, because it changes with
+/// each pass that removes something, and what stands before it stays in the provider's cache.
 #[must_use]
 pub fn ledger_host(transcript: &Transcript, marks: &Marks) -> Option<usize> {
     let mut carriers = transcript
@@ -243,7 +272,7 @@ pub fn ledger_host(transcript: &Transcript, marks: &Marks) -> Option<usize> {
         .iter()
         .filter(|episode| episode.is_expl())
         .filter_map(|episode| episode.carrier);
-    carriers.find(|at| mark_of(transcript, marks, *at) == Mark::Folded)
+    carriers.rfind(|at| mark_of(transcript, marks, *at) == Mark::Folded)
 }
 
 /// Whether nothing in the view names an episode: its start is gone, or the first item of an

@@ -245,7 +245,8 @@ fn reasoning_stays_with_its_calls_where_the_family_demands_it_back() {
             &["think2"],
             // The start stays in that message as its tombstone, and so does the reasoning.
             &["grep1", "=grep1"],
-            &["odd1", "=odd1"],
+            // The newest tombstone takes that start in, and the reasoning goes with its message.
+            &["think1", "=odd1"],
             &["=bash1"],
         ],
     );

@@ -120,8 +120,10 @@ fn marked_and_unmarked_exploration_go_in_one_order_by_place_and_acts_before_both
             &["=grep1"],
             &["grep2", "=grep2"],
             &["=grep3"],
-            // Here the tombstones pass a tenth of the ceiling, and the span's call goes with its.
-            &["grep3", "grep4", "=grep4"],
+            // Here the tombstones pass a tenth of the ceiling: the newest takes in the others, and
+            // the span's call goes with its own.
+            &["grep1", "grep4", "=grep4"],
+            &["grep3"],
             &["=bash1"],
         ],
     );

@@ -12,7 +12,7 @@ use super::{COUNTER, Sent, Sim, is_label};
 use crate::model::{ItemKind, Mark, Marks};
 use crate::pipeline::hop::{Prepared, State};
 use crate::pipeline::laws::say::{gist, raw_messages};
-use crate::policy::{Policy, Protection};
+use crate::policy::{Order, Policy, Protection};
 use crate::session::graph::Kind;
 use crate::session::transcript::Transcript;
 use crate::session::view;
@@ -202,8 +202,17 @@ fn to_the_floor(state: &State, prepared: &Prepared, before: &Marks) {
     if prepared.pass.is_none() || prepared.estimate <= prepared.floor {
         return;
     }
-    let recent = state.terms.eviction(&Family::default()).protect_recent;
-    let protection = Protection::new(transcript, before, recent);
+    let config = state.terms.eviction(&Family::default());
+    let protection = Protection::new(transcript, before, config.protect_recent);
+    // The finer order leaves whole items where the next pass can strip results instead.
+    let result = |(at, item): &(usize, &crate::session::transcript::Item)| {
+        item.kind == ItemKind::Result && protection.covers(transcript, *at)
+    };
+    let items = transcript.items.iter().enumerate().filter(result);
+    let spared = items.map(|(_, item)| u64::from(item.tokens)).sum::<u64>() / 2;
+    if config.order == Order::Levels && prepared.estimate <= prepared.floor + spared {
+        return;
+    }
     let removed = |episode: &crate::session::graph::Episode| {
         view::is_removed(transcript, &state.marks, episode)
     };
