@@ -2,7 +2,7 @@
 //! measures anything.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -14,7 +14,7 @@ use crate::pipeline::MIN_CEILING;
 use crate::policy::Policy;
 use crate::replay::explain::{self, ExplainError};
 use crate::replay::{
-    Annotate, Lab, Options, Pricing, Trace, Watch, json, policy_named, table, trace,
+    Annotate, Lab, Options, Pricing, Trace, Watch, html, json, policy_named, table, trace,
 };
 
 /// Replays recorded sessions through the code that serves, once for each policy, and compares what
@@ -52,9 +52,12 @@ pub struct ReplayArgs {
     /// Write the figures as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write a page with the charts: tokens per request, cost against retention, all sessions.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Say when and why an item of the session went, and whether it was needed later. Takes one
     /// file, one policy and one ceiling.
-    #[arg(long, value_name = "ITEM", conflicts_with = "json")]
+    #[arg(long, value_name = "ITEM", conflicts_with_all = ["json", "html"])]
     explain: Option<String>,
     /// Sessions that are played at once [default: one a core].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
@@ -134,11 +137,16 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     std::io::stdout().lock().write_all(text.as_bytes())?;
     if let Some(file) = &args.json {
         let value = json::report(&report, lab.options());
-        let text = serde_json::to_string_pretty(&value)?;
-        let failed = || format!("can't write {}", file.display());
-        std::fs::write(file, text + "\n").with_context(failed)?;
+        write(file, &(serde_json::to_string_pretty(&value)? + "\n"))?;
+    }
+    if let Some(file) = &args.html {
+        write(file, &html::page(&report, lab.options()))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn write(file: &Path, text: &str) -> anyhow::Result<()> {
+    std::fs::write(file, text).with_context(|| format!("can't write {}", file.display()))
 }
 
 /// Tells on stderr what was skipped, and on a terminal how far it is.

@@ -8,6 +8,7 @@ mod contender;
 mod drive;
 pub mod explain;
 mod holdings;
+pub mod html;
 pub mod json;
 mod named;
 pub mod outcome;
