@@ -2,6 +2,7 @@
 //! side, and what each of them sent, cost and lost. Owns the comparison; it never opens a socket
 //! or a store, and has no eviction order of its own.
 
+pub mod advice;
 pub mod anchors;
 pub mod cache;
 mod contender;
@@ -20,6 +21,7 @@ pub mod table;
 mod tests;
 mod time;
 pub mod trace;
+pub mod tune;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -118,6 +120,11 @@ impl Lab {
                 contenders.push(new?);
             }
         }
+        Self::among(options, contenders)
+    }
+
+    /// A lab for contenders of one's own.
+    fn among(options: Options, contenders: Vec<Contender>) -> Result<Self, ReplayError> {
         Ok(Self {
             options,
             contenders,
