@@ -3,6 +3,7 @@
 
 mod check;
 mod demo;
+mod export;
 mod lab;
 mod logs;
 mod replay;
@@ -38,6 +39,8 @@ pub enum Command {
     Replay(replay::ReplayArgs),
     /// Find a ceiling and a floor for recorded sessions; no key, no network.
     Tune(tune::TuneArgs),
+    /// List recorded sessions, or write one as JSONL.
+    Export(export::ExportArgs),
     /// Say what is wrong with a configuration file, and where.
     Check {
         /// The file.
@@ -104,6 +107,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Demo(args) => demo::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Tune(args) => tune::run(&args),
+        Command::Export(args) => export::run(&args),
         Command::Check { file } => check::run(&file, &mut std::io::stdout().lock()),
     }
 }

@@ -15,7 +15,9 @@ pub use item::{
     CALL_TOKENS, CallShape, ItemKind, ItemNo, MESSAGE_TOKENS, Mark, Role, Shape, ToolClass,
 };
 pub use marks::{Kept, Marks};
-pub use record::{Effect, EpisodeKind, HiddenCall, Hop, Parent, Snapshot, Step, TurnRecord};
+pub use record::{
+    Content, Effect, EpisodeKind, HiddenCall, Hop, Parent, Snapshot, Step, TurnRecord,
+};
 pub use rope::Rope;
 pub use strings::strings;
 pub use usage::Usage;

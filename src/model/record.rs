@@ -1,5 +1,6 @@
 //! The immutable record of one finished turn, and the snapshot that lists a whole path of them.
-//! Written once, named by the hash of its bytes, never edited. Holds no client content.
+//! Written once, named by the hash of its bytes, never edited. Holds no client content; where that
+//! is stored, it names it.
 
 use super::{CallId, Digest, ItemNo, Kept, Mark, RecordId, Usage};
 use serde::{Deserialize, Serialize};
@@ -128,6 +129,26 @@ pub struct TurnRecord {
     pub ended: u64,
     /// Whether a nudge has been given since the last pass.
     pub nudged: bool,
+    /// The name under which the client knows the session; empty in records of earlier versions.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub session: String,
+    /// The turn's [`Content`], where the operator has it stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<Digest>,
+}
+
+/// What of the client's was stored with a turn. With the contents of the turns before it, back to
+/// the last that begins at 0, it gives the client's whole history.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Content {
+    /// The index of the first message that is listed; those before it are in earlier turns.
+    pub from: u32,
+    /// The client's messages from there on, byte for byte.
+    pub messages: Vec<Digest>,
+    /// The visible response, until the next turn's request brings it as the client keeps it.
+    pub answer: Digest,
+    /// The client's tools array.
+    pub tools: Option<Digest>,
 }
 
 /// One step of a snapshot.

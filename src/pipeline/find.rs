@@ -279,7 +279,10 @@ fn tie(
 }
 
 /// Folds the path that ends at a record; `None` where a part of it is not stored.
-fn load(store: &Reads<'_>, id: RecordId) -> Result<Option<Path>, FindError> {
+///
+/// # Errors
+/// [`FindError`] where the store fails or a record can't be read.
+pub fn load(store: &Reads<'_>, id: RecordId) -> Result<Option<Path>, FindError> {
     let mut newer = Vec::new();
     let mut at = Parent::Record(id);
     let mut path = loop {
