@@ -205,3 +205,85 @@ fn last_of(store: &Store, id: Digest) -> Result<Option<RecordId>, ArchiveError> 
     let snapshot: Snapshot = rmp_serde::from_slice(&bytes)?;
     Ok(snapshot.steps.last().map(|step| step.record))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u8) -> RecordId {
+        RecordId(Digest([number; 32]))
+    }
+
+    /// Records as (id, parent or 0, turn, session).
+    fn archive(records: &[(u8, u8, u32, &str)]) -> Archive {
+        let known = |(number, parent, turn, session): &(u8, u8, u32, &str)| {
+            let known = Known {
+                parent: (*parent > 0).then(|| id(*parent)),
+                turn: *turn,
+                session: (*session).to_owned(),
+                model: format!("m{}", turn % 2),
+                ended: u64::from(*number) * 1000,
+                content: false,
+            };
+            (id(*number), known)
+        };
+        Archive(records.iter().map(known).collect())
+    }
+
+    /// A session with a retry of its third turn, one of its own, and one without a name.
+    fn some() -> Archive {
+        archive(&[
+            (0x10, 0, 1, "aaaa1111"),
+            (0x11, 0x10, 2, "aaaa1111"),
+            (0x12, 0x11, 3, "aaaa1111"),
+            (0x13, 0x11, 3, "aaaa1111"),
+            (0x14, 0x12, 4, "aaaa1111"),
+            (0x20, 0, 1, "aaaa2222"),
+            (0x30, 0, 1, ""),
+        ])
+    }
+
+    #[test]
+    fn each_end_of_the_tree_is_a_branch() {
+        let found: Vec<_> = some()
+            .branches()
+            .iter()
+            .map(|one| (one.newest, one.turns, one.began, one.models.len()))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (id(0x30), 1, 48_000, 1),
+                (id(0x20), 1, 32_000, 1),
+                (id(0x14), 4, 16_000, 2),
+                (id(0x13), 3, 16_000, 2),
+            ]
+        );
+        assert_eq!(Archive::default().branches(), []);
+    }
+
+    #[test]
+    fn a_branch_is_found_by_its_name_or_its_sessions() {
+        for (name, expect) in [
+            ("aaaa1111", Ok((id(0x14), 1))),
+            ("aaaa1", Ok((id(0x14), 1))),
+            ("aaaa2", Ok((id(0x20), 0))),
+            ("1313", Ok((id(0x13), 0))),
+            ("1414141414141414", Ok((id(0x14), 0))),
+            ("3030", Ok((id(0x30), 0))),
+            ("aaa", Err(NotOne::Short("aaa".to_owned()))),
+            ("bbbb", Err(NotOne::None("bbbb".to_owned()))),
+            (
+                "aaaa",
+                Err(NotOne::Several {
+                    name: "aaaa".to_owned(),
+                    of: "aaaa1111, aaaa2222".to_owned(),
+                }),
+            ),
+        ] {
+            let found = some().find(name);
+            let found = found.map(|(branch, others)| (branch.newest, others));
+            assert_eq!(found, expect, "{name}");
+        }
+    }
+}

@@ -45,7 +45,8 @@ struct Said {
 /// [`ArchiveError`] where the store fails or a record of the branch is not stored.
 pub fn export(store: &Store, branch: &Branch) -> Result<Export, ArchiveError> {
     let unwatched = |_, _| {};
-    let path = find::load(&Reads::new(store, &unwatched), branch.newest)?;
+    let reads = Reads::new(store, &unwatched);
+    let path = find::load(&reads, branch.newest)?;
     let path = path.ok_or_else(|| ArchiveError::Broken(branch.name()))?;
     let whole = match said(store, &path)? {
         Some(said) => texts(store, &said)?,
@@ -64,7 +65,12 @@ pub fn export(store: &Store, branch: &Branch) -> Result<Export, ArchiveError> {
             text.push('\n');
         }
         next = behind;
-        text.push_str(&json!({ "_turn": turn(entry) }).to_string());
+        let reported = match entry.reported {
+            Some(usage) => Some(usage),
+            // A folded path knows the late usage of its newest turn alone.
+            None => find::late_usage(&reads, entry.id)?,
+        };
+        text.push_str(&json!({ "_turn": turn(entry, reported) }).to_string());
         text.push('\n');
     }
     Ok(Export {
@@ -153,12 +159,12 @@ fn line(meta: &Value, tools: Option<&str>) -> String {
 }
 
 /// The account of a turn.
-fn turn(entry: &Entry) -> Value {
+fn turn(entry: &Entry, reported: Option<Usage>) -> Value {
     let record = &entry.record;
     let last = record.hops.len().saturating_sub(1);
     let hops = record.hops.iter().enumerate();
     let hops: Vec<Value> = hops
-        .map(|(at, hop)| hop_of(hop, entry.reported.filter(|_| at == last)))
+        .map(|(at, hop)| hop_of(hop, reported.filter(|_| at == last)))
         .collect();
     let calls = record.calls.iter();
     let calls: Vec<Value> = calls

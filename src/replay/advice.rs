@@ -106,9 +106,7 @@ fn recommendation(surface: &Surface, advice: &Advice) -> String {
 #[must_use]
 pub fn why(surface: &Surface, advice: &Advice) -> String {
     let cell = |at: usize| surface.cells.get(at);
-    let (Some(knee), Some(thrifty), Some(safe)) =
-        (cell(advice.knee), cell(advice.thrifty), cell(advice.safe))
-    else {
+    let (Some(knee), Some(safe)) = (cell(advice.knee), cell(advice.safe)) else {
         return String::new();
     };
     let none = &surface.untouched;
@@ -126,16 +124,14 @@ pub fn why(surface: &Surface, advice: &Advice) -> String {
         fine(knee.outcome.recoverable.kept()),
         fine(knee.outcome.lines.kept()),
     );
-    if advice.thrifty != advice.knee {
-        let less = 1.0 - thrifty.outcome.cost / knee.outcome.cost;
-        let _ = write!(
-            text,
-            "\nThe cheapest, {}, would save another {}, and lose {:.4} of K and {:.4} of L.",
-            name(thrifty),
-            share(less),
-            knee.kept() - thrifty.kept(),
-            knee.outcome.lines.kept() - thrifty.outcome.lines.kept(),
-        );
+    for (at, what) in [
+        (advice.bend, "Where money begins to buy less"),
+        (advice.thrifty, "The cheapest"),
+    ] {
+        let other = cell(at).filter(|other| other.outcome.cost < knee.outcome.cost);
+        if let Some(other) = other {
+            let _ = write!(text, "\n{what}, {}", instead(knee, other));
+        }
     }
     if advice.safe != advice.knee {
         let more = safe.outcome.cost / knee.outcome.cost - 1.0;
@@ -159,6 +155,17 @@ pub fn why(surface: &Surface, advice: &Advice) -> String {
         );
     }
     text
+}
+
+/// What another, cheaper setting would save and lose.
+fn instead(knee: &Cell, other: &Cell) -> String {
+    format!(
+        "{}, would save another {}, and lose {:.4} of K and {:.4} of L.",
+        name(other),
+        share(1.0 - other.outcome.cost / knee.outcome.cost),
+        knee.kept() - other.kept(),
+        knee.outcome.lines.kept() - other.outcome.lines.kept(),
+    )
 }
 
 fn compared(surface: &Surface, advice: &Advice) -> String {
@@ -187,7 +194,8 @@ pub fn lines(cell: &Cell) -> String {
     format!("[budget]\nceiling = {}\nfloor = {floor}\n", cell.ceiling)
 }
 
-/// The surface: `{"settings": […], "untouched", "recommended", "thrifty", "safe", "why"}`; each
+/// The surface: `{"settings": […], "untouched", "recommended", "bend", "thrifty", "safe",
+/// "why", …}`; each
 /// setting with its ceiling, its floor and the figures that a policy has.
 #[must_use]
 pub fn json(surface: &Surface, prices: &str) -> Value {
@@ -210,6 +218,7 @@ pub fn json(surface: &Surface, prices: &str) -> Value {
         "untouched": json::policy("none", &surface.untouched),
         "recommended": one(advice.map(|advice| advice.knee)),
         "thrifty": one(advice.map(|advice| advice.thrifty)),
+        "bend": one(advice.map(|advice| advice.bend)),
         "safe": one(advice.map(|advice| advice.safe)),
         "why": advice.map(|advice| why(surface, &advice)),
         "prices": prices,

@@ -81,6 +81,9 @@ pub struct Advice {
     pub thrifty: usize,
     /// The cheapest of those that keep most.
     pub safe: usize,
+    /// Where the front from the cheapest to the safest bends: farthest above the straight line
+    /// between them.
+    pub bend: usize,
     /// How many settings hold their ceiling; only these are compared, unless none does.
     pub holding: usize,
 }
@@ -208,12 +211,36 @@ impl Surface {
                 money.then(keeps).then(a.cmp(b))
             })
         };
+        let (thrifty, safe) = (cheapest(0.0)?, cheapest(best)?);
+        let above = self.above(thrifty, safe);
+        let bend = compared().max_by(|a, b| above(*a).total_cmp(&above(*b)).then(b.cmp(a)))?;
+        // Where the cheapest keeps most there is no line to bend.
+        let bend = if thrifty == safe { thrifty } else { bend };
         Some(Advice {
             knee: cheapest(best - SLACK)?,
-            thrifty: cheapest(0.0)?,
-            safe: cheapest(best)?,
+            thrifty,
+            safe,
+            bend,
             holding,
         })
+    }
+
+    /// How far settings keep more than the straight line between two of them would, in parts of
+    /// the way from one to the other.
+    fn above(&self, from: usize, to: usize) -> impl Fn(usize) -> f64 {
+        let point = |at: usize| {
+            let cell = self.cells.get(at);
+            cell.map_or((0.0, 0.0), |cell| (cell.outcome.cost, cell.kept()))
+        };
+        let (low, high) = (point(from), point(to));
+        let part = |value: f64, low: f64, high: f64| {
+            let way = high - low;
+            if way > 0.0 { (value - low) / way } else { 0.0 }
+        };
+        move |at| {
+            let (cost, kept) = point(at);
+            part(kept, low.1, high.1) - part(cost, low.0, high.0)
+        }
     }
 
     /// The settings that no other beats in both cost and K.
@@ -319,6 +346,18 @@ mod tests {
     }
 
     #[test]
+    fn the_front_bends_where_money_begins_to_buy_less() {
+        let cells = [
+            (20, 10.0, 900, 0),
+            (40, 12.0, 960, 0),
+            (80, 20.0, 980, 0),
+            (120, 30.0, 1_000, 0),
+        ];
+        assert_eq!(surface(&cells).advice().unwrap().bend, 1);
+        assert_eq!(surface(&cells[..1]).advice().unwrap().bend, 0);
+    }
+
+    #[test]
     fn ceilings_follow_the_long_sessions() {
         for (sizes, expect) in [
             (
@@ -350,7 +389,7 @@ mod tests {
             let cells: Vec<_> = cells.into_iter().map(|(t, cost, kept)| (t, cost, kept, 0)).collect();
             let surface = surface(&cells);
             let (advice, front) = (surface.advice().unwrap(), surface.front());
-            for at in [advice.knee, advice.thrifty, advice.safe] {
+            for at in [advice.knee, advice.thrifty, advice.safe, advice.bend] {
                 prop_assert!(front.contains(&at));
             }
             let cost = |at: usize| surface.cells[at].outcome.cost;
