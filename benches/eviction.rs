@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plimsoll::model::{
-    CallId, CallShape, Digest, Effect, EpisodeKind, HiddenCall, Hop, ItemKind, Kept, Mark, Marks,
-    Parent, RecordId, Role, Shape, ToolClass, TurnRecord,
+    CallId, CallShape, Digest, Effect, EpisodeKind, Hidden, HiddenCall, Hop, ItemKind, Kept, Mark,
+    Marks, Parent, RecordId, Role, Shape, ToolClass, TurnRecord,
 };
 use plimsoll::policy::{self, Ask, Config, Order, Policy, Proposal, Target};
 use plimsoll::session::path::Path;
@@ -69,6 +69,7 @@ fn hidden(turn: usize, place: u32, effect: Effect) -> HiddenCall {
         result_tokens: 12,
         effect,
         nudge: false,
+        tool: Hidden::Delimiter,
     }
 }
 
@@ -125,6 +126,7 @@ fn session(annotated: Annotated) -> Session {
             id: id.clone(),
             name: tool.unwrap_or_default().to_owned(),
             tokens: 30,
+            digest: 0,
         };
         let mut spoken = shape(Role::Assistant, 20, turn + 2);
         (spoken.reasoning, spoken.calls) = (60, vec![call]);
@@ -144,6 +146,7 @@ fn session(annotated: Annotated) -> Session {
             calls: vec![(id.clone(), tool.unwrap_or_default().to_owned())],
             tooled: true,
             injected: Some("delimiter".to_owned()),
+            recall: None,
             prologue: Digest([0; 32]),
             model: String::new(),
             ended: 0,
@@ -248,6 +251,7 @@ fn pass(
         count,
         ceiling: u32::try_from(target.ceiling).unwrap(),
         left: &left,
+        recall: None,
     };
     let config = Config {
         order,

@@ -161,6 +161,7 @@ impl Middle {
                     .collect(),
                 tooled: true,
                 injected: Some("delimiter".to_owned()),
+                recall: None,
                 prologue: Digest([0; 32]),
                 model: "gpt-4o".to_owned(),
                 ended: 0,

@@ -41,6 +41,7 @@ pub fn app(config: &Config) -> anyhow::Result<Arc<App>> {
             budget: config.budget.clone(),
             profiles: config.profiles.clone(),
             delimiter: config.delimiter.clone(),
+            recall: config.recall,
             classes: Classes::new(&config.tools)?,
             store_wait: config.store.wait,
             read_wait: config.store.read_wait,

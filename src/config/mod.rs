@@ -22,7 +22,7 @@ pub use problem::{Error, Origin, Problem};
 pub use secret::Secret;
 pub use settings::{Backend, Log, LogFormat, Metrics, Models, StoreSettings, TenantKey};
 
-use crate::pipeline::{Budget, Delimiter, ToolClasses};
+use crate::pipeline::{Budget, Delimiter, Recall, ToolClasses};
 use crate::{ingress, upstream};
 use layers::Layers;
 
@@ -40,6 +40,8 @@ pub struct Config {
     pub budget: Budget,
     /// `[delimiter]`
     pub delimiter: Delimiter,
+    /// `[recall]`
+    pub recall: Recall,
     /// `[tools]`
     pub tools: ToolClasses,
     /// `[store]`

@@ -18,8 +18,10 @@ pub struct RawConfig {
     pub upstream: RawUpstream,
     /// The ceiling and what holds it.
     pub budget: RawBudget,
-    /// The hidden tool.
+    /// The hidden tool that marks episodes.
     pub delimiter: RawDelimiter,
+    /// The hidden tool that brings back what was evicted.
+    pub recall: RawRecall,
     /// Globs on tool names, by class.
     pub tools: RawTools,
     /// Where records are kept.
@@ -120,6 +122,14 @@ pub struct RawDelimiter {
     pub usage: Option<String>,
     /// Whether a stream is read on when its client has gone.
     pub finish_cancelled: Option<bool>,
+}
+
+/// `[recall]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawRecall {
+    /// Whether the tool is injected.
+    pub enabled: Option<bool>,
 }
 
 /// `[tools]`

@@ -31,6 +31,8 @@ pub fn validate(raw: RawConfig, origins: &BTreeMap<String, Origin>) -> (Config, 
     check.upstream(raw.upstream, &mut config.upstream);
     check.budget("budget", raw.budget, &mut config.budget);
     check.delimiter(raw.delimiter, &mut config.delimiter);
+    let recall = raw.recall.enabled;
+    check.set("recall.enabled", recall, &mut config.recall.enabled, Ok);
     check.tools(raw.tools, &mut config.tools);
     check.store(raw.store, &mut config.store);
     check.set("log.level", raw.log.level, &mut config.log.level, log_level);

@@ -21,6 +21,11 @@ pub const BUDGET: &str = "x-plimsoll-budget";
 pub const PROFILE: &str = "x-plimsoll-profile";
 /// A policy by name.
 pub const POLICY: &str = "x-plimsoll-policy";
+/// `on` or `off`.
+pub const RECALL: &str = "x-plimsoll-recall";
+
+/// The words for what can be turned off.
+const SWITCH: &[(&str, bool)] = &[("on", true), ("off", false)];
 
 /// Longest session id that we take, in bytes.
 const MAX_ID: usize = 256;
@@ -81,6 +86,7 @@ pub fn overrides(
         budget: read(headers, BUDGET, budget)?,
         profile: read(headers, PROFILE, |text| profile(text, profiles))?,
         policy: read(headers, POLICY, |text| word(text, Policy::WORDS))?,
+        recall: read(headers, RECALL, |text| word(text, SWITCH))?,
     })
 }
 
@@ -223,12 +229,14 @@ mod tests {
             (BUDGET, " 40000 "),
             (PROFILE, "small"),
             (POLICY, "cwl"),
+            (RECALL, "off"),
         ]);
         let wanted = Overrides {
             mode: Some(Mode::Observe),
             budget: Some(AskedBudget::Tokens(40_000)),
             profile: Some("small".to_owned()),
             policy: Some(Policy::Cwl),
+            recall: Some(false),
         };
         assert_eq!(read.unwrap(), wanted);
         assert_eq!(parse(&[]).unwrap(), Overrides::default());
@@ -256,6 +264,7 @@ mod tests {
             (BUDGET, "99999999999999", "at least 4000"),
             (PROFILE, "huge", "small"),
             (POLICY, "lru", "cwl"),
+            (RECALL, "no", "on, off"),
         ];
         for (name, value, hint) in table {
             match parse(&[(name, value)]) {

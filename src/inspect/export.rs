@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 
 use super::archive::{ArchiveError, Branch};
 use super::dates::date;
-use crate::model::{Content, Digest, Effect, EpisodeKind, HiddenCall, Hop, ItemNo, Mark, Usage};
+use crate::model::{
+    Content, Digest, Effect, EpisodeKind, Hidden, HiddenCall, Hop, ItemNo, Mark, Usage,
+};
 use crate::pipeline::find::{self, FindError};
 use crate::pipeline::reads::Reads;
 use crate::session::path::{Entry, Path};
@@ -235,10 +237,15 @@ fn hidden(call: &HiddenCall) -> Value {
             "dependencies": dependencies,
         }),
         Effect::Ended { name, description } => json!({"ended": name, "description": description}),
+        Effect::Recalled { id, pinned, .. } => json!({"recalled": id, "pinned": pinned}),
         Effect::Refused => Value::Null,
     };
     json!({
         "id": call.id.0,
+        "tool": match call.tool {
+            Hidden::Delimiter => "delimiter",
+            Hidden::Recall => "recall",
+        },
         "arguments": call.arguments,
         "result": call.result,
         "tokens": call.tokens,

@@ -230,7 +230,7 @@ impl Names {
                 self.open = Some((name.clone(), *kind));
             }
             Effect::Ended { .. } => self.close(),
-            Effect::Refused => {}
+            Effect::Recalled { .. } | Effect::Refused => {}
         }
     }
 

@@ -20,6 +20,7 @@ mod calls;
 pub mod delimiter;
 mod hop;
 mod machine;
+pub mod recall;
 mod shape;
 pub mod unary;
 mod usage;

@@ -78,6 +78,8 @@ pub struct CallShape {
     pub name: String,
     /// Tokens of name and arguments, and 8 for the call itself.
     pub tokens: u32,
+    /// A digest of name and canonical arguments: equal for the same call made again.
+    pub digest: u64,
 }
 
 /// What is known of one client message without its bytes. Made once a message and remembered by

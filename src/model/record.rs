@@ -25,7 +25,7 @@ pub enum EpisodeKind {
     Act,
 }
 
-/// What a `delimiter` call did. The record keeps it, so that nothing is validated twice.
+/// What a hidden call did. The record keeps it, so that nothing is validated twice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Effect {
     /// Opened an episode, closing the open one first where `auto_close` let it.
@@ -44,8 +44,40 @@ pub enum Effect {
         /// What was learned; an expl has one, an act has none.
         description: Option<String>,
     },
+    /// Brought evicted originals back: the result holds them.
+    Recalled {
+        /// What was asked for, as it was asked.
+        id: String,
+        /// The originals that the result holds whole.
+        originals: Vec<Original>,
+        /// The size of the result in tokens.
+        tokens: u32,
+        /// Whether it stays in view until the episode that it stands in ends.
+        pinned: bool,
+    },
     /// Changed nothing: the result says why.
     Refused,
+}
+
+/// Where an original stands in the result of the `recall` that brought it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Original {
+    /// The item.
+    pub item: ItemNo,
+    /// The byte at which it begins.
+    pub start: u32,
+    /// The byte behind its last one.
+    pub end: u32,
+}
+
+/// A tool that the proxy adds and answers itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Hidden {
+    /// Marks episodes.
+    #[default]
+    Delimiter,
+    /// Brings back what was evicted.
+    Recall,
 }
 
 /// One call of a hidden tool, with the answer that it got.
@@ -69,6 +101,9 @@ pub struct HiddenCall {
     pub effect: Effect,
     /// Whether its result carries a nudge.
     pub nudge: bool,
+    /// The tool that was called; records of a time with one hidden tool don't say.
+    #[serde(default)]
+    pub tool: Hidden,
 }
 
 /// One upstream call of a turn.
@@ -121,6 +156,9 @@ pub struct TurnRecord {
     pub tooled: bool,
     /// The name under which `delimiter` was injected; none where it was not.
     pub injected: Option<String>,
+    /// The name under which `recall` was injected; none where it was not.
+    #[serde(default)]
+    pub recall: Option<String>,
     /// The digest of the system text and the tools, for noticing that the cache went cold.
     pub prologue: Digest,
     /// The model that was asked.
@@ -175,4 +213,114 @@ pub struct Snapshot {
     pub kept: Vec<(ItemNo, Kept)>,
     /// The first item number that is free.
     pub next: ItemNo,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record of the form that this version writes. On a change of form it goes into a fixture
+    /// of its own, and the older ones stay.
+    fn newest() -> TurnRecord {
+        let call = |id: &str, place, tool, effect| HiddenCall {
+            id: CallId(id.to_owned()),
+            place,
+            bytes: format!(r#"{{"id":"{id}","type":"function"}}"#),
+            arguments: r#"{"id":"read:3"}"#.to_owned(),
+            tokens: 11,
+            result: "recalled read:3: 1 line\nfn main() {}".to_owned(),
+            result_tokens: 12,
+            effect,
+            nudge: false,
+            tool,
+        };
+        let original = Original {
+            item: 3,
+            start: 24,
+            end: 36,
+        };
+        let recalled = Effect::Recalled {
+            id: "read:3".to_owned(),
+            originals: vec![original],
+            tokens: 12,
+            pinned: true,
+        };
+        let kept = Kept {
+            of: Some(40),
+            lines: vec![(0, 8)],
+            index: vec![(9, 12)],
+            trimmed: Some(vec![(1, 4)]),
+        };
+        let hop = Hop {
+            message: None,
+            text: 3,
+            reasoning: 0,
+            calls: vec![
+                call("r1", 0, Hidden::Recall, recalled),
+                call("r2", 2, Hidden::Recall, Effect::Refused),
+            ],
+            marks: vec![(2, Mark::Clipped), (4, Mark::Folded)],
+            kept: vec![(2, kept)],
+            estimate: 1300,
+            usage: None,
+        };
+        TurnRecord {
+            parent: Parent::Root,
+            turn: 4,
+            position: 7,
+            base: 12,
+            first_item: 14,
+            hops: vec![hop],
+            handed: String::new(),
+            visible: Digest([1; 32]),
+            trimmed: Digest([2; 32]),
+            calls: vec![(CallId("c1".to_owned()), "read".to_owned())],
+            tooled: true,
+            injected: Some("delimiter".to_owned()),
+            recall: Some("plimsoll_recall".to_owned()),
+            prologue: Digest([3; 32]),
+            model: "gpt-4o".to_owned(),
+            ended: 1_700_000_000_000,
+            nudged: false,
+            session: "0011223344556677".to_owned(),
+            content: Some(Digest([4; 32])),
+        }
+    }
+
+    #[test]
+    fn a_record_is_written_as_its_fixture_and_read_back() {
+        let fixture = include_bytes!("../../tests/fixtures/records/v3-content.bin");
+        assert_eq!(rmp_serde::to_vec_named(&newest()).unwrap(), fixture);
+        let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
+        assert_eq!(read, newest());
+    }
+
+    #[test]
+    fn records_of_a_time_without_names_of_sessions_are_read() {
+        let fixture = include_bytes!("../../tests/fixtures/records/v2-recall.bin");
+        let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
+        let expect = TurnRecord {
+            session: String::new(),
+            content: None,
+            ..newest()
+        };
+        assert_eq!(read, expect);
+    }
+
+    #[test]
+    fn records_of_a_time_with_one_hidden_tool_are_read() {
+        let fixture = include_bytes!("../../tests/fixtures/records/v1-delimiter.bin");
+        let record: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
+        assert_eq!(record.injected.as_deref(), Some("delimiter"));
+        assert_eq!(record.recall, None, "a conversation goes on as it began");
+        let calls = record.hops.iter().flat_map(|hop| &hop.calls);
+        let tools: Vec<Hidden> = calls.map(|call| call.tool).collect();
+        assert_eq!(tools, [Hidden::Delimiter; 3]);
+        assert_eq!(record.hops[0].marks.len(), 3);
+        let ended = Effect::Ended {
+            name: "a".to_owned(),
+            description: Some("seen".to_owned()),
+        };
+        assert_eq!(record.hops[1].calls[1].effect, ended);
+    }
 }

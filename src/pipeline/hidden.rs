@@ -3,11 +3,17 @@
 
 use super::hop::{Prepared, State};
 use super::known::Reader;
+use super::recall::Recalls;
+use crate::dialect::chat::message::call_digest;
 use crate::intercept::delimiter::{Label, Names, Outcome};
 use crate::intercept::{Answer, Call, Reasoning};
-use crate::model::{CallId, Effect, HiddenCall, Hop};
-use crate::record::DelimiterCall;
+use crate::model::{CallId, Effect, Hidden, HiddenCall, Hop, ItemKind, MESSAGE_TOKENS, raw};
+use crate::record::{DelimiterCall, RecallCall};
 use crate::session::tombstone::thousands;
+use crate::session::view;
+
+/// Tokens of a hidden call's result that brings nothing back, at most, as a rule.
+const SHORT_RESULT: u32 = 60;
 
 /// Which part of a hop's message the record must keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +24,18 @@ pub enum Keep {
     HiddenCalls,
 }
 
-/// The hop that an answer makes, its hidden calls run, and what to count of them.
+/// What is counted of a hop.
+#[derive(Debug, Default)]
+pub struct Counted {
+    /// The calls of `delimiter`.
+    pub delimiters: Vec<DelimiterCall>,
+    /// The calls of `recall`.
+    pub recalls: Vec<RecallCall>,
+    /// Calls of the client's tools that were made before and whose results are gone.
+    pub refetches: u64,
+}
+
+/// The hop that an answer makes, its hidden calls run, and what to count of it.
 #[must_use]
 pub fn settle(
     state: &State,
@@ -26,38 +43,41 @@ pub fn settle(
     answer: &Answer,
     keep: Keep,
     reader: &Reader<'_>,
-) -> (Hop, Vec<DelimiterCall>) {
-    let mut names = Names::of(&prepared.transcript.graph);
-    for call in state.pending.iter().flat_map(|hop| &hop.calls) {
-        names.note(&call.arguments);
-    }
-    let said = context(state, prepared);
-    let nudge = nudge(state, prepared);
-    let mut counted = Vec::new();
-    let mut calls: Vec<HiddenCall> = Vec::new();
-    for (place, call) in answer.hidden_calls() {
-        let outcome = names.run(&call.arguments, state.terms.protocol, &said);
-        counted.push(count(call, &outcome));
-        calls.push(hidden(call, place, outcome, reader));
-    }
-    if let (Some(nudge), Some(last)) = (nudge, calls.last_mut()) {
-        last.result = format!("{}\n{nudge}", last.result);
-        last.result_tokens = reader.count(&last.result);
-        last.nudge = true;
-    }
+) -> (Hop, Counted) {
+    let text = reader.count(&answer.text) + reader.count(&answer.refusal);
     let reasoning = answer
         .reasoning
         .iter()
         .map(|(_, reasoning)| match reasoning {
             Reasoning::Text(text) => reader.count(text),
             Reasoning::Items(raw) => std::str::from_utf8(raw).map_or(0, |raw| reader.count(raw)),
-        });
+        })
+        .sum();
+    let nudge = nudge(state, prepared);
+    let mut runner = Runner::new(
+        state,
+        prepared,
+        reader,
+        adds(answer, text + reasoning, reader),
+    );
+    let mut calls: Vec<HiddenCall> = Vec::new();
+    for (place, call) in answer.hidden_calls() {
+        calls.push(runner.run(place, call));
+    }
+    let marked = |call: &&mut HiddenCall| call.tool == Hidden::Delimiter;
+    if let (Some(nudge), Some(last)) = (nudge, calls.iter_mut().rfind(marked)) {
+        last.result = format!("{}\n{nudge}", last.result);
+        last.result_tokens = reader.count(&last.result);
+        last.nudge = true;
+    }
+    let mut counted = runner.counted;
+    counted.refetches = refetches(state, prepared, answer);
     let message = answer.message();
     let (marks, kept) = state.moved();
     let hop = Hop {
         message: (keep == Keep::Message).then(|| String::from_utf8_lossy(&message).into_owned()),
-        text: reader.count(&answer.text) + reader.count(&answer.refusal),
-        reasoning: reasoning.sum(),
+        text,
+        reasoning,
         calls,
         marks,
         kept,
@@ -67,27 +87,135 @@ pub fn settle(
     (hop, counted)
 }
 
-fn hidden(call: &Call, place: usize, outcome: Outcome, reader: &Reader<'_>) -> HiddenCall {
-    HiddenCall {
-        id: CallId(call.id.clone()),
-        place: u32::try_from(place).unwrap_or(u32::MAX),
-        bytes: call.json(),
-        arguments: call.arguments.clone(),
-        tokens: reader.call(&call.name, &call.arguments),
-        result_tokens: reader.count(&outcome.result),
-        result: outcome.result,
-        effect: outcome.effect,
-        nudge: false,
+/// Runs the hidden calls of one hop in order.
+struct Runner<'a> {
+    state: &'a State,
+    prepared: &'a Prepared,
+    reader: &'a Reader<'a>,
+    names: Names,
+    said: String,
+    recalls: Recalls<'a>,
+    counted: Counted,
+}
+
+impl<'a> Runner<'a> {
+    fn new(state: &'a State, prepared: &'a Prepared, reader: &'a Reader<'a>, adds: u64) -> Self {
+        let mut names = Names::of(&prepared.transcript.graph);
+        let mut recalls = Recalls::new(state, prepared, reader, adds);
+        for call in state.pending.iter().flat_map(|hop| &hop.calls) {
+            match call.tool {
+                Hidden::Delimiter => names.note(&call.arguments),
+                Hidden::Recall => recalls.note(&call.arguments),
+            }
+        }
+        Self {
+            state,
+            prepared,
+            reader,
+            names,
+            said: context(state, prepared),
+            recalls,
+            counted: Counted::default(),
+        }
+    }
+
+    fn run(&mut self, place: usize, call: &Call) -> HiddenCall {
+        // Only names that are injected are hidden.
+        let tool = self.state.injected.of(&call.name).unwrap_or_default();
+        let (effect, result) = match tool {
+            Hidden::Delimiter => self.delimiter(call),
+            Hidden::Recall => {
+                let outcome = self.recalls.run(&call.arguments);
+                self.counted.recalls.push(outcome.counted);
+                (outcome.effect, outcome.result)
+            }
+        };
+        let ran = HiddenCall {
+            id: CallId(call.id.clone()),
+            place: u32::try_from(place).unwrap_or(u32::MAX),
+            bytes: call.json(),
+            arguments: call.arguments.clone(),
+            tokens: self.reader.call(&call.name, &call.arguments),
+            result_tokens: self.reader.count(&result),
+            result,
+            effect,
+            nudge: false,
+            tool,
+        };
+        self.recalls.ran(&ran);
+        ran
+    }
+
+    fn delimiter(&mut self, call: &Call) -> (Effect, String) {
+        let protocol = self.state.terms.protocol;
+        let outcome = self.names.run(&call.arguments, protocol, &self.said);
+        self.counted.delimiters.push(count(call, &outcome));
+        let hint = self.hint(&outcome.effect).unwrap_or_default();
+        (outcome.effect, outcome.result + &hint)
+    }
+
+    /// What an act that begins on evicted exploration is told: a mark never moves back, so that
+    /// its content does not either.
+    fn hint(&self, effect: &Effect) -> Option<String> {
+        let Effect::Started { dependencies, .. } = effect else {
+            return None;
+        };
+        let recall = self.state.injected.name(Hidden::Recall)?;
+        let graph = &self.prepared.transcript.graph;
+        let evicted = |name: &&String| {
+            let episode = graph.named(name);
+            let mut items = episode.into_iter().flat_map(|episode| &episode.items);
+            items.any(|index| self.recalls.is_gone(*index))
+        };
+        let calls: Vec<String> = dependencies
+            .iter()
+            .filter(evicted)
+            .map(|name| format!("{recall}({})", raw::quote(name)))
+            .collect();
+        (!calls.is_empty()).then(|| format!("\nevicted originals: {}", calls.join(", ")))
     }
 }
 
+/// Tokens that the message of an answer adds to the view, with results of its hidden calls that
+/// bring nothing back.
+fn adds(answer: &Answer, said: u32, reader: &Reader<'_>) -> u64 {
+    let call = |call: &Call| {
+        let result = MESSAGE_TOKENS + if call.hidden { SHORT_RESULT } else { 0 };
+        u64::from(reader.call(&call.name, &call.arguments) + result)
+    };
+    u64::from(MESSAGE_TOKENS + said) + answer.calls.iter().map(call).sum::<u64>()
+}
+
+/// Visible calls that repeat one whose result is not in view any longer.
+fn refetches(state: &State, prepared: &Prepared, answer: &Answer) -> u64 {
+    if state.marks.is_empty() {
+        return 0;
+    }
+    let again = |call: &&Call| {
+        let digest = call_digest(&call.name, &call.arguments);
+        let mut items = prepared.transcript.items.iter().enumerate();
+        items.any(|(index, item)| {
+            let same = item.kind == ItemKind::Call && !item.hidden && item.digest == digest;
+            same && !view::is_whole(&prepared.transcript, &state.marks, &prepared.notes, index)
+        })
+    };
+    let calls = answer.visible_calls().map(|(_, call)| call);
+    calls.filter(again).count() as u64
+}
+
 fn count(call: &Call, outcome: &Outcome) -> DelimiterCall {
-    let action = match (&outcome.effect, outcome.label) {
-        (Effect::Started { .. }, _) => "start",
-        (Effect::Ended { .. }, _) => "end",
-        (Effect::Refused, _) if call.arguments.contains("\"start\"") => "start",
-        (Effect::Refused, _) if call.arguments.contains("\"end\"") => "end",
-        (Effect::Refused, _) => "other",
+    let action = match &outcome.effect {
+        Effect::Started { .. } => "start",
+        Effect::Ended { .. } => "end",
+        Effect::Recalled { .. } | Effect::Refused => {
+            if call.arguments.contains("\"start\"") {
+                "start"
+            } else if call.arguments.contains("\"end\"") {
+                "end"
+            } else {
+                "other"
+            }
+        }
     };
     let outcome = match outcome.label {
         Label::Ok => "ok",

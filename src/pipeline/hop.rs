@@ -13,12 +13,13 @@ use crate::commit::{self, Growth, Trigger, Warmth};
 use crate::dialect::chat::edit;
 use crate::dialect::chat::message::MessageError;
 use crate::dialect::chat::request::{IncludeUsage, Request, Rewrite};
-use crate::model::{Digest, Head, Hop, ItemNo, Kept, Mark, Marks, Role, Rope, Shape};
+use crate::model::{Digest, Head, Hidden, Hop, ItemNo, Kept, Mark, Marks, Role, Rope, Shape};
 use crate::policy::{self, Ask, Pinned, PlanError, Proposal, Target};
-use crate::render::{self, RenderError, tools};
+use crate::render::tools::{self, Injected};
+use crate::render::{self, RenderError};
 use crate::session::path::Path;
 use crate::session::transcript::{self, Handed, Transcript};
-use crate::session::view::{self, Measure};
+use crate::session::view::{self, Measure, Notes};
 use crate::tokens::{Family, calibrate};
 
 /// What went wrong in the middle. The caller forwards the client's bytes.
@@ -62,8 +63,8 @@ pub struct State {
     pub path: Arc<Path>,
     /// The terms under which it is served.
     pub terms: Terms,
-    /// The name under which `delimiter` is injected.
-    pub injected: Option<String>,
+    /// The hidden tools that are injected.
+    pub injected: Injected,
     /// The tools array as sent, where it differs from the client's.
     pub tools: Option<Bytes>,
     /// The guided system message, and which of the client's it replaces.
@@ -97,6 +98,12 @@ pub struct Prepared {
     pub ratio: f64,
     /// The floor that a pass would go down to, before calibration.
     pub floor: u64,
+    /// The ceiling, before calibration.
+    pub ceiling: u64,
+    /// The settings of the order in which things go.
+    pub eviction: policy::Config,
+    /// The notes of its view.
+    pub notes: Notes,
     /// The pass that was committed.
     pub pass: Option<(Trigger, Proposal)>,
     /// What is pinned, where the budget can't be met.
@@ -104,10 +111,7 @@ pub struct Prepared {
 }
 
 /// A hop whose view is decided and whose bytes are still to be made.
-pub struct Planned {
-    prepared: Prepared,
-    notes: view::Notes,
-}
+pub struct Planned(Prepared);
 
 impl Prepared {
     /// A count in the provider's tokens.
@@ -152,7 +156,7 @@ impl State {
             heads,
             path,
             terms,
-            injected: None,
+            injected: Injected::default(),
             tools: None,
             guidance: None,
             fixed: 0,
@@ -179,11 +183,11 @@ impl State {
         self.client_tokens = original + client_tools_size;
         self.fixed = client_tools_size;
         self.injected = self.decide();
-        if let (Some(name), Some(bytes)) = (&self.injected, self.request.tools_bytes()) {
-            let with = tools::with_delimiter(bytes, name).ok_or(MiddleError::Inject)?;
+        if let (true, Some(bytes)) = (self.injected.any(), self.request.tools_bytes()) {
+            let with = tools::with_hidden(bytes, &self.injected).ok_or(MiddleError::Inject)?;
             self.fixed = u64::from(tools.reader.remembered(&String::from_utf8_lossy(&with)));
             self.tools = Some(with);
-            if let Some(block) = self.terms.guidance(name) {
+            if let Some(block) = self.terms.guidance(&self.injected) {
                 self.guide(&block, tools)?;
             }
         }
@@ -193,24 +197,26 @@ impl State {
 
     /// Injection is decided at the first request of a conversation that carries tools, and kept:
     /// the tools array never flips.
-    fn decide(&self) -> Option<String> {
-        self.request.tools.as_ref()?;
+    fn decide(&self) -> Injected {
+        if self.request.tools.is_none() {
+            return Injected::default();
+        }
         let before = self.path.entries.iter().rev().map(|entry| &entry.record);
         // Records of requests without tools say nothing: a title or a compaction is a side branch.
         if let Some(record) = before.clone().find(|record| record.tooled) {
-            return record.injected.clone();
+            return Injected {
+                delimiter: record.injected.clone(),
+                recall: record.recall.clone(),
+            };
         }
-        let taken = self
-            .request
-            .tool_names
-            .iter()
-            .any(|name| name == tools::DELIMITER);
-        let name = if taken {
-            tools::DELIMITER_BESIDE
-        } else {
-            tools::DELIMITER
+        let name = |wanted: bool, tool| {
+            let free = || tools::free_name(tool, &self.request.tool_names);
+            wanted.then(free).flatten()
         };
-        self.terms.inject.then(|| name.to_owned())
+        Injected {
+            delimiter: name(self.terms.inject, Hidden::Delimiter),
+            recall: name(self.terms.recall, Hidden::Recall),
+        }
     }
 
     fn guide(&mut self, block: &str, tools: &Tools<'_>) -> Result<(), MiddleError> {
@@ -290,6 +296,7 @@ impl State {
             count: &count,
             ceiling: self.terms.ceiling,
             left: &left,
+            recall: self.injected.name(Hidden::Recall),
         };
         let limits = self.limits(tools, &transcript, ratio, refused);
         let notes = view::notes(&transcript, &self.marks, measure);
@@ -301,8 +308,8 @@ impl State {
             self.whole(&transcript)
         };
         let (mut pass, mut pinned, mut notes) = (None, None, notes);
+        let config = self.terms.eviction(tools.family);
         if let Some(trigger) = self.trigger(tools, estimate, &limits, refused) {
-            let config = self.terms.eviction(tools.family);
             let ask = Ask {
                 transcript: &transcript,
                 marks: &self.marks,
@@ -328,18 +335,19 @@ impl State {
                 ..Pinned::default()
             });
         }
-        let floor = limits.floor;
-        let prepared = Prepared {
+        Ok(Planned(Prepared {
             body: Rope::default(),
             transcript,
             estimate,
             whole,
             ratio,
-            floor,
+            floor: limits.floor,
+            ceiling: limits.ceiling,
+            eviction: config,
+            notes,
             pass,
             pinned,
-        };
-        Ok(Planned { prepared, notes })
+        }))
     }
 
     /// Makes the bytes of a hop that was planned.
@@ -347,14 +355,14 @@ impl State {
     /// # Errors
     /// [`MiddleError::Render`] where its view can't be turned into bytes.
     pub fn render(&self, planned: Planned) -> Result<Prepared, MiddleError> {
-        let Planned { prepared, notes } = planned;
+        let Planned(prepared) = planned;
         let messages = render::messages(&render::Input {
             request: &self.request,
             path: &self.path,
             pending: &self.pending,
             transcript: &prepared.transcript,
             marks: &self.marks,
-            notes: &notes,
+            notes: &prepared.notes,
             guidance: self.guidance.clone(),
         })?;
         let body = self.body(messages);

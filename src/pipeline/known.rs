@@ -128,6 +128,7 @@ impl Reader<'_> {
             id: CallId(call.id.clone().into_owned()),
             name: call.name.clone().into_owned(),
             tokens: self.call(&call.name, &call.arguments),
+            digest: message::call_digest(&call.name, &call.arguments),
         });
         Shape {
             role: parsed.role,

@@ -17,6 +17,7 @@ mod laws;
 mod open;
 mod original;
 pub mod reads;
+mod recall;
 mod report;
 mod request;
 mod send;
@@ -38,8 +39,8 @@ pub use request::{
     AskedBudget, Identity, MIN_CEILING, Mode, Overrides, Session, TurnRequest, Untouched,
 };
 pub use settings::{
-    Budget, Classes, Delimiter, GlobError, Guidance, ProtectRecent, Settings, StoreContent, Terms,
-    TermsError, ToolClasses, Unmet,
+    Budget, Classes, Delimiter, GlobError, Guidance, ProtectRecent, Recall, Settings, StoreContent,
+    Terms, TermsError, ToolClasses, Unmet,
 };
 
 use crate::upstream::{self, Outbound, Payload};

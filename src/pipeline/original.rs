@@ -10,7 +10,7 @@ use crate::dialect::chat::request::Request;
 use crate::model::{Digest, Hop, ItemKind, Kept, Mark, Shape};
 use crate::session::path::Path;
 use crate::session::stub;
-use crate::session::transcript::{Item, Source, Transcript};
+use crate::session::transcript::{Entry, Handed, Item, Source, Transcript};
 use crate::session::view::{Left, Note};
 
 /// What a transcript was built from.
@@ -29,16 +29,11 @@ impl<'a> Originals<'a> {
     pub fn text(&self, index: usize) -> Option<Cow<'a, str>> {
         let item = self.transcript.items.get(index)?;
         let entry = self.transcript.entries.get(item.entry)?;
-        let message = match entry.source {
-            Source::Client(message) | Source::LastHop { message, .. } => {
-                self.request.message(message)
-            }
-            Source::Hop { step, hop } => self.hop(step, hop)?.message.as_deref()?.as_bytes(),
-            Source::HiddenResult { step, hop, call } => {
-                let call = self.hop(step, hop)?.calls.get(call)?;
-                return Some(Cow::Borrowed(&call.result));
-            }
-        };
+        if let Source::HiddenResult { step, hop, call } = entry.source {
+            let call = self.hop(step, hop)?.calls.get(call)?;
+            return Some(Cow::Borrowed(&call.result));
+        }
+        let message = self.message(entry)?;
         match item.kind {
             ItemKind::Result
             | ItemKind::System
@@ -55,11 +50,63 @@ impl<'a> Originals<'a> {
         }
     }
 
-    fn hop(&self, step: usize, hop: usize) -> Option<&'a Hop> {
-        match self.path.entries.get(step) {
-            Some(entry) => entry.record.hops.get(hop),
-            None => self.pending.get(hop),
+    /// What a recall brings back of an item: of a call its result. What is no text is named where
+    /// it stood.
+    pub fn whole(&self, index: usize) -> Option<Cow<'a, str>> {
+        let item = self.transcript.items.get(index)?;
+        let entry = self.transcript.entries.get(item.entry)?;
+        match item.kind {
+            ItemKind::Call => self.whole(item.pair?),
+            ItemKind::Reasoning => original::reasoning(self.message(entry)?).map(Cow::Owned),
+            ItemKind::Text => self.own_text(index, entry),
+            ItemKind::Result | ItemKind::System | ItemKind::User | ItemKind::Opaque => self
+                .text(index)
+                .or_else(|| original::parts(self.message(entry)?).map(Cow::Owned)),
         }
+    }
+
+    /// What was said in one hop: text that earlier hops handed out is their own items'.
+    fn own_text(&self, index: usize, entry: &Entry) -> Option<Cow<'a, str>> {
+        let parts = || original::parts(self.message(entry)?).map(Cow::Owned);
+        let text = self.text(index).or_else(parts)?;
+        let (Source::LastHop { step, .. }, Handed::Front) = (entry.source, entry.handed) else {
+            return Some(text);
+        };
+        let handed = &self.path.entries.get(step)?.record.handed;
+        Some(Cow::Owned(text.strip_prefix(handed.as_str())?.to_owned()))
+    }
+
+    /// A call's name and arguments as the model wrote them.
+    pub fn call(&self, index: usize) -> Option<String> {
+        let item = self.transcript.items.get(index)?;
+        let entry = self.transcript.entries.get(item.entry)?;
+        let items = self.transcript.items.get(entry.items.start..index)?;
+        let same = |other: &&Item| other.kind == ItemKind::Call && other.hidden == item.hidden;
+        let place = items.iter().filter(same).count();
+        if !item.hidden {
+            return original::call(self.message(entry)?, place);
+        }
+        let hop = match entry.source {
+            Source::Hop { step, hop } => self.hop(step, hop),
+            Source::LastHop { step, .. } => self.path.entries.get(step)?.record.hops.last(),
+            Source::Client(_) | Source::HiddenResult { .. } => None,
+        };
+        let call = hop?.calls.get(place)?;
+        Some(format!("{} {}", item.name, call.arguments))
+    }
+
+    fn message(&self, entry: &Entry) -> Option<&'a [u8]> {
+        match entry.source {
+            Source::Client(message) | Source::LastHop { message, .. } => {
+                Some(self.request.message(message))
+            }
+            Source::Hop { step, hop } => Some(self.hop(step, hop)?.message.as_deref()?.as_bytes()),
+            Source::HiddenResult { .. } => None,
+        }
+    }
+
+    fn hop(&self, step: usize, hop: usize) -> Option<&'a Hop> {
+        self.path.hop(self.pending, step, hop)
     }
 
     /// What is left of a call of which a pass kept a part.
@@ -115,5 +162,5 @@ impl<'a> Originals<'a> {
 
 /// A call that the client sees, too.
 fn is_visible(item: &Item) -> bool {
-    item.kind == ItemKind::Call && item.delimiter.is_none()
+    item.kind == ItemKind::Call && !item.hidden
 }

@@ -7,12 +7,13 @@ use std::time::Instant;
 use http::{HeaderMap, Method, StatusCode};
 
 use super::app::App;
+use super::hidden::Counted;
 use super::hop::{MiddleError, Prepared, State, Tools};
 use super::request::Mode;
 use crate::intercept::Answer;
 use crate::record::{
-    Abort, AbortPhase, Budget, Context, CostKind, DelimiterCall, Evicted, Hop, Label, Pass, Phase,
-    Route, Side, Turn, response_headers,
+    Abort, AbortPhase, Budget, Context, CostKind, Evicted, Hop, Label, Pass, Phase, Route, Side,
+    Turn, response_headers,
 };
 use crate::tokens::{self, Cost, Family};
 use crate::upstream::Retry;
@@ -194,9 +195,11 @@ impl Report {
         }
     }
 
-    /// Notes hidden calls.
-    pub(super) fn delimiters(&mut self, calls: Vec<DelimiterCall>) {
-        self.turn.delimiter_calls.extend(calls);
+    /// Notes what hidden calls did, and what was fetched again.
+    pub(super) fn hidden(&mut self, counted: Counted) {
+        self.turn.delimiter_calls.extend(counted.delimiters);
+        self.turn.recalls.extend(counted.recalls);
+        self.turn.refetches += counted.refetches;
     }
 
     /// Notes that the stream ended before its end.

@@ -88,6 +88,8 @@ pub struct Overrides {
     pub profile: Option<String>,
     /// `x-plimsoll-policy`
     pub policy: Option<Policy>,
+    /// `x-plimsoll-recall`: whether `recall` is injected into a conversation that begins here.
+    pub recall: Option<bool>,
 }
 
 /// What is done with a conversation.

@@ -237,7 +237,7 @@ pub(super) fn spec(turn: &Turn) -> Spec {
         IncludeUsage::Refused => UsageWish::Refused,
     };
     Spec {
-        hidden: turn.state.injected.iter().cloned().collect(),
+        hidden: turn.state.injected.names().map(str::to_owned).collect(),
         usage_wish: wish,
     }
 }

@@ -10,9 +10,9 @@ use super::request::{AskedBudget, MIN_CEILING, Mode, Overrides};
 use crate::commit::{self, Floor};
 use crate::intercept::UsageMode;
 use crate::intercept::delimiter::Protocol;
-use crate::model::ToolClass;
+use crate::model::{Hidden, ToolClass};
 use crate::policy::{self, Order, Policy};
-use crate::render::tools;
+use crate::render::tools::{self, Injected};
 use crate::tokens::{CacheModel, Family};
 
 /// All settings of the pipeline.
@@ -22,8 +22,10 @@ pub struct Settings {
     pub budget: Budget,
     /// Named budgets for `x-plimsoll-profile`.
     pub profiles: BTreeMap<String, Budget>,
-    /// The hidden tool.
+    /// The hidden tool that marks episodes.
     pub delimiter: Delimiter,
+    /// The hidden tool that brings back what was evicted.
+    pub recall: Recall,
     /// Classes of tools.
     pub classes: Classes,
     /// How long a final frame waits for its record.
@@ -115,7 +117,7 @@ pub enum Unmet {
     Refuse,
 }
 
-/// The hidden tool and the turns that it makes.
+/// The hidden tool that marks episodes, and the turns that hidden calls make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delimiter {
     /// Whether the tool is injected.
@@ -148,6 +150,19 @@ impl Default for Delimiter {
             usage: UsageMode::Last,
             finish_cancelled: false,
         }
+    }
+}
+
+/// The hidden tool that brings back what was evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recall {
+    /// Whether the tool is injected.
+    pub enabled: bool,
+}
+
+impl Default for Recall {
+    fn default() -> Self {
+        Self { enabled: true }
     }
 }
 
@@ -325,6 +340,8 @@ pub struct Terms {
     pub implicit_tokens: u32,
     /// Whether `delimiter` is injected.
     pub inject: bool,
+    /// Whether `recall` is injected.
+    pub recall: bool,
     /// The protocol of `delimiter`.
     pub protocol: Protocol,
     /// Upstream calls in one turn.
@@ -388,6 +405,7 @@ impl Terms {
             unmet: budget.unmet,
             implicit_tokens: budget.implicit_tokens,
             inject: delimiter.enabled,
+            recall: overrides.recall.unwrap_or(settings.recall.enabled),
             protocol: Protocol {
                 auto_close: delimiter.auto_close,
             },
@@ -413,14 +431,20 @@ impl Terms {
         }
     }
 
-    /// The guidance block, unless the operator turned it off.
+    /// The guidance block for the tools that are injected, unless the operator turned it off.
     #[must_use]
-    pub fn guidance(&self, tool: &str) -> Option<String> {
-        match &self.guidance {
-            Guidance::Off => None,
-            Guidance::Standard => Some(tools::guidance(None, tool)),
-            Guidance::Text(text) => Some(tools::guidance(Some(text), tool)),
-        }
+    pub fn guidance(&self, injected: &Injected) -> Option<String> {
+        let delimiter = injected.name(Hidden::Delimiter)?;
+        let custom = match &self.guidance {
+            Guidance::Off => return None,
+            Guidance::Standard => None,
+            Guidance::Text(text) => Some(text.as_str()),
+        };
+        Some(tools::guidance(
+            custom,
+            delimiter,
+            injected.name(Hidden::Recall),
+        ))
     }
 
     /// How long the provider keeps a prefix, in milliseconds.

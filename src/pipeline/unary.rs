@@ -140,7 +140,7 @@ impl Turn {
         let (hop, counted) = self.report.timed(Phase::Intercept, || {
             hidden::settle(state, prepared, answer, keep, &reader)
         });
-        self.report.delimiters(counted);
+        self.report.hidden(counted);
         hop
     }
 

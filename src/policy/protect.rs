@@ -1,5 +1,6 @@
 //! What no pass may touch, whatever the episode (design §5): the newest assistant message with
-//! everything behind it, and the last tokens of the view. Never knows of episodes.
+//! everything behind it, the last tokens of the view, and what was recalled to stay while its episode
+//! is open.
 
 use crate::model::Marks;
 use crate::model::{ItemKind, MESSAGE_TOKENS, Mark, Role};
@@ -12,6 +13,8 @@ pub struct Protection {
     newest: usize,
     /// The first item of the protected tail.
     recent: usize,
+    /// Whether what was recalled to stay may go.
+    unpinned: bool,
     /// Whether results of exploration may go that an act in view depends on.
     depended: bool,
     /// Whether the rules of episodes hold. A policy that knows no episodes moves single items.
@@ -48,17 +51,20 @@ impl Protection {
         Self {
             newest,
             recent: start,
+            unpinned: false,
             depended: false,
             episodes: true,
         }
     }
 
-    /// The same without the tail of recent tokens: what is freed last before a budget is unmet.
+    /// The same without the tail of recent tokens and without what was recalled to stay: what is
+    /// freed last before a budget is unmet.
     #[must_use]
     pub fn without_recent(&self) -> Self {
         Self {
             newest: self.newest,
             recent: usize::MAX,
+            unpinned: true,
             ..self.clone()
         }
     }
@@ -98,7 +104,8 @@ impl Protection {
     pub fn covers(&self, transcript: &Transcript, item: usize) -> bool {
         let from = self.newest.min(self.recent);
         let pair = transcript.items.get(item).and_then(|item| item.pair);
-        item >= from || pair.is_some_and(|pair| pair >= from)
+        let recent = item >= from || pair.is_some_and(|pair| pair >= from);
+        recent || (!self.unpinned && is_pinned(transcript, item))
     }
 
     /// Whether an item stands in the newest group, which nothing ever frees.
@@ -106,4 +113,11 @@ impl Protection {
     pub fn is_newest(&self, item: usize) -> bool {
         item >= self.newest
     }
+}
+
+/// Whether an item was recalled to stay, and its episode goes on.
+fn is_pinned(transcript: &Transcript, item: usize) -> bool {
+    let item = transcript.items.get(item).filter(|item| item.pinned);
+    let episode = item.and_then(|item| transcript.graph.episodes.get(item.episode?));
+    episode.is_some_and(|episode| !episode.closed)
 }

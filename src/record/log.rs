@@ -56,6 +56,7 @@ pub fn log_turn(turn: &Turn) {
                 cached_ratio = turn.cached_ratio(),
                 cost_usd = turn.costs.total(),
                 delimiter_calls = turn.delimiter_calls.len(),
+                recalls = turn.recalls.len(),
                 retries = turn.retries.len(),
                 abort_side = turn.abort.map(|abort| abort.side.as_str()),
                 abort_phase = turn.abort.map(|abort| abort.phase.as_str()),

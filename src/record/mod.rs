@@ -16,7 +16,9 @@ pub use headers::{FAIL_OPEN, Zone, response_headers};
 pub use labels::{AbortPhase, Budget, CostKind, Label, Phase, Route, Side, StoreOp, provider_name};
 pub use log::log_turn;
 pub use metrics::{InFlight, Metrics, MetricsError};
-pub use turn::{Abort, Context, Costs, DelimiterCall, Evicted, Hop, Overhead, Pass, Turn};
+pub use turn::{
+    Abort, Context, Costs, DelimiterCall, Evicted, Hop, Overhead, Pass, RecallCall, Turn,
+};
 
 /// Tells everybody who wants to know that a turn is finished: the metrics first, then the log.
 pub fn finish(metrics: &Metrics, turn: &Turn) {

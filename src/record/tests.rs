@@ -75,7 +75,10 @@ pub(super) fn full_turn() -> Turn {
         action: "start",
         outcome: "ok",
     }];
-    turn.recalls = vec!["ok"];
+    turn.recalls = vec![RecallCall {
+        outcome: "ok",
+        tokens: 900,
+    }];
     turn.refetches = 2;
     turn.prefix_breaks = 1;
     turn.abort = Some(Abort {

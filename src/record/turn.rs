@@ -50,8 +50,8 @@ pub struct Turn {
     pub overhead: Overhead,
     /// The `delimiter` calls of all hops, in order.
     pub delimiter_calls: Vec<DelimiterCall>,
-    /// Outcomes of `recall` calls, in order.
-    pub recalls: Vec<Label>,
+    /// The `recall` calls of all hops, in order.
+    pub recalls: Vec<RecallCall>,
     /// Evicted items that the agent fetched again by its own tools.
     pub refetches: u64,
     /// How often this turn's requests did not extend the prefix that the provider has cached.
@@ -201,6 +201,15 @@ pub struct DelimiterCall {
     pub action: Label,
     /// `ok`, or the reason of the refusal.
     pub outcome: Label,
+}
+
+/// One `recall` call and what came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecallCall {
+    /// `ok` or `partial` for a hit; else why nothing was brought back.
+    pub outcome: Label,
+    /// Tokens brought back.
+    pub tokens: u64,
 }
 
 /// A stream that ended before its end.

@@ -132,27 +132,20 @@ fn entry_bytes<'a>(input: &Input<'a>, entry: &Entry, shown: &Shown<'_>) -> Optio
         Source::Client(message) => client(input, message, entry, shown),
         Source::LastHop { message, step } => last_hop(input, message, step, entry, shown),
         Source::Hop { step, hop } => {
-            let hop = hop_of(input, step, hop)?;
+            let hop = input.path.hop(input.pending, step, hop)?;
             let bytes = hop.message.as_deref()?.as_bytes();
             // Text that the client changed goes with the client's bytes; here it is left out.
             let left_out = entry.handed == Handed::Changed && hop.text > 0;
             less(input, bytes, entry, shown, left_out)
         }
         Source::HiddenResult { step, hop, call } => {
-            let call = hop_of(input, step, hop)?.calls.get(call)?;
+            let call = input.path.hop(input.pending, step, hop)?.calls.get(call)?;
             let text = match shown {
                 Shown::Note(text) => text,
                 Shown::Whole | Shown::Less { .. } | Shown::Gone => call.result.as_str(),
             };
             Some(Cow::Owned(edit::hidden_result(&call.id.0, text).to_vec()))
         }
-    }
-}
-
-fn hop_of<'a>(input: &Input<'a>, step: usize, hop: usize) -> Option<&'a Hop> {
-    match input.path.entries.get(step) {
-        Some(entry) => entry.record.hops.get(hop),
-        None => input.pending.get(hop),
     }
 }
 

@@ -2,7 +2,7 @@
 //! names to terms, and which policies need annotations; never plays anything.
 
 use crate::commit::Floor;
-use crate::pipeline::{Budget, Delimiter, Overrides, Settings, Terms, TermsError};
+use crate::pipeline::{Budget, Delimiter, Overrides, Recall, Settings, Terms, TermsError};
 use crate::policy::Policy;
 use crate::tokens::Family;
 
@@ -124,6 +124,8 @@ impl Contender {
                 nudge: scripted,
                 ..Delimiter::default()
             },
+            // No recorded agent knows `recall`, and its schema weighs the same for every policy.
+            recall: Recall { enabled: false },
             ..Settings::default()
         };
         Ok(Self {

@@ -221,7 +221,7 @@ impl<'a> Player<'a> {
         let annotates = match self.contender.annotate {
             Annotate::None => false,
             Annotate::Inferred => true,
-            Annotate::Scripted => state.injected.is_some(),
+            Annotate::Scripted => state.injected.delimiter.is_some(),
         };
         let planned = if annotates {
             turn.annotated
@@ -352,7 +352,7 @@ impl<'a> Player<'a> {
         planned: &plan::Hop,
         keep: Keep,
     ) -> (Answer, Hop) {
-        let answer = answer(planned, state.injected.as_deref());
+        let answer = answer(planned, state.injected.delimiter.as_deref());
         let reader = &shared.tools.reader;
         let (mut hop, _) = hidden::settle(state, prepared, &answer, keep, reader);
         match self.contender.annotate {

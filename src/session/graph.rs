@@ -122,7 +122,7 @@ impl Graph {
     /// refused then is refused for good, and one whose start is gone is stray.
     pub fn take(&mut self, effect: &Effect) -> Delimiter {
         match effect {
-            Effect::Refused => Delimiter::Refused,
+            Effect::Refused | Effect::Recalled { .. } => Delimiter::Refused,
             Effect::Started {
                 name,
                 kind,

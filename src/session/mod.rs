@@ -6,6 +6,7 @@ pub mod align;
 pub mod chain;
 pub mod graph;
 pub mod path;
+pub mod recall;
 pub mod stub;
 pub mod tombstone;
 pub mod transcript;

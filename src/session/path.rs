@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::model::{ItemNo, Kept, Marks, RecordId, Snapshot, Step, TurnRecord, Usage};
+use crate::model::{Hop, ItemNo, Kept, Marks, RecordId, Snapshot, Step, TurnRecord, Usage};
 
 /// Item numbers that an assistant message takes beside its calls: one for reasoning, one for
 /// text, whether it has them or not, so that a client that drops either shifts no number.
@@ -113,6 +113,16 @@ impl Path {
     #[must_use]
     pub fn newest(&self) -> Option<&TurnRecord> {
         self.entries.last().map(|entry| entry.record.as_ref())
+    }
+
+    /// A hop by its step and place; the step behind the last is the turn in hand, whose hops are
+    /// given.
+    #[must_use]
+    pub fn hop<'a>(&'a self, pending: &'a [Hop], step: usize, hop: usize) -> Option<&'a Hop> {
+        match self.entries.get(step) {
+            Some(entry) => entry.record.hops.get(hop),
+            None => pending.get(hop),
+        }
     }
 
     /// How many of the client's messages the path covers: up to its newest visible response.

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 
 use super::graph::{Episode, Kind};
 use super::transcript::{Item, Transcript};
+use super::view::Measure;
 use crate::model::{ItemKind, MESSAGE_TOKENS, Mark, Marks};
 
 /// Characters of a description that a ledger line keeps.
@@ -151,21 +152,37 @@ pub fn stray(call: &Item) -> String {
     format!("evicted {}:{}", call.name, call.no)
 }
 
-/// The ledger: a line for each episode that left nothing else behind, newest first, in at most
-/// `limit` tokens; what does not fit is one count. `gone` is given oldest first.
+/// The ledger: a line for each episode that left nothing else behind, newest first, in at most a
+/// twentieth of the ceiling; what does not fit is one count. `gone` is given oldest first.
 #[must_use]
 pub fn ledger(
     transcript: &Transcript,
     marks: &Marks,
     gone: &[usize],
-    limit: u32,
-    count: &dyn Fn(&str) -> u32,
+    measure: Measure<'_>,
 ) -> String {
+    fitted(&ledger_lines(transcript, marks, gone), measure).0
+}
+
+/// The lines that did not fit into the ledger, newest first.
+#[must_use]
+pub fn ledger_rest(
+    transcript: &Transcript,
+    marks: &Marks,
+    gone: &[usize],
+    measure: Measure<'_>,
+) -> Vec<String> {
+    let mut lines = ledger_lines(transcript, marks, gone);
+    let shown = fitted(&lines, measure).1;
+    lines.split_off(shown)
+}
+
+fn ledger_lines(transcript: &Transcript, marks: &Marks, gone: &[usize]) -> Vec<String> {
     let lines = gone.iter().rev().filter_map(|index| {
         let episode = transcript.graph.episodes.get(*index)?;
         Some(ledger_line(transcript, marks, episode))
     });
-    fitted(lines, gone.len(), limit, count)
+    lines.collect()
 }
 
 fn ledger_line(transcript: &Transcript, marks: &Marks, episode: &Episode) -> String {
@@ -180,33 +197,34 @@ fn ledger_line(transcript: &Transcript, marks: &Marks, episode: &Episode) -> Str
     }
 }
 
-/// As many lines as fit, and a count of the rest. Room for the count is kept from the start.
-fn fitted(
-    lines: impl Iterator<Item = String>,
-    total: usize,
-    limit: u32,
-    count: &dyn Fn(&str) -> u32,
-) -> String {
+/// As many lines as fit with a count of the rest, and how many they are. Room for the count is
+/// kept from the start.
+fn fitted(lines: &[String], measure: Measure<'_>) -> (String, usize) {
+    let (count, limit) = (measure.count, measure.ceiling / 20);
     let mut text = String::from(LEDGER_HEAD);
-    let mut used = count(LEDGER_HEAD) + count(&rest(total));
-    for (place, line) in lines.enumerate() {
-        used += count(&line) + 1;
+    let mut used = count(LEDGER_HEAD) + count(&rest(lines.len(), measure.recall));
+    for (place, line) in lines.iter().enumerate() {
+        used += count(line) + 1;
         if used > limit {
-            text.push_str(&rest(total - place));
-            break;
+            text.push_str(&rest(lines.len() - place, measure.recall));
+            return (text, place);
         }
         let _ = write!(text, "\n{line}");
     }
-    text
+    (text, lines.len())
 }
 
-fn rest(count: usize) -> String {
-    format!("\n{count} earlier")
+fn rest(count: usize, recall: Option<&str>) -> String {
+    match recall {
+        Some(recall) => format!("\n{count} earlier, {recall}(\"ledger:1\")"),
+        None => format!("\n{count} earlier"),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::view::Left;
 
     #[test]
     fn runs_are_joined() {
@@ -230,15 +248,31 @@ mod tests {
 
     #[test]
     fn the_ledger_keeps_its_limit_and_says_how_many_did_not_fit() {
-        let lines = || (0..9).map(|n| format!("- e{n}"));
+        let lines: Vec<String> = (0..9).map(|n| format!("- e{n}")).collect();
         let count = |text: &str| u32::try_from(text.len()).unwrap();
-        for limit in 52..100 {
-            let text = fitted(lines(), 9, limit, &count);
-            assert!(count(&text) <= limit, "{limit}: {text}");
-            let shown = text.lines().filter(|line| line.starts_with("- ")).count();
-            let left = format!("\n{} earlier", 9 - shown);
-            assert_eq!(text.ends_with(&left), shown < 9, "{text}");
+        let run = |limit: u32, recall| {
+            let ceiling = limit * 20;
+            let (text, shown) = fitted(
+                &lines,
+                Measure {
+                    count: &count,
+                    ceiling,
+                    left: &|_, _, _| Left::default(),
+                    recall,
+                },
+            );
+            let listed = text.lines().filter(|line| line.starts_with("- ")).count();
+            assert_eq!(listed, shown, "{text}");
+            (text, shown)
+        };
+        for (recall, more) in [(None, ""), (Some("r"), ", r(\"ledger:1\")")] {
+            for limit in 70..120 {
+                let (text, shown) = run(limit, recall);
+                assert!(count(&text) <= limit, "{limit}: {text}");
+                let left = format!("\n{} earlier{more}", 9 - shown);
+                assert_eq!(text.ends_with(&left), shown < 9, "{text}");
+            }
+            assert_eq!(run(1000, recall).1, 9);
         }
-        assert_eq!(fitted(lines(), 9, 1000, &count).lines().count(), 10);
     }
 }

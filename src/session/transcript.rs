@@ -2,10 +2,12 @@
 //! numbered items and laid over the episode graph. Built anew for each request from shapes and
 //! records alone, so that any replica builds the same. Never edited: marks say what is shown.
 
+mod calls;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::graph::{Delimiter, Graph, Kind};
+use super::graph::{Delimiter, Graph};
 use super::path::{ASSISTANT_ITEMS, Path};
 use crate::model::{
     CALL_TOKENS, HiddenCall, Hop, ItemKind, ItemNo, MESSAGE_TOKENS, Role, Shape, ToolClass,
@@ -89,6 +91,12 @@ pub struct Item {
     pub class: ToolClass,
     /// The name of a call's tool.
     pub name: Arc<str>,
+    /// The digest of a client's call, by which the same call made again is known; 0 for all else.
+    pub digest: u64,
+    /// Whether it is a call that the client never sees.
+    pub hidden: bool,
+    /// Whether it was brought back to stay until its episode ends.
+    pub pinned: bool,
 }
 
 /// The transcript of one request.
@@ -157,6 +165,7 @@ struct Builder<'a> {
     begun: bool,
     nameless: Arc<str>,
     delimiter: Arc<str>,
+    recall: Arc<str>,
     /// Classes and shared names of the tools met so far: a session has few tools and many calls.
     tools: HashMap<&'a str, (ToolClass, Arc<str>)>,
 }
@@ -177,6 +186,7 @@ enum Call<'a> {
         id: &'a str,
         name: &'a str,
         tokens: u32,
+        digest: u64,
     },
     Hidden(&'a HiddenCall),
 }
@@ -193,6 +203,7 @@ impl<'a> Builder<'a> {
             begun: false,
             nameless: Arc::from(""),
             delimiter: Arc::from("delimiter"),
+            recall: Arc::from("recall"),
             tools: HashMap::new(),
         }
     }
@@ -401,70 +412,6 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Takes in one call; gives the episode that it opened. A call of a message that must never
-    /// be edited belongs to no episode, so that nothing evicts it.
-    fn call(
-        &mut self,
-        call: &Call<'a>,
-        entry: usize,
-        number: ItemNo,
-        opaque: bool,
-    ) -> Option<usize> {
-        match call {
-            Call::Visible { id, name, tokens } => {
-                let index = self.item(number, ItemKind::Call, entry, *tokens);
-                let (class, name) = self.tool(name);
-                if let Some(item) = self.transcript.items.get_mut(index) {
-                    (item.class, item.name) = (class, name);
-                }
-                self.waiting.push((id, index));
-                if opaque {
-                    return None;
-                }
-                let episode = self.transcript.graph.place();
-                self.join(index, episode);
-                let episode = self.transcript.graph.episodes.get_mut(episode);
-                if let Some(episode) = episode.filter(|e| e.kind == Kind::Implicit) {
-                    episode.carrier.get_or_insert(index);
-                }
-                None
-            }
-            Call::Hidden(call) => {
-                let index = self.item(number, ItemKind::Call, entry, call.tokens);
-                let outcome = self.transcript.graph.take(&call.effect);
-                if let Some(item) = self.transcript.items.get_mut(index) {
-                    (item.delimiter, item.name) = (Some(outcome), self.delimiter.clone());
-                }
-                self.waiting.push((call.id.0.as_str(), index));
-                self.join_delimiter(index, outcome)
-            }
-        }
-    }
-
-    fn tool(&mut self, name: &'a str) -> (ToolClass, Arc<str>) {
-        let class = self.input.class;
-        self.tools
-            .entry(name)
-            .or_insert_with(|| (class(name), Arc::from(name)))
-            .clone()
-    }
-
-    fn join_delimiter(&mut self, index: usize, outcome: Delimiter) -> Option<usize> {
-        let episode = match outcome {
-            Delimiter::Start(episode) | Delimiter::End(episode) => episode,
-            Delimiter::Refused => self.transcript.graph.place(),
-            Delimiter::Stray => return None,
-        };
-        self.join(index, episode);
-        let vertex = self.transcript.graph.episodes.get_mut(episode)?;
-        match outcome {
-            Delimiter::Start(_) => vertex.carrier = Some(index),
-            Delimiter::End(_) => vertex.end = Some(index),
-            Delimiter::Refused | Delimiter::Stray => {}
-        }
-        matches!(outcome, Delimiter::Start(_)).then_some(episode)
-    }
-
     fn join(&mut self, index: usize, episode: usize) {
         let Some(item) = self.transcript.items.get_mut(index) else {
             return;
@@ -494,14 +441,16 @@ impl<'a> Builder<'a> {
             self.fixed(source, Role::Tool, ItemKind::Opaque, 0, tokens);
             return;
         };
-        let (no, episode) = self
+        let (no, episode, pinned) = self
             .transcript
             .items
             .get(call)
-            .map_or((0, None), |item| (item.no, item.episode));
+            .map_or((0, None, false), |item| {
+                (item.no, item.episode, item.pinned)
+            });
         let index = self.item(no, ItemKind::Result, entry, tokens);
         if let Some(item) = self.transcript.items.get_mut(index) {
-            (item.pair, item.episode) = (Some(call), episode);
+            (item.pair, item.episode, item.pinned) = (Some(call), episode, pinned);
         }
         if let Some(item) = self.transcript.items.get_mut(call) {
             item.pair = Some(index);
@@ -541,6 +490,9 @@ impl<'a> Builder<'a> {
             delimiter: None,
             class: ToolClass::Unknown,
             name: self.nameless.clone(),
+            digest: 0,
+            hidden: false,
+            pinned: false,
         });
         self.transcript.items.len() - 1
     }
@@ -555,6 +507,7 @@ fn visible(shape: &Shape) -> Vec<Call<'_>> {
             id: &shape.id.0,
             name: &shape.name,
             tokens: call(shape),
+            digest: shape.digest,
         })
         .collect()
 }

@@ -38,6 +38,8 @@ pub struct Measure<'a> {
     /// Writes what is left of a call, by the index of its item. The originals are the client's, so
     /// this is given.
     pub left: &'a dyn Fn(usize, Mark, &Kept) -> Left,
+    /// The name of `recall`, where it is injected: only there may a text mention it.
+    pub recall: Option<&'a str>,
 }
 
 /// The notes of a view.
@@ -199,17 +201,19 @@ pub fn note_ledger(
     notes: &mut Notes,
 ) -> Option<usize> {
     let (host, gone) = ledger(transcript, marks)?;
-    let own = tombstone::ledger(
-        transcript,
-        marks,
-        &gone,
-        measure.ceiling / 20,
-        measure.count,
-    );
+    let own = tombstone::ledger(transcript, marks, &gone, measure);
     let tokens = (measure.count)(&own);
     let text = own.into();
     notes.results.insert(host, Note { text, tokens });
     Some(host)
+}
+
+/// The lines of the ledger that did not fit into the view, newest first.
+#[must_use]
+pub fn ledger_rest(transcript: &Transcript, marks: &Marks, measure: Measure<'_>) -> Vec<String> {
+    ledger(transcript, marks).map_or_else(Vec::new, |(_, gone)| {
+        tombstone::ledger_rest(transcript, marks, &gone, measure)
+    })
 }
 
 /// The call that holds the ledger and the episodes that it names, oldest first; `None` before
@@ -321,6 +325,32 @@ pub fn shown_of<'a>(
         },
         Role::Assistant => assistant(marks, notes, entry.items.start, items),
     }
+}
+
+/// Whether the view shows the original of an item: of a call its arguments and its result.
+#[must_use]
+pub fn is_whole(transcript: &Transcript, marks: &Marks, notes: &Notes, index: usize) -> bool {
+    let Some(item) = transcript.items.get(index) else {
+        return false;
+    };
+    let call = match item.kind {
+        ItemKind::Result => item.pair.unwrap_or(index),
+        ItemKind::System
+        | ItemKind::User
+        | ItemKind::Text
+        | ItemKind::Reasoning
+        | ItemKind::Call
+        | ItemKind::Opaque => index,
+    };
+    let entry = transcript.entries.get(item.entry);
+    if item.kind == ItemKind::Reasoning
+        && entry.is_some_and(|entry| shown_of(transcript, marks, notes, entry) == Shown::Gone)
+    {
+        // A message without text and calls is not shown, whatever reasoning it has.
+        return false;
+    }
+    let noted = notes.results.contains_key(&call) || notes.arguments.contains_key(&call);
+    !noted && call_shown(transcript, marks, call)
 }
 
 fn call_shown(transcript: &Transcript, marks: &Marks, call: usize) -> bool {

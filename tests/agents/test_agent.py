@@ -62,5 +62,5 @@ def test_mini_swe_agent_finishes_its_task(stand, tmp_path):
     assert [entry["refusal"] for entry in sent] == [None] * len(sent)
     if at.managed:
         names = [[tool["function"]["name"] for tool in entry["body"]["tools"]] for entry in sent]
-        assert names == [["delimiter", "bash"]] * len(sent)
+        assert names == [["delimiter", "recall", "bash"]] * len(sent)
         assert len(sent) == 8, "five visible answers, three hops that held hidden calls alone"

@@ -102,6 +102,7 @@ impl Answer {
     pub fn hides(self) -> Self {
         let text = self.text();
         assert!(!text.contains("delimiter"), "leaked: {text}");
+        assert!(!text.contains("\"recall\""), "leaked: {text}");
         self
     }
 

@@ -473,6 +473,8 @@ async fn marks_of_a_refused_try_stay_where_they_are() {
     let floor = |config: &mut Config| {
         config.budget.ceiling = 8_000;
         config.budget.order = Order::Paper;
+        // The sizes below leave no room for a second tool.
+        config.recall.enabled = false;
     };
     for stream in [false, true] {
         let refusal = Reply::text("x").fault(Fault::ContextLength { window: 4_400 });

@@ -290,10 +290,10 @@ async fn a_tool_of_the_same_name_is_the_clients() {
             outline(&last),
             ["system", "user", "assistant p1 c1", "tool p1", "tool c1"]
         );
-        let names: Vec<Value> = [0, 1]
+        let names: Vec<Value> = [0, 1, 2]
             .map(|at| last.value()["tools"][at]["function"]["name"].clone())
             .to_vec();
-        assert_eq!(names, ["plimsoll_delimiter", "delimiter"]);
+        assert_eq!(names, ["plimsoll_delimiter", "recall", "delimiter"]);
     }
 }
 

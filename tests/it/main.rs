@@ -22,6 +22,7 @@ mod hops;
 mod limits;
 mod pass;
 mod process;
+mod recall;
 mod replay;
 mod resend;
 mod support;

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use serde_json::Value;
+use twox_hash::XxHash3_128;
 
 use crate::model::raw::{self, Object, RawError};
 use crate::model::{CallId, Digest, Role};
@@ -209,6 +210,15 @@ pub fn call(raw: &[u8]) -> Result<ParsedCall<'_>, MessageError> {
         name: field("name"),
         arguments,
     })
+}
+
+/// A digest of a call's name and canonical arguments: equal for the same call made again.
+#[must_use]
+pub fn call_digest(name: &str, arguments: &str) -> u64 {
+    let arguments = canonical_arguments(arguments);
+    let bytes = [name.as_bytes(), &arguments[..]].join(&0);
+    // The low half is as good a digest as any other.
+    XxHash3_128::oneshot(&bytes) as u64
 }
 
 /// A string decoded, or any other value as its raw text.

@@ -2,7 +2,9 @@
 //! arguments, what was said. Gives nothing where the text could not be put back in its form.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
+use super::message::{self, Part};
 use crate::model::raw::{self, Object};
 
 /// The text of a message: its string, or its parts of text one after the other. `None` where there
@@ -20,6 +22,35 @@ pub fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
         whole.push_str(&part.text("text")?);
     }
     Some(Cow::Owned(whole))
+}
+
+/// The parts of a message one after the other. What is no text is named where it stood.
+#[must_use]
+pub fn parts(bytes: &[u8]) -> Option<String> {
+    let parsed = message::parse(bytes).ok()?;
+    let mut whole = String::new();
+    for part in parsed.parts {
+        let _ = match part {
+            Part::Text(text) => write!(whole, "{text}"),
+            Part::Image { .. } => write!(whole, "[an image]"),
+            Part::Other(raw) => write!(whole, "[an attachment of {} bytes]", raw.len()),
+        };
+    }
+    Some(whole)
+}
+
+/// The reasoning of a message.
+#[must_use]
+pub fn reasoning(bytes: &[u8]) -> Option<String> {
+    Some(message::parse(bytes).ok()?.reasoning.concat())
+}
+
+/// The name and the arguments of the call at this index, whatever their form.
+#[must_use]
+pub fn call(bytes: &[u8], place: usize) -> Option<String> {
+    let parsed = message::parse(bytes).ok()?;
+    let call = parsed.calls.get(place)?;
+    Some(format!("{} {}", call.name, call.arguments))
 }
 
 /// The arguments of the call at this index, where they are a string of a function's.
@@ -51,6 +82,23 @@ mod tests {
         ] {
             assert_eq!(text(message.as_bytes()).as_deref(), expect, "{message}");
         }
+    }
+
+    #[test]
+    fn what_is_no_text_is_named_where_it_stood() {
+        let message = br#"{"role":"tool","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"data:,"}},{"type":"file"}]}"#;
+        let want = "a[an image][an attachment of 15 bytes]";
+        assert_eq!(parts(message).as_deref(), Some(want));
+    }
+
+    #[test]
+    fn calls_are_read_whatever_their_form() {
+        let message = br#"{"role":"assistant","reasoning_content":"hm","tool_calls":[{"id":"a","function":{"name":"x","arguments":"{\"k\":1}"}},{"id":"b","custom":{"name":"y","input":"free"}}]}"#;
+        let of = |place| call(message, place);
+        assert_eq!(of(0).as_deref(), Some("x {\"k\":1}"));
+        assert_eq!(of(1).as_deref(), Some("y free"));
+        assert_eq!(of(2), None);
+        assert_eq!(reasoning(message).as_deref(), Some("hm"));
     }
 
     #[test]

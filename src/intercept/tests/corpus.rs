@@ -240,6 +240,8 @@ fn hidden() -> Vec<Case> {
         Case::new("mixed, as short as can be", &[format!("data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{}]}}}}]}}\r\n\r\ndata:{{\"choices\":[{{\"finish_reason\":\"stop\"}}]}}\n\n", r#"{"id":"h","function":{"name":"recall"}},{"id":"v","function":{"name":"é"}}"#)]).calls(&[("é", "")]).finish("stop"),
         Case::new("mixed, CRLF", &[cat(&[open(0, "h", "delimiter"), args(0, "{}"), open(1, "v", "read"), args(1, "{}"), finish("tool_calls"), done.clone()]).replace('\n', "\r\n")]).calls(&[("read", "{}")]),
         Case::new("mixed on several lines", &[cat(&[format!("event: x\ndata: {{\"choices\":[{{\"delta\":\ndata: {{\"tool_calls\":[{hide},\ndata: {show}]}}}}]}}\n\n"), finish("tool_calls"), done.clone()])]).calls(&[("read", "{}")]),
+        Case::new("recall in pieces beside a mark and a visible call", &[cat(&[role(), open(0, "d", "delimiter"), args(0, "{}"), open(1, "r", "recall"), args(1, r#"{\"id\":\"re"#), args(1, r#"ad:3\"}"#), open(2, "v", "read"), args(2, "{}"), finish("tool_calls"), done.clone()])])
+            .calls(&[("read", "{}")]),
         Case::new("call fields unknown to us", &[cat(&[whole(&format!("{hide},{}", show.replace(r#""index":1,"#, r#""extra_content":{"g":{"sig":"A=="}},"index":1,"#))), finish("tool_calls"), done.clone()])])
             .calls(&[("read", "{}")]),
     ]
@@ -260,6 +262,8 @@ fn odd() -> Vec<Case> {
             .calls(&[("read", "{}"), ("grep", "{}")]),
         Case::new("name split", &[cat(&[call(r#"{"index":0,"id":"h","function":{"name":"del","arguments":""}}"#), call(r#"{"index":0,"function":{"name":"imi"}}"#), say("x"), call(r#"{"index":0,"function":{"name":"ter","arguments":"{}"}}"#), call(r#"{"index":1,"id":"v","function":{"name":"del"}}"#), call(r#"{"index":1,"function":{"name":"ete","arguments":"{}"}}"#), finish("tool_calls"), done.clone()])])
             .text("x").calls(&[("delete", "{}")]),
+        Case::new("recall's name split, and one like it", &[cat(&[call(r#"{"index":0,"id":"h","function":{"name":"rec","arguments":""}}"#), call(r#"{"index":0,"function":{"name":"all","arguments":"{}"}}"#), call(r#"{"index":1,"id":"v","function":{"name":"rec"}}"#), call(r#"{"index":1,"function":{"name":"ord","arguments":"{}"}}"#), finish("tool_calls"), done.clone()])])
+            .calls(&[("record", "{}")]),
         Case::new("name split with arguments between", &[cat(&[call(r#"{"index":0,"function":{"name":"deli","arguments":"{\"a\""}}"#), call(r#"{"index":0,"function":{"name":"miter","arguments":":1}"}}"#), call(r#"{"index":1,"id":"v","function":{"name":"read","arguments":"{}"}}"#), finish("tool_calls"), done.clone()])])
             .calls(&[("read", "{}")]),
         Case::new("a name that grows past a hidden one", &[cat(&[call(r#"{"index":0,"id":"v","function":{"name":"delimiter","arguments":""}}"#), call(r#"{"index":0,"function":{"name":"_two","arguments":"{}"}}"#), finish("tool_calls"), done.clone()])])
@@ -290,6 +294,7 @@ fn several() -> Vec<Case> {
     vec![
         Case::new("hidden, then a text", &[annotating("a", "h1"), b_text()]).text("ok").usage(130, 18, 148),
         Case::new("hidden, hidden, then a text", &[annotating("a", "h1"), annotating("b", "h2"), talking("c", "ok")]).text("ok").usage(130, 25, 155),
+        Case::new("recalled, annotated, then a text", &[annotating("a", "h1").replace("delimiter", "recall"), annotating("b", "h2"), talking("c", "ok")]).text("ok").usage(130, 25, 155),
         Case::new("three texts", &[first("one"), first(r"two\n").replace(r#""id":"a""#, r#""id":"b""#), talking("c", r"\nthree")]).text("one\n\ntwo\n\nthree").usage(130, 25, 155),
         Case::new("a seam over several frames", &[first("one"), cat(&[delta_of("b", r#""content":"\n""#), delta_of("b", r#""content":"\u000atwo""#), delta_of("b", r#""content":"!""#), finish_of("b", "stop"), DONE.into()])]).text("one\n\ntwo!"),
         Case::new("a seam inside a frame", &[first("one"), cat(&[delta_of("b", r#""content":"\n""#), delta_of("b", r#""content":"two""#), finish_of("b", "stop"), DONE.into()])]).text("one\n\ntwo"),

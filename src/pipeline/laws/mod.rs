@@ -5,6 +5,7 @@ mod annotated;
 mod plan;
 mod properties;
 mod protected;
+mod recalls;
 mod say;
 mod sim;
 mod stable;

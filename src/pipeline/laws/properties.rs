@@ -20,6 +20,8 @@ pub enum Piece {
     Mark,
     /// A call of `delimiter` out of place, which is refused.
     Wrong(u8),
+    /// A call of `recall` for one of the ids that there are, and for which part of it.
+    Recall(prop::sample::Index, u8),
     Hop,
 }
 
@@ -47,6 +49,7 @@ fn piece() -> impl Strategy<Value = Piece> {
         8 => (0..TOOLS.len(), 1_u32..400).prop_map(|(tool, size)| Piece::Call(tool, size)),
         5 => Just(Piece::Mark),
         1 => (0_u8..4).prop_map(Piece::Wrong),
+        2 => (any::<prop::sample::Index>(), 0_u8..8).prop_map(|(id, part)| Piece::Recall(id, part)),
         1 => Just(Piece::Hop),
     ]
 }
@@ -79,6 +82,7 @@ pub struct Terms {
     drops_reasoning: bool,
     guidance: bool,
     auto_close: bool,
+    recall: bool,
     levels: bool,
     policy: Policy,
 }
@@ -96,15 +100,25 @@ impl Terms {
             drops_reasoning: false,
             guidance: false,
             auto_close: false,
+            recall: true,
             levels: false,
             policy: Policy::Cwl,
+        }
+    }
+
+    /// One that needs many, with `recall`.
+    pub fn tight(ceiling: u32) -> Self {
+        Self {
+            ceiling,
+            levels: ceiling.is_multiple_of(2),
+            ..Self::endless()
         }
     }
 }
 
 fn terms() -> impl Strategy<Value = Terms> {
     let budget = (700_u32..5000, prop::option::of(0.2_f64..0.95), 0_u32..700);
-    let flags = any::<[bool; 6]>();
+    let flags = any::<[bool; 7]>();
     (budget, 50_u32..1200, flags).prop_map(|((ceiling, floor, recent), implicit, flags)| Terms {
         ceiling,
         floor,
@@ -115,6 +129,7 @@ fn terms() -> impl Strategy<Value = Terms> {
         drops_reasoning: flags[2] && !flags[1],
         guidance: flags[3],
         auto_close: flags[4],
+        recall: flags[6],
         levels: flags[5],
         policy: Policy::Cwl,
     })
@@ -137,6 +152,7 @@ fn session(terms: &Terms) -> Sim {
         sim.labels.rich = true;
     }
     sim.settings.delimiter.auto_close = terms.auto_close;
+    sim.settings.recall.enabled = terms.recall;
     if terms.guidance {
         sim.settings.delimiter.guidance = Guidance::Standard;
     }
@@ -153,7 +169,7 @@ struct Script {
 }
 
 impl Script {
-    fn said(&mut self, pieces: &[Piece]) -> Vec<Say> {
+    fn said(&mut self, pieces: &[Piece], ids: &[String]) -> Vec<Say> {
         let mut said: Vec<Say> = Vec::new();
         let mut thought = false;
         for piece in pieces {
@@ -167,10 +183,14 @@ impl Script {
                 Piece::Call(tool, size) => said.push(call(TOOLS[*tool], *size)),
                 Piece::Mark => said.push(self.mark()),
                 Piece::Wrong(which) => said.push(wrong(*which)),
+                Piece::Recall(id, part) if !ids.is_empty() => {
+                    said.push(recalled(&ids[id.index(ids.len())], *part));
+                }
+                Piece::Recall(..) => {}
                 Piece::Hop => {
                     let hidden = last_hop(&said)
                         .iter()
-                        .any(|say| matches!(say, Say::Delimit(_)));
+                        .any(|say| matches!(say, Say::Delimit(_) | Say::Recall(_)));
                     let visible = last_hop(&said)
                         .iter()
                         .any(|say| matches!(say, Say::Call(..)));
@@ -218,6 +238,18 @@ impl Script {
     }
 }
 
+/// A recall of all of it, of some lines, or of what matches.
+fn recalled(id: &str, part: u8) -> Say {
+    let mut arguments = serde_json::json!({"id": id});
+    match part {
+        5 => arguments["lines"] = Value::from("1-2"),
+        6 => arguments["search"] = Value::from("go"),
+        7 => arguments["lines"] = Value::from("2-"),
+        _ => {}
+    }
+    Say::Recall(arguments)
+}
+
 fn last_hop(said: &[Say]) -> &[Say] {
     said.rsplit(|say| *say == Say::Hop)
         .next()
@@ -243,7 +275,8 @@ pub fn play(terms: &Terms, events: &[Event]) -> Sim {
         match event {
             Event::User(tokens) => sim.user(*tokens),
             Event::Turn(pieces) => {
-                let said = script.said(pieces);
+                let ids = if terms.recall { sim.ids() } else { Vec::new() };
+                let said = script.said(pieces, &ids);
                 sim.turn(said);
             }
             Event::Blank(place) => edit(&mut sim, place, "tool", |messages, at| {

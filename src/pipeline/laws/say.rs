@@ -20,6 +20,8 @@ pub enum Say {
     Call(String, u32),
     /// A call of `delimiter` with these arguments.
     Delimit(Value),
+    /// A call of `recall` with these arguments.
+    Recall(Value),
     /// The hop ends here, and another follows.
     Hop,
 }
@@ -56,6 +58,11 @@ pub fn done() -> Say {
     Say::Delimit(json!({"action": "end"}))
 }
 
+/// Brings something back.
+pub fn recall(id: &str) -> Say {
+    Say::Recall(json!({"id": id}))
+}
+
 pub fn hop() -> Say {
     Say::Hop
 }
@@ -69,7 +76,7 @@ pub fn hops(said: &[Say]) -> Vec<Vec<Say>> {
         .collect();
     let last = hops.last().map(Vec::as_slice).unwrap_or_default();
     let has = |wanted: fn(&Say) -> bool| last.iter().any(wanted);
-    let hidden = has(|say| matches!(say, Say::Delimit(_)));
+    let hidden = has(|say| matches!(say, Say::Delimit(_) | Say::Recall(_)));
     let call = has(|say| matches!(say, Say::Call(..)));
     let text = has(|say| matches!(say, Say::Text(_)));
     if !call && (hidden || !text) {
@@ -124,9 +131,13 @@ impl Labels {
                 }
                 Say::Delimit(arguments) => {
                     let id = self.next("id-");
-                    answer
-                        .calls
-                        .push(one(id, "delimiter", arguments.to_string(), true));
+                    let call = one(id, "delimiter", arguments.to_string(), true);
+                    answer.calls.push(call);
+                }
+                Say::Recall(arguments) => {
+                    let id = self.next("id-");
+                    let call = one(id, "recall", arguments.to_string(), true);
+                    answer.calls.push(call);
                 }
                 Say::Hop => {}
             }
@@ -172,13 +183,16 @@ pub fn raw_messages(body: &Bytes) -> Vec<String> {
 /// order; the proxy's own texts after a `~`.
 pub fn gist(messages: &[String]) -> Vec<String> {
     let mut shown = Vec::new();
+    let mut recalls = Vec::new();
     for raw in messages {
         let message: Value = serde_json::from_str(raw).unwrap();
         let content = message["content"].as_str().unwrap_or_default();
         match message["role"].as_str().unwrap() {
             "tool" => match label(content) {
-                Some(label) => shown.push(format!("={label}")),
-                None => shown.push(format!("~{content}")),
+                Some(label) if !recalls.contains(&message["tool_call_id"]) => {
+                    shown.push(format!("={label}"))
+                }
+                _ => shown.push(format!("~{content}")),
             },
             _ => shown.extend(label(content)),
         }
@@ -187,8 +201,11 @@ pub fn gist(messages: &[String]) -> Vec<String> {
         for call in message["tool_calls"].as_array().into_iter().flatten() {
             let arguments = call["function"]["arguments"].as_str().unwrap();
             let arguments: Value = serde_json::from_str(arguments).unwrap();
+            let recall = call["function"]["name"] == "recall";
+            recalls.extend(recall.then(|| call["id"].clone()));
             shown.push(match arguments["label"].as_str() {
                 Some(label) => label.to_owned(),
+                None if recall => format!("+recall {}", arguments["id"].as_str().unwrap_or("?")),
                 None => format!("+{}", arguments["name"].as_str().unwrap_or("end")),
             });
         }
@@ -201,6 +218,6 @@ fn label(text: &str) -> Option<String> {
     let first = text.split_whitespace().next()?;
     let labelled = first.ends_with(|last: char| last.is_ascii_digit())
         && first.starts_with(|first: char| first.is_ascii_lowercase())
-        && !first.contains('-');
+        && !first.contains(['-', ':']);
     labelled.then(|| first.to_owned())
 }

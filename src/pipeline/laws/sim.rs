@@ -3,6 +3,7 @@
 //! always. A test only says what is said.
 
 mod judge;
+mod recalled;
 
 use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
@@ -14,7 +15,7 @@ use super::say::{Labels, Say, filled, gist, hops};
 use crate::commit::Floor;
 use crate::dialect::chat::request::Request;
 use crate::intercept::{Answer, join};
-use crate::model::{Digest, Marks, RecordId, Shape, TenantId, TurnRecord};
+use crate::model::{Digest, ItemNo, Marks, RecordId, Shape, TenantId, TurnRecord};
 use crate::pipeline::Overrides;
 use crate::pipeline::finish::{Ending, record};
 use crate::pipeline::hidden::{Keep, settle};
@@ -72,6 +73,10 @@ pub struct Sim {
     aligned: Path,
     /// The transcript of the last hop.
     transcript: Transcript,
+    /// What was recalled so far: the item and its text.
+    brought: Vec<(ItemNo, String)>,
+    /// Whether the last hop brought something back and kept its budget.
+    room: bool,
 }
 
 impl Sim {
@@ -88,6 +93,7 @@ impl Sim {
         settings.budget.order = Order::Paper;
         settings.delimiter.guidance = Guidance::Off;
         settings.delimiter.nudge = false;
+        settings.recall.enabled = false;
         let mut sim = Self {
             messages: vec![json!({"role": "system", "content": filled("system1", 20)}).to_string()],
             path: Arc::default(),
@@ -101,6 +107,8 @@ impl Sim {
             edited: false,
             aligned: Path::default(),
             transcript: Transcript::default(),
+            brought: Vec::new(),
+            room: false,
         };
         sim.user(10);
         sim
@@ -148,6 +156,7 @@ impl Sim {
                 false => Keep::Message,
             };
             let (hop, _) = settle(&state, &prepared, answer, keep, &reader());
+            self.recalled(&state, &prepared, &hop, last);
             if last {
                 let ending = Ending {
                     texts: answers.iter().map(|answer| answer.text.as_str()).collect(),
@@ -349,6 +358,12 @@ impl Sim {
             }
             prepared = next;
         }
+    }
+
+    /// Another ceiling from here on, under which the ledger may have another length.
+    pub fn lift(&mut self) {
+        self.ceiling(1_000_000);
+        self.edited = true;
     }
 
     pub fn ceiling(&mut self, ceiling: u64) {

@@ -245,6 +245,7 @@ pub(super) struct Hidden {
     pub delimiter_calls: IntCounterVec,
     pub hops: Histogram,
     pub recalls: IntCounterVec,
+    pub recalled_tokens: IntCounter,
     pub refetches: IntCounter,
 }
 
@@ -266,6 +267,8 @@ impl Hidden {
                 "Calls of the hidden tool recall",
                 &["outcome"],
             )?,
+            recalled_tokens: r
+                .counter("recalled_tokens_total", "Tokens that recall brought back")?,
             refetches: r.counter(
                 "refetch_total",
                 "Evicted items that an agent fetched again by its own tools",

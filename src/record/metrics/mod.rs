@@ -179,8 +179,10 @@ impl Metrics {
                 .with_label_values(&[call.action, call.outcome])
                 .inc();
         }
-        for outcome in &turn.recalls {
-            f.hidden.recalls.with_label_values(&[*outcome]).inc();
+        for call in &turn.recalls {
+            let outcome = f.hidden.recalls.with_label_values(&[call.outcome]);
+            outcome.inc();
+            f.hidden.recalled_tokens.inc_by(call.tokens);
         }
         f.hidden.refetches.inc_by(turn.refetches);
         for reason in &turn.retries {

@@ -46,6 +46,7 @@ const CONVENTIONS: &[(&str, &str, &[&str])] = &[
     ("cost_usd_total", "counter", &["kind"]),
     ("budget_unmet_total", "counter", &[]),
     ("recall_total", "counter", &["outcome"]),
+    ("recalled_tokens_total", "counter", &[]),
     ("refetch_total", "counter", &[]),
     ("fail_open_total", "counter", &["stage"]),
     ("store_op_seconds", "histogram", &["op"]),
@@ -168,6 +169,7 @@ fn a_turn_moves_each_metric_by_its_facts() {
         (r#"cost_usd_total{kind="cache_read"}"#, 0.0),
         ("budget_unmet_total", 1.0),
         (r#"recall_total{outcome="ok"}"#, 1.0),
+        ("recalled_tokens_total", 900.0),
         ("refetch_total", 2.0),
         (r#"fail_open_total{stage="store"}"#, 1.0),
     ] {

@@ -44,6 +44,7 @@ impl Sim {
             self.prefix(&messages);
         }
         budget(state, prepared, &context);
+        self.room_was_there(prepared, &context);
         let episodes = matches!(state.terms.policy, Policy::Cwl | Policy::CwlPaper);
         if episodes {
             open_goes_last(state, prepared, before);
@@ -108,10 +109,7 @@ impl Sim {
         let ledger = messages
             .iter()
             .any(|message| message.contains("ledger of evicted"));
-        let counted = ledger
-            && messages
-                .iter()
-                .any(|message| message.contains(" earlier\""));
+        let counted = ledger && messages.iter().any(|message| message.contains(" earlier"));
         for episode in &prepared.transcript.graph.episodes {
             let Some(description) = &episode.description else {
                 continue;

@@ -1,0 +1,257 @@
+//! What `recall` does to a conversation: what comes back, where it stands, when it goes again, and
+//! which texts name it.
+
+use proptest::prelude::*;
+
+use super::properties::{self, Terms};
+use super::say::{act, call, done, end, expl, hop, recall, text};
+use super::sim::{Sim, count};
+use crate::model::{Effect, ItemKind, Mark};
+use crate::session::recall as ids;
+
+/// A session with `recall`, whose first episode is evicted down to its tombstone.
+fn evicted() -> Sim {
+    let mut sim = Sim::new();
+    sim.settings.recall.enabled = true;
+    sim.turn([expl("a"), call("grep", 300), call("read", 300)]);
+    sim.turn([end("of a"), text(5)]);
+    sim.turn([expl("b"), call("bash", 50)]);
+    let (_, all) = sim.look();
+    sim.ceiling(all.estimate - 500);
+    sim.turn([call("bash", 5)]);
+    sim.ceiling(1_000_000);
+    let (sent, _) = sim.look();
+    assert!(
+        !sent.gist.contains(&"=grep1".to_owned()),
+        "{:#?}",
+        sent.gist
+    );
+    sim
+}
+
+/// The results of the recalls of the newest turn.
+fn results(sim: &Sim) -> Vec<String> {
+    let record = sim.path.newest().unwrap();
+    let calls = record.hops.iter().flat_map(|hop| &hop.calls);
+    let recalls = calls.filter(|call| call.bytes.contains(r#""name":"recall""#));
+    recalls.map(|call| call.result.clone()).collect()
+}
+
+#[test]
+fn a_recall_brings_back_the_call_and_its_result() {
+    let mut sim = evicted();
+    sim.turn([recall("grep:5")]);
+    let original = format!("grep1{}", " go".repeat(300));
+    let head = "recalled grep:5: 1 line\ngrep {\"label\":\"grep1\"}\n";
+    assert_eq!(results(&sim), [format!("{head}{original}")]);
+    sim.turn([recall("grep:5"), hop(), recall("grep:5")]);
+    assert_eq!(
+        results(&sim),
+        [
+            "grep:5 was recalled in recall:21, which is still in view",
+            "already done; go on with the work"
+        ]
+    );
+    sim.turn([recall("a")]);
+    let got = results(&sim).remove(0);
+    let want = "recalled expl \"a\", 2 items: 3 lines\nof a\n[grep:5] grep:5 was recalled in recall:21, which is still in view\n[read:6] read {\"label\":\"read1\"}\nread1 go";
+    assert!(got.starts_with(want), "{got}");
+}
+
+#[test]
+fn what_was_recalled_goes_like_any_other_content() {
+    // Alone in its hop, beside a mark, beside a visible call: each is cut out of its message.
+    for said in [
+        vec![recall("grep:5"), hop(), text(3)],
+        vec![text(4), recall("grep:5"), end("of b"), hop(), text(3)],
+        vec![recall("grep:5"), call("odd", 5), end("of b"), text(2)],
+    ] {
+        let mut sim = evicted();
+        sim.thorough = true;
+        sim.turn(said.clone());
+        sim.turn([text(3)]);
+        sim.turn([call("odd", 5)]);
+        let shown = |sim: &Sim| {
+            let (sent, _) = sim.look();
+            sent.gist
+                .iter()
+                .any(|shown| shown.starts_with("~recalled grep:5"))
+        };
+        assert!(shown(&sim), "{said:?}");
+        sim.ceiling(sim.least());
+        assert!(!shown(&sim), "{said:?}");
+        let (sent, _) = sim.look();
+        let names = |shown: &String| shown.contains("recall:") || shown.contains("auto-");
+        assert!(sent.gist.iter().any(names), "{said:?}: {:#?}", sent.gist);
+    }
+}
+
+#[test]
+fn a_third_recall_stays_until_its_episode_ends() {
+    let mut sim = evicted();
+    let shown = |sim: &Sim| {
+        let (sent, _) = sim.look();
+        sent.gist
+            .iter()
+            .any(|shown| shown.starts_with("~recalled grep:5"))
+    };
+    for time in 1..=3 {
+        sim.turn([recall("grep:5")]);
+        assert_eq!(
+            results(&sim)[0].contains("it stays in view until"),
+            time == 3
+        );
+        // What stands behind it goes in its place where it is pinned.
+        let behind = if time == 3 { 400 } else { 5 };
+        sim.turn([call("read", behind)]);
+        sim.turn([call("bash", 5)]);
+        let (_, all) = sim.look();
+        sim.ceiling(all.estimate - 250);
+        sim.turn([text(1)]);
+        assert_eq!(shown(&sim), time == 3);
+        sim.lift();
+    }
+    // It is freed before a budget is reported unmet.
+    let mut low = sim.clone();
+    low.ceiling(sim.least());
+    let (_, prepared) = low.look();
+    assert!(prepared.pinned.is_none() && !shown(&low));
+    sim.turn([end("of b"), text(1)]);
+    sim.turn([text(1)]);
+    let (_, all) = sim.look();
+    sim.ceiling(all.estimate - 250);
+    sim.turn([text(1)]);
+    assert!(!shown(&sim));
+}
+
+#[test]
+fn ids_count_as_asked_for_within_ten_turns_only() {
+    let mut sim = evicted();
+    sim.settings.recall.enabled = true;
+    for time in 1..=3 {
+        sim.turn([recall("grep:5")]);
+        assert!(!results(&sim)[0].contains("it stays"), "{time}");
+        for _ in 0..5 {
+            sim.turn([call("bash", 5)]);
+        }
+        let (_, all) = sim.look();
+        sim.ceiling(all.estimate - 100);
+        sim.turn([text(1)]);
+        sim.ceiling(1_000_000);
+    }
+}
+
+#[test]
+fn an_act_on_evicted_exploration_is_told_how_to_get_it_back() {
+    let told = |sim: &Sim| sim.path.newest().unwrap().hops[0].calls[1].result.clone();
+    let mut sim = evicted();
+    sim.turn([end("of b"), expl("c"), call("bash", 5)]);
+    sim.turn([end("of c"), act("d", &["a", "c"]), call("bash", 5)]);
+    let of_both = told(&sim);
+    assert!(
+        of_both.ends_with("\nevicted originals: recall(\"a\")"),
+        "{of_both}"
+    );
+    sim.turn([done(), act("e", &["c"]), call("bash", 5)]);
+    let of_live = told(&sim);
+    assert!(!of_live.contains("evicted"), "{of_live}");
+}
+
+#[test]
+fn the_ledger_names_recall_and_goes_on_in_it() {
+    let mut sim = Sim::new();
+    sim.settings.recall.enabled = true;
+    sim.ceiling(5000);
+    let what = |n: usize| format!("what-{n} was {}", "found in a file ".repeat(14));
+    for n in 0..40 {
+        sim.turn([expl(&format!("e{n}")), call("grep", 400)]);
+        sim.turn([end(&what(n)), text(2)]);
+    }
+    let (sent, _) = sim.look();
+    let ledger = |shown: &&String| shown.starts_with("~ledger");
+    let ledger = sent.gist.iter().find(ledger).unwrap().clone();
+    let last = ledger.lines().last().unwrap();
+    let left: usize = last
+        .strip_suffix(" earlier, recall(\"ledger:1\")")
+        .unwrap_or_else(|| panic!("{last}"))
+        .parse()
+        .unwrap();
+    assert!(count(&ledger) <= 5000 / 20 + 1, "{}", count(&ledger));
+    sim.turn([recall("ledger:1"), hop(), recall("ledger:2")]);
+    let results = results(&sim);
+    let head = format!("recalled ledger:1 of 1: {left} lines\n- e");
+    assert!(results[0].starts_with(&head), "{}", results[0]);
+    assert_eq!(results[1], "the ledger goes on to ledger:1 only");
+    let listed = results[0].lines().skip(1);
+    let shown = ledger.lines().filter(|line| line.starts_with("- "));
+    let all: Vec<&str> = shown.chain(listed).collect();
+    let newest = all.iter().map(|line| line.split(':').next().unwrap());
+    let numbers: Vec<usize> = newest
+        .map(|name| name["- e".len()..].parse().unwrap())
+        .collect();
+    assert!(
+        numbers.is_sorted_by(|one, next| *one == next + 1),
+        "{numbers:?}"
+    );
+    assert_eq!(numbers.last(), Some(&0), "nothing is lost");
+    // Each of them comes back by the name that it has there.
+    sim.turn([recall("e0")]);
+    let got = self::results(&sim).remove(0);
+    assert!(
+        got.starts_with(&format!(
+            "recalled expl \"e0\", 2 items: 4 lines\n{}\n[",
+            what(0).trim()
+        )),
+        "{got}"
+    );
+}
+
+#[test]
+fn a_copy_that_the_client_edits_is_recalled_as_it_was() {
+    let mut sim = evicted();
+    sim.turn([recall("grep:5")]);
+    sim.turn([call("bash", 200)]);
+    sim.turn([call("bash", 5)]);
+    sim.ceiling(sim.least() + 40);
+    sim.turn([text(1)]);
+    sim.ceiling(1_000_000);
+    for message in &mut sim.messages {
+        if message.contains("=grep1") || message.contains("\"grep1 go") {
+            let mut new: serde_json::Value = serde_json::from_str(message).unwrap();
+            new["content"] = "cleared".into();
+            *message = new.to_string();
+        }
+    }
+    sim.align();
+    sim.turn([recall("grep:5")]);
+    assert!(results(&sim)[0].ends_with(&" go".repeat(300)));
+}
+
+proptest! {
+    #![proptest_config(properties::config())]
+
+    #[test]
+    fn any_evicted_item_comes_back_byte_for_byte(
+        events in prop::collection::vec(properties::turn(), 4..24),
+        ceiling in 900_u32..2500,
+    ) {
+        let mut sim = properties::play(&Terms::tight(ceiling), &events);
+        sim.lift();
+        let (_, prepared) = sim.look();
+        let marks = sim.path.marks.clone();
+        let items = prepared.transcript.items.iter();
+        let gone = items.filter(|item| item.kind != ItemKind::Result && marks.get(item.no) > Mark::Live);
+        let gone: Vec<String> = gone.map(ids::id).collect();
+        for id in gone {
+            // Its bytes are judged as each turn is; here it is made sure that there are any.
+            let mut one = sim.clone();
+            one.turn([recall(&id)]);
+            let record = one.path.newest().unwrap();
+            let call = record.hops.iter().flat_map(|hop| &hop.calls).next().unwrap();
+            match &call.effect {
+                Effect::Recalled { originals, .. } => prop_assert_eq!(originals.len(), 1, "{}", id),
+                _ => prop_assert!(call.result.contains("was recalled in"), "{}: {}", id, call.result),
+            }
+        }
+    }
+}

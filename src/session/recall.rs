@@ -1,0 +1,174 @@
+//! What a `recall` names: items, episodes and pages of the ledger, by the ids that a view shows of
+//! what is gone. Only what is on the path has an id. Never reads content.
+
+use super::graph::Kind;
+use super::path::ASSISTANT_ITEMS;
+use super::tombstone;
+use super::transcript::{Entry, Item, Transcript};
+use crate::model::{ItemKind, ItemNo};
+
+/// The most items that one id may list.
+const LISTED: usize = 200;
+/// How many ids, and how many names, an error offers.
+const OFFERED: usize = 12;
+
+/// What an id stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// One item by its index, or several of one tool: `read:3` and `read:3,5,7-9`.
+    Items(Vec<usize>),
+    /// An episode by its index.
+    Episode(usize),
+    /// A page of what the ledger does not show, from 1.
+    Ledger(usize),
+}
+
+/// The id of an item as the view shows it.
+#[must_use]
+pub fn id(item: &Item) -> String {
+    format!("{}:{}", kind(item), item.no)
+}
+
+fn kind(item: &Item) -> &str {
+    match item.kind {
+        ItemKind::Call | ItemKind::Result => &item.name,
+        ItemKind::Text => "text",
+        ItemKind::Reasoning => "reasoning",
+        ItemKind::User => "user",
+        ItemKind::System => "system",
+        ItemKind::Opaque => "item",
+    }
+}
+
+/// What an id stands for on this path; `None` where nothing is known under it.
+#[must_use]
+pub fn find(transcript: &Transcript, id: &str) -> Option<Target> {
+    if let Some((of, numbers)) = numbered(id) {
+        if let (true, [page]) = (of.eq_ignore_ascii_case("ledger"), numbers.as_slice()) {
+            return (*page > 0).then_some(Target::Ledger(*page as usize));
+        }
+        let items: Vec<usize> = numbers
+            .iter()
+            .filter_map(|no| item(transcript, of, *no))
+            .collect();
+        if !items.is_empty() {
+            return Some(Target::Items(items));
+        }
+    }
+    let episodes = &transcript.graph.episodes;
+    let named = |implicit: bool| {
+        let mut all = episodes.iter();
+        all.position(|episode| {
+            (episode.kind == Kind::Implicit) == implicit
+                && tombstone::name(transcript, episode) == id
+        })
+    };
+    named(false).or_else(|| named(true)).map(Target::Episode)
+}
+
+fn item(transcript: &Transcript, of: &str, no: ItemNo) -> Option<usize> {
+    transcript.items.iter().position(|item| {
+        let own = !matches!(item.kind, ItemKind::Result | ItemKind::Opaque);
+        item.no == no && own && kind(item).eq_ignore_ascii_case(of)
+    })
+}
+
+/// The kind and the numbers of an id such as `read:3,5,7-9`.
+fn numbered(id: &str) -> Option<(&str, Vec<ItemNo>)> {
+    let (of, list) = id.rsplit_once(':')?;
+    let mut numbers = Vec::new();
+    for part in list.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let first: ItemNo = first.trim().parse().ok()?;
+        let last: ItemNo = last.trim().parse().ok()?;
+        numbers.extend((first..=last).take(LISTED));
+    }
+    numbers.truncate(LISTED);
+    Some((of, numbers))
+}
+
+/// The number in an id whose item was on the path once and is not any longer; `None` where an item
+/// of that number still is, or never was.
+#[must_use]
+pub fn lost(transcript: &Transcript, id: &str) -> Option<ItemNo> {
+    let (_, numbers) = numbered(id)?;
+    let no = *numbers.first()?;
+    let stands = transcript
+        .entries
+        .iter()
+        .any(|entry| holds(transcript, entry, no));
+    (numbers.len() == 1 && !stands && no < transcript.first_item).then_some(no)
+}
+
+/// Whether a number is one of a message's. An assistant message has two for reasoning and text,
+/// present or not.
+fn holds(transcript: &Transcript, entry: &Entry, no: ItemNo) -> bool {
+    let items = transcript
+        .items
+        .get(entry.items.clone())
+        .unwrap_or_default();
+    let Some(item) = items.first() else {
+        return false;
+    };
+    let before = match item.kind {
+        ItemKind::Call => ASSISTANT_ITEMS,
+        ItemKind::Text => 1,
+        ItemKind::Reasoning
+        | ItemKind::Result
+        | ItemKind::User
+        | ItemKind::System
+        | ItemKind::Opaque => 0,
+    };
+    let last = items.last().map_or(item.no, |item| item.no);
+    (item.no.saturating_sub(before)..=last).contains(&no)
+}
+
+/// What may be recalled, for whoever asked for something else: ids of items that are gone, the
+/// nearest first, and names of episodes that hold such, the newest first.
+#[must_use]
+pub fn offer(transcript: &Transcript, id: &str, gone: &dyn Fn(usize) -> bool) -> String {
+    let asked = numbered(id).and_then(|(_, numbers)| numbers.first().copied());
+    let near = asked.unwrap_or(ItemNo::MAX);
+    let items = transcript.items.iter().enumerate();
+    let mut items: Vec<&Item> = items
+        .filter(|(at, item)| item.kind == ItemKind::Call && gone(*at))
+        .map(|(_, item)| item)
+        .collect();
+    items.sort_by_key(|item| item.no.abs_diff(near));
+    let ids: Vec<String> = items.into_iter().take(OFFERED).map(self::id).collect();
+    let episodes = transcript.graph.episodes.iter().rev();
+    let names: Vec<String> = episodes
+        .filter(|episode| episode.items.iter().any(|at| gone(*at)))
+        .take(OFFERED)
+        .map(|episode| tombstone::name(transcript, episode))
+        .collect();
+    match (ids.is_empty(), names.is_empty()) {
+        (true, true) => "nothing was evicted".to_owned(),
+        (false, true) => format!("evicted are {}", ids.join(" ")),
+        (true, false) => format!("evicted are the episodes {}", names.join(", ")),
+        (false, false) => format!(
+            "evicted are {}; episodes: {}",
+            ids.join(" "),
+            names.join(", ")
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_read_as_the_view_writes_them() {
+        let all = vec![3, 5, 7, 8, 9];
+        assert_eq!(numbered("read:3"), Some(("read", vec![3])));
+        assert_eq!(numbered("read:3,5,7-9"), Some(("read", all)));
+        assert_eq!(numbered("mcp:fs:read:3"), Some(("mcp:fs:read", vec![3])));
+        assert_eq!(numbered("read:9-7"), Some(("read", vec![])));
+        for id in ["read", "read:", "read:x", "auth-flow"] {
+            assert_eq!(numbered(id), None, "{id}");
+        }
+        let (_, many) = numbered("read:0-4000000000").unwrap();
+        assert_eq!(many.len(), LISTED);
+    }
+}
