@@ -40,13 +40,15 @@
   const shown = new Set(first.length > 1 ? first : data.policies);
 
   // ---- scales ----
-  const nice = (low, high, count, steps = [1, 2, 5, 10]) => {
+  const nice = (low, high, count) => {
     const step0 = (high - low || 1) / count;
     const power = 10 ** Math.floor(Math.log10(step0));
-    const step = power * steps.find((m) => m * power >= step0 * 0.999);
+    const step = power * [1, 2, 2.5, 5, 10].find((m) => m * power >= step0 * 0.999);
     const ticks = [];
     for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n += 1) ticks.push(+(n * step).toPrecision(12));
-    return { ticks, digits: Math.max(0, -Math.floor(Math.log10(step) + 1e-9)) };
+    let digits = 0;
+    while (digits < 6 && Math.abs(step * 10 ** digits - Math.round(step * 10 ** digits)) > 1e-9) digits += 1;
+    return { ticks, digits };
   };
   const scale = (low, high, from, to) => (v) => from + (to - from) * (v - low) / (high - low || 1);
   const BOX = { w: 1040, h: 420, l: 74, r: 110, t: 18, b: 52 };
@@ -111,7 +113,7 @@
       const px = X.of(p.x), py = Y.of(p.y), spot = place(px, py, p.name, taken, box);
       if (spot.far) dots += `<line class="leader" x1="${px}" y1="${py}" x2="${spot.edge}" y2="${spot.y - 4}"/>`;
       dots += `<text class="name" x="${spot.x}" y="${spot.y}" text-anchor="${spot.anchor}" style="fill:${colour(p.name)}">${esc(p.name)}</text>`;
-      const fill = p.row[over] > 0 ? "var(--page)" : colour(p.name);
+      const fill = p.row[over] > 0.1 * p.row[col("requests")] ? "var(--page)" : colour(p.name);
       dots += `<circle class="dot" tabindex="0" data-at="${i}" cx="${px}" cy="${py}" r="${p.name === ours ? 7.5 : 6}" style="fill:${fill};stroke:${colour(p.name)}"><title>${esc(p.name)}: ${show(p.y)} kept</title></circle>`;
     });
     at("front").innerHTML = svg(box, `Cost against retention: ${points.map((p) => `${p.name} ${p.x.toFixed(2)}, ${show(p.y)}`).join("; ")}`, body + dots);
@@ -158,11 +160,10 @@
     const last = session.requests;
     const X = { ...nice(1, last, 10), of: scale(1, Math.max(2, last), box.l, box.w - box.r), show: whole, name: "request" };
     X.ticks = [1, ...X.ticks.filter((t) => t > 1 && Number.isInteger(t))];
-    const Y = { ...nice(0, most * 1.03, 6, [1, 2, 2.5, 5, 10]), of: scale(0, most * 1.03, box.h - box.b, box.t), show: short, name: "tokens sent" };
+    const Y = { ...nice(0, most * 1.03, 6), of: scale(0, most * 1.03, box.h - box.b, box.t), show: short, name: "tokens sent" };
     let body = frame(box, X, Y);
     const tau = Y.of(ceiling);
     body += `<line class="tau" x1="${box.l}" x2="${box.w - box.r}" y1="${tau}" y2="${tau}"/>`;
-    body += `<text class="tau-name" x="${box.l + 6}" y="${tau - 5}">τ = ${whole(ceiling)}</text>`;
     const ends = [];
     [...lines].sort((a, b) => (a.name === ours) - (b.name === ours)).forEach((line) => {
       const d = line.points.map((p, i) => `${i ? "L" : "M"}${X.of(p[0]).toFixed(1)} ${Y.of(p[1]).toFixed(1)}`).join("");
@@ -179,6 +180,7 @@
       ends[i].at = Math.min(ends[i].at, limit);
     }
     for (const end of ends) body += `<text class="name" x="${box.w - box.r + 8}" y="${end.at + 4}" style="fill:${colour(end.name)}">${esc(end.name)}</text>`;
+    body += `<text class="tau-name" x="${box.l + 6}" y="${tau - 5}">τ = ${whole(ceiling)}</text>`;
     body += `<line class="cross" id="cross" y1="${box.t}" y2="${box.h - box.b}" visibility="hidden"/>`;
     const chart = at("series");
     chart.innerHTML = svg(box, `Tokens per request of ${session.name} at a ceiling of ${ceiling}`, body);
