@@ -14,7 +14,7 @@ use crate::policy::Policy;
 /// How much of K may be given up for money: what is closer together than this is noise.
 pub const SLACK: f64 = 0.005;
 /// A setting that leaves more than this share of its requests over its ceiling does not hold it.
-pub const OVER: f64 = 0.01;
+pub const OVER: f64 = 0.05;
 
 /// The floors that are tried unless others are asked for.
 pub const FLOORS: [Floor; 6] = [
@@ -318,14 +318,14 @@ mod tests {
             ),
             (
                 "a ceiling that is not held is no bargain",
-                &[(20, 5.0, 999, 11), (40, 14.0, 991, 10)],
+                &[(20, 5.0, 999, 51), (40, 14.0, 991, 50)],
                 1,
                 1,
                 1,
             ),
             (
                 "unless none is",
-                &[(20, 5.0, 999, 11), (40, 14.0, 991, 12)],
+                &[(20, 5.0, 999, 51), (40, 14.0, 991, 52)],
                 0,
                 0,
                 0,
