@@ -151,6 +151,8 @@ fn session(annotated: Annotated) -> Session {
             model: String::new(),
             ended: 0,
             nudged: false,
+            session: String::new(),
+            content: None,
         };
         path.push(RecordId(spoken.canonical), Arc::new(record));
         shapes.push(Arc::new(spoken));

@@ -166,6 +166,8 @@ impl Middle {
                 model: "gpt-4o".to_owned(),
                 ended: 0,
                 nudged: false,
+                session: String::new(),
+                content: None,
             };
             path.push(RecordId(shape.canonical), Arc::new(record));
         }

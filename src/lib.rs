@@ -32,6 +32,8 @@ pub mod store;
 
 pub mod config;
 
+pub mod inspect;
+
 pub mod replay;
 
 pub mod cli;

@@ -3,10 +3,13 @@
 
 mod check;
 mod demo;
+mod export;
+mod lab;
 mod logs;
 mod replay;
 mod serve;
 mod tenant_key;
+mod tune;
 pub mod wire;
 
 use std::path::PathBuf;
@@ -34,6 +37,10 @@ pub enum Command {
     Demo(demo::DemoArgs),
     /// Compare policies on recorded sessions; no key, no network.
     Replay(replay::ReplayArgs),
+    /// Find a ceiling and a floor for recorded sessions; no key, no network.
+    Tune(tune::TuneArgs),
+    /// List recorded sessions, or write one as JSONL.
+    Export(export::ExportArgs),
     /// Say what is wrong with a configuration file, and where.
     Check {
         /// The file.
@@ -99,6 +106,8 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Serve(args) => serve::run(&args.into()),
         Command::Demo(args) => demo::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Tune(args) => tune::run(&args),
+        Command::Export(args) => export::run(&args),
         Command::Check { file } => check::run(&file, &mut std::io::stdout().lock()),
     }
 }

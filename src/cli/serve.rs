@@ -36,7 +36,7 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
 }
 
 /// Our variables. Names or values that are no UTF-8 become text that no setting accepts.
-fn variables() -> impl Iterator<Item = (String, String)> {
+pub(super) fn variables() -> impl Iterator<Item = (String, String)> {
     let text = |os: std::ffi::OsString| os.to_string_lossy().into_owned();
     std::env::vars_os()
         .map(move |(name, value)| (text(name), text(value)))

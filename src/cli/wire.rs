@@ -45,6 +45,7 @@ pub fn app(config: &Config) -> anyhow::Result<Arc<App>> {
             classes: Classes::new(&config.tools)?,
             store_wait: config.store.wait,
             read_wait: config.store.read_wait,
+            content: config.store.content,
         },
         intercept: intercept::Config {
             usage: config.delimiter.usage,
@@ -63,7 +64,8 @@ pub fn app(config: &Config) -> anyhow::Result<Arc<App>> {
     }))
 }
 
-fn store_config(config: &Config) -> store::Config {
+/// How the store is opened.
+pub(super) fn store_config(config: &Config) -> store::Config {
     store::Config {
         backend: match config.store.backend {
             Backend::Sled => store::Backend::Sled,

@@ -160,6 +160,8 @@ pub struct RawStore {
     pub read_wait: Option<String>,
     /// MiB.
     pub cache_mb: Option<u32>,
+    /// `off` or `all`.
+    pub content: Option<String>,
 }
 
 /// `[log]`

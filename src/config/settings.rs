@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::secret::Secret;
+use crate::pipeline::StoreContent;
 
 /// Where records are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub struct StoreSettings {
     pub read_wait: Duration,
     /// Cache of the backend, in MiB.
     pub cache_mb: u32,
+    /// What of the client's content is stored.
+    pub content: StoreContent,
 }
 
 impl Default for StoreSettings {
@@ -29,6 +32,7 @@ impl Default for StoreSettings {
             wait: Duration::from_millis(250),
             read_wait: Duration::from_secs(2),
             cache_mb: 48,
+            content: StoreContent::Off,
         }
     }
 }

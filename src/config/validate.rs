@@ -13,7 +13,9 @@ use super::readers::{
 use super::settings::{Backend, LogFormat, StoreSettings};
 use super::{Config, units};
 use crate::intercept::UsageMode;
-use crate::pipeline::{Budget, Delimiter, MIN_CEILING, Mode, ProtectRecent, ToolClasses, Unmet};
+use crate::pipeline::{
+    Budget, Delimiter, MIN_CEILING, Mode, ProtectRecent, StoreContent, ToolClasses, Unmet,
+};
 use crate::policy::{Order, Policy};
 use crate::upstream::BaseUrl;
 use crate::{ingress, upstream};
@@ -324,5 +326,11 @@ impl Check<'_> {
                 }
             },
         );
+        self.set("store.content", raw.content, &mut store.content, |text| {
+            word(
+                &text,
+                &[("off", StoreContent::Off), ("all", StoreContent::All)],
+            )
+        });
     }
 }

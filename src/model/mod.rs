@@ -16,7 +16,8 @@ pub use item::{
 };
 pub use marks::{Kept, Marks};
 pub use record::{
-    Effect, EpisodeKind, Hidden, HiddenCall, Hop, Original, Parent, Snapshot, Step, TurnRecord,
+    Content, Effect, EpisodeKind, Hidden, HiddenCall, Hop, Original, Parent, Snapshot, Step,
+    TurnRecord,
 };
 pub use rope::Rope;
 pub use strings::strings;

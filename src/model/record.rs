@@ -1,5 +1,6 @@
 //! The immutable record of one finished turn, and the snapshot that lists a whole path of them.
-//! Written once, named by the hash of its bytes, never edited. Holds no client content.
+//! Written once, named by the hash of its bytes, never edited. Holds no client content; where that
+//! is stored, it names it.
 
 use super::{CallId, Digest, ItemNo, Kept, Mark, RecordId, Usage};
 use serde::{Deserialize, Serialize};
@@ -166,6 +167,26 @@ pub struct TurnRecord {
     pub ended: u64,
     /// Whether a nudge has been given since the last pass.
     pub nudged: bool,
+    /// The name under which the client knows the session; empty in records of earlier versions.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub session: String,
+    /// The turn's [`Content`], where the operator has it stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<Digest>,
+}
+
+/// What of the client's was stored with a turn. With the contents of the turns before it, back to
+/// the last that begins at 0, it gives the client's whole history.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Content {
+    /// The index of the first message that is listed; those before it are in earlier turns.
+    pub from: u32,
+    /// The client's messages from there on, byte for byte.
+    pub messages: Vec<Digest>,
+    /// The visible response, until the next turn's request brings it as the client keeps it.
+    pub answer: Digest,
+    /// The client's tools array.
+    pub tools: Option<Digest>,
 }
 
 /// One step of a snapshot.
@@ -261,15 +282,29 @@ mod tests {
             model: "gpt-4o".to_owned(),
             ended: 1_700_000_000_000,
             nudged: false,
+            session: "0011223344556677".to_owned(),
+            content: Some(Digest([4; 32])),
         }
     }
 
     #[test]
     fn a_record_is_written_as_its_fixture_and_read_back() {
-        let fixture = include_bytes!("../../tests/fixtures/records/v2-recall.bin");
+        let fixture = include_bytes!("../../tests/fixtures/records/v3-content.bin");
         assert_eq!(rmp_serde::to_vec_named(&newest()).unwrap(), fixture);
         let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
         assert_eq!(read, newest());
+    }
+
+    #[test]
+    fn records_of_a_time_without_names_of_sessions_are_read() {
+        let fixture = include_bytes!("../../tests/fixtures/records/v2-recall.bin");
+        let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
+        let expect = TurnRecord {
+            session: String::new(),
+            content: None,
+            ..newest()
+        };
+        assert_eq!(read, expect);
     }
 
     #[test]

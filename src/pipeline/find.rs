@@ -279,7 +279,10 @@ fn tie(
 }
 
 /// Folds the path that ends at a record; `None` where a part of it is not stored.
-fn load(store: &Reads<'_>, id: RecordId) -> Result<Option<Path>, FindError> {
+///
+/// # Errors
+/// [`FindError`] where the store fails or a record can't be read.
+pub fn load(store: &Reads<'_>, id: RecordId) -> Result<Option<Path>, FindError> {
     let mut newer = Vec::new();
     let mut at = Parent::Record(id);
     let mut path = loop {
@@ -338,7 +341,11 @@ pub fn usage_key(id: RecordId) -> Digest {
     Digest::of(&[b"usage", id.0.as_bytes()])
 }
 
-fn late_usage(store: &Reads<'_>, id: RecordId) -> Result<Option<Usage>, FindError> {
+/// The usage of a record's last hop that came after it was written.
+///
+/// # Errors
+/// [`FindError`] where the store fails or the usage can't be read.
+pub fn late_usage(store: &Reads<'_>, id: RecordId) -> Result<Option<Usage>, FindError> {
     let Some((_, blob)) = store.links(&[usage_key(id)])?.into_iter().flatten().next() else {
         return Ok(None);
     };

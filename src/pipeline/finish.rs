@@ -6,11 +6,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::app::App;
+use super::content;
 use super::find::usage_key;
 use super::hop::{State, trimmed};
 use crate::dialect::chat::message::{ParsedCall, canonical_of_answer};
 use crate::intercept::{Answer, join};
-use crate::model::{CallId, Digest, Hop, Parent, RecordId, Scope, TenantId, TurnRecord, Usage};
+use crate::model::{
+    CallId, Digest, Hop, Parent, RecordId, Role, Scope, TenantId, TurnRecord, Usage,
+};
 use crate::session::chain::{self, Key};
 use crate::session::path::Path;
 use crate::store::{Batch, Link, StoreError, Ticket, blob_id};
@@ -93,6 +96,8 @@ pub fn record(state: &State, base: u32, first_item: u32, ending: Ending<'_>) -> 
         model: state.request.model.clone(),
         ended: ending.now,
         nudged: nudged || (before && !passed),
+        session: String::new(),
+        content: None,
     }
 }
 
@@ -111,8 +116,36 @@ pub struct Committed {
     ticket: Ticket,
 }
 
-/// Writes a record and what leads to it, and remembers the path that ends with it.
-pub fn commit(app: &App, place: &Place, state: &State, mut record: TurnRecord) -> Committed {
+/// A turn that came to its end.
+pub struct Ended {
+    /// Its record, which does not say yet what it stands on and whose it is.
+    pub record: TurnRecord,
+    /// The visible response, where the client's content is stored.
+    pub said: Option<Bytes>,
+}
+
+/// The session's name towards the client: its scope, else the root of its chain, hashed.
+#[must_use]
+pub fn session(place: &Place, state: &State) -> String {
+    let tenant = place.tenant.0;
+    if place.scope.0.is_empty() {
+        let first = state
+            .shapes
+            .iter()
+            .position(|shape| shape.role == Role::User);
+        let root = first.and_then(|at| state.heads.get(at + 1)).copied();
+        let root = root.map_or(Digest([0; 32]), |head| head.0);
+        return Digest::of(&[b"session", tenant.as_bytes(), root.as_bytes()]).short();
+    }
+    Digest::of(&[b"session", tenant.as_bytes(), place.scope.0.as_bytes()]).short()
+}
+
+/// Writes a record and what leads to it, and remembers the path that ends with it. Content is
+/// written before it and for itself: where there is no room for that, the record still has its own.
+pub fn commit(app: &App, place: &Place, state: &State, ended: Ended) -> Committed {
+    let Ended { mut record, said } = ended;
+    record.content = said.and_then(|said| content::keep(&app.store, state, said));
+    record.session = session(place, state);
     let mut batch = Batch::default();
     record.parent = parent(&state.path, record.turn, &mut batch);
     let (id, bytes) = named(&record);
@@ -205,7 +238,8 @@ fn parent(path: &Path, turn: u32, batch: &mut Batch) -> Parent {
     Parent::Snapshot(id)
 }
 
-fn encode<T: serde::Serialize>(value: &T) -> Bytes {
+/// The stored form of a value.
+pub(super) fn encode<T: serde::Serialize>(value: &T) -> Bytes {
     // Encoding into memory fails only for types that these are not; an empty blob is read as no
     // record, which is what a record that could not be written is.
     Bytes::from(rmp_serde::to_vec_named(value).unwrap_or_default())

@@ -4,6 +4,7 @@
 
 mod active;
 mod app;
+mod content;
 mod drive;
 mod error;
 pub mod find;
@@ -38,8 +39,8 @@ pub use request::{
     AskedBudget, Identity, MIN_CEILING, Mode, Overrides, Session, TurnRequest, Untouched,
 };
 pub use settings::{
-    Budget, Classes, Delimiter, GlobError, Guidance, ProtectRecent, Recall, Settings, Terms,
-    TermsError, ToolClasses, Unmet,
+    Budget, Classes, Delimiter, GlobError, Guidance, ProtectRecent, Recall, Settings, StoreContent,
+    Terms, TermsError, ToolClasses, Unmet,
 };
 
 use crate::upstream::{self, Outbound, Payload};

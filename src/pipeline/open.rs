@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::app::App;
 use super::error::ProxyError;
 use super::find::{self, locate, remembered};
-use super::finish::Place;
+use super::finish::{self, Place};
 use super::hop::{self, MiddleError, Prepared, State, Tools};
 use super::reads::Reads;
 use super::report::Report;
@@ -17,7 +17,7 @@ use super::request::{Mode, TurnRequest, Untouched};
 use super::settings::{Terms, Unmet};
 use super::untouched;
 use crate::dialect::chat::request::{Request, RequestError};
-use crate::model::{Digest, Head, Shape};
+use crate::model::{Head, Shape};
 use crate::record::{Label, Phase};
 use crate::session::chain;
 use crate::session::path::Path;
@@ -280,7 +280,7 @@ fn ready(app: &App, opening: &mut Opening, read: Read, path: Arc<Path>) -> Resul
     injected.map_err(failed)?;
     let prepared = report.prepare(&mut state, &tools, None).map_err(failed)?;
     report.prepared(&state, &prepared);
-    report.turn.session = session(&place, &state);
+    report.turn.session = finish::session(&place, &state);
     decide(&state, &prepared)?;
     Ok((state, prepared, place, family))
 }
@@ -345,19 +345,4 @@ pub(super) fn over_budget(state: &State, prepared: &Prepared) -> Option<ProxyErr
         size: prepared.calibrated(prepared.estimate),
         pinned,
     })
-}
-
-/// The session's name towards the client: its scope, else the root of its chain, hashed.
-fn session(place: &Place, state: &State) -> String {
-    let tenant = place.tenant.0;
-    if place.scope.0.is_empty() {
-        let first = state
-            .shapes
-            .iter()
-            .position(|shape| shape.role == crate::model::Role::User);
-        let root = first.and_then(|at| state.heads.get(at + 1)).copied();
-        let root = root.map_or(Digest([0; 32]), |head| head.0);
-        return Digest::of(&[b"session", tenant.as_bytes(), root.as_bytes()]).short();
-    }
-    Digest::of(&[b"session", tenant.as_bytes(), place.scope.0.as_bytes()]).short()
 }

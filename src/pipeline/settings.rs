@@ -32,6 +32,18 @@ pub struct Settings {
     pub store_wait: Duration,
     /// How long a request waits to be found in the store.
     pub read_wait: Duration,
+    /// What of the client's content is stored.
+    pub content: StoreContent,
+}
+
+/// What of the client's content is stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StoreContent {
+    /// Nothing: the client resends its originals with every request.
+    #[default]
+    Off,
+    /// Every message and every answer, so that a session can be exported whole.
+    All,
 }
 
 /// The ceiling, the floor and the rules of eviction.

@@ -10,13 +10,15 @@ use http::{HeaderMap, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 
 use super::app::App;
+use super::content;
 use super::error::ProxyError;
-use super::finish::{self, Committed, Ending};
+use super::finish::{self, Committed, Ended, Ending};
 use super::hidden::{self, Keep};
 use super::open::{Turn, over_budget};
 use super::send::{emergency, failed, prepare, reply, send, spec};
+use super::settings::StoreContent;
 use crate::intercept::{Answer, Verdict, unary};
-use crate::model::{Hop, TurnRecord};
+use crate::model::Hop;
 use crate::record::Phase;
 use crate::upstream::{self, ResponseBody};
 
@@ -165,11 +167,11 @@ impl Turn {
     fn guarded(
         &mut self,
         app: &App,
-        record: impl FnOnce(&mut Self) -> Option<TurnRecord>,
+        end: impl FnOnce(&mut Self) -> Option<Ended>,
     ) -> Option<Committed> {
         let run = AssertUnwindSafe(|| {
-            let record = record(self)?;
-            Some(finish::commit(app, &self.place, &self.state, record))
+            let ended = end(self)?;
+            Some(finish::commit(app, &self.place, &self.state, ended))
         });
         catch_unwind(run).unwrap_or_else(|_| {
             tracing::error!("a turn could not be recorded: the proxy made a mistake");
@@ -184,7 +186,7 @@ impl Turn {
         app: &App,
         answers: &[Answer],
         closed: Option<Option<&str>>,
-    ) -> Option<TurnRecord> {
+    ) -> Option<Ended> {
         let answer = answers.last()?;
         let keep = if closed.is_some() {
             Keep::Message
@@ -195,16 +197,10 @@ impl Turn {
         self.ended(app, answers, last, closed.flatten())
     }
 
-    fn ended(
-        &self,
-        app: &App,
-        answers: &[Answer],
-        last: Hop,
-        line: Option<&str>,
-    ) -> Option<TurnRecord> {
+    fn ended(&self, app: &App, answers: &[Answer], last: Hop, line: Option<&str>) -> Option<Ended> {
         let answer = answers.last()?;
         let transcript = &self.prepared.transcript;
-        Some(finish::record(
+        let record = finish::record(
             &self.state,
             transcript.base,
             transcript.first_item,
@@ -215,7 +211,12 @@ impl Turn {
                 line,
                 now: app.now(),
             },
-        ))
+        );
+        let said = match app.settings.content {
+            StoreContent::All => Some(content::said(answers, line)),
+            StoreContent::Off => None,
+        };
+        Some(Ended { record, said })
     }
 }
 

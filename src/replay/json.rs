@@ -25,15 +25,20 @@ pub fn report(report: &Report, options: &Options) -> Value {
     })
 }
 
-fn settings(options: &Options) -> Value {
-    let floor = match options.floor {
+/// A floor as it is configured.
+#[must_use]
+pub fn floor(floor: Floor) -> Value {
+    match floor {
         Floor::Auto => json!("auto"),
         Floor::Ceiling => json!("ceiling"),
         Floor::Fraction(fraction) => json!(fraction),
-    };
+    }
+}
+
+fn settings(options: &Options) -> Value {
     json!({
         "ceilings": options.ceilings,
-        "floor": floor,
+        "floor": floor(options.floor),
         "annotate": options.annotate.name(),
         "min_tokens": options.min_tokens,
         "prices": options.pricing.name,

@@ -2,12 +2,14 @@
 //! side, and what each of them sent, cost and lost. Owns the comparison; it never opens a socket
 //! or a store, and has no eviction order of its own.
 
+pub mod advice;
 pub mod anchors;
 pub mod cache;
 mod contender;
 mod drive;
 pub mod explain;
 mod holdings;
+pub mod html;
 pub mod json;
 mod named;
 pub mod outcome;
@@ -19,6 +21,7 @@ pub mod table;
 mod tests;
 mod time;
 pub mod trace;
+pub mod tune;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -117,6 +120,11 @@ impl Lab {
                 contenders.push(new?);
             }
         }
+        Self::among(options, contenders)
+    }
+
+    /// A lab for contenders of one's own.
+    fn among(options: Options, contenders: Vec<Contender>) -> Result<Self, ReplayError> {
         Ok(Self {
             options,
             contenders,

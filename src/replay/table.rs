@@ -49,7 +49,7 @@ pub fn table(report: &Report, options: &Options) -> String {
 }
 
 /// Columns as wide as their widest cell, the first flush left.
-fn aligned(rows: &[Vec<String>]) -> String {
+pub(super) fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
@@ -107,15 +107,15 @@ fn legend(report: &Report, options: &Options) -> String {
     )
 }
 
-fn millions(count: f64) -> String {
+pub(super) fn millions(count: f64) -> String {
     format!("{:.2}", count / 1e6)
 }
 
-fn share(share: f64) -> String {
+pub(super) fn share(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
 }
 
-fn fine(share: f64) -> String {
+pub(super) fn fine(share: f64) -> String {
     format!("{share:.4}")
 }
 

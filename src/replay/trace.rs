@@ -33,6 +33,12 @@ pub enum TraceError {
     /// The file is no text, packed or not.
     #[error("{0} is no UTF-8 text: give JSONL, plain, gzipped or zstd")]
     Text(String),
+    /// What was exported is the account of a session, without its messages.
+    #[error(
+        "{0} holds a session's account alone, because its content was not stored: set store.content to \"all\" \
+         before a session that is to be replayed"
+    )]
+    Account(String),
     /// There is nothing to replay.
     #[error("{path}: {cause}")]
     Recording {
@@ -147,9 +153,14 @@ pub fn read(path: &Path) -> Result<Trace, TraceError> {
     let text = String::from_utf8(bytes).map_err(|_| TraceError::Text(named()))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let stem = name.split(".jsonl").next().unwrap_or_default();
-    parse(stem, &text).map_err(|cause| TraceError::Recording {
-        path: named(),
-        cause,
+    parse(stem, &text).map_err(|cause| {
+        if is_account(&text) {
+            return TraceError::Account(named());
+        }
+        TraceError::Recording {
+            path: named(),
+            cause,
+        }
     })
 }
 
@@ -179,8 +190,10 @@ pub fn parse(name: &str, text: &str) -> Result<Trace, RecordingError> {
         if text.is_empty() {
             continue;
         }
-        if let Some(found) = meta_of(text) {
+        if let Some(found) = described(text, "_meta") {
             meta = found;
+        } else if let Some(turn) = described(text, "_turn") {
+            timed(messages.last_mut(), &turn);
         } else if let Some(message) = message(text) {
             messages.push(message);
             kept.push_str(text);
@@ -211,15 +224,30 @@ pub fn parse(name: &str, text: &str) -> Result<Trace, RecordingError> {
     })
 }
 
-/// The description of a session, which only a line that begins with it is.
-fn meta_of(text: &str) -> Option<Value> {
-    let meta = text.contains("\"_meta\"").then(|| raw_meta(text))?;
-    meta.filter(Value::is_object)
+/// What a line tells of the session (`_meta`) or of a turn (`_turn`); none where it is a message.
+fn described(text: &str, what: &str) -> Option<Value> {
+    if !text.contains(&format!("\"{what}\"")) {
+        return None;
+    }
+    let object = Object::parse(text.as_bytes()).ok()?;
+    let told: Value = serde_json::from_slice(object.raw(what)?).ok()?;
+    told.is_object().then_some(told)
 }
 
-fn raw_meta(text: &str) -> Option<Value> {
-    let object = Object::parse(text.as_bytes()).ok()?;
-    serde_json::from_slice(object.raw("_meta")?).ok()
+/// Whether an export holds no messages.
+fn is_account(text: &str) -> bool {
+    let meta = text
+        .lines()
+        .next()
+        .and_then(|line| described(line, "_meta"));
+    meta.is_some_and(|meta| meta.get("content") == Some(&Value::Bool(false)))
+}
+
+/// The end of a turn is the time of its answer, where that has none of its own.
+fn timed(answer: Option<&mut Message>, turn: &Value) {
+    if let (Some(answer @ Message { time: None, .. }), Some(ended)) = (answer, turn.get("ended")) {
+        answer.time = time::read(ended.to_string().as_bytes());
+    }
 }
 
 /// A tools array that is one: names alone, which some recordings list, are none.

@@ -127,6 +127,14 @@ impl Memory {
         Ok(keys.iter().map(|key| set(key).collect()).collect())
     }
 
+    pub(super) fn linked(&self) -> Result<Vec<(u32, Digest)>, StoreError> {
+        let tables = self.readable()?;
+        let known = |(_, id): &(u32, Digest)| tables.blobs.contains_key(id);
+        let members = tables.links.values().flatten().copied();
+        let set: BTreeSet<(u32, Digest)> = members.filter(known).collect();
+        Ok(set.into_iter().collect())
+    }
+
     pub(super) fn blobs(&self, ids: &[Digest]) -> Result<Vec<Option<Bytes>>, StoreError> {
         let tables = self.readable()?;
         Ok(ids.iter().map(|id| tables.blobs.get(id).cloned()).collect())

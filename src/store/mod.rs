@@ -213,6 +213,18 @@ impl Store {
         }
     }
 
+    /// Every blob that a link leads to, with the turn of the link, sorted by turn, then id. Reads
+    /// all links, and so may take long: for commands, never for a request.
+    ///
+    /// # Errors
+    /// Any, where the store can't be read; never a partial answer.
+    pub fn linked(&self) -> Result<Vec<(u32, Digest)>, StoreError> {
+        match self {
+            Self::Memory(store) => store.linked(),
+            Self::Sled(store) => store.linked(),
+        }
+    }
+
     /// Whether a read may wait for a disk: then it belongs on no async worker.
     #[must_use]
     pub fn reads_wait(&self) -> bool {
@@ -298,6 +310,12 @@ impl Acknowledge {
 impl Ticket {
     fn done(outcome: Result<(), StoreError>) -> Self {
         Self(Outcome::Done(outcome))
+    }
+
+    /// Whether the batch was refused or has failed at once.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        matches!(self.0, Outcome::Done(Err(_)))
     }
 
     fn waiting() -> (Acknowledge, Self) {

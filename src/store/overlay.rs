@@ -82,6 +82,11 @@ impl Overlay {
             .flat_map(|set| set.keys().copied())
     }
 
+    /// All waiting links, whatever their keys.
+    pub(super) fn linked(&self) -> impl Iterator<Item = (u32, Digest)> {
+        self.links.values().flat_map(|set| set.keys().copied())
+    }
+
     /// How many batches wait.
     pub(super) fn len(&self) -> usize {
         self.batches

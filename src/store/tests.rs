@@ -63,6 +63,7 @@ fn key(number: u64) -> Digest {
 enum Operation {
     Commit { batch: Batch, wait: bool },
     Links(Vec<Digest>),
+    Linked,
     Blobs(Vec<Digest>),
     Reopen,
 }
@@ -101,6 +102,7 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
         4 => commit.prop_map(|(batch, wait)| Operation::Commit { batch, wait }),
         3 => keys.prop_map(Operation::Links),
         3 => proptest::collection::vec(ids(), 0..5).prop_map(Operation::Blobs),
+        1 => Just(Operation::Linked),
         1 => Just(Operation::Reopen),
     ];
     proptest::collection::vec(operation, 1..30)
@@ -124,6 +126,9 @@ proptest! {
                 }
                 Operation::Links(keys) => {
                     prop_assert_eq!(store.links(&keys).unwrap(), oracle.links(&keys).unwrap());
+                }
+                Operation::Linked => {
+                    prop_assert_eq!(store.linked().unwrap(), oracle.linked().unwrap());
                 }
                 Operation::Blobs(ids) => {
                     prop_assert_eq!(store.blobs(&ids).unwrap(), oracle.blobs(&ids).unwrap());

@@ -13,6 +13,7 @@ mod bad_calls;
 mod bad_input;
 mod counts;
 mod demo;
+mod export;
 mod fail_open;
 mod failures;
 mod faults;

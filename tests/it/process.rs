@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use crate::support::{EMPTY, channel_body, client, soon, upstream};
 
 /// The binary in `directory`, with no variable of ours set.
-fn plimsoll(directory: &Path) -> Command {
+pub fn plimsoll(directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("PLIMSOLL") {
@@ -29,7 +29,7 @@ fn plimsoll(directory: &Path) -> Command {
 }
 
 /// A serving process. Dropping it kills it.
-struct Process {
+pub struct Process {
     child: Child,
     listen: SocketAddr,
     admin: SocketAddr,
@@ -38,7 +38,7 @@ struct Process {
 
 impl Process {
     /// Starts on free ports and waits for the line that says where it serves.
-    fn start(
+    pub fn start(
         directory: &Path,
         upstream: SocketAddr,
         arguments: &[&str],
@@ -86,7 +86,7 @@ impl Process {
         }
     }
 
-    fn url(&self, path: &str) -> String {
+    pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.listen)
     }
 
@@ -102,7 +102,7 @@ impl Process {
         soon(async { while client().get(&ready).send().await.unwrap().status() != 503 {} }).await;
     }
 
-    fn signal(&self, name: &str) {
+    pub fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         assert!(
             Command::new("kill")
@@ -114,7 +114,7 @@ impl Process {
     }
 
     /// The exit code, and the rest of the log.
-    async fn end(mut self) -> (Option<i32>, String) {
+    pub async fn end(mut self) -> (Option<i32>, String) {
         let waiting = tokio::task::spawn_blocking(move || {
             let mut rest = String::new();
             self.log.read_to_string(&mut rest).unwrap();

@@ -1,5 +1,6 @@
-//! `plimsoll replay` as it is run by hand, on the session that the demo comes with: its table, its
-//! JSON, the story of one item, and what it says where it can't do what was asked.
+//! `plimsoll replay` and `plimsoll tune` as they are run by hand, on the session that the demo comes
+//! with: tables, JSON, the page, the story of one item, a recommendation, and what they say where
+//! they can't do what was asked.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -11,9 +12,13 @@ fn bundled() -> PathBuf {
 }
 
 fn replay(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-    command.arg("replay").arg(bundled()).args(arguments);
-    command.output().unwrap()
+    run("replay", arguments)
+}
+
+fn run(command: &str, arguments: &[&str]) -> Output {
+    let mut plimsoll = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    plimsoll.arg(command).arg(bundled()).args(arguments);
+    plimsoll.output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -131,4 +136,102 @@ fn what_cannot_be_done_is_said_in_words() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {errors}");
         assert!(errors.contains(words), "{arguments:?}: {errors}");
     }
+}
+
+#[test]
+fn a_page_shows_every_policy_and_loads_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("page.html");
+    let output = replay(&[
+        "--policies",
+        "none,recency,cwl",
+        "--ceiling",
+        "40000",
+        "--html",
+        file.to_str().unwrap(),
+    ]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let page = std::fs::read_to_string(file).unwrap();
+    let (_, rest) = page.split_once("id=\"data\">").unwrap();
+    let data: Value = serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap();
+    assert_eq!(
+        data["policies"],
+        serde_json::json!(["none", "recency", "cwl"])
+    );
+    let session = &data["sessions"][0];
+    assert!(session["requests"].as_u64() > Some(100));
+    let passes = session["passes"][0][2].as_array().unwrap();
+    assert!(!passes.is_empty(), "{session}");
+    assert!(!page.contains("://"), "something is loaded from elsewhere");
+}
+
+#[test]
+fn a_ceiling_and_a_floor_are_recommended_with_the_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("surface.json");
+    let output = run(
+        "tune",
+        &[
+            "--ceilings",
+            "60000,30000",
+            "--floors",
+            "0.6,auto,0.6",
+            "--json",
+            file.to_str().unwrap(),
+        ],
+    );
+    let (shown, errors) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{errors}");
+    assert_eq!(errors, "", "no terminal, no progress");
+    let json: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let settings = json["settings"].as_array().unwrap();
+    let pairs: Vec<(u64, String)> = settings
+        .iter()
+        .map(|one| {
+            let ceiling = one["ceiling"].as_u64().unwrap();
+            (ceiling, one["floor"].to_string())
+        })
+        .collect();
+    let expect = [
+        (30_000, "0.6"),
+        (30_000, "\"auto\""),
+        (60_000, "0.6"),
+        (60_000, "\"auto\""),
+    ];
+    assert_eq!(
+        pairs,
+        expect.map(|(ceiling, floor)| (ceiling, floor.to_owned()))
+    );
+    for one in settings {
+        assert!(one["passes"].as_u64() > Some(0) && one["cost"].as_f64() > Some(0.0));
+    }
+    let taken = &json["recommended"];
+    let lines = format!(
+        "[budget]\nceiling = {}\nfloor = {}\n",
+        taken["ceiling"], taken["floor"]
+    );
+    assert!(shown.ends_with(&lines), "{lines} not in {shown}");
+    assert!(shown.contains("it is the cheapest whose K is within 0.005"));
+    let config = directory.path().join("pasted.toml");
+    std::fs::write(&config, lines).unwrap();
+    let mut check = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let checked = check.arg("check").arg(&config).output().unwrap();
+    assert!(checked.status.success(), "{}", text(&checked.stdout));
+}
+
+#[test]
+fn tune_says_what_it_cannot_do() {
+    for (arguments, code, words) in [
+        (&["--min-tokens", "9000000"][..], 1, "lower --min-tokens"),
+        (&["--ceilings", "100"], 2, "100 is not in 4000"),
+        (&["--floors", "0.5,low"], 2, "a fraction above 0"),
+    ] {
+        let output = run("tune", arguments);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {errors}");
+        assert!(errors.contains(words), "{arguments:?}: {errors}");
+    }
+    // Nothing comes near this ceiling.
+    let output = run("tune", &["--ceilings", "900000", "--floors", "auto"]);
+    assert!(text(&output.stdout).contains("stay with the defaults"));
 }

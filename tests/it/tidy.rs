@@ -19,9 +19,10 @@ const RANKS: [&[&str]; 9] = [
 ];
 
 /// Modules of one rank that one of them may import of another, and why.
-const WITHIN_RANK: [(&str, &str, &str); 4] = [
+const WITHIN_RANK: [(&str, &str, &str); 5] = [
     ("cli", "config", "commands are given what was configured"),
     ("cli", "ingress", "serve starts the server"),
+    ("cli", "inspect", "recorded sessions are shown by a command"),
     ("cli", "replay", "sessions are replayed by a command"),
     (
         "config",

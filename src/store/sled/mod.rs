@@ -3,6 +3,7 @@
 //! into chunks, a corrupt directory is moved aside, and one thread does all the writing. It
 //! never removes anything that was committed.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
@@ -123,6 +124,20 @@ impl SledStore {
             self.shared.drop_dangling(trees, &mut sets)
         })?;
         Ok(sets)
+    }
+
+    pub(super) fn linked(&self) -> Result<Vec<(u32, Digest)>, StoreError> {
+        // What waits first, as in `links`.
+        let mut set: BTreeSet<(u32, Digest)> = self.shared.overlay.lock().linked().collect();
+        let mut sets = Vec::new();
+        self.shared.read(|trees, path| {
+            trees.each_member(path, |member| {
+                set.insert(member);
+            })?;
+            sets.push(set.into_iter().collect());
+            self.shared.drop_dangling(trees, &mut sets)
+        })?;
+        Ok(sets.pop().unwrap_or_default())
     }
 
     pub(super) fn blobs(&self, ids: &[Digest]) -> Result<Vec<Option<Bytes>>, StoreError> {

@@ -235,6 +235,19 @@ impl Trees {
         })
     }
 
+    /// Hands over the turn and id of every link.
+    pub(super) fn each_member(
+        &self,
+        path: &Path,
+        mut each: impl FnMut((u32, Digest)),
+    ) -> Result<(), StoreError> {
+        guarded(path, || {
+            let keys = self.links.iter().keys();
+            keys.filter_map(member)
+                .try_for_each(|found| found.map(&mut each))
+        })
+    }
+
     /// Whether a blob is there, going by its first chunk.
     pub(super) fn has_blob(&self, path: &Path, id: &Digest) -> Result<bool, StoreError> {
         guarded(path, || self.blobs.contains_key(chunk_key(id, 0)))

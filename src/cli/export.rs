@@ -1,0 +1,158 @@
+//! `plimsoll export`: the sessions of a data directory, listed or one of them written out. Owns its
+//! flags and what it prints; never makes a data directory.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+
+use super::{serve, wire};
+use crate::config::{Backend, Config, Flags};
+use crate::inspect::{Archive, Branch, date, export};
+use crate::store::{Store, StoreError};
+
+/// Lists the sessions that a server has recorded, or writes one out as JSONL: what `plimsoll
+/// replay` reads, if its content was stored. The server must not be running.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// A session by its name (the x-plimsoll-session of its responses), or one branch of it; the
+    /// first few characters do.
+    #[arg(required_unless_present = "list", conflicts_with = "list")]
+    session: Option<String>,
+    /// List all sessions.
+    #[arg(long)]
+    list: bool,
+    /// Data directory [default: as configured].
+    #[arg(long, value_name = "DIRECTORY")]
+    data: Option<String>,
+    /// Configuration file [default: config/plimsoll.toml, if it is there].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Write to a file instead of printing.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// Lists, or writes out what the arguments name.
+///
+/// # Errors
+/// If the directory holds nothing or is in use, or no one session is meant.
+pub fn run(args: &ExportArgs) -> anyhow::Result<ExitCode> {
+    let flags = Flags {
+        config: args.config.clone(),
+        data: args.data.clone(),
+        ..Flags::default()
+    };
+    let config = Config::load(&flags, serve::variables())?;
+    let store = open(&config)?;
+    let shown = show(&store, args.session.as_deref());
+    // What was read is whole, however the directory is left; the next start looks it over.
+    let _closed = store.close();
+    let shown = shown?;
+    match &args.out {
+        Some(file) => super::lab::write(file, &shown.text)?,
+        None => std::io::stdout().lock().write_all(shown.text.as_bytes())?,
+    }
+    for note in shown.notes {
+        writeln!(std::io::stderr().lock(), "{note}")?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is printed, and what is said beside it.
+struct Shown {
+    text: String,
+    notes: Vec<String>,
+}
+
+fn open(config: &Config) -> anyhow::Result<Store> {
+    let directory = config.store.path.as_path();
+    anyhow::ensure!(
+        config.store.backend == Backend::Sled,
+        "store.backend is \"memory\", which keeps nothing: there is no session to export",
+    );
+    anyhow::ensure!(
+        holds_a_store(directory),
+        "{} holds no recorded sessions: name the data directory with --data",
+        directory.display(),
+    );
+    match Store::open(&wire::store_config(config)) {
+        Ok(opened) => Ok(opened.store),
+        Err(StoreError::Locked { .. }) => anyhow::bail!(
+            "{} is in use by a running server: stop it first, then export",
+            directory.display(),
+        ),
+        Err(error) => {
+            Err(error).with_context(|| format!("can't open the store in {}", directory.display()))
+        }
+    }
+}
+
+/// Whether a server has ever kept something in a directory. Opening it would make it one.
+fn holds_a_store(directory: &Path) -> bool {
+    directory.join("sled").is_dir()
+}
+
+fn show(store: &Store, session: Option<&str>) -> anyhow::Result<Shown> {
+    let archive = Archive::read(store)?;
+    let Some(name) = session else {
+        return Ok(list(&archive.branches()));
+    };
+    let (branch, others) = archive.find(name)?;
+    let exported = export(store, &branch)?;
+    let mut notes = Vec::new();
+    if others > 0 {
+        notes.push(format!(
+            "session {} has {} branches; this is {}, the longest: --list shows the others",
+            branch.session,
+            others + 1,
+            branch.name(),
+        ));
+    }
+    if !exported.content {
+        notes.push(if branch.content {
+            "this session's content is not whole any more: only its account can be shown".to_owned()
+        } else {
+            "this session's content is not stored (store.content is off): only its account can be \
+             shown"
+                .to_owned()
+        });
+    }
+    Ok(Shown {
+        text: exported.text,
+        notes,
+    })
+}
+
+fn list(branches: &[Branch]) -> Shown {
+    let mut text = format!(
+        "{:16}  {:16}  {:>5}  {:24}  {:24}  {:7}  models\n",
+        "branch", "session", "turns", "first turn", "last turn", "content"
+    );
+    for branch in branches {
+        let _ = writeln!(
+            text,
+            "{:16}  {:16}  {:>5}  {:24}  {:24}  {:7}  {}",
+            branch.name(),
+            if branch.session.is_empty() {
+                "-"
+            } else {
+                &branch.session
+            },
+            branch.turns,
+            date(branch.began),
+            date(branch.ended),
+            if branch.content { "stored" } else { "-" },
+            branch.models.join(", "),
+        );
+    }
+    let notes = if branches.is_empty() {
+        vec!["no session was recorded here".to_owned()]
+    } else {
+        Vec::new()
+    };
+    Shown { text, notes }
+}

@@ -1,0 +1,167 @@
+//! What the commands on recorded sessions share: flags, the progress on a terminal, and files that
+//! are written. Never measures anything.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+
+use crate::commit::Floor;
+use crate::replay::{Annotate, Options, Pricing, Trace, Watch};
+
+/// How sessions are played.
+#[derive(Debug, Args)]
+pub struct LabArgs {
+    /// Recorded sessions: .jsonl files, plain, gzipped or zstd, or directories of them. The first
+    /// line may be {"_meta": {…}}; each other line is one chat message.
+    #[arg(required = true, value_name = "TRACE")]
+    pub traces: Vec<PathBuf>,
+    /// Where the episodes of cwl and cwl-paper come from. none: nobody marks any. inferred: from
+    /// the tools that are called; they cost nothing. scripted: a scripted model marks them as it
+    /// works, some of them badly, and all that this takes is charged.
+    #[arg(long, default_value = "inferred", value_name = "HOW",
+          value_parser = PossibleValuesParser::new(Annotate::WORDS.iter().map(|(word, _)| *word)))]
+    annotate: String,
+    /// Leave out sessions below so many tokens.
+    #[arg(long, default_value_t = 0, value_name = "TOKENS")]
+    pub min_tokens: u64,
+    /// Prices and cache: ideal (read 0.1, write 1.25, every exact prefix is cached), automatic
+    /// (steps of 128 tokens), breakpoint (at the newest message, for five minutes), or a model.
+    #[arg(long, default_value = "ideal", value_name = "NAME")]
+    prices: String,
+    /// Sessions that are played at once [default: one a core].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+}
+
+impl LabArgs {
+    /// The options that these flags ask for; policies, ceilings and floor are the defaults.
+    ///
+    /// # Errors
+    /// If no prices go by the name that was given.
+    pub fn options(&self) -> anyhow::Result<Options> {
+        let default = Options::default();
+        let mut words = Annotate::WORDS.iter();
+        let how = words.find(|(word, _)| *word == self.annotate);
+        Ok(Options {
+            min_tokens: self.min_tokens,
+            pricing: Pricing::named(&self.prices)?,
+            annotate: how.map_or(default.annotate, |(_, how)| *how),
+            threads: self.threads.map_or(default.threads, usize::from),
+            ..default
+        })
+    }
+}
+
+/// Ceilings in order, each once.
+#[must_use]
+pub fn rising(ceilings: &[u32]) -> Vec<u32> {
+    let mut ceilings = ceilings.to_vec();
+    ceilings.sort_unstable();
+    ceilings.dedup();
+    ceilings
+}
+
+/// Refuses a comparison of nothing: how many sessions were played, and how many were too short.
+///
+/// # Errors
+/// If every session was too short.
+pub fn not_empty(played: usize, short: usize, min_tokens: u64) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        played > 0,
+        "all {short} sessions are below {min_tokens} tokens: lower --min-tokens"
+    );
+    Ok(())
+}
+
+/// Reads a floor as it is typed.
+///
+/// # Errors
+/// Where it is none, in words.
+pub fn floor(text: &str) -> Result<Floor, String> {
+    match text {
+        "auto" => return Ok(Floor::Auto),
+        "ceiling" => return Ok(Floor::Ceiling),
+        _ => {}
+    }
+    match text.parse::<f64>() {
+        Ok(fraction) if fraction > 0.0 && fraction <= 1.0 => Ok(Floor::Fraction(fraction)),
+        Ok(_) | Err(_) => Err("give auto, ceiling, or a fraction above 0 and at most 1".to_owned()),
+    }
+}
+
+/// Writes a file.
+///
+/// # Errors
+/// If the system refuses.
+pub fn write(file: &Path, text: &str) -> anyhow::Result<()> {
+    std::fs::write(file, text).with_context(|| format!("can't write {}", file.display()))
+}
+
+/// Tells on stderr what was skipped, and on a terminal how far it is.
+pub struct Progress {
+    terminal: bool,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self {
+            terminal: std::io::stderr().is_terminal(),
+        }
+    }
+}
+
+impl Progress {
+    /// Takes the bar away.
+    pub fn end(&self) {
+        if self.terminal {
+            self.say("\r\x1b[2K");
+        }
+    }
+
+    fn say(&self, text: &str) {
+        // A stderr that is gone is no reason to stop.
+        let _unsaid = std::io::stderr().lock().write_all(text.as_bytes());
+    }
+}
+
+impl Watch for Progress {
+    fn read(&self, trace: &Trace) {
+        let Some(first) = trace.skipped.first() else {
+            return;
+        };
+        let (name, count) = (&trace.name, trace.skipped.len());
+        let clear = if self.terminal { "\r\x1b[2K" } else { "" };
+        self.say(&format!(
+            "{clear}{name}: {count} lines are no chat messages and were skipped, the first is line {first}\n"
+        ));
+    }
+
+    fn done(&self, files: usize, of: usize) {
+        const WIDTH: usize = 30;
+        if self.terminal {
+            let full = WIDTH * files / of.max(1);
+            let bar: String = (0..WIDTH)
+                .map(|at| if at < full { '█' } else { '░' })
+                .collect();
+            self.say(&format!("\r\x1b[2K{bar} {files}/{of} sessions"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floors_are_words_or_fractions() {
+        assert_eq!(floor("auto"), Ok(Floor::Auto));
+        assert_eq!(floor("ceiling"), Ok(Floor::Ceiling));
+        assert_eq!(floor("0.7"), Ok(Floor::Fraction(0.7)));
+        for wrong in ["0", "1.1", "-0.5", "nan", "low"] {
+            assert!(floor(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! `plimsoll tune TRACE…`. Owns its flags and what it prints; never chooses.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::lab::{LabArgs, Progress, floor, not_empty, rising, write};
+use crate::commit::Floor;
+use crate::pipeline::MIN_CEILING;
+use crate::replay::{Options, advice, trace, tune};
+
+/// Replays recorded sessions with cwl at many ceilings and floors, shows what each pair costs and
+/// keeps, and recommends one.
+#[derive(Debug, Args)]
+pub struct TuneArgs {
+    #[command(flatten)]
+    lab: LabArgs,
+    /// Ceilings to try, in tokens [default: shares of the long sessions' size, and 80000].
+    #[arg(long, value_delimiter = ',', value_name = "TOKENS",
+          value_parser = clap::value_parser!(u32).range(i64::from(MIN_CEILING)..))]
+    ceilings: Vec<u32>,
+    /// Floors to try: auto, ceiling, or fractions of the ceiling
+    /// [default: auto,0.5,0.6,0.7,0.8,0.9].
+    #[arg(long, value_delimiter = ',', value_name = "FLOORS", value_parser = floor)]
+    floors: Vec<Floor>,
+    /// Write the figures of every setting as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Sweeps what the arguments name and prints the table and the recommendation.
+///
+/// # Errors
+/// If a file can't be read or written, or a session can't be replayed.
+pub fn run(args: &TuneArgs) -> anyhow::Result<ExitCode> {
+    let files = trace::files(&args.lab.traces)?;
+    let mut options = args.lab.options()?;
+    options.ceilings = if args.ceilings.is_empty() {
+        tune::ceilings(&tune::sizes(&options, &files)?)
+    } else {
+        rising(&args.ceilings)
+    };
+    let floors = floors(&args.floors);
+    let Options {
+        min_tokens,
+        pricing,
+        ..
+    } = options.clone();
+    let progress = Progress::default();
+    let surface = tune::sweep(options, &floors, &files, &progress);
+    progress.end();
+    let surface = surface?;
+    not_empty(surface.sessions, surface.short, min_tokens)?;
+    let text = advice::text(&surface, &pricing.name);
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    if let Some(file) = &args.json {
+        let value = advice::json(&surface, &pricing.name);
+        write(file, &(serde_json::to_string_pretty(&value)? + "\n"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The floors to try, each once and in the order in which they were named.
+fn floors(named: &[Floor]) -> Vec<Floor> {
+    let mut floors: Vec<Floor> = Vec::new();
+    let all: &[Floor] = if named.is_empty() {
+        &tune::FLOORS
+    } else {
+        named
+    };
+    for floor in all {
+        if !floors.contains(floor) {
+            floors.push(*floor);
+        }
+    }
+    floors
+}

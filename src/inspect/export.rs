@@ -1,0 +1,255 @@
+//! One recorded session as lines of JSON: `_meta` first, then the chat messages, byte for byte as
+//! the client sent them, with a `_turn` line behind each answer that is the account of its turn.
+//! Without stored content only the account. Owns that form; never decides which session.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::archive::{ArchiveError, Branch};
+use super::dates::date;
+use crate::model::{
+    Content, Digest, Effect, EpisodeKind, Hidden, HiddenCall, Hop, ItemNo, Mark, Usage,
+};
+use crate::pipeline::find::{self, FindError};
+use crate::pipeline::reads::Reads;
+use crate::session::path::{Entry, Path};
+use crate::store::Store;
+
+/// A session that was written out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Export {
+    /// The lines, each with its newline.
+    pub text: String,
+    /// Whether the messages are among them.
+    pub content: bool,
+}
+
+impl From<FindError> for ArchiveError {
+    fn from(error: FindError) -> Self {
+        match error {
+            FindError::Store(error) => Self::Store(error),
+            FindError::Record(error) => Self::Record(error),
+        }
+    }
+}
+
+/// The messages of a path in order, and the tools that came with its last request.
+#[derive(Default)]
+struct Said {
+    messages: Vec<Digest>,
+    tools: Option<Digest>,
+}
+
+/// Writes out a branch.
+///
+/// # Errors
+/// [`ArchiveError`] where the store fails or a record of the branch is not stored.
+pub fn export(store: &Store, branch: &Branch) -> Result<Export, ArchiveError> {
+    let unwatched = |_, _| {};
+    let reads = Reads::new(store, &unwatched);
+    let path = find::load(&reads, branch.newest)?;
+    let path = path.ok_or_else(|| ArchiveError::Broken(branch.name()))?;
+    let whole = match said(store, &path)? {
+        Some(said) => texts(store, &said)?,
+        None => None,
+    };
+    let (messages, tools) = match &whole {
+        Some((messages, tools)) => (Some(messages), tools.as_deref()),
+        None => (None, None),
+    };
+    let mut text = line(&meta(branch, messages.is_some()), tools);
+    let mut next = 0;
+    for entry in &path.entries {
+        let behind = entry.position as usize + 1;
+        for message in messages.into_iter().flatten().take(behind).skip(next) {
+            text.push_str(message);
+            text.push('\n');
+        }
+        next = behind;
+        let reported = match entry.reported {
+            Some(usage) => Some(usage),
+            // A folded path knows the late usage of its newest turn alone.
+            None => find::late_usage(&reads, entry.id)?,
+        };
+        text.push_str(&json!({ "_turn": turn(entry, reported) }).to_string());
+        text.push('\n');
+    }
+    Ok(Export {
+        text,
+        content: messages.is_some(),
+    })
+}
+
+/// The digests of the client's messages, put together from the turns; none where one is missing.
+fn said(store: &Store, path: &Path) -> Result<Option<Said>, ArchiveError> {
+    let mut said: Option<Said> = None;
+    for entry in &path.entries {
+        let content = match entry.record.content {
+            Some(id) => store.blobs(&[id])?.into_iter().next().flatten(),
+            None => None,
+        };
+        let Some(bytes) = content else {
+            said = None;
+            continue;
+        };
+        let content: Content = rmp_serde::from_slice(&bytes)?;
+        let from = content.from as usize;
+        let before = if from == 0 {
+            Some(Said::default())
+        } else {
+            said.filter(|said| said.messages.len() >= from)
+        };
+        said = before.map(|mut before| {
+            before.messages.truncate(from);
+            before.messages.extend(content.messages);
+            before.messages.push(content.answer);
+            before.tools = content.tools;
+            before
+        });
+    }
+    Ok(said)
+}
+
+/// The texts behind the digests, each on one line; none where one is not stored.
+#[expect(clippy::type_complexity, reason = "messages and tools, used once")]
+fn texts(
+    store: &Store,
+    said: &Said,
+) -> Result<Option<(Vec<String>, Option<String>)>, ArchiveError> {
+    let mut messages = Vec::with_capacity(said.messages.len());
+    for ids in said.messages.chunks(64) {
+        for bytes in store.blobs(ids)? {
+            let Some(bytes) = bytes else { return Ok(None) };
+            messages.push(one_line(&bytes));
+        }
+    }
+    let tools = match said.tools {
+        Some(id) => store.blobs(&[id])?.into_iter().next().flatten(),
+        None => None,
+    };
+    Ok(Some((messages, tools.map(|bytes| one_line(&bytes)))))
+}
+
+/// JSON on one line: outside of strings, where they can't stand, newlines mean nothing.
+fn one_line(json: &[u8]) -> String {
+    String::from_utf8_lossy(json).replace(['\n', '\r'], " ")
+}
+
+fn meta(branch: &Branch, content: bool) -> Value {
+    json!({
+        "id": branch.name(),
+        "source": "plimsoll export",
+        "session": branch.session,
+        "model": branch.models.last(),
+        "models": branch.models,
+        "turns": branch.turns,
+        "created": date(branch.began),
+        "ended": date(branch.ended),
+        "content": content,
+    })
+}
+
+/// The first line. The tools go in as they were sent.
+fn line(meta: &Value, tools: Option<&str>) -> String {
+    let meta = meta.to_string();
+    let fields = meta.strip_suffix('}').unwrap_or(&meta);
+    match tools {
+        Some(tools) => format!("{{\"_meta\":{fields},\"tools\":{tools}}}}}\n"),
+        None => format!("{{\"_meta\":{meta}}}\n"),
+    }
+}
+
+/// The account of a turn.
+fn turn(entry: &Entry, reported: Option<Usage>) -> Value {
+    let record = &entry.record;
+    let last = record.hops.len().saturating_sub(1);
+    let hops = record.hops.iter().enumerate();
+    let hops: Vec<Value> = hops
+        .map(|(at, hop)| hop_of(hop, reported.filter(|_| at == last)))
+        .collect();
+    let calls = record.calls.iter();
+    let calls: Vec<Value> = calls
+        .map(|(id, name)| json!({"id": id.0, "name": name}))
+        .collect();
+    json!({
+        "turn": record.turn,
+        "position": entry.position,
+        "record": entry.id.0.short(),
+        "ended": date(record.ended),
+        "model": record.model,
+        "calls": calls,
+        "first_item": record.first_item,
+        "injected": record.injected,
+        "hops": hops,
+    })
+}
+
+fn hop_of(hop: &Hop, reported: Option<Usage>) -> Value {
+    let usage = hop.usage.or(reported);
+    let usage = usage.map(|usage| {
+        json!({
+            "prompt": usage.prompt,
+            "cached": usage.cached,
+            "cache_write": usage.cache_write,
+            "completion": usage.completion,
+            "reasoning": usage.reasoning,
+        })
+    });
+    json!({
+        "tokens": hop.estimate,
+        "text_tokens": hop.text,
+        "reasoning_tokens": hop.reasoning,
+        "usage": usage,
+        "marks": marks(&hop.marks),
+        "hidden": hop.calls.iter().map(hidden).collect::<Vec<Value>>(),
+    })
+}
+
+/// The numbers of the items whose mark a pass moved, by mark.
+fn marks(moved: &[(ItemNo, Mark)]) -> Value {
+    let mut by_mark: BTreeMap<&str, Vec<ItemNo>> = BTreeMap::new();
+    for (item, mark) in moved {
+        let name = match mark {
+            Mark::Live => "live",
+            Mark::Clipped => "clipped",
+            Mark::Masked => "masked",
+            Mark::Folded => "folded",
+            Mark::Removed => "removed",
+        };
+        by_mark.entry(name).or_default().push(*item);
+    }
+    json!(by_mark)
+}
+
+fn hidden(call: &HiddenCall) -> Value {
+    let effect = match &call.effect {
+        Effect::Started {
+            name,
+            kind,
+            dependencies,
+        } => json!({
+            "started": name,
+            "type": match kind {
+                EpisodeKind::Expl => "expl",
+                EpisodeKind::Act => "act",
+            },
+            "dependencies": dependencies,
+        }),
+        Effect::Ended { name, description } => json!({"ended": name, "description": description}),
+        Effect::Recalled { id, pinned, .. } => json!({"recalled": id, "pinned": pinned}),
+        Effect::Refused => Value::Null,
+    };
+    json!({
+        "id": call.id.0,
+        "tool": match call.tool {
+            Hidden::Delimiter => "delimiter",
+            Hidden::Recall => "recall",
+        },
+        "arguments": call.arguments,
+        "result": call.result,
+        "tokens": call.tokens,
+        "result_tokens": call.result_tokens,
+        "effect": effect,
+    })
+}

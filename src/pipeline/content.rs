@@ -1,0 +1,66 @@
+//! The client's content, where the operator has it stored: every message once, by the digest of its
+//! bytes, and for each turn the list of those that came with it. Owns what such a list holds;
+//! never reads one, and never decides whether any is written.
+
+use bytes::Bytes;
+
+use super::finish::encode;
+use super::hop::State;
+use crate::intercept::{Answer, join};
+use crate::model::{Content, Digest};
+use crate::store::{Batch, Store, blob_id};
+
+/// The visible response of a turn as one message, in the form that a client would resend.
+#[must_use]
+pub fn said(answers: &[Answer], line: Option<&str>) -> Bytes {
+    let texts = answers.iter().map(|answer| answer.text.as_str());
+    let (text, _) = join(texts.chain(line));
+    let last = answers.last();
+    let calls = last.into_iter().flat_map(Answer::visible_calls);
+    Answer {
+        text,
+        refusal: last.map_or_else(String::new, |last| last.refusal.clone()),
+        reasoning: last.map_or_else(Vec::new, |last| last.reasoning.clone()),
+        calls: calls.map(|(_, call)| call.clone()).collect(),
+        ..Answer::default()
+    }
+    .message()
+}
+
+/// Hands the turn's content over to be written, and names it; `None` where the store has no room.
+#[must_use]
+pub fn keep(store: &Store, state: &State, said: Bytes) -> Option<Digest> {
+    let from = first(state);
+    let mut batch = Batch::default();
+    let mut put = |bytes: Bytes| {
+        let id = blob_id(&bytes);
+        batch.blobs.push((id, bytes));
+        id
+    };
+    let request = &state.request;
+    let messages = from..request.messages.len();
+    let messages: Vec<Digest> = messages
+        // Copied: a slice would hold the whole body until it is written.
+        .map(|at| put(Bytes::copy_from_slice(request.message(at))))
+        .collect();
+    let content = Content {
+        from: u32::try_from(from).unwrap_or(u32::MAX),
+        messages,
+        answer: put(said),
+        tools: request
+            .tools_bytes()
+            .map(|tools| put(Bytes::copy_from_slice(tools))),
+    };
+    let id = put(encode(&content));
+    let ticket = store.commit(batch);
+    (!ticket.is_refused()).then_some(id)
+}
+
+/// The first message to list: the answer of the turn before, as the client keeps it. Everything
+/// where that turn has no content, or the client has changed what it had said before.
+fn first(state: &State) -> usize {
+    let path = &state.path;
+    let newest = path.entries.last().filter(|_| !path.aligned);
+    let stored = newest.filter(|entry| entry.record.content.is_some());
+    stored.map_or(0, |entry| entry.position as usize)
+}
