@@ -1,18 +1,22 @@
 //! The one thread that writes: it drains what waits into a group, applies it, makes it durable
-//! once, and acknowledges every batch of it. It never answers before the disk has.
+//! once, and acknowledges every batch of it. It never answers before the disk has: the group is
+//! in the journal by then, or the engine was flushed.
 
 use std::fs::File;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender};
-use std::time::Instant;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
 
 use super::super::codec::Encoder;
 use super::super::{Acknowledge, Batch, StoreError};
+use super::journal::Journal;
 use super::trees::{Counts, Trees};
 use super::{Engine, Shared};
 
 /// About how many engine operations one group may have: more would only delay the first.
 const GROUP: usize = 256;
+/// How long nothing must have come before the engine is flushed on its own account.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// A batch on its way to disk.
 pub(super) struct Job {
@@ -23,6 +27,7 @@ pub(super) struct Job {
 pub(super) struct Committer {
     pub(super) shared: Arc<Shared>,
     pub(super) encoder: Encoder,
+    pub(super) journal: Journal,
     pub(super) counts: Counts,
     /// Whether anything was written since the start.
     pub(super) wrote: bool,
@@ -35,7 +40,7 @@ pub(super) struct Committer {
 impl Committer {
     /// Works until every sender is gone, then closes the engine and says how that went.
     pub(super) fn run(mut self, jobs: &Receiver<Job>, closed: &Sender<Result<(), StoreError>>) {
-        while let Ok(first) = jobs.recv() {
+        while let Some(first) = self.next(jobs) {
             let mut operations = first.batch.operations();
             let mut group = vec![first];
             while operations < GROUP {
@@ -54,6 +59,35 @@ impl Committer {
         let _ = closed.send(outcome);
     }
 
+    /// Waits for the next batch, and uses a pause to bring the engine up to the journal.
+    fn next(&mut self, jobs: &Receiver<Job>) -> Option<Job> {
+        if !self.journal.is_empty() && self.failed.is_none() {
+            match jobs.recv_timeout(PAUSE) {
+                Ok(job) => return Some(job),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => self.catch_up(),
+            }
+        }
+        jobs.recv().ok()
+    }
+
+    /// Flushes the engine; the journal has all that would be lost if that fails.
+    fn catch_up(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        if shared.is_degraded() {
+            return;
+        }
+        let flushed = {
+            let engine = shared.engine.read();
+            let trees = engine.trees();
+            trees.and_then(|trees| trees.sync(shared.place.engine()))
+        };
+        match flushed {
+            Ok(()) => self.journal.restart(),
+            Err(error) => self.broke(&error),
+        }
+    }
+
     fn commit(&mut self, group: Vec<Job>) {
         let outcomes = self.write(&group);
         self.shared.settle(&group, &outcomes);
@@ -68,13 +102,17 @@ impl Committer {
         match self.ready().and_then(|()| self.apply(group)) {
             Ok(outcomes) => outcomes,
             Err(error) => {
-                match &error {
-                    StoreError::Corrupt { .. } => self.shared.degrade(),
-                    StoreError::Io { .. } if self.failed.is_none() => self.fail(&error),
-                    _ => {}
-                }
+                self.broke(&error);
                 vec![Err(error); group.len()]
             }
+        }
+    }
+
+    fn broke(&mut self, error: &StoreError) {
+        match error {
+            StoreError::Corrupt { .. } => self.shared.degrade(),
+            StoreError::Io { .. } if self.failed.is_none() => self.fail(error),
+            _ => {}
         }
     }
 
@@ -102,8 +140,34 @@ impl Committer {
             trees.put_counts(shared.place.engine(), self.counts)?;
             self.wrote = true;
         }
-        trees.sync(shared.place.engine())?;
+        let batches = group.iter().map(|job| &job.batch);
+        let journal = |error| StoreError::io("writing the journal in", shared.place.dir(), &error);
+        if !self.journal.append(batches).map_err(journal)? {
+            trees.sync(shared.place.engine())?;
+            self.journal.restart();
+        }
         Ok(outcomes)
+    }
+
+    /// Applies what the journal holds and the engine may have lost. It stays in the journal: the
+    /// engine has it in memory only, and is flushed in the next pause.
+    pub(super) fn replay(&mut self, trees: &Trees) -> Result<(), StoreError> {
+        let place = self.shared.place.clone();
+        let read = self.journal.batches();
+        let batches =
+            read.map_err(|error| StoreError::io("reading the journal in", place.dir(), &error))?;
+        for batch in &batches {
+            match self.put(trees, batch) {
+                // It was refused when it was new, too.
+                Err(StoreError::Codec(_)) => {}
+                other => other?,
+            }
+        }
+        if !batches.is_empty() {
+            trees.put_counts(place.engine(), self.counts)?;
+            self.wrote = true;
+        }
+        Ok(())
     }
 
     /// Blobs before links: a crash in between leaves blobs that nothing leads to.
@@ -149,10 +213,14 @@ impl Committer {
             // It failed already, and how it goes changes nothing.
             let _ = trees.shut(shared.place.engine());
         }
-        match shared.place.reopen(&shared.config) {
-            Ok((trees, counts)) => {
+        let opened = shared.place.reopen(&shared.config);
+        let replayed = opened.and_then(|(trees, counts)| {
+            self.counts = counts;
+            self.replay(&trees).map(|()| trees)
+        });
+        match replayed {
+            Ok(trees) => {
                 *engine = Engine::Open(trees);
-                self.counts = counts;
                 Ok(())
             }
             Err(error) => {
