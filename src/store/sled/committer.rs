@@ -16,7 +16,7 @@ use super::{Engine, Shared};
 /// About how many engine operations one group may have: more would only delay the first.
 const GROUP: usize = 256;
 /// How long nothing must have come before the engine is flushed on its own account.
-const PAUSE: Duration = Duration::from_millis(5);
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// A batch on its way to disk.
 pub(super) struct Job {
