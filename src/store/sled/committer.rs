@@ -73,39 +73,56 @@ impl Committer {
 
     /// Flushes the engine; the journal has all that would be lost if that fails.
     fn catch_up(&mut self) {
-        let shared = Arc::clone(&self.shared);
-        if shared.is_degraded() {
-            return;
-        }
-        let flushed = {
-            let engine = shared.engine.read();
-            let trees = engine.trees();
-            trees.and_then(|trees| trees.sync(shared.place.engine()))
-        };
-        match flushed {
-            Ok(()) => self.journal.restart(),
-            Err(error) => self.broke(&error),
+        if !self.shared.is_degraded()
+            && let Err(error) = self.flush()
+        {
+            self.broke(&error);
         }
     }
 
     fn commit(&mut self, group: Vec<Job>) {
-        let outcomes = self.write(&group);
-        self.shared.settle(&group, &outcomes);
-        for (job, outcome) in group.into_iter().zip(outcomes) {
-            job.acknowledge.send(outcome);
+        let jobs = group.into_iter().map(|job| (job.batch, job.acknowledge));
+        let (batches, tickets): (Vec<Batch>, Vec<Acknowledge>) = jobs.unzip();
+        let mut tickets = tickets.into_iter();
+        let outcomes = match self.ready().and_then(|()| self.write_ahead(&batches)) {
+            Ok(true) => {
+                // Readers find the group in the overlay until the engine has it, too.
+                tickets.by_ref().for_each(|ticket| ticket.send(Ok(())));
+                self.apply(&batches)
+            }
+            Ok(false) => self.apply(&batches).and_then(|outcomes| {
+                self.flush()?;
+                Ok(outcomes)
+            }),
+            Err(error) => Err(error),
+        };
+        let outcomes = outcomes.unwrap_or_else(|error| {
+            self.broke(&error);
+            vec![Err(error); batches.len()]
+        });
+        let failed = outcomes.iter().zip(tickets.as_slice());
+        let failed = failed.filter(|(outcome, _)| outcome.is_err()).count();
+        self.shared.settle(&batches, failed);
+        for (ticket, outcome) in tickets.zip(outcomes) {
+            ticket.send(outcome);
         }
     }
 
-    /// One outcome a batch: what is wrong with a batch fails it alone, what is wrong with the
-    /// engine fails the group.
-    fn write(&mut self, group: &[Job]) -> Vec<Result<(), StoreError>> {
-        match self.ready().and_then(|()| self.apply(group)) {
-            Ok(outcomes) => outcomes,
-            Err(error) => {
-                self.broke(&error);
-                vec![Err(error); group.len()]
-            }
-        }
+    /// Writes a group to the journal, where it is durable; says no where that has no room for it.
+    fn write_ahead(&mut self, batches: &[Batch]) -> Result<bool, StoreError> {
+        // What will not be applied must not be promised.
+        self.shared.engine.read().trees()?;
+        let dir = self.shared.place.dir();
+        let appended = self.journal.append(batches);
+        appended.map_err(|error| StoreError::io("writing the journal in", dir, &error))
+    }
+
+    /// Makes durable what was applied, so that the journal may forget it.
+    fn flush(&mut self) -> Result<(), StoreError> {
+        let engine = self.shared.engine.read();
+        engine.trees()?.sync(self.shared.place.engine())?;
+        self.journal.restart();
+        Ok(())
     }
 
     fn broke(&mut self, error: &StoreError) {
@@ -124,13 +141,15 @@ impl Committer {
         }
     }
 
-    fn apply(&mut self, group: &[Job]) -> Result<Vec<Result<(), StoreError>>, StoreError> {
+    /// One outcome a batch: what is wrong with a batch fails it alone, what is wrong with the
+    /// engine fails the group.
+    fn apply(&mut self, batches: &[Batch]) -> Result<Vec<Result<(), StoreError>>, StoreError> {
         let shared = Arc::clone(&self.shared);
         let engine = shared.engine.read();
         let trees = engine.trees()?;
         let before = self.counts;
-        let mut outcomes = Vec::with_capacity(group.len());
-        for Job { batch, .. } in group {
+        let mut outcomes = Vec::with_capacity(batches.len());
+        for batch in batches {
             outcomes.push(match self.put(trees, batch) {
                 Err(error @ StoreError::Codec(_)) => Err(error),
                 other => Ok(other?),
@@ -140,17 +159,11 @@ impl Committer {
             trees.put_counts(shared.place.engine(), self.counts)?;
             self.wrote = true;
         }
-        let batches = group.iter().map(|job| &job.batch);
-        let journal = |error| StoreError::io("writing the journal in", shared.place.dir(), &error);
-        if !self.journal.append(batches).map_err(journal)? {
-            trees.sync(shared.place.engine())?;
-            self.journal.restart();
-        }
         Ok(outcomes)
     }
 
     /// Applies what the journal holds and the engine may have lost. It stays in the journal: the
-    /// engine has it in memory only, and is flushed in the next pause.
+    /// engine has it in memory only, and is flushed in a pause or when the journal is full.
     pub(super) fn replay(&mut self, trees: &Trees) -> Result<(), StoreError> {
         let place = self.shared.place.clone();
         let read = self.journal.batches();

@@ -79,10 +79,7 @@ impl Journal {
 
     /// Writes a group and waits until it is durable. Says no, and does nothing, where it has no
     /// room.
-    pub(super) fn append<'a>(
-        &mut self,
-        group: impl Iterator<Item = &'a Batch>,
-    ) -> io::Result<bool> {
+    pub(super) fn append(&mut self, group: &[Batch]) -> io::Result<bool> {
         let Some(entry) = entry(self.round, SIZE - self.end, group) else {
             return Ok(false);
         };
@@ -122,7 +119,7 @@ impl Journal {
 }
 
 /// An entry with all of a group, if it takes up at most `room`.
-fn entry<'a>(round: u64, room: usize, group: impl Iterator<Item = &'a Batch>) -> Option<Vec<u8>> {
+fn entry(round: u64, room: usize, group: &[Batch]) -> Option<Vec<u8>> {
     let mut entry = vec![0; HEADER];
     for batch in group {
         if entry.len() + batch.size() > room {
@@ -264,7 +261,7 @@ mod tests {
         let mut journal = Journal::open(dir.path()).unwrap();
         assert!(journal.is_empty());
         for group in &groups {
-            assert!(journal.append(group.iter()).unwrap());
+            assert!(journal.append(group).unwrap());
         }
         let mut journal = Journal::open(dir.path()).unwrap();
         assert!(!journal.is_empty());
@@ -272,11 +269,11 @@ mod tests {
         journal.restart();
         assert_eq!(journal.batches().unwrap(), []);
         let next = batch(4, 100);
-        assert!(journal.append([&next].into_iter()).unwrap());
+        assert!(journal.append(std::slice::from_ref(&next)).unwrap());
         // What the first round left behind the new entry is not read.
         let mut journal = Journal::open(dir.path()).unwrap();
         assert_eq!(journal.batches().unwrap(), std::slice::from_ref(&next));
-        assert!(journal.append([&next].into_iter()).unwrap());
+        assert!(journal.append(std::slice::from_ref(&next)).unwrap());
         let journal = Journal::open(dir.path()).unwrap();
         assert_eq!(journal.batches().unwrap(), [next.clone(), next]);
     }
@@ -288,13 +285,13 @@ mod tests {
         let mut kept = Vec::new();
         for seed in 0.. {
             let next = batch(seed, 5_000);
-            if !journal.append([&next].into_iter()).unwrap() {
+            if !journal.append(std::slice::from_ref(&next)).unwrap() {
                 break;
             }
             kept.push(next);
         }
         assert_eq!(kept.len(), SIZE / 5_300);
-        assert!(!journal.append([&batch(99, SIZE)].into_iter()).unwrap());
+        assert!(!journal.append(&[batch(99, SIZE)]).unwrap());
         let journal = Journal::open(dir.path()).unwrap();
         assert_eq!(journal.batches().unwrap(), kept);
         let length = std::fs::metadata(dir.path().join(NAME)).unwrap().len();
@@ -307,9 +304,9 @@ mod tests {
         let path = dir.path().join(NAME);
         let mut journal = Journal::open(dir.path()).unwrap();
         let (first, second) = (batch(1, 40), batch(2, 40));
-        assert!(journal.append([&first].into_iter()).unwrap());
+        assert!(journal.append(std::slice::from_ref(&first)).unwrap());
         let start = journal.end;
-        assert!(journal.append([&second].into_iter()).unwrap());
+        assert!(journal.append(std::slice::from_ref(&second)).unwrap());
         let sound = std::fs::read(&path).unwrap();
         for at in 0..journal.end {
             let mut torn = sound.clone();

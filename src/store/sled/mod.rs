@@ -276,12 +276,11 @@ impl Shared {
     }
 
     /// Takes written and failed batches out of the overlay and counts the failed.
-    fn settle(&self, group: &[Job], outcomes: &[Result<(), StoreError>]) {
-        let failed = outcomes.iter().filter(|outcome| outcome.is_err()).count();
+    fn settle(&self, batches: &[Batch], failed: usize) {
         self.failed.fetch_add(failed as u64, Ordering::Relaxed);
         let mut overlay = self.overlay.lock();
-        for job in group {
-            overlay.remove(&job.batch);
+        for batch in batches {
+            overlay.remove(batch);
         }
     }
 }
