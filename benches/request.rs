@@ -212,8 +212,9 @@ fn main() {
             ratio(read, walk)
         );
         println!(
-            "  middle over cached history  {whole:?}  ratio {:.2} to parse + split + hash (goal 1.5)",
-            ratio(whole, read)
+            "  middle over cached history  {whole:?}  ratio {:.2} to parse + split + hash (goal 1.5), {:.2} to the walk",
+            ratio(whole, read),
+            ratio(whole, walk)
         );
         println!(
             "  middle, per message         {:?}",

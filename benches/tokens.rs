@@ -227,13 +227,57 @@ fn hostile() -> Vec<(&'static str, String)> {
         lines.push_str(&dashes(80 + random(400)));
     }
     texts.push(("dashes of any length a line", lines));
-    let mut joined = String::new();
-    while joined.len() < MEGABYTE {
-        joined.push_str(&"-".repeat(100 + random(150)));
-        joined.push('=');
+    // Runs in one unbroken piece, of all lengths, so that no memo knows them.
+    for (name, unit, least, joint) in [
+        ("dashes of any length joined by equals", "-", 100, "="),
+        ("spaces of any length joined by tabs", " ", 60, "\t"),
+        ("short runs of tabs joined by spaces", "\t", 10, " "),
+        ("stars of any length joined by slashes", "*", 40, "/"),
+    ] {
+        let mut joined = String::new();
+        while joined.len() < MEGABYTE {
+            joined.push_str(&unit.repeat(least + random(least * 3 / 2)));
+            joined.push_str(joint);
+        }
+        texts.push((name, joined));
     }
-    texts.push(("dashes of any length joined by equals", joined));
+    texts.extend(unbroken(&mut random));
     texts
+}
+
+/// Tokens of one kind in any order without anything that would part them.
+fn unbroken(random: &mut impl FnMut(usize) -> usize) -> Vec<(&'static str, String)> {
+    let bpe = &bpe_openai::o200k_base().bpe;
+    let ids = 0..u32::try_from(bpe.num_tokens()).unwrap_or_default();
+    let tokens: Vec<&str> = ids
+        .filter_map(|id| std::str::from_utf8(bpe.token_bytes(id)).ok())
+        .collect();
+    let mut made = |kind: fn(char) -> bool| {
+        let fit: Vec<&&str> = tokens
+            .iter()
+            .filter(|token| token.chars().all(kind))
+            .collect();
+        let mut text = String::new();
+        while text.len() < MEGABYTE {
+            text.push_str(fit.get(random(fit.len())).map_or(" ", |token| token));
+        }
+        text
+    };
+    vec![
+        ("tokens of blanks", made(char::is_whitespace)),
+        (
+            "tokens of marks",
+            made(|c| !c.is_alphanumeric() && !c.is_whitespace()),
+        ),
+        (
+            "tokens of small letters, joined",
+            made(|c| c.is_ascii_lowercase()),
+        ),
+        (
+            "tokens of any letters, joined",
+            made(|c| c.is_alphabetic() && !c.is_uppercase()),
+        ),
+    ]
 }
 
 /// Repeatable noise below a bound.

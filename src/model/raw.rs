@@ -11,8 +11,12 @@ use std::fmt;
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
-use serde::de::{Deserializer as _, MapAccess, SeqAccess, Visitor};
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
+
+mod scan;
+
+use scan::Scan;
 
 /// A byte range into the slice that was parsed.
 pub type Span = Range<usize>;
@@ -87,30 +91,19 @@ impl<'a> Object<'a> {
         bytes: &'a [u8],
         key: &str,
     ) -> Result<(Self, Option<Vec<Span>>), RawError> {
-        match Self::walk(bytes, Some(key)) {
-            Ok(found) => Ok(found),
-            // The key may hold something else than an array: then the plain walk decides.
-            Err(RawError::Syntax { .. }) => Ok((Self::parse(bytes)?, None)),
-            Err(other) => Err(other),
-        }
+        Self::walk(bytes, Some(key))
     }
 
     fn walk(bytes: &'a [u8], split: Option<&str>) -> Result<(Self, Option<Vec<Span>>), RawError> {
-        let open = skip_space(bytes, 0);
-        if bytes.get(open) != Some(&b'{') {
-            return Err(refusal(bytes, RawError::NotObject));
-        }
-        let mut json = serde_json::Deserializer::from_slice(bytes);
-        let (members, elements) = json.deserialize_map(Members { bytes, split })?;
-        json.end()?;
-        Ok((
-            Self {
-                bytes,
-                members,
-                open,
-            },
-            elements,
-        ))
+        let Some((members, elements)) = Scan::new(bytes).members(split) else {
+            return Err(fault(bytes).unwrap_or(RawError::NotObject));
+        };
+        let object = Self {
+            bytes,
+            members,
+            open: skip_space(bytes, 0),
+        };
+        Ok((object, elements))
     }
 
     /// The bytes that were parsed.
@@ -230,13 +223,8 @@ impl<'a> Object<'a> {
 /// [`RawError::NotArray`] if the bytes begin with another kind of value, [`RawError::Syntax`] if
 /// they are no JSON or no UTF-8.
 pub fn array(bytes: &[u8]) -> Result<Vec<Span>, RawError> {
-    if bytes.get(skip_space(bytes, 0)) != Some(&b'[') {
-        return Err(refusal(bytes, RawError::NotArray));
-    }
-    let mut json = serde_json::Deserializer::from_slice(bytes);
-    let spans = json.deserialize_seq(Elements { bytes })?;
-    json.end()?;
-    Ok(spans)
+    let spans = Scan::new(bytes).elements();
+    spans.ok_or_else(|| fault(bytes).unwrap_or(RawError::NotArray))
 }
 
 /// What to cut so that the chosen elements (or members) are gone, with as many commas as must go.
@@ -398,12 +386,18 @@ pub fn is_json(bytes: &[u8]) -> bool {
     serde_json::from_slice::<&RawValue>(bytes).is_ok()
 }
 
-/// Why bytes that open with the wrong bracket are refused: broken JSON says so first.
-fn refusal(bytes: &[u8], other_kind: RawError) -> RawError {
-    match serde_json::from_slice::<&RawValue>(bytes) {
-        Ok(_) => other_kind,
-        Err(error) => error.into(),
+/// What is wrong with bytes that are no JSON, or no UTF-8; `None` where they are both.
+fn fault(bytes: &[u8]) -> Option<RawError> {
+    if let Err(error) = serde_json::from_slice::<IgnoredAny>(bytes) {
+        return Some(error.into());
     }
+    let valid = std::str::from_utf8(bytes).err()?.valid_up_to();
+    let before = bytes.get(..valid).unwrap_or_default();
+    let line_start = memchr::memrchr(b'\n', before).map_or(0, |at| at + 1);
+    Some(RawError::Syntax {
+        line: 1 + memchr::memchr_iter(b'\n', before).count(),
+        column: 1 + valid - line_start,
+    })
 }
 
 fn skip_space(bytes: &[u8], from: usize) -> usize {
@@ -415,95 +409,14 @@ fn skip_space(bytes: &[u8], from: usize) -> usize {
     from + space
 }
 
-/// Where a sub-slice lies in the slice that it was borrowed from.
-fn span_in(bytes: &[u8], part: &str) -> Span {
-    let start = (part.as_ptr() as usize).saturating_sub(bytes.as_ptr() as usize);
-    start..start + part.len()
-}
-
-struct Members<'a, 'k> {
-    bytes: &'a [u8],
-    split: Option<&'k str>,
-}
-
-impl<'a> Visitor<'a> for Members<'a, '_> {
-    type Value = (Vec<Member<'a>>, Option<Vec<Span>>);
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut members = Vec::with_capacity(8);
-        let mut elements = None;
-        // Keys are taken raw too, so that their own bytes are known and no surrogate fails them.
-        while let Some(key) = map.next_key::<&'a RawValue>()? {
-            let key_span = span_in(self.bytes, key.get());
-            let key = decode_key(key.get());
-            let value = if self.split == Some(key.as_ref()) {
-                let spans = map.next_value_seed(ElementsSeed { bytes: self.bytes })?;
-                let value = array_span(self.bytes, key_span.end, &spans);
-                elements = Some(spans);
-                value
-            } else {
-                span_in(self.bytes, map.next_value::<&'a RawValue>()?.get())
-            };
-            members.push(Member {
-                key,
-                span: key_span.start..value.end,
-                value,
-            });
-        }
-        Ok((members, elements))
-    }
-}
-
-fn decode_key(raw: &str) -> Cow<'_, str> {
+/// The key that these bytes with their quotes spell.
+fn decode_key(raw: &[u8]) -> Cow<'_, str> {
+    let raw = std::str::from_utf8(raw).unwrap_or_default();
     let inner = raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default();
     if !inner.contains('\\') {
         return Cow::Borrowed(inner);
     }
     serde_json::from_str::<String>(raw).map_or(Cow::Borrowed(inner), Cow::Owned)
-}
-
-/// The span of an array whose elements were split in the walk: only white space and a colon stand
-/// between the key and its bracket, only white space between the last element and the other one.
-fn array_span(bytes: &[u8], key_end: usize, elements: &[Span]) -> Span {
-    let start = skip_space(bytes, skip_space(bytes, key_end) + 1);
-    let end = skip_space(bytes, elements.last().map_or(start + 1, |last| last.end)) + 1;
-    start..end
-}
-
-struct ElementsSeed<'a> {
-    bytes: &'a [u8],
-}
-
-impl<'a> serde::de::DeserializeSeed<'a> for ElementsSeed<'a> {
-    type Value = Vec<Span>;
-
-    fn deserialize<D: serde::Deserializer<'a>>(self, json: D) -> Result<Vec<Span>, D::Error> {
-        json.deserialize_seq(Elements { bytes: self.bytes })
-    }
-}
-
-struct Elements<'a> {
-    bytes: &'a [u8],
-}
-
-impl<'a> Visitor<'a> for Elements<'a> {
-    type Value = Vec<Span>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array")
-    }
-
-    fn visit_seq<A: SeqAccess<'a>>(self, mut seq: A) -> Result<Vec<Span>, A::Error> {
-        let mut spans = Vec::new();
-        while let Some(element) = seq.next_element::<&'a RawValue>()? {
-            spans.push(span_in(self.bytes, element.get()));
-        }
-        Ok(spans)
-    }
 }
 
 #[cfg(test)]

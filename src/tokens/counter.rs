@@ -9,7 +9,8 @@ use std::sync::OnceLock;
 use bpe_openai::{Tokenizer, cl100k_base, o200k_base};
 
 use super::memo::{Memo, Pool, ShortKey};
-use super::run::{self, Units};
+use super::merge::Merges;
+use super::run;
 use super::scan;
 
 /// A vocabulary together with its pre-tokenisation pattern.
@@ -68,7 +69,7 @@ impl std::fmt::Debug for Counter {
 struct Vocabulary {
     encoding: Encoding,
     tokenizer: &'static Tokenizer,
-    units: Units,
+    merges: Merges,
     memos: Pool,
 }
 
@@ -77,7 +78,7 @@ impl Vocabulary {
         Self {
             encoding,
             tokenizer,
-            units: Units::new(),
+            merges: Merges::new(tokenizer),
             memos: Pool::new(memos),
         }
     }
@@ -89,7 +90,7 @@ impl Vocabulary {
         self.memos.lend(|memo| match memo {
             Some(memo) => self.sum(text, |start, end| self.remembered(memo, text, start, end)),
             None => self.sum(text, |start, end| {
-                run::count(self.tokenizer, &self.units, slice(text, start, end))
+                run::count(self.tokenizer, &self.merges, slice(text, start, end))
             }),
         })
     }
@@ -124,7 +125,7 @@ impl Vocabulary {
 
     #[inline]
     fn remembered(&self, memo: &mut Memo, text: &str, start: usize, end: usize) -> u32 {
-        let bpe = || run::count(self.tokenizer, &self.units, slice(text, start, end));
+        let bpe = || run::count(self.tokenizer, &self.merges, slice(text, start, end));
         match ShortKey::of(text.as_bytes(), start, end) {
             Some(key) => memo.short(key, bpe),
             None => memo.long(slice(text, start, end), bpe),

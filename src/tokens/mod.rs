@@ -6,8 +6,10 @@
 
 pub mod calibrate;
 mod counter;
+mod grouped;
 mod image;
 mod memo;
+mod merge;
 mod models;
 mod price;
 mod run;

@@ -1,126 +1,162 @@
-//! Counts a single piece by BPE, in bounded time for pieces that repeat one byte.
+//! Counts a single piece by BPE, in bounded time for pieces with long runs of one byte.
 //!
-//! Owns the shortening of long runs. It never cuts a text into pieces and never remembers them.
+//! Owns the choice between two ways to encode, and the joining of what they encoded. It never
+//! cuts a text into pieces and never remembers them.
 //!
-//! Why a run may be shortened: a token sequence is the BPE encoding of its text exactly if each
-//! two neighbours are the encoding of their own joined text (the theorem that the `bpe` crate
-//! is built on). So where an encoding holds two equal tokens `T T` side by side, any number of
-//! further `T` between them gives another encoding, one token longer each. A run of `n` bytes
-//! is counted as a run that is some `T`s shorter, plus one for each `T` taken out. Whether the
-//! shorter encoding does hold `T T` inside the run is looked up, not assumed; where it does
-//! not, the piece is counted as it is.
+//! `bpe-openai` tries, at each place of a text, the tokens that begin there from the longest down.
+//! Where a vocabulary has a token for nearly every length of a run, as it has for spaces, tabs,
+//! dashes and a few more, that takes up to sixty times the time of ordinary text. So stretches
+//! with long runs are encoded group by group instead (see `grouped`), the rest as ever.
 //!
-//! What this does not cure: a piece made of different runs of fewer than four tokens each, such
-//! as a hundred dashes, an equals sign and so on without a blank between. It is counted as
-//! `bpe-openai` counts it: in linear time, but at about 4 MB/s.
-
-use std::sync::OnceLock;
+//! Why encodings of two stretches can be joined: a token sequence is the encoding of its text
+//! exactly if each two neighbours are the encoding of their own joined text (the theorem that the
+//! `bpe` crate is built on). So it is enough to encode a window over the seam anew. Where the new
+//! encoding begins with the same token as the left one did there, and ends with the same as the
+//! right one, all neighbours are sound; where it does not, the window grows on that side.
 
 use bpe_openai::Tokenizer;
 
-/// Runs below this are cheap enough as they are.
-const RUN_MIN: usize = 256;
-/// A probe long enough that the inner tokens of its encoding have settled.
-const PROBE: usize = 1024;
+use super::grouped;
+use super::merge::Merges;
 
-/// The token that a long run of one byte settles on.
-#[derive(Clone, Copy)]
-struct Unit {
-    token: u32,
-    len: usize,
-}
-
-/// The settled tokens of the 128 ASCII bytes, each found when it is first needed.
-pub(super) struct Units([OnceLock<Option<Unit>>; 128]);
-
-impl Units {
-    pub(super) fn new() -> Self {
-        Self(std::array::from_fn(|_| OnceLock::new()))
-    }
-
-    fn of(&self, tokenizer: &Tokenizer, byte: u8) -> Option<Unit> {
-        *self.0.get(usize::from(byte))?.get_or_init(|| {
-            let tokens = tokenizer.bpe.encode_via_backtracking(&[byte; PROBE]);
-            let settled = tokens.windows(2).find(|pair| pair.first() == pair.last());
-            let token = *settled?.first()?;
-            Some(Unit {
-                token,
-                len: tokenizer.bpe.token_len(token),
-            })
-        })
-    }
-}
-
-/// A run in a shortened piece.
-struct Shortened {
-    start: usize,
-    end: usize,
-    token: u32,
-}
+/// Shorter runs are encoded faster than they are set apart.
+const RUN_MIN: usize = 12;
+/// Text between two long runs that is encoded along with them: two seams would cost more.
+const GAP_MAX: usize = 64;
+/// A stretch ends at the first long run behind so many groups: longer ones outgrow the caches.
+const GROUPS_MAX: usize = 256;
 
 /// The number of tokens of one piece.
-pub(super) fn count(tokenizer: &Tokenizer, units: &Units, piece: &[u8]) -> u32 {
-    let tokens = if piece.len() < RUN_MIN {
-        tokenizer.bpe.count(piece)
+pub(super) fn count(tokenizer: &Tokenizer, merges: &Merges, piece: &[u8]) -> u32 {
+    let tokens = if has_long_run(piece) {
+        joined(tokenizer, merges, piece).len()
     } else {
-        shortened(tokenizer, units, piece).unwrap_or_else(|| tokenizer.bpe.count(piece))
+        tokenizer.bpe.count(piece)
     };
     u32::try_from(tokens).unwrap_or(u32::MAX)
 }
 
-/// The count by way of a shorter piece; `None` if there is no long run or it does not settle.
-fn shortened(tokenizer: &Tokenizer, units: &Units, piece: &[u8]) -> Option<usize> {
-    let mut short = Vec::new();
-    let mut runs = Vec::new();
-    let mut removed = 0;
-    for run in piece.chunk_by(|left, right| left == right) {
-        let start = short.len();
-        let byte = *run.first()?;
-        let unit = if run.len() < RUN_MIN {
-            None
-        } else {
-            units.of(tokenizer, byte)
-        };
-        // Three units leave room for two that no neighbour of the run has touched.
-        let Some((unit, spare)) =
-            unit.and_then(|unit| Some((unit, run.len().checked_sub(3 * unit.len)? / unit.len)))
-        else {
-            short.extend_from_slice(run);
-            continue;
-        };
-        removed += spare;
-        short.resize(start + run.len() - spare * unit.len, byte);
-        runs.push(Shortened {
-            start,
-            end: short.len(),
-            token: unit.token,
-        });
-    }
-    if removed == 0 {
-        return None;
-    }
-    let tokens = tokenizer.bpe.encode_via_backtracking(&short);
-    settles(tokenizer, &tokens, &runs).then_some(tokens.len() + removed)
+fn has_long_run(piece: &[u8]) -> bool {
+    piece.len() >= RUN_MIN && runs(piece).any(|run| run.len() >= RUN_MIN)
 }
 
-/// Whether each run holds its token twice in a row, wholly inside.
-fn settles(tokenizer: &Tokenizer, tokens: &[u32], runs: &[Shortened]) -> bool {
-    let mut open = runs.iter().peekable();
-    let mut before = None;
-    let mut at = 0;
-    for token in tokens {
-        let end = at + tokenizer.bpe.token_len(*token);
-        let Some(run) = open.peek() else { return true };
-        if before.is_some_and(|(previous, start)| previous == *token && start >= run.start)
-            && *token == run.token
-            && end <= run.end
-        {
-            open.next();
-        } else if end > run.end {
-            return false;
-        }
-        before = Some((*token, at));
-        at = end;
+fn runs(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.chunk_by(|left, right| left == right)
+}
+
+/// The tokens of a piece, by way of its stretches.
+fn joined(tokenizer: &Tokenizer, merges: &Merges, piece: &[u8]) -> Vec<u32> {
+    let mut tokens = Vec::new();
+    for stretch in stretches(piece) {
+        let right = match stretch {
+            Stretch::Runs(text) => by_groups(merges, text),
+            Stretch::Rest(text) => tokenizer.bpe.encode_via_backtracking(text),
+        };
+        join(merges, &mut tokens, &right);
     }
-    open.peek().is_none()
+    tokens
+}
+
+/// A part of a piece, never empty.
+#[derive(Debug, PartialEq, Eq)]
+enum Stretch<'a> {
+    /// Begins and ends with a long run.
+    Runs(&'a [u8]),
+    /// Holds no long run.
+    Rest(&'a [u8]),
+}
+
+/// Cuts a piece at the ends of long runs.
+fn stretches<'a>(piece: &'a [u8]) -> Vec<Stretch<'a>> {
+    let mut found = Vec::new();
+    let mut cut = |span: std::ops::Range<usize>, make: fn(&'a [u8]) -> Stretch<'a>| {
+        let text = piece.get(span).unwrap_or_default();
+        found.extend((!text.is_empty()).then(|| make(text)));
+    };
+    // What is cut already, and the stretch of runs behind it: up to where, of how many groups.
+    let (mut done, mut end, mut groups) = (0, 0, 0);
+    let mut at = 0;
+    for run in runs(piece) {
+        groups += 1;
+        if run.len() >= RUN_MIN {
+            if at - end > GAP_MAX || groups > GROUPS_MAX || end == done {
+                cut(done..end, Stretch::Runs);
+                cut(end..at, Stretch::Rest);
+                (done, groups) = (at, 1);
+            }
+            end = at + run.len();
+        }
+        at += run.len();
+    }
+    cut(done..end, Stretch::Runs);
+    cut(end..piece.len(), Stretch::Rest);
+    found
+}
+
+fn by_groups(merges: &Merges, text: &[u8]) -> Vec<u32> {
+    let groups = grouped::encode(merges, text);
+    let tokens = groups.into_iter();
+    tokens
+        .flat_map(|(token, count)| std::iter::repeat_n(token, count as usize))
+        .collect()
+}
+
+/// Appends an encoding to another, so that both are the encoding of the joined text.
+fn join(merges: &Merges, left: &mut Vec<u32>, right: &[u32]) {
+    let (mut before, mut behind) = (1, 1);
+    loop {
+        let from = left.len().saturating_sub(before);
+        let upto = right.len().min(behind);
+        let window = || left.iter().skip(from).chain(right.iter().take(upto));
+        let text: Vec<u8> = window()
+            .flat_map(|token| merges.text(*token))
+            .copied()
+            .collect();
+        let anew = by_groups(merges, &text);
+        let left_holds = from == 0 || anew.first() == left.get(from);
+        let right_holds = upto == right.len() || anew.last() == right.get(upto - 1);
+        if left_holds && right_holds {
+            left.truncate(from);
+            left.extend(anew);
+            left.extend(right.iter().skip(upto));
+            return;
+        }
+        before *= if left_holds { 1 } else { 4 };
+        behind *= if right_holds { 1 } else { 4 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stretches_are_cut_at_long_runs() {
+        let run = "-".repeat(RUN_MIN);
+        let gap = "=>".repeat(GAP_MAX / 2);
+        let wide = format!("{gap}+");
+        let cases: [(String, &[&str]); 5] = [
+            (String::new(), &[]),
+            (format!("{wide}{run}"), &[&wide, &run]),
+            (
+                format!("{run}{gap}{run}>"),
+                &[&format!("{run}{gap}{run}"), ">"],
+            ),
+            (format!("{run}{wide}{run}"), &[&run, &wide, &run]),
+            (format!("{run}="), &[&run, "="]),
+        ];
+        for (piece, want) in cases {
+            let found: Vec<&[u8]> = stretches(piece.as_bytes())
+                .into_iter()
+                .map(|stretch| match stretch {
+                    Stretch::Runs(text) | Stretch::Rest(text) => text,
+                })
+                .collect();
+            let want: Vec<&[u8]> = want.iter().map(|text| text.as_bytes()).collect();
+            assert_eq!(found, want, "{piece}");
+        }
+        let long = format!("{run}=").repeat(GROUPS_MAX);
+        let found = stretches(long.as_bytes());
+        assert_eq!(found.len(), 4, "{found:?}");
+    }
 }

@@ -120,6 +120,16 @@ fn runs_beside_runs() {
         }
         check(&text);
     }
+    // White space makes pieces too, shorter ones for the oracle's sake.
+    for _ in 0..150 {
+        let mut text = String::new();
+        for _ in 0..1 + random(12) {
+            let unit = [" ", " ", "\t", "\n", "\r\n", "\u{b}", "\u{a0}", "\u{3000}"][random(8)];
+            let most = [2, 5, 20, 90, 300][random(5)];
+            text.push_str(&unit.repeat(random(most)));
+        }
+        check(&text);
+    }
 }
 
 #[test]
@@ -210,6 +220,19 @@ fn recorded_sessions() {
     }
 }
 
+fn runs_among_marks() -> impl Strategy<Value = String> {
+    let unit = prop::sample::select(vec![
+        "-", "=", "*", "/", "#", "_", ".", "~", "!", "+", "─", ">",
+    ]);
+    let part = prop_oneof![
+        (unit.clone(), 1..40_usize).prop_map(|(unit, count)| unit.repeat(count)),
+        (unit, 40..300_usize).prop_map(|(unit, count)| unit.repeat(count)),
+        "[-=*/#_.~!+>|\\\\]{1,90}",
+        "[─—é中]{1,9}",
+    ];
+    prop::collection::vec(part, 1..14).prop_map(|parts| parts.concat())
+}
+
 fn code_like() -> impl Strategy<Value = String> {
     let token = prop_oneof![
         "[a-zA-Z_]{1,12}",
@@ -241,6 +264,12 @@ proptest! {
 
     #[test]
     fn ascii_among_wide_counts_as_the_oracle_says(text in "[ -~\\n\\t\u{a0}é中\u{301}ſK]{0,80}") {
+        check(&text);
+    }
+
+    /// Pieces of several stretches, some of them long, with what is between them.
+    #[test]
+    fn runs_among_marks_count_as_the_oracle_says(text in runs_among_marks()) {
         check(&text);
     }
 

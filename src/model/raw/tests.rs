@@ -39,13 +39,17 @@ fn members_keep_their_bytes() {
 
 #[test]
 fn refusals_name_the_kind() {
-    let cases: [(&[u8], RawError); 6] = [
+    let cases: [(&[u8], RawError); 7] = [
         (b"[1]", RawError::NotObject),
         (b"null", RawError::NotObject),
         (b"", RawError::Syntax { line: 1, column: 0 }),
         (b"{\"a\":1}}", RawError::Syntax { line: 1, column: 8 }),
         (b"{\"a\"", RawError::Syntax { line: 1, column: 4 }),
         (b"{\"\xff\":1}", RawError::Syntax { line: 1, column: 3 }),
+        (
+            b"{\n\"a\":\"b\xff\"}",
+            RawError::Syntax { line: 2, column: 7 },
+        ),
     ];
     for (bytes, want) in cases {
         assert_eq!(Object::parse(bytes).unwrap_err(), want, "{bytes:?}");
@@ -82,7 +86,7 @@ fn duplicates_are_seen_and_the_last_counts() {
 
 #[test]
 fn one_walk_splits_the_array_too() {
-    let cases: [(&str, Option<&[&str]>); 6] = [
+    let cases: [(&str, Option<&[&str]>); 8] = [
         (
             r#"{"x":1,"m" : [ {"a":1} , 2 ] ,"y":2}"#,
             Some(&[r#"{"a":1}"#, "2"]),
@@ -92,6 +96,8 @@ fn one_walk_splits_the_array_too() {
         (r#"{"m":null}"#, None),
         (r#"{"x":[1]}"#, None),
         (r#"{"m":[1],"m":[2]}"#, Some(&["2"])),
+        (r#"{"m":1,"m":[2]}"#, Some(&["2"])),
+        (r#"{"m":[1],"m":2}"#, None),
     ];
     for (json, want) in cases {
         let (object, spans) = Object::parse_with_array(json.as_bytes(), "m").unwrap();
@@ -225,8 +231,108 @@ proptest! {
 
     #[test]
     fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
-        let agrees = Object::parse(&bytes).is_ok() == matches!(
-            serde_json::from_slice::<&RawValue>(&bytes), Ok(raw) if raw.get().starts_with('{'));
-        prop_assert!(agrees);
+        check(&bytes);
+    }
+
+    /// Of pieces that JSON is made of, joined in any order, many are JSON and more nearly are.
+    #[test]
+    fn what_looks_like_json_is_judged_as_serde_judges_it(
+        parts in prop::collection::vec(prop::sample::select(PARTS), 0..14),
+        around in 0..4_usize,
+    ) {
+        let [open, close] = [["", ""], ["[", "]"], ["{\"k\":", "}"], [" [ {\"\" : ", " } ] "]][around];
+        let mut bytes = open.as_bytes().to_vec();
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        bytes.extend_from_slice(close.as_bytes());
+        check(&bytes);
+    }
+
+    /// One byte anywhere in a document that is sound, at every place of a long string too.
+    #[test]
+    fn one_changed_byte_is_judged_as_serde_judges_it(
+        value in value(), length in 0..80_usize, at in any::<prop::sample::Index>(),
+        byte in prop::sample::select(BYTES),
+    ) {
+        let text = "\u{e9}".repeat(length / 7) + &"x".repeat(length);
+        let mut bytes = serde_json::to_vec(&serde_json::json!([value, text, {"k": 1}])).unwrap();
+        check(&bytes);
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        check(&bytes);
+    }
+}
+
+const BYTES: &[u8] = b"\"\\{}[],: \n\t\r\0\x1f\x7f\x80\xbf\xc3\xe4\xf0\xff09-+.eEutnfx/";
+
+const PARTS: &[&[u8]] = &[
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"\"k\":",
+    b"\"a\":1,",
+    b"\"",
+    b"\\",
+    b"\"\"",
+    b" ",
+    b"\n",
+    b"\x0b",
+    b"0",
+    b"-",
+    b"-0",
+    b"01",
+    b"12",
+    b"1.",
+    b".5",
+    b"1.5",
+    b"1e",
+    b"1e+",
+    b"1E-7",
+    b"2e5",
+    b"1.0e9",
+    b"true",
+    b"tru",
+    b"false",
+    b"null",
+    b"nul",
+    b"\"\\u00e9\"",
+    b"\"\\ud800\"",
+    b"\"\\u00g0\"",
+    b"\"\\x\"",
+    b"\"\xff\"",
+    b"\"\xc3\xa9\"",
+    b"\xc3\xa9",
+    b"\"a\x01\"",
+    b"\"tab\there\"",
+    b"\"long enough for the wide search \\n\"",
+    b"\"\xed\xa0\x80\"",
+    b"\"\x7f\"",
+    b"\xef\xbb\xbf",
+];
+
+/// The bytes are taken and refused as `serde_json` takes and refuses a raw value.
+#[track_caller]
+fn check(bytes: &[u8]) {
+    let raw = serde_json::from_slice::<&RawValue>(bytes);
+    let kind = raw.as_ref().ok().and_then(|raw| raw.get().chars().next());
+    let shown = String::from_utf8_lossy(bytes);
+    match (Object::parse(bytes), kind) {
+        (Ok(_), Some('{'))
+        | (Err(RawError::NotObject), Some(_))
+        | (Err(RawError::Syntax { .. }), None) => {}
+        (other, kind) => panic!("{other:?} for {kind:?} in {shown}"),
+    }
+    match (array(bytes), kind) {
+        (Ok(spans), Some('[')) => {
+            let want: Vec<&RawValue> = serde_json::from_slice(bytes).unwrap();
+            let found: Vec<&[u8]> = spans.into_iter().map(|span| &bytes[span]).collect();
+            let want: Vec<&[u8]> = want.into_iter().map(|raw| raw.get().as_bytes()).collect();
+            assert_eq!(found, want, "{shown}");
+        }
+        (Err(RawError::NotArray), Some(kind)) if kind != '[' => {}
+        (Err(RawError::Syntax { .. }), None) => {}
+        (other, kind) => panic!("{other:?} for {kind:?} in {shown}"),
     }
 }

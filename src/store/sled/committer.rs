@@ -1,18 +1,22 @@
 //! The one thread that writes: it drains what waits into a group, applies it, makes it durable
-//! once, and acknowledges every batch of it. It never answers before the disk has.
+//! once, and acknowledges every batch of it. It never answers before the disk has: the group is
+//! in the journal by then, or the engine was flushed.
 
 use std::fs::File;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender};
-use std::time::Instant;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
 
 use super::super::codec::Encoder;
 use super::super::{Acknowledge, Batch, StoreError};
+use super::journal::Journal;
 use super::trees::{Counts, Trees};
 use super::{Engine, Shared};
 
 /// About how many engine operations one group may have: more would only delay the first.
 const GROUP: usize = 256;
+/// How long nothing must have come before the engine is flushed on its own account.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// A batch on its way to disk.
 pub(super) struct Job {
@@ -23,6 +27,7 @@ pub(super) struct Job {
 pub(super) struct Committer {
     pub(super) shared: Arc<Shared>,
     pub(super) encoder: Encoder,
+    pub(super) journal: Journal,
     pub(super) counts: Counts,
     /// Whether anything was written since the start.
     pub(super) wrote: bool,
@@ -35,7 +40,7 @@ pub(super) struct Committer {
 impl Committer {
     /// Works until every sender is gone, then closes the engine and says how that went.
     pub(super) fn run(mut self, jobs: &Receiver<Job>, closed: &Sender<Result<(), StoreError>>) {
-        while let Ok(first) = jobs.recv() {
+        while let Some(first) = self.next(jobs) {
             let mut operations = first.batch.operations();
             let mut group = vec![first];
             while operations < GROUP {
@@ -54,27 +59,77 @@ impl Committer {
         let _ = closed.send(outcome);
     }
 
-    fn commit(&mut self, group: Vec<Job>) {
-        let outcomes = self.write(&group);
-        self.shared.settle(&group, &outcomes);
-        for (job, outcome) in group.into_iter().zip(outcomes) {
-            job.acknowledge.send(outcome);
+    /// Waits for the next batch, and uses a pause to bring the engine up to the journal.
+    fn next(&mut self, jobs: &Receiver<Job>) -> Option<Job> {
+        if !self.journal.is_empty() && self.failed.is_none() {
+            match jobs.recv_timeout(PAUSE) {
+                Ok(job) => return Some(job),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => self.catch_up(),
+            }
+        }
+        jobs.recv().ok()
+    }
+
+    /// Flushes the engine; the journal has all that would be lost if that fails.
+    fn catch_up(&mut self) {
+        if !self.shared.is_degraded()
+            && let Err(error) = self.flush()
+        {
+            self.broke(&error);
         }
     }
 
-    /// One outcome a batch: what is wrong with a batch fails it alone, what is wrong with the
-    /// engine fails the group.
-    fn write(&mut self, group: &[Job]) -> Vec<Result<(), StoreError>> {
-        match self.ready().and_then(|()| self.apply(group)) {
-            Ok(outcomes) => outcomes,
-            Err(error) => {
-                match &error {
-                    StoreError::Corrupt { .. } => self.shared.degrade(),
-                    StoreError::Io { .. } if self.failed.is_none() => self.fail(&error),
-                    _ => {}
-                }
-                vec![Err(error); group.len()]
+    fn commit(&mut self, group: Vec<Job>) {
+        let jobs = group.into_iter().map(|job| (job.batch, job.acknowledge));
+        let (batches, tickets): (Vec<Batch>, Vec<Acknowledge>) = jobs.unzip();
+        let mut tickets = tickets.into_iter();
+        let outcomes = match self.ready().and_then(|()| self.write_ahead(&batches)) {
+            Ok(true) => {
+                // Readers find the group in the overlay until the engine has it, too.
+                tickets.by_ref().for_each(|ticket| ticket.send(Ok(())));
+                self.apply(&batches)
             }
+            Ok(false) => self.apply(&batches).and_then(|outcomes| {
+                self.flush()?;
+                Ok(outcomes)
+            }),
+            Err(error) => Err(error),
+        };
+        let outcomes = outcomes.unwrap_or_else(|error| {
+            self.broke(&error);
+            vec![Err(error); batches.len()]
+        });
+        let failed = outcomes.iter().zip(tickets.as_slice());
+        let failed = failed.filter(|(outcome, _)| outcome.is_err()).count();
+        self.shared.settle(&batches, failed);
+        for (ticket, outcome) in tickets.zip(outcomes) {
+            ticket.send(outcome);
+        }
+    }
+
+    /// Writes a group to the journal, where it is durable; says no where that has no room for it.
+    fn write_ahead(&mut self, batches: &[Batch]) -> Result<bool, StoreError> {
+        // What will not be applied must not be promised.
+        self.shared.engine.read().trees()?;
+        let dir = self.shared.place.dir();
+        let appended = self.journal.append(batches);
+        appended.map_err(|error| StoreError::io("writing the journal in", dir, &error))
+    }
+
+    /// Makes durable what was applied, so that the journal may forget it.
+    fn flush(&mut self) -> Result<(), StoreError> {
+        let engine = self.shared.engine.read();
+        engine.trees()?.sync(self.shared.place.engine())?;
+        self.journal.restart();
+        Ok(())
+    }
+
+    fn broke(&mut self, error: &StoreError) {
+        match error {
+            StoreError::Corrupt { .. } => self.shared.degrade(),
+            StoreError::Io { .. } if self.failed.is_none() => self.fail(error),
+            _ => {}
         }
     }
 
@@ -86,13 +141,15 @@ impl Committer {
         }
     }
 
-    fn apply(&mut self, group: &[Job]) -> Result<Vec<Result<(), StoreError>>, StoreError> {
+    /// One outcome a batch: what is wrong with a batch fails it alone, what is wrong with the
+    /// engine fails the group.
+    fn apply(&mut self, batches: &[Batch]) -> Result<Vec<Result<(), StoreError>>, StoreError> {
         let shared = Arc::clone(&self.shared);
         let engine = shared.engine.read();
         let trees = engine.trees()?;
         let before = self.counts;
-        let mut outcomes = Vec::with_capacity(group.len());
-        for Job { batch, .. } in group {
+        let mut outcomes = Vec::with_capacity(batches.len());
+        for batch in batches {
             outcomes.push(match self.put(trees, batch) {
                 Err(error @ StoreError::Codec(_)) => Err(error),
                 other => Ok(other?),
@@ -102,8 +159,28 @@ impl Committer {
             trees.put_counts(shared.place.engine(), self.counts)?;
             self.wrote = true;
         }
-        trees.sync(shared.place.engine())?;
         Ok(outcomes)
+    }
+
+    /// Applies what the journal holds and the engine may have lost. It stays in the journal: the
+    /// engine has it in memory only, and is flushed in a pause or when the journal is full.
+    pub(super) fn replay(&mut self, trees: &Trees) -> Result<(), StoreError> {
+        let place = self.shared.place.clone();
+        let read = self.journal.batches();
+        let batches =
+            read.map_err(|error| StoreError::io("reading the journal in", place.dir(), &error))?;
+        for batch in &batches {
+            match self.put(trees, batch) {
+                // It was refused when it was new, too.
+                Err(StoreError::Codec(_)) => {}
+                other => other?,
+            }
+        }
+        if !batches.is_empty() {
+            trees.put_counts(place.engine(), self.counts)?;
+            self.wrote = true;
+        }
+        Ok(())
     }
 
     /// Blobs before links: a crash in between leaves blobs that nothing leads to.
@@ -149,10 +226,14 @@ impl Committer {
             // It failed already, and how it goes changes nothing.
             let _ = trees.shut(shared.place.engine());
         }
-        match shared.place.reopen(&shared.config) {
-            Ok((trees, counts)) => {
+        let opened = shared.place.reopen(&shared.config);
+        let replayed = opened.and_then(|(trees, counts)| {
+            self.counts = counts;
+            self.replay(&trees).map(|()| trees)
+        });
+        match replayed {
+            Ok(trees) => {
                 *engine = Engine::Open(trees);
-                self.counts = counts;
                 Ok(())
             }
             Err(error) => {

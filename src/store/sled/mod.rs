@@ -1,7 +1,8 @@
 //! The store in a directory, on sled 0.34. The engine is fast and unmaintained, and so it is
 //! guarded: its flush is followed by an own fdatasync, its panics are caught, values are cut
-//! into chunks, a corrupt directory is moved aside, and one thread does all the writing. It
-//! never removes anything that was committed.
+//! into chunks, a corrupt directory is moved aside, and one thread does all the writing. What was
+//! written last stands in a journal too, because that is durable sooner. It never removes anything
+//! that was committed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use super::overlay::Overlay;
 use super::{Batch, Config, Health, OpenReport, StoreError, Ticket};
 
 mod committer;
+mod journal;
 mod open;
 mod salvage;
 mod trees;
@@ -26,6 +28,7 @@ mod trees;
 mod tests;
 
 use committer::{Committer, Job};
+use journal::Journal;
 use open::Place;
 use trees::{CHUNK, Found, Trees};
 
@@ -72,11 +75,17 @@ impl SledStore {
     pub fn open(config: &Config) -> Result<(Self, OpenReport), StoreError> {
         let place = Place::new(&config.path);
         let lock = place.lock()?;
-        let (trees, counts, report) = place.open(config)?;
+        let (trees, counts, mut report) = place.open(config)?;
+        let journal = Journal::open(place.dir());
+        let mut journal = journal
+            .map_err(|error| StoreError::io("opening the journal in", place.dir(), &error))?;
+        if report.clean {
+            journal.restart();
+        }
         let shared = Arc::new(Shared {
             config: config.clone(),
             place,
-            engine: RwLock::new(Engine::Open(trees)),
+            engine: RwLock::new(Engine::Closed),
             overlay: Mutex::default(),
             degraded: AtomicBool::new(false),
             mismatched: AtomicU64::new(0),
@@ -84,14 +93,22 @@ impl SledStore {
         });
         let (jobs, queue) = sync_channel(config.queue.max(1));
         let (said, closed) = channel();
-        let committer = Committer {
+        let mut committer = Committer {
             shared: Arc::clone(&shared),
             encoder: Encoder::new()?,
+            journal,
             counts,
             wrote: false,
             failed: None,
             lock,
         };
+        match committer.replay(&trees) {
+            // The next start will look at everything; this one serves without a store.
+            Err(StoreError::Corrupt { .. }) => shared.degrade(),
+            other => other?,
+        }
+        (report.blobs, report.links) = (committer.counts.blobs, committer.counts.links);
+        *shared.engine.write() = Engine::Open(trees);
         std::thread::Builder::new()
             .name("store".to_owned())
             .spawn(move || committer.run(&queue, &said))
@@ -274,12 +291,11 @@ impl Shared {
     }
 
     /// Takes written and failed batches out of the overlay and counts the failed.
-    fn settle(&self, group: &[Job], outcomes: &[Result<(), StoreError>]) {
-        let failed = outcomes.iter().filter(|outcome| outcome.is_err()).count();
+    fn settle(&self, batches: &[Batch], failed: usize) {
         self.failed.fetch_add(failed as u64, Ordering::Relaxed);
         let mut overlay = self.overlay.lock();
-        for job in group {
-            overlay.remove(&job.batch);
+        for batch in batches {
+            overlay.remove(batch);
         }
     }
 }

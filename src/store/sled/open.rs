@@ -1,7 +1,8 @@
 //! From a data directory to an open engine: the lock, the check that the last stop calls for,
 //! and quarantine. It never deletes what it can't read, and never touches the tenant key.
 //!
-//! The directory: `lock` (held while the store is open), `sled/` (the engine's), `clean` (there
+//! The directory: `lock` (held while the store is open), `sled/` (the engine's), `journal` (see
+//! there; of use only where `clean` is missing), `clean` (there
 //! only between a clean stop and the next start: the log's length and the counts), `suspect` (there once the engine met damage),
 //! `quarantine-N/` (engine directories that could not be opened).
 
@@ -76,6 +77,11 @@ impl Place {
             dir: dir.to_owned(),
             engine: dir.join(ENGINE),
         }
+    }
+
+    /// The data directory.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// The engine's directory.
