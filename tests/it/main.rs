@@ -21,6 +21,7 @@ mod hop_errors;
 mod hops;
 mod limits;
 mod pass;
+mod policies;
 mod process;
 mod recall;
 mod replay;

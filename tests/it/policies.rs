@@ -1,0 +1,100 @@
+//! What each policy leaves of a session, seen from the provider: the one that a request names is
+//! the one that serves it, and what the finer levels leave behind stands where they say.
+
+use plimsoll_scripted::{Provider, Reply};
+use serde_json::Value;
+
+use super::agent::{Agent, bash, extends, none_refused, plan, provider};
+use super::support::Proxy;
+
+/// A listing whose lines have names of their own among lines that stand everywhere.
+fn listing(turn: usize) -> String {
+    let line = |line: usize| match line % 8 {
+        0 => format!("src/part_{turn}/module_{line}.rs\n"),
+        _ => "nothing to be seen here, the same in each and every file\n".to_owned(),
+    };
+    (0..120).map(line).collect()
+}
+
+/// A session of fourteen commands under a budget that it passes, and what the provider was sent.
+async fn served(policy: &str, stream: bool) -> (Provider, Vec<Value>) {
+    let ids: Vec<String> = (1..=14).map(|n| format!("b{n}")).collect();
+    let mut keys = vec!["go"];
+    keys.extend(ids.iter().map(String::as_str));
+    let turns = keys.iter().zip(&ids);
+    let provider = provider(plan(
+        turns.map(|(key, id)| (*key, vec![Reply::calls(vec![bash(id)])])),
+    ))
+    .await;
+    let proxy = Proxy::before(provider.address).await;
+    let mut agent = Agent::new(&proxy, stream)
+        .told("go")
+        .with("x-plimsoll-budget", "16000")
+        .with("x-plimsoll-policy", policy);
+    for turn in 0..14 {
+        agent.work(&listing(turn)).await;
+    }
+    assert_eq!(agent.turn().await.heard.text, "done", "{policy}");
+    none_refused(&provider);
+    let last = provider.chats().last().unwrap().value();
+    let messages = last["messages"].as_array().unwrap().clone();
+    (provider, messages)
+}
+
+/// The texts of all results, in order.
+fn results(messages: &[Value]) -> Vec<&str> {
+    let results = messages.iter().filter(|one| one["role"] == "tool");
+    results
+        .map(|one| one["content"].as_str().unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn the_default_leaves_the_lines_that_stand_nowhere_else() {
+    for stream in [false, true] {
+        let (provider, messages) = served("cwl", stream).await;
+        let shown = results(&messages);
+        assert_eq!(shown.len(), 14, "each call still has its result");
+        let stub = shown.iter().find(|text| text.starts_with("[evicted bash:"));
+        let stub = stub.expect("a stub");
+        assert!(
+            stub.contains("src/part_"),
+            "it names what stood there: {stub}"
+        );
+        assert_eq!(shown[13], listing(13), "the newest is whole");
+        // A name of each listing is still in view.
+        for turn in 0..14 {
+            let name = format!("src/part_{turn}/module_");
+            assert!(shown.iter().any(|text| text.contains(&name)), "{name}");
+        }
+        // Every request but those after a pass extends the one before.
+        let chats = provider.chats();
+        let passes: Vec<usize> = (1..chats.len())
+            .filter(|at| chats[*at].size < chats[at - 1].size)
+            .collect();
+        assert!(!passes.is_empty());
+        let mut from = 0;
+        for pass in passes.into_iter().chain([chats.len()]) {
+            extends(&chats[from..pass]);
+            from = pass;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_is_served_by_the_policy_that_it_names() {
+    let (_, none) = served("none", false).await;
+    assert_eq!(results(&none), (0..14).map(listing).collect::<Vec<_>>());
+    let (_, recency) = served("recency", false).await;
+    let left = results(&recency);
+    let newest: Vec<String> = (14 - left.len()..14).map(listing).collect();
+    assert!((1..14).contains(&left.len()));
+    assert_eq!(left, newest, "pairs go, oldest first");
+    let (_, kept) = served("keep-recent", false).await;
+    let kept = results(&kept);
+    assert_eq!(kept.len(), 14, "calls stay");
+    assert!(kept[0].starts_with("[evicted bash:") && !kept[0].contains("src/"));
+    let (_, paper) = served("cwl-paper", false).await;
+    let tombstone = |text: &&&str| text.starts_with("auto-");
+    assert_eq!(results(&paper).iter().filter(tombstone).count(), 1);
+}
