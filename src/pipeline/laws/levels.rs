@@ -1,0 +1,65 @@
+//! The finer levels (design §5): results of all eligible episodes before any call, text or episode,
+//! and what each leaves behind.
+
+use super::say::{act, call, done, end, expl, text};
+use super::sim::{Sim, check};
+use crate::policy::Order;
+
+/// A session in the finer order, whose results have lines of their own.
+fn session() -> Sim {
+    let mut sim = Sim::new();
+    sim.settings.budget.order = Order::Levels;
+    sim.labels.rich = true;
+    sim
+}
+
+#[test]
+fn results_of_all_episodes_go_before_any_call_and_acts_go_first() {
+    let mut sim = session();
+    sim.turn([expl("a"), call("grep", 300)]);
+    sim.turn([end("of a"), act("b", &[]), call("edit", 300)]);
+    sim.turn([done(), expl("c"), call("read", 300)]);
+    sim.turn([end("of c"), call("bash", 5)]);
+    sim.turn([text(1)]);
+    check(
+        &sim,
+        &[
+            &["=edit1"],
+            &["=grep1"],
+            &["=read1"],
+            &["edit1"],
+            &["grep1"],
+            &["read1"],
+            &["=bash1"],
+        ],
+    );
+}
+
+#[test]
+fn a_result_leaves_its_own_lines_and_then_its_names() {
+    let mut sim = session();
+    sim.turn([expl("a"), call("read", 600)]);
+    sim.turn([end("of a"), call("bash", 5)]);
+    sim.turn([text(1)]);
+    let (_, whole) = sim.look();
+    sim.ceiling(whole.estimate - 1);
+    let (sent, _) = sim.look();
+    let clipped = sent
+        .gist
+        .iter()
+        .find(|one| one.starts_with("~[clipped read:"));
+    let clipped = clipped.expect("a skeleton");
+    assert!(clipped.contains("src/read1/part_0.rs"), "{clipped}");
+    assert!(!clipped.contains("the same everywhere"), "{clipped}");
+    // With less room the lines go, and names of theirs are left.
+    let (_, prepared) = sim.look();
+    sim.ceiling(prepared.estimate - 1);
+    let (sent, _) = sim.look();
+    let evicted = sent
+        .gist
+        .iter()
+        .find(|one| one.starts_with("~[evicted read:"));
+    let evicted = evicted.expect("a stub");
+    assert!(evicted.contains("src/read1/part_0.rs"), "{evicted}");
+    assert!(evicted.len() < clipped.len());
+}
