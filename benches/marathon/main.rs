@@ -90,6 +90,8 @@ struct Run {
     player: Arc<Player>,
     provider: Provider,
     process: Process,
+    /// Serves probes only, under the same load of the machine.
+    _control: Process,
     http: reqwest::Client,
     client: Client,
     probe: Probe,
@@ -122,13 +124,15 @@ impl Run {
         let provider = Provider::start(script(&player), options).await.unwrap();
         let process = Process::start(&http, &provider.base_url, ceiling).await;
         let direct = format!("{}/chat/completions", provider.base_url);
-        let probe = Probe::new(http.clone(), process.url(), direct);
+        let control = Process::start(&http, &provider.base_url, ceiling).await;
+        let probe = Probe::new(http.clone(), [process.url(), control.url(), direct]);
         let client = Client::new(Arc::clone(&session), ClientOptions::default());
         Self {
             session,
             player,
             provider,
             process,
+            _control: control,
             http,
             client,
             probe,
@@ -304,10 +308,11 @@ impl Run {
             );
         }
         println!("highest ever: {} MiB", self.process.resident().1 / 1024);
+        let (ours, control) = report.probe_ratios();
         println!(
-            "p50 that the proxy adds to a probe of {} bytes, last tenth against the first: {:.2}",
+            "p50 added to a probe of {} bytes, last tenth against the first: {ours:.2}, by a proxy that serves probes only {control:.2}; the one over the other {:.2}",
             self.probe.bytes(),
-            report.probe_ratio()
+            ours / control
         );
     }
 }

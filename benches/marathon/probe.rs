@@ -1,6 +1,7 @@
 //! What the proxy adds to a small session of always the same size, asked while a long one is under
-//! way: the same request through the proxy and directly to the provider, in turn. Owns the probe's
-//! session; never looks at the long one.
+//! way: the same request through the proxy of the long one, through another that serves probes only,
+//! and directly to the provider, in turn. The other one tells what is the machine's doing. Owns the
+//! probe's session; never looks at the long one.
 
 use std::time::{Duration, Instant};
 
@@ -19,8 +20,8 @@ const RESULT: usize = 6_000;
 /// A small session: the body of its last but one request, and of its last.
 pub struct Probe {
     client: reqwest::Client,
-    proxy: String,
-    provider: String,
+    /// The proxy of the long session, the one that serves probes only, and the provider.
+    urls: [String; 3],
     before: Bytes,
     last: Bytes,
     sent: usize,
@@ -29,22 +30,30 @@ pub struct Probe {
 /// How long one exchange took each way.
 #[derive(Clone, Copy, Default)]
 pub struct Round {
-    /// Through the proxy.
+    /// Through the proxy of the long session.
     pub proxied: Duration,
+    /// Through the one that serves probes only.
+    pub control: Duration,
     /// Directly to the provider.
     pub direct: Duration,
 }
 
 impl Round {
-    /// What the proxy added, in milliseconds.
+    /// What the proxy of the long session added, in milliseconds.
     pub fn added(&self) -> f64 {
         (self.proxied.as_secs_f64() - self.direct.as_secs_f64()) * 1e3
+    }
+
+    /// What the other one added, in milliseconds.
+    pub fn control_added(&self) -> f64 {
+        (self.control.as_secs_f64() - self.direct.as_secs_f64()) * 1e3
     }
 }
 
 impl Probe {
-    /// A probe of a proxy and of the provider behind it, given by their URLs of completions.
-    pub fn new(client: reqwest::Client, proxy: String, provider: String) -> Self {
+    /// A probe of the proxy of the long session, of one that serves probes only, and of the
+    /// provider behind them, given by their URLs of completions.
+    pub fn new(client: reqwest::Client, urls: [String; 3]) -> Self {
         let mut list = vec![
             json!({"role": "system", "content": "be brief"}),
             json!({"role": "user", "content": "read it all"}),
@@ -63,8 +72,7 @@ impl Probe {
         list.push(json!({"role": "user", "content": "and now"}));
         Self {
             client,
-            proxy,
-            provider,
+            urls,
             before,
             last: body(&list),
             sent: 0,
@@ -80,14 +88,19 @@ impl Probe {
     /// is first changes from round to round.
     pub async fn round(&mut self) -> Round {
         self.sent += 1;
-        self.ask(&self.proxy, &self.before).await;
-        let mut round = Round::default();
-        if self.sent.is_multiple_of(2) {
-            round.direct = self.ask(&self.provider, &self.last).await;
+        let [proxy, control, provider] = &self.urls;
+        for url in [proxy, control] {
+            self.ask(url, &self.before).await;
         }
-        round.proxied = self.ask(&self.proxy, &self.last).await;
-        if !self.sent.is_multiple_of(2) {
-            round.direct = self.ask(&self.provider, &self.last).await;
+        let mut round = Round::default();
+        let mut ways = [
+            (proxy, &mut round.proxied),
+            (control, &mut round.control),
+            (provider, &mut round.direct),
+        ];
+        ways.rotate_left(self.sent % 3);
+        for (url, took) in ways {
+            *took = self.ask(url, &self.last).await;
         }
         round
     }

@@ -83,22 +83,18 @@ impl Report {
             .collect()
     }
 
-    /// The medians of the probes between two turns, in milliseconds: through the proxy, directly,
-    /// and of the differences.
-    fn probes(&self, from: usize, to: usize) -> (f64, f64, f64) {
+    /// The medians of what was added to the probes between two turns, in milliseconds: by the
+    /// proxy of the long session, and by the one that serves probes only.
+    fn probes(&self, from: usize, to: usize) -> (f64, f64) {
         let rounds = self.rounds(from, to);
         let of = |pick: fn(&Round) -> f64| median(rounds.iter().map(pick).collect());
-        (
-            of(|round| round.proxied.as_secs_f64() * 1e3),
-            of(|round| round.direct.as_secs_f64() * 1e3),
-            of(Round::added),
-        )
+        (of(Round::added), of(Round::control_added))
     }
 
     /// The table of tenths, in Markdown.
     pub fn table(&self) -> String {
         let mut out = String::from(
-            "| tenth | turns | requests | M tokens | largest | body MiB | resident MiB | probe added ms | (proxied, direct) | own overhead ms | per MiB of body |\n\
+            "| tenth | turns | requests | M tokens | largest | body MiB | resident MiB | probe ms | control ms | overhead ms | per MiB of body |\n\
              |---|---|---|---|---|---|---|---|---|---|---|\n",
         );
         for (tenth, (from, to)) in self.tenths().enumerate() {
@@ -111,9 +107,9 @@ impl Report {
             let peak = turns.iter().map(|turn| turn.peak).max().unwrap_or(0);
             let body = of(|turn| turn.body as f64) / MIB / MIB;
             let overhead = of(|turn| turn.overhead);
-            let (proxied, direct, added) = self.probes(from, to);
+            let (added, control) = self.probes(from, to);
             out.push_str(&format!(
-                "| {} | {} | {requests} | {:.1} | {peak} | {body:.2} | {:.0} | {added:.2} | {proxied:.2}, {direct:.2} | {overhead:.2} | {:.2} |\n",
+                "| {} | {} | {requests} | {:.1} | {peak} | {body:.2} | {:.0} | {added:.2} | {control:.2} | {overhead:.2} | {:.2} |\n",
                 tenth + 1,
                 turns.len(),
                 tokens as f64 / 1e6,
@@ -124,14 +120,16 @@ impl Report {
         out
     }
 
-    /// What the probes took in the last tenth against the first.
-    pub fn probe_ratio(&self) -> f64 {
-        let tenths: Vec<(usize, usize)> = self.tenths().collect();
-        let added = |at: Option<&(usize, usize)>| at.map_or(0.0, |at| self.probes(at.0, at.1).2);
-        added(tenths.last()) / added(tenths.first())
+    /// What was added to the probes in the last tenth against the first: by the proxy of the long
+    /// session, and by the one that serves probes only.
+    pub fn probe_ratios(&self) -> (f64, f64) {
+        let turns = self.turns.len();
+        let first = self.probes(0, turns / 10);
+        let last = self.probes(turns * 9 / 10, turns);
+        (last.0 / first.0, last.1 / first.1)
     }
 
-    /// Resident memory over the last nine tenths: the least and the most in MiB, and the slope of
+    /// Resident memory from a share of the turns on: the least and the most in MiB, and the slope of
     /// a straight line through it in MiB per 1,000 turns.
     pub fn memory(&self, from: f64) -> (f64, f64, f64) {
         let first = (self.turns.len() as f64 * from) as usize;
