@@ -19,8 +19,12 @@ use crate::store::StoreError;
 const PROBES: usize = 8;
 /// How many of the newest call ids are tried as anchors.
 const ANCHORS: usize = 64;
-/// How many path entries are remembered over all sessions; at some 64 bytes each.
+/// How many path entries are remembered over all sessions; at some 100 bytes each.
 const REMEMBERED: u64 = 1_000_000;
+/// From this many entries on, a path is remembered for the newest two turns of its branch only.
+/// Each turn has a path of its own, so that a session would else hold the square of its length;
+/// shorter ones stay, because agents fork from them.
+const LONG: usize = 128;
 
 /// Why a path could not be found. The request is then forwarded as it came.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +71,27 @@ impl Paths {
         if !stands {
             self.0.insert(key, path.clone());
         }
+    }
+
+    /// Lets go of a long path that newer ones stand on. A request that goes on from there after
+    /// all, as a fork may, is looked up in the store.
+    pub(super) fn outgrow(&self, path: &Path, heads: &[Head], key: impl FnOnce(Head) -> Digest) {
+        let before = path.entries.len().checked_sub(2);
+        let Some(entry) = before
+            .filter(|at| *at + 1 >= LONG)
+            .and_then(|at| path.entries.get(at))
+        else {
+            return;
+        };
+        if let Some(head) = heads.get(entry.position as usize + 1) {
+            self.0.remove(&key(*head));
+        }
+    }
+
+    /// How many path entries are remembered over all sessions, by the weight that bounds them.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        self.0.weight()
     }
 }
 

@@ -161,6 +161,8 @@ pub fn commit(app: &App, place: &Place, state: &State, ended: Ended) -> Committe
     let key = keys.first().copied();
     if let Some(key) = key {
         app.paths.insert(key, &path);
+        let after = |head| Key::After(head).digest(place.tenant, &place.scope);
+        app.paths.outgrow(&state.path, &state.heads, after);
     }
     Committed {
         id,

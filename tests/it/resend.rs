@@ -436,3 +436,35 @@ async fn a_budget_that_cannot_be_met_is_surfaced_or_refused() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_long_session_does_not_hold_the_square_of_its_length_and_is_found_at_any_point() {
+    let provider = provider(Script::ask(|view| {
+        match last_key(view.messages()).strip_prefix('b') {
+            Some(number) => {
+                let next = number.parse::<usize>().unwrap() + 1;
+                Reply::calls(vec![bash(&format!("b{next}"))])
+            }
+            None => Reply::calls(vec![explore("d1", "e"), bash("b1")]),
+        }
+    }))
+    .await;
+    let proxy = Proxy::before(provider.address).await;
+    let mut agent = Agent::new(&proxy, false).told("go");
+    let (mut old, mut sent) = (None, None);
+    for turn in 0..160 {
+        agent.work("out").await;
+        if turn == 140 {
+            old = Some(agent.clone());
+        }
+        if turn == 141 {
+            sent = Some(newest(&provider).body);
+        }
+    }
+    // Paths of up to 128 turns stay, which hold 9,280 entries by weight, and of longer ones two.
+    let held = proxy.app.paths.entries();
+    assert!(held < 9_280 + 3 * 170, "{held}");
+    old.unwrap().turn().await;
+    assert_eq!(Some(newest(&provider).body), sent);
+    none_refused(&provider);
+}

@@ -1,0 +1,105 @@
+//! The real `plimsoll serve` as a child process with its store on disk, and what the system and
+//! its own metrics say of it. Never sends it a completion.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// A serving process. Dropping it kills it.
+pub struct Process {
+    child: Child,
+    listen: u16,
+    admin: u16,
+    _data: tempfile::TempDir,
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+impl Process {
+    /// Starts one before an upstream, with the defaults of every setting but the ceiling, and waits
+    /// until it serves.
+    pub async fn start(client: &reqwest::Client, upstream: &str, ceiling: u32) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let (listen, admin) = (free_port(), free_port());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("PLIMSOLL") {
+                command.env_remove(name);
+            }
+        }
+        // In its own directory there is no configuration that it might find.
+        let child = command
+            .current_dir(data.path())
+            .arg("serve")
+            .arg(format!("--listen=127.0.0.1:{listen}"))
+            .arg(format!("--admin=127.0.0.1:{admin}"))
+            .arg(format!("--upstream={upstream}"))
+            .arg(format!("--data={}", data.path().join("data").display()))
+            .arg(format!("--budget={ceiling}"))
+            .arg("--log=warn")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let process = Self {
+            child,
+            listen,
+            admin,
+            _data: data,
+        };
+        process.ready(client).await;
+        process
+    }
+
+    /// The address of chat completions.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/v1/chat/completions", self.listen)
+    }
+
+    /// Resident memory in KiB, now and at its highest.
+    pub fn resident(&self) -> (u64, u64) {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(path).unwrap_or_default();
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|rest| rest.split_whitespace().next()?.parse().ok())
+                .unwrap_or_default()
+        };
+        (field("VmRSS:"), field("VmHWM:"))
+    }
+
+    /// The value of a metric, summed over its labels.
+    pub async fn metric(&self, client: &reqwest::Client, name: &str) -> f64 {
+        let url = format!("http://127.0.0.1:{}/metrics", self.admin);
+        let text = client.get(url).send().await.unwrap().text().await.unwrap();
+        text.lines()
+            .filter(|line| {
+                line.strip_prefix(name)
+                    .is_some_and(|rest| rest.starts_with(['{', ' ']))
+            })
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+            .sum()
+    }
+
+    async fn ready(&self, client: &reqwest::Client) {
+        let url = format!("http://127.0.0.1:{}/readyz", self.admin);
+        for _ in 0..600 {
+            let answer = client.get(&url).send().await;
+            if answer.is_ok_and(|answer| answer.status().is_success()) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already; there is nobody left to tell.
+        let _ended = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
