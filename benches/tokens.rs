@@ -227,22 +227,28 @@ fn hostile() -> Vec<(&'static str, String)> {
         lines.push_str(&dashes(80 + random(400)));
     }
     texts.push(("dashes of any length a line", lines));
-    // Runs in one unbroken piece, of all lengths, so that no memo knows them.
-    for (name, unit, least, joint) in [
+    texts.extend(joined(&mut random));
+    texts.extend(unbroken(&mut random));
+    texts
+}
+
+/// Runs in one unbroken piece, of all lengths, so that no memo knows them.
+fn joined(random: &mut impl FnMut(usize) -> usize) -> Vec<(&'static str, String)> {
+    let kinds = [
         ("dashes of any length joined by equals", "-", 100, "="),
         ("spaces of any length joined by tabs", " ", 60, "\t"),
         ("short runs of tabs joined by spaces", "\t", 10, " "),
         ("stars of any length joined by slashes", "*", 40, "/"),
-    ] {
-        let mut joined = String::new();
-        while joined.len() < MEGABYTE {
-            joined.push_str(&unit.repeat(least + random(least * 3 / 2)));
-            joined.push_str(joint);
+    ];
+    let made = kinds.map(|(name, unit, least, joint)| {
+        let mut text = String::new();
+        while text.len() < MEGABYTE {
+            text.push_str(&unit.repeat(least + random(least * 3 / 2)));
+            text.push_str(joint);
         }
-        texts.push((name, joined));
-    }
-    texts.extend(unbroken(&mut random));
-    texts
+        (name, text)
+    });
+    made.into()
 }
 
 /// Tokens of one kind in any order without anything that would part them.
