@@ -44,7 +44,7 @@ impl Process {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        let process = Self {
+        let mut process = Self {
             child,
             listen,
             admin,
@@ -81,12 +81,15 @@ impl Process {
                     .is_some_and(|rest| rest.starts_with(['{', ' ']))
             })
             .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
-            .sum()
+            .fold(0.0, |sum, value| sum + value)
     }
 
-    async fn ready(&self, client: &reqwest::Client) {
+    /// Waits until it serves; it must not have ended before.
+    async fn ready(&mut self, client: &reqwest::Client) {
         let url = format!("http://127.0.0.1:{}/readyz", self.admin);
-        for _ in 0..600 {
+        loop {
+            let ended = self.child.try_wait().unwrap();
+            assert!(ended.is_none(), "the proxy ended before it served");
             let answer = client.get(&url).send().await;
             if answer.is_ok_and(|answer| answer.status().is_success()) {
                 return;
