@@ -160,7 +160,7 @@ def upstream_saw_the_protocol(sent):
     tools = [json.dumps(entry["body"]["tools"]) for entry in sent]
     assert len(set(tools)) == 1, "the tools array never changes"
     names = [tool["function"]["name"] for tool in sent[0]["body"]["tools"]]
-    assert names == [HIDDEN, "grep", "read_file", "write_file"]
+    assert names == [HIDDEN, "recall", "grep", "read_file", "write_file"]
     # 6 visible answers, and 4 hops that held hidden calls alone.
     assert len(sent) == 10
     last = sent[-1]["body"]["messages"]
