@@ -53,24 +53,8 @@ pub fn settle(
             Reasoning::Items(raw) => std::str::from_utf8(raw).map_or(0, |raw| reader.count(raw)),
         })
         .sum();
-    let nudge = nudge(state, prepared);
-    let mut runner = Runner::new(
-        state,
-        prepared,
-        reader,
-        adds(answer, text + reasoning, reader),
-    );
-    let mut calls: Vec<HiddenCall> = Vec::new();
-    for (place, call) in answer.hidden_calls() {
-        calls.push(runner.run(place, call));
-    }
-    let marked = |call: &&mut HiddenCall| call.tool == Hidden::Delimiter;
-    if let (Some(nudge), Some(last)) = (nudge, calls.iter_mut().rfind(marked)) {
-        last.result = format!("{}\n{nudge}", last.result);
-        last.result_tokens = reader.count(&last.result);
-        last.nudge = true;
-    }
-    let mut counted = runner.counted;
+    let runner = Runner::new(state, prepared, reader);
+    let (calls, mut counted) = runner.run(answer, text + reasoning);
     counted.refetches = refetches(state, prepared, answer);
     let message = answer.message();
     let (marks, kept) = state.moved();
@@ -87,7 +71,8 @@ pub fn settle(
     (hop, counted)
 }
 
-/// Runs the hidden calls of one hop in order.
+/// Runs the hidden calls of one hop: what it marks first, then what it asks back, which has room
+/// only beside what it marked.
 struct Runner<'a> {
     state: &'a State,
     prepared: &'a Prepared,
@@ -99,9 +84,9 @@ struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    fn new(state: &'a State, prepared: &'a Prepared, reader: &'a Reader<'a>, adds: u64) -> Self {
+    fn new(state: &'a State, prepared: &'a Prepared, reader: &'a Reader<'a>) -> Self {
         let mut names = Names::of(&prepared.transcript.graph);
-        let mut recalls = Recalls::new(state, prepared, reader, adds);
+        let mut recalls = Recalls::new(state, prepared, reader);
         for call in state.pending.iter().flat_map(|hop| &hop.calls) {
             match call.tool {
                 Hidden::Delimiter => names.note(&call.arguments),
@@ -119,18 +104,46 @@ impl<'a> Runner<'a> {
         }
     }
 
-    fn run(&mut self, place: usize, call: &Call) -> HiddenCall {
+    /// The hidden calls of an answer that says so many tokens beside its calls, in their order.
+    fn run(mut self, answer: &Answer, said: u32) -> (Vec<HiddenCall>, Counted) {
         // Only names that are injected are hidden.
-        let tool = self.state.injected.of(&call.name).unwrap_or_default();
-        let (effect, result) = match tool {
-            Hidden::Delimiter => self.delimiter(call),
-            Hidden::Recall => {
-                let outcome = self.recalls.run(&call.arguments);
-                self.counted.recalls.push(outcome.counted);
-                (outcome.effect, outcome.result)
-            }
-        };
-        let ran = HiddenCall {
+        let tool = |call: &Call| self.state.injected.of(&call.name).unwrap_or_default();
+        let (marks, recalls): (Vec<_>, Vec<_>) = answer
+            .hidden_calls()
+            .partition(|(_, call)| tool(call) == Hidden::Delimiter);
+        let mut ran: Vec<HiddenCall> = Vec::new();
+        for (place, call) in marks {
+            let (effect, result) = self.delimiter(call);
+            ran.push(self.ran(place, call, Hidden::Delimiter, effect, result));
+        }
+        let nudge = nudge(self.state, self.prepared);
+        if let (Some(nudge), Some(last)) = (nudge, ran.last_mut()) {
+            last.result = format!("{}\n{nudge}", last.result);
+            last.result_tokens = self.reader.count(&last.result);
+            last.nudge = true;
+        }
+        self.recalls
+            .beside(adds(answer, said, &ran, self.reader), &ran);
+        for (place, call) in recalls {
+            let outcome = self.recalls.run(&call.arguments);
+            self.counted.recalls.push(outcome.counted);
+            let done = self.ran(place, call, Hidden::Recall, outcome.effect, outcome.result);
+            self.recalls.ran(&done);
+            ran.push(done);
+        }
+        ran.sort_by_key(|call| call.place);
+        (ran, self.counted)
+    }
+
+    fn ran(
+        &self,
+        place: usize,
+        call: &Call,
+        tool: Hidden,
+        effect: Effect,
+        result: String,
+    ) -> HiddenCall {
+        HiddenCall {
             id: CallId(call.id.clone()),
             place: u32::try_from(place).unwrap_or(u32::MAX),
             bytes: call.json(),
@@ -141,9 +154,7 @@ impl<'a> Runner<'a> {
             effect,
             nudge: false,
             tool,
-        };
-        self.recalls.ran(&ran);
-        ran
+        }
     }
 
     fn delimiter(&mut self, call: &Call) -> (Effect, String) {
@@ -176,14 +187,16 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// Tokens that the message of an answer adds to the view, with results of its hidden calls that
-/// bring nothing back.
-fn adds(answer: &Answer, said: u32, reader: &Reader<'_>) -> u64 {
-    let call = |call: &Call| {
-        let result = MESSAGE_TOKENS + if call.hidden { SHORT_RESULT } else { 0 };
-        u64::from(reader.call(&call.name, &call.arguments) + result)
-    };
-    u64::from(MESSAGE_TOKENS + said) + answer.calls.iter().map(call).sum::<u64>()
+/// Tokens that the message of an answer adds to the view: what it says, its calls, the results of
+/// those that ran, and for each recall one that brings nothing back.
+fn adds(answer: &Answer, said: u32, ran: &[HiddenCall], reader: &Reader<'_>) -> u64 {
+    let calls = answer.calls.iter();
+    let calls = calls.map(|call| reader.call(&call.name, &call.arguments) + MESSAGE_TOKENS);
+    let results = ran.iter().map(|call| call.result_tokens);
+    let recalls = answer.hidden_calls().count().saturating_sub(ran.len());
+    let recalls = (0..recalls).map(|_| SHORT_RESULT);
+    let all = calls.chain(results).chain(recalls).map(u64::from);
+    u64::from(MESSAGE_TOKENS + said) + all.sum::<u64>()
 }
 
 /// Visible calls that repeat one whose result is not in view any longer.

@@ -533,23 +533,18 @@ impl State {
         for hop in &self.pending {
             before.apply(&hop.marks, &hop.kept);
         }
-        let moved = |(item, mark): &(ItemNo, Mark)| before.get(*item) < *mark;
+        let moved = |item: ItemNo| before.get(item) < self.marks.get(item);
         // A move takes what was left before away, so what is left after one is always said, and so
         // is that nothing is left any more.
-        let chosen = |(item, kept): &(ItemNo, &Arc<Kept>)| {
-            let moved = before.get(*item) < self.marks.get(*item);
-            moved || before.kept(*item) != Some(*kept)
-        };
-        let gone = |(item, _): &(ItemNo, &Arc<Kept>)| {
-            let moved = before.get(*item) < self.marks.get(*item);
-            !moved && self.marks.kept(*item).is_none()
-        };
+        let chosen =
+            |(item, kept): &(ItemNo, &Arc<Kept>)| moved(*item) || before.kept(*item) != Some(*kept);
+        let gone = |item: &ItemNo| !moved(*item) && self.marks.kept(*item).is_none();
         let kept = self.marks.iter_kept().filter(chosen);
         let kept = kept.map(|(item, kept)| (item, Kept::clone(kept)));
-        let gone = before.iter_kept().filter(gone);
-        let gone = gone.map(|(item, _)| (item, Kept::default()));
+        let gone = before.iter_kept().map(|(item, _)| item).filter(gone);
+        let gone = gone.map(|item| (item, Kept::default()));
         (
-            self.marks.iter().filter(moved).collect(),
+            self.marks.iter().filter(|(item, _)| moved(*item)).collect(),
             kept.chain(gone).collect(),
         )
     }

@@ -15,7 +15,7 @@ use crate::model::{Effect, Hidden, HiddenCall, ItemNo, Kept, Mark};
 use crate::policy::{self, Ask as Pass, Target};
 use crate::record::RecallCall;
 use crate::session::recall as ids;
-use crate::session::transcript::Source;
+use crate::session::transcript::{Source, Transcript};
 use crate::session::view::{self, Measure};
 use document::Document;
 
@@ -50,6 +50,8 @@ pub(super) struct Recalls<'a> {
     done: HashSet<String>,
     /// Tokens that the hop adds to the view beside what is recalled.
     adds: u64,
+    /// What the hop's own marks did.
+    marked: Vec<Effect>,
     /// Tokens of what is recalled in this hop.
     fresh: u64,
     /// The least that the view can be brought down to, once it was asked for.
@@ -97,23 +99,25 @@ impl Earlier<'_> {
 struct Said(&'static str, String);
 
 impl<'a> Recalls<'a> {
-    /// The recalls of a hop whose message adds so many tokens to the view.
-    pub(super) fn new(
-        state: &'a State,
-        prepared: &'a Prepared,
-        reader: &'a Reader<'a>,
-        adds: u64,
-    ) -> Self {
+    /// The recalls of a hop.
+    pub(super) fn new(state: &'a State, prepared: &'a Prepared, reader: &'a Reader<'a>) -> Self {
         Self {
             state,
             prepared,
             reader,
             earlier: earlier(state, prepared),
             done: HashSet::new(),
-            adds,
+            adds: 0,
+            marked: Vec::new(),
             fresh: 0,
             least: None,
         }
+    }
+
+    /// Says what else the hop does: how many tokens it adds to the view, and what it marked.
+    pub(super) fn beside(&mut self, adds: u64, marked: &[HiddenCall]) {
+        self.adds = adds;
+        self.marked = marked.iter().map(|call| call.effect.clone()).collect();
     }
 
     /// Notes a call of an earlier hop of the turn, so that the same call again is answered as done.
@@ -272,11 +276,12 @@ impl<'a> Recalls<'a> {
             floor: 0,
         };
         let originals = self.originals();
+        let transcript = self.marked();
         let proposal = self.measured(|measure| {
             policy::propose(
                 self.state.terms.policy,
                 &Pass {
-                    transcript: &self.prepared.transcript,
+                    transcript: &transcript,
                     marks: &self.state.marks,
                     config: &self.prepared.eviction,
                     measure,
@@ -287,6 +292,17 @@ impl<'a> Recalls<'a> {
         });
         let least = proposal.map_or(self.prepared.estimate, |proposal| proposal.size);
         *self.least.insert(least)
+    }
+
+    /// The transcript with what the hop marked: an act that it begins holds what it stands on.
+    fn marked(&self) -> Cow<'a, Transcript> {
+        let mut transcript = Cow::Borrowed(&self.prepared.transcript);
+        let begins = |effect: &Effect| matches!(effect, Effect::Started { .. });
+        if self.marked.iter().any(begins) {
+            let graph = &mut transcript.to_mut().graph;
+            graph.foresee(self.marked.iter());
+        }
+        transcript
     }
 
     fn originals(&self) -> Originals<'a> {

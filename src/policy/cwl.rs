@@ -109,10 +109,10 @@ impl<'a> Pass<'a> {
     /// The finer levels over all that is eligible.
     fn strip_eligible(&mut self) {
         let all = self.episodes().iter();
-        let eligible: Vec<&Episode> = all.filter(|one| eligible(&self.work, one)).collect();
         let Some(levels) = &mut self.levels else {
             return;
         };
+        let eligible: Vec<&Episode> = all.filter(|one| eligible(&self.work, one)).collect();
         let expl = eligible.iter().filter(|one| one.is_expl());
         for episode in expl.filter(|_| !self.work.config.keep_reasoning) {
             if !self.work.met() {
@@ -205,13 +205,13 @@ impl<'a> Pass<'a> {
                 levels.strip(&mut self.work, &[episode]);
             }
             for level in [Level::Bulk, Level::Intermediate] {
-                if self.work.met() {
-                    return;
+                if !self.work.met() {
+                    let moves = self.work.strip(episode, level);
+                    self.apply(episode, level, moves);
                 }
-                let moves = self.work.strip(episode, level);
-                self.apply(episode, level, moves);
             }
         }
+        // The last of these may hold the ledger.
         self.work.ledger();
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::lexicon::{self, Lexicon, Parts, names_bytes};
+use super::lexicon::{Lexicon, Parts, names_bytes};
 use super::plan::Move;
 use super::work::Work;
 use super::{Ask, Level};
@@ -48,9 +48,10 @@ pub(super) struct Levels<'a> {
 
 impl<'a> Levels<'a> {
     pub fn new(ask: &Ask<'a>, work: &Work<'a>) -> Self {
+        let lexicon = Lexicon::new(ask, work);
         Self {
-            lexicon: Lexicon::new(ask, work),
-            superseded: lexicon::superseded(ask, work),
+            superseded: lexicon.superseded(),
+            lexicon,
         }
     }
 
@@ -73,13 +74,10 @@ impl<'a> Levels<'a> {
 
     fn step(&mut self, work: &mut Work<'a>, stage: Stage, call: usize) {
         let Some(item) = work.item(call) else { return };
-        let Some(result) = item
-            .pair
-            .and_then(|pair| Some((pair, work.item(pair)?.tokens)))
-        else {
+        let sized = |pair: usize| Some((pair, work.item(pair)?.tokens));
+        let Some((result, tokens)) = item.pair.and_then(sized) else {
             return;
         };
-        let (result, tokens) = result;
         let pair = item.kind == ItemKind::Call && item.delimiter.is_none();
         if !pair || work.protected(call) {
             return;
@@ -140,9 +138,9 @@ impl<'a> Levels<'a> {
         self.name(work, episode, moves);
         for one in moves.iter_mut().filter(|one| one.mark == Mark::Folded) {
             let item = work.item(one.item).filter(|item| item.delimiter.is_none());
-            let kept = item.and_then(|item| work.marks.kept(item.no)).cloned();
-            let kept = self.lexicon.trim(one.item, &kept.unwrap_or_default());
-            one.kept = kept.filter(|_| item.is_some()).map(Arc::new);
+            let Some(item) = item else { continue };
+            let kept = work.marks.kept(item.no).cloned().unwrap_or_default();
+            one.kept = self.lexicon.trim(one.item, &kept).map(Arc::new);
         }
     }
 

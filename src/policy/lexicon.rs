@@ -9,6 +9,7 @@ use super::Ask;
 use super::work::Work;
 use crate::model::{ItemKind, Kept, Mark, strings};
 use crate::session::stub;
+use crate::session::transcript::Item;
 use crate::session::view::{self, Shown};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -37,6 +38,8 @@ pub(super) struct Lexicon<'a> {
     shown: HashMap<u64, u32>,
     /// The strings that each item shows, each once.
     of: HashMap<usize, Vec<u64>>,
+    /// The calls whose results were whole when the view was read, with the hash of each.
+    results: Vec<(usize, u64)>,
 }
 
 impl<'a> Lexicon<'a> {
@@ -46,17 +49,10 @@ impl<'a> Lexicon<'a> {
             originals: ask.originals,
             shown: HashMap::new(),
             of: HashMap::new(),
+            results: Vec::new(),
         };
         for (index, item) in ask.transcript.items.iter().enumerate() {
-            let call = match item.kind {
-                ItemKind::Result => item.pair.unwrap_or(index),
-                ItemKind::System
-                | ItemKind::User
-                | ItemKind::Text
-                | ItemKind::Reasoning
-                | ItemKind::Call
-                | ItemKind::Opaque => index,
-            };
+            let call = item.holder(index);
             let note = match item.kind {
                 ItemKind::Result => work.notes.results.get(&call),
                 ItemKind::Call => work.notes.arguments.get(&call),
@@ -80,11 +76,23 @@ impl<'a> Lexicon<'a> {
                 None => {
                     if let Some(text) = lexicon.original(index, item.kind) {
                         lexicon.show(index, &text);
+                        if is_whole_result(ask, work, item) && !text.is_empty() {
+                            lexicon.results.push((call, hash(&text)));
+                        }
                     }
                 }
             }
         }
         lexicon
+    }
+
+    /// The calls whose results stood word for word further on in the view that was read: nothing
+    /// is lost with them.
+    pub fn superseded(&self) -> HashSet<usize> {
+        let mut later = HashSet::new();
+        let newest_first = self.results.iter().rev();
+        let again = newest_first.filter(|(_, text)| !later.insert(*text));
+        again.map(|(call, _)| *call).collect()
     }
 
     /// The original text of an item; of a call its arguments' texts.
@@ -100,13 +108,16 @@ impl<'a> Lexicon<'a> {
     }
 
     fn show(&mut self, item: usize, text: &str) {
-        let mut own: Vec<u64> = strings(text).map(|(_, string)| hash(string)).collect();
-        own.sort_unstable();
-        own.dedup();
-        self.set(item, own);
+        self.set(
+            item,
+            strings(text).map(|(_, string)| hash(string)).collect(),
+        );
     }
 
-    fn set(&mut self, item: usize, own: Vec<u64>) {
+    /// Says what an item shows.
+    fn set(&mut self, item: usize, mut own: Vec<u64>) {
+        own.sort_unstable();
+        own.dedup();
         for string in &own {
             *self.shown.entry(*string).or_default() += 1;
         }
@@ -149,17 +160,10 @@ impl<'a> Lexicon<'a> {
         }
         self.hide(call);
         let text = stub::flat(&arguments);
-        let mut own = Vec::new();
         let outside = |at: usize| !cuts.iter().any(|cut| cut.contains(&at));
-        own.extend(
-            strings(&text)
-                .filter(|(at, _)| outside(*at))
-                .map(|(_, string)| hash(string)),
-        );
-        own.sort_unstable();
-        own.dedup();
-        self.set(call, own);
-        let index = self.index_beside(call, &text, &cuts);
+        let own = strings(&text).filter(|(at, _)| outside(*at));
+        self.set(call, own.map(|(_, string)| hash(string)).collect());
+        let index = self.index(call, &text, &cuts);
         Some(Kept {
             trimmed: Some(index),
             ..kept.clone()
@@ -188,13 +192,8 @@ impl<'a> Lexicon<'a> {
         (names_bytes(&kept) > 0).then_some(kept)
     }
 
-    fn index(&mut self, item: usize, text: &str, cuts: &[Range<usize>]) -> Vec<(u32, u32)> {
-        self.set(item, Vec::new());
-        self.index_beside(item, text, cuts)
-    }
-
     /// The index of what is cut out of an item, beside what else it shows.
-    fn index_beside(&mut self, item: usize, text: &str, cuts: &[Range<usize>]) -> Vec<(u32, u32)> {
+    fn index(&mut self, item: usize, text: &str, cuts: &[Range<usize>]) -> Vec<(u32, u32)> {
         let size: usize = cuts.iter().map(ExactSizeIterator::len).sum();
         let budget = share(size, INDEX).min(INDEX_BYTES);
         self.choose(item, text, cuts, budget)
@@ -260,8 +259,6 @@ impl<'a> Lexicon<'a> {
                 _ => runs.push((offset(start), offset(end))),
             }
         }
-        own.sort_unstable();
-        own.dedup();
         self.set(result, own);
         Some(Kept {
             of: Some(offset(text.len())),
@@ -337,27 +334,12 @@ fn whole(text: &str) -> [Range<usize>; 1] {
     std::array::from_fn(|_| 0..text.len())
 }
 
-/// Whether a result is shown word for word further on in the view: nothing is lost with it.
-pub(super) fn superseded(ask: &Ask<'_>, work: &Work<'_>) -> HashSet<usize> {
-    let mut last: HashMap<u64, usize> = HashMap::new();
-    let mut out = HashSet::new();
-    for entry in ask.transcript.entries.iter().rev() {
-        let shown = view::shown_of(ask.transcript, &work.marks, &work.notes, entry);
-        let index = entry.items.start;
-        let item = ask.transcript.items.get(index);
-        let Some(item) = item.filter(|item| item.kind == ItemKind::Result && shown == Shown::Whole)
-        else {
-            continue;
-        };
-        let text = (ask.originals)(index).unwrap_or_default();
-        if text.is_empty() {
-            continue;
-        }
-        if last.insert(hash(&text), index).is_some() {
-            out.extend(item.pair);
-        }
-    }
-    out
+/// Whether an item is a result that is shown as it came.
+fn is_whole_result(ask: &Ask<'_>, work: &Work<'_>, item: &Item) -> bool {
+    let entry = ask.transcript.entries.get(item.entry);
+    let whole =
+        |entry| view::shown_of(ask.transcript, &work.marks, &work.notes, entry) == Shown::Whole;
+    item.kind == ItemKind::Result && entry.is_some_and(whole)
 }
 
 fn is_locator(string: &str) -> bool {

@@ -70,21 +70,21 @@ impl Policy {
 
     /// The words for those that a request may ask for: all that need no model.
     pub const WORDS: &'static [(&'static str, Self)] = &[
-        ("cwl", Self::Cwl),
-        ("cwl-paper", Self::CwlPaper),
-        ("none", Self::None),
-        ("recency", Self::Recency),
-        ("oldest-turn", Self::OldestTurn),
-        ("tool-prune", Self::ToolPrune),
-        ("tool-mask-prune", Self::ToolMaskPrune),
-        ("hybrid", Self::Hybrid),
-        ("three-tier", Self::ThreeTier),
-        ("keep-recent", Self::KeepRecent),
+        (Self::Cwl.name(), Self::Cwl),
+        (Self::CwlPaper.name(), Self::CwlPaper),
+        (Self::None.name(), Self::None),
+        (Self::Recency.name(), Self::Recency),
+        (Self::OldestTurn.name(), Self::OldestTurn),
+        (Self::ToolPrune.name(), Self::ToolPrune),
+        (Self::ToolMaskPrune.name(), Self::ToolMaskPrune),
+        (Self::Hybrid.name(), Self::Hybrid),
+        (Self::ThreeTier.name(), Self::ThreeTier),
+        (Self::KeepRecent.name(), Self::KeepRecent),
     ];
 
     /// The policy's name in headers, flags and tables.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Recency => "recency",

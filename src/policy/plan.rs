@@ -102,7 +102,8 @@ impl Plan {
             if one.mark < now || (one.mark == now && one.kept.is_none()) {
                 return Err(PlanError::Left(one.item));
             }
-            if protection.covers(transcript, one.item) {
+            // What is gone has nothing left to protect; its names go with the tombstone they stand in.
+            if now < Mark::Removed && protection.covers(transcript, one.item) {
                 return Err(PlanError::Protected(one.item));
             }
             after.raise(item.no, one.mark);

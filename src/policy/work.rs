@@ -90,31 +90,36 @@ impl<'a> Work<'a> {
 
     /// Moves the mark of one item, or says anew what is left of it, and re-counts what that
     /// touches.
-    pub fn shrink(&mut self, level: Level, index: usize, mark: Mark, kept: Option<Arc<Kept>>) {
-        let Some(item) = self.item(index) else {
+    pub fn shrink(&mut self, level: Level, item: usize, mark: Mark, kept: Option<Arc<Kept>>) {
+        let before = self.total;
+        let one = Move { item, mark, kept };
+        let mut touched = Vec::with_capacity(2);
+        self.put(&one, &mut touched);
+        if !touched.is_empty() {
+            self.recount(touched);
+            self.account(level, 1, before);
+            self.moves.push(one);
+        }
+    }
+
+    /// Shows an item as a move says, and adds the entries that this touches.
+    fn put(&mut self, one: &Move, touched: &mut Vec<usize>) {
+        let Some(item) = self.item(one.item) else {
             return;
         };
-        let before = self.total;
-        self.marks.raise(item.no, mark);
-        if let Some(kept) = &kept {
+        self.marks.raise(item.no, one.mark);
+        if let Some(kept) = &one.kept {
             self.marks.keep(item.no, kept.clone());
         }
         view::note_left(
             self.transcript,
             &self.marks,
-            index,
+            one.item,
             self.measure,
             &mut self.notes,
         );
-        let mut touched = vec![item.entry];
+        touched.push(item.entry);
         touched.extend(self.result_entry(item));
-        self.recount(touched);
-        self.account(level, 1, before);
-        self.moves.push(Move {
-            item: index,
-            mark,
-            kept,
-        });
     }
 
     fn account(&mut self, level: Level, items: usize, before: u64) {
@@ -131,22 +136,7 @@ impl<'a> Work<'a> {
         let before = self.total;
         let mut touched: Vec<usize> = Vec::with_capacity(moves.len() * 2 + 2);
         for one in &moves {
-            let Some(item) = self.item(one.item) else {
-                continue;
-            };
-            self.marks.raise(item.no, one.mark);
-            if let Some(kept) = &one.kept {
-                self.marks.keep(item.no, kept.clone());
-            }
-            view::note_left(
-                self.transcript,
-                &self.marks,
-                one.item,
-                self.measure,
-                &mut self.notes,
-            );
-            touched.push(item.entry);
-            touched.extend(self.result_entry(item));
+            self.put(one, &mut touched);
         }
         view::note_episode(
             self.transcript,

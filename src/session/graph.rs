@@ -145,6 +145,18 @@ impl Graph {
         }
     }
 
+    /// Takes in calls whose items are not in the transcript yet: what they begin stays, be it
+    /// closed again by one of them.
+    pub fn foresee<'a>(&mut self, effects: impl Iterator<Item = &'a Effect>) {
+        let known = self.episodes.len();
+        for effect in effects {
+            self.take(effect);
+        }
+        for episode in self.episodes.iter_mut().skip(known) {
+            episode.closed = false;
+        }
+    }
+
     fn start(&mut self, name: &str, kind: EpisodeKind, dependencies: &[String]) -> usize {
         let index = self.episodes.len();
         let kind = match kind {

@@ -99,6 +99,23 @@ pub struct Item {
     pub pinned: bool,
 }
 
+impl Item {
+    /// The index of the item whose mark and notes it is shown by: a result's call, else its own,
+    /// which is given.
+    #[must_use]
+    pub fn holder(&self, index: usize) -> usize {
+        match self.kind {
+            ItemKind::Result => self.pair.unwrap_or(index),
+            ItemKind::System
+            | ItemKind::User
+            | ItemKind::Text
+            | ItemKind::Reasoning
+            | ItemKind::Call
+            | ItemKind::Opaque => index,
+        }
+    }
+}
+
 /// The transcript of one request.
 #[derive(Clone, Debug, Default)]
 pub struct Transcript {

@@ -44,6 +44,16 @@ pub struct Measure<'a> {
     pub recall: Option<&'a str>,
 }
 
+impl Measure<'_> {
+    /// A text in place of a result.
+    fn note(&self, text: String) -> Note {
+        Note {
+            tokens: (self.count)(&text),
+            text: text.into(),
+        }
+    }
+}
+
 /// The notes of a view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
@@ -150,9 +160,7 @@ pub fn note_episode(
         return;
     };
     let mut put = |at: usize, text: String| {
-        let tokens = (measure.count)(&text);
-        let text = text.into();
-        notes.results.insert(at, Note { text, tokens });
+        notes.results.insert(at, measure.note(text));
     };
     match (mark_of(transcript, marks, carrier), episode.kind) {
         (Mark::Removed, _) => {
@@ -212,10 +220,8 @@ fn note_strays(transcript: &Transcript, marks: &Marks, measure: Measure<'_>, not
     };
     for (index, item) in transcript.items.iter().enumerate() {
         if folded(item) && !notes.results.contains_key(&index) {
-            let text = tombstone::stray(item);
-            let tokens = (measure.count)(&text);
-            let text = text.into();
-            notes.results.insert(index, Note { text, tokens });
+            let note = measure.note(tombstone::stray(item));
+            notes.results.insert(index, note);
         }
     }
 }
@@ -230,9 +236,7 @@ pub fn note_ledger(
 ) -> Option<usize> {
     let (host, gone) = ledger(transcript, marks)?;
     let own = tombstone::ledger(transcript, marks, &gone, measure);
-    let tokens = (measure.count)(&own);
-    let text = own.into();
-    notes.results.insert(host, Note { text, tokens });
+    notes.results.insert(host, measure.note(own));
     Some(host)
 }
 
@@ -362,15 +366,7 @@ pub fn is_whole(transcript: &Transcript, marks: &Marks, notes: &Notes, index: us
     let Some(item) = transcript.items.get(index) else {
         return false;
     };
-    let call = match item.kind {
-        ItemKind::Result => item.pair.unwrap_or(index),
-        ItemKind::System
-        | ItemKind::User
-        | ItemKind::Text
-        | ItemKind::Reasoning
-        | ItemKind::Call
-        | ItemKind::Opaque => index,
-    };
+    let call = item.holder(index);
     let entry = transcript.entries.get(item.entry);
     if item.kind == ItemKind::Reasoning
         && entry.is_some_and(|entry| shown_of(transcript, marks, notes, entry) == Shown::Gone)

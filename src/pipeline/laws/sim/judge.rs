@@ -239,7 +239,8 @@ fn to_the_floor(state: &State, prepared: &Prepared, before: &Marks) {
     }
 }
 
-/// Nothing of the open episode goes while a closed one still shows a call that could go.
+/// Nothing of the open episode goes while a closed one still shows a call that could go. The tail
+/// of recent tokens goes behind it, and so does what an act in that tail holds.
 fn open_goes_last(state: &State, prepared: &Prepared, before: &Marks) {
     let transcript = &prepared.transcript;
     let Some(current) = transcript.graph.current() else {
@@ -257,6 +258,9 @@ fn open_goes_last(state: &State, prepared: &Prepared, before: &Marks) {
     let Some(hit) = transcript.graph.episodes[current].items.iter().find(moved) else {
         return;
     };
+    let config = state.terms.eviction(&Family::default());
+    let protection = Protection::new(transcript, before, config.protect_recent);
+    let recent = |item: &usize| protection.covers(transcript, *item);
     for episode in transcript
         .graph
         .episodes
@@ -265,9 +269,12 @@ fn open_goes_last(state: &State, prepared: &Prepared, before: &Marks) {
     {
         let blocked = episode.dependents.iter().any(|act| {
             let start = transcript.graph.episodes[*act].carrier.unwrap();
-            state.marks.get(transcript.items[start].no) < Mark::Removed
+            let shown = state.marks.get(transcript.items[start].no) < Mark::Removed;
+            let stood = before.get(transcript.items[start].no) < Mark::Removed;
+            shown || (stood && transcript.graph.episodes[*act].items.iter().any(recent))
         });
-        for item in episode.items.iter().filter(|_| !blocked) {
+        let due = |item: &&usize| !blocked && !recent(item);
+        for item in episode.items.iter().filter(due) {
             let shown = &transcript.items[*item];
             let loose = shown.delimiter.is_none()
                 && shown.kind == ItemKind::Call
