@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use plimsoll::dialect::chat::request::Request;
-use plimsoll::model::{Digest, Hop, Parent, RecordId, Role, Rope, Scope, TenantId, TurnRecord};
+use plimsoll::model::{
+    Dialect, Digest, Hop, Parent, RecordId, Role, Rope, Scope, TenantId, TurnRecord,
+};
 use plimsoll::pipeline::find::{self, Paths, remembered};
 use plimsoll::pipeline::hop::{State, Tools};
 use plimsoll::pipeline::known::Memo;
@@ -93,10 +94,10 @@ impl Middle {
 
     fn run(&self, body: &Bytes) -> Rope {
         let scope = Scope::default();
-        let request = Request::decode(body.clone()).unwrap();
+        let request = Dialect::Chat.decode(body.clone()).unwrap();
         let reader = self
             .memo
-            .reader(&self.counter, self.family.encoding, TENANT);
+            .reader(&self.counter, self.family.encoding, TENANT, Dialect::Chat);
         let shapes: Vec<_> = (0..request.messages.len())
             .map(|at| reader.shape(request.message(at)).unwrap())
             .collect();
@@ -127,10 +128,10 @@ impl Middle {
 
     /// Remembers a path with a record for each assistant message, as a long session has one.
     fn warm(&self, body: &Bytes) {
-        let request = Request::decode(body.clone()).unwrap();
+        let request = Dialect::Chat.decode(body.clone()).unwrap();
         let reader = self
             .memo
-            .reader(&self.counter, self.family.encoding, TENANT);
+            .reader(&self.counter, self.family.encoding, TENANT, Dialect::Chat);
         let shapes: Vec<_> = (0..request.messages.len())
             .map(|at| reader.shape(request.message(at)).unwrap())
             .collect();
@@ -192,7 +193,7 @@ fn main() {
                     black_box(serde_json::from_slice::<IgnoredAny>(&body).unwrap());
                 },
                 &mut || {
-                    let request = Request::decode(body.clone()).unwrap();
+                    let request = Dialect::Chat.decode(body.clone()).unwrap();
                     for at in 0..request.messages.len() {
                         black_box(XxHash3_128::oneshot_with_seed(7, request.message(at)));
                     }

@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use plimsoll::dialect::sse::{EVENT_CAP, Splitter};
-use plimsoll::intercept::{Config, Machine, Spec, UsageWish};
+use plimsoll::dialect::stream::{Config, Machine, Spec, UsageWish};
+use plimsoll::model::Dialect;
 
 const FRAMES: usize = 2_000;
 const ROUNDS: usize = 400;
@@ -58,6 +59,7 @@ fn machine() -> Machine {
     Machine::new(
         Config::default(),
         &Spec {
+            dialect: Dialect::Chat,
             hidden,
             usage_wish: UsageWish::Asked,
         },

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Backend, Config};
-use crate::intercept;
+use crate::dialect;
 use crate::pipeline::find::Paths;
 use crate::pipeline::known::Memo;
 use crate::pipeline::reads::Readers;
@@ -47,7 +47,7 @@ pub fn app(config: &Config) -> anyhow::Result<Arc<App>> {
             read_wait: config.store.read_wait,
             content: config.store.content,
         },
-        intercept: intercept::Config {
+        intercept: dialect::stream::Config {
             usage: config.delimiter.usage,
             ..Default::default()
         },

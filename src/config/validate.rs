@@ -12,7 +12,7 @@ use super::readers::{
 };
 use super::settings::{Backend, LogFormat, StoreSettings};
 use super::{Config, units};
-use crate::intercept::UsageMode;
+use crate::dialect::stream::UsageMode;
 use crate::pipeline::{
     Budget, Delimiter, MIN_CEILING, Mode, ProtectRecent, StoreContent, ToolClasses, Unmet,
 };

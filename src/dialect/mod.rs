@@ -1,4 +1,290 @@
-//! Wire formats, one module each, and the framing that they share. Nothing outside may know one.
+//! Wire formats, one module each, and what they share. Nothing outside may know one: all else asks
+//! [`Dialect`], which passes on to the module of its format.
 
+pub mod answer;
 pub mod chat;
+pub mod edit;
+pub mod message;
+pub mod request;
+mod shape;
+pub mod splice;
 pub mod sse;
+pub mod stream;
+mod usage;
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use crate::model::raw::{Edit, Object};
+use crate::model::{Dialect, Digest};
+use answer::{Answer, Call};
+use edit::AssistantEdit;
+use message::{MessageError, Parsed, ParsedCall};
+use request::{Request, RequestError};
+
+pub use usage::told;
+
+impl Dialect {
+    /// Its name in records and labels.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+        }
+    }
+
+    /// The dialect of a path that is posted to; none where requests to it are passed through.
+    ///
+    /// `…/chat/completions`, whatever stands before it (`/v1`, `/openai/deployments/NAME`, …);
+    /// compared on the path as it was sent, so `chat%2Fcompletions` or a slash at the end is
+    /// another.
+    #[must_use]
+    pub fn of_path(path: &str) -> Option<Self> {
+        path.ends_with("/chat/completions").then_some(Self::Chat)
+    }
+
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// [`RequestError`] where it is no request of the dialect.
+    pub fn decode(self, body: Bytes) -> Result<Request, RequestError> {
+        match self {
+            Self::Chat => chat::request::decode(body),
+        }
+    }
+
+    /// Takes a unit apart.
+    ///
+    /// # Errors
+    /// [`MessageError`] where it is not what the dialect allows.
+    pub fn parse(self, unit: &[u8]) -> Result<Parsed<'_>, MessageError> {
+        match self {
+            Self::Chat => chat::message::parse(unit),
+        }
+    }
+
+    /// The canonical digest of a message that the proxy handed out: text and visible calls as
+    /// (id, name, arguments).
+    #[must_use]
+    pub fn canonical_of_answer(self, text: &str, calls: &[ParsedCall<'_>]) -> Digest {
+        match self {
+            Self::Chat => chat::message::canonical_of_answer(text, calls),
+        }
+    }
+
+    /// The texts of a turn's hops as the client gets them, and where the last one's own text
+    /// begins in it: all before is what earlier hops handed out, a seam included.
+    #[must_use]
+    pub fn join<'a>(self, texts: impl IntoIterator<Item = &'a str>) -> (String, usize) {
+        match self {
+            Self::Chat => answer::join(texts),
+        }
+    }
+
+    /// The visible response of a turn as one unit, in the form that a client would resend.
+    #[must_use]
+    pub fn said(self, answers: &[Answer], line: Option<&str>) -> Bytes {
+        match self {
+            Self::Chat => chat::form::said(answers, line),
+        }
+    }
+
+    /// The text of an assistant's unit, where it is text alone.
+    #[must_use]
+    pub fn assistant_text(self, unit: &[u8]) -> Option<String> {
+        match self {
+            Self::Chat => chat::original::assistant_text(unit),
+        }
+    }
+
+    /// Whether the text of an assistant's unit is exactly this.
+    #[must_use]
+    pub fn text_is(self, unit: &[u8], handed: &str) -> bool {
+        match self {
+            Self::Chat => chat::edit::text_is(unit, handed),
+        }
+    }
+
+    /// Whether the text of an assistant's unit starts with this.
+    #[must_use]
+    pub fn text_starts_with(self, unit: &[u8], handed: &str) -> bool {
+        match self {
+            Self::Chat => chat::edit::text_starts_with(unit, handed),
+        }
+    }
+
+    /// The text of a unit; `None` where there is none, or where a part is something else.
+    #[must_use]
+    pub fn text(self, unit: &[u8]) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Chat => chat::original::text(unit),
+        }
+    }
+
+    /// The parts of a unit one after the other. What is no text is named where it stood.
+    #[must_use]
+    pub fn parts(self, unit: &[u8]) -> Option<String> {
+        match self {
+            Self::Chat => chat::original::parts(unit),
+        }
+    }
+
+    /// The reasoning of a unit.
+    #[must_use]
+    pub fn reasoning(self, unit: &[u8]) -> Option<String> {
+        match self {
+            Self::Chat => chat::original::reasoning(unit),
+        }
+    }
+
+    /// The name and the arguments of a unit's call at this index, whatever their form.
+    #[must_use]
+    pub fn call(self, unit: &[u8], place: usize) -> Option<String> {
+        match self {
+            Self::Chat => chat::original::call(unit, place),
+        }
+    }
+
+    /// The arguments of a unit's call at this index, where they may be replaced.
+    #[must_use]
+    pub fn arguments(self, unit: &[u8], place: usize) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Chat => chat::original::arguments(unit, place),
+        }
+    }
+
+    /// An assistant's unit with the edit applied. `None` if its bytes can't be read, which those of
+    /// a unit that was parsed before always can.
+    #[must_use]
+    pub fn assistant(self, unit: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
+        match self {
+            Self::Chat => chat::edit::assistant(unit, edit),
+        }
+    }
+
+    /// A result with other content.
+    #[must_use]
+    pub fn result(self, unit: &[u8], text: &str) -> Option<Bytes> {
+        match self {
+            Self::Chat => chat::edit::result(unit, text),
+        }
+    }
+
+    /// The result of a hidden call as a unit.
+    #[must_use]
+    pub fn hidden_result(self, id: &str, text: &str) -> Bytes {
+        match self {
+            Self::Chat => chat::edit::hidden_result(id, text),
+        }
+    }
+
+    /// A system unit with a block of text appended.
+    #[must_use]
+    pub fn append_text(self, unit: &[u8], block: &str) -> Option<Bytes> {
+        match self {
+            Self::Chat => chat::edit::append_text(unit, block),
+        }
+    }
+
+    /// A system unit of the proxy's own.
+    #[must_use]
+    pub fn system(self, block: &str) -> Bytes {
+        match self {
+            Self::Chat => chat::edit::system(block),
+        }
+    }
+
+    /// A tool as one element of the tools array; `parameters` are the members of a JSON schema.
+    #[must_use]
+    pub fn tool(self, name: &str, description: &str, parameters: &str) -> String {
+        match self {
+            Self::Chat => chat::form::tool(name, description, parameters),
+        }
+    }
+
+    /// The message of a hop in the one form in which it is stored and sent back.
+    #[must_use]
+    pub fn message_of(self, answer: &Answer) -> Bytes {
+        match self {
+            Self::Chat => chat::form::message(answer),
+        }
+    }
+
+    /// A hidden call in the form in which it goes back into its message.
+    #[must_use]
+    pub fn call_of(self, call: &Call) -> String {
+        match self {
+            Self::Chat => chat::form::call(call),
+        }
+    }
+
+    /// The edit that asks for usage at the end of a stream, where that must be asked for.
+    #[must_use]
+    pub fn ask_usage(self, object: &Object<'_>) -> Option<Edit> {
+        match self {
+            Self::Chat => Some(chat::request::ask_usage(object)),
+        }
+    }
+
+    /// An error in the dialect's shape, as a body or as the data of a stream's error event.
+    #[must_use]
+    pub fn error(self, error: &ErrorText<'_>) -> Bytes {
+        match self {
+            Self::Chat => chat::form::error(error),
+        }
+    }
+}
+
+/// Whose fault an error is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorSide {
+    /// The caller's.
+    Caller,
+    /// The upstream's, in the middle of an answer.
+    Upstream,
+    /// The server's, the proxy's or the upstream's.
+    Server,
+}
+
+/// An error of the proxy's own.
+#[derive(Clone, Copy, Debug)]
+pub struct ErrorText<'a> {
+    /// The HTTP status that it goes with.
+    pub status: u16,
+    /// Whose fault it is.
+    pub side: ErrorSide,
+    /// What went wrong and what to do about it.
+    pub message: &'a str,
+    /// The part of the request that it is about.
+    pub param: Option<&'a str>,
+    /// A word for programs.
+    pub code: &'a str,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_told_apart_as_they_were_sent() {
+        let table = [
+            ("/v1/chat/completions", Some(Dialect::Chat)),
+            ("/chat/completions", Some(Dialect::Chat)),
+            (
+                "/openai/deployments/gpt/chat/completions",
+                Some(Dialect::Chat),
+            ),
+            ("/v1/chat/completions/", None),
+            ("/v1/chat/completions/chatcmpl-1", None),
+            ("/v1/chat%2Fcompletions", None),
+            ("/v1/xchat/completions", None),
+            ("/v1/completions", None),
+            ("/v1/responses", None),
+            ("/v1/models", None),
+        ];
+        for (path, wanted) in table {
+            assert_eq!(Dialect::of_path(path), wanted, "{path}");
+        }
+    }
+}

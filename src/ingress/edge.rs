@@ -16,7 +16,7 @@ use super::body::{self, Coding};
 use super::errors;
 use super::headers;
 use super::limit::{Counted, Limit};
-use crate::model::Rope;
+use crate::model::{Dialect, Rope};
 use crate::pipeline::{self, App, ProxyError, Report, Side, TurnRequest, Untouched};
 use crate::record::Route;
 use crate::upstream::Payload;
@@ -50,14 +50,15 @@ impl Edge {
 /// Answers a request. Whatever goes wrong becomes a response, and each response is counted once; a
 /// body that breaks later breaks the connection, so that no cut stream looks like an end.
 pub(super) async fn handle(edge: &Edge, request: Request<Incoming>) -> Response<Body> {
-    let report = Report::begin(&edge.app, route(&request), request.method().clone());
+    let dialect = dialect(&request);
+    let report = Report::begin(&edge.app, route(dialect), request.method().clone());
     let Some(place) = edge.limit.enter() else {
-        return refuse(report, &ProxyError::Overloaded);
+        return refuse(report, dialect, &ProxyError::Overloaded);
     };
     let flight = edge.app.metrics.in_flight();
     let response = match admit(edge, request).await {
-        Ok(admitted) => serve(&edge.app, admitted, report).await,
-        Err(error) => refuse(report, &error),
+        Ok(admitted) => serve(&edge.app, dialect, admitted, report).await,
+        Err(error) => refuse(report, dialect, &error),
     };
     response.map(|body| Body::new(Counted::new(body, place, flight)))
 }
@@ -86,7 +87,12 @@ enum Admitted {
     Unreadable(Untouched),
 }
 
-async fn serve(app: &Arc<App>, admitted: Admitted, mut report: Report) -> Response<Body> {
+async fn serve(
+    app: &Arc<App>,
+    dialect: Option<Dialect>,
+    admitted: Admitted,
+    mut report: Report,
+) -> Response<Body> {
     let answer = match admitted {
         Admitted::Turn(turn) => pipeline::turn(app, *turn, report).await,
         Admitted::Forward(request) => pipeline::forward(app, request, report).await,
@@ -99,17 +105,17 @@ async fn serve(app: &Arc<App>, admitted: Admitted, mut report: Report) -> Respon
         if error.class().side != Side::Caller {
             tracing::warn!(%error, "no response from the upstream");
         }
-        errors::respond(&error)
+        errors::respond(dialect, &error)
     })
 }
 
-fn refuse(report: Report, error: &ProxyError) -> Response<Body> {
+fn refuse(report: Report, dialect: Option<Dialect>, error: &ProxyError) -> Response<Body> {
     report.refuse(error.status());
-    errors::respond(error)
+    errors::respond(dialect, error)
 }
 
 async fn admit(edge: &Edge, request: Request<Incoming>) -> Result<Admitted, ProxyError> {
-    let route = route(&request);
+    let dialect = dialect(&request);
     let (parts, body) = request.into_parts();
     let asked = parts
         .uri
@@ -124,12 +130,11 @@ async fn admit(edge: &Edge, request: Request<Incoming>) -> Result<Admitted, Prox
     }
     let (method, headers) = (parts.method, parts.headers);
     let coding = Coding::of(&headers);
-    match route {
-        Route::Forward => return Ok(Admitted::Forward(pass(method, asked, headers, body))),
-        Route::Chat if coding == Coding::Unknown => {
-            return Ok(Admitted::Unreadable(pass(method, asked, headers, body)));
-        }
-        Route::Chat => {}
+    let Some(dialect) = dialect else {
+        return Ok(Admitted::Forward(pass(method, asked, headers, body)));
+    };
+    if coding == Coding::Unknown {
+        return Ok(Admitted::Unreadable(pass(method, asked, headers, body)));
     }
     let overrides = headers::overrides(&headers, &edge.config.profiles)?;
     let session = headers::session(&headers)?;
@@ -137,6 +142,7 @@ async fn admit(edge: &Edge, request: Request<Incoming>) -> Result<Admitted, Prox
     let raw = body::read(body, &headers, edge.config.body_cap).await?;
     let body = body::decompress(coding, &raw, edge.config.body_cap).await?;
     Ok(Admitted::Turn(Box::new(TurnRequest {
+        dialect,
         method,
         asked,
         headers,
@@ -162,19 +168,17 @@ fn pass(method: Method, asked: PathAndQuery, headers: HeaderMap, body: Incoming)
     }
 }
 
-fn route(request: &Request<Incoming>) -> Route {
-    let asked = request.uri().path_and_query();
-    if asked.is_some_and(|asked| is_managed(request.method(), asked)) {
-        Route::Chat
-    } else {
-        Route::Forward
+/// The route of a request by its dialect.
+fn route(dialect: Option<Dialect>) -> Route {
+    match dialect {
+        Some(Dialect::Chat) => Route::Chat,
+        None => Route::Forward,
     }
 }
 
-/// `POST …/chat/completions`, whatever stands before it (`/v1`, `/openai/deployments/NAME`, …);
-/// compared on the path as it was sent, so `chat%2Fcompletions` or a slash at the end is another.
-fn is_managed(method: &Method, asked: &PathAndQuery) -> bool {
-    *method == Method::POST && asked.path().ends_with("/chat/completions")
+/// The dialect of a request that is managed; none of one that is passed through.
+fn dialect(request: &Request<Incoming>) -> Option<Dialect> {
+    Dialect::of_path(request.uri().path()).filter(|_| request.method() == Method::POST)
 }
 
 fn wants_websocket(headers: &HeaderMap) -> bool {
@@ -185,37 +189,4 @@ fn wants_websocket(headers: &HeaderMap) -> bool {
     values
         .flat_map(|value| value.split(','))
         .any(|name| name.trim().eq_ignore_ascii_case("websocket"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_posts_to_chat_completions_are_managed() {
-        let table = [
-            ("POST", "/v1/chat/completions", true),
-            ("POST", "/chat/completions", true),
-            ("POST", "/v1/chat/completions?api-version=1", true),
-            (
-                "POST",
-                "/openai/deployments/gpt/chat/completions?api-version=1",
-                true,
-            ),
-            ("GET", "/v1/chat/completions", false),
-            ("DELETE", "/v1/chat/completions", false),
-            ("POST", "/v1/chat/completions/", false),
-            ("POST", "/v1/chat/completions/chatcmpl-1", false),
-            ("POST", "/v1/chat%2Fcompletions", false),
-            ("POST", "/v1/xchat/completions", false),
-            ("POST", "/v1/completions", false),
-            ("POST", "/v1/responses", false),
-            ("POST", "/v1/models?x=/chat/completions", false),
-        ];
-        for (method, path, wanted) in table {
-            let asked = PathAndQuery::from_static(path);
-            let method = Method::from_bytes(method.as_bytes()).unwrap();
-            assert_eq!(is_managed(&method, &asked), wanted, "{method} {path}");
-        }
-    }
 }

@@ -1,27 +1,30 @@
-//! How an error looks to the client: OpenAI's shape. Owns its codes; never words what
-//! went wrong (the errors do) and never touches an error of the upstream's own.
+//! How an error looks to the client: in the shape of its dialect, OpenAI's where it has none. Owns
+//! its codes; never words what went wrong (the errors do) and never touches an error of the
+//! upstream's own.
 
 use axum::body::Body;
 use http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER, UPGRADE};
 use http::{HeaderValue, Response};
-use serde_json::json;
 
-use crate::dialect::chat::request::RequestError;
+use crate::dialect::request::RequestError;
+use crate::dialect::{ErrorSide, ErrorText};
+use crate::model::Dialect;
 use crate::pipeline::{ProxyError, Side};
 use crate::upstream;
 
 /// The response to a request that failed.
 #[must_use]
-pub fn respond(error: &ProxyError) -> Response<Body> {
-    let (status, code) = (error.status(), code(error));
-    let kind = match error.class().side {
-        Side::Caller => "invalid_request_error",
-        Side::Upstream | Side::Us => "server_error",
+pub fn respond(dialect: Option<Dialect>, error: &ProxyError) -> Response<Body> {
+    let status = error.status();
+    let side = match error.class().side {
+        Side::Caller => ErrorSide::Caller,
+        Side::Upstream | Side::Us => ErrorSide::Server,
     };
     let param = match error {
         ProxyError::Header { name, .. } => Some(*name),
         ProxyError::Coding { .. } => Some("content-encoding"),
-        ProxyError::Budget { .. } | ProxyError::Request(RequestError::Messages) => Some("messages"),
+        ProxyError::Budget { .. } => Some("messages"),
+        ProxyError::Request(RequestError::Missing { field, .. }) => Some(*field),
         ProxyError::TooLarge { .. }
         | ProxyError::Body
         | ProxyError::Request(RequestError::Body(_) | RequestError::DuplicateKey)
@@ -32,8 +35,14 @@ pub fn respond(error: &ProxyError) -> Response<Body> {
         | ProxyError::Overloaded
         | ProxyError::Upstream(_) => None,
     };
-    let body = json!({"error": {"message": error.to_string(), "type": kind, "param": param, "code": code}});
-    let mut response = Response::new(Body::from(body.to_string()));
+    let body = dialect.unwrap_or_default().error(&ErrorText {
+        status: status.as_u16(),
+        side,
+        message: &error.to_string(),
+        param,
+        code: code(error),
+    });
+    let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -45,6 +45,17 @@ impl fmt::Debug for Digest {
     }
 }
 
+/// The wire format of a conversation.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Dialect {
+    /// Chat Completions.
+    #[default]
+    Chat,
+}
+
 macro_rules! digest_newtype {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*

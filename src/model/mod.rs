@@ -10,7 +10,7 @@ mod rope;
 mod strings;
 mod usage;
 
-pub use ids::{CallId, Digest, Head, RecordId, Scope, TenantId};
+pub use ids::{CallId, Dialect, Digest, Head, RecordId, Scope, TenantId};
 pub use item::{
     CALL_TOKENS, CallShape, ItemKind, ItemNo, MESSAGE_TOKENS, Mark, Role, Shape, ToolClass,
 };

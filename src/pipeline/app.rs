@@ -8,13 +8,14 @@ use tokio_util::task::TaskTracker;
 
 use super::active::Active;
 use super::find::Paths;
-use super::known::Memo;
+use super::known::{Memo, Reader};
 use super::reads::Readers;
 use super::settings::Settings;
-use crate::intercept;
+use crate::dialect;
+use crate::model::{Dialect, TenantId};
 use crate::record::{Label, Metrics};
 use crate::store::Store;
-use crate::tokens::{Counter, Models};
+use crate::tokens::{Counter, Family, Models};
 use crate::upstream;
 
 /// What every request may use.
@@ -26,7 +27,7 @@ pub struct App {
     /// How requests are served.
     pub settings: Settings,
     /// The stream machine's settings.
-    pub intercept: intercept::Config,
+    pub intercept: dialect::stream::Config,
     /// Turn records.
     pub store: Arc<Store>,
     /// Look-ups that are at the store.
@@ -58,6 +59,13 @@ impl App {
             tracing::warn!(%error, "metrics could not be written");
             String::new()
         })
+    }
+
+    /// What reads the messages of a tenant's conversation.
+    #[must_use]
+    pub fn reader(&self, family: &Family, tenant: TenantId, dialect: Dialect) -> Reader<'_> {
+        self.memo
+            .reader(&self.counter, family.encoding, tenant, dialect)
     }
 
     /// Now, in milliseconds since 1970.

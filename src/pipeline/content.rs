@@ -6,26 +6,8 @@ use bytes::Bytes;
 
 use super::finish::encode;
 use super::hop::State;
-use crate::intercept::{Answer, join};
 use crate::model::{Content, Digest};
 use crate::store::{Batch, Store, blob_id};
-
-/// The visible response of a turn as one message, in the form that a client would resend.
-#[must_use]
-pub fn said(answers: &[Answer], line: Option<&str>) -> Bytes {
-    let texts = answers.iter().map(|answer| answer.text.as_str());
-    let (text, _) = join(texts.chain(line));
-    let last = answers.last();
-    let calls = last.into_iter().flat_map(Answer::visible_calls);
-    Answer {
-        text,
-        refusal: last.map_or_else(String::new, |last| last.refusal.clone()),
-        reasoning: last.map_or_else(Vec::new, |last| last.reasoning.clone()),
-        calls: calls.map(|(_, call)| call.clone()).collect(),
-        ..Answer::default()
-    }
-    .message()
-}
 
 /// Hands the turn's content over to be written, and names it; `None` where the store has no room.
 #[must_use]

@@ -20,7 +20,9 @@ use super::finish::Committed;
 use super::open::{Turn, over_budget};
 use super::send::{REFUSAL, emergency, outbound, prepare, spec};
 use super::unary::cap_line;
-use crate::intercept::{Answer, Machine, Verdict};
+use crate::dialect::answer::{Answer, Verdict};
+use crate::dialect::stream::Machine;
+use crate::dialect::{ErrorSide, ErrorText};
 use crate::record::{Phase, Side, StoreOp};
 use crate::upstream::{self, ResponseBody};
 
@@ -384,7 +386,7 @@ impl Driver {
     /// A later hop could not be had at all.
     async fn failed(&mut self, cause: &str) {
         if let Some(begin) = self.client.begin.take() {
-            let body = upstream_error(cause);
+            let body = self.turn.upstream_error(cause);
             let mut headers = HeaderMap::new();
             let json = http::HeaderValue::from_static("application/json");
             headers.insert(http::header::CONTENT_TYPE, json);
@@ -410,7 +412,8 @@ impl Driver {
         if told {
             self.machine.release(&mut out);
         } else {
-            self.machine.fail(&upstream_error(cause), &mut out);
+            self.machine
+                .fail(&self.turn.upstream_error(cause), &mut out);
         }
         let _ = self.say(out).await;
         self.keep();
@@ -531,16 +534,18 @@ async fn whole(body: ResponseBody) -> Bytes {
         .unwrap_or_default()
 }
 
-/// An error of ours in the dialect's shape.
-fn upstream_error(cause: &str) -> Bytes {
-    let message = serde_json::Value::from(cause);
-    let error = format!(
-        r#"{{"error":{{"message":{message},"type":"upstream_error","param":null,"code":"upstream_stream_failed"}}}}"#
-    );
-    Bytes::from(error)
-}
-
 impl Turn {
+    /// An error of ours in the dialect's shape.
+    fn upstream_error(&self, cause: &str) -> Bytes {
+        self.state.request.dialect.error(&ErrorText {
+            status: StatusCode::BAD_GATEWAY.as_u16(),
+            side: ErrorSide::Upstream,
+            message: cause,
+            param: None,
+            code: "upstream_stream_failed",
+        })
+    }
+
     /// Waits until a record is durable, as long as the settings allow; past that it is written
     /// late and the client does not wait.
     pub(super) async fn durable(&mut self, app: &Arc<App>, committed: Committed) {

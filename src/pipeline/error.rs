@@ -4,7 +4,7 @@
 use http::StatusCode;
 
 use super::settings::TermsError;
-use crate::dialect::chat::request::RequestError;
+use crate::dialect::request::RequestError;
 use crate::policy::Pinned;
 use crate::upstream;
 

@@ -9,8 +9,8 @@ use super::app::App;
 use super::content;
 use super::find::usage_key;
 use super::hop::{State, trimmed};
-use crate::dialect::chat::message::{ParsedCall, canonical_of_answer};
-use crate::intercept::{Answer, join};
+use crate::dialect::answer::Answer;
+use crate::dialect::message::ParsedCall;
 use crate::model::{
     CallId, Digest, Hop, Parent, RecordId, Role, Scope, TenantId, TurnRecord, Usage,
 };
@@ -48,7 +48,7 @@ pub struct Place {
 #[must_use]
 pub fn record(state: &State, base: u32, first_item: u32, ending: Ending<'_>) -> TurnRecord {
     let texts: Vec<&str> = ending.texts.iter().copied().chain(ending.line).collect();
-    let (text, at) = join(texts.iter().copied());
+    let (text, at) = state.request.dialect.join(texts.iter().copied());
     // What earlier hops handed out ends where the client's own last text begins. A last hop that
     // the record keeps whole has handed out its text too, as has a line of the proxy's.
     let handed = match &ending.last.message {
@@ -86,7 +86,7 @@ pub fn record(state: &State, base: u32, first_item: u32, ending: Ending<'_>) -> 
         first_item,
         hops,
         handed,
-        visible: canonical_of_answer(&text, &calls),
+        visible: state.request.dialect.canonical_of_answer(&text, &calls),
         trimmed: trimmed(&text),
         calls: ids.collect(),
         tooled: state.request.tools.is_some(),

@@ -4,9 +4,9 @@
 use super::hop::{Prepared, State};
 use super::known::Reader;
 use super::recall::Recalls;
-use crate::dialect::chat::message::call_digest;
+use crate::dialect::answer::{Answer, Call, Reasoning};
+use crate::dialect::message::call_digest;
 use crate::intercept::delimiter::{Label, Names, Outcome};
-use crate::intercept::{Answer, Call, Reasoning};
 use crate::model::{CallId, Effect, Hidden, HiddenCall, Hop, ItemKind, MESSAGE_TOKENS, raw};
 use crate::record::{DelimiterCall, RecallCall};
 use crate::session::tombstone::thousands;
@@ -56,7 +56,7 @@ pub fn settle(
     let runner = Runner::new(state, prepared, reader);
     let (calls, mut counted) = runner.run(answer, text + reasoning);
     counted.refetches = refetches(state, prepared, answer);
-    let message = answer.message();
+    let message = state.request.dialect.message_of(answer);
     let (marks, kept) = state.moved();
     let hop = Hop {
         message: (keep == Keep::Message).then(|| String::from_utf8_lossy(&message).into_owned()),
@@ -146,7 +146,7 @@ impl<'a> Runner<'a> {
         HiddenCall {
             id: CallId(call.id.clone()),
             place: u32::try_from(place).unwrap_or(u32::MAX),
-            bytes: call.json(),
+            bytes: self.state.request.dialect.call_of(call),
             arguments: call.arguments.clone(),
             tokens: self.reader.call(&call.name, &call.arguments),
             result_tokens: self.reader.count(&result),

@@ -1,7 +1,6 @@
 //! The request half of one hop, pure: transcript, size, pass, bytes. Everything that a turn keeps
 //! between its hops stands in [`State`]. Never awaits, never reads a store or a clock.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,9 +9,9 @@ use super::known::Reader;
 use super::original::Originals;
 use super::settings::{Classes, Terms};
 use crate::commit::{self, Growth, Trigger, Warmth};
-use crate::dialect::chat::edit;
-use crate::dialect::chat::message::MessageError;
-use crate::dialect::chat::request::{IncludeUsage, Request, Rewrite};
+use crate::dialect::message::MessageError;
+use crate::dialect::request::{Request, Rewrite, View};
+use crate::dialect::stream::UsageWish;
 use crate::model::{Digest, Head, Hidden, Hop, ItemNo, Kept, Mark, Marks, Role, Rope, Shape};
 use crate::policy::{self, Ask, Pinned, PlanError, Proposal, Target};
 use crate::render::tools::{self, Injected};
@@ -184,7 +183,8 @@ impl State {
         self.fixed = client_tools_size;
         self.injected = self.decide();
         if let (true, Some(bytes)) = (self.injected.any(), self.request.tools_bytes()) {
-            let with = tools::with_hidden(bytes, &self.injected).ok_or(MiddleError::Inject)?;
+            let with = tools::with_hidden(self.request.dialect, bytes, &self.injected)
+                .ok_or(MiddleError::Inject)?;
             self.fixed = u64::from(tools.reader.remembered(&String::from_utf8_lossy(&with)));
             self.tools = Some(with);
             if let Some(block) = self.terms.guidance(&self.injected) {
@@ -228,14 +228,14 @@ impl State {
             .enumerate()
             .find(|(_, shape)| shape.role == Role::System);
         let Some((at, _)) = first else {
-            let message = edit::system(block);
+            let message = self.request.dialect.system(block);
             self.fixed += u64::from(tools.reader.shape(&message)?.tokens());
             self.guidance = Some((None, message));
             return Ok(());
         };
         let bytes = self.request.message(at);
         // A system message without content is the client's own affair: it stays as it is.
-        if let Some(guided) = edit::append_text(bytes, block) {
+        if let Some(guided) = self.request.dialect.append_text(bytes, block) {
             let shape = tools.reader.shape(&guided)?;
             if let Some(slot) = self.shapes.get_mut(at) {
                 *slot = shape;
@@ -356,7 +356,7 @@ impl State {
     /// [`MiddleError::Render`] where its view can't be turned into bytes.
     pub fn render(&self, planned: Planned) -> Result<Prepared, MiddleError> {
         let Planned(prepared) = planned;
-        let messages = render::messages(&render::Input {
+        let view = render::messages(&render::Input {
             request: &self.request,
             path: &self.path,
             pending: &self.pending,
@@ -365,16 +365,17 @@ impl State {
             notes: &prepared.notes,
             guidance: self.guidance.clone(),
         })?;
-        let body = self.body(messages);
+        let body = self.body(view);
         Ok(Prepared { body, ..prepared })
     }
 
     fn transcript(&self, tools: &Tools<'_>) -> Transcript {
+        let dialect = self.request.dialect;
         let handed = |message: usize, text: &str| {
             let bytes = self.request.message(message);
-            if edit::text_is(bytes, text) {
+            if dialect.text_is(bytes, text) {
                 Handed::All
-            } else if edit::text_starts_with(bytes, text) {
+            } else if dialect.text_starts_with(bytes, text) {
                 Handed::Front
             } else {
                 Handed::Changed
@@ -503,10 +504,10 @@ impl State {
         self.fixed + view::sizes(transcript, &live, &view::Notes::default()).1
     }
 
-    fn body(&self, messages: Rope) -> Rope {
-        let ask = self.request.stream && self.request.include_usage == IncludeUsage::Open;
+    fn body(&self, view: View) -> Rope {
+        let ask = self.request.stream && self.request.usage_wish == UsageWish::Added;
         self.request.with(Rewrite {
-            messages,
+            view,
             tools: self.tools.as_deref(),
             ask_usage: ask,
             limit: self.remaining_limit(),
@@ -515,14 +516,13 @@ impl State {
 
     /// Each hop gets the client's token limit less what the turn has used.
     fn remaining_limit(&self) -> Option<u64> {
-        let (_, limit) = self.request.limit?;
         let used = self
             .pending
             .iter()
             .filter_map(|hop| hop.usage)
             .map(|usage| usage.completion);
         let used: u64 = used.sum();
-        (used > 0).then(|| limit.saturating_sub(used).max(1))
+        self.request.limit_left(used).filter(|_| used > 0)
     }
 
     /// Marks that passes moved before the hop in hand, for its record: an emergency pass may have
@@ -568,16 +568,4 @@ fn is_taken(trigger: Trigger, proposal: &Proposal, before: u64, ceiling: u64) ->
 #[must_use]
 pub fn trimmed(text: &str) -> Digest {
     Digest::of(&[b"trimmed", text.trim().as_bytes()])
-}
-
-/// The text of an assistant message, where it is text alone.
-#[must_use]
-pub fn assistant_text(bytes: &[u8]) -> Option<String> {
-    use crate::dialect::chat::message::{Part, parse};
-    let parsed = parse(bytes).ok()?;
-    let texts = parsed.parts.iter().filter_map(|part| match part {
-        Part::Text(text) => Some(Cow::Borrowed(text.as_ref())),
-        Part::Image { .. } | Part::Other(_) => None,
-    });
-    Some(texts.collect::<Vec<_>>().concat())
 }

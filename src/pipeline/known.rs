@@ -9,8 +9,8 @@ use quick_cache::sync::Cache;
 use twox_hash::XxHash3_128;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::dialect::chat::message::{self, MessageError, Parsed, Part};
-use crate::model::{CALL_TOKENS, CallId, CallShape, Shape, TenantId};
+use crate::dialect::message::{self, MessageError, Parsed, Part};
+use crate::model::{CALL_TOKENS, CallId, CallShape, Dialect, Shape, TenantId};
 use crate::session::view::Left;
 use crate::tokens::{Counter, Encoding, UNREADABLE_IMAGE, image_tokens};
 
@@ -33,6 +33,7 @@ pub struct Reader<'a> {
     memo: &'a Memo,
     counter: &'a Counter,
     encoding: Encoding,
+    dialect: Dialect,
     seed: u64,
 }
 
@@ -47,23 +48,25 @@ impl Default for Memo {
 }
 
 impl Memo {
-    /// A reader for one tenant and one encoding.
+    /// A reader for one tenant, one encoding and one dialect.
     #[must_use]
     pub fn reader<'a>(
         &'a self,
         counter: &'a Counter,
         encoding: Encoding,
         tenant: TenantId,
+        dialect: Dialect,
     ) -> Reader<'a> {
         let mut seed = [0_u8; 8];
         seed.iter_mut()
             .zip(tenant.0.as_bytes())
             .for_each(|(to, from)| *to = *from);
-        let seed = u64::from_le_bytes(seed).wrapping_add(encoding as u64);
+        let seed = u64::from_le_bytes(seed).wrapping_add(encoding as u64 + (dialect as u64) * 16);
         Reader {
             memo: self,
             counter,
             encoding,
+            dialect,
             seed,
         }
     }
@@ -79,7 +82,7 @@ impl Reader<'_> {
         if let Some(shape) = self.memo.shapes.get(&key) {
             return Ok(shape);
         }
-        let shape = Arc::new(self.measure(message::parse(bytes)?));
+        let shape = Arc::new(self.measure(self.dialect.parse(bytes)?));
         self.memo.shapes.insert(key, shape.clone());
         Ok(shape)
     }

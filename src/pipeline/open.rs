@@ -16,7 +16,7 @@ use super::report::Report;
 use super::request::{Mode, TurnRequest, Untouched};
 use super::settings::{Terms, Unmet};
 use super::untouched;
-use crate::dialect::chat::request::{Request, RequestError};
+use crate::dialect::request::{Request, RequestError};
 use crate::model::{Head, Shape};
 use crate::record::{Label, Phase};
 use crate::session::chain;
@@ -219,7 +219,7 @@ fn read(app: &App, asked: &TurnRequest, report: &mut Report) -> Result<Read, Sto
     if wanted == Mode::Off {
         return Err(Stop::Forward);
     }
-    let request = report.timed(Phase::Parse, || Request::decode(asked.body.clone()));
+    let request = report.timed(Phase::Parse, || asked.dialect.decode(asked.body.clone()));
     let request = match (request, wanted) {
         (Ok(request), _) => request,
         // What is only watched is never refused.
@@ -230,15 +230,14 @@ fn read(app: &App, asked: &TurnRequest, report: &mut Report) -> Result<Read, Sto
     let terms = Terms::of(&app.settings, &asked.overrides, &family, &request.model)
         .map_err(|error| Stop::Error(error.into()))?;
     report.asked(&request.model, request.stream, terms.mode);
-    // Guidance on top of no message at all would make a request of what is none.
-    if request.n > 1 || request.messages.is_empty() {
+    if request.unmanaged.is_some() {
         return Err(Stop::Forward);
     }
     let place = Place {
         tenant: asked.identity.tenant,
-        scope: asked.session.scope(request.cache_key.as_deref()),
+        scope: asked.session.scope(request.hint.as_deref()),
     };
-    let reader = app.memo.reader(&app.counter, family.encoding, place.tenant);
+    let reader = app.reader(&family, place.tenant, request.dialect);
     let shapes = report.timed(Phase::Tokens, || {
         (0..request.messages.len())
             .map(|at| reader.shape(request.message(at)))
@@ -267,7 +266,7 @@ fn ready(app: &App, opening: &mut Opening, read: Read, path: Arc<Path>) -> Resul
         family,
     } = read;
     let report = &mut opening.report;
-    let reader = app.memo.reader(&app.counter, family.encoding, place.tenant);
+    let reader = app.reader(&family, place.tenant, request.dialect);
     let mut state = State::new(request, shapes, heads, path, terms);
     let tools = Tools {
         reader,
@@ -290,14 +289,20 @@ fn ready(app: &App, opening: &mut Opening, read: Read, path: Arc<Path>) -> Resul
 fn unreadable(error: RequestError) -> Stop {
     match error {
         RequestError::DuplicateKey => Stop::Fail("dialect"),
-        RequestError::Body(_) | RequestError::Messages => Stop::Error(ProxyError::Request(error)),
+        RequestError::Body(_) | RequestError::Missing { .. } => {
+            Stop::Error(ProxyError::Request(error))
+        }
     }
 }
 
 impl Read {
     /// Asks where the request stands.
     fn ask<T>(&self, ask: impl FnOnce(&find::Request<'_>) -> T) -> T {
-        let text = |at| hop::assistant_text(self.request.message(at));
+        let text = |at| {
+            self.request
+                .dialect
+                .assistant_text(self.request.message(at))
+        };
         ask(&find::Request {
             tenant: self.place.tenant,
             scope: &self.place.scope,

@@ -5,8 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::known::Reader;
-use crate::dialect::chat::original;
-use crate::dialect::chat::request::Request;
+use crate::dialect::request::Request;
 use crate::model::{Digest, Hop, ItemKind, Kept, Mark, Shape};
 use crate::session::path::Path;
 use crate::session::stub;
@@ -39,12 +38,15 @@ impl<'a> Originals<'a> {
             | ItemKind::System
             | ItemKind::User
             | ItemKind::Text
-            | ItemKind::Opaque => original::text(message),
+            | ItemKind::Opaque => self.request.dialect.text(message),
             ItemKind::Call => {
                 let items = self.transcript.items.get(entry.items.start..index)?;
                 let visible = |item: &&Item| is_visible(item);
                 let place = items.iter().filter(visible).count();
-                original::arguments(message, place).filter(|_| is_visible(item))
+                self.request
+                    .dialect
+                    .arguments(message, place)
+                    .filter(|_| is_visible(item))
             }
             ItemKind::Reasoning => None,
         }
@@ -57,17 +59,31 @@ impl<'a> Originals<'a> {
         let entry = self.transcript.entries.get(item.entry)?;
         match item.kind {
             ItemKind::Call => self.whole(item.pair?),
-            ItemKind::Reasoning => original::reasoning(self.message(entry)?).map(Cow::Owned),
+            ItemKind::Reasoning => self
+                .request
+                .dialect
+                .reasoning(self.message(entry)?)
+                .map(Cow::Owned),
             ItemKind::Text => self.own_text(index, entry),
-            ItemKind::Result | ItemKind::System | ItemKind::User | ItemKind::Opaque => self
-                .text(index)
-                .or_else(|| original::parts(self.message(entry)?).map(Cow::Owned)),
+            ItemKind::Result | ItemKind::System | ItemKind::User | ItemKind::Opaque => {
+                self.text(index).or_else(|| {
+                    self.request
+                        .dialect
+                        .parts(self.message(entry)?)
+                        .map(Cow::Owned)
+                })
+            }
         }
     }
 
     /// What was said in one hop: text that earlier hops handed out is their own items'.
     fn own_text(&self, index: usize, entry: &Entry) -> Option<Cow<'a, str>> {
-        let parts = || original::parts(self.message(entry)?).map(Cow::Owned);
+        let parts = || {
+            self.request
+                .dialect
+                .parts(self.message(entry)?)
+                .map(Cow::Owned)
+        };
         let text = self.text(index).or_else(parts)?;
         let (Source::LastHop { step, .. }, Handed::Front) = (entry.source, entry.handed) else {
             return Some(text);
@@ -84,7 +100,7 @@ impl<'a> Originals<'a> {
         let same = |other: &&Item| other.kind == ItemKind::Call && other.hidden == item.hidden;
         let place = items.iter().filter(same).count();
         if !item.hidden {
-            return original::call(self.message(entry)?, place);
+            return self.request.dialect.call(self.message(entry)?, place);
         }
         let hop = match entry.source {
             Source::Hop { step, hop } => self.hop(step, hop),

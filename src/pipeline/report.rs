@@ -10,7 +10,7 @@ use super::app::App;
 use super::hidden::Counted;
 use super::hop::{MiddleError, Prepared, State, Tools};
 use super::request::Mode;
-use crate::intercept::Answer;
+use crate::dialect::answer::Answer;
 use crate::record::{
     Abort, AbortPhase, Budget, Context, CostKind, Evicted, Hop, Label, Pass, Phase, Route, Side,
     Turn, response_headers,

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
 
-use crate::model::{Digest, Scope, TenantId};
+use crate::model::{Dialect, Digest, Scope, TenantId};
 use crate::policy::Policy;
 use crate::upstream::Payload;
 
@@ -28,6 +28,8 @@ pub struct Untouched {
 /// A managed request, its body held whole.
 #[derive(Debug)]
 pub struct TurnRequest {
+    /// Its wire format.
+    pub dialect: Dialect,
     /// The client's method.
     pub method: Method,
     /// The client's path and query.

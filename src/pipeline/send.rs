@@ -15,8 +15,7 @@ use super::error::ProxyError;
 use super::hop::{MiddleError, Prepared, Tools};
 use super::open::Turn;
 use super::{drive, unary, untouched};
-use crate::dialect::chat::request::IncludeUsage;
-use crate::intercept::{Spec, UsageWish};
+use crate::dialect::stream::Spec;
 use crate::record::{FAIL_OPEN, Label};
 use crate::upstream::{self, Outbound, Payload, ResponseBody};
 
@@ -144,9 +143,7 @@ pub(super) fn prepare(
     refused: Option<u64>,
 ) -> Result<Prepared, MiddleError> {
     let tools = Tools {
-        reader: app
-            .memo
-            .reader(&app.counter, turn.family.encoding, turn.place.tenant),
+        reader: app.reader(&turn.family, turn.place.tenant, turn.state.request.dialect),
         classes: &app.settings.classes,
         family: &turn.family,
         now: app.now(),
@@ -231,13 +228,9 @@ pub(super) fn reply(
 
 /// What the interceptor must know of a turn.
 pub(super) fn spec(turn: &Turn) -> Spec {
-    let wish = match turn.state.request.include_usage {
-        IncludeUsage::Asked => UsageWish::Asked,
-        IncludeUsage::Open => UsageWish::Added,
-        IncludeUsage::Refused => UsageWish::Refused,
-    };
     Spec {
+        dialect: turn.state.request.dialect,
         hidden: turn.state.injected.names().map(str::to_owned).collect(),
-        usage_wish: wish,
+        usage_wish: turn.state.request.usage_wish,
     }
 }

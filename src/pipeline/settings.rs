@@ -8,7 +8,7 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use super::request::{AskedBudget, MIN_CEILING, Mode, Overrides};
 use crate::commit::{self, Floor};
-use crate::intercept::UsageMode;
+use crate::dialect::stream::UsageMode;
 use crate::intercept::delimiter::Protocol;
 use crate::model::{Hidden, ToolClass};
 use crate::policy::{self, Order, Policy};

@@ -10,14 +10,14 @@ use http::{HeaderMap, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 
 use super::app::App;
-use super::content;
 use super::error::ProxyError;
 use super::finish::{self, Committed, Ended, Ending};
 use super::hidden::{self, Keep};
 use super::open::{Turn, over_budget};
 use super::send::{emergency, failed, prepare, reply, send, spec};
 use super::settings::StoreContent;
-use crate::intercept::{Answer, Verdict, unary};
+use crate::dialect::answer::{Answer, Verdict};
+use crate::dialect::stream::unary;
 use crate::model::Hop;
 use crate::record::Phase;
 use crate::upstream::{self, ResponseBody};
@@ -133,9 +133,7 @@ impl Turn {
 
     /// The hop that an answer makes, its hidden calls run and counted.
     pub(super) fn settle_hop(&mut self, app: &App, answer: &Answer, keep: Keep) -> Hop {
-        let reader = app
-            .memo
-            .reader(&app.counter, self.family.encoding, self.place.tenant);
+        let reader = app.reader(&self.family, self.place.tenant, self.state.request.dialect);
         let (state, prepared) = (&self.state, &self.prepared);
         let (hop, counted) = self.report.timed(Phase::Intercept, || {
             hidden::settle(state, prepared, answer, keep, &reader)
@@ -213,7 +211,7 @@ impl Turn {
             },
         );
         let said = match app.settings.content {
-            StoreContent::All => Some(content::said(answers, line)),
+            StoreContent::All => Some(self.state.request.dialect.said(answers, line)),
             StoreContent::Off => None,
         };
         Some(Ended { record, said })

@@ -4,13 +4,13 @@
 pub mod tools;
 
 use std::borrow::Cow;
-use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::dialect::chat::edit::{self, AssistantEdit};
-use crate::dialect::chat::request::Request;
-use crate::model::{Hop, ItemKind, Marks, Rope};
+use crate::dialect::edit::AssistantEdit;
+use crate::dialect::request::{Request, View};
+use crate::dialect::splice::Own;
+use crate::model::{Hop, ItemKind, Marks};
 use crate::session::path::Path;
 use crate::session::transcript::{Entry, Handed, Source, Transcript};
 use crate::session::view::{self, Notes, Shown};
@@ -39,14 +39,14 @@ pub struct Input<'a> {
 #[error("entry {0} of the transcript could not be rendered")]
 pub struct RenderError(pub usize);
 
-/// The messages array as the upstream gets it.
+/// The conversation as the upstream gets it.
 ///
 /// # Errors
 /// [`RenderError`] where an entry has no readable bytes; the caller fails open.
-pub fn messages(input: &Input<'_>) -> Result<Rope, RenderError> {
-    let mut out = Array::new(input.request);
+pub fn messages(input: &Input<'_>) -> Result<View, RenderError> {
+    let mut out = input.request.splice();
     if let Some((None, message)) = &input.guidance {
-        out.element(message);
+        out.own(Own::System, message);
     }
     for (at, entry) in input.transcript.entries.iter().enumerate() {
         let shown = view::shown_of(input.transcript, input.marks, input.notes, entry);
@@ -57,71 +57,14 @@ pub fn messages(input: &Input<'_>) -> Result<Rope, RenderError> {
             (Source::Client(message) | Source::LastHop { message, .. }, Cow::Borrowed(_)) => {
                 out.client(message)
             }
-            (_, bytes) => out.element(&bytes),
+            (Source::Client(message) | Source::LastHop { message, .. }, bytes) => {
+                out.edited(message, &bytes)
+            }
+            (Source::Hop { .. }, bytes) => out.own(Own::Hop, &bytes),
+            (Source::HiddenResult { .. }, bytes) => out.own(Own::Result, &bytes),
         }
     }
     Ok(out.close())
-}
-
-/// The messages array in the making. Runs of the client's messages are shared, not copied, the
-/// separators between them included.
-struct Array<'a> {
-    request: &'a Request,
-    rope: Rope,
-    /// The run of client messages that is not yet written, by index.
-    run: Option<Range<usize>>,
-    empty: bool,
-}
-
-impl<'a> Array<'a> {
-    fn new(request: &'a Request) -> Self {
-        let mut rope = Rope::default();
-        rope.write(b"[");
-        Self {
-            request,
-            rope,
-            run: None,
-            empty: true,
-        }
-    }
-
-    fn client(&mut self, message: usize) {
-        match &mut self.run {
-            Some(run) if run.end == message => run.end += 1,
-            _ => {
-                self.settle();
-                self.run = Some(message..message + 1);
-            }
-        }
-    }
-
-    fn element(&mut self, bytes: &[u8]) {
-        self.settle();
-        self.comma();
-        self.rope.write(bytes);
-    }
-
-    fn settle(&mut self) {
-        let Some(run) = self.run.take() else { return };
-        let span = |at: usize| self.request.messages.get(at);
-        if let (Some(first), Some(last)) = (span(run.start), span(run.end - 1)) {
-            let bytes = self.request.body.slice(first.start..last.end);
-            self.comma();
-            self.rope.share(bytes);
-        }
-    }
-
-    fn comma(&mut self) {
-        if !std::mem::take(&mut self.empty) {
-            self.rope.write(b",");
-        }
-    }
-
-    fn close(mut self) -> Rope {
-        self.settle();
-        self.rope.write(b"]");
-        self.rope
-    }
 }
 
 fn entry_bytes<'a>(input: &Input<'a>, entry: &Entry, shown: &Shown<'_>) -> Option<Cow<'a, [u8]>> {
@@ -144,7 +87,13 @@ fn entry_bytes<'a>(input: &Input<'a>, entry: &Entry, shown: &Shown<'_>) -> Optio
                 Shown::Note(text) => text,
                 Shown::Whole | Shown::Less { .. } | Shown::Gone => call.result.as_str(),
             };
-            Some(Cow::Owned(edit::hidden_result(&call.id.0, text).to_vec()))
+            Some(Cow::Owned(
+                input
+                    .request
+                    .dialect
+                    .hidden_result(&call.id.0, text)
+                    .to_vec(),
+            ))
         }
     }
 }
@@ -158,7 +107,11 @@ fn client<'a>(
     let bytes = input.request.message(message);
     match (&input.guidance, shown) {
         (Some((Some(guided), new)), _) if *guided == message => Some(Cow::Owned(new.to_vec())),
-        (_, Shown::Note(text)) => edit::result(bytes, text).map(|new| Cow::Owned(new.to_vec())),
+        (_, Shown::Note(text)) => input
+            .request
+            .dialect
+            .result(bytes, text)
+            .map(|new| Cow::Owned(new.to_vec())),
         (_, Shown::Whole | Shown::Less { .. } | Shown::Gone) => {
             less(input, bytes, entry, shown, false)
         }
@@ -193,7 +146,11 @@ fn less<'a>(
         Shown::Whole | Shown::Note(_) | Shown::Gone => return Some(Cow::Borrowed(bytes)),
     };
     let edit = keep_opaque(input, entry, edit);
-    edit::assistant(bytes, &edit).map(|new| Cow::Owned(new.to_vec()))
+    input
+        .request
+        .dialect
+        .assistant(bytes, &edit)
+        .map(|new| Cow::Owned(new.to_vec()))
 }
 
 /// Text that must never be edited stays, whatever the marks say.
@@ -252,7 +209,11 @@ fn last_hop<'a>(
         split_calls(&mut edit, calls, arguments);
     }
     let edit = keep_opaque(input, entry, edit);
-    edit::assistant(bytes, &edit).map(|new| Cow::Owned(new.to_vec()))
+    input
+        .request
+        .dialect
+        .assistant(bytes, &edit)
+        .map(|new| Cow::Owned(new.to_vec()))
 }
 
 /// Turns what is kept of all calls into which of the client's stay and which hidden ones go back.

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 
-use crate::model::{Hidden, raw};
+use crate::model::{Dialect, Hidden};
 
 /// The protocol in the tool's description (paper 000 §4.2): at most 1,024 characters, because
 /// providers refuse longer ones.
@@ -108,7 +108,7 @@ pub fn free_name(tool: Hidden, taken: &[String]) -> Option<String> {
 
 /// The schema of a tool under a name, as one element of the tools array.
 #[must_use]
-pub fn schema(tool: Hidden, name: &str) -> String {
+pub fn schema(dialect: Dialect, tool: Hidden, name: &str) -> String {
     let (description, parameters) = match tool {
         Hidden::Delimiter => (
             DESCRIPTION,
@@ -131,25 +131,18 @@ pub fn schema(tool: Hidden, name: &str) -> String {
             ),
         ),
     };
-    format!(
-        concat!(
-            r#"{{"type":"function","function":{{"name":{name},"description":{description},"#,
-            r#""parameters":{{"type":"object","properties":{{{parameters}}}}}}}"#,
-        ),
-        name = raw::quote(name),
-        description = raw::quote(description),
-        parameters = parameters,
-    )
+    let parameters = format!(r#""type":"object","properties":{{{parameters}"#);
+    dialect.tool(name, description, &parameters)
 }
 
 /// The client's tools array with ours in front, so that the client's own changes don't move them.
 #[must_use]
-pub fn with_hidden(tools: &[u8], injected: &Injected) -> Option<Bytes> {
+pub fn with_hidden(dialect: Dialect, tools: &[u8], injected: &Injected) -> Option<Bytes> {
     let rest = tools.get(1..).filter(|_| tools.first() == Some(&b'['))?;
     let mut out = vec![b'['];
     for tool in [Hidden::Delimiter, Hidden::Recall] {
         if let Some(name) = injected.name(tool) {
-            out.extend_from_slice(schema(tool, name).as_bytes());
+            out.extend_from_slice(schema(dialect, tool, name).as_bytes());
             out.push(b',');
         }
     }
@@ -183,7 +176,8 @@ mod tests {
     #[test]
     fn schemas_are_json_and_short_enough_for_every_provider() {
         for (tool, required) in [(Hidden::Delimiter, "action"), (Hidden::Recall, "id")] {
-            let schema: serde_json::Value = serde_json::from_str(&schema(tool, "x")).unwrap();
+            let schema: serde_json::Value =
+                serde_json::from_str(&schema(Dialect::Chat, tool, "x")).unwrap();
             assert_eq!(schema["function"]["name"], "x");
             let description = schema["function"]["description"].as_str().unwrap();
             let length = description.chars().count();
@@ -205,7 +199,8 @@ mod tests {
             (both(), vec!["delimiter", "recall"]),
             (without, vec!["delimiter"]),
         ] {
-            let tools = with_hidden(br#"[ {"type":"function" }]"#, &injected).unwrap();
+            let tools =
+                with_hidden(Dialect::Chat, br#"[ {"type":"function" }]"#, &injected).unwrap();
             assert!(tools.ends_with(br#", {"type":"function" }]"#));
             let read: serde_json::Value = serde_json::from_slice(&tools).unwrap();
             let read = read.as_array().unwrap().iter();

@@ -8,8 +8,8 @@ use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::trace::Trace;
-use crate::dialect::chat::message;
-use crate::model::{CallId, Role, strings};
+use crate::dialect::message;
+use crate::model::{CallId, Dialect, Role, strings};
 
 /// Characters of the shortest line that counts.
 const LINE: usize = 12;
@@ -169,7 +169,7 @@ impl Needs {
 
     /// Takes in the calls of an answer.
     fn calls(&mut self, bytes: &[u8]) -> Vec<Need> {
-        let Ok(parsed) = message::parse(bytes) else {
+        let Ok(parsed) = Dialect::Chat.parse(bytes) else {
             return Vec::new();
         };
         let calls = parsed.calls.iter().map(|call| {
@@ -240,7 +240,8 @@ impl Before {
                 self.waiting = waiting.collect();
             }
             Role::Tool => {
-                let id = message::parse(bytes)
+                let id = Dialect::Chat
+                    .parse(bytes)
                     .ok()
                     .and_then(|parsed| parsed.result_of);
                 let place = self
@@ -260,7 +261,7 @@ impl Before {
 /// Hands on all texts of a message, unescaped: of arguments their values. False where it
 /// can't be read.
 pub fn texts(bytes: &[u8], each: &mut dyn FnMut(Part, &str)) -> bool {
-    let Ok(parsed) = message::parse(bytes) else {
+    let Ok(parsed) = Dialect::Chat.parse(bytes) else {
         return false;
     };
     for part in &parsed.parts {

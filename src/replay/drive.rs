@@ -14,8 +14,8 @@ use super::player::{Player, Shared, Turn};
 use super::sent::Pool;
 use super::trace::{Message, Trace};
 use super::{Lab, ReplayError};
-use crate::dialect::chat::request::Request;
-use crate::model::{CALL_TOKENS, Digest, ItemNo, Role, Shape, TenantId, raw};
+use crate::dialect::request::Request;
+use crate::model::{CALL_TOKENS, Dialect, Digest, ItemNo, Role, Shape, TenantId, raw};
 use crate::pipeline::hop::Tools;
 use crate::pipeline::known::Reader;
 use crate::session::chain;
@@ -55,7 +55,8 @@ pub fn shapes(lab: &Lab, trace: &Trace) -> Result<Vec<Arc<Shape>>, ReplayError> 
 
 fn reader(lab: &Lab) -> Reader<'_> {
     let encoding = lab.options.pricing.family.encoding;
-    lab.memo.reader(&lab.counter, encoding, TENANT)
+    lab.memo
+        .reader(&lab.counter, encoding, TENANT, Dialect::Chat)
 }
 
 /// The size of a session: tokens of its texts, tool names and arguments.
@@ -149,7 +150,9 @@ fn failed(trace: &Trace, at: usize, cause: &dyn std::fmt::Display) -> ReplayErro
 }
 
 fn request(trace: &Trace, body: &Body) -> Result<Request, ReplayError> {
-    Request::decode(body.whole()).map_err(|cause| failed(trace, body.count, &cause))
+    Dialect::Chat
+        .decode(body.whole())
+        .map_err(|cause| failed(trace, body.count, &cause))
 }
 
 /// When a request is made and answered: the newest time before it, and that of its answer.

@@ -9,8 +9,7 @@ use super::player::{Followed, Passed, Player};
 use super::shown::View;
 use super::trace::Trace;
 use super::{Lab, ReplayError};
-use crate::dialect::chat::message;
-use crate::model::{ItemKind, ItemNo};
+use crate::model::{Dialect, ItemKind, ItemNo};
 use crate::session::tombstone;
 use crate::session::transcript::{Item, Source, Transcript};
 
@@ -259,5 +258,5 @@ pub(super) fn call_id(
         return None;
     };
     let bytes = message(at)?;
-    Some(message::parse(&bytes).ok()?.result_of?.0)
+    Some(Dialect::Chat.parse(&bytes).ok()?.result_of?.0)
 }

@@ -17,10 +17,10 @@ use super::outcome::{Point, Run};
 use super::sent::{Change, Pool, Sent};
 use super::shown::View;
 use crate::commit::Trigger;
-use crate::dialect::chat::message;
-use crate::dialect::chat::request::Request;
-use crate::intercept::{Answer, Call, Reasoning};
-use crate::model::{Head, Hop, ItemNo, Mark, Shape};
+use crate::dialect::answer::{Answer, Call, Reasoning};
+use crate::dialect::message;
+use crate::dialect::request::Request;
+use crate::model::{Dialect, Head, Hop, ItemNo, Mark, Shape};
 use crate::pipeline::finish::{self, Ending};
 use crate::pipeline::hidden::{self, Keep};
 use crate::pipeline::hop::{MiddleError, Prepared, State, Tools};
@@ -319,7 +319,7 @@ impl<'a> Player<'a> {
             let parsed = self
                 .sent
                 .messages()
-                .filter_map(|bytes| message::parse(bytes).ok());
+                .filter_map(|bytes| Dialect::Chat.parse(bytes).ok());
             let mut results = parsed.filter(|parsed| parsed.result_of.is_some());
             results.find(|parsed| parsed.result_of.as_ref().is_some_and(|own| own.0 == id))
         });

@@ -10,8 +10,8 @@ use plimsoll_scripted::trace::{Recording, TraceError as RecordingError};
 use serde_json::Value;
 
 use super::time;
-use crate::model::Role;
 use crate::model::raw::{self, Object};
+use crate::model::{Dialect, Role};
 
 /// Fields that hold the time of a message; they are taken off it.
 const TIMES: [&str; 3] = ["timestamp", "created_at", "time"];
@@ -266,7 +266,7 @@ fn message(text: &str) -> Option<Message> {
         "tool" => Role::Tool,
         _ => return None,
     };
-    crate::dialect::chat::message::parse(text.as_bytes()).ok()?;
+    Dialect::Chat.parse(text.as_bytes()).ok()?;
     let time = TIMES
         .iter()
         .filter_map(|field| object.present(field))

@@ -1,7 +1,7 @@
 //! Turns of several hops: what the model may do wrong with hidden calls, how a turn ends, and what
 //! the client reads of usage.
 
-use plimsoll::intercept::UsageMode;
+use plimsoll::dialect::stream::UsageMode;
 use plimsoll_scripted::{Call, Reply, Script, Style, UsagePlace, Verdict};
 use serde_json::{Value, json};
 

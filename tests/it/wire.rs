@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use flate2::read::GzDecoder;
-use plimsoll::dialect::chat::message::{self, ParsedCall, canonical_of_answer};
-use plimsoll::dialect::chat::request::Request;
-use plimsoll::model::{Digest, Head, Shape, TenantId};
+use plimsoll::dialect::message::{self, ParsedCall};
+use plimsoll::dialect::request::Request;
+use plimsoll::model::{Dialect, Digest, Head, Shape, TenantId};
 use plimsoll::pipeline::known::Memo;
 use plimsoll::session::chain;
 use plimsoll::tokens::{Counter, Encoding};
@@ -77,8 +77,10 @@ fn captured(
     counter: &Counter,
 ) -> Captured {
     let tenant = TenantId(Digest([1; 32]));
-    let request = Request::decode(line["body"].to_string().into()).unwrap();
-    let reader = memo.reader(counter, Encoding::O200k, tenant);
+    let request = Dialect::Chat
+        .decode(line["body"].to_string().into())
+        .unwrap();
+    let reader = memo.reader(counter, Encoding::O200k, tenant, Dialect::Chat);
     let shapes: Vec<_> = (0..request.messages.len())
         .map(|at| reader.shape(request.message(at)).unwrap())
         .collect();
@@ -140,7 +142,7 @@ fn answers(agent: &str, one: &Captured, next: &Captured) {
         return;
     }
     let at = one.request.messages.len();
-    let back = message::parse(next.request.message(at)).unwrap();
+    let back = Dialect::Chat.parse(next.request.message(at)).unwrap();
     let calls: Vec<ParsedCall<'_>> = planned
         .iter()
         .zip(&one.ids)
@@ -154,7 +156,7 @@ fn answers(agent: &str, one: &Captured, next: &Captured) {
         message::Part::Text(text) => Some(text.to_string()),
         message::Part::Image { .. } | message::Part::Other(_) => None,
     });
-    let handed = canonical_of_answer(text.as_deref().unwrap_or_default(), &calls);
+    let handed = Dialect::Chat.canonical_of_answer(text.as_deref().unwrap_or_default(), &calls);
     assert_eq!(
         handed,
         back.canonical,

@@ -7,24 +7,8 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::message::REASONING_FIELDS;
+use crate::dialect::edit::AssistantEdit;
 use crate::model::raw::{self, Edit, Object};
-
-/// What to change in an assistant message.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AssistantEdit<'a> {
-    /// Text to cut from the front: what earlier hops handed out.
-    pub cut: &'a str,
-    /// Whether all text goes.
-    pub drop_text: bool,
-    /// Whether reasoning fields go.
-    pub drop_reasoning: bool,
-    /// Which of the client's calls stay; all where it is `None`.
-    pub keep_calls: Option<Vec<bool>>,
-    /// Hidden calls with their places among all calls, in order.
-    pub insert: Vec<(usize, &'a str)>,
-    /// New arguments of the client's calls, by index.
-    pub arguments: Vec<(usize, &'a str)>,
-}
 
 /// An assistant message with the edit applied. `None` if its bytes can't be read, which a message
 /// that was parsed before never is.

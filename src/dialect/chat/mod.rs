@@ -3,6 +3,9 @@
 //! never decides what is shown.
 
 pub mod edit;
+pub mod form;
 pub mod message;
 pub mod original;
 pub mod request;
+pub mod splice;
+pub mod stream;

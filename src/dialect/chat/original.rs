@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use super::message::{self, Part};
+use super::message;
+use crate::dialect::message::Part;
 use crate::model::raw::{self, Object};
 
 /// The text of a message: its string, or its parts of text one after the other. `None` where there
@@ -62,6 +63,17 @@ pub fn arguments(bytes: &[u8], call: usize) -> Option<Cow<'_, str>> {
     let call = Object::parse(calls.get(span)?).ok()?;
     let function = Object::parse(call.raw("function")?).ok()?;
     raw::string(function.raw("arguments")?)
+}
+
+/// The text of an assistant message, where it is text alone.
+#[must_use]
+pub fn assistant_text(bytes: &[u8]) -> Option<String> {
+    let parsed = message::parse(bytes).ok()?;
+    let texts = parsed.parts.iter().filter_map(|part| match part {
+        Part::Text(text) => Some(Cow::Borrowed(text.as_ref())),
+        Part::Image { .. } | Part::Other(_) => None,
+    });
+    Some(texts.collect::<Vec<_>>().concat())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::intercept::{Answer, Call, Reasoning};
+use crate::dialect::answer::{Answer, Call, Reasoning};
 
 /// One piece of what a model says in a turn, with sizes in tokens, roughly.
 #[derive(Clone, Debug, PartialEq, Eq)]

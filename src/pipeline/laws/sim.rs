@@ -13,9 +13,8 @@ use serde_json::{Value, json};
 
 use super::say::{Labels, Say, filled, gist, hops};
 use crate::commit::Floor;
-use crate::dialect::chat::request::Request;
-use crate::intercept::{Answer, join};
-use crate::model::{Digest, ItemNo, Marks, RecordId, Shape, TenantId, TurnRecord};
+use crate::dialect::answer::{Answer, join};
+use crate::model::{Dialect, Digest, ItemNo, Marks, RecordId, Shape, TenantId, TurnRecord};
 use crate::pipeline::Overrides;
 use crate::pipeline::finish::{Ending, record};
 use crate::pipeline::hidden::{Keep, settle};
@@ -194,7 +193,7 @@ impl Sim {
             return;
         }
         self.messages
-            .push(String::from_utf8(last.message().to_vec()).unwrap());
+            .push(String::from_utf8(Dialect::Chat.message_of(&last).to_vec()).unwrap());
         for (id, result) in results {
             self.push(&json!({"role": "tool", "tool_call_id": id, "content": result}));
         }
@@ -214,7 +213,7 @@ impl Sim {
 
     /// The state of a turn that stands on a path.
     pub fn state(&self, path: &Arc<Path>, marks: Marks) -> State {
-        let request = Request::decode(self.body()).unwrap();
+        let request = Dialect::Chat.decode(self.body()).unwrap();
         let shapes: Vec<Arc<Shape>> = (0..request.messages.len())
             .map(|at| reader().shape(request.message(at)).unwrap())
             .collect();
@@ -278,7 +277,7 @@ impl Sim {
     /// The client changed its history: what anchors tie is kept, and the next request may break
     /// the prefix.
     pub fn align(&mut self) {
-        let request = Request::decode(self.body()).unwrap();
+        let request = Dialect::Chat.decode(self.body()).unwrap();
         let shapes: Vec<Arc<Shape>> = (0..request.messages.len())
             .map(|at| reader().shape(request.message(at)).unwrap())
             .collect();
@@ -376,7 +375,7 @@ fn is_label(label: &str) -> bool {
 }
 
 pub fn reader() -> crate::pipeline::known::Reader<'static> {
-    MEMO.reader(&COUNTER, Encoding::O200k, TENANT)
+    MEMO.reader(&COUNTER, Encoding::O200k, TENANT, Dialect::Chat)
 }
 
 pub fn count(text: &str) -> u32 {

@@ -12,19 +12,19 @@ use crate::model::raw::{self, Object};
 
 /// Who speaks: fields of the first hop that every frame for the client carries.
 #[derive(Debug, Clone, Default)]
-pub(in crate::intercept) struct Origin {
+pub(in crate::dialect::chat::stream) struct Origin {
     /// Raw JSON of the id.
-    pub(in crate::intercept) id: Option<Bytes>,
+    pub(in crate::dialect::chat::stream) id: Option<Bytes>,
     /// Raw JSON of the creation time.
-    pub(in crate::intercept) created: Option<Bytes>,
+    pub(in crate::dialect::chat::stream) created: Option<Bytes>,
     /// Raw JSON of the model's name.
-    pub(in crate::intercept) model: Option<Bytes>,
+    pub(in crate::dialect::chat::stream) model: Option<Bytes>,
 }
 
 impl Origin {
     /// Learns what is not known yet. Empty ids and zero times, as Azure's first chunk has them,
     /// are none.
-    pub(in crate::intercept) fn learn(&mut self, chunk: &Chunk<'_>) {
+    pub(in crate::dialect::chat::stream) fn learn(&mut self, chunk: &Chunk<'_>) {
         let known = |key: &str| {
             let raw = chunk.top.object.present(key)?;
             (!matches!(raw, b"\"\"" | b"0")).then(|| Bytes::copy_from_slice(raw))
@@ -35,7 +35,7 @@ impl Origin {
     }
 
     /// The id, decoded.
-    pub(in crate::intercept) fn id(&self) -> Option<String> {
+    pub(in crate::dialect::chat::stream) fn id(&self) -> Option<String> {
         self.id
             .as_deref()
             .and_then(raw::string)
@@ -43,14 +43,14 @@ impl Origin {
     }
 
     /// The creation time in seconds.
-    pub(in crate::intercept) fn created(&self) -> Option<u64> {
+    pub(in crate::dialect::chat::stream) fn created(&self) -> Option<u64> {
         self.created
             .as_deref()
             .and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok())
     }
 
     /// The model's name, decoded.
-    pub(in crate::intercept) fn model(&self) -> Option<String> {
+    pub(in crate::dialect::chat::stream) fn model(&self) -> Option<String> {
         self.model
             .as_deref()
             .and_then(raw::string)
@@ -59,14 +59,22 @@ impl Origin {
 }
 
 /// A chunk of our own that says a text.
-pub(in crate::intercept) fn text_event(origin: &Origin, role: bool, text: &str) -> Bytes {
+pub(in crate::dialect::chat::stream) fn text_event(
+    origin: &Origin,
+    role: bool,
+    text: &str,
+) -> Bytes {
     let role = if role { r#""role":"assistant","# } else { "" };
     let text = raw::quote(text);
     choice_event(origin, &format!(r#"{{{role}"content":{text}}}"#), "null")
 }
 
 /// A chunk of our own that ends the response.
-pub(in crate::intercept) fn finish_event(origin: &Origin, role: bool, reason: &str) -> Bytes {
+pub(in crate::dialect::chat::stream) fn finish_event(
+    origin: &Origin,
+    role: bool,
+    reason: &str,
+) -> Bytes {
     let delta = if role {
         r#"{"role":"assistant"}"#
     } else {
@@ -81,7 +89,7 @@ fn choice_event(origin: &Origin, delta: &str, finish: &str) -> Bytes {
 }
 
 /// A chunk of our own that tells the usage.
-pub(in crate::intercept) fn usage_event(origin: &Origin, usage: &Usage) -> Bytes {
+pub(in crate::dialect::chat::stream) fn usage_event(origin: &Origin, usage: &Usage) -> Bytes {
     let Usage {
         prompt,
         cached,
@@ -119,7 +127,7 @@ fn chunk_event(origin: &Origin, choices: &str, more: &str) -> Bytes {
 
 /// An error event of our own. An object with an `error` goes as it is, any other is put under
 /// that key, and what is no JSON object becomes the message.
-pub(in crate::intercept) fn error_event(error: &[u8]) -> Bytes {
+pub(in crate::dialect::chat::stream) fn error_event(error: &[u8]) -> Bytes {
     let data = match Object::parse(error) {
         Ok(object) if object.present("error").is_some() => {
             String::from_utf8_lossy(error).into_owned()

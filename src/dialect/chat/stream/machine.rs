@@ -15,17 +15,9 @@ use super::calls::{Fate, Table};
 use super::hop::Hop;
 use super::shape::Shape;
 use super::wire::{self, Body, CallFate, Chunk, Finish, Origin, Plan, Seam, Told};
-use super::{Config, Spec, UsageWish, told};
-use crate::dialect::sse::{Frame, Splitter, TooLarge};
+use super::{Config, Spec, StreamError, UsageWish, told};
+use crate::dialect::sse::{Frame, Splitter};
 use crate::model::{Usage, raw};
-
-/// Why a stream can't be read on.
-#[derive(Debug, thiserror::Error, Clone, Copy, PartialEq, Eq)]
-pub enum StreamError {
-    /// One event outgrew the cap.
-    #[error(transparent)]
-    TooLarge(#[from] TooLarge),
-}
 
 /// Reads a turn's upstream streams and writes the client's.
 ///

@@ -29,6 +29,7 @@ impl Case {
                 .map(|hop| Bytes::copy_from_slice(hop.as_bytes()))
                 .collect(),
             spec: Spec {
+                dialect: Dialect::Chat,
                 hidden: vec!["delimiter".into(), "recall".into()],
                 usage_wish: UsageWish::Asked,
             },

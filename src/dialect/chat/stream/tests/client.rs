@@ -210,7 +210,7 @@ pub(super) fn sound(case: &Case, seen: &Seen, view: &View) {
         );
     }
     for answer in &seen.answers {
-        let message: Value = serde_json::from_slice(&answer.message()).unwrap();
+        let message: Value = serde_json::from_slice(&form::message(answer)).unwrap();
         let calls = message["tool_calls"].as_array().map_or(0, Vec::len);
         assert_eq!(calls, answer.calls.len(), "{name}: calls of the message");
     }

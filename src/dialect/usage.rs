@@ -1,7 +1,7 @@
 //! The rule for the usage that a client is told after several hops. Reading and writing it on the
 //! wire is `wire`'s.
 
-use super::UsageMode;
+use super::stream::UsageMode;
 use crate::model::Usage;
 
 /// The usage to tell the client, given each hop's in order; `None` if no hop reported any.

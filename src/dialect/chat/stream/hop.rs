@@ -155,6 +155,7 @@ impl Hop {
         let calls = std::mem::replace(&mut self.calls, next);
         let reasoning = std::mem::take(&mut self.reasoning);
         Answer {
+            blocks: Vec::new(),
             text: raw::unescape(&std::mem::take(&mut self.text)),
             refusal: raw::unescape(&std::mem::take(&mut self.refusal)),
             reasoning: reasoning.into_iter().filter_map(Pieces::finished).collect(),

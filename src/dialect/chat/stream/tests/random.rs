@@ -223,6 +223,7 @@ fn case(hops: &[(Style, Vec<Step>)]) -> Case {
             .map(|(number, (style, steps))| write(number, style, steps))
             .collect(),
         spec: Spec {
+            dialect: Dialect::Chat,
             hidden: vec!["delimiter".into(), "recall".into()],
             usage_wish: UsageWish::Refused,
         },

@@ -5,6 +5,7 @@ use super::*;
 
 fn spec() -> Spec {
     Spec {
+        dialect: Dialect::Chat,
         hidden: vec!["delimiter".into()],
         usage_wish: UsageWish::Asked,
     }
@@ -384,5 +385,5 @@ fn streamed_and_unstreamed_are_read_alike() {
             .map(|usage| (usage.cached, usage.reasoning)),
         Some((4, 2))
     );
-    assert_eq!(unstreamed.message(), streamed.message());
+    assert_eq!(form::message(&unstreamed), form::message(&streamed));
 }

@@ -11,6 +11,10 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 
 use super::*;
+use crate::dialect::answer::{Answer, Verdict, join};
+use crate::dialect::chat::form;
+use crate::dialect::stream::UsageMode;
+use crate::model::Dialect;
 use corpus::Case;
 
 /// What came of a turn: the client's bytes and each hop's answer.
@@ -178,7 +182,7 @@ fn goldens() {
         }
         for answer in &turn.answers {
             let hidden: Vec<usize> = answer.hidden_calls().map(|(place, _)| place).collect();
-            let message = String::from_utf8(answer.message().to_vec()).unwrap();
+            let message = String::from_utf8(form::message(answer).to_vec()).unwrap();
             let (verdict, finish) = (answer.verdict(), answer.finish.as_deref().unwrap_or("-"));
             writeln!(seen, "--- {verdict:?} {finish} hidden {hidden:?} {message}").unwrap();
         }

@@ -1,10 +1,10 @@
-//! What one hop said, once it has ended: its text, reasoning and calls, what follows from them,
-//! and the one form in which its message is stored and sent back upstream. It knows nothing of
-//! streams: a streamed and an unstreamed hop that say the same are the same [`Answer`].
+//! What one hop said, once it has ended: its text, reasoning and calls, and what follows from them.
+//! It knows nothing of streams nor of any wire format: a streamed and an unstreamed hop that say the
+//! same are the same [`Answer`].
 
 use bytes::Bytes;
 
-use crate::model::{Usage, raw};
+use crate::model::Usage;
 
 /// What one hop said.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,6 +33,31 @@ pub struct Answer {
     pub created: Option<u64>,
     /// The model that answered, by its own name.
     pub model: Option<String>,
+    /// What the message is made of, in wire order, in a dialect whose messages are made of blocks;
+    /// empty in one whose are not.
+    pub blocks: Vec<Block>,
+}
+
+/// One whole block of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Block {
+    /// What it is.
+    pub kind: BlockKind,
+    /// The block as it is sent back upstream.
+    pub raw: Bytes,
+}
+
+/// What a block of an answer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BlockKind {
+    /// Reasoning, in whatever form.
+    Reasoning,
+    /// Text, or a refusal.
+    Text,
+    /// The call at this index of the answer's calls.
+    Call(usize),
+    /// Anything else, such as what a server's own tool did.
+    Other,
 }
 
 /// Reasoning in one field.
@@ -99,7 +124,7 @@ impl Answer {
         }
     }
 
-    /// The hidden calls, each with its place in the message's `tool_calls`.
+    /// The hidden calls, each with its place among the message's calls.
     pub fn hidden_calls(&self) -> impl Iterator<Item = (usize, &Call)> {
         self.calls
             .iter()
@@ -107,76 +132,13 @@ impl Answer {
             .filter(|(_, call)| call.hidden)
     }
 
-    /// The visible calls, each with its place in the message's `tool_calls`.
+    /// The visible calls, each with its place among the message's calls.
     pub fn visible_calls(&self) -> impl Iterator<Item = (usize, &Call)> {
         self.calls
             .iter()
             .enumerate()
             .filter(|(_, call)| !call.hidden)
     }
-
-    /// The hop's message in the one form in which it is stored and sent back: `role`, `content`
-    /// as string or null, refusal and reasoning fields if there were any, `tool_calls` if there
-    /// are any. The same answer gives the same bytes, streamed or not.
-    #[must_use]
-    pub fn message(&self) -> Bytes {
-        let mut json = String::from(r#"{"role":"assistant","content":"#);
-        match self.text.as_str() {
-            "" => json.push_str("null"),
-            text => json.push_str(&raw::quote(text)),
-        }
-        if !self.refusal.is_empty() {
-            push_member(&mut json, "refusal", &raw::quote(&self.refusal));
-        }
-        for (field, reasoning) in &self.reasoning {
-            match reasoning {
-                Reasoning::Text(text) => push_member(&mut json, field, &raw::quote(text)),
-                Reasoning::Items(items) => {
-                    push_member(&mut json, field, &String::from_utf8_lossy(items));
-                }
-            }
-        }
-        if !self.calls.is_empty() {
-            let calls: Vec<String> = self.calls.iter().map(Call::json).collect();
-            push_member(&mut json, "tool_calls", &format!("[{}]", calls.join(",")));
-        }
-        json.push('}');
-        Bytes::from(json)
-    }
-}
-
-impl Call {
-    /// The call as an element of `tool_calls`: `id`, `type`, the function, then unknown fields.
-    /// An id that the upstream did not issue is not made up.
-    #[must_use]
-    pub fn json(&self) -> String {
-        let mut json = String::from("{");
-        if !self.id.is_empty() {
-            json.push_str(&format!(r#""id":{},"#, raw::quote(&self.id)));
-        }
-        let (body, input) = match self.kind.as_str() {
-            "custom" => ("custom", "input"),
-            _ => ("function", "arguments"),
-        };
-        json.push_str(&format!(
-            r#""type":{},"{body}":{{"name":{},"{input}":{}}}"#,
-            raw::quote(&self.kind),
-            raw::quote(&self.name),
-            raw::quote(&self.arguments),
-        ));
-        for (field, value) in &self.extra {
-            push_member(&mut json, field, &String::from_utf8_lossy(value));
-        }
-        json.push('}');
-        json
-    }
-}
-
-fn push_member(json: &mut String, key: &str, value: &str) {
-    json.push(',');
-    json.push_str(&raw::quote(key));
-    json.push(':');
-    json.push_str(value);
 }
 
 /// Whether a finish reason says that the model did not get to its end.
@@ -280,52 +242,6 @@ mod tests {
             hidden,
             complete: true,
         }
-    }
-
-    #[test]
-    fn the_message_has_one_form() {
-        let mut answer = Answer {
-            calls: vec![call(false)],
-            ..Answer::default()
-        };
-        answer.reasoning = vec![
-            (
-                "reasoning_content".to_owned(),
-                Reasoning::Text("why".to_owned()),
-            ),
-            (
-                "reasoning_details".to_owned(),
-                Reasoning::Items(Bytes::from_static(b"[{\"a\":1}]")),
-            ),
-        ];
-        let want = concat!(
-            r#"{"role":"assistant","content":null,"reasoning_content":"why","#,
-            r#""reasoning_details":[{"a":1}],"tool_calls":[{"id":"c\"1","type":"function","#,
-            r#""function":{"name":"read","arguments":"{\"p\":\""#,
-            "\u{e4}",
-            r#"\\n\"}"},"extra_content":{"g": 1e3}}]}"#,
-        );
-        assert_eq!(answer.message(), want);
-        let custom = Call {
-            kind: "custom".to_owned(),
-            extra: vec![],
-            id: String::new(),
-            ..call(false)
-        };
-        assert!(
-            custom
-                .json()
-                .starts_with(r#"{"type":"custom","custom":{"name":"read","input":"#)
-        );
-        let text = Answer {
-            text: "hi\n".to_owned(),
-            refusal: "no".to_owned(),
-            ..Answer::default()
-        };
-        assert_eq!(
-            text.message(),
-            r#"{"role":"assistant","content":"hi\n","refusal":"no"}"#
-        );
     }
 
     #[test]

@@ -1,0 +1,18 @@
+//! Chat Completions responses: the stream machine, its unstreamed equal, and the shapes of chunks.
+//! Never sends anything and never invents an id.
+
+mod calls;
+mod hop;
+mod machine;
+pub mod unary;
+mod wire;
+
+pub use machine::Machine;
+
+use crate::dialect::answer;
+use crate::dialect::shape;
+use crate::dialect::stream::{Config, Spec, StreamError, UsageWish};
+use crate::dialect::usage::told;
+
+#[cfg(test)]
+mod tests;

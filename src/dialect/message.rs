@@ -1,0 +1,179 @@
+//! What all dialects' messages are taken apart into: who speaks, what is counted, which calls are
+//! made, and the canonical digest that the chain is made of. Never reads a wire format itself.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+use twox_hash::XxHash3_128;
+
+use crate::model::raw::{self, RawError};
+use crate::model::{CallId, Digest, Role};
+
+/// Why a message could not be read. The request then goes upstream as it came.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum MessageError {
+    /// Not a JSON object.
+    #[error("each message must be a JSON object: {0}")]
+    Shape(#[from] RawError),
+    /// A key twice: parsers disagree on which one counts.
+    #[error("each key may stand once in a message")]
+    DuplicateKey,
+    /// A field of another type than the dialect allows, or text with a lone surrogate.
+    #[error("the field {0:?} must be valid text of the type that the API names")]
+    Field(&'static str),
+}
+
+/// A call of an assistant message.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ParsedCall<'a> {
+    /// Its id; empty where absent.
+    pub id: Cow<'a, str>,
+    /// The tool's name; empty where absent.
+    pub name: Cow<'a, str>,
+    /// The arguments as text; raw JSON where they are no string.
+    pub arguments: Cow<'a, str>,
+}
+
+/// A part of a message's content, for counting.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Part<'a> {
+    /// Text, counted as such.
+    Text(Cow<'a, str>),
+    /// An image by address or data, with its detail level.
+    Image {
+        /// A `data:` or remote address.
+        url: Cow<'a, str>,
+        /// `low`, `high` or `auto`.
+        detail: Option<Cow<'a, str>>,
+    },
+    /// Anything else as raw JSON.
+    Other(&'a [u8]),
+}
+
+/// One message taken apart, borrowing from its bytes.
+#[derive(Debug)]
+pub struct Parsed<'a> {
+    /// Who speaks.
+    pub role: Role,
+    /// The digest of the canonical projection (design §3).
+    pub canonical: Digest,
+    /// The parts of the content.
+    pub parts: Vec<Part<'a>>,
+    /// Texts of reasoning fields, raw JSON where they are no strings.
+    pub reasoning: Vec<Cow<'a, str>>,
+    /// The calls in array order.
+    pub calls: Vec<ParsedCall<'a>>,
+    /// The call that a tool message answers.
+    pub result_of: Option<CallId>,
+    /// Whether it holds something that must never be edited.
+    pub opaque: bool,
+}
+
+/// A digest of a call's name and canonical arguments: equal for the same call made again.
+#[must_use]
+pub fn call_digest(name: &str, arguments: &str) -> u64 {
+    let arguments = canonical_arguments(arguments);
+    let bytes = [name.as_bytes(), &arguments[..]].join(&0);
+    // The low half is as good a digest as any other.
+    XxHash3_128::oneshot(&bytes) as u64
+}
+
+/// A string decoded, or any other value as its raw text.
+#[must_use]
+pub fn as_text(raw: &[u8]) -> Option<Cow<'_, str>> {
+    if raw.first() == Some(&b'"') {
+        return raw::string(raw);
+    }
+    std::str::from_utf8(raw).ok().map(Cow::Borrowed)
+}
+
+/// The canonical projection of a message (design §3) as a digest. Fields are length-prefixed and
+/// tagged, so that bytes never shift from one into the next.
+pub struct Canonical(blake3::Hasher);
+
+impl Canonical {
+    /// The projection of a message of this role.
+    #[must_use]
+    pub fn new(role: &str) -> Self {
+        let mut canonical = Self(blake3::Hasher::new());
+        canonical.put(b'r', role.as_bytes());
+        canonical
+    }
+
+    /// Adds a field.
+    pub fn put(&mut self, tag: u8, bytes: &[u8]) {
+        self.0.update(&[tag]);
+        self.0.update(&(bytes.len() as u64).to_le_bytes());
+        self.0.update(bytes);
+    }
+
+    /// Adds a call.
+    pub fn call(&mut self, call: &ParsedCall<'_>) {
+        self.put(b'c', call.id.as_bytes());
+        self.put(b'n', call.name.as_bytes());
+        self.put(b'a', &canonical_arguments(&call.arguments));
+    }
+
+    /// The digest of all that was added.
+    #[must_use]
+    pub fn finish(&self) -> Digest {
+        Digest(*self.0.finalize().as_bytes())
+    }
+}
+
+/// Arguments with sorted keys, no white space and numbers in shortest f64 form; as they are where
+/// they are no JSON.
+fn canonical_arguments(arguments: &str) -> Cow<'_, [u8]> {
+    match serde_json::from_str::<Value>(arguments) {
+        Ok(value) => Cow::Owned(sorted(&value)),
+        Err(_) => Cow::Borrowed(arguments.as_bytes()),
+    }
+}
+
+/// A content part without the cache marker that clients move between turns.
+#[must_use]
+pub fn canonical_part(raw: &[u8]) -> Cow<'_, [u8]> {
+    match serde_json::from_slice::<Value>(raw) {
+        Ok(Value::Object(mut map)) => {
+            map.remove("cache_control");
+            Cow::Owned(sorted(&Value::Object(map)))
+        }
+        _ => Cow::Borrowed(raw),
+    }
+}
+
+fn sorted(value: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    write_sorted(value, &mut out);
+    out
+}
+
+/// `serde_json`'s map is a `BTreeMap`, so its keys are sorted already; only numbers need care.
+fn write_sorted(value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::Number(number) => match number.as_f64() {
+            Some(float) => out.extend_from_slice(format!("{float:?}").as_bytes()),
+            None => out.extend_from_slice(number.to_string().as_bytes()),
+        },
+        Value::Array(elements) => {
+            out.push(b'[');
+            for element in elements {
+                write_sorted(element, out);
+                out.push(b',');
+            }
+            out.push(b']');
+        }
+        Value::Object(map) => {
+            out.push(b'{');
+            for (key, element) in map {
+                out.extend_from_slice(raw::quote(key).as_bytes());
+                out.push(b':');
+                write_sorted(element, out);
+                out.push(b',');
+            }
+            out.push(b'}');
+        }
+        Value::String(text) => out.extend_from_slice(raw::quote(text).as_bytes()),
+        Value::Null | Value::Bool(_) => out.extend_from_slice(value.to_string().as_bytes()),
+    }
+}

@@ -1,0 +1,166 @@
+//! A request's body and where things lie in it that decide how it is served, whatever its wire
+//! format. Keeps the client's bytes; never reads a format itself, and never judges what only the
+//! upstream can judge.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::splice::Splice;
+use super::stream::UsageWish;
+use crate::model::raw::{Edit, Object, RawError};
+use crate::model::{Dialect, Rope};
+
+/// Why a body could not be read.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum RequestError {
+    /// The body is no JSON object.
+    #[error("the request body could not be read: {0}")]
+    Body(#[from] RawError),
+    /// The conversation is not where it belongs.
+    #[error("send `{field}` as {form}")]
+    Missing {
+        /// The member that should hold it.
+        field: &'static str,
+        /// What that should be.
+        form: &'static str,
+    },
+    /// A key twice: parsers disagree on which one counts, so nothing may be edited.
+    #[error("each key may stand once in a request")]
+    DuplicateKey,
+}
+
+/// The token limit of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// The member that holds it.
+    pub field: &'static str,
+    /// What the client allows.
+    pub tokens: u64,
+    /// What the provider takes at least.
+    pub least: u64,
+}
+
+/// A request: its bytes and where things lie in them. Its conversation is a list of units, each of
+/// them contiguous bytes; what a unit is its dialect says.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Its wire format.
+    pub dialect: Dialect,
+    /// The client's bytes.
+    pub body: Bytes,
+    /// The model that is asked; empty where the field is missing.
+    pub model: String,
+    /// Where each unit lies.
+    pub messages: Vec<Range<usize>>,
+    /// Where the list of messages lies, brackets included.
+    pub messages_span: Range<usize>,
+    /// Where the array of tools lies, if there is one with at least one tool.
+    pub tools: Option<Range<usize>>,
+    /// The names of the client's tools.
+    pub tool_names: Vec<String>,
+    /// Whether the answer is streamed.
+    pub stream: bool,
+    /// What the client wants to hear of usage.
+    pub usage_wish: UsageWish,
+    /// The token limit of the answer.
+    pub limit: Option<Limit>,
+    /// The client's own name for the conversation, such as a `prompt_cache_key`.
+    pub hint: Option<String>,
+    /// Why it can't be managed, where it can't.
+    pub unmanaged: Option<&'static str>,
+}
+
+impl Request {
+    /// The bytes of one unit.
+    #[must_use]
+    pub fn message(&self, index: usize) -> &[u8] {
+        self.messages
+            .get(index)
+            .and_then(|span| self.body.get(span.clone()))
+            .unwrap_or_default()
+    }
+
+    /// The bytes of the tools array.
+    #[must_use]
+    pub fn tools_bytes(&self) -> Option<&[u8]> {
+        self.tools.clone().and_then(|span| self.body.get(span))
+    }
+
+    /// The list of messages in the making.
+    #[must_use]
+    pub fn splice(&self) -> Splice<'_> {
+        Splice::new(self)
+    }
+
+    /// The limit that is left where so many tokens are used up.
+    #[must_use]
+    pub fn limit_left(&self, used: u64) -> Option<u64> {
+        let limit = self.limit?;
+        Some(limit.tokens.saturating_sub(used).max(limit.least))
+    }
+
+    /// The body with another view, other tools and what the upstream must be told besides.
+    /// Everything else keeps its bytes, and is shared with the client's body.
+    #[must_use]
+    pub fn with(&self, parts: Rewrite<'_>) -> Rope {
+        let mut edits: Vec<Edit> = parts.view.edits;
+        if let (Some(span), Some(tools)) = (self.tools.clone(), parts.tools) {
+            edits.push((span, Bytes::copy_from_slice(tools)));
+        }
+        // The walk was made once already; only requests that need more edits pay for another.
+        if (parts.ask_usage || parts.limit.is_some())
+            && let Ok(object) = Object::parse(&self.body)
+        {
+            if parts.ask_usage {
+                edits.extend(self.dialect.ask_usage(&object));
+            }
+            if let (Some(limit), Some(left)) = (self.limit, parts.limit) {
+                edits.push(object.set(limit.field, left.to_string().as_bytes()));
+            }
+        }
+        edits.sort_by_key(|(span, _)| span.start);
+        let span = &self.messages_span;
+        let (before, after): (Vec<Edit>, Vec<Edit>) = edits
+            .into_iter()
+            .partition(|(edit, _)| edit.end <= span.start);
+        let mut rope = Rope::default();
+        self.share(&mut rope, 0..span.start, before);
+        rope.append(parts.view.messages);
+        self.share(&mut rope, span.end..self.body.len(), after);
+        rope
+    }
+
+    /// Appends a part of the body with edits in order.
+    fn share(&self, rope: &mut Rope, part: Range<usize>, edits: Vec<Edit>) {
+        let mut done = part.start;
+        for (span, new) in edits {
+            rope.share(self.body.slice(done.min(span.start)..span.start));
+            rope.share(new);
+            done = span.end;
+        }
+        rope.share(self.body.slice(done.min(part.end)..part.end));
+    }
+}
+
+/// The conversation as the upstream gets it.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// What stands in place of the list of messages, brackets included.
+    pub messages: Rope,
+    /// What changes outside it, by places in the client's body.
+    pub edits: Vec<Edit>,
+}
+
+/// What replaces parts of a body.
+#[derive(Debug)]
+pub struct Rewrite<'a> {
+    /// The conversation.
+    pub view: View,
+    /// The tools array, where it differs from the client's.
+    pub tools: Option<&'a [u8]>,
+    /// Whether to ask for the usage chunk of a stream.
+    pub ask_usage: bool,
+    /// A new token limit of the answer.
+    pub limit: Option<u64>,
+}

@@ -1,0 +1,66 @@
+//! A list of messages in the making: units of the client's, edited ones and the proxy's own, each in
+//! its place. Never decides what stands where.
+
+use super::chat;
+use super::request::{Request, View};
+use crate::model::Dialect;
+
+/// What the proxy puts in by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Own {
+    /// A system message.
+    System,
+    /// The message of a hop that the client never saw.
+    Hop,
+    /// The result of a hidden call.
+    Result,
+}
+
+/// The list in the making.
+#[derive(Debug)]
+pub enum Splice<'a> {
+    /// An array of chat messages.
+    Chat(chat::splice::Array<'a>),
+}
+
+impl<'a> Splice<'a> {
+    /// An empty list.
+    #[must_use]
+    pub fn new(request: &'a Request) -> Self {
+        match request.dialect {
+            Dialect::Chat => Self::Chat(chat::splice::Array::new(request)),
+        }
+    }
+
+    /// The client's unit at this index, as it came.
+    pub fn client(&mut self, unit: usize) {
+        match self {
+            Self::Chat(array) => array.client(unit),
+        }
+    }
+
+    /// The client's unit at this index with other bytes.
+    pub fn edited(&mut self, _unit: usize, bytes: &[u8]) {
+        match self {
+            Self::Chat(array) => array.element(bytes),
+        }
+    }
+
+    /// Something of the proxy's own.
+    pub fn own(&mut self, _what: Own, bytes: &[u8]) {
+        match self {
+            Self::Chat(array) => array.element(bytes),
+        }
+    }
+
+    /// The whole list.
+    #[must_use]
+    pub fn close(self) -> View {
+        match self {
+            Self::Chat(array) => View {
+                messages: array.close(),
+                edits: Vec::new(),
+            },
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Reading an upstream's response while it is handed to the client: what is said, what is called,
+//! and what the client must not see of it. It owns what all dialects' machines have in common.
+//!
+//! It is sans-IO: bytes and ends of hops go in, bytes for the client and [`Answer`]s come out. It
+//! never runs a hidden call, never decides about hops, never sees a clock or a socket, and never
+//! invents an id.
+//!
+//! A driver's loop:
+//!
+//! ```text
+//! per hop:  push(chunk)…  end_hop() -> Answer
+//!   Done, Mixed, Cut   record, then release()
+//!   HiddenOnly         answer the calls, next_hop(), send the next request; at the cap close()
+//!   Broken             fail(), unless the upstream's own error event was passed on
+//! ```
+
+use bytes::Bytes;
+
+use super::answer::Answer;
+use super::chat;
+use super::sse::TooLarge;
+use crate::model::Dialect;
+
+/// Settings of the stream machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Cap on one event's bytes.
+    pub event_cap: usize,
+    /// Which usage the client is told when a turn had several hops.
+    pub usage: UsageMode,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            event_cap: super::sse::EVENT_CAP,
+            usage: UsageMode::default(),
+        }
+    }
+}
+
+/// Which usage the client is told when a turn had several hops.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum UsageMode {
+    /// Prompt and cached tokens of the last hop, completion tokens summed: agents read usage as
+    /// the fill of their context and compact by it.
+    #[default]
+    Last,
+    /// Everything summed, for those who bill by it.
+    Sum,
+}
+
+/// What became of the wish for a usage chunk at the end of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UsageWish {
+    /// The client asked for the usage chunk.
+    Asked,
+    /// The client left it open and the proxy asks: the chunk is dropped again.
+    Added,
+    /// The client refused it, or nobody asked: what the upstream sends all the same is passed on.
+    Refused,
+}
+
+/// What a turn's request says about its response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spec {
+    /// The dialect of the conversation.
+    pub dialect: Dialect,
+    /// The names of the hidden tools as this conversation knows them.
+    pub hidden: Vec<String>,
+    /// Whether the client wants to see usage.
+    pub usage_wish: UsageWish,
+}
+
+/// Why a stream can't be read on.
+#[derive(Debug, thiserror::Error, Clone, Copy, PartialEq, Eq)]
+pub enum StreamError {
+    /// One event outgrew the cap.
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
+}
+
+/// Reads a turn's upstream streams and writes the client's.
+///
+/// Its calls, in order: per hop any number of [`push`](Self::push), then
+/// [`end_hop`](Self::end_hop); after it [`release`](Self::release), [`next_hop`](Self::next_hop),
+/// [`close`](Self::close) or [`fail`](Self::fail). After `fail`, which may come at any time, after
+/// `release` and after `close` the client's stream is over.
+#[derive(Debug)]
+pub enum Machine {
+    /// Chat Completions.
+    Chat(Box<chat::stream::Machine>),
+}
+
+impl Machine {
+    /// A machine at the start of a turn's first hop.
+    #[must_use]
+    pub fn new(config: Config, spec: &Spec) -> Self {
+        match spec.dialect {
+            Dialect::Chat => Self::Chat(Box::new(chat::stream::Machine::new(config, spec))),
+        }
+    }
+
+    /// Takes one read of the upstream's body and appends what the client gets of it.
+    ///
+    /// # Errors
+    /// [`StreamError`] if the stream can't be read on; call [`Machine::fail`] then.
+    pub fn push(&mut self, chunk: Bytes, out: &mut Vec<Bytes>) -> Result<(), StreamError> {
+        match self {
+            Self::Chat(machine) => machine.push(chunk, out),
+        }
+    }
+
+    /// Whether the frame with the finish reason was seen: it and all after it are held, and what
+    /// the hop says is known but for the end of its body.
+    #[must_use]
+    pub fn finish_seen(&self) -> bool {
+        match self {
+            Self::Chat(machine) => machine.finish_seen(),
+        }
+    }
+
+    /// What the hop says, once its finish reason was seen: all but usage that comes behind it. So
+    /// a driver can begin to record a turn while the upstream is still sending its end.
+    #[must_use]
+    pub fn said(&self) -> Option<Answer> {
+        match self {
+            Self::Chat(machine) => machine.said(),
+        }
+    }
+
+    /// Whether the client was handed any byte yet, comments included.
+    #[must_use]
+    pub fn spoken(&self) -> bool {
+        match self {
+            Self::Chat(machine) => machine.spoken(),
+        }
+    }
+
+    /// The upstream's body has ended: what the hop said. What was still undecided is decided, and
+    /// what may be seen of it is appended.
+    pub fn end_hop(&mut self, out: &mut Vec<Bytes>) -> Answer {
+        match self {
+            Self::Chat(machine) => machine.end_hop(out),
+        }
+    }
+
+    /// The hop had hidden calls only: drops its end and goes on in the same client stream. What
+    /// the frames that were held say besides the end is appended.
+    pub fn next_hop(&mut self, out: &mut Vec<Bytes>) {
+        match self {
+            Self::Chat(machine) => machine.next_hop(out),
+        }
+    }
+
+    /// Hands out the end of the response that was held, edited where hops before it call for it.
+    pub fn release(&mut self, out: &mut Vec<Bytes>) {
+        match self {
+            Self::Chat(machine) => machine.release(out),
+        }
+    }
+
+    /// Ends the turn in place of the model, which would have gone on with hidden calls: what the
+    /// held frames say besides the end, this text if given, and the dialect's own end.
+    pub fn close(&mut self, text: Option<&str>, out: &mut Vec<Bytes>) {
+        match self {
+            Self::Chat(machine) => machine.close(text, out),
+        }
+    }
+
+    /// Ends the client's stream with an error event. What was held or undecided is dropped. The
+    /// error is a JSON object; anything else becomes the message of one.
+    pub fn fail(&mut self, error: &[u8], out: &mut Vec<Bytes>) {
+        match self {
+            Self::Chat(machine) => machine.fail(error, out),
+        }
+    }
+}
+
+/// The unstreamed equal of the machine.
+pub mod unary {
+    use bytes::Bytes;
+
+    use super::{Answer, Config, Spec, chat};
+    use crate::model::Dialect;
+
+    /// Reads a hop's body; `None` if it holds no answer (an error body, say).
+    #[must_use]
+    pub fn read(body: &Bytes, spec: &Spec) -> Option<Answer> {
+        match spec.dialect {
+            Dialect::Chat => chat::stream::unary::read(body, spec),
+        }
+    }
+
+    /// The body that the client gets, made of the last hop's: with the first hop's id, what all
+    /// hops said, hidden calls left out and usage told by the rule. `hops` are the answers in
+    /// order, the last one's included. Where nothing was hidden these are the last hop's bytes,
+    /// untouched.
+    ///
+    /// `closed` says that the turn was ended at the hop cap, with its line of text if one is to be
+    /// said.
+    #[must_use]
+    pub fn compose(
+        config: &Config,
+        spec: &Spec,
+        first: &Bytes,
+        last: &Bytes,
+        hops: &[Answer],
+        closed: Option<Option<&str>>,
+    ) -> Bytes {
+        match spec.dialect {
+            Dialect::Chat => chat::stream::unary::compose(config, spec, first, last, hops, closed),
+        }
+    }
+}
