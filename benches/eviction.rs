@@ -13,13 +13,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plimsoll::model::{
-    CallId, CallShape, Digest, Effect, EpisodeKind, Hidden, HiddenCall, Hop, ItemKind, Kept, Mark,
-    Marks, Parent, RecordId, Role, Shape, ToolClass, TurnRecord,
+    CallId, CallShape, Digest, Effect, EpisodeKind, Handed, Hidden, HiddenCall, Hop, ItemKind,
+    Kept, Mark, Marks, Parent, RecordId, Role, Shape, ToolClass, TurnRecord,
 };
 use plimsoll::policy::{self, Ask, Config, Order, Policy, Proposal, Target};
 use plimsoll::session::path::Path;
 use plimsoll::session::stub;
-use plimsoll::session::transcript::{self, Handed, Transcript};
+use plimsoll::session::transcript::{self, Transcript};
 use plimsoll::session::view::{self, Left, Measure, Note};
 use plimsoll::tokens::{Counter, Encoding};
 
@@ -70,6 +70,7 @@ fn hidden(turn: usize, place: u32, effect: Effect) -> HiddenCall {
         effect,
         nudge: false,
         tool: Hidden::Delimiter,
+        block: None,
     }
 }
 

@@ -124,6 +124,18 @@ impl Answer {
         }
     }
 
+    /// The place of a call among the answer's blocks, and how many those are; none where there are
+    /// no blocks.
+    #[must_use]
+    pub fn block_of(&self, call: usize) -> Option<(u32, u32)> {
+        let mut blocks = self.blocks.iter();
+        let at = blocks.position(|block| block.kind == BlockKind::Call(call))?;
+        Some((
+            u32::try_from(at).ok()?,
+            u32::try_from(self.blocks.len()).ok()?,
+        ))
+    }
+
     /// The hidden calls, each with its place among the message's calls.
     pub fn hidden_calls(&self) -> impl Iterator<Item = (usize, &Call)> {
         self.calls
@@ -191,6 +203,18 @@ pub fn join<'a>(texts: impl IntoIterator<Item = &'a str>) -> (String, usize) {
     let mut last = 0;
     for text in texts {
         joined.push_str(seam(&joined, text));
+        last = joined.len();
+        joined.push_str(text);
+    }
+    (joined, last)
+}
+
+/// The texts of a turn's hops in a dialect that keeps them apart, and where the last one begins.
+#[must_use]
+pub fn concat<'a>(texts: impl IntoIterator<Item = &'a str>) -> (String, usize) {
+    let mut joined = String::new();
+    let mut last = 0;
+    for text in texts {
         last = joined.len();
         joined.push_str(text);
     }

@@ -3,16 +3,36 @@
 /// What to change in an assistant message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AssistantEdit<'a> {
-    /// Text to cut from the front: what earlier hops handed out.
-    pub cut: &'a str,
+    /// What to cut from the front: what earlier hops handed out.
+    pub cut: Cut<'a>,
     /// Whether all text goes.
     pub drop_text: bool,
     /// Whether reasoning fields go.
     pub drop_reasoning: bool,
     /// Which of the client's calls stay; all where it is `None`.
     pub keep_calls: Option<Vec<bool>>,
-    /// Hidden calls with their places among all calls, in order.
-    pub insert: Vec<(usize, &'a str)>,
+    /// Hidden calls that go back in, in order.
+    pub insert: Vec<Insert<'a>>,
     /// New arguments of the client's calls, by index.
     pub arguments: Vec<(usize, &'a str)>,
+}
+
+/// What earlier hops of a turn handed out, and the client sends back as the front of one message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cut<'a> {
+    /// Their text as the client got it, seams included.
+    pub text: &'a str,
+    /// Their messages as they are stored, where they were not glued into one text.
+    pub hops: Vec<&'a str>,
+}
+
+/// A hidden call that goes back into its message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Insert<'a> {
+    /// Its place among all calls of the message.
+    pub place: usize,
+    /// Its place among all blocks of its hop, and how many those were.
+    pub block: Option<(u32, u32)>,
+    /// The call as it is sent.
+    pub bytes: &'a str,
 }

@@ -2,10 +2,13 @@
 //! [`Dialect`], which passes on to the module of its format.
 
 pub mod answer;
+mod blocks;
 pub mod chat;
 pub mod edit;
 pub mod message;
+pub mod messages;
 pub mod request;
+pub mod responses;
 mod shape;
 pub mod splice;
 pub mod sse;
@@ -17,7 +20,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 use crate::model::raw::{Edit, Object};
-use crate::model::{Dialect, Digest};
+use crate::model::{Dialect, Digest, Handed, TurnRecord};
 use answer::{Answer, Call};
 use edit::AssistantEdit;
 use message::{MessageError, Parsed, ParsedCall};
@@ -31,6 +34,8 @@ impl Dialect {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Chat => "chat",
+            Self::Responses => "responses",
+            Self::Messages => "messages",
         }
     }
 
@@ -51,6 +56,8 @@ impl Dialect {
     pub fn decode(self, body: Bytes) -> Result<Request, RequestError> {
         match self {
             Self::Chat => chat::request::decode(body),
+            Self::Responses => responses::request::decode(body),
+            Self::Messages => messages::request::decode(body),
         }
     }
 
@@ -61,6 +68,8 @@ impl Dialect {
     pub fn parse(self, unit: &[u8]) -> Result<Parsed<'_>, MessageError> {
         match self {
             Self::Chat => chat::message::parse(unit),
+            Self::Responses => responses::message::parse(unit),
+            Self::Messages => messages::message::parse(unit),
         }
     }
 
@@ -70,6 +79,8 @@ impl Dialect {
     pub fn canonical_of_answer(self, text: &str, calls: &[ParsedCall<'_>]) -> Digest {
         match self {
             Self::Chat => chat::message::canonical_of_answer(text, calls),
+            Self::Responses => responses::message::canonical_of_answer(text, calls),
+            Self::Messages => messages::message::canonical_of_answer(text, calls),
         }
     }
 
@@ -79,6 +90,7 @@ impl Dialect {
     pub fn join<'a>(self, texts: impl IntoIterator<Item = &'a str>) -> (String, usize) {
         match self {
             Self::Chat => answer::join(texts),
+            Self::Responses | Self::Messages => answer::concat(texts),
         }
     }
 
@@ -87,6 +99,8 @@ impl Dialect {
     pub fn said(self, answers: &[Answer], line: Option<&str>) -> Bytes {
         match self {
             Self::Chat => chat::form::said(answers, line),
+            Self::Responses => responses::form::said(answers, line),
+            Self::Messages => messages::form::said(answers, line),
         }
     }
 
@@ -95,22 +109,18 @@ impl Dialect {
     pub fn assistant_text(self, unit: &[u8]) -> Option<String> {
         match self {
             Self::Chat => chat::original::assistant_text(unit),
+            Self::Responses => responses::original::assistant_text(unit),
+            Self::Messages => messages::original::assistant_text(unit),
         }
     }
 
-    /// Whether the text of an assistant's unit is exactly this.
+    /// How the client's unit of a turn relates to what the turn's earlier hops handed out.
     #[must_use]
-    pub fn text_is(self, unit: &[u8], handed: &str) -> bool {
+    pub fn handed(self, unit: &[u8], record: &TurnRecord) -> Handed {
         match self {
-            Self::Chat => chat::edit::text_is(unit, handed),
-        }
-    }
-
-    /// Whether the text of an assistant's unit starts with this.
-    #[must_use]
-    pub fn text_starts_with(self, unit: &[u8], handed: &str) -> bool {
-        match self {
-            Self::Chat => chat::edit::text_starts_with(unit, handed),
+            Self::Chat => chat::edit::handed(unit, &record.handed),
+            Self::Responses => responses::edit::handed(unit, record),
+            Self::Messages => messages::edit::handed(unit, record),
         }
     }
 
@@ -119,6 +129,8 @@ impl Dialect {
     pub fn text(self, unit: &[u8]) -> Option<Cow<'_, str>> {
         match self {
             Self::Chat => chat::original::text(unit),
+            Self::Responses => responses::original::text(unit),
+            Self::Messages => messages::original::text(unit),
         }
     }
 
@@ -127,6 +139,8 @@ impl Dialect {
     pub fn parts(self, unit: &[u8]) -> Option<String> {
         match self {
             Self::Chat => chat::original::parts(unit),
+            Self::Responses => responses::original::parts(unit),
+            Self::Messages => messages::original::parts(unit),
         }
     }
 
@@ -135,6 +149,8 @@ impl Dialect {
     pub fn reasoning(self, unit: &[u8]) -> Option<String> {
         match self {
             Self::Chat => chat::original::reasoning(unit),
+            Self::Responses => responses::original::reasoning(unit),
+            Self::Messages => messages::original::reasoning(unit),
         }
     }
 
@@ -143,6 +159,8 @@ impl Dialect {
     pub fn call(self, unit: &[u8], place: usize) -> Option<String> {
         match self {
             Self::Chat => chat::original::call(unit, place),
+            Self::Responses => responses::original::call(unit, place),
+            Self::Messages => messages::original::call(unit, place),
         }
     }
 
@@ -151,6 +169,8 @@ impl Dialect {
     pub fn arguments(self, unit: &[u8], place: usize) -> Option<Cow<'_, str>> {
         match self {
             Self::Chat => chat::original::arguments(unit, place),
+            Self::Responses => responses::original::arguments(unit, place),
+            Self::Messages => messages::original::arguments(unit, place),
         }
     }
 
@@ -160,6 +180,8 @@ impl Dialect {
     pub fn assistant(self, unit: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
         match self {
             Self::Chat => chat::edit::assistant(unit, edit),
+            Self::Responses => responses::edit::assistant(unit, edit),
+            Self::Messages => messages::edit::assistant(unit, edit),
         }
     }
 
@@ -168,6 +190,8 @@ impl Dialect {
     pub fn result(self, unit: &[u8], text: &str) -> Option<Bytes> {
         match self {
             Self::Chat => chat::edit::result(unit, text),
+            Self::Responses => responses::edit::result(unit, text),
+            Self::Messages => messages::edit::result(unit, text),
         }
     }
 
@@ -176,6 +200,8 @@ impl Dialect {
     pub fn hidden_result(self, id: &str, text: &str) -> Bytes {
         match self {
             Self::Chat => chat::edit::hidden_result(id, text),
+            Self::Responses => responses::edit::hidden_result(id, text),
+            Self::Messages => messages::edit::hidden_result(id, text),
         }
     }
 
@@ -184,6 +210,8 @@ impl Dialect {
     pub fn append_text(self, unit: &[u8], block: &str) -> Option<Bytes> {
         match self {
             Self::Chat => chat::edit::append_text(unit, block),
+            Self::Responses => responses::edit::append_text(unit, block),
+            Self::Messages => messages::edit::append_text(unit, block),
         }
     }
 
@@ -192,6 +220,8 @@ impl Dialect {
     pub fn system(self, block: &str) -> Bytes {
         match self {
             Self::Chat => chat::edit::system(block),
+            Self::Responses => responses::edit::system(block),
+            Self::Messages => messages::edit::system(block),
         }
     }
 
@@ -200,6 +230,17 @@ impl Dialect {
     pub fn tool(self, name: &str, description: &str, parameters: &str) -> String {
         match self {
             Self::Chat => chat::form::tool(name, description, parameters),
+            Self::Responses => responses::form::tool(name, description, parameters),
+            Self::Messages => messages::form::tool(name, description, parameters),
+        }
+    }
+
+    /// Whether reasoning must stay with what follows it, whatever the model.
+    #[must_use]
+    pub const fn keeps_reasoning(self) -> bool {
+        match self {
+            Self::Chat | Self::Messages => false,
+            Self::Responses => true,
         }
     }
 
@@ -208,6 +249,8 @@ impl Dialect {
     pub fn message_of(self, answer: &Answer) -> Bytes {
         match self {
             Self::Chat => chat::form::message(answer),
+            Self::Responses => responses::form::message(answer),
+            Self::Messages => messages::form::message(answer),
         }
     }
 
@@ -216,6 +259,8 @@ impl Dialect {
     pub fn call_of(self, call: &Call) -> String {
         match self {
             Self::Chat => chat::form::call(call),
+            Self::Responses => responses::form::call(call),
+            Self::Messages => messages::form::call(call),
         }
     }
 
@@ -224,6 +269,7 @@ impl Dialect {
     pub fn ask_usage(self, object: &Object<'_>) -> Option<Edit> {
         match self {
             Self::Chat => Some(chat::request::ask_usage(object)),
+            Self::Responses | Self::Messages => None,
         }
     }
 
@@ -232,6 +278,8 @@ impl Dialect {
     pub fn error(self, error: &ErrorText<'_>) -> Bytes {
         match self {
             Self::Chat => chat::form::error(error),
+            Self::Responses => responses::form::error(error),
+            Self::Messages => messages::form::error(error),
         }
     }
 }

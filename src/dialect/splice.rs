@@ -1,8 +1,8 @@
 //! A list of messages in the making: units of the client's, edited ones and the proxy's own, each in
 //! its place. Never decides what stands where.
 
-use super::chat;
 use super::request::{Request, View};
+use super::{chat, messages, responses};
 use crate::model::Dialect;
 
 /// What the proxy puts in by itself.
@@ -21,6 +21,10 @@ pub enum Own {
 pub enum Splice<'a> {
     /// An array of chat messages.
     Chat(chat::splice::Array<'a>),
+    /// The input of a Responses request.
+    Responses(responses::splice::List<'a>),
+    /// The messages of a Messages request.
+    Messages(messages::splice::List<'a>),
 }
 
 impl<'a> Splice<'a> {
@@ -29,6 +33,8 @@ impl<'a> Splice<'a> {
     pub fn new(request: &'a Request) -> Self {
         match request.dialect {
             Dialect::Chat => Self::Chat(chat::splice::Array::new(request)),
+            Dialect::Responses => Self::Responses(responses::splice::List::new(request)),
+            Dialect::Messages => Self::Messages(messages::splice::List::new(request)),
         }
     }
 
@@ -36,20 +42,26 @@ impl<'a> Splice<'a> {
     pub fn client(&mut self, unit: usize) {
         match self {
             Self::Chat(array) => array.client(unit),
+            Self::Responses(list) => list.client(unit),
+            Self::Messages(list) => list.client(unit),
         }
     }
 
     /// The client's unit at this index with other bytes.
-    pub fn edited(&mut self, _unit: usize, bytes: &[u8]) {
+    pub fn edited(&mut self, unit: usize, bytes: &[u8]) {
         match self {
             Self::Chat(array) => array.element(bytes),
+            Self::Responses(list) => list.edited(unit, bytes),
+            Self::Messages(list) => list.edited(unit, bytes),
         }
     }
 
     /// Something of the proxy's own.
-    pub fn own(&mut self, _what: Own, bytes: &[u8]) {
+    pub fn own(&mut self, what: Own, bytes: &[u8]) {
         match self {
             Self::Chat(array) => array.element(bytes),
+            Self::Responses(list) => list.own(what, bytes),
+            Self::Messages(list) => list.own(what, bytes),
         }
     }
 
@@ -61,6 +73,8 @@ impl<'a> Splice<'a> {
                 messages: array.close(),
                 edits: Vec::new(),
             },
+            Self::Responses(list) => list.close(),
+            Self::Messages(list) => list.close(),
         }
     }
 }

@@ -17,8 +17,8 @@
 use bytes::Bytes;
 
 use super::answer::Answer;
-use super::chat;
 use super::sse::TooLarge;
+use super::{blocks, chat, messages, responses};
 use crate::model::Dialect;
 
 /// Settings of the stream machine.
@@ -90,6 +90,8 @@ pub enum StreamError {
 pub enum Machine {
     /// Chat Completions.
     Chat(Box<chat::stream::Machine>),
+    /// Responses and Messages.
+    Blocks(Box<blocks::Machine>),
 }
 
 impl Machine {
@@ -98,6 +100,9 @@ impl Machine {
     pub fn new(config: Config, spec: &Spec) -> Self {
         match spec.dialect {
             Dialect::Chat => Self::Chat(Box::new(chat::stream::Machine::new(config, spec))),
+            Dialect::Responses | Dialect::Messages => {
+                Self::Blocks(Box::new(blocks::Machine::new(config, spec)))
+            }
         }
     }
 
@@ -108,6 +113,7 @@ impl Machine {
     pub fn push(&mut self, chunk: Bytes, out: &mut Vec<Bytes>) -> Result<(), StreamError> {
         match self {
             Self::Chat(machine) => machine.push(chunk, out),
+            Self::Blocks(machine) => machine.push(chunk, out),
         }
     }
 
@@ -117,6 +123,7 @@ impl Machine {
     pub fn finish_seen(&self) -> bool {
         match self {
             Self::Chat(machine) => machine.finish_seen(),
+            Self::Blocks(machine) => machine.finish_seen(),
         }
     }
 
@@ -126,6 +133,7 @@ impl Machine {
     pub fn said(&self) -> Option<Answer> {
         match self {
             Self::Chat(machine) => machine.said(),
+            Self::Blocks(machine) => machine.said(),
         }
     }
 
@@ -134,6 +142,7 @@ impl Machine {
     pub fn spoken(&self) -> bool {
         match self {
             Self::Chat(machine) => machine.spoken(),
+            Self::Blocks(machine) => machine.spoken(),
         }
     }
 
@@ -142,6 +151,7 @@ impl Machine {
     pub fn end_hop(&mut self, out: &mut Vec<Bytes>) -> Answer {
         match self {
             Self::Chat(machine) => machine.end_hop(out),
+            Self::Blocks(machine) => machine.end_hop(out),
         }
     }
 
@@ -150,6 +160,7 @@ impl Machine {
     pub fn next_hop(&mut self, out: &mut Vec<Bytes>) {
         match self {
             Self::Chat(machine) => machine.next_hop(out),
+            Self::Blocks(machine) => machine.next_hop(out),
         }
     }
 
@@ -157,6 +168,7 @@ impl Machine {
     pub fn release(&mut self, out: &mut Vec<Bytes>) {
         match self {
             Self::Chat(machine) => machine.release(out),
+            Self::Blocks(machine) => machine.release(out),
         }
     }
 
@@ -165,6 +177,7 @@ impl Machine {
     pub fn close(&mut self, text: Option<&str>, out: &mut Vec<Bytes>) {
         match self {
             Self::Chat(machine) => machine.close(text, out),
+            Self::Blocks(machine) => machine.close(text, out),
         }
     }
 
@@ -173,6 +186,7 @@ impl Machine {
     pub fn fail(&mut self, error: &[u8], out: &mut Vec<Bytes>) {
         match self {
             Self::Chat(machine) => machine.fail(error, out),
+            Self::Blocks(machine) => machine.fail(error, out),
         }
     }
 }
@@ -181,7 +195,7 @@ impl Machine {
 pub mod unary {
     use bytes::Bytes;
 
-    use super::{Answer, Config, Spec, chat};
+    use super::{Answer, Config, Spec, chat, messages, responses};
     use crate::model::Dialect;
 
     /// Reads a hop's body; `None` if it holds no answer (an error body, say).
@@ -189,6 +203,8 @@ pub mod unary {
     pub fn read(body: &Bytes, spec: &Spec) -> Option<Answer> {
         match spec.dialect {
             Dialect::Chat => chat::stream::unary::read(body, spec),
+            Dialect::Responses => responses::stream::unary::read(body, spec),
+            Dialect::Messages => messages::stream::unary::read(body, spec),
         }
     }
 
@@ -210,6 +226,12 @@ pub mod unary {
     ) -> Bytes {
         match spec.dialect {
             Dialect::Chat => chat::stream::unary::compose(config, spec, first, last, hops, closed),
+            Dialect::Responses => {
+                responses::stream::unary::compose(config, spec, first, last, hops, closed)
+            }
+            Dialect::Messages => {
+                messages::stream::unary::compose(config, spec, first, last, hops, closed)
+            }
         }
     }
 }

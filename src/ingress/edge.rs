@@ -172,6 +172,8 @@ fn pass(method: Method, asked: PathAndQuery, headers: HeaderMap, body: Incoming)
 fn route(dialect: Option<Dialect>) -> Route {
     match dialect {
         Some(Dialect::Chat) => Route::Chat,
+        Some(Dialect::Responses) => Route::Responses,
+        Some(Dialect::Messages) => Route::Messages,
         None => Route::Forward,
     }
 }

@@ -54,6 +54,10 @@ pub enum Dialect {
     /// Chat Completions.
     #[default]
     Chat,
+    /// Responses.
+    Responses,
+    /// Messages.
+    Messages,
 }
 
 macro_rules! digest_newtype {

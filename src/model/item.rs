@@ -131,3 +131,19 @@ pub enum ToolClass {
     /// Anything that no list names.
     Unknown,
 }
+
+/// How the client's message relates to the text that earlier hops of its turn handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handed {
+    /// Earlier hops handed out nothing.
+    Nothing,
+    /// The message starts with it: the last hop's own text is what follows.
+    Front,
+    /// The message's first blocks are it; the last hop's own blocks stand behind them, its reasoning
+    /// among them.
+    Split,
+    /// The message is exactly it: the last hop has no text of its own.
+    All,
+    /// The client changed it: the message goes whole, and the earlier hops' text is left out.
+    Changed,
+}

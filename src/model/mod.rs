@@ -12,7 +12,7 @@ mod usage;
 
 pub use ids::{CallId, Dialect, Digest, Head, RecordId, Scope, TenantId};
 pub use item::{
-    CALL_TOKENS, CallShape, ItemKind, ItemNo, MESSAGE_TOKENS, Mark, Role, Shape, ToolClass,
+    CALL_TOKENS, CallShape, Handed, ItemKind, ItemNo, MESSAGE_TOKENS, Mark, Role, Shape, ToolClass,
 };
 pub use marks::{Kept, Marks};
 pub use record::{

@@ -85,7 +85,7 @@ pub enum Hidden {
 pub struct HiddenCall {
     /// The call's id as the provider issued it.
     pub id: CallId,
-    /// Its place in the message's `tool_calls`, visible calls counted.
+    /// Its place among the message's calls, visible calls counted.
     pub place: u32,
     /// The call as a JSON object, byte for byte as it is sent upstream.
     pub bytes: String,
@@ -104,6 +104,10 @@ pub struct HiddenCall {
     /// The tool that was called; records of a time with one hidden tool don't say.
     #[serde(default)]
     pub tool: Hidden,
+    /// Its place among all blocks of its hop's message, and how many those were; none in a dialect
+    /// whose messages are not made of blocks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block: Option<(u32, u32)>,
 }
 
 /// One upstream call of a turn.
@@ -233,6 +237,7 @@ mod tests {
             effect,
             nudge: false,
             tool,
+            block: None,
         };
         let original = Original {
             item: 3,

@@ -114,7 +114,7 @@ impl<'a> Runner<'a> {
         let mut ran: Vec<HiddenCall> = Vec::new();
         for (place, call) in marks {
             let (effect, result) = self.delimiter(call);
-            ran.push(self.ran(place, call, Hidden::Delimiter, effect, result));
+            ran.push(self.ran(answer, place, call, Hidden::Delimiter, effect, result));
         }
         let nudge = nudge(self.state, self.prepared);
         if let (Some(nudge), Some(last)) = (nudge, ran.last_mut()) {
@@ -127,7 +127,14 @@ impl<'a> Runner<'a> {
         for (place, call) in recalls {
             let outcome = self.recalls.run(&call.arguments);
             self.counted.recalls.push(outcome.counted);
-            let done = self.ran(place, call, Hidden::Recall, outcome.effect, outcome.result);
+            let done = self.ran(
+                answer,
+                place,
+                call,
+                Hidden::Recall,
+                outcome.effect,
+                outcome.result,
+            );
             self.recalls.ran(&done);
             ran.push(done);
         }
@@ -137,6 +144,7 @@ impl<'a> Runner<'a> {
 
     fn ran(
         &self,
+        answer: &Answer,
         place: usize,
         call: &Call,
         tool: Hidden,
@@ -154,6 +162,7 @@ impl<'a> Runner<'a> {
             effect,
             nudge: false,
             tool,
+            block: answer.block_of(place),
         }
     }
 

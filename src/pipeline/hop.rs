@@ -12,12 +12,14 @@ use crate::commit::{self, Growth, Trigger, Warmth};
 use crate::dialect::message::MessageError;
 use crate::dialect::request::{Request, Rewrite, View};
 use crate::dialect::stream::UsageWish;
-use crate::model::{Digest, Head, Hidden, Hop, ItemNo, Kept, Mark, Marks, Role, Rope, Shape};
+use crate::model::{
+    Digest, Head, Hidden, Hop, ItemNo, Kept, Mark, Marks, Role, Rope, Shape, TurnRecord,
+};
 use crate::policy::{self, Ask, Pinned, PlanError, Proposal, Target};
 use crate::render::tools::{self, Injected};
 use crate::render::{self, RenderError};
 use crate::session::path::Path;
-use crate::session::transcript::{self, Handed, Transcript};
+use crate::session::transcript::{self, Transcript};
 use crate::session::view::{self, Measure, Notes};
 use crate::tokens::{Family, calibrate};
 
@@ -308,7 +310,7 @@ impl State {
             self.whole(&transcript)
         };
         let (mut pass, mut pinned, mut notes) = (None, None, notes);
-        let config = self.terms.eviction(tools.family);
+        let config = self.terms.eviction(tools.family, self.request.dialect);
         if let Some(trigger) = self.trigger(tools, estimate, &limits, refused) {
             let ask = Ask {
                 transcript: &transcript,
@@ -370,16 +372,10 @@ impl State {
     }
 
     fn transcript(&self, tools: &Tools<'_>) -> Transcript {
-        let dialect = self.request.dialect;
-        let handed = |message: usize, text: &str| {
-            let bytes = self.request.message(message);
-            if dialect.text_is(bytes, text) {
-                Handed::All
-            } else if dialect.text_starts_with(bytes, text) {
-                Handed::Front
-            } else {
-                Handed::Changed
-            }
+        let handed = |message: usize, record: &TurnRecord| {
+            self.request
+                .dialect
+                .handed(self.request.message(message), record)
         };
         transcript::build(&transcript::Input {
             shapes: &self.shapes,

@@ -5,11 +5,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::known::Reader;
+use crate::dialect::edit::AssistantEdit;
 use crate::dialect::request::Request;
-use crate::model::{Digest, Hop, ItemKind, Kept, Mark, Shape};
+use crate::model::{Digest, Handed, Hop, ItemKind, Kept, Mark, Shape};
+use crate::render;
 use crate::session::path::Path;
 use crate::session::stub;
-use crate::session::transcript::{Entry, Handed, Item, Source, Transcript};
+use crate::session::transcript::{Entry, Item, Source, Transcript};
 use crate::session::view::{Left, Note};
 
 /// What a transcript was built from.
@@ -85,11 +87,21 @@ impl<'a> Originals<'a> {
                 .map(Cow::Owned)
         };
         let text = self.text(index).or_else(parts)?;
-        let (Source::LastHop { step, .. }, Handed::Front) = (entry.source, entry.handed) else {
+        let Source::LastHop { step, .. } = entry.source else {
             return Some(text);
         };
-        let handed = &self.path.entries.get(step)?.record.handed;
-        Some(Cow::Owned(text.strip_prefix(handed.as_str())?.to_owned()))
+        let record = &self.path.entries.get(step)?.record;
+        match entry.handed {
+            Handed::Nothing | Handed::All | Handed::Changed => Some(text),
+            Handed::Front => Some(Cow::Owned(text.strip_prefix(&record.handed)?.to_owned())),
+            Handed::Split => {
+                let mut edit = AssistantEdit::default();
+                edit.cut.hops = render::handed_out(record);
+                let dialect = self.request.dialect;
+                let own = dialect.assistant(self.message(entry)?, &edit)?;
+                dialect.assistant_text(&own).map(Cow::Owned)
+            }
+        }
     }
 
     /// A call's name and arguments as the model wrote them.

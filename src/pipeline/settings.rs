@@ -10,7 +10,7 @@ use super::request::{AskedBudget, MIN_CEILING, Mode, Overrides};
 use crate::commit::{self, Floor};
 use crate::dialect::stream::UsageMode;
 use crate::intercept::delimiter::Protocol;
-use crate::model::{Hidden, ToolClass};
+use crate::model::{Dialect, Hidden, ToolClass};
 use crate::policy::{self, Order, Policy};
 use crate::render::tools::{self, Injected};
 use crate::tokens::{CacheModel, Family};
@@ -421,12 +421,12 @@ impl Terms {
 
     /// The eviction order's settings for a model.
     #[must_use]
-    pub fn eviction(&self, family: &Family) -> policy::Config {
+    pub fn eviction(&self, family: &Family, dialect: Dialect) -> policy::Config {
         policy::Config {
             order: self.order,
             protect_recent: self.protect_recent,
             strict_active: self.strict_active,
-            keep_reasoning: family.reasoning_back,
+            keep_reasoning: family.reasoning_back || dialect.keeps_reasoning(),
             ..policy::Config::default()
         }
     }

@@ -105,7 +105,8 @@ impl Protection {
         let from = self.newest.min(self.recent);
         let pair = transcript.items.get(item).and_then(|item| item.pair);
         let recent = item >= from || pair.is_some_and(|pair| pair >= from);
-        recent || (!self.unpinned && is_pinned(transcript, item))
+        let stays = transcript.items.get(item).is_some_and(|item| item.stays);
+        recent || stays || (!self.unpinned && is_pinned(transcript, item))
     }
 
     /// Whether an item stands in the newest group, which nothing ever frees.

@@ -28,8 +28,12 @@ macro_rules! label_set {
 label_set!(
     /// Which of the proxy's routes a request took.
     Route {
-        /// `POST …/chat/completions`: the one that is managed.
+        /// `POST …/chat/completions`, managed.
         Chat => "chat_completions",
+        /// `POST …/responses`, managed.
+        Responses => "responses",
+        /// `POST …/messages`, managed.
+        Messages => "messages",
         /// Everything else under the base URL, forwarded as it is.
         Forward => "forward",
     }

@@ -7,12 +7,12 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use crate::dialect::edit::AssistantEdit;
+use crate::dialect::edit::{AssistantEdit, Insert};
 use crate::dialect::request::{Request, View};
 use crate::dialect::splice::Own;
-use crate::model::{Hop, ItemKind, Marks};
+use crate::model::{Handed, Hop, ItemKind, Marks, TurnRecord};
 use crate::session::path::Path;
-use crate::session::transcript::{Entry, Handed, Source, Transcript};
+use crate::session::transcript::{Entry, Source, Transcript};
 use crate::session::view::{self, Notes, Shown};
 
 /// What a view is rendered from.
@@ -189,13 +189,18 @@ fn last_hop<'a>(
     }
     let mut edit = AssistantEdit::default();
     match entry.handed {
-        Handed::Front => edit.cut = &record.handed,
+        Handed::Front => edit.cut.text = &record.handed,
+        Handed::Split => edit.cut.hops = handed_out(record),
         Handed::All => edit.drop_text = true,
         Handed::Nothing | Handed::Changed => {}
     }
     edit.insert = hidden
         .iter()
-        .map(|call| (call.place as usize, call.bytes.as_str()))
+        .map(|call| Insert {
+            place: call.place as usize,
+            block: call.block,
+            bytes: &call.bytes,
+        })
         .collect();
     if let Shown::Less {
         text,
@@ -216,6 +221,13 @@ fn last_hop<'a>(
         .map(|new| Cow::Owned(new.to_vec()))
 }
 
+/// The messages of a turn's hops before its last, as they are stored.
+pub fn handed_out(record: &TurnRecord) -> Vec<&str> {
+    let earlier = record.hops.len().saturating_sub(1);
+    let earlier = record.hops.iter().take(earlier);
+    earlier.filter_map(|hop| hop.message.as_deref()).collect()
+}
+
 /// Turns what is kept of all calls into which of the client's stay and which hidden ones go back.
 /// Places count what the client sent and the hidden calls before that stay, so that those left out
 /// don't shift the order of the others.
@@ -224,10 +236,10 @@ fn split_calls<'e>(edit: &mut AssistantEdit<'e>, kept: &[bool], arguments: &[(us
     let mut client = Vec::with_capacity(kept.len());
     let mut rest = hidden.into_iter().peekable();
     for (at, keep) in kept.iter().enumerate() {
-        match rest.next_if(|(place, _)| *place == at) {
-            Some((_, call)) if *keep => {
+        match rest.next_if(|hidden| hidden.place == at) {
+            Some(hidden) if *keep => {
                 let place = client.len() + edit.insert.len();
-                edit.insert.push((place, call));
+                edit.insert.push(Insert { place, ..hidden });
             }
             Some(_) => {}
             None => {

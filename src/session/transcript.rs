@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::graph::{Delimiter, Graph};
 use super::path::{ASSISTANT_ITEMS, Path};
 use crate::model::{
-    CALL_TOKENS, HiddenCall, Hop, ItemKind, ItemNo, MESSAGE_TOKENS, Role, Shape, ToolClass,
+    CALL_TOKENS, Handed, HiddenCall, Hop, ItemKind, ItemNo, MESSAGE_TOKENS, Role, Shape, ToolClass,
     TurnRecord,
 };
 
@@ -42,19 +42,6 @@ pub enum Source {
         /// The call of that hop.
         call: usize,
     },
-}
-
-/// How the client's message relates to the text that earlier hops of its turn handed out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Handed {
-    /// Earlier hops handed out nothing.
-    Nothing,
-    /// The message starts with it: the last hop's own text is what follows.
-    Front,
-    /// The message is exactly it: the last hop has no text of its own.
-    All,
-    /// The client changed it: the message goes whole, and the earlier hops' text is left out.
-    Changed,
 }
 
 /// One message of the transcript.
@@ -97,6 +84,8 @@ pub struct Item {
     pub hidden: bool,
     /// Whether it was brought back to stay until its episode ends.
     pub pinned: bool,
+    /// Whether its result must never be edited nor left out, nor it itself.
+    pub stays: bool,
 }
 
 impl Item {
@@ -142,7 +131,7 @@ pub struct Input<'a> {
     /// The hops of the turn in hand.
     pub pending: &'a [Hop],
     /// How a client's message relates to the text that earlier hops handed out.
-    pub handed: &'a dyn Fn(usize, &str) -> Handed,
+    pub handed: &'a dyn Fn(usize, &TurnRecord) -> Handed,
     /// The class of a tool by its name.
     pub class: &'a dyn Fn(&str) -> ToolClass,
     /// Raw tokens after which an implicit episode is cut.
@@ -248,6 +237,7 @@ impl<'a> Builder<'a> {
                     source,
                     shape.result_of.as_ref().map(|id| id.0.as_str()),
                     shape.text,
+                    shape.opaque,
                 );
                 number
             }
@@ -269,17 +259,15 @@ impl<'a> Builder<'a> {
 
     /// Takes in a recorded turn: its earlier hops, then the client's message as the last one.
     fn turn(&mut self, step: usize, record: &'a TurnRecord, message: usize, shape: &'a Shape) {
-        let handed = if record.handed.is_empty() {
-            Handed::Nothing
-        } else {
-            (self.input.handed)(message, &record.handed)
-        };
+        let handed = (self.input.handed)(message, record);
         // A turn cut at the hop cap has no last hop of the client's: what the client holds is what
         // the hops and the proxy's own line said, unless the client changed it.
         let capped = record.hops.iter().all(|hop| hop.message.is_some());
         let handed = match handed {
-            Handed::Front if capped => Handed::Changed,
-            Handed::Nothing | Handed::Front | Handed::All | Handed::Changed => handed,
+            Handed::Front | Handed::Split if capped => Handed::Changed,
+            Handed::Nothing | Handed::Front | Handed::Split | Handed::All | Handed::Changed => {
+                handed
+            }
         };
         self.transcript.changed += u32::from(handed == Handed::Changed);
         let mut first = record.first_item;
@@ -288,10 +276,11 @@ impl<'a> Builder<'a> {
                 first = self.hop(step, index, hop, handed, first);
                 continue;
             }
-            let text = match handed {
-                Handed::Nothing | Handed::Changed => shape.text,
-                Handed::Front => hop.text,
-                Handed::All => 0,
+            let (text, reasoning) = match handed {
+                Handed::Nothing | Handed::Changed => (shape.text, shape.reasoning),
+                Handed::Front => (hop.text, shape.reasoning),
+                Handed::Split => (hop.text, hop.reasoning),
+                Handed::All => (0, shape.reasoning),
             };
             let mut calls = visible(shape);
             for call in &hop.calls {
@@ -303,7 +292,7 @@ impl<'a> Builder<'a> {
                     source: Source::LastHop { message, step },
                     handed,
                     first,
-                    reasoning: shape.reasoning,
+                    reasoning,
                     text,
                     opaque: shape.opaque,
                     calls,
@@ -358,7 +347,12 @@ impl<'a> Builder<'a> {
                 hop: hop_index,
                 call,
             };
-            self.result(source, Some(hidden.id.0.as_str()), hidden.result_tokens);
+            self.result(
+                source,
+                Some(hidden.id.0.as_str()),
+                hidden.result_tokens,
+                false,
+            );
         }
     }
 
@@ -451,7 +445,7 @@ impl<'a> Builder<'a> {
 
     /// Takes in a result: it answers the first waiting call with its id, or it is an orphan of the
     /// client's own making, which is passed on and never evicted.
-    fn result(&mut self, source: Source, id: Option<&str>, tokens: u32) {
+    fn result(&mut self, source: Source, id: Option<&str>, tokens: u32, stays: bool) {
         let entry = self.transcript.entries.len();
         let place = id.and_then(|id| self.waiting.iter().position(|(waiting, _)| *waiting == id));
         let Some(call) = place.map(|place| self.waiting.remove(place).1) else {
@@ -471,6 +465,7 @@ impl<'a> Builder<'a> {
         }
         if let Some(item) = self.transcript.items.get_mut(call) {
             item.pair = Some(index);
+            item.stays = stays;
         }
         if let Some(episode) = episode.and_then(|e| self.transcript.graph.episodes.get_mut(e)) {
             episode.tokens += tokens + MESSAGE_TOKENS;
@@ -510,6 +505,7 @@ impl<'a> Builder<'a> {
             digest: 0,
             hidden: false,
             pinned: false,
+            stays: false,
         });
         self.transcript.items.len() - 1
     }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use super::message::REASONING_FIELDS;
 use crate::dialect::edit::AssistantEdit;
+use crate::model::Handed;
 use crate::model::raw::{self, Edit, Object};
 
 /// An assistant message with the edit applied. `None` if its bytes can't be read, which a message
@@ -30,8 +31,8 @@ pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
         }
         // A refusal is text in another field.
         removed.extend(object.position("refusal"));
-    } else if !edit.cut.is_empty() {
-        edits.extend(cut_text(&object, edit.cut));
+    } else if !edit.cut.text.is_empty() {
+        edits.extend(cut_text(&object, edit.cut.text));
     }
     if edit.drop_reasoning {
         removed.extend(
@@ -46,22 +47,19 @@ pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
     Some(raw::splice(bytes, &edits))
 }
 
-/// Whether an assistant message's text starts with what earlier hops handed out.
+/// How an assistant message's text relates to what earlier hops handed out.
 #[must_use]
-pub fn text_starts_with(bytes: &[u8], handed: &str) -> bool {
-    let Ok(object) = Object::parse(bytes) else {
-        return false;
-    };
-    first_text(&object).is_some_and(|(_, text)| text.starts_with(handed))
-}
-
-/// Whether an assistant message's text is exactly what earlier hops handed out.
-#[must_use]
-pub fn text_is(bytes: &[u8], handed: &str) -> bool {
-    let Ok(object) = Object::parse(bytes) else {
-        return false;
-    };
-    first_text(&object).is_some_and(|(_, text)| text == handed)
+pub fn handed(bytes: &[u8], handed: &str) -> Handed {
+    if handed.is_empty() {
+        return Handed::Nothing;
+    }
+    let object = Object::parse(bytes).ok();
+    let text = object.as_ref().and_then(first_text).map(|(_, text)| text);
+    match text {
+        Some(text) if text == handed => Handed::All,
+        Some(text) if text.starts_with(handed) => Handed::Front,
+        Some(_) | None => Handed::Changed,
+    }
 }
 
 /// A tool message with other content.
@@ -146,10 +144,10 @@ fn calls(object: &Object<'_>, edit: &AssistantEdit<'_>) -> Calls {
         .enumerate()
         .map(|(index, span)| element(index, span))
         .collect();
-    for (place, hidden) in &edit.insert {
+    for hidden in &edit.insert {
         all.insert(
-            (*place).min(all.len()),
-            Some(Cow::Borrowed(hidden.as_bytes())),
+            hidden.place.min(all.len()),
+            Some(Cow::Borrowed(hidden.bytes.as_bytes())),
         );
     }
     let kept: Vec<Cow<'_, [u8]>> = all.into_iter().flatten().collect();
@@ -203,6 +201,15 @@ fn cut_text(object: &Object<'_>, handed: &str) -> Option<Edit> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dialect::edit::{Cut, Insert};
+
+    fn hidden(place: usize, bytes: &str) -> Insert<'_> {
+        Insert {
+            place,
+            block: None,
+            bytes,
+        }
+    }
 
     const MESSAGE: &str = r#"{"role": "assistant","content":"one\n\ntwo", "reasoning_content":"hm" ,"tool_calls":[{"id":"a"}, {"id":"b"}],"x":1e3}"#;
 
@@ -221,8 +228,11 @@ mod tests {
     fn edits_touch_what_they_name_and_nothing_else() {
         check(
             &AssistantEdit {
-                cut: "one\n\n",
-                insert: vec![(1, r#"{"id":"h"}"#)],
+                cut: Cut {
+                    text: "one\n\n",
+                    hops: Vec::new(),
+                },
+                insert: vec![hidden(1, r#"{"id":"h"}"#)],
                 ..Default::default()
             },
             r#"{"role": "assistant","content":"two", "reasoning_content":"hm" ,"tool_calls":[{"id":"a"},{"id":"h"},{"id":"b"}],"x":1e3}"#,
@@ -246,7 +256,7 @@ mod tests {
         check(
             &AssistantEdit {
                 keep_calls: Some(vec![false, false]),
-                insert: vec![(0, r#"{"id":"h"}"#), (3, r#"{"id":"i"}"#)],
+                insert: vec![hidden(0, r#"{"id":"h"}"#), hidden(3, r#"{"id":"i"}"#)],
                 ..Default::default()
             },
             r#"{"role": "assistant","content":"one\n\ntwo", "reasoning_content":"hm" ,"tool_calls":[{"id":"h"},{"id":"i"}],"x":1e3}"#,
@@ -270,10 +280,13 @@ mod tests {
     fn text_in_parts_is_cut_in_its_first_part() {
         let parts = r#"{"role":"assistant","content":[{"type":"text","text":"ab"}]}"#;
         let edit = AssistantEdit {
-            cut: "a",
+            cut: Cut {
+                text: "a",
+                hops: Vec::new(),
+            },
             ..Default::default()
         };
-        assert!(text_starts_with(parts.as_bytes(), "a"));
+        assert_eq!(handed(parts.as_bytes(), "a"), Handed::Front);
         assert_eq!(
             assistant(parts.as_bytes(), &edit).unwrap(),
             r#"{"role":"assistant","content":[{"type":"text","text":"b"}]}"#

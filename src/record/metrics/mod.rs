@@ -82,10 +82,10 @@ impl Metrics {
             self.observe_hop(turn, hop, model);
         }
         match turn.route {
-            Route::Chat if !turn.hops.is_empty() => {
+            Route::Chat | Route::Responses | Route::Messages if !turn.hops.is_empty() => {
                 f.hidden.hops.observe(lossy(turn.hidden_hops() as u64));
             }
-            Route::Chat | Route::Forward => {}
+            Route::Chat | Route::Responses | Route::Messages | Route::Forward => {}
         }
         if let Some(context) = &turn.context {
             self.observe_context(context);

@@ -202,7 +202,9 @@ fn to_the_floor(state: &State, prepared: &Prepared, before: &Marks) {
     if prepared.pass.is_none() || prepared.estimate <= prepared.floor {
         return;
     }
-    let config = state.terms.eviction(&Family::default());
+    let config = state
+        .terms
+        .eviction(&Family::default(), state.request.dialect);
     let protection = Protection::new(transcript, before, config.protect_recent);
     // The finer order leaves whole items where the next pass can strip results instead.
     let result = |(at, item): &(usize, &crate::session::transcript::Item)| {
@@ -258,7 +260,9 @@ fn open_goes_last(state: &State, prepared: &Prepared, before: &Marks) {
     let Some(hit) = transcript.graph.episodes[current].items.iter().find(moved) else {
         return;
     };
-    let config = state.terms.eviction(&Family::default());
+    let config = state
+        .terms
+        .eviction(&Family::default(), state.request.dialect);
     let protection = Protection::new(transcript, before, config.protect_recent);
     let recent = |item: &usize| protection.covers(transcript, *item);
     for episode in transcript

@@ -1,0 +1,3 @@
+//! Messages responses: their events, and their unstreamed equal.
+
+pub mod unary;

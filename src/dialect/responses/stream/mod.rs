@@ -1,0 +1,3 @@
+//! Responses responses: their events, and their unstreamed equal.
+
+pub mod unary;
