@@ -1,9 +1,9 @@
-"""A strict Chat Completions provider that plays a script.
+"""A strict provider of three dialects that plays a script.
 
     python fake_provider.py --script sdk
 
-prints its base URL on the first line of stdout and serves until it is killed. It refuses what
-`rules.py` refuses, answers from `scripts.py`, streams when asked, and tells what it was sent under
+prints its base URL on the first line of stdout and serves until it is killed. It refuses what a
+real one refuses, answers from `scripts.py`, streams when asked, and tells what it was sent under
 `/__requests` (beside the base URL). It never looks at anything but the request in hand.
 """
 
@@ -13,12 +13,12 @@ import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from rules import refusal
+import chat
+import messages
+import responses
 from scripts import SCRIPTS, answer
 
-CHAT = "/v1/chat/completions"
-# Arguments are streamed in pieces of this many characters, so that no call fits one frame.
-PIECE = 7
+DIALECTS = {dialect.PATH: dialect for dialect in (chat, responses, messages)}
 
 
 class Provider(ThreadingHTTPServer):
@@ -66,7 +66,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         raw = self.read_body()
-        if self.path != CHAT:
+        dialect = DIALECTS.get(self.path.split("?")[0])
+        if dialect is None:
             self.error(404, f"Unknown path {self.path}", code="not_found")
             return
         try:
@@ -74,89 +75,45 @@ class Handler(BaseHTTPRequestHandler):
         except ValueError:
             self.error(400, "We could not parse the JSON body of your request.")
             return
-        problem = refusal(body)
+        problem = dialect.refusal(body)
         headers = {name.lower(): value for name, value in self.headers.items()}
-        key = headers.pop("authorization", "")
+        key = headers.pop("authorization", "") or headers.pop("x-api-key", "")
         number = self.server.record(
             {"path": self.path, "headers": headers, "body": body, "refusal": problem}
         )
-        if key == "Bearer wrong" or not key:
+        if key.removeprefix("Bearer ") in ("wrong", ""):
             self.error(401, "Incorrect API key provided.", code="invalid_api_key")
         elif problem:
             self.error(400, problem)
         else:
-            self.play(number, body)
+            self.play(dialect, number, body)
 
-    def play(self, number, body):
+    def play(self, dialect, number, body):
         try:
-            text, calls = answer(self.server.script, body)
+            said = answer(self.server.script, dialect.asked(body))
         except (LookupError, ValueError) as error:
             self.error(400, f"off the script: {error}")
             return
-        meta = {
-            "id": f"chatcmpl-{number}",
-            "created": 1_700_000_000 + number,
-            "model": f"{body['model']}-2026",
-        }
-        finish = "tool_calls" if calls else "stop"
         # Words and marks: near enough to a tokeniser's count.
         prompt = len(re.findall(r"\w+|[^\w\s]", json.dumps(body)))
-        usage = {
-            "prompt_tokens": prompt,
-            "completion_tokens": 10,
-            "total_tokens": prompt + 10,
-            "prompt_tokens_details": {"cached_tokens": 0},
-        }
         if body.get("stream"):
-            wants_usage = (body.get("stream_options") or {}).get("include_usage")
-            self.stream(meta, text, calls, finish, usage if wants_usage else None)
+            self.stream(number, dialect.frames(number, body, said, prompt))
         else:
-            message = {"role": "assistant", "content": text or None, "refusal": None}
-            if calls:
-                message["tool_calls"] = [
-                    {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
-                    for id, name, arguments in calls
-                ]
-            choice = {"index": 0, "message": message, "finish_reason": finish, "logprobs": None}
-            self.reply(
-                200, {**meta, "object": "chat.completion", "choices": [choice], "usage": usage}
-            )
+            self.reply(200, dialect.whole(number, body, said, prompt))
 
-    def stream(self, meta, text, calls, finish, usage):
+    def stream(self, number, frames):
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream; charset=utf-8")
         self.send_header("Transfer-Encoding", "chunked")
-        self.send_header("x-request-id", f"req-{meta['id']}")
+        self.send_header("x-request-id", f"req-{number}")
         self.end_headers()
-        chunk = {**meta, "object": "chat.completion.chunk"}
-
-        def frame(choices, **more):
-            self.frame(json.dumps({**chunk, "choices": choices, **more}, ensure_ascii=False))
-
-        def delta(delta, reason=None):
-            frame([{"index": 0, "delta": delta, "finish_reason": reason}])
-
-        delta({"role": "assistant", "content": None if calls and not text else ""})
-        for word in re.findall(r"\S+\s*", text):
-            delta({"content": word})
-        for place, (id, name, arguments) in enumerate(calls):
-            head = {"index": place, "id": id, "type": "function"}
-            delta({"tool_calls": [{**head, "function": {"name": name, "arguments": ""}}]})
-            for at in range(0, len(arguments), PIECE):
-                piece = {"arguments": arguments[at : at + PIECE]}
-                delta({"tool_calls": [{"index": place, "function": piece}]})
-        delta({}, finish)
-        if usage:
-            frame([], usage=usage)
-        self.frame("[DONE]")
+        for frame in frames:
+            payload = frame.encode()
+            # Two writes a frame, cut in the middle: whoever reads must not count on whole frames.
+            half = len(payload) // 2
+            for part in (payload[:half], payload[half:]):
+                self.wfile.write(f"{len(part):x}\r\n".encode() + part + b"\r\n")
         self.wfile.write(b"0\r\n\r\n")
-
-    def frame(self, data):
-        payload = f"data: {data}\n\n".encode()
-        # Two writes a frame, cut in the middle: whoever reads must not count on whole frames.
-        half = len(payload) // 2
-        for part in (payload[:half], payload[half:]):
-            self.wfile.write(f"{len(part):x}\r\n".encode() + part + b"\r\n")
 
     def read_body(self):
         if "chunked" in self.headers.get("Transfer-Encoding", ""):
@@ -178,9 +135,8 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(payload)
 
     def error(self, status, message, code=None):
-        kind = "invalid_request_error"
-        error = {"message": message, "type": kind, "param": None, "code": code}
-        self.reply(status, {"error": error})
+        dialect = DIALECTS.get(self.path.split("?")[0], chat)
+        self.reply(status, dialect.error(status, message, code))
 
 
 def main():

@@ -63,43 +63,56 @@ def place_of(call_id):
     return int(step), int(hop)
 
 
-def next_place(script, messages):
-    """Which hop answers these messages: told by their tail alone, so that retries, restarts and
-    evicted history change nothing."""
-    tail = []
-    for message in reversed(messages):
-        if message["role"] == "assistant":
-            break
-        tail.append(message)
-    results = [message for message in tail if message["role"] == "tool"]
-    if results:
-        step, hop = place_of(results[0]["tool_call_id"])
-        hops = script.steps[step]
-        visible = [call for call in hops[hop].calls if call.name != HIDDEN]
+@dataclass(frozen=True)
+class Asked:
+    """What a request asks for, whatever its dialect: told by the tail of its conversation alone, so
+    that retries, restarts and evicted history change nothing."""
+
+    # The names of the tools that are offered.
+    offered: set
+    # The ids of the calls whose results stand behind the newest answer.
+    results: list
+    # The texts of users that stand there.
+    users: list
+
+
+@dataclass(frozen=True)
+class Said:
+    """One message of the model's, with the ids that it is given."""
+
+    step: int
+    hop: int
+    text: str
+    # (id, name, arguments as JSON)
+    calls: list
+
+
+def next_place(script, asked):
+    """Which hop answers."""
+    if asked.results:
+        step, hop = place_of(asked.results[0])
+        visible = [call for call in script.steps[step][hop].calls if call.name != HIDDEN]
         return (step + 1, 0) if visible else (step, hop + 1)
-    for message in tail:
-        if message["role"] == "user":
-            text = json.dumps(message["content"])
-            for piece, step in script.tasks.items():
-                if piece in text:
-                    return step, 0
+    for text in asked.users:
+        for piece, step in script.tasks.items():
+            if piece in text:
+                return step, 0
     raise LookupError("no task of the script in the newest user message")
 
 
-def answer(script, body):
-    """The text and the calls (id, name, arguments as JSON) that answer a request."""
-    offered = {tool["function"]["name"] for tool in body.get("tools") or []}
-    step, hop = next_place(script, body["messages"])
+def answer(script, asked):
+    """What is said to a request."""
+    step, hop = next_place(script, asked)
     hops = script.steps[step]
-    if HIDDEN not in offered:
+    if HIDDEN not in asked.offered:
         while hops[hop].hidden_only():
             hop += 1
     calls = [
         (call_id(step, hop, place), call.name, json.dumps(call.arguments))
         for place, call in enumerate(hops[hop].calls)
-        if call.name != HIDDEN or HIDDEN in offered
+        if call.name != HIDDEN or HIDDEN in asked.offered
     ]
-    return hops[hop].text, calls
+    return Said(step, hop, hops[hop].text, calls)
 
 
 SDK = Script(

@@ -1,0 +1,206 @@
+"""OpenAI's Responses as the scripted provider speaks it: what it refuses, what a request asks for,
+and how an answer is put, whole or streamed. It never decides what is said."""
+
+import json
+import re
+
+from scripts import Asked
+
+PATH = "/v1/responses"
+PIECE = 7
+
+
+def items(body):
+    given = body["input"]
+    return [{"role": "user", "content": given}] if isinstance(given, str) else given
+
+
+def refusal(body):
+    """The first rule that the request breaks, as the provider would word it."""
+    if not body.get("model"):
+        return "Missing required parameter: 'model'."
+    if not body.get("input"):
+        return "Missing required parameter: 'input'."
+    names = [tool.get("name") for tool in body.get("tools") or []]
+    if len(names) != len(set(names)):
+        return "Tool names must be unique"
+    if body.get("max_output_tokens", 16) < 16:
+        return "Invalid 'max_output_tokens': integer below minimum value."
+    return _calls(items(body)) or _reasoning(items(body))
+
+
+def _calls(given):
+    called, answered = [], []
+    for place, item in enumerate(given):
+        kind = item.get("type", "message")
+        if kind == "function_call":
+            if item["call_id"] in called:
+                return f"Duplicate call_id in input[{place}]"
+            if not isinstance(item["arguments"], str):
+                return f"Invalid type for 'input[{place}].arguments'"
+            called.append(item["call_id"])
+        elif kind == "function_call_output":
+            if item["call_id"] not in called:
+                return f"No tool call found for function call output with call_id {item['call_id']}."
+            answered.append(item["call_id"])
+    for call in called:
+        if call not in answered:
+            return f"No tool output found for function call {call}."
+    return None
+
+
+def _reasoning(given):
+    """Reasoning stands right before an item of its own answer, and such an item, if it has its id,
+    behind its reasoning."""
+    for place, item in enumerate(given):
+        own = of(item.get("id", ""))
+        if item.get("type") == "reasoning":
+            after = given[place + 1 : place + 2]
+            if not after or of(after[0].get("id", "")) != own:
+                return (
+                    f"Item '{item['id']}' of type 'reasoning' was provided without its required "
+                    "following item."
+                )
+        elif own and item.get("type") in ("message", "function_call"):
+            if f"rs_{own}" not in [other.get("id") for other in given[:place]]:
+                return (
+                    f"Item '{item['id']}' of type '{item['type']}' was provided without its "
+                    f"required 'reasoning' item: 'rs_{own}'."
+                )
+    return None
+
+
+def of(id):
+    """The answer that an item's id was issued in, where it was one that reasoned."""
+    found = re.match(r"(?:rs|fc|msg)_(s\d+h\d+)", id)
+    return found[1] if found else ""
+
+
+def asked(body):
+    tail = []
+    for item in reversed(items(body)):
+        if item.get("type") in ("function_call", "reasoning") or item.get("role") == "assistant":
+            break
+        tail.append(item)
+    return Asked(
+        offered={tool.get("name") for tool in body.get("tools") or []},
+        results=[item["call_id"] for item in tail if item.get("type") == "function_call_output"],
+        users=[json.dumps(item["content"]) for item in tail if item.get("role") == "user"],
+    )
+
+
+def output(number, body, said):
+    own = f"s{said.step}h{said.hop}"
+    listed = []
+    reasons = "reasoning" in body
+    if reasons:
+        summary = [{"type": "summary_text", "text": f"Thinking of {own}."}]
+        listed.append({"id": f"rs_{own}", "type": "reasoning", "summary": summary})
+        if "reasoning.encrypted_content" in body.get("include", []):
+            listed[0]["encrypted_content"] = f"sealed {own}"
+    mark = own if reasons else f"x{number}"
+    if said.text:
+        part = {"type": "output_text", "text": said.text, "annotations": []}
+        listed.append(
+            {
+                "id": f"msg_{mark}",
+                "type": "message",
+                "status": "completed",
+                "role": "assistant",
+                "content": [part],
+            }
+        )
+    for place, (id, name, arguments) in enumerate(said.calls):
+        listed.append(
+            {
+                "id": f"fc_{mark}n{place}",
+                "type": "function_call",
+                "status": "completed",
+                "call_id": id,
+                "name": name,
+                "arguments": arguments,
+            }
+        )
+    return listed
+
+
+def whole(number, body, said, prompt):
+    usage = {
+        "input_tokens": prompt,
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": 10,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": prompt + 10,
+    }
+    return {
+        "id": f"resp_{number:08x}",
+        "object": "response",
+        "created_at": 1_700_000_000 + number,
+        "status": "completed",
+        "error": None,
+        "incomplete_details": None,
+        "instructions": body.get("instructions"),
+        "max_output_tokens": body.get("max_output_tokens"),
+        "model": f"{body['model']}-2026",
+        "output": output(number, body, said),
+        "parallel_tool_calls": True,
+        "previous_response_id": None,
+        "store": body.get("store", True),
+        "tool_choice": body.get("tool_choice", "auto"),
+        "tools": body.get("tools") or [],
+        "metadata": {},
+        "usage": usage,
+    }
+
+
+def frames(number, body, said, prompt):
+    response = whole(number, body, said, prompt)
+    counter = iter(range(10_000))
+
+    def event(kind, **more):
+        data = {"type": kind, "sequence_number": next(counter), **more}
+        return f"event: {kind}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
+
+    begun = {**response, "status": "in_progress", "output": [], "usage": None}
+    yield event("response.created", response=begun)
+    yield event("response.in_progress", response=begun)
+    for index, item in enumerate(response["output"]):
+        yield from _item(event, index, item)
+    yield event("response.completed", response=response)
+
+
+def _item(event, index, item):
+    at = {"item_id": item["id"], "output_index": index}
+    opened = {**item, "status": "in_progress"}
+    if item["type"] == "reasoning":
+        opened = {**item, "summary": []}
+        yield event("response.output_item.added", output_index=index, item=opened)
+        part, text = item["summary"][0], item["summary"][0]["text"]
+        at = {**at, "summary_index": 0}
+        empty = {**part, "text": ""}
+        yield event("response.reasoning_summary_part.added", **at, part=empty)
+        yield event("response.reasoning_summary_text.delta", **at, delta=text)
+        yield event("response.reasoning_summary_text.done", **at, text=text)
+        yield event("response.reasoning_summary_part.done", **at, part=part)
+    elif item["type"] == "message":
+        yield event("response.output_item.added", output_index=index, item={**opened, "content": []})
+        part, at = item["content"][0], {**at, "content_index": 0}
+        yield event("response.content_part.added", **at, part={**part, "text": ""})
+        for word in re.findall(r"\S+\s*", part["text"]):
+            yield event("response.output_text.delta", **at, delta=word, logprobs=[])
+        yield event("response.output_text.done", **at, text=part["text"], logprobs=[])
+        yield event("response.content_part.done", **at, part=part)
+    else:
+        opened = {**opened, "arguments": ""}
+        yield event("response.output_item.added", output_index=index, item=opened)
+        arguments = item["arguments"]
+        for place in range(0, len(arguments), PIECE):
+            piece = arguments[place : place + PIECE]
+            yield event("response.function_call_arguments.delta", **at, delta=piece)
+        yield event("response.function_call_arguments.done", **at, arguments=arguments)
+    yield event("response.output_item.done", output_index=index, item=item)
+
+
+def error(status, message, code):
+    kind = "invalid_request_error"
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
