@@ -12,7 +12,7 @@ use super::hop::{State, trimmed};
 use crate::dialect::answer::Answer;
 use crate::dialect::message::ParsedCall;
 use crate::model::{
-    CallId, Digest, Hop, Parent, RecordId, Role, Scope, TenantId, TurnRecord, Usage,
+    CallId, Dialect, Digest, Hop, Parent, RecordId, Role, Scope, TenantId, TurnRecord, Usage,
 };
 use crate::session::chain::{self, Key};
 use crate::session::path::Path;
@@ -42,6 +42,27 @@ pub struct Place {
     pub tenant: TenantId,
     /// Its explicit session.
     pub scope: Scope,
+    /// The session's records of this dialect: an agent that changes its dialect in the middle
+    /// begins anew, because bytes of one are none of the other's.
+    pub keys: Scope,
+}
+
+impl Place {
+    /// The place of a tenant's session in a dialect.
+    #[must_use]
+    pub fn new(tenant: TenantId, scope: Scope, dialect: Dialect) -> Self {
+        let keys = match dialect {
+            Dialect::Chat => scope.clone(),
+            Dialect::Responses | Dialect::Messages => {
+                Scope(format!("{}\u{1e}{}", dialect.name(), scope.0))
+            }
+        };
+        Self {
+            tenant,
+            scope,
+            keys,
+        }
+    }
 }
 
 /// The record of a turn.
@@ -161,7 +182,7 @@ pub fn commit(app: &App, place: &Place, state: &State, ended: Ended) -> Committe
     let key = keys.first().copied();
     if let Some(key) = key {
         app.paths.insert(key, &path);
-        let after = |head| Key::After(head).digest(place.tenant, &place.scope);
+        let after = |head| Key::After(head).digest(place.tenant, &place.keys);
         app.paths.outgrow(&state.path, &state.heads, after);
     }
     Committed {
@@ -178,7 +199,7 @@ fn keys(place: &Place, state: &State, record: &TurnRecord) -> Vec<Digest> {
         return Vec::new();
     };
     let after = chain::extend(before, record.visible);
-    let digest = |key: Key<'_>| key.digest(place.tenant, &place.scope);
+    let digest = |key: Key<'_>| key.digest(place.tenant, &place.keys);
     let mut keys = vec![digest(Key::After(after)), digest(Key::Before(before))];
     if !record.calls.is_empty() || state.shapes.iter().any(|shape| !shape.calls.is_empty()) {
         keys.push(digest(Key::Fork(after)));

@@ -229,14 +229,13 @@ fn read(app: &App, asked: &TurnRequest, report: &mut Report) -> Result<Read, Sto
     let family = app.models.family(&request.model).clone();
     let terms = Terms::of(&app.settings, &asked.overrides, &family, &request.model)
         .map_err(|error| Stop::Error(error.into()))?;
-    report.asked(&request.model, request.stream, terms.mode);
-    if request.unmanaged.is_some() {
+    report.asked(&request, terms.mode);
+    if let Some(why) = request.unmanaged {
+        report.turn.unmanaged = Some(why);
         return Err(Stop::Forward);
     }
-    let place = Place {
-        tenant: asked.identity.tenant,
-        scope: asked.session.scope(request.hint.as_deref()),
-    };
+    let scope = asked.session.scope(request.hint.as_deref());
+    let place = Place::new(asked.identity.tenant, scope, request.dialect);
     let reader = app.reader(&family, place.tenant, request.dialect);
     let shapes = report.timed(Phase::Tokens, || {
         (0..request.messages.len())
@@ -305,7 +304,7 @@ impl Read {
         };
         ask(&find::Request {
             tenant: self.place.tenant,
-            scope: &self.place.scope,
+            scope: &self.place.keys,
             shapes: &self.shapes,
             heads: &self.heads,
             trimmed: &|at| text(at).map(|text| hop::trimmed(&text)),

@@ -11,6 +11,7 @@ use super::hidden::Counted;
 use super::hop::{MiddleError, Prepared, State, Tools};
 use super::request::Mode;
 use crate::dialect::answer::Answer;
+use crate::dialect::request::Request;
 use crate::record::{
     Abort, AbortPhase, Budget, Context, CostKind, Evicted, Hop, Label, Pass, Phase, Route, Side,
     Turn, response_headers,
@@ -70,9 +71,10 @@ impl Report {
     }
 
     /// Notes what the body says.
-    pub(super) fn asked(&mut self, model: &str, stream: bool, mode: Mode) {
-        model.clone_into(&mut self.turn.model);
-        self.turn.streamed = stream;
+    pub(super) fn asked(&mut self, request: &Request, mode: Mode) {
+        self.turn.model.clone_from(&request.model);
+        self.turn.streamed = request.stream;
+        self.turn.dialect = request.dialect.name();
         self.turn.mode = match mode {
             Mode::Manage => "manage",
             Mode::Observe => "observe",

@@ -16,6 +16,9 @@ const OVERHEAD: HeaderName = HeaderName::from_static("x-plimsoll-overhead-ms");
 /// Says which stage failed where the client's own bytes were forwarded instead.
 pub const FAIL_OPEN: HeaderName = HeaderName::from_static("x-plimsoll-fail-open");
 
+/// Says what in the request keeps it from being managed: it was forwarded as it came.
+pub const UNMANAGED: HeaderName = HeaderName::from_static("x-plimsoll-unmanaged");
+
 /// How near a view is to its ceiling. The marks stand above the default floor of 0.7, so that a
 /// session is green after a pass and passes through yellow and red on its way to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +82,9 @@ pub fn response_headers(turn: &Turn) -> HeaderMap {
         if let Ok(value) = HeaderValue::try_from(text) {
             headers.insert(OVERHEAD, value);
         }
+    }
+    if let Some(why) = turn.unmanaged {
+        headers.insert(UNMANAGED, HeaderValue::from_static(why));
     }
     if let Some(stage) = turn.fail_open {
         headers.insert(FAIL_OPEN, HeaderValue::from_static(stage));

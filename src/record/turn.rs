@@ -32,8 +32,10 @@ pub struct Turn {
     pub model: String,
     /// The model that the upstream says has answered.
     pub response_model: Option<String>,
-    /// The wire format: `chat`, and later `responses` and `messages`.
+    /// The wire format: `chat`, `responses` or `messages`.
     pub dialect: Label,
+    /// What in the request keeps it from being managed, where something does.
+    pub unmanaged: Option<Label>,
     /// The tenant's short hash, for the log only.
     pub tenant: String,
     /// The session's short hash, for the log and the client.
@@ -81,6 +83,7 @@ impl Turn {
             model: String::new(),
             response_model: None,
             dialect: "chat",
+            unmanaged: None,
             tenant: String::new(),
             session: String::new(),
             number: 0,
