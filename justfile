@@ -19,6 +19,11 @@ serve *flags:
 test *filter:
     cargo test --workspace {{filter}}
 
+# Thousands of random sessions against the laws, some ten minutes; `just laws 7` begins elsewhere.
+laws seed="1":
+    CARGO_PROFILE_DEV_OPT_LEVEL=2 CARGO_PROFILE_TEST_OPT_LEVEL=2 PROPTEST_RNG_SEED={{seed}} \
+        PROPTEST_CASES=20000 cargo test --lib pipeline::laws
+
 # OpenAI's Python client and mini-swe-agent, through the proxy.
 agents *flags:
     cargo build --bin plimsoll

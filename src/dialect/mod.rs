@@ -39,14 +39,20 @@ impl Dialect {
         }
     }
 
-    /// The dialect of a path that is posted to; none where requests to it are passed through.
+    /// The dialect of a path that is posted to, and what is asked; none where requests to it are
+    /// passed through.
     ///
-    /// `…/chat/completions`, whatever stands before it (`/v1`, `/openai/deployments/NAME`, …);
-    /// compared on the path as it was sent, so `chat%2Fcompletions` or a slash at the end is
-    /// another.
+    /// `…/chat/completions`, `…/responses`, `…/v1/messages` and `…/v1/messages/count_tokens`,
+    /// whatever stands before it (`/v1`, `/openai/deployments/NAME`, …); compared on the path as it
+    /// was sent, so `chat%2Fcompletions` or a slash at the end is another. `…/messages` of other
+    /// APIs is not meant.
     #[must_use]
-    pub fn of_path(path: &str) -> Option<Self> {
-        path.ends_with("/chat/completions").then_some(Self::Chat)
+    pub fn of_path(path: &str) -> Option<(Self, Purpose)> {
+        if path.ends_with("/chat/completions") {
+            Some((Self::Chat, Purpose::Answer))
+        } else {
+            None
+        }
     }
 
     /// Reads a body.
@@ -284,6 +290,15 @@ impl Dialect {
     }
 }
 
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The next message.
+    Answer,
+    /// How many tokens the conversation has, as the model would read it.
+    Count,
+}
+
 /// Whose fault an error is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorSide {
@@ -332,7 +347,8 @@ mod tests {
             ("/v1/models", None),
         ];
         for (path, wanted) in table {
-            assert_eq!(Dialect::of_path(path), wanted, "{path}");
+            let found = Dialect::of_path(path).map(|(dialect, _)| dialect);
+            assert_eq!(found, wanted, "{path}");
         }
     }
 }

@@ -16,6 +16,7 @@ use super::body::{self, Coding};
 use super::errors;
 use super::headers;
 use super::limit::{Counted, Limit};
+use crate::dialect::Purpose;
 use crate::model::{Dialect, Rope};
 use crate::pipeline::{self, App, ProxyError, Report, Side, TurnRequest, Untouched};
 use crate::record::Route;
@@ -50,8 +51,9 @@ impl Edge {
 /// Answers a request. Whatever goes wrong becomes a response, and each response is counted once; a
 /// body that breaks later breaks the connection, so that no cut stream looks like an end.
 pub(super) async fn handle(edge: &Edge, request: Request<Incoming>) -> Response<Body> {
-    let dialect = dialect(&request);
-    let report = Report::begin(&edge.app, route(dialect), request.method().clone());
+    let managed = managed(&request);
+    let dialect = managed.map(|(dialect, _)| dialect);
+    let report = Report::begin(&edge.app, route(managed), request.method().clone());
     let Some(place) = edge.limit.enter() else {
         return refuse(report, dialect, &ProxyError::Overloaded);
     };
@@ -115,7 +117,7 @@ fn refuse(report: Report, dialect: Option<Dialect>, error: &ProxyError) -> Respo
 }
 
 async fn admit(edge: &Edge, request: Request<Incoming>) -> Result<Admitted, ProxyError> {
-    let dialect = dialect(&request);
+    let managed = managed(&request);
     let (parts, body) = request.into_parts();
     let asked = parts
         .uri
@@ -130,7 +132,7 @@ async fn admit(edge: &Edge, request: Request<Incoming>) -> Result<Admitted, Prox
     }
     let (method, headers) = (parts.method, parts.headers);
     let coding = Coding::of(&headers);
-    let Some(dialect) = dialect else {
+    let Some((dialect, purpose)) = managed else {
         return Ok(Admitted::Forward(pass(method, asked, headers, body)));
     };
     if coding == Coding::Unknown {
@@ -143,6 +145,7 @@ async fn admit(edge: &Edge, request: Request<Incoming>) -> Result<Admitted, Prox
     let body = body::decompress(coding, &raw, edge.config.body_cap).await?;
     Ok(Admitted::Turn(Box::new(TurnRequest {
         dialect,
+        purpose,
         method,
         asked,
         headers,
@@ -168,18 +171,19 @@ fn pass(method: Method, asked: PathAndQuery, headers: HeaderMap, body: Incoming)
     }
 }
 
-/// The route of a request by its dialect.
-fn route(dialect: Option<Dialect>) -> Route {
-    match dialect {
-        Some(Dialect::Chat) => Route::Chat,
-        Some(Dialect::Responses) => Route::Responses,
-        Some(Dialect::Messages) => Route::Messages,
+/// The route of a request by what it asks for.
+fn route(managed: Option<(Dialect, Purpose)>) -> Route {
+    match managed {
+        Some((_, Purpose::Count)) => Route::CountTokens,
+        Some((Dialect::Chat, Purpose::Answer)) => Route::Chat,
+        Some((Dialect::Responses, Purpose::Answer)) => Route::Responses,
+        Some((Dialect::Messages, Purpose::Answer)) => Route::Messages,
         None => Route::Forward,
     }
 }
 
-/// The dialect of a request that is managed; none of one that is passed through.
-fn dialect(request: &Request<Incoming>) -> Option<Dialect> {
+/// What a request that is managed asks for; none of one that is passed through.
+fn managed(request: &Request<Incoming>) -> Option<(Dialect, Purpose)> {
     Dialect::of_path(request.uri().path()).filter(|_| request.method() == Method::POST)
 }
 

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
 
+use crate::dialect::Purpose;
 use crate::model::{Dialect, Digest, Scope, TenantId};
 use crate::policy::Policy;
 use crate::upstream::Payload;
@@ -30,6 +31,8 @@ pub struct Untouched {
 pub struct TurnRequest {
     /// Its wire format.
     pub dialect: Dialect,
+    /// What it asks for.
+    pub purpose: Purpose,
     /// The client's method.
     pub method: Method,
     /// The client's path and query.

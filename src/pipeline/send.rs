@@ -15,6 +15,7 @@ use super::error::ProxyError;
 use super::hop::{MiddleError, Prepared, Tools};
 use super::open::Turn;
 use super::{drive, unary, untouched};
+use crate::dialect::Purpose;
 use crate::dialect::stream::Spec;
 use crate::record::{FAIL_OPEN, Label};
 use crate::upstream::{self, Outbound, Payload, ResponseBody};
@@ -44,6 +45,10 @@ async fn accepted(
     turn: Turn,
     response: Response<ResponseBody>,
 ) -> Result<Response<Body>, ProxyError> {
+    if turn.request.purpose == Purpose::Count {
+        // Nothing was said, so there is nothing to read and nothing to record.
+        return Ok(forward(turn, response));
+    }
     let kind = response
         .headers()
         .get(CONTENT_TYPE)

@@ -34,6 +34,8 @@ label_set!(
         Responses => "responses",
         /// `POST …/messages`, managed.
         Messages => "messages",
+        /// `POST …/messages/count_tokens`: the managed view is counted by the upstream.
+        CountTokens => "count_tokens",
         /// Everything else under the base URL, forwarded as it is.
         Forward => "forward",
     }

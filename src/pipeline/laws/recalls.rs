@@ -157,6 +157,28 @@ fn an_act_on_evicted_exploration_is_told_how_to_get_it_back() {
     assert!(!of_live.contains("evicted"), "{of_live}");
 }
 
+/// An act holds what it stands on, its text too, from the message on that begins it.
+#[test]
+fn a_recall_has_room_only_beside_what_an_act_of_its_message_holds() {
+    let mut sim = Sim::new();
+    sim.settings.recall.enabled = true;
+    sim.turn([expl("a"), call("grep", 600)]);
+    sim.turn([end("of a"), text(5)]);
+    sim.turn([expl("b"), text(900), call("bash", 5)]);
+    let (_, all) = sim.look();
+    sim.ceiling(all.estimate - 500);
+    sim.turn([end("of b"), text(5)]);
+    sim.turn([call("bash", 5)]);
+    let (_, left) = sim.look();
+    for more in (0..700).step_by(20) {
+        let mut sim = sim.clone();
+        sim.ceiling(left.estimate + more);
+        // The hop behind the recall is held to its budget.
+        sim.turn([act("d", &["b"]), recall("a"), hop(), text(1)]);
+        sim.turn([done(), text(1)]);
+    }
+}
+
 #[test]
 fn the_ledger_names_recall_and_goes_on_in_it() {
     let mut sim = Sim::new();

@@ -78,6 +78,10 @@ impl Metrics {
         if let Some(time) = turn.first_token {
             f.http.first_token.observe(time.as_secs_f64());
         }
+        if turn.route == Route::CountTokens {
+            // A view that was only counted is no turn: nothing of it was sent to be answered.
+            return;
+        }
         for hop in &turn.hops {
             self.observe_hop(turn, hop, model);
         }
@@ -85,7 +89,11 @@ impl Metrics {
             Route::Chat | Route::Responses | Route::Messages if !turn.hops.is_empty() => {
                 f.hidden.hops.observe(lossy(turn.hidden_hops() as u64));
             }
-            Route::Chat | Route::Responses | Route::Messages | Route::Forward => {}
+            Route::Chat
+            | Route::Responses
+            | Route::Messages
+            | Route::CountTokens
+            | Route::Forward => {}
         }
         if let Some(context) = &turn.context {
             self.observe_context(context);
