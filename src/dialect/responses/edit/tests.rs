@@ -293,16 +293,16 @@ fn refused(before: &[Made], after: &[Item<'_>]) -> Option<usize> {
             }
         }
     }
-    let alone = |pair: &[Item<'_>]| {
-        let [thought, next] = pair else { return None };
-        let at = place(thought).filter(|_| thought.kind == Kind::Reasoning)?;
-        let led = matches!(
-            before.get(at + 1),
-            Some(Made::Text | Made::Call | Made::Server)
-        );
-        (led && next.kind == Kind::Reasoning).then_some(at)
+    let led = |at: usize| {
+        let next = before.get(at + 1);
+        matches!(next, Some(Made::Text | Made::Call | Made::Server))
     };
-    after.windows(2).find_map(alone)
+    let alone = |(at, thought): (usize, &Item<'_>)| {
+        let made = place(thought).filter(|_| thought.kind == Kind::Reasoning)?;
+        let next = after.get(at + 1).map(|next| next.kind);
+        (led(made) && matches!(next, None | Some(Kind::Reasoning))).then_some(made)
+    };
+    after.iter().enumerate().find_map(alone)
 }
 
 proptest! {
