@@ -18,6 +18,9 @@ use crate::tokens::{Counter, Encoding, UNREADABLE_IMAGE, image_tokens};
 const REMEMBERED: usize = 200_000;
 /// Bytes of an unknown content part above which it is counted as an attachment, not as text.
 const ATTACHMENT: usize = 4096;
+/// Bytes of sealed reasoning that are held to be a token: base64 is a third longer than what it
+/// stands for, and that is text.
+const SEALED: usize = 6;
 
 /// Shapes of messages and sizes of texts by the digest of their bytes.
 pub struct Memo {
@@ -126,7 +129,8 @@ impl Reader<'_> {
 
     fn measure(&self, parsed: Parsed<'_>) -> Shape {
         let text = parsed.parts.iter().map(|part| self.part(part)).sum();
-        let reasoning = parsed.reasoning.iter().map(|text| self.count(text)).sum();
+        let read: u32 = parsed.reasoning.iter().map(|text| self.count(text)).sum();
+        let sealed = u32::try_from(parsed.sealed / SEALED).unwrap_or(u32::MAX);
         let calls = parsed.calls.iter().map(|call| CallShape {
             id: CallId(call.id.clone().into_owned()),
             name: call.name.clone().into_owned(),
@@ -139,7 +143,7 @@ impl Reader<'_> {
             calls: calls.collect(),
             result_of: parsed.result_of,
             text,
-            reasoning,
+            reasoning: read.saturating_add(sealed),
             opaque: parsed.opaque,
         }
     }

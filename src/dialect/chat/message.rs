@@ -34,6 +34,7 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, MessageError> {
         canonical: canonical(&role, &parts, &calls, result_of.as_deref()),
         parts,
         reasoning: reasoning(&object),
+        sealed: 0,
         calls,
         result_of: result_of.map(|id| CallId(id.into_owned())),
         opaque: legacy,

@@ -1,42 +1,275 @@
-//! Edits of one unit of a Responses conversation by bytes.
+//! Edits of one unit of a Responses conversation by bytes: items left out, results replaced, hidden
+//! calls put back. What is not named keeps its bytes. Never decides what to edit.
+//!
+//! The API refuses reasoning that nothing follows, and an item whose id came with reasoning that is
+//! not there. So reasoning goes with the last of the items that it led to, and where it goes before
+//! them, their ids go with it.
+
+use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use crate::dialect::edit::AssistantEdit;
+use super::item::{self, Item, Kind, Unit};
+use crate::dialect::edit::{AssistantEdit, Insert};
+use crate::model::raw::{self, Edit, Object, Span};
 use crate::model::{Handed, TurnRecord};
 
-/// An assistant's unit with the edit applied.
+/// An item on its way into the edited unit.
+struct Slot<'a> {
+    kind: Kind,
+    bytes: Cow<'a, [u8]>,
+    stays: bool,
+}
+
+/// An assistant's unit with the edit applied; empty where nothing is left of it. `None` if its
+/// bytes can't be read, or do not begin with what is to be cut.
 #[must_use]
-pub fn assistant(_bytes: &[u8], _edit: &AssistantEdit<'_>) -> Option<Bytes> {
-    None
+pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
+    let items = item::items(bytes).ok()?;
+    let cut = shown(&items, &edit.cut.hops)?;
+    let mut slots = slots(items.get(cut..)?, edit);
+    insert(&mut slots, &edit.insert);
+    thoughts(&mut slots, edit.drop_reasoning);
+    let same = |slot: &Slot<'_>| slot.stays && matches!(slot.bytes, Cow::Borrowed(_));
+    if cut == 0 && edit.insert.is_empty() && slots.iter().all(same) {
+        return Some(Bytes::copy_from_slice(bytes));
+    }
+    let left = slots.iter().filter(|slot| slot.stays);
+    let left: Vec<&[u8]> = left.map(|slot| &*slot.bytes).collect();
+    Some(Bytes::from(left.join(&b","[..])))
+}
+
+/// The client's items: which of them stay, and calls with their new arguments. Reasoning stays for
+/// now.
+fn slots<'a>(items: &[Item<'a>], edit: &AssistantEdit<'_>) -> Vec<Slot<'a>> {
+    let mut calls = 0..;
+    let slot = |item: &Item<'a>| {
+        let mut bytes = Cow::Borrowed(item.raw());
+        let stays = match item.kind {
+            Kind::Message(_) => !edit.drop_text,
+            Kind::Call => {
+                let call = calls.next().unwrap_or_default();
+                let new = edit.arguments.iter().find(|(at, _)| *at == call);
+                if let Some((_, new)) = new {
+                    let new = item.object.set("arguments", raw::quote(new).as_bytes());
+                    bytes = Cow::Owned(raw::splice(item.raw(), &[new]).to_vec());
+                }
+                let keep = edit.keep_calls.as_ref();
+                keep.is_none_or(|keep| keep.get(call).copied().unwrap_or(true))
+            }
+            Kind::Reasoning | Kind::Fixed | Kind::Result | Kind::Trigger | Kind::Unknown => true,
+        };
+        Slot {
+            kind: item.kind,
+            bytes,
+            stays,
+        }
+    };
+    items.iter().map(slot).collect()
+}
+
+/// Puts hidden calls back: at their places among all items where the client sends every one that
+/// it was shown, else at their places among the calls.
+fn insert<'a>(slots: &mut Vec<Slot<'a>>, inserts: &[Insert<'a>]) {
+    let all = slots.len() + inserts.len();
+    let whole = |insert: &Insert<'_>| insert.block.is_some_and(|(_, of)| of as usize == all);
+    let whole = inserts.iter().all(whole);
+    for insert in inserts {
+        let among_calls = || {
+            let places = slots.iter().enumerate();
+            let mut calls = places.filter(|(_, slot)| slot.kind == Kind::Call);
+            calls.nth(insert.place).map(|(at, _)| at)
+        };
+        let at = match insert.block {
+            Some((at, _)) if whole => Some(at as usize),
+            Some(_) | None => among_calls(),
+        };
+        let slot = Slot {
+            kind: Kind::Call,
+            bytes: Cow::Borrowed(insert.bytes.as_bytes()),
+            stays: true,
+        };
+        slots.insert(at.unwrap_or(usize::MAX).min(slots.len()), slot);
+    }
+}
+
+/// Decides what becomes of reasoning: it leads to all that follows up to the next.
+fn thoughts(slots: &mut [Slot<'_>], drop: bool) {
+    let is_thought = |slot: &Slot<'_>| slot.kind == Kind::Reasoning;
+    for group in slots.chunk_by_mut(|before, next| is_thought(before) || !is_thought(next)) {
+        let leads = group.iter().take_while(|slot| is_thought(slot)).count();
+        let (leading, led) = group.split_at_mut(leads);
+        let gone = !led.is_empty() && led.iter().all(|slot| !slot.stays);
+        // What the provider's own tools did can't do without its id.
+        let bound = led
+            .iter()
+            .any(|slot| slot.stays && slot.kind == Kind::Fixed);
+        if leading.is_empty() || !(gone || drop && !bound) {
+            continue;
+        }
+        for slot in leading {
+            slot.stays = false;
+        }
+        for slot in led.iter_mut().filter(|slot| slot.stays) {
+            if let Some(bare) = without_id(&slot.bytes) {
+                slot.bytes = Cow::Owned(bare.to_vec());
+            }
+        }
+    }
+}
+
+fn without_id(raw: &[u8]) -> Option<Bytes> {
+    let object = Object::parse(raw).ok()?;
+    let id = object.position("id")?;
+    let cut = object.remove_span(id)?;
+    Some(raw::splice(raw, &[(cut, Bytes::new())]))
+}
+
+/// How many items at the front are those that earlier hops showed; `None` where these are not all
+/// there. Clients drop reasoning and what the provider's own tools did, which is borne.
+fn shown(items: &[Item<'_>], hops: &[&str]) -> Option<usize> {
+    let mut front = items.iter().peekable();
+    for hop in hops {
+        let hop = item::items(hop.as_bytes()).unwrap_or_default();
+        let thought = |item: &&Item<'_>| {
+            let of_hop = |other: &Item<'_>| same_thought(item, other);
+            item.kind == Kind::Reasoning && hop.iter().any(of_hop)
+        };
+        for wanted in hop.iter().filter(|item| is_shown(item)) {
+            while front.next_if(|item| thought(item)).is_some() {}
+            if front.next_if(|item| same(item, wanted)).is_none() && !wanted.said().is_empty() {
+                return None;
+            }
+        }
+        while front.next_if(|item| thought(item)).is_some() {}
+    }
+    Some(items.len() - front.count())
+}
+
+/// Whether the client saw this item of a hop whose calls were all hidden, whatever became of its
+/// reasoning.
+fn is_shown(item: &Item<'_>) -> bool {
+    matches!(item.kind, Kind::Message(_) | Kind::Fixed)
+}
+
+/// Whether the client's item is the hop's, or refers to it.
+fn same(client: &Item<'_>, hop: &Item<'_>) -> bool {
+    let named = client.kind == Kind::Fixed && client.id().is_some() && client.id() == hop.id();
+    let said = || hop.kind == client.kind && client.kind != Kind::Fixed;
+    named || (said() && client.said() == hop.said())
+}
+
+fn same_thought(client: &Item<'_>, hop: &Item<'_>) -> bool {
+    if hop.kind != Kind::Reasoning {
+        return false;
+    }
+    let sealed = "encrypted_content";
+    let sealed = (client.object.text(sealed), hop.object.text(sealed));
+    match (client.id(), hop.id(), sealed) {
+        (Some(client), Some(hop), _) | (_, _, (Some(client), Some(hop))) => client == hop,
+        _ => client.thoughts() == hop.thoughts(),
+    }
 }
 
 /// How the client's unit of a turn relates to what the turn's earlier hops handed out.
 #[must_use]
-pub fn handed(_bytes: &[u8], _record: &TurnRecord) -> Handed {
-    Handed::Nothing
+pub fn handed(bytes: &[u8], record: &TurnRecord) -> Handed {
+    let mut hops: Vec<&str> = Vec::new();
+    hops.extend(record.hops.iter().filter_map(|hop| hop.message.as_deref()));
+    if hops.is_empty() {
+        return Handed::Nothing;
+    }
+    if hops.len() == record.hops.len() {
+        return capped(bytes, &record.handed);
+    }
+    let visible = |hop: &&str| {
+        let items = item::items(hop.as_bytes()).unwrap_or_default();
+        items.iter().any(is_shown)
+    };
+    if !hops.iter().any(visible) {
+        return Handed::Nothing;
+    }
+    let items = item::items(bytes).ok();
+    match items.and_then(|items| shown(&items, &hops)) {
+        Some(_) => Handed::Split,
+        None => Handed::Changed,
+    }
+}
+
+/// As [`handed`], where the record keeps every hop whole.
+fn capped(bytes: &[u8], handed: &str) -> Handed {
+    if handed.is_empty() {
+        return Handed::Nothing;
+    }
+    let Ok(items) = item::items(bytes) else {
+        return Handed::Changed;
+    };
+    let said: String = items.iter().map(Item::said).collect();
+    let calls = items.iter().any(|item| item.kind == Kind::Call);
+    if said == handed && !calls {
+        Handed::All
+    } else {
+        Handed::Changed
+    }
 }
 
 /// A result with other content.
 #[must_use]
-pub fn result(_bytes: &[u8], _text: &str) -> Option<Bytes> {
-    None
+pub fn result(bytes: &[u8], text: &str) -> Option<Bytes> {
+    let object = Object::parse(bytes).ok()?;
+    let new = object.set("output", raw::quote(text).as_bytes());
+    Some(raw::splice(bytes, &[new]))
 }
 
 /// The result of a hidden call as a unit.
 #[must_use]
-pub fn hidden_result(_id: &str, _text: &str) -> Bytes {
-    Bytes::new()
+pub fn hidden_result(id: &str, text: &str) -> Bytes {
+    let (id, text) = (raw::quote(id), raw::quote(text));
+    Bytes::from(format!(
+        r#"{{"type":"function_call_output","call_id":{id},"output":{text}}}"#
+    ))
 }
 
-/// A system unit with a block of text appended.
+/// A system unit with a block of text appended: after a blank line to a string, as one more part to
+/// an array.
 #[must_use]
-pub fn append_text(_bytes: &[u8], _block: &str) -> Option<Bytes> {
-    None
+pub fn append_text(bytes: &[u8], block: &str) -> Option<Bytes> {
+    let edit = match item::read(bytes).ok()? {
+        Unit::Instructions(_, span) => append(bytes, span, block)?,
+        Unit::Items(items) => append(bytes, items.first()?.object.get("content")?, block)?,
+        Unit::Input(_) => return None,
+    };
+    Some(raw::splice(bytes, &[edit]))
+}
+
+/// The edit that appends to the string or the array of parts at this span.
+fn append(bytes: &[u8], span: Span, block: &str) -> Option<Edit> {
+    let raw = bytes.get(span.clone())?;
+    match raw.first()? {
+        b'"' => {
+            let addition = raw::quote(&format!("\n\n{block}"));
+            let inner = addition.get(1..)?.to_owned();
+            Some((span.end - 1..span.end, Bytes::from(inner)))
+        }
+        b'[' => {
+            let part = format!(r#"{{"type":"input_text","text":{}}}"#, raw::quote(block));
+            let elements = raw::array(raw).ok()?;
+            let (at, comma) = elements.last().map_or((1, ""), |last| (last.end, ","));
+            let at = span.start + at;
+            Some((at..at, Bytes::from(format!("{comma}{part}"))))
+        }
+        _ => None,
+    }
 }
 
 /// A system unit of the proxy's own.
 #[must_use]
-pub fn system(_block: &str) -> Bytes {
-    Bytes::new()
+pub fn system(block: &str) -> Bytes {
+    Bytes::from(format!(
+        r#"{{"role":"system","content":{}}}"#,
+        raw::quote(block)
+    ))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,36 +1,202 @@
-//! What the proxy itself writes in a Responses conversation: messages, calls, tools, errors.
+//! What the proxy itself writes in a Responses conversation: the one form in which an answer is
+//! stored and sent back upstream, calls, tools and errors. Never reads a unit.
 
 use bytes::Bytes;
 
 use crate::dialect::ErrorText;
-use crate::dialect::answer::{Answer, Call};
+use crate::dialect::answer::{Answer, BlockKind, Call};
+use crate::dialect::chat;
+use crate::model::raw;
 
-/// The message of a hop in the one form in which it is stored and sent back.
+/// The hop's items in the one form in which they are stored and sent back: each as it was made, ids
+/// and sealed reasoning untouched, with commas between them.
 #[must_use]
-pub fn message(_answer: &Answer) -> Bytes {
-    Bytes::new()
+pub fn message(answer: &Answer) -> Bytes {
+    let blocks: Vec<&[u8]> = answer.blocks.iter().map(|block| &block.raw[..]).collect();
+    Bytes::from(blocks.join(&b","[..]))
 }
 
-/// A hidden call in the form in which it goes back into its message.
+/// The call as an item of its own. It has no item id: the API would ask for the reasoning that the
+/// id came with, and that is not always where the call goes back to.
 #[must_use]
-pub fn call(_call: &Call) -> String {
-    String::new()
+pub fn call(call: &Call) -> String {
+    let (kind, input) = match call.kind.as_str() {
+        "custom" | "custom_tool_call" => ("custom_tool_call", "input"),
+        _ => ("function_call", "arguments"),
+    };
+    let mut json = format!(
+        r#"{{"type":"{kind}","call_id":{},"name":{},"{input}":{}"#,
+        raw::quote(&call.id),
+        raw::quote(&call.name),
+        raw::quote(&call.arguments),
+    );
+    for (field, value) in call.extra.iter().filter(|(field, _)| field != "id") {
+        json.push(',');
+        json.push_str(&raw::quote(field));
+        json.push(':');
+        json.push_str(&String::from_utf8_lossy(value));
+    }
+    json.push('}');
+    json
 }
 
-/// The visible response of a turn as one unit.
+/// The visible response of a turn as one unit, in the form that a client would resend: without
+/// hidden calls, and without reasoning that nothing visible follows.
 #[must_use]
-pub fn said(_answers: &[Answer], _line: Option<&str>) -> Bytes {
-    Bytes::new()
+pub fn said(answers: &[Answer], line: Option<&str>) -> Bytes {
+    let mut shown: Vec<Bytes> = Vec::new();
+    for answer in answers {
+        let mut thoughts = Vec::new();
+        for block in &answer.blocks {
+            let hidden = |call: usize| answer.calls.get(call).is_some_and(|call| call.hidden);
+            match block.kind {
+                BlockKind::Reasoning => thoughts.push(block.raw.clone()),
+                BlockKind::Call(call) if hidden(call) => {}
+                BlockKind::Call(_) | BlockKind::Text | BlockKind::Other => {
+                    shown.append(&mut thoughts);
+                    shown.push(block.raw.clone());
+                }
+            }
+        }
+    }
+    shown.extend(line.map(closing));
+    Bytes::from(shown.join(&b","[..]))
 }
 
-/// A function as one element of the tools array; `parameters` are the members of its schema.
-#[must_use]
-pub fn tool(_name: &str, _description: &str, _parameters: &str) -> String {
-    String::new()
+/// The line that ends a turn at its last hop, as a message.
+fn closing(line: &str) -> Bytes {
+    Bytes::from(format!(
+        r#"{{"type":"message","role":"assistant","content":[{{"type":"output_text","text":{}}}]}}"#,
+        raw::quote(line)
+    ))
 }
 
-/// An error in the API's shape.
+/// A function as one element of the tools array; `parameters` are the members of its schema. The
+/// API takes a function to be strict where it does not say so, and would then refuse optional
+/// parameters.
 #[must_use]
-pub fn error(_error: &ErrorText<'_>) -> Bytes {
-    Bytes::new()
+pub fn tool(name: &str, description: &str, parameters: &str) -> String {
+    let (name, description) = (raw::quote(name), raw::quote(description));
+    format!(
+        r#"{{"type":"function","name":{name},"description":{description},"strict":false,"parameters":{{{parameters}}}}}"#,
+    )
+}
+
+/// An error in the API's shape, which is that of Chat Completions.
+#[must_use]
+pub fn error(error: &ErrorText<'_>) -> Bytes {
+    chat::form::error(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialect::answer::Block;
+    use crate::dialect::responses::message::{canonical_of_answer, parse};
+
+    fn a_call(name: &str, hidden: bool) -> Call {
+        Call {
+            id: "c\"1".to_owned(),
+            name: name.to_owned(),
+            arguments: "{\"p\":\"\u{e4}\\n\"}".to_owned(),
+            kind: "function".to_owned(),
+            extra: vec![
+                ("id".to_owned(), Bytes::from_static(b"\"fc_1\"")),
+                ("status".to_owned(), Bytes::from_static(b"\"completed\"")),
+            ],
+            hidden,
+            complete: true,
+        }
+    }
+
+    fn block(kind: BlockKind, raw: &'static str) -> Block {
+        Block {
+            kind,
+            raw: Bytes::from_static(raw.as_bytes()),
+        }
+    }
+
+    fn answer(hidden: [bool; 2]) -> Answer {
+        let [first, second] = hidden;
+        Answer {
+            text: "x".to_owned(),
+            calls: vec![a_call("delimiter", first), a_call("read", second)],
+            blocks: vec![
+                block(BlockKind::Reasoning, r#"{"type":"reasoning","id":"rs_1"}"#),
+                block(
+                    BlockKind::Text,
+                    r#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"x"}]}"#,
+                ),
+                block(
+                    BlockKind::Call(0),
+                    r#"{"type":"function_call","id":"fc_1"}"#,
+                ),
+                block(BlockKind::Reasoning, r#"{"type":"reasoning","id":"rs_2"}"#),
+                block(
+                    BlockKind::Call(1),
+                    r#"{"type":"function_call","id":"fc_2"}"#,
+                ),
+            ],
+            ..Answer::default()
+        }
+    }
+
+    #[test]
+    fn a_hop_is_stored_as_it_was_made() {
+        let want = r#"{"type":"reasoning","id":"rs_1"},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"x"}]},{"type":"function_call","id":"fc_1"},{"type":"reasoning","id":"rs_2"},{"type":"function_call","id":"fc_2"}"#;
+        assert_eq!(message(&answer([true, false])), want);
+        assert_eq!(message(&Answer::default()), "");
+    }
+
+    #[test]
+    fn a_call_has_one_form() {
+        let want = concat!(
+            r#"{"type":"function_call","call_id":"c\"1","name":"read","arguments":"{\"p\":\""#,
+            "\u{e4}",
+            r#"\\n\"}","status":"completed"}"#,
+        );
+        assert_eq!(call(&a_call("read", false)), want);
+        let custom = Call {
+            kind: "custom".to_owned(),
+            ..a_call("read", false)
+        };
+        assert!(call(&custom).contains(r#""type":"custom_tool_call""#));
+        assert!(call(&custom).contains(r#""input":"#));
+    }
+
+    #[test]
+    fn what_was_said_is_what_the_client_saw() {
+        let shown = said(&[answer([true, true]), answer([true, false])], Some("end"));
+        let want = concat!(
+            r#"{"type":"reasoning","id":"rs_1"},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"x"}]},"#,
+            r#"{"type":"reasoning","id":"rs_1"},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"x"}]},"#,
+            r#"{"type":"reasoning","id":"rs_2"},{"type":"function_call","id":"fc_2"},"#,
+            r#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"end"}]}"#,
+        );
+        assert_eq!(shown, want);
+        let text = said(&[answer([true, true])], Some("y"));
+        let parsed = parse(&text).unwrap();
+        assert_eq!(parsed.canonical, canonical_of_answer("xy", &[]));
+    }
+
+    #[test]
+    fn tools_and_errors_have_the_apis_shape() {
+        let tool: serde_json::Value =
+            serde_json::from_str(&tool("t", "d\"", r#""type":"object""#)).unwrap();
+        assert_eq!(
+            tool,
+            serde_json::json!({"type": "function", "name": "t", "description": "d\"", "strict": false, "parameters": {"type": "object"}})
+        );
+        let error = error(&ErrorText {
+            status: 400,
+            side: crate::dialect::ErrorSide::Caller,
+            message: "send it",
+            param: Some("input"),
+            code: "missing",
+        });
+        assert_eq!(
+            error,
+            r#"{"error":{"message":"send it","type":"invalid_request_error","param":"input","code":"missing"}}"#
+        );
+    }
 }

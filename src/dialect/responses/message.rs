@@ -1,18 +1,305 @@
-//! One unit of a Responses conversation taken apart.
+//! One unit of a Responses conversation taken apart: who speaks, what is counted, and the canonical
+//! digest that the chain is made of. Never changes a byte; `edit` does that.
 
-use crate::dialect::message::{MessageError, Parsed, ParsedCall};
-use crate::model::Digest;
+use std::borrow::Cow;
+
+use super::item::{self, Item, Kind, Unit};
+use crate::dialect::message::{Canonical, MessageError, Parsed, ParsedCall, Part, canonical_part};
+use crate::model::{CallId, Digest, Role};
 
 /// Takes a unit apart.
 ///
 /// # Errors
 /// [`MessageError`] where it is not what the dialect allows.
-pub fn parse(_bytes: &[u8]) -> Result<Parsed<'_>, MessageError> {
-    Err(MessageError::Field("role"))
+pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, MessageError> {
+    match item::read(bytes)? {
+        Unit::Instructions(text, _) => Ok(spoken(Role::System, "system", vec![Part::Text(text)])),
+        Unit::Input(text) => Ok(spoken(Role::User, "user", vec![Part::Text(text)])),
+        Unit::Items(items) => match items.as_slice() {
+            [one] if !one.kind.is_answer() => single(one),
+            run => answer(run),
+        },
+    }
 }
 
-/// The canonical digest of a turn's visible response.
+/// An item that stands for itself.
+fn single<'a>(item: &Item<'a>) -> Result<Parsed<'a>, MessageError> {
+    match item.kind {
+        Kind::Message(role) => {
+            let name = item.object.text("role");
+            let name = name.ok_or(MessageError::Field("role"))?;
+            Ok(spoken(role, &name, item.parts()?))
+        }
+        Kind::Result => result(item),
+        Kind::Reasoning | Kind::Call | Kind::Fixed | Kind::Trigger | Kind::Unknown => {
+            Ok(unknown(item))
+        }
+    }
+}
+
+/// A message of anyone but the model.
+fn spoken<'a>(role: Role, name: &str, parts: Vec<Part<'a>>) -> Parsed<'a> {
+    let mut canonical = canonical(name);
+    put_parts(&mut canonical, &parts);
+    Parsed {
+        parts,
+        ..bare(role, canonical.finish())
+    }
+}
+
+fn result<'a>(item: &Item<'a>) -> Result<Parsed<'a>, MessageError> {
+    let parts = item.parts()?;
+    let id = item.call_id();
+    let mut canonical = canonical("tool");
+    put_parts(&mut canonical, &parts);
+    if let Some(id) = &id {
+        canonical.put(b'u', id.as_bytes());
+    }
+    Ok(Parsed {
+        parts,
+        result_of: id.map(|id| CallId(id.into_owned())),
+        // An output that has a form of its own can't become a text.
+        opaque: !item.takes_text(),
+        ..bare(Role::Tool, canonical.finish())
+    })
+}
+
+/// An item that only the provider understands.
+fn unknown<'a>(item: &Item<'a>) -> Parsed<'a> {
+    let mut canonical = canonical("other");
+    let sealed = item.sealed();
+    match item.object.present("encrypted_content") {
+        Some(raw) => canonical.put(b's', raw),
+        None => canonical.put(b'o', &canonical_part(item.raw())),
+    }
+    Parsed {
+        parts: match sealed {
+            0 => vec![Part::Other(item.raw())],
+            _ => Vec::new(),
+        },
+        sealed,
+        opaque: true,
+        ..bare(Role::Other, canonical.finish())
+    }
+}
+
+/// The items of an answer.
+fn answer<'a>(run: &[Item<'a>]) -> Result<Parsed<'a>, MessageError> {
+    let mut parsed = bare(Role::Assistant, Digest([0; 32]));
+    let mut text = String::new();
+    let mut kept = Vec::new();
+    for item in run {
+        match item.kind {
+            Kind::Message(_) => {
+                text.push_str(&item.said());
+                parsed.parts.extend(item.parts()?);
+            }
+            Kind::Reasoning => {
+                parsed.reasoning.extend(item.thoughts());
+                parsed.sealed += item.sealed();
+            }
+            Kind::Call => parsed.calls.push(item.call()),
+            Kind::Fixed | Kind::Result | Kind::Trigger | Kind::Unknown => {
+                parsed.parts.push(Part::Other(item.raw()));
+                parsed.opaque = true;
+                if item.object.text("type").as_deref() == Some("item_reference") {
+                    kept.extend(item.id());
+                }
+            }
+        }
+    }
+    parsed.canonical = canonical_answer(&text, &parsed.calls, &kept);
+    Ok(parsed)
+}
+
+/// A unit of which nothing is known but who speaks.
+fn bare<'a>(role: Role, canonical: Digest) -> Parsed<'a> {
+    Parsed {
+        role,
+        canonical,
+        parts: Vec::new(),
+        reasoning: Vec::new(),
+        sealed: 0,
+        calls: Vec::new(),
+        result_of: None,
+        opaque: false,
+    }
+}
+
+/// The canonical digest of a turn's visible response: its texts in one, and its visible calls as
+/// (id, name, arguments).
 #[must_use]
-pub fn canonical_of_answer(_text: &str, _calls: &[ParsedCall<'_>]) -> Digest {
-    Digest([0; 32])
+pub fn canonical_of_answer(text: &str, calls: &[ParsedCall<'_>]) -> Digest {
+    canonical_answer(text, calls, &[])
+}
+
+/// Clients part and join texts as they like, so that all are one. What the provider's own tools did
+/// is no part of it, because many clients don't send it back; a reference stands for what can't be
+/// seen here.
+fn canonical_answer(text: &str, calls: &[ParsedCall<'_>], references: &[Cow<'_, str>]) -> Digest {
+    let mut canonical = canonical("assistant");
+    if !text.is_empty() {
+        canonical.put(b't', text.as_bytes());
+    }
+    for call in calls {
+        canonical.call(call);
+    }
+    for id in references {
+        canonical.put(b'o', id.as_bytes());
+    }
+    canonical.finish()
+}
+
+/// The dialect stands before the role: the same words in another one are other bytes upstream.
+fn canonical(role: &str) -> Canonical {
+    let mut canonical = Canonical::new("responses");
+    canonical.put(b'r', role.as_bytes());
+    canonical
+}
+
+fn put_parts(canonical: &mut Canonical, parts: &[Part<'_>]) {
+    for part in parts {
+        match part {
+            Part::Text(text) if text.is_empty() => {}
+            Part::Text(text) => canonical.put(b't', text.as_bytes()),
+            Part::Image { url, .. } => canonical.put(b'i', url.as_bytes()),
+            Part::Other(raw) => canonical.put(b'o', &canonical_part(raw)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialect::chat;
+
+    fn digest(json: &str) -> Digest {
+        parse(json.as_bytes()).unwrap().canonical
+    }
+
+    #[test]
+    fn what_clients_change_between_turns_is_not_canonical() {
+        let same = [
+            (
+                r#""hi""#,
+                r#"{"type":"message","id":"msg_1","role":"user","content":[{"type":"input_text","text":"hi"}]}"#,
+            ),
+            (
+                r#"{"role":"assistant","content":"a b"}"#,
+                r#"{"type":"reasoning","id":"rs_1","summary":[]},{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"a ","annotations":[]}]},{"role":"assistant","content":[{"type":"output_text","text":"b","logprobs":[]}]}"#,
+            ),
+            (
+                r#"{"type":"function_call","id":"fc_1","status":"completed","call_id":"c","name":"f","arguments":"{ \"b\":\t1.0, \"a\": [1e3] }"}"#,
+                r#"{"arguments":"{\"a\":[1000],\"b\":1}","call_id":"c","name":"f","type":"function_call"}"#,
+            ),
+            (
+                r#"{"type":"function_call_output","id":"fco_1","call_id":"c","output":"x"}"#,
+                r#"{"type":"function_call_output","call_id":"c","output":[{"type":"input_text","text":"x"}]}"#,
+            ),
+            (
+                r#"{"type":"web_search_call","id":"ws_1"},{"role":"assistant","content":"x"}"#,
+                r#"{"role":"assistant","content":[{"type":"output_text","text":"x"},{"type":"refusal","refusal":"no"}]}"#,
+            ),
+            (
+                r#"{"type":"compaction","id":"cmp_1","encrypted_content":"abc"}"#,
+                r#"{"encrypted_content":"abc","type":"compaction"}"#,
+            ),
+        ];
+        for (left, right) in same {
+            assert_eq!(digest(left), digest(right), "{left} / {right}");
+        }
+    }
+
+    #[test]
+    fn what_was_said_is_canonical() {
+        let base = r#"{"role":"assistant","content":"x"},{"type":"function_call","call_id":"a","name":"f","arguments":"{}"}"#;
+        for (from, to) in [
+            ("\"x\"", "\"y\""),
+            ("\"a\"", "\"b\""),
+            ("\"f\"", "\"g\""),
+            ("{}", "{\\\"k\\\":1}"),
+            (
+                r#"{"role":"assistant","content":"x"}"#,
+                r#"{"type":"item_reference","id":"msg_1"}"#,
+            ),
+        ] {
+            let other = base.replacen(from, to, 1);
+            assert_ne!(digest(base), digest(&other), "{from} -> {to}");
+        }
+        let user = r#"{"role":"user","content":"x"}"#;
+        assert_ne!(digest(user), digest(&user.replace("user", "developer")));
+        assert_ne!(
+            digest(user),
+            chat::message::parse(user.as_bytes()).unwrap().canonical
+        );
+    }
+
+    #[test]
+    fn an_answer_is_what_was_handed_out() {
+        let run = r#"{"type":"reasoning","summary":[{"type":"summary_text","text":"hm"}],"encrypted_content":"0123456789ab"},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"x"}]},{"type":"custom_tool_call","call_id":"c","name":"apply_patch","input":"*** Begin"},{"type":"shell_call","call_id":"d","action":{"commands":["ls"]}}"#;
+        let parsed = parse(run.as_bytes()).unwrap();
+        assert_eq!(parsed.role, Role::Assistant);
+        assert_eq!(parsed.parts, vec![Part::Text("x".into())]);
+        assert_eq!(parsed.reasoning, ["hm"]);
+        assert_eq!(parsed.sealed, 12);
+        assert!(!parsed.opaque);
+        let called = |id, name, arguments: &'static str| ParsedCall {
+            id: Cow::Borrowed(id),
+            name: Cow::Borrowed(name),
+            arguments: Cow::Borrowed(arguments),
+        };
+        let calls = [
+            called("c", "apply_patch", "*** Begin"),
+            called("d", "shell", r#"{"commands":["ls"]}"#),
+        ];
+        assert_eq!(parsed.calls, calls);
+        assert_eq!(parsed.canonical, canonical_of_answer("x", &calls));
+    }
+
+    #[test]
+    fn what_has_a_form_of_its_own_is_never_edited() {
+        for (json, role, opaque) in [
+            (
+                r#"{"type":"function_call_output","call_id":"c","output":"x"}"#,
+                Role::Tool,
+                false,
+            ),
+            (
+                r#"{"type":"computer_call_output","call_id":"c","output":{"type":"computer_screenshot","image_url":"data:,"}}"#,
+                Role::Tool,
+                true,
+            ),
+            (
+                r#"{"type":"tool_search_output","call_id":"c","tools":[]}"#,
+                Role::Tool,
+                true,
+            ),
+            (
+                r#"{"type":"web_search_call","id":"w"}"#,
+                Role::Assistant,
+                true,
+            ),
+            (r#"{"type":"compaction","id":"c"}"#, Role::Other, true),
+            (r#"{"type":"of tomorrow"}"#, Role::Other, true),
+        ] {
+            let parsed = parse(json.as_bytes()).unwrap();
+            assert_eq!((parsed.role, parsed.opaque), (role, opaque), "{json}");
+        }
+    }
+
+    #[test]
+    fn unreadable_units_are_errors_not_panics() {
+        for bad in [
+            "3",
+            "[]",
+            r#"{"content":"x"}"#,
+            r#"{"role":"user","role":"user"}"#,
+            r#"{"role":"user","content":"\ud800"}"#,
+            r#"{"role":"user","content":7}"#,
+            r#"{"role":"user","content":[{"type":"input_text"}]}"#,
+            r#"{"type":"function_call_output","call_id":"c","output":7}"#,
+        ] {
+            assert!(parse(bad.as_bytes()).is_err(), "{bad}");
+        }
+    }
 }

@@ -4,8 +4,13 @@
 
 pub mod edit;
 pub mod form;
+pub mod item;
 pub mod message;
 pub mod original;
 pub mod request;
 pub mod splice;
 pub mod stream;
+mod tools;
+
+#[cfg(test)]
+mod tests;

@@ -1,39 +1,134 @@
-//! The original texts of one unit of a Responses conversation.
+//! The original texts of one unit of a Responses conversation, read for what a pass leaves of them:
+//! a result, a call's arguments, what was said. Gives nothing where the text could not be put back
+//! in its form.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
-/// The text of a unit.
+use super::item::{self, Item, Kind};
+use super::message;
+use crate::dialect::message::Part;
+use crate::model::raw;
+
+/// The text of a unit: its string, or its parts of text one after the other. `None` where there is
+/// none, or where a part is something else.
 #[must_use]
-pub fn text(_bytes: &[u8]) -> Option<Cow<'_, str>> {
-    None
+pub fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
+    let parts = message::parse(bytes).ok()?.parts;
+    let mut whole = Cow::Borrowed("");
+    for part in parts {
+        let Part::Text(text) = part else { return None };
+        if whole.is_empty() {
+            whole = text;
+        } else {
+            whole.to_mut().push_str(&text);
+        }
+    }
+    (!whole.is_empty()).then_some(whole)
 }
 
-/// The parts of a unit one after the other.
+/// The parts of a unit one after the other. What is no text is named where it stood.
 #[must_use]
-pub fn parts(_bytes: &[u8]) -> Option<String> {
-    None
+pub fn parts(bytes: &[u8]) -> Option<String> {
+    let parsed = message::parse(bytes).ok()?;
+    let mut whole = String::new();
+    for part in parsed.parts {
+        let _ = match part {
+            Part::Text(text) => write!(whole, "{text}"),
+            Part::Image { .. } => write!(whole, "[an image]"),
+            Part::Other(raw) => write!(whole, "[an attachment of {} bytes]", raw.len()),
+        };
+    }
+    Some(whole)
 }
 
-/// The reasoning of a unit.
+/// The reasoning of a unit, as far as anyone but the provider can read it.
 #[must_use]
-pub fn reasoning(_bytes: &[u8]) -> Option<String> {
-    None
+pub fn reasoning(bytes: &[u8]) -> Option<String> {
+    Some(message::parse(bytes).ok()?.reasoning.concat())
 }
 
-/// The name and the arguments of the call at this index.
+/// The name and the arguments of the call at this index, whatever their form.
 #[must_use]
-pub fn call(_bytes: &[u8], _place: usize) -> Option<String> {
-    None
+pub fn call(bytes: &[u8], place: usize) -> Option<String> {
+    let call = nth_call(bytes, place)?.call();
+    Some(format!("{} {}", call.name, call.arguments))
 }
 
-/// The arguments of the call at this index, where they may be replaced.
+/// The arguments of the call at this index, where they are a function's string.
 #[must_use]
-pub fn arguments(_bytes: &[u8], _place: usize) -> Option<Cow<'_, str>> {
-    None
+pub fn arguments(bytes: &[u8], place: usize) -> Option<Cow<'_, str>> {
+    raw::string(nth_call(bytes, place)?.object.raw("arguments")?)
 }
 
-/// The text of an assistant's unit, where it is text alone.
+/// The text of an assistant's unit, without what the model refused.
 #[must_use]
-pub fn assistant_text(_bytes: &[u8]) -> Option<String> {
-    None
+pub fn assistant_text(bytes: &[u8]) -> Option<String> {
+    let items = item::items(bytes).ok()?;
+    let said = |item: &Item<'_>| matches!(item.kind, Kind::Message(_)).then(|| item.said());
+    Some(items.iter().filter_map(said).collect())
+}
+
+fn nth_call(bytes: &[u8], place: usize) -> Option<Item<'_>> {
+    let items = item::items(bytes).ok()?.into_iter();
+    items.filter(|item| item.kind == Kind::Call).nth(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_read_from_strings_and_from_parts() {
+        for (unit, expect) in [
+            (
+                r#"{"type":"function_call_output","call_id":"c","output":"a\nb"}"#,
+                Some("a\nb"),
+            ),
+            (
+                r#"{"role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_text","text":"b"}]}"#,
+                Some("ab"),
+            ),
+            (
+                r#"{"type":"reasoning"},{"role":"assistant","content":"a"},{"role":"assistant","content":"b"},{"type":"function_call"}"#,
+                Some("ab"),
+            ),
+            (
+                r#"{"role":"user","content":[{"type":"input_image","image_url":"data:,"}]}"#,
+                None,
+            ),
+            (r#"{"type":"function_call","call_id":"c"}"#, None),
+            (r#""instructions":"be brief""#, Some("be brief")),
+            (r#""hi""#, Some("hi")),
+        ] {
+            assert_eq!(text(unit.as_bytes()).as_deref(), expect, "{unit}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_is_named_where_it_stood() {
+        let unit = br#"{"type":"function_call_output","call_id":"c","output":[{"type":"input_text","text":"a"},{"type":"input_image","image_url":"data:,"},{"type":"file"}]}"#;
+        let want = "a[an image][an attachment of 15 bytes]";
+        assert_eq!(parts(unit).as_deref(), Some(want));
+    }
+
+    const RUN: &[u8] = br#"{"type":"reasoning","summary":[{"type":"summary_text","text":"hm"}],"content":[{"type":"reasoning_text","text":"!"}]},{"role":"assistant","content":[{"type":"output_text","text":"x"},{"type":"refusal","refusal":"no"}]},{"type":"function_call","name":"f","arguments":"{\"k\":1}"},{"type":"custom_tool_call","name":"y","input":"free"},{"type":"shell_call","call_id":"c","action":{}}"#;
+
+    #[test]
+    fn calls_are_read_whatever_their_form() {
+        let of = |place| call(RUN, place);
+        assert_eq!(of(0).as_deref(), Some("f {\"k\":1}"));
+        assert_eq!(of(1).as_deref(), Some("y free"));
+        assert_eq!(of(2).as_deref(), Some("shell {}"));
+        assert_eq!(of(3), None);
+        assert_eq!(reasoning(RUN).as_deref(), Some("hm!"));
+        assert_eq!(assistant_text(RUN).as_deref(), Some("x"));
+    }
+
+    #[test]
+    fn arguments_are_read_where_they_are_a_string() {
+        let of = |place| arguments(RUN, place);
+        assert_eq!(of(0).as_deref(), Some(r#"{"k":1}"#));
+        assert_eq!([of(1), of(2), of(3)], [None, None, None]);
+    }
 }

@@ -1,13 +1,207 @@
-//! The body of a Responses request.
+//! The body of a Responses request: where its units, its tools and the few fields lie that decide
+//! how it is served. Never judges what only the upstream can judge.
+
+use std::borrow::Cow;
+use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::dialect::request::{Request, RequestError};
+use super::item::Kind;
+use super::tools;
+use crate::dialect::request::{Limit, Request, RequestError};
+use crate::dialect::stream::UsageWish;
+use crate::model::Dialect;
+use crate::model::raw::Object;
+
+/// The member that caps the answer.
+const LIMIT: &str = "max_output_tokens";
+/// The smallest cap that the API takes.
+const LEAST: u64 = 16;
 
 /// Reads a body.
 ///
+/// Its units are the member `instructions`, key included, where that holds text, then either the
+/// string that `input` is, or its items: an answer's neighbours are one unit, commas included, and
+/// any other item is one by itself.
+///
 /// # Errors
-/// [`RequestError`] where the body is no request.
-pub fn decode(_body: Bytes) -> Result<Request, RequestError> {
-    Err(RequestError::DuplicateKey)
+/// [`RequestError`] where the body is no object with an input.
+pub fn decode(body: Bytes) -> Result<Request, RequestError> {
+    const MISSING: RequestError = RequestError::Missing {
+        field: "input",
+        form: "a string or an array of items",
+    };
+    let (object, items) = Object::parse_with_array(&body, "input")?;
+    if object.has_duplicates() {
+        return Err(RequestError::DuplicateKey);
+    }
+    let input = object.get("input").unwrap_or_default();
+    let (units, triggered) = match (items, object.present("input")) {
+        (Some(items), _) => runs(&body, &items),
+        (None, Some(raw)) if raw.first() == Some(&b'"') => (vec![input.clone()], false),
+        (None, Some(_)) => return Err(MISSING),
+        (None, None) => (Vec::new(), false),
+    };
+    let elsewhere = elsewhere(&object);
+    if object.present("input").is_none() && elsewhere.is_none() {
+        return Err(MISSING);
+    }
+    // Guidance on top of no message at all would make a request of what is none.
+    let empty = units.is_empty().then_some("empty");
+    let unmanaged = elsewhere.or(triggered.then_some("compaction_trigger"));
+    let (tools, tool_names) = tools::read(&object);
+    Ok(Request {
+        dialect: Dialect::Responses,
+        model: object.text("model").unwrap_or_default().into_owned(),
+        messages: instructions(&object).into_iter().chain(units).collect(),
+        messages_span: input,
+        tools,
+        tool_names,
+        stream: object.raw("stream") == Some(b"true"),
+        usage_wish: UsageWish::Refused,
+        limit: object.number(LIMIT).map(|tokens| Limit {
+            field: LIMIT,
+            tokens,
+            least: LEAST,
+        }),
+        hint: object.text("prompt_cache_key").map(Cow::into_owned),
+        unmanaged: unmanaged.or(empty),
+        body: body.clone(),
+    })
+}
+
+/// What says that the conversation, or its answer, lies at the provider.
+fn elsewhere(object: &Object<'_>) -> Option<&'static str> {
+    if object.raw("background") == Some(b"true") {
+        return Some("background");
+    }
+    let held = ["previous_response_id", "conversation"];
+    let held = held.into_iter().find(|key| object.present(key).is_some());
+    // A prompt that comes with an input adds to what stands before it only.
+    let prompt = || {
+        let alone = object.present("input").is_none() && object.present("prompt").is_some();
+        alone.then_some("prompt")
+    };
+    held.or_else(prompt)
+}
+
+/// The member with its key, so that its unit tells itself from an input that is a string.
+fn instructions(object: &Object<'_>) -> Option<Range<usize>> {
+    let text = object.text("instructions")?;
+    let member = object.members().get(object.position("instructions")?)?;
+    (!text.is_empty()).then(|| member.span.clone())
+}
+
+/// The units of an array of items, and whether one of these asks for a compaction.
+fn runs(body: &[u8], items: &[Range<usize>]) -> (Vec<Range<usize>>, bool) {
+    let mut units: Vec<Range<usize>> = Vec::with_capacity(items.len());
+    let (mut open, mut triggered) = (false, false);
+    for item in items {
+        let kind = Kind::peek(body.get(item.clone()).unwrap_or_default());
+        triggered |= kind == Kind::Trigger;
+        match units.last_mut() {
+            Some(run) if open && kind.is_answer() => run.end = item.end,
+            _ => units.push(item.clone()),
+        }
+        open = kind.is_answer();
+    }
+    (units, triggered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(body: &str) -> Request {
+        decode(Bytes::from(body.to_owned())).unwrap()
+    }
+
+    fn units(request: &Request) -> Vec<&str> {
+        let count = 0..request.messages.len();
+        let units = count.map(|at| std::str::from_utf8(request.message(at)).unwrap());
+        units.collect()
+    }
+
+    #[test]
+    fn an_answers_items_are_one_unit() {
+        let request = read(
+            r#"{"input":[{"role":"developer"}, {"role":"user"},{"type":"reasoning"} ,{"role":"assistant"},{"type":"function_call"},{"type":"function_call_output"},{"type":"function_call"},{"type":"compaction"}], "instructions" : "be brief","tools":[{"type":"function","name":"f"}],"max_output_tokens":40,"stream":true,"prompt_cache_key":"k","model":"m"}"#,
+        );
+        assert_eq!(
+            units(&request),
+            [
+                r#""instructions" : "be brief""#,
+                r#"{"role":"developer"}"#,
+                r#"{"role":"user"}"#,
+                r#"{"type":"reasoning"} ,{"role":"assistant"},{"type":"function_call"}"#,
+                r#"{"type":"function_call_output"}"#,
+                r#"{"type":"function_call"}"#,
+                r#"{"type":"compaction"}"#,
+            ]
+        );
+        assert_eq!(request.unmanaged, None);
+        assert_eq!((request.model.as_str(), request.stream), ("m", true));
+        assert_eq!(request.hint.as_deref(), Some("k"));
+        assert_eq!(request.tool_names, ["f"]);
+        assert_eq!(request.limit_left(10), Some(30));
+        assert_eq!(request.limit_left(39), Some(16));
+    }
+
+    #[test]
+    fn an_input_may_be_a_string() {
+        let request = read(r#"{"input":"hi","instructions":""}"#);
+        assert_eq!(units(&request), [r#""hi""#]);
+        assert_eq!(request.limit, None);
+    }
+
+    #[test]
+    fn what_lies_at_the_provider_is_not_managed() {
+        for (body, word) in [
+            (
+                r#"{"input":"x","previous_response_id":"resp_1"}"#,
+                Some("previous_response_id"),
+            ),
+            (
+                r#"{"previous_response_id":"resp_1"}"#,
+                Some("previous_response_id"),
+            ),
+            (r#"{"input":"x","previous_response_id":null}"#, None),
+            (
+                r#"{"input":"x","conversation":{"id":"conv_1"}}"#,
+                Some("conversation"),
+            ),
+            (r#"{"input":"x","background":true}"#, Some("background")),
+            (r#"{"input":"x","background":false}"#, None),
+            (r#"{"prompt":{"id":"p"}}"#, Some("prompt")),
+            (r#"{"input":"x","prompt":{"id":"p"}}"#, None),
+            (r#"{"input":[]}"#, Some("empty")),
+            (r#"{"input":[],"instructions":"x"}"#, Some("empty")),
+            (
+                r#"{"input":[{"role":"user"},{"type":"compaction_trigger"}]}"#,
+                Some("compaction_trigger"),
+            ),
+        ] {
+            assert_eq!(read(body).unmanaged, word, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_body_without_an_input_is_refused() {
+        for bad in ["{}", r#"{"input":7}"#, r#"{"input":null}"#] {
+            let error = decode(Bytes::from_static(bad.as_bytes())).unwrap_err();
+            let wanted = RequestError::Missing {
+                field: "input",
+                form: "a string or an array of items",
+            };
+            assert_eq!(error, wanted, "{bad}");
+        }
+        assert_eq!(
+            decode(Bytes::from_static(br#"{"input":"x","input":"y"}"#)).unwrap_err(),
+            RequestError::DuplicateKey
+        );
+        assert!(matches!(
+            decode(Bytes::from_static(b"{")),
+            Err(RequestError::Body(_))
+        ));
+    }
 }
