@@ -34,6 +34,7 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, MessageError> {
         canonical: canonical(&role, &parts, &calls, result_of.as_deref()),
         parts,
         reasoning: reasoning(&object),
+        sealed: 0,
         calls,
         result_of: result_of.map(|id| CallId(id.into_owned())),
         opaque: legacy,
@@ -176,6 +177,7 @@ fn canonical(
             Part::Text(text) if text.is_empty() => {}
             Part::Text(text) => hasher.put(b't', text.as_bytes()),
             Part::Image { url, .. } => hasher.put(b'i', url.as_bytes()),
+            Part::Picture(data) => hasher.put(b'i', data.as_bytes()),
             Part::Other(raw) => hasher.put(b'o', &canonical_part(raw)),
         }
     }
