@@ -100,10 +100,12 @@ impl<'a> Block<'a> {
     /// What a block of text says.
     #[must_use]
     pub fn text(&self) -> Option<Cow<'a, str>> {
-        match (self.kind, &self.object) {
-            (Kind::Text, Some(object)) => object.text("text"),
-            (Kind::Text, None) => raw::string(self.raw),
-            _ => None,
+        if self.kind != Kind::Text {
+            return None;
+        }
+        match &self.object {
+            Some(object) => object.text("text"),
+            None => raw::string(self.raw),
         }
     }
 
@@ -224,17 +226,18 @@ impl<'a> Unit<'a> {
             return Self::message(&object);
         }
         let block = Block::of(bytes, object)?;
-        match block.kind {
-            Kind::Result => Ok(Self {
+        if block.kind == Kind::Result {
+            return Ok(Self {
                 blocks: block.content()?,
                 form: Form::Result(block),
-            }),
-            _ if block.member("type").is_none() => Err(MessageError::Field("role")),
-            _ => Ok(Self {
-                form: Form::Run,
-                blocks: vec![block],
-            }),
+            });
         }
+        // What has neither a role nor a type is a message that lacks its role.
+        block.member("type").ok_or(MessageError::Field("role"))?;
+        Ok(Self {
+            form: Form::Run,
+            blocks: vec![block],
+        })
     }
 
     fn message(object: &Object<'a>) -> Result<Self, MessageError> {

@@ -17,9 +17,9 @@ pub fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
     let answer = matches!(&unit.form, Form::Message { role, .. } if role == "assistant");
     let mut texts = Vec::with_capacity(unit.blocks.len());
     for block in &unit.blocks {
-        match block.kind {
-            Kind::Thinking | Kind::Redacted | Kind::Call if answer => {}
-            _ => texts.push(block.text()?),
+        let apart = block.kind.is_reasoning() || block.kind == Kind::Call;
+        if !(answer && apart) {
+            texts.push(block.text()?);
         }
     }
     match texts.len() {

@@ -3,6 +3,7 @@
 
 mod captures;
 mod edits;
+mod hops;
 mod lists;
 mod random;
 mod units;

@@ -141,7 +141,7 @@ fn several_hidden_calls_keep_their_order() {
 }
 
 /// A record whose earlier hops have these messages.
-fn record(earlier: &[&str], capped: bool, handed: &str) -> TurnRecord {
+pub(super) fn record(earlier: &[&str], capped: bool, handed: &str) -> TurnRecord {
     let hop = |message: Option<&str>| Hop {
         message: message.map(str::to_owned),
         ..Hop::default()
