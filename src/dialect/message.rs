@@ -46,6 +46,8 @@ pub enum Part<'a> {
         /// `low`, `high` or `auto`.
         detail: Option<Cow<'a, str>>,
     },
+    /// An image that is counted by its area, as base64; empty where its data is elsewhere.
+    Picture(Cow<'a, str>),
     /// Anything else as raw JSON.
     Other(&'a [u8]),
 }
@@ -61,7 +63,7 @@ pub struct Parsed<'a> {
     pub parts: Vec<Part<'a>>,
     /// Texts of reasoning fields, raw JSON where they are no strings.
     pub reasoning: Vec<Cow<'a, str>>,
-    /// How many bytes of reasoning there are besides that only the provider can read.
+    /// Bytes of reasoning that only the provider can read.
     pub sealed: usize,
     /// The calls in array order.
     pub calls: Vec<ParsedCall<'a>>,

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use super::messages::request::Hosts;
 use super::splice::Splice;
 use super::stream::UsageWish;
 use crate::model::raw::{Edit, Object, RawError};
@@ -69,6 +70,18 @@ pub struct Request {
     pub hint: Option<String>,
     /// Why it can't be managed, where it can't.
     pub unmanaged: Option<&'static str>,
+    /// How the units make up the list.
+    pub layout: Layout,
+}
+
+/// How units make up the list of messages.
+#[derive(Clone, Debug, Default)]
+pub enum Layout {
+    /// They are its elements.
+    #[default]
+    Flat,
+    /// They are parts of its elements.
+    Hosts(Hosts),
 }
 
 impl Request {

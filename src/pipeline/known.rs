@@ -12,14 +12,13 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::dialect::message::{self, MessageError, Parsed, Part};
 use crate::model::{CALL_TOKENS, CallId, CallShape, Dialect, Shape, TenantId};
 use crate::session::view::Left;
-use crate::tokens::{Counter, Encoding, UNREADABLE_IMAGE, image_tokens};
+use crate::tokens::{Counter, Encoding, UNREADABLE_IMAGE, area_tokens, image_tokens};
 
 /// How many messages are remembered; at some 200 bytes each.
 const REMEMBERED: usize = 200_000;
 /// Bytes of an unknown content part above which it is counted as an attachment, not as text.
 const ATTACHMENT: usize = 4096;
-/// Bytes of sealed reasoning that are held to be a token: base64 is a third longer than what it
-/// stands for, and that is text.
+/// Bytes a token of reasoning that only the provider can read: base64 of what it says and more.
 const SEALED: usize = 6;
 
 /// Shapes of messages and sizes of texts by the digest of their bytes.
@@ -129,7 +128,7 @@ impl Reader<'_> {
 
     fn measure(&self, parsed: Parsed<'_>) -> Shape {
         let text = parsed.parts.iter().map(|part| self.part(part)).sum();
-        let read: u32 = parsed.reasoning.iter().map(|text| self.count(text)).sum();
+        let reasoning: u32 = parsed.reasoning.iter().map(|text| self.count(text)).sum();
         let sealed = u32::try_from(parsed.sealed / SEALED).unwrap_or(u32::MAX);
         let calls = parsed.calls.iter().map(|call| CallShape {
             id: CallId(call.id.clone().into_owned()),
@@ -143,7 +142,7 @@ impl Reader<'_> {
             calls: calls.collect(),
             result_of: parsed.result_of,
             text,
-            reasoning: read.saturating_add(sealed),
+            reasoning: reasoning.saturating_add(sealed),
             opaque: parsed.opaque,
         }
     }
@@ -152,6 +151,7 @@ impl Reader<'_> {
         match part {
             Part::Text(text) => self.count(text),
             Part::Image { url, detail } => image_tokens(url, detail.as_deref()),
+            Part::Picture(base64) => area_tokens(base64),
             Part::Other(raw) if raw.len() > ATTACHMENT => UNREADABLE_IMAGE,
             Part::Other(raw) => std::str::from_utf8(raw).map_or(0, |text| self.count(text)),
         }

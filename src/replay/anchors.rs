@@ -267,7 +267,7 @@ pub fn texts(bytes: &[u8], each: &mut dyn FnMut(Part, &str)) -> bool {
     for part in &parsed.parts {
         match part {
             message::Part::Text(text) => each(Part::Text, text),
-            message::Part::Image { .. } => {}
+            message::Part::Image { .. } | message::Part::Picture(_) => {}
             message::Part::Other(raw) => each(Part::Text, &String::from_utf8_lossy(raw)),
         }
     }

@@ -1,4 +1,5 @@
-//! The tokens of an image, by the provider's tile rule from its width and height.
+//! The tokens of an image from its width and height, by the tile rule of one provider and the area
+//! rule of another.
 //!
 //! Owns the rule and just enough of four file formats to read a size. It never fetches a URL,
 //! never decodes pixels, and never counts an image's base64 as text.
@@ -16,6 +17,12 @@ pub const UNREADABLE: u32 = 1_105;
 /// An image at low detail, and the part of any image that does not depend on its size.
 const BASE: u32 = 85;
 const TILE: u32 = 170;
+/// Pixels a token of an image that is counted by its area.
+const AREA_PIXELS: f64 = 750.0;
+/// The longer side of such an image, after the provider has scaled it down.
+const AREA_EDGE: f64 = 1568.0;
+/// What such an image comes to at most.
+const AREA_MOST: u32 = 1_600;
 
 /// The size of PNG, GIF and WebP stands within this many bytes.
 const HEADER: usize = 64;
@@ -43,6 +50,27 @@ pub fn image_tokens(data_or_url: &str, detail: Option<&str>) -> u32 {
         .map_or(UNREADABLE, |tiles| {
             BASE.saturating_add(TILE.saturating_mul(tiles))
         })
+}
+
+/// The tokens of an image that is counted by its area, from its base64: a token for each 750
+/// pixels of what is left once it is fitted into 1,568 × 1,568, and no more than 1,600
+/// (<https://docs.claude.com/en/docs/build-with-claude/vision>). One that can't be read is 1,600.
+#[must_use]
+pub fn area_tokens(base64: &str) -> u32 {
+    measure(base64.as_bytes())
+        .and_then(|(width, height)| area(width, height))
+        .unwrap_or(AREA_MOST)
+}
+
+/// The tokens of a size; `None` for an empty image.
+fn area(width: u32, height: u32) -> Option<u32> {
+    if width == 0 || height == 0 {
+        return None;
+    }
+    let (width, height) = (f64::from(width), f64::from(height));
+    let fit = (AREA_EDGE / width.max(height)).min(1.0);
+    let tokens = (width * fit * height * fit / AREA_PIXELS).ceil();
+    Some((tokens as u32).clamp(1, AREA_MOST))
 }
 
 /// The base64 text of a `data:` URL.
@@ -274,6 +302,23 @@ mod tests {
                 "{width} × {height}"
             );
         }
+    }
+
+    #[test]
+    fn areas_by_the_published_rule() {
+        for (width, height, tokens) in [
+            (200, 200, 54),
+            (1000, 1000, 1334),
+            (1092, 1092, 1590),
+            (1, 1, 1),
+            (4000, 3000, 1600),
+            (15_680, 100, 21),
+            (0, 10, 1600),
+        ] {
+            let base64 = STANDARD.encode(png(width, height));
+            assert_eq!(area_tokens(&base64), tokens, "{width} × {height}");
+        }
+        assert_eq!(area_tokens(""), 1600);
     }
 
     #[test]

@@ -19,6 +19,6 @@ mod scan;
 mod tests;
 
 pub use counter::{Counter, Encoding};
-pub use image::{UNREADABLE as UNREADABLE_IMAGE, image_tokens};
+pub use image::{UNREADABLE as UNREADABLE_IMAGE, area_tokens, image_tokens};
 pub use models::{CacheModel, ContextLengthError, Family, Models, ModelsError};
 pub use price::{Cost, Prices, cost};

@@ -177,6 +177,7 @@ fn canonical(
             Part::Text(text) if text.is_empty() => {}
             Part::Text(text) => hasher.put(b't', text.as_bytes()),
             Part::Image { url, .. } => hasher.put(b'i', url.as_bytes()),
+            Part::Picture(data) => hasher.put(b'i', data.as_bytes()),
             Part::Other(raw) => hasher.put(b'o', &canonical_part(raw)),
         }
     }

@@ -33,7 +33,7 @@ pub fn parts(bytes: &[u8]) -> Option<String> {
     for part in parsed.parts {
         let _ = match part {
             Part::Text(text) => write!(whole, "{text}"),
-            Part::Image { .. } => write!(whole, "[an image]"),
+            Part::Image { .. } | Part::Picture(_) => write!(whole, "[an image]"),
             Part::Other(raw) => write!(whole, "[an attachment of {} bytes]", raw.len()),
         };
     }
@@ -71,7 +71,7 @@ pub fn assistant_text(bytes: &[u8]) -> Option<String> {
     let parsed = message::parse(bytes).ok()?;
     let texts = parsed.parts.iter().filter_map(|part| match part {
         Part::Text(text) => Some(Cow::Borrowed(text.as_ref())),
-        Part::Image { .. } | Part::Other(_) => None,
+        Part::Image { .. } | Part::Picture(_) | Part::Other(_) => None,
     });
     Some(texts.collect::<Vec<_>>().concat())
 }

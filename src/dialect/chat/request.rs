@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::dialect::request::{Limit, Request, RequestError};
+use crate::dialect::request::{Layout, Limit, Request, RequestError};
 use crate::dialect::stream::UsageWish;
 use crate::model::Dialect;
 use crate::model::raw::{self, Edit, Object};
@@ -54,6 +54,7 @@ pub fn decode(body: Bytes) -> Result<Request, RequestError> {
         limit,
         hint: object.text("prompt_cache_key").map(Cow::into_owned),
         unmanaged,
+        layout: Layout::Flat,
         body: body.clone(),
     })
 }

@@ -1,42 +1,256 @@
-//! Edits of one unit of a Messages conversation by bytes.
+//! Edits of one unit of a Messages conversation by bytes: blocks left out or cut from the front,
+//! results replaced, hidden calls put back. Blocks that are not named keep their bytes. Never
+//! decides what to edit.
+
+use std::borrow::Cow;
 
 use bytes::Bytes;
 
+use super::block::{self, Block, Form, Kind, Unit};
 use crate::dialect::edit::AssistantEdit;
+use crate::dialect::message::canonical_part;
+use crate::model::raw::{self, Object};
 use crate::model::{Handed, TurnRecord};
 
-/// An assistant's unit with the edit applied.
+/// A block of an answer that is being edited.
+struct Slot<'a> {
+    kind: Kind,
+    /// Its bytes; none where it goes.
+    bytes: Option<Cow<'a, [u8]>>,
+}
+
+/// An assistant's unit with the edit applied; no bytes where nothing of it is left that may be
+/// sent. `None` if it can't be read, which one that was parsed before always can.
 #[must_use]
-pub fn assistant(_bytes: &[u8], _edit: &AssistantEdit<'_>) -> Option<Bytes> {
-    None
+pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
+    let unit = Unit::read(bytes).ok()?;
+    let Form::Message { content, .. } = &unit.form else {
+        return None;
+    };
+    let cut = front(&unit.blocks, &edit.cut.hops).unwrap_or(0);
+    let own = unit.blocks.get(cut..).unwrap_or_default();
+    let mut slots = kept(own, edit);
+    let exact = insert(&mut slots, edit);
+    let said = |slot: &Slot<'_>| !slot.kind.is_reasoning();
+    let incomplete = edit.keep_calls.is_some() && exact == Some(false);
+    if incomplete || slots.iter().any(|slot| said(slot) && slot.bytes.is_none()) {
+        // What was thought is bound to its place among all that was said.
+        slots
+            .iter_mut()
+            .filter(|slot| !said(slot))
+            .for_each(|slot| slot.bytes = None);
+    }
+    let same = |(slot, block): (&Slot<'_>, &Block<'_>)| slot.bytes.as_deref() == Some(block.raw);
+    if slots.len() == unit.blocks.len() && slots.iter().zip(&unit.blocks).all(same) {
+        return Some(Bytes::copy_from_slice(bytes));
+    }
+    let left = slots.into_iter().filter(|slot| slot.bytes.is_some());
+    let left: Vec<Slot<'_>> = left.collect();
+    if !left.iter().any(said) {
+        return Some(Bytes::new());
+    }
+    let elements: Vec<Cow<'_, [u8]>> = left.into_iter().filter_map(element).collect();
+    let array = [b"[", elements.join(&b","[..]).as_slice(), b"]"].concat();
+    let place = match content {
+        Some(span) => (span.clone(), Bytes::from(array)),
+        None => Object::parse(bytes).ok()?.append("content", &array),
+    };
+    Some(raw::splice(bytes, &[place]))
+}
+
+/// A slot as an element of an array of blocks.
+fn element(slot: Slot<'_>) -> Option<Cow<'_, [u8]>> {
+    let bytes = slot.bytes?;
+    let is_string = bytes.first() == Some(&b'"');
+    Some(if is_string {
+        Cow::Owned(block::text_of(&bytes))
+    } else {
+        bytes
+    })
+}
+
+/// The blocks of the last hop, without those that go.
+fn kept<'a>(own: &[Block<'a>], edit: &AssistantEdit<'_>) -> Vec<Slot<'a>> {
+    let mut calls = 0..;
+    let mut slots = Vec::with_capacity(own.len() + edit.insert.len());
+    for block in own {
+        let as_is = || Some(Cow::Borrowed(block.raw));
+        let bytes = match block.kind {
+            Kind::Text if edit.drop_text => None,
+            Kind::Thinking | Kind::Redacted if edit.drop_reasoning => None,
+            Kind::Call => {
+                let call = calls.next().unwrap_or_default();
+                let keep = edit.keep_calls.as_ref();
+                let keeps = keep.is_none_or(|keep| keep.get(call).copied().unwrap_or(true));
+                let new = edit.arguments.iter().find(|(at, _)| *at == call);
+                let new = new.and_then(|(_, input)| with_input(block, input));
+                let bytes = new.map_or_else(as_is, |new| Some(Cow::Owned(new)));
+                bytes.filter(|_| keeps)
+            }
+            Kind::Text
+            | Kind::Thinking
+            | Kind::Redacted
+            | Kind::Result
+            | Kind::Image
+            | Kind::Document
+            | Kind::SearchResult
+            | Kind::Other => as_is(),
+        };
+        slots.push(Slot {
+            kind: block.kind,
+            bytes,
+        });
+    }
+    slots
+}
+
+/// A call with other arguments, which must be an object.
+fn with_input(call: &Block<'_>, input: &str) -> Option<Vec<u8>> {
+    Object::parse(input.as_bytes()).ok()?;
+    call.with("input", input.as_bytes())
+}
+
+/// Puts hidden calls back. Where the client kept all other blocks of the hop, each goes to its
+/// block's place, because what was thought stands between calls; else to its place among the
+/// calls. Whether all blocks of the hop are there; none where that can't be told.
+fn insert<'a>(slots: &mut Vec<Slot<'a>>, edit: &AssistantEdit<'a>) -> Option<bool> {
+    let total = edit.insert.first()?.block.map(|(_, total)| total as usize);
+    let exact = total.map(|total| total == slots.len() + edit.insert.len());
+    for hidden in &edit.insert {
+        let at = match hidden.block {
+            Some((at, _)) if exact == Some(true) => at as usize,
+            _ => place(slots, hidden.place),
+        };
+        let slot = Slot {
+            kind: Kind::Call,
+            bytes: Some(Cow::Borrowed(hidden.bytes.as_bytes())),
+        };
+        slots.insert(at.min(slots.len()), slot);
+    }
+    exact
+}
+
+/// Where a call goes that is to be this one among all calls.
+fn place(slots: &[Slot<'_>], call: usize) -> usize {
+    let calls = slots
+        .iter()
+        .enumerate()
+        .filter(|(_, slot)| slot.kind == Kind::Call);
+    calls.map(|(at, _)| at).nth(call).unwrap_or(slots.len())
+}
+
+/// How many blocks at the front are those that earlier hops showed; `None` where they are others.
+/// Reasoning that the client left out is not missed, and neither is text that says nothing.
+fn front(blocks: &[Block<'_>], hops: &[&str]) -> Option<usize> {
+    let mut at = 0;
+    for hop in hops {
+        let hop = Unit::read(hop.as_bytes()).ok()?;
+        let shown = hop.blocks.iter().filter(|block| block.kind != Kind::Call);
+        for shown in shown.filter(|block| !block.is_empty_text()) {
+            let rest = blocks.get(at..).unwrap_or_default();
+            let empty = rest
+                .iter()
+                .take_while(|block| block.is_empty_text())
+                .count();
+            match rest.get(empty) {
+                Some(block) if is_same(block, shown) => at += empty + 1,
+                _ if shown.kind.is_reasoning() => {}
+                _ => return None,
+            }
+        }
+    }
+    Some(at)
+}
+
+/// Whether the client's block is the one that was shown to it.
+fn is_same(block: &Block<'_>, shown: &Block<'_>) -> bool {
+    let same = |key: &str| block.field(key) == shown.field(key);
+    block.kind == shown.kind
+        && match shown.kind {
+            Kind::Text => block.text() == shown.text(),
+            Kind::Thinking if shown.field("signature").is_some() => same("signature"),
+            Kind::Thinking => same("thinking"),
+            Kind::Redacted => same("data"),
+            Kind::Call
+            | Kind::Result
+            | Kind::Image
+            | Kind::Document
+            | Kind::SearchResult
+            | Kind::Other => canonical_part(block.raw) == canonical_part(shown.raw),
+        }
 }
 
 /// How the client's unit of a turn relates to what the turn's earlier hops handed out.
 #[must_use]
-pub fn handed(_bytes: &[u8], _record: &TurnRecord) -> Handed {
-    Handed::Nothing
+pub fn handed(bytes: &[u8], record: &TurnRecord) -> Handed {
+    let Ok(unit) = Unit::read(bytes) else {
+        return Handed::Changed;
+    };
+    if record.hops.iter().all(|hop| hop.message.is_some()) {
+        let all = unit.calls().next().is_none() && unit.text() == record.handed;
+        return if all { Handed::All } else { Handed::Changed };
+    }
+    let earlier = record.hops.len().saturating_sub(1);
+    let earlier = record.hops.iter().take(earlier);
+    let hops: Vec<&str> = earlier.filter_map(|hop| hop.message.as_deref()).collect();
+    match front(&unit.blocks, &hops) {
+        // Nothing was shown, or nothing but reasoning that the client left out.
+        Some(0) => Handed::Nothing,
+        Some(_) => Handed::Split,
+        None => Handed::Changed,
+    }
 }
 
-/// A result with other content.
+/// A result with other content. Whether it is an error stays, and so does a marker of the client's.
 #[must_use]
-pub fn result(_bytes: &[u8], _text: &str) -> Option<Bytes> {
-    None
+pub fn result(bytes: &[u8], text: &str) -> Option<Bytes> {
+    let object = Object::parse(bytes).ok()?;
+    let content = object.set("content", raw::quote(text).as_bytes());
+    Some(raw::splice(bytes, &[content]))
 }
 
 /// The result of a hidden call as a unit.
 #[must_use]
-pub fn hidden_result(_id: &str, _text: &str) -> Bytes {
-    Bytes::new()
+pub fn hidden_result(id: &str, text: &str) -> Bytes {
+    let (id, text) = (raw::quote(id), raw::quote(text));
+    Bytes::from(format!(
+        r#"{{"type":"tool_result","tool_use_id":{id},"content":{text}}}"#
+    ))
 }
 
-/// A system unit with a block of text appended.
+/// A system text, or a system message, with a block of text appended: after a blank line to a
+/// string, as one more block at the end of an array, because providers check the first ones.
 #[must_use]
-pub fn append_text(_bytes: &[u8], _block: &str) -> Option<Bytes> {
-    None
+pub fn append_text(bytes: &[u8], block: &str) -> Option<Bytes> {
+    let span = match bytes.first()? {
+        b'{' => Object::parse(bytes).ok()?.get("content")?,
+        _ => 0..bytes.len(),
+    };
+    let content = bytes.get(span.clone())?;
+    let (at, new) = match content.first()? {
+        b'"' => {
+            let quoted = raw::quote(&format!("\n\n{block}"));
+            (
+                content.len() - 1,
+                quoted.get(1..quoted.len() - 1)?.to_owned(),
+            )
+        }
+        b'[' => {
+            let text = block::text_of(raw::quote(block).as_bytes());
+            let text = String::from_utf8(text).ok()?;
+            match raw::array(content).ok()?.last() {
+                Some(last) => (last.end, format!(",{text}")),
+                None => (1, text),
+            }
+        }
+        _ => return None,
+    };
+    let at = span.start + at;
+    Some(raw::splice(bytes, &[(at..at, Bytes::from(new))]))
 }
 
-/// A system unit of the proxy's own.
+/// A system text of the proxy's own.
 #[must_use]
-pub fn system(_block: &str) -> Bytes {
-    Bytes::new()
+pub fn system(block: &str) -> Bytes {
+    Bytes::from(raw::quote(block))
 }

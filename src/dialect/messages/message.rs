@@ -1,18 +1,235 @@
-//! One unit of a Messages conversation taken apart.
+//! One unit of a Messages conversation taken apart: who speaks, what is counted, and the canonical
+//! digest that the chain is made of. Never changes a byte; `edit` does that.
 
-use crate::dialect::message::{MessageError, Parsed, ParsedCall};
-use crate::model::Digest;
+use std::borrow::Cow;
+
+use super::block::{Block, Form, Kind, Unit};
+use crate::dialect::message::{Canonical, MessageError, Parsed, ParsedCall, Part, canonical_part};
+use crate::model::raw::Object;
+use crate::model::{CallId, Digest, Role};
+
+/// What agents open a text with that they put in by themselves.
+const REMINDER: &str = "<system-reminder>";
 
 /// Takes a unit apart.
 ///
 /// # Errors
 /// [`MessageError`] where it is not what the dialect allows.
-pub fn parse(_bytes: &[u8]) -> Result<Parsed<'_>, MessageError> {
-    Err(MessageError::Field("role"))
+pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, MessageError> {
+    let unit = Unit::read(bytes)?;
+    match &unit.form {
+        Form::System => said(Role::System, "system", &unit.blocks),
+        Form::Message { role, .. } => match role.as_ref() {
+            "assistant" => assistant(&unit.blocks),
+            "user" => said(Role::User, "user", &unit.blocks),
+            "system" => said(Role::System, "system", &unit.blocks),
+            other => said(Role::Other, other, &unit.blocks),
+        },
+        Form::Result(block) => result(block, &unit.blocks),
+        Form::Run => {
+            let role = match is_reminder(&unit.blocks) {
+                true => Role::Other,
+                false => Role::User,
+            };
+            said(role, "user", &unit.blocks)
+        }
+    }
 }
 
-/// The canonical digest of a turn's visible response.
+/// Whether blocks beside results are the agent's own words and not the user's.
+fn is_reminder(blocks: &[Block<'_>]) -> bool {
+    let mut texts = blocks.iter().map(Block::text);
+    texts.all(|text| text.is_some_and(|text| text.trim_start().starts_with(REMINDER)))
+}
+
+/// The digest so far of what a role says here. Other dialects say the same otherwise.
+fn canonical(role: &str) -> Canonical {
+    let mut canonical = Canonical::new(role);
+    canonical.put(b'd', b"messages");
+    canonical
+}
+
+/// What is no answer: all of it is counted, and all of it tells it from others.
+fn said<'a>(role: Role, name: &str, blocks: &[Block<'a>]) -> Result<Parsed<'a>, MessageError> {
+    let mut digest = canonical(name);
+    put(&mut digest, blocks)?;
+    Ok(Parsed {
+        role,
+        canonical: digest.finish(),
+        parts: parts(blocks)?,
+        reasoning: Vec::new(),
+        sealed: 0,
+        calls: Vec::new(),
+        result_of: None,
+        opaque: false,
+    })
+}
+
+fn put(digest: &mut Canonical, blocks: &[Block<'_>]) -> Result<(), MessageError> {
+    for block in blocks {
+        match block.kind {
+            Kind::Text => match text(block)? {
+                text if text.is_empty() => {}
+                text => digest.put(b't', text.as_bytes()),
+            },
+            Kind::Thinking
+            | Kind::Redacted
+            | Kind::Call
+            | Kind::Result
+            | Kind::Image
+            | Kind::Document
+            | Kind::SearchResult
+            | Kind::Other => digest.put(b'o', &canonical_part(block.raw)),
+        }
+    }
+    Ok(())
+}
+
+/// What a block of text says.
+fn text<'a>(block: &Block<'a>) -> Result<Cow<'a, str>, MessageError> {
+    block.text().ok_or(MessageError::Field("text"))
+}
+
+fn result<'a>(block: &Block<'a>, content: &[Block<'a>]) -> Result<Parsed<'a>, MessageError> {
+    const ID: &str = "tool_use_id";
+    let id = block.field(ID).ok_or(MessageError::Field(ID))?;
+    let mut digest = canonical("tool");
+    put(&mut digest, content)?;
+    if block.member("is_error") == Some(b"true") {
+        digest.put(b'e', b"");
+    }
+    digest.put(b'u', id.as_bytes());
+    Ok(Parsed {
+        role: Role::Tool,
+        canonical: digest.finish(),
+        parts: parts(content)?,
+        reasoning: Vec::new(),
+        sealed: 0,
+        calls: Vec::new(),
+        result_of: Some(CallId(id.into_owned())),
+        // A reference to a tool is what makes the tool callable from there on.
+        opaque: content.iter().any(|block| block.kind == Kind::Other),
+    })
+}
+
+fn assistant<'a>(blocks: &[Block<'a>]) -> Result<Parsed<'a>, MessageError> {
+    let (mut parts, mut reasoning, mut calls) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut said, mut sealed, mut opaque) = (String::new(), 0, false);
+    for block in blocks {
+        match block.kind {
+            Kind::Text => {
+                let text = text(block)?;
+                said.push_str(&text);
+                parts.push(Part::Text(text));
+            }
+            Kind::Thinking => match block.field("thinking").unwrap_or_default() {
+                // The signature holds what was thought where the client is not shown it.
+                text if text.is_empty() => sealed += length(block, "signature"),
+                text => reasoning.push(text),
+            },
+            Kind::Redacted => sealed += length(block, "data"),
+            Kind::Call => {
+                calls.push(block.call());
+                opaque |= block.is_by_server();
+            }
+            Kind::Result | Kind::Image | Kind::Document | Kind::SearchResult | Kind::Other => {
+                parts.push(Part::Other(block.raw));
+                opaque = true;
+            }
+        }
+    }
+    Ok(Parsed {
+        role: Role::Assistant,
+        canonical: canonical_of_answer(&said, &calls),
+        parts,
+        reasoning,
+        sealed,
+        calls,
+        result_of: None,
+        opaque,
+    })
+}
+
+fn length(block: &Block<'_>, key: &str) -> usize {
+    block.member(key).map_or(0, <[u8]>::len)
+}
+
+/// The canonical digest of a turn's visible response: all texts as one, because clients merge and
+/// split blocks of text, and the calls. What a server's own tools did is left out: it comes back as
+/// it was handed out, or not at all.
 #[must_use]
-pub fn canonical_of_answer(_text: &str, _calls: &[ParsedCall<'_>]) -> Digest {
-    Digest([0; 32])
+pub fn canonical_of_answer(text: &str, calls: &[ParsedCall<'_>]) -> Digest {
+    let mut digest = canonical("assistant");
+    if !text.is_empty() {
+        digest.put(b't', text.as_bytes());
+    }
+    for call in calls {
+        // A call without arguments streams none at all, and comes back with an empty object.
+        let arguments = match Object::parse(call.arguments.as_bytes()) {
+            Ok(_) => call.arguments.as_ref(),
+            Err(_) => "{}",
+        };
+        digest.call(&ParsedCall {
+            id: Cow::Borrowed(&call.id),
+            name: Cow::Borrowed(&call.name),
+            arguments: Cow::Borrowed(arguments),
+        });
+    }
+    digest.finish()
+}
+
+/// What is counted of blocks that are no answer.
+fn parts<'a>(blocks: &[Block<'a>]) -> Result<Vec<Part<'a>>, MessageError> {
+    let mut parts = Vec::with_capacity(blocks.len());
+    for block in blocks {
+        match block.kind {
+            Kind::Text => parts.push(Part::Text(text(block)?)),
+            Kind::Image => parts.push(picture(block)),
+            Kind::Document => parts.extend(document(block)),
+            Kind::SearchResult => parts.extend(found(block)),
+            Kind::Thinking | Kind::Redacted | Kind::Call | Kind::Result | Kind::Other => {
+                parts.push(Part::Other(block.raw));
+            }
+        }
+    }
+    parts.retain(|part| *part != Part::Text(Cow::Borrowed("")));
+    Ok(parts)
+}
+
+fn source<'a>(block: &Block<'a>) -> Option<Object<'a>> {
+    Object::parse(block.member("source")?).ok()
+}
+
+/// An image: its data, or nothing where it is an address or a file of the provider's.
+fn picture<'a>(block: &Block<'a>) -> Part<'a> {
+    let data = source(block).and_then(|source| source.text("data"));
+    Part::Picture(data.unwrap_or_default())
+}
+
+/// A document: its text where it is text or blocks, else what it is, as an attachment.
+fn document<'a>(block: &Block<'a>) -> Vec<Part<'a>> {
+    let Some(source) = source(block) else {
+        return vec![Part::Other(block.raw)];
+    };
+    let inside = match source.text("type").as_deref() {
+        Some("text") => source.text("data").map(|text| vec![Part::Text(text)]),
+        Some("content") => source
+            .present("content")
+            .and_then(|raw| super::block::blocks(raw).ok())
+            .and_then(|blocks| parts(&blocks).ok()),
+        _ => None,
+    };
+    inside.unwrap_or_else(|| vec![Part::Other(block.raw)])
+}
+
+/// A search result: its title, where it is from and what it says.
+fn found<'a>(block: &Block<'a>) -> Vec<Part<'a>> {
+    let named = ["title", "source"].into_iter();
+    let mut found: Vec<_> = named
+        .filter_map(|key| block.field(key))
+        .map(Part::Text)
+        .collect();
+    let content = block.content().and_then(|blocks| parts(&blocks));
+    found.extend(content.unwrap_or_else(|_| vec![Part::Other(block.raw)]));
+    found
 }

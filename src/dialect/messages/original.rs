@@ -1,39 +1,138 @@
-//! The original texts of one unit of a Messages conversation.
+//! The original texts of one unit of a Messages conversation, read for what a pass leaves of them.
+//! Gives nothing where the text could not be put back in its form.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
-/// The text of a unit.
+use super::block::{Form, Kind, Unit};
+use super::message;
+use crate::dialect::message::Part;
+use crate::model::raw::Object;
+
+/// The text of a unit: its blocks of text one after the other. `None` where there is none, or where
+/// a block is something else; an answer's reasoning and calls are texts of their own.
 #[must_use]
-pub fn text(_bytes: &[u8]) -> Option<Cow<'_, str>> {
-    None
+pub fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
+    let unit = Unit::read(bytes).ok()?;
+    let answer = matches!(&unit.form, Form::Message { role, .. } if role == "assistant");
+    let mut texts = Vec::with_capacity(unit.blocks.len());
+    for block in &unit.blocks {
+        let apart = block.kind.is_reasoning() || block.kind == Kind::Call;
+        if !(answer && apart) {
+            texts.push(block.text()?);
+        }
+    }
+    match texts.len() {
+        // A result that is an empty string has a text, which is empty.
+        0 if answer => None,
+        1 => texts.pop(),
+        _ => Some(Cow::Owned(texts.concat())),
+    }
 }
 
-/// The parts of a unit one after the other.
+/// The parts of a unit one after the other. What is no text is named where it stood.
 #[must_use]
-pub fn parts(_bytes: &[u8]) -> Option<String> {
-    None
+pub fn parts(bytes: &[u8]) -> Option<String> {
+    let mut whole = String::new();
+    for part in message::parse(bytes).ok()?.parts {
+        let _ = match part {
+            Part::Text(text) => write!(whole, "{text}"),
+            Part::Image { .. } | Part::Picture(_) => write!(whole, "[an image]"),
+            Part::Other(raw) => write!(whole, "[an attachment of {} bytes]", raw.len()),
+        };
+    }
+    Some(whole)
 }
 
-/// The reasoning of a unit.
+/// The reasoning of a unit, as far as the client was shown it.
 #[must_use]
-pub fn reasoning(_bytes: &[u8]) -> Option<String> {
-    None
+pub fn reasoning(bytes: &[u8]) -> Option<String> {
+    Some(message::parse(bytes).ok()?.reasoning.concat())
 }
 
 /// The name and the arguments of the call at this index.
 #[must_use]
-pub fn call(_bytes: &[u8], _place: usize) -> Option<String> {
-    None
+pub fn call(bytes: &[u8], place: usize) -> Option<String> {
+    let unit = Unit::read(bytes).ok()?;
+    let call = unit.calls().nth(place)?.call();
+    Some(format!("{} {}", call.name, call.arguments))
 }
 
-/// The arguments of the call at this index, where they may be replaced.
+/// The arguments of the call at this index, where they are an object.
 #[must_use]
-pub fn arguments(_bytes: &[u8], _place: usize) -> Option<Cow<'_, str>> {
-    None
+pub fn arguments(bytes: &[u8], place: usize) -> Option<Cow<'_, str>> {
+    let unit = Unit::read(bytes).ok()?;
+    let input = unit.calls().nth(place)?.member("input")?;
+    Object::parse(input).ok()?;
+    std::str::from_utf8(input).ok().map(Cow::Borrowed)
 }
 
-/// The text of an assistant's unit, where it is text alone.
+/// The text of an assistant's unit, whatever else it holds.
 #[must_use]
-pub fn assistant_text(_bytes: &[u8]) -> Option<String> {
-    None
+pub fn assistant_text(bytes: &[u8]) -> Option<String> {
+    Some(Unit::read(bytes).ok()?.text())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_read_from_strings_and_from_blocks() {
+        for (unit, expect) in [
+            (
+                r#"{"type":"tool_result","tool_use_id":"a","content":"a\nb"}"#,
+                Some("a\nb"),
+            ),
+            (
+                r#"{"type":"tool_result","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}"#,
+                Some("ab"),
+            ),
+            (r#"{"type":"tool_result","tool_use_id":"a"}"#, Some("")),
+            (
+                r#"{"type":"tool_result","content":[{"type":"text","text":"a"},{"type":"image"}]}"#,
+                None,
+            ),
+            (
+                r#"{"role":"assistant","content":[{"type":"thinking","thinking":"t"},{"type":"text","text":"x"},{"type":"tool_use"},{"type":"text","text":"y"}]}"#,
+                Some("xy"),
+            ),
+            (
+                r#"{"role":"assistant","content":[{"type":"tool_use"}]}"#,
+                None,
+            ),
+            (
+                r#"{"role":"assistant","content":[{"type":"text","text":"x"},{"type":"server_tool_use"}]}"#,
+                None,
+            ),
+            (r#"{"role":"user","content":"hi"}"#, Some("hi")),
+            (r#""be brief""#, Some("be brief")),
+            (
+                r#"{"type":"text","text":"a"}, {"type":"text","text":"b"}"#,
+                Some("ab"),
+            ),
+            ("7", None),
+        ] {
+            assert_eq!(text(unit.as_bytes()).as_deref(), expect, "{unit}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_is_named_where_it_stood() {
+        let unit = br#"{"type":"tool_result","tool_use_id":"c","content":[{"type":"text","text":"a"},{"type":"image","source":{"type":"base64","data":"AA"}},{"type":"tool_reference","tool_name":"x"}]}"#;
+        let want = "a[an image][an attachment of 41 bytes]";
+        assert_eq!(parts(unit).as_deref(), Some(want));
+    }
+
+    #[test]
+    fn calls_and_reasoning_are_read_in_their_order() {
+        let unit = br#"{"role":"assistant","content":[{"type":"thinking","thinking":"hm"},{"type":"tool_use","id":"a","name":"x","input":{"k": 1}},{"type":"tool_use","id":"b","name":"y"}]}"#;
+        assert_eq!(call(unit, 0).as_deref(), Some(r#"x {"k": 1}"#));
+        assert_eq!(call(unit, 1).as_deref(), Some("y {}"));
+        assert_eq!(call(unit, 2), None);
+        assert_eq!(arguments(unit, 0).as_deref(), Some(r#"{"k": 1}"#));
+        assert_eq!(arguments(unit, 1), None);
+        assert_eq!(reasoning(unit).as_deref(), Some("hm"));
+        assert_eq!(assistant_text(unit).as_deref(), Some(""));
+    }
 }

@@ -1,0 +1,283 @@
+//! Content blocks of the Messages format, and what a unit is by its bytes alone: the system text, a
+//! whole message, one tool result, or a run of other blocks. Never counts and never changes one.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use crate::dialect::message::{MessageError, ParsedCall};
+use crate::model::raw::{self, Object, RawError};
+
+/// What a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `text`, or content that is a string.
+    Text,
+    /// `thinking`.
+    Thinking,
+    /// `redacted_thinking`.
+    Redacted,
+    /// `tool_use`.
+    Call,
+    /// `tool_result`.
+    Result,
+    /// `image`.
+    Image,
+    /// `document`.
+    Document,
+    /// `search_result`.
+    SearchResult,
+    /// Anything else: what a server's own tool did, a reference to a tool, types of tomorrow.
+    Other,
+}
+
+impl Kind {
+    /// Whether it is reasoning.
+    #[must_use]
+    pub fn is_reasoning(self) -> bool {
+        matches!(self, Self::Thinking | Self::Redacted)
+    }
+
+    fn of(name: &str) -> Self {
+        match name {
+            "text" => Self::Text,
+            "thinking" => Self::Thinking,
+            "redacted_thinking" => Self::Redacted,
+            "tool_use" => Self::Call,
+            "tool_result" => Self::Result,
+            "image" => Self::Image,
+            "document" => Self::Document,
+            "search_result" => Self::SearchResult,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// One block, borrowing from its bytes.
+#[derive(Debug)]
+pub struct Block<'a> {
+    /// Its bytes: an object, or the string that is all of a content.
+    pub raw: &'a [u8],
+    /// What it is.
+    pub kind: Kind,
+    /// Its members; none where it is a string.
+    object: Option<Object<'a>>,
+}
+
+impl<'a> Block<'a> {
+    /// Reads an element of a content.
+    ///
+    /// # Errors
+    /// [`MessageError`] where it is no object, or has a key twice.
+    pub fn read(raw: &'a [u8]) -> Result<Self, MessageError> {
+        let object = Object::parse(raw).map_err(|_| MessageError::Field("content"))?;
+        Self::of(raw, object)
+    }
+
+    fn of(raw: &'a [u8], object: Object<'a>) -> Result<Self, MessageError> {
+        if object.has_duplicates() {
+            return Err(MessageError::DuplicateKey);
+        }
+        let kind = Kind::of(&object.text("type").unwrap_or_default());
+        Ok(Self {
+            raw,
+            kind,
+            object: Some(object),
+        })
+    }
+
+    /// A member decoded, where it is a string.
+    #[must_use]
+    pub fn field(&self, key: &str) -> Option<Cow<'a, str>> {
+        self.object.as_ref()?.text(key)
+    }
+
+    /// A member's bytes, where it is there and not null.
+    #[must_use]
+    pub fn member(&self, key: &str) -> Option<&'a [u8]> {
+        self.object.as_ref()?.present(key)
+    }
+
+    /// What a block of text says.
+    #[must_use]
+    pub fn text(&self) -> Option<Cow<'a, str>> {
+        if self.kind != Kind::Text {
+            return None;
+        }
+        match &self.object {
+            Some(object) => object.text("text"),
+            None => raw::string(self.raw),
+        }
+    }
+
+    /// Whether it is text that says nothing.
+    #[must_use]
+    pub fn is_empty_text(&self) -> bool {
+        self.text().is_some_and(|text| text.is_empty())
+    }
+
+    /// The call that it makes, its arguments as raw JSON.
+    #[must_use]
+    pub fn call(&self) -> ParsedCall<'a> {
+        let input = self.member("input").unwrap_or(b"{}");
+        ParsedCall {
+            id: self.field("id").unwrap_or_default(),
+            name: self.field("name").unwrap_or_default(),
+            arguments: String::from_utf8_lossy(input),
+        }
+    }
+
+    /// Whether a call was made by a server's own tool, whose state is elsewhere.
+    #[must_use]
+    pub fn is_by_server(&self) -> bool {
+        let caller = self
+            .member("caller")
+            .and_then(|raw| Object::parse(raw).ok());
+        caller.is_some_and(|caller| caller.text("type").as_deref() != Some("direct"))
+    }
+
+    /// Its content taken apart; nothing where it has none.
+    ///
+    /// # Errors
+    /// As [`blocks`].
+    pub fn content(&self) -> Result<Vec<Block<'a>>, MessageError> {
+        self.member("content").map_or(Ok(Vec::new()), blocks)
+    }
+
+    /// The block with a member set.
+    #[must_use]
+    pub fn with(&self, key: &str, value: &[u8]) -> Option<Vec<u8>> {
+        let edit = self.object.as_ref()?.set(key, value);
+        Some(raw::splice(self.raw, &[edit]).to_vec())
+    }
+}
+
+/// A JSON string as a block of text.
+#[must_use]
+pub fn text_of(string: &[u8]) -> Vec<u8> {
+    [br#"{"type":"text","text":"#, string, b"}"].concat()
+}
+
+/// The blocks of a content: of an array its elements, of a string one of text. An empty string has
+/// none.
+///
+/// # Errors
+/// [`MessageError`] where it is neither, or where an element can't be read.
+pub fn blocks(raw: &[u8]) -> Result<Vec<Block<'_>>, MessageError> {
+    if raw.first() == Some(&b'"') {
+        let bare = Block {
+            raw,
+            kind: Kind::Text,
+            object: None,
+        };
+        return Ok(if raw == b"\"\"" { vec![] } else { vec![bare] });
+    }
+    let spans = raw::array(raw).map_err(|_| MessageError::Field("content"))?;
+    let elements = spans.into_iter().filter_map(|span| raw.get(span));
+    elements.map(Block::read).collect()
+}
+
+/// What a unit is.
+#[derive(Debug)]
+pub enum Form<'a> {
+    /// The text at the top of the request.
+    System,
+    /// A whole message.
+    Message {
+        /// Its `role`.
+        role: Cow<'a, str>,
+        /// Where its content lies in the unit; none where it has none.
+        content: Option<Range<usize>>,
+    },
+    /// One result of a message.
+    Result(Block<'a>),
+    /// Other blocks of a message that also holds results.
+    Run,
+}
+
+/// A unit taken apart.
+#[derive(Debug)]
+pub struct Unit<'a> {
+    /// What it is.
+    pub form: Form<'a>,
+    /// Its blocks; of a result those of its content.
+    pub blocks: Vec<Block<'a>>,
+}
+
+impl<'a> Unit<'a> {
+    /// Reads a unit.
+    ///
+    /// # Errors
+    /// [`MessageError`] where it is none of the forms, or a block of it can't be read.
+    pub fn read(bytes: &'a [u8]) -> Result<Self, MessageError> {
+        if matches!(bytes.first(), Some(b'"' | b'[')) {
+            return Ok(Self {
+                form: Form::System,
+                blocks: blocks(bytes)?,
+            });
+        }
+        let object = match Object::parse(bytes) {
+            Ok(object) => object,
+            Err(error) => return Self::run(bytes, error),
+        };
+        if object.has_duplicates() {
+            return Err(MessageError::DuplicateKey);
+        }
+        if object.get("role").is_some() {
+            return Self::message(&object);
+        }
+        let block = Block::of(bytes, object)?;
+        if block.kind == Kind::Result {
+            return Ok(Self {
+                blocks: block.content()?,
+                form: Form::Result(block),
+            });
+        }
+        // What has neither a role nor a type is a message that lacks its role.
+        block.member("type").ok_or(MessageError::Field("role"))?;
+        Ok(Self {
+            form: Form::Run,
+            blocks: vec![block],
+        })
+    }
+
+    fn message(object: &Object<'a>) -> Result<Self, MessageError> {
+        let role = object.text("role").ok_or(MessageError::Field("role"))?;
+        let content = object.present("content");
+        Ok(Self {
+            blocks: content.map_or(Ok(Vec::new()), blocks)?,
+            form: Form::Message {
+                role,
+                content: object.get("content"),
+            },
+        })
+    }
+
+    /// Several blocks with commas between them.
+    fn run(bytes: &'a [u8], error: RawError) -> Result<Self, MessageError> {
+        let spans = raw::array(&[b"[", bytes, b"]"].concat()).map_err(|_| error)?;
+        if spans.is_empty() {
+            return Err(error.into());
+        }
+        let element = |span: Range<usize>| bytes.get(span.start - 1..span.end - 1);
+        let blocks: Result<Vec<_>, _> = spans
+            .into_iter()
+            .filter_map(element)
+            .map(Block::read)
+            .collect();
+        Ok(Self {
+            form: Form::Run,
+            blocks: blocks?,
+        })
+    }
+
+    /// Its texts one after the other.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.blocks.iter().filter_map(Block::text).collect()
+    }
+
+    /// Its calls in order.
+    pub fn calls(&self) -> impl Iterator<Item = &Block<'a>> {
+        self.blocks.iter().filter(|block| block.kind == Kind::Call)
+    }
+}

@@ -1,0 +1,30 @@
+//! Units, edits and lists of the Messages dialect, held to goldens, to what agents really send, and
+//! to the rules of the API under random edits.
+
+mod captures;
+mod edits;
+mod hops;
+mod lists;
+mod random;
+mod units;
+
+use bytes::Bytes;
+
+use super::request::decode;
+use crate::dialect::request::{Request, Rewrite, View};
+
+/// A body that is a request.
+fn request(body: &str) -> Request {
+    decode(Bytes::copy_from_slice(body.as_bytes())).unwrap()
+}
+
+/// The body with another view.
+fn body(request: &Request, view: View) -> String {
+    let rope = request.with(Rewrite {
+        view,
+        tools: None,
+        ask_usage: false,
+        limit: None,
+    });
+    String::from_utf8(rope.to_bytes().to_vec()).unwrap()
+}
