@@ -153,7 +153,8 @@ impl Events {
     }
 
     pub(in crate::dialect) fn error(&self, error: &[u8], sequence: Option<u64>) -> Bytes {
-        own::error(error, sequence)
+        // Nothing was numbered before where no response has begun.
+        own::error(error, sequence.or(self.origin.is_none().then_some(0)))
     }
 
     /// Takes in what an event's response reports of itself.
@@ -244,12 +245,16 @@ impl Events {
             let quoted = raw::quote(name);
             memchr::memmem::find(data, quoted.as_bytes()).is_some()
         };
-        if self.spec.hidden.iter().any(names) {
-            return Step::Unreadable;
-        }
-        match event.object.number("sequence_number") {
-            Some(_) => Step::Other,
-            None => Step::Aside,
+        let hides = self.spec.hidden.iter().any(names);
+        match (event.object.number("sequence_number"), hides) {
+            // Left out as a hidden item is, so that the numbers close the gap.
+            (Some(_), true) => Step::Open {
+                at: u64::MAX,
+                fate: Fate::Hidden,
+            },
+            (Some(_), false) => Step::Other,
+            (None, true) => Step::Unreadable,
+            (None, false) => Step::Aside,
         }
     }
 

@@ -8,3 +8,6 @@ mod own;
 mod response;
 pub mod unary;
 mod usage;
+
+#[cfg(test)]
+mod tests;

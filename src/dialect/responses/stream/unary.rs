@@ -95,17 +95,18 @@ pub fn compose(
 }
 
 /// The items of a hop that the client sees. Reasoning must never stand without what it led to, so
-/// a hop of hidden calls alone shows only such reasoning as something visible follows.
+/// a hop of hidden calls alone, or one that failed, shows only such reasoning as something visible
+/// follows.
 fn shown(items: &[Bytes], spec: &Spec, verdict: Verdict) -> Vec<Bytes> {
     let read: Vec<Option<Item<'_>>> = items.iter().map(|raw| Item::read(raw)).collect();
     let hidden = |item: &Item<'_>| item.names(&spec.hidden);
     let plain = |item: &Item<'_>| item.kind() != Kind::Reasoning && !hidden(item);
     let end = match verdict {
-        Verdict::HiddenOnly => read
+        Verdict::HiddenOnly | Verdict::Broken => read
             .iter()
             .rposition(|item| item.as_ref().is_none_or(plain))
             .map_or(0, |last| last + 1),
-        Verdict::Done | Verdict::Mixed | Verdict::Cut | Verdict::Broken => items.len(),
+        Verdict::Done | Verdict::Mixed | Verdict::Cut => items.len(),
     };
     let visible = read.iter().map(|item| !item.as_ref().is_some_and(hidden));
     let both = items.iter().zip(visible).take(end);
