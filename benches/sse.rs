@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use plimsoll::dialect::sse::{EVENT_CAP, Splitter};
-use plimsoll::dialect::stream::{Config, Machine, Spec, UsageWish};
+use plimsoll::dialect::stream::{Config, Echo, Machine, Spec, UsageWish};
 use plimsoll::model::Dialect;
 
 const FRAMES: usize = 2_000;
@@ -62,6 +62,7 @@ fn machine() -> Machine {
             dialect: Dialect::Chat,
             hidden,
             usage_wish: UsageWish::Asked,
+            echo: Echo::default(),
         },
     )
 }

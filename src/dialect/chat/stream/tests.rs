@@ -13,7 +13,7 @@ use bytes::Bytes;
 use super::*;
 use crate::dialect::answer::{Answer, Verdict, join};
 use crate::dialect::chat::form;
-use crate::dialect::stream::UsageMode;
+use crate::dialect::stream::{Echo, UsageMode};
 use crate::model::Dialect;
 use corpus::Case;
 

@@ -1,3 +1,4 @@
 //! Messages responses: their events, and their unstreamed equal.
 
+pub(in crate::dialect) mod events;
 pub mod unary;

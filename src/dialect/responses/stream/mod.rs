@@ -1,3 +1,13 @@
-//! Responses responses: their events, and their unstreamed equal.
+//! Responses responses: their events, and their unstreamed equal. Never sends anything, and never
+//! makes up an id.
 
+pub(in crate::dialect) mod events;
+mod item;
+mod node;
+mod own;
+mod response;
 pub mod unary;
+mod usage;
+
+#[cfg(test)]
+mod tests;

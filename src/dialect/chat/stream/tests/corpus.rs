@@ -32,6 +32,7 @@ impl Case {
                 dialect: Dialect::Chat,
                 hidden: vec!["delimiter".into(), "recall".into()],
                 usage_wish: UsageWish::Asked,
+                echo: Echo::default(),
             },
             config: Config::default(),
             passes_unchanged: false,

@@ -226,6 +226,7 @@ fn case(hops: &[(Style, Vec<Step>)]) -> Case {
             dialect: Dialect::Chat,
             hidden: vec!["delimiter".into(), "recall".into()],
             usage_wish: UsageWish::Refused,
+            echo: Echo::default(),
         },
         config: Config::default(),
         passes_unchanged: false,

@@ -8,6 +8,7 @@ fn spec() -> Spec {
         dialect: Dialect::Chat,
         hidden: vec!["delimiter".into()],
         usage_wish: UsageWish::Asked,
+        echo: Echo::default(),
     }
 }
 

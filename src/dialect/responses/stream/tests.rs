@@ -1,0 +1,293 @@
+//! The laws of Responses streams over a corpus: the client's view never depends on where reads
+//! were cut, never shows what was injected, is always one well-formed response, and an unstreamed
+//! turn comes to the same.
+
+mod client;
+mod corpus;
+mod say;
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::unary;
+use crate::dialect::answer::{Answer, Verdict};
+use crate::dialect::stream::Machine;
+use corpus::Case;
+
+const LINE: &str = "the model only annotated";
+
+/// What came of a turn: the client's bytes and each hop's answer.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    client: Vec<u8>,
+    answers: Vec<Answer>,
+}
+
+/// The line that a turn ends with at the hop cap, where nothing was said.
+fn line(answers: &[Answer]) -> Option<&'static str> {
+    let mute = answers.iter().all(|answer| answer.text.is_empty());
+    mute.then_some(LINE)
+}
+
+/// Plays hops through the machine as a driver does; `pieces` cuts each hop's bytes into reads.
+fn play(case: &Case, pieces: impl Fn(usize, &Bytes) -> Vec<Bytes>) -> Seen {
+    let mut machine = Machine::new(case.config.clone(), &case.spec);
+    let mut out = Vec::new();
+    let mut answers: Vec<Answer> = Vec::new();
+    for (number, hop) in case.hops.iter().enumerate() {
+        for piece in pieces(number, hop) {
+            machine.push(piece, &mut out).unwrap();
+        }
+        let answer = machine.end_hop(&mut out);
+        let verdict = answer.verdict();
+        let told = answer.error.is_some();
+        answers.push(answer);
+        match verdict {
+            Verdict::Done | Verdict::Mixed | Verdict::Cut => {
+                machine.release(&mut out);
+                break;
+            }
+            Verdict::HiddenOnly if number + 1 < case.hops.len() => machine.next_hop(&mut out),
+            Verdict::HiddenOnly => machine.close(line(&answers), &mut out),
+            Verdict::Broken if told => machine.release(&mut out),
+            Verdict::Broken => machine.fail(br#"{"message":"upstream cut"}"#, &mut out),
+        }
+    }
+    Seen {
+        client: out.concat(),
+        answers,
+    }
+}
+
+fn whole(_: usize, hop: &Bytes) -> Vec<Bytes> {
+    vec![hop.clone()]
+}
+
+/// Cuts one of the hops at these places, in order.
+fn cut(hop: usize, places: &[usize]) -> impl Fn(usize, &Bytes) -> Vec<Bytes> {
+    move |number, bytes| {
+        if number != hop {
+            return vec![bytes.clone()];
+        }
+        let mut edges = vec![0];
+        edges.extend(places);
+        edges.push(bytes.len());
+        // Copies, because a real read shares no memory with the next one.
+        edges
+            .windows(2)
+            .map(|pair| Bytes::copy_from_slice(&bytes[pair[0]..pair[1]]))
+            .collect()
+    }
+}
+
+#[test]
+fn one_cut_anywhere_changes_nothing() {
+    for case in corpus::cases() {
+        let want = play(&case, whole);
+        for (number, hop) in case.hops.iter().enumerate() {
+            for at in 0..=hop.len() {
+                let seen = play(&case, cut(number, &[at]));
+                assert_eq!(seen, want, "{}: hop {number} at {at}", case.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn two_cuts_anywhere_change_nothing() {
+    for case in corpus::cases() {
+        let want = play(&case, whole);
+        for (number, hop) in case.hops.iter().enumerate() {
+            // A grid that still meets each frame several times. The strides are odd, so that the
+            // grid drifts over the frames.
+            let stride = (hop.len() / 24) | 1;
+            for first in (0..=hop.len()).step_by(stride) {
+                for second in (first..=hop.len()).step_by(stride) {
+                    let seen = play(&case, cut(number, &[first, second]));
+                    assert_eq!(seen, want, "{}: {number} at {first}, {second}", case.name);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_client_sees_one_response() {
+    for case in corpus::cases() {
+        let seen = play(&case, whole);
+        let view = client::read(&seen.client);
+        client::check(&case, &seen.client, &view);
+        let verdict = seen.answers.last().unwrap().verdict();
+        assert_eq!(verdict, case.verdict, "{}: verdict", case.name);
+    }
+}
+
+#[test]
+fn a_turn_that_hides_nothing_is_as_if_nothing_had_been_injected() {
+    let mut count = 0;
+    for case in corpus::cases() {
+        let Some(own) = &case.own else { continue };
+        let seen = play(&case, whole);
+        assert_eq!(
+            String::from_utf8_lossy(&seen.client),
+            String::from_utf8_lossy(own),
+            "{}",
+            case.name
+        );
+        count += 1;
+    }
+    assert!(count >= 15, "the corpus lost its plain streams");
+}
+
+/// The bodies that the hops would have been, unstreamed.
+fn bodies(case: &Case) -> Vec<Bytes> {
+    let response = |hop: &Bytes| {
+        let text = String::from_utf8_lossy(hop).into_owned();
+        let kinds = ["completed", "incomplete", "failed"];
+        let marks = kinds.map(|kind| format!("data: {{\"type\":\"response.{kind}\""));
+        let mut lines = text.lines();
+        let end = lines.find(|line| marks.iter().any(|mark| line.starts_with(mark)))?;
+        let at = end.find("\"response\":").unwrap() + "\"response\":".len();
+        Some(Bytes::from(end[at..end.len() - 1].to_owned()))
+    };
+    case.hops.iter().filter_map(response).collect()
+}
+
+#[test]
+fn an_unstreamed_turn_comes_to_the_same() {
+    let mut count = 0;
+    for case in corpus::cases() {
+        let bodies = bodies(&case);
+        if bodies.len() < case.hops.len() {
+            continue;
+        }
+        let seen = play(&case, whole);
+        let read = |body| unary::read(body, &case.spec).unwrap();
+        let answers: Vec<Answer> = bodies.iter().map(read).collect();
+        assert_eq!(answers, seen.answers, "{}", case.name);
+        let closed = (case.verdict == Verdict::HiddenOnly).then(|| line(&answers));
+        let (first, last) = (&bodies[0], bodies.last().unwrap());
+        let body = unary::compose(&case.config, &case.spec, first, last, &answers, closed);
+        let streamed = client::read(&seen.client).responses.pop().unwrap();
+        let composed: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(composed, streamed, "{}", case.name);
+        if !case.spec.hidden.is_empty() {
+            client::silent(&case, &body);
+        } else {
+            assert_eq!(body, last, "{}", case.name);
+        }
+        count += 1;
+    }
+    assert!(count >= 25, "the corpus lost its whole turns");
+}
+
+#[test]
+fn what_is_no_response_is_passed_on() {
+    let case = &corpus::cases()[0];
+    for body in [r#"{"error":{"message":"no"}}"#, "[]", "", r#"{"output":3}"#] {
+        let body = Bytes::copy_from_slice(body.as_bytes());
+        assert_eq!(unary::read(&body, &case.spec), None);
+        let composed = unary::compose(&case.config, &case.spec, &body, &body, &[], None);
+        assert_eq!(composed, body);
+    }
+}
+
+/// The goldens hold, for each case, what the client got and what each hop was read as. On a
+/// difference the whole new text is printed, to be read and put in the file's place.
+#[test]
+fn goldens() {
+    let mut seen = String::new();
+    for case in corpus::cases() {
+        let turn = play(&case, whole);
+        writeln!(seen, "=== {}", case.name).unwrap();
+        for line in String::from_utf8_lossy(&turn.client).split_inclusive('\n') {
+            // An event's name is its type, as a client sees to.
+            if line != "\n" && !line.starts_with("event: ") {
+                seen.push_str(&line.replace('\r', "\\r"));
+            }
+        }
+        for answer in &turn.answers {
+            let (verdict, finish) = (answer.verdict(), answer.finish.as_deref().unwrap_or("-"));
+            writeln!(seen, "--- {verdict:?} {finish} {:?}", answer.text).unwrap();
+            for block in &answer.blocks {
+                let raw = String::from_utf8_lossy(&block.raw);
+                writeln!(seen, "    {:?} {raw}", block.kind).unwrap();
+            }
+            for call in &answer.calls {
+                writeln!(seen, "    {call:?}").unwrap();
+            }
+        }
+    }
+    let want = include_str!("tests/goldens.txt");
+    if seen != want {
+        println!("<<<<\n{seen}>>>>");
+    }
+    assert!(
+        seen == want,
+        "goldens differ; the new text is printed above"
+    );
+}
+
+/// Servers that do not number items or events, leave out their beginning, or mix two of them up.
+#[test]
+fn odd_servers_leak_nothing() {
+    let call = |id: u8, name: &str| {
+        format!(
+            r#"{{"id":"fc_{id}","type":"function_call","arguments":"{{}}","call_id":"call_{id}","name":"{name}"}}"#
+        )
+    };
+    let (hidden, shown, other) = (call(1, "delimiter"), call(2, "read"), call(3, "read"));
+    let event =
+        |kind: &str, members: &str| format!("data: {{\"type\":\"response.{kind}\",{members}}}\n\n");
+    let end = |items: &[&String]| {
+        let items: Vec<&str> = items.iter().map(|item| item.as_str()).collect();
+        event(
+            "completed",
+            &format!(r#""response":{{"id":"r","output":[{}]}}"#, items.join(",")),
+        )
+    };
+    let done = |item: &str| event("output_item.done", &format!(r#""item":{item}"#));
+    let added = |item: &str| event("output_item.added", &format!(r#""item":{item}"#));
+    let delta = |id: u8| {
+        let members = format!(r#""item_id":"fc_{id}","delta":"{{}}""#);
+        event("function_call_arguments.delta", &members)
+    };
+    let at = |at: u8, kind: &str, item: &str| {
+        event(kind, &format!(r#""output_index":{at},"item":{item}"#))
+    };
+    let all = end(&[&hidden, &shown, &other]);
+    let table = [
+        done(&hidden) + &done(&shown) + &done(&other) + &all,
+        added(&hidden)
+            + &delta(1)
+            + &done(&hidden)
+            + &added(&shown)
+            + &delta(2)
+            + &done(&shown)
+            + &added(&other)
+            + &done(&other)
+            + &all,
+        at(0, "output_item.added", &hidden)
+            + &at(1, "output_item.added", &shown)
+            + &at(2, "output_item.added", &other)
+            + &at(2, "output_item.done", &other)
+            + &at(1, "output_item.done", &shown)
+            + &at(0, "output_item.done", &hidden)
+            + &all,
+    ];
+    for stream in table {
+        let case = Case {
+            hops: vec![Bytes::from(stream.clone())],
+            ..corpus::cases().swap_remove(0)
+        };
+        let seen = play(&case, whole);
+        client::silent(&case, &seen.client);
+        assert_eq!(seen.answers[0].verdict(), Verdict::Mixed, "{stream}");
+        let text = String::from_utf8(seen.client).unwrap();
+        assert!(!text.contains("fc_1"), "{text}");
+        let want = end(&[&shown, &other]);
+        assert!(text.ends_with(&want), "{text}");
+    }
+}

@@ -1,0 +1,94 @@
+//! The counts in a Responses usage object. It reads and replaces numbers; fields that it doesn't
+//! know, and those that are absent, stay as they are.
+
+use super::node::Node;
+use crate::model::Usage;
+use crate::model::raw::Edit;
+
+/// The names under which tokens that were written to the cache are found, in the order in which
+/// they are believed.
+const WRITTEN: [&str; 2] = ["cache_write_tokens", "cache_creation_tokens"];
+
+/// The counts that a usage object reports; what it leaves out is zero.
+pub(super) fn read(usage: &Node<'_>) -> Usage {
+    let detail = |of: &str, keys: &[&str]| {
+        let of = usage.child(of)?;
+        keys.iter().find_map(|key| of.object.number(key))
+    };
+    let own = |key: &str| usage.object.number(key).unwrap_or(0);
+    Usage {
+        prompt: own("input_tokens"),
+        cached: detail("input_tokens_details", &["cached_tokens"]).unwrap_or(0),
+        cache_write: detail("input_tokens_details", &WRITTEN).unwrap_or(0),
+        completion: own("output_tokens"),
+        reasoning: detail("output_tokens_details", &["reasoning_tokens"]).unwrap_or(0),
+    }
+}
+
+/// The edits that put these counts in the place of those that a usage object has.
+pub(super) fn write(usage: &Node<'_>, counts: &Usage) -> Vec<Edit> {
+    let total = counts.prompt.saturating_add(counts.completion);
+    let mut edits: Vec<Edit> = [
+        usage.count("input_tokens", counts.prompt),
+        usage.count("output_tokens", counts.completion),
+        usage.count("total_tokens", total),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if let Some(input) = usage.child("input_tokens_details") {
+        edits.extend(input.count("cached_tokens", counts.cached));
+        edits.extend(
+            WRITTEN
+                .iter()
+                .filter_map(|key| input.count(key, counts.cache_write)),
+        );
+    }
+    if let Some(output) = usage.child("output_tokens_details") {
+        edits.extend(output.count("reasoning_tokens", counts.reasoning));
+    }
+    edits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::node::splice;
+    use super::*;
+
+    #[test]
+    fn counts_are_read_and_replaced_where_they_stand() {
+        let told = Usage {
+            prompt: 1,
+            cached: 2,
+            cache_write: 3,
+            completion: 4,
+            reasoning: 5,
+        };
+        let table = [
+            (
+                r#"{"input_tokens": 90, "input_tokens_details":{"cached_tokens":80,"cache_write_tokens":7},"output_tokens":6,"output_tokens_details":{"reasoning_tokens":5},"total_tokens":96,"x":1e3}"#,
+                [90, 80, 7, 6, 5],
+                r#"{"input_tokens": 1, "input_tokens_details":{"cached_tokens":2,"cache_write_tokens":3},"output_tokens":4,"output_tokens_details":{"reasoning_tokens":5},"total_tokens":5,"x":1e3}"#,
+            ),
+            (
+                r#"{"output_tokens":6,"input_tokens":9,"input_tokens_details":null}"#,
+                [9, 0, 0, 6, 0],
+                r#"{"output_tokens":4,"input_tokens":1,"input_tokens_details":null}"#,
+            ),
+            ("{}", [0; 5], "{}"),
+        ];
+        for (raw, [prompt, cached, cache_write, completion, reasoning], written) in table {
+            let node = Node::root(raw.as_bytes()).unwrap();
+            let want = Usage {
+                prompt,
+                cached,
+                cache_write,
+                completion,
+                reasoning,
+            };
+            assert_eq!(read(&node), want, "{raw}");
+            let edits = write(&node, &told);
+            assert_eq!(splice(raw.as_bytes(), edits), written, "{raw}");
+        }
+    }
+}
