@@ -129,6 +129,7 @@ impl View {
             "text_delta" => add("text", &delta["text"]),
             "thinking_delta" => add("thinking", &delta["thinking"]),
             "signature_delta" => add("signature", &delta["signature"]),
+            "compaction_delta" => add("content", &delta["content"]),
             "input_json_delta" => add("json", &delta["partial_json"]),
             "citations_delta" => {
                 if !block["citations"].is_array() {

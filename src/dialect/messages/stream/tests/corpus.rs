@@ -367,7 +367,7 @@ fn odd() -> Vec<Case> {
                 start("m1"),
                 event(r#"{"type":"message_delta","delta":{"stop_reason":null},"usage":{"input_tokens":0,"output_tokens":3}}"#),
                 text(0, &["a"]),
-                finish("stop_sequence", r#"{"input_tokens":11,"cache_read_input_tokens":6,"cache_creation_input_tokens":0,"output_tokens":8}"#),
+                finish("stop_sequence", r#"{"input_tokens":11,"cache_read_input_tokens":6,"cache_creation_input_tokens":2,"output_tokens":8}"#),
                 stop(),
             ]
             .concat()],
@@ -375,7 +375,7 @@ fn odd() -> Vec<Case> {
         .unchanged()
         .blocks(&["text a"])
         .finish("stop_sequence")
-        .usage([11, 6, 0, 8]),
+        .usage([11, 6, 2, 8]),
         Case::new(
             "no end but the finish",
             &[[start("m1"), text(0, &["a"]), finish("end_turn", r#"{"output_tokens":7}"#)].concat()],
