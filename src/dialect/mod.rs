@@ -48,8 +48,15 @@ impl Dialect {
     /// APIs is not meant.
     #[must_use]
     pub fn of_path(path: &str) -> Option<(Self, Purpose)> {
+        let ends = |end: &str| path.ends_with(end) || end.strip_prefix("/v1") == Some(path);
         if path.ends_with("/chat/completions") {
             Some((Self::Chat, Purpose::Answer))
+        } else if path.ends_with("/responses") {
+            Some((Self::Responses, Purpose::Answer))
+        } else if ends("/v1/messages") {
+            Some((Self::Messages, Purpose::Answer))
+        } else if ends("/v1/messages/count_tokens") {
+            Some((Self::Messages, Purpose::Count))
         } else {
             None
         }
@@ -343,7 +350,14 @@ mod tests {
             ("/v1/chat%2Fcompletions", None),
             ("/v1/xchat/completions", None),
             ("/v1/completions", None),
-            ("/v1/responses", None),
+            ("/v1/responses", Some(Dialect::Responses)),
+            ("/v1/responses/resp_1", None),
+            ("/v1/responses/compact", None),
+            ("/v1/messages", Some(Dialect::Messages)),
+            ("/messages", Some(Dialect::Messages)),
+            ("/v1/messages/count_tokens", Some(Dialect::Messages)),
+            ("/v1/messages/batches", None),
+            ("/v1/threads/t/messages", None),
             ("/v1/models", None),
         ];
         for (path, wanted) in table {

@@ -162,7 +162,7 @@ fn put_parts(canonical: &mut Canonical, parts: &[Part<'_>]) {
         match part {
             Part::Text(text) if text.is_empty() => {}
             Part::Text(text) => canonical.put(b't', text.as_bytes()),
-            Part::Image { url, .. } => canonical.put(b'i', url.as_bytes()),
+            Part::Image { url, .. } | Part::Picture(url) => canonical.put(b'i', url.as_bytes()),
             Part::Other(raw) => canonical.put(b'o', &canonical_part(raw)),
         }
     }

@@ -35,7 +35,7 @@ pub fn parts(bytes: &[u8]) -> Option<String> {
     for part in parsed.parts {
         let _ = match part {
             Part::Text(text) => write!(whole, "{text}"),
-            Part::Image { .. } => write!(whole, "[an image]"),
+            Part::Image { .. } | Part::Picture(_) => write!(whole, "[an image]"),
             Part::Other(raw) => write!(whole, "[an attachment of {} bytes]", raw.len()),
         };
     }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::item::Kind;
 use super::tools;
-use crate::dialect::request::{Limit, Request, RequestError};
+use crate::dialect::request::{Layout, Limit, Request, RequestError};
 use crate::dialect::stream::UsageWish;
 use crate::model::Dialect;
 use crate::model::raw::Object;
@@ -66,6 +66,7 @@ pub fn decode(body: Bytes) -> Result<Request, RequestError> {
         }),
         hint: object.text("prompt_cache_key").map(Cow::into_owned),
         unmanaged: unmanaged.or(empty),
+        layout: Layout::Flat,
         body: body.clone(),
     })
 }
