@@ -61,7 +61,7 @@ pub struct Parsed<'a> {
     pub parts: Vec<Part<'a>>,
     /// Texts of reasoning fields, raw JSON where they are no strings.
     pub reasoning: Vec<Cow<'a, str>>,
-    /// How many bytes of reasoning there are besides that only the provider can read.
+    /// Bytes of reasoning that only the provider can read.
     pub sealed: usize,
     /// The calls in array order.
     pub calls: Vec<ParsedCall<'a>>,

@@ -18,8 +18,7 @@ use crate::tokens::{Counter, Encoding, UNREADABLE_IMAGE, image_tokens};
 const REMEMBERED: usize = 200_000;
 /// Bytes of an unknown content part above which it is counted as an attachment, not as text.
 const ATTACHMENT: usize = 4096;
-/// Bytes of sealed reasoning that are held to be a token: base64 is a third longer than what it
-/// stands for, and that is text.
+/// Bytes a token of reasoning that only the provider can read: base64 of what it says and more.
 const SEALED: usize = 6;
 
 /// Shapes of messages and sizes of texts by the digest of their bytes.
@@ -129,7 +128,7 @@ impl Reader<'_> {
 
     fn measure(&self, parsed: Parsed<'_>) -> Shape {
         let text = parsed.parts.iter().map(|part| self.part(part)).sum();
-        let read: u32 = parsed.reasoning.iter().map(|text| self.count(text)).sum();
+        let reasoning: u32 = parsed.reasoning.iter().map(|text| self.count(text)).sum();
         let sealed = u32::try_from(parsed.sealed / SEALED).unwrap_or(u32::MAX);
         let calls = parsed.calls.iter().map(|call| CallShape {
             id: CallId(call.id.clone().into_owned()),
@@ -143,7 +142,7 @@ impl Reader<'_> {
             calls: calls.collect(),
             result_of: parsed.result_of,
             text,
-            reasoning: read.saturating_add(sealed),
+            reasoning: reasoning.saturating_add(sealed),
             opaque: parsed.opaque,
         }
     }
