@@ -142,11 +142,9 @@ impl<'a> Item<'a> {
     /// arguments are whatever says what to do.
     #[must_use]
     pub fn call(&self) -> ParsedCall<'a> {
-        let name = self.object.text("name").or_else(|| {
-            let kind = self.object.text("type")?;
-            Some(Cow::Owned(kind.strip_suffix("_call")?.to_owned()))
-        });
-        let arguments = ["arguments", "input", "action", "operation"]
+        let name = self.object.text("name").filter(|name| !name.is_empty());
+        let name = name.or_else(|| self.object.text("type"));
+        let arguments = ["arguments", "input", "action", "actions", "operation"]
             .into_iter()
             .find_map(|key| self.object.present(key));
         ParsedCall {

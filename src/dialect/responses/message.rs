@@ -250,7 +250,7 @@ mod tests {
         };
         let calls = [
             called("c", "apply_patch", "*** Begin"),
-            called("d", "shell", r#"{"commands":["ls"]}"#),
+            called("d", "shell_call", r#"{"commands":["ls"]}"#),
         ];
         assert_eq!(parsed.calls, calls);
         assert_eq!(parsed.canonical, canonical_of_answer("x", &calls));

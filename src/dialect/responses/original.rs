@@ -119,7 +119,7 @@ mod tests {
         let of = |place| call(RUN, place);
         assert_eq!(of(0).as_deref(), Some("f {\"k\":1}"));
         assert_eq!(of(1).as_deref(), Some("y free"));
-        assert_eq!(of(2).as_deref(), Some("shell {}"));
+        assert_eq!(of(2).as_deref(), Some("shell_call {}"));
         assert_eq!(of(3), None);
         assert_eq!(reasoning(RUN).as_deref(), Some("hm!"));
         assert_eq!(assistant_text(RUN).as_deref(), Some("x"));

@@ -1,6 +1,8 @@
 //! What real agents send, as captured: every request is read and put together again byte for byte,
 //! and a history that is resent is the same conversation. And what no version knows passes.
 
+mod hops;
+
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
