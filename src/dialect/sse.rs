@@ -92,7 +92,8 @@ impl Frame {
             return self;
         }
         let mut raw = BytesMut::from(self.raw.as_ref());
-        if !matches!(raw.last(), Some(b'\n' | b'\r')) {
+        // Behind a CR the first LF is part of the same end of line.
+        if raw.last() != Some(&b'\n') {
             raw.extend_from_slice(b"\n");
         }
         raw.extend_from_slice(b"\n");
@@ -496,6 +497,7 @@ mod tests {
         for (raw, want) in [
             ("data: a", "data: a\n\n"),
             ("data: a\n", "data: a\n\n"),
+            ("data: a\r", "data: a\r\n\n"),
             ("data: a\n\n", "data: a\n\n"),
         ] {
             let tail = split(&[raw.as_bytes()]).remove(0).completed();

@@ -243,43 +243,53 @@ impl Machine {
 
     /// The slot of the block that a frame is about. What it tells of the block's fate is noted.
     fn route(&mut self, step: Step) -> Option<usize> {
-        let (at, fate) = match step {
-            Step::Open { at, fate } => {
-                self.begin(at, fate);
-                (at, fate)
+        let place = |slots: &[Slot], at| slots.iter().rposition(|slot| slot.at == at);
+        match step {
+            Step::Open { at, fate } => Some(self.begin(at, fate)),
+            // A block that was never begun is the client's to judge.
+            Step::Within { at } => Some(match place(&self.slots, at) {
+                Some(place) => place,
+                None => self.begin(at, Fate::Shown),
+            }),
+            Step::Close { at, fate } => {
+                let Some(place) = place(&self.slots, at) else {
+                    return Some(self.begin(at, fate));
+                };
+                if self.fate(place) == Fate::Open {
+                    self.decide(place, fate);
+                }
+                Some(place)
             }
-            Step::Within { at } => (at, Fate::Shown),
-            Step::Close { at, fate } => (at, fate),
             Step::Begin
             | Step::Finish
             | Step::End
             | Step::Error
             | Step::Other
             | Step::Aside
-            | Step::Unreadable => return None,
-        };
-        let known = self.slots.iter().rposition(|slot| slot.at == at);
-        // A block that was never begun is the client's to judge.
-        let place = known.unwrap_or_else(|| self.begin(at, fate));
-        if let (Step::Close { .. }, Some(slot)) = (step, self.slots.get_mut(place))
-            && slot.fate == Fate::Open
-        {
-            slot.fate = fate;
+            | Step::Unreadable => None,
         }
-        if self.fate(place) == Fate::Shown {
-            self.follow(Fate::Shown);
-        }
-        Some(place)
     }
 
     fn begin(&mut self, at: u64, fate: Fate) -> usize {
         self.slots.push(Slot {
             at,
             shown_as: None,
-            fate,
+            fate: Fate::Open,
             closed: false,
         });
-        self.slots.len() - 1
+        let place = self.slots.len() - 1;
+        self.decide(place, fate);
+        place
+    }
+
+    /// Gives a block its fate, which may be that of blocks before it, too.
+    fn decide(&mut self, place: usize, fate: Fate) {
+        if fate == Fate::Shown {
+            self.follow(Fate::Shown);
+        }
+        if let Some(slot) = self.slots.get_mut(place) {
+            slot.fate = fate;
+        }
     }
 
     fn fate(&self, place: usize) -> Fate {

@@ -1,49 +1,295 @@
-//! What the events of a Messages stream say.
+//! What the events of a Messages stream say, and how they are written for the client. One event at
+//! a time; what is shown, when and under which numbers is the machine's business.
 
 use bytes::Bytes;
 
+use super::hop::Hop;
+use super::usage;
 use crate::dialect::answer::Answer;
-use crate::dialect::blocks::events::{Numbers, Step, Told};
+use crate::dialect::blocks::events::{Fate, Numbers, Step, Told, event};
+use crate::dialect::shape::{Shape, Sink};
 use crate::dialect::sse::Frame;
 use crate::dialect::stream::Spec;
+use crate::model::Usage;
+use crate::model::raw::{self, Edit, Object, Span};
 
 /// The events of a turn.
 #[derive(Debug)]
-pub(in crate::dialect) struct Events {}
+pub(in crate::dialect) struct Events {
+    hidden: Vec<String>,
+    hop: Hop,
+    fast: Option<Fast>,
+}
+
+/// The delta that was read last, for the next one that is like it but for one string.
+#[derive(Debug)]
+struct Fast {
+    shape: Shape,
+    /// The block's number.
+    at: u64,
+    /// Where the string goes in the hop.
+    to: (usize, usize),
+}
+
+const DONE: &[u8] = b"[DONE]";
 
 impl Events {
-    pub(in crate::dialect) fn new(_spec: &Spec) -> Self {
-        Self {}
+    pub(in crate::dialect) fn new(spec: &Spec) -> Self {
+        Self {
+            hidden: spec.hidden.clone(),
+            hop: Hop::default(),
+            fast: None,
+        }
     }
 
-    pub(in crate::dialect) fn take(&mut self, _frame: &Frame) -> Step {
-        Step::Aside
+    pub(in crate::dialect) fn take(&mut self, frame: &Frame) -> Step {
+        if let Some(fast) = &self.fast {
+            if let Some(string) = fast.shape.read(frame.raw()) {
+                self.hop.sink(fast.to, string);
+                return Step::Within { at: fast.at };
+            }
+            self.fast = None;
+        }
+        let Some(data) = frame.data() else {
+            return Step::Aside;
+        };
+        if data == DONE {
+            self.hop.stop();
+            return Step::End;
+        }
+        match Object::parse(&data) {
+            Ok(object) => self.absorb(frame, &data, &object),
+            Err(_) => Step::Unreadable,
+        }
+    }
+
+    fn absorb(&mut self, frame: &Frame, data: &Bytes, object: &Object<'_>) -> Step {
+        let named = String::from_utf8_lossy(frame.event());
+        let kind = object.text("type");
+        match kind.as_deref().unwrap_or(&named) {
+            "message_start" => {
+                if let Some(message) = child(object, "message") {
+                    self.hop.begin(&message);
+                }
+                Step::Begin
+            }
+            "content_block_start" => self.open(object),
+            "content_block_delta" => self.extend(frame, object),
+            "content_block_stop" => {
+                let at = index(object);
+                self.hop.close(at);
+                let fate = Fate::Shown;
+                Step::Close { at, fate }
+            }
+            "message_delta" => {
+                self.hop.count(object);
+                let reason = child(object, "delta").and_then(|delta| delta.text("stop_reason"));
+                match reason {
+                    Some(reason) => {
+                        self.hop.finish(reason.into_owned());
+                        Step::Finish
+                    }
+                    None => Step::Other,
+                }
+            }
+            "message_stop" => {
+                self.hop.stop();
+                Step::End
+            }
+            "error" => self.fail(data),
+            // Some servers send their errors bare.
+            _ if kind.is_none() && object.present("error").is_some() => self.fail(data),
+            _ => match object.number("index") {
+                Some(at) => Step::Within { at },
+                None => Step::Aside,
+            },
+        }
+    }
+
+    fn fail(&mut self, data: &Bytes) -> Step {
+        self.hop.fail(data.clone());
+        Step::Error
+    }
+
+    fn open(&mut self, object: &Object<'_>) -> Step {
+        let at = index(object);
+        let block = child(object, "content_block");
+        let hidden = block.is_some_and(|block| self.hop.open(at, &block, &self.hidden));
+        let fate = if hidden { Fate::Hidden } else { Fate::Shown };
+        Step::Open { at, fate }
+    }
+
+    fn extend(&mut self, frame: &Frame, object: &Object<'_>) -> Step {
+        let at = index(object);
+        if let (Some(span), Some(delta)) = (object.get("delta"), child(object, "delta"))
+            && let Some(to) = self.hop.extend(at, &delta)
+            && let (Some(data), Some(hole)) = (frame.data_span(), only_string(&delta))
+        {
+            let hole = raw::shift(&hole, data.start + span.start);
+            // Where the string goes is kept beside the shape, which knows no blocks.
+            let shape = Shape::of(frame.raw(), hole, None, Sink::Text, true);
+            self.fast = Some(Fast { shape, at, to });
+        }
+        Step::Within { at }
     }
 
     pub(in crate::dialect) fn answer(&self) -> Answer {
-        Answer::default()
+        self.hop.answer()
     }
 
-    pub(in crate::dialect) fn next_hop(&mut self) {}
-
-    pub(in crate::dialect) fn show(&self, frame: &Frame, _numbers: Numbers) -> Bytes {
-        frame.raw().clone()
+    pub(in crate::dialect) fn next_hop(&mut self) {
+        self.hop = Hop::default();
+        self.fast = None;
     }
 
-    pub(in crate::dialect) fn end(&self, frame: &Frame, _told: &Told<'_>) -> Bytes {
-        frame.raw().clone()
+    pub(in crate::dialect) fn show(&self, frame: &Frame, numbers: Numbers) -> Bytes {
+        let renumbered = numbers.index.and_then(|index| {
+            let data = frame.data()?;
+            let object = Object::parse(&data).ok()?;
+            object.number("index").filter(|own| *own != index)?;
+            let edit = object.set("index", index.to_string().as_bytes());
+            Some(frame.with_data(&raw::splice(&data, &[edit])))
+        });
+        renumbered.unwrap_or_else(|| frame.raw().clone())
+    }
+
+    pub(in crate::dialect) fn end(&self, frame: &Frame, told: &Told<'_>) -> Bytes {
+        let (Some(usage), Some(data)) = (told.usage, frame.data()) else {
+            return frame.raw().clone();
+        };
+        match Object::parse(&data) {
+            Ok(object) if object.text("type").as_deref() != Some("error") => {
+                frame.with_data(&raw::splice(&data, &[usage::tell(&object, usage)]))
+            }
+            Ok(_) | Err(_) => frame.raw().clone(),
+        }
     }
 
     pub(in crate::dialect) fn close(
         &self,
-        _held: &[Frame],
-        _line: Option<&str>,
-        _told: &Told<'_>,
+        held: &[Frame],
+        line: Option<&str>,
+        told: &Told<'_>,
     ) -> Vec<Bytes> {
-        Vec::new()
+        let mut events = Vec::new();
+        if let Some(line) = line {
+            events.extend(text_block(told.index, line));
+        }
+        let (mut delta, mut stop) = (None, None);
+        for frame in held {
+            match ended_delta(frame, told) {
+                Some(ended) => delta = Some(ended),
+                None => stop = Some(frame.raw().clone()),
+            }
+        }
+        // A stream that was cut behind its finish, or that has none, is given what it lacks.
+        events.push(delta.unwrap_or_else(|| {
+            let usage = told.usage.copied().or(self.answer().usage);
+            own_delta(usage.unwrap_or_default())
+        }));
+        events.push(stop.unwrap_or_else(|| event("message_stop", br#"{"type":"message_stop"}"#)));
+        events
     }
 
     pub(in crate::dialect) fn error(&self, error: &[u8], _sequence: Option<u64>) -> Bytes {
-        Bytes::copy_from_slice(error)
+        event("error", &error_data(error))
     }
+}
+
+/// A delta or a message that ends as if the model had come to its end.
+pub(super) fn ended(object: &Object<'_>) -> Bytes {
+    let mut edits = vec![object.set("stop_reason", br#""end_turn""#)];
+    if object.present("stop_sequence").is_some() {
+        edits.push(object.set("stop_sequence", b"null"));
+    }
+    usage::splice(object.bytes(), edits)
+}
+
+/// A held `message_delta` that ends as if the model had come to its end; `None` for another frame.
+fn ended_delta(frame: &Frame, told: &Told<'_>) -> Option<Bytes> {
+    let data = frame.data()?;
+    let object = Object::parse(&data).ok()?;
+    let delta = child(&object, "delta")?;
+    let mut edits: Vec<Edit> = vec![object.set("delta", &ended(&delta))];
+    edits.extend(told.usage.map(|usage| usage::tell(&object, usage)));
+    Some(frame.with_data(&usage::splice(&data, edits)))
+}
+
+/// A `message_delta` of our own.
+fn own_delta(usage: Usage) -> Bytes {
+    let data =
+        br#"{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null}}"#;
+    let told = Object::parse(data).map(|object| usage::tell(&object, &usage));
+    let edits: Vec<Edit> = told.into_iter().collect();
+    event("message_delta", &raw::splice(data, &edits))
+}
+
+/// The three events of a block of text of our own.
+fn text_block(index: u64, text: &str) -> [Bytes; 3] {
+    let text = raw::quote(text);
+    let start = format!(
+        r#"{{"type":"content_block_start","index":{index},"content_block":{{"type":"text","text":""}}}}"#
+    );
+    let delta = format!(
+        r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"text_delta","text":{text}}}}}"#
+    );
+    let stop = format!(r#"{{"type":"content_block_stop","index":{index}}}"#);
+    [
+        event("content_block_start", start.as_bytes()),
+        event("content_block_delta", delta.as_bytes()),
+        event("content_block_stop", stop.as_bytes()),
+    ]
+}
+
+/// The data of an error event: `{"type":"error","error":{"type","message"}}`.
+fn error_data(error: &[u8]) -> Bytes {
+    let Ok(object) = Object::parse(error) else {
+        let message = raw::quote(&String::from_utf8_lossy(error));
+        return wrapped(format!(r#"{{"type":"api_error","message":{message}}}"#).as_bytes());
+    };
+    let Some(inner) = object.present("error") else {
+        return wrapped(&typed(&object));
+    };
+    if object.text("type").as_deref() == Some("error") {
+        return Bytes::copy_from_slice(error);
+    }
+    match Object::parse(inner) {
+        Ok(inner) => wrapped(&typed(&inner)),
+        Err(_) => {
+            let inner = String::from_utf8_lossy(inner);
+            wrapped(format!(r#"{{"type":"api_error","message":{inner}}}"#).as_bytes())
+        }
+    }
+}
+
+/// An error with a type, which clients tell errors by.
+fn typed(error: &Object<'_>) -> Bytes {
+    if error.text("type").is_some() {
+        return Bytes::copy_from_slice(error.bytes());
+    }
+    raw::splice(error.bytes(), &[error.set("type", br#""api_error""#)])
+}
+
+fn wrapped(error: &[u8]) -> Bytes {
+    Bytes::from([br#"{"type":"error","error":"#, error, b"}"].concat())
+}
+
+fn child<'a>(object: &Object<'a>, key: &str) -> Option<Object<'a>> {
+    Object::parse(object.present(key)?).ok()
+}
+
+fn index(object: &Object<'_>) -> u64 {
+    object.number("index").unwrap_or(0)
+}
+
+/// What stands between the quotes of a delta's string, if it has one besides its type and nothing
+/// else.
+fn only_string(delta: &Object<'_>) -> Option<Span> {
+    let mut others = delta.members().iter().filter(|member| member.key != "type");
+    let (member, None) = (others.next()?, others.next()) else {
+        return None;
+    };
+    let span = member.value.clone();
+    matches!(delta.bytes().get(span.clone())?, [b'"', .., b'"'])
+        .then(|| span.start + 1..span.end - 1)
 }

@@ -1,4 +1,10 @@
-//! Messages responses: their events, and their unstreamed equal.
+//! Messages responses: their events, and their unstreamed equal. Never sends anything and never
+//! invents an id.
 
 pub(in crate::dialect) mod events;
+mod hop;
 pub mod unary;
+mod usage;
+
+#[cfg(test)]
+mod tests;

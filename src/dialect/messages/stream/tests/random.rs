@@ -1,0 +1,287 @@
+//! Random turns, written as a provider might write them, against what they were made from.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// How a provider writes pieces and lines.
+#[derive(Debug, Clone)]
+struct Style {
+    crlf: bool,
+    names: bool,
+    /// Strings come in pieces of at most this many characters.
+    piece: usize,
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Text(String),
+    Thinking(String),
+    Redacted,
+    Ping,
+    Comment,
+    Unknown,
+    Call {
+        name: &'static str,
+        arguments: String,
+    },
+}
+
+impl Step {
+    fn is_hidden(&self) -> bool {
+        matches!(
+            self,
+            Self::Call {
+                name: "delimiter" | "recall",
+                ..
+            }
+        )
+    }
+
+    fn is_visible_call(&self) -> bool {
+        matches!(self, Self::Call { .. }) && !self.is_hidden()
+    }
+
+    /// The block as the client reads it; none if it is no block.
+    fn line(&self, id: &str) -> Option<String> {
+        match self {
+            Self::Text(text) => Some(format!("text {text}")),
+            Self::Thinking(text) => Some(format!("thinking {text} S")),
+            Self::Redacted => Some("redacted R".to_owned()),
+            Self::Ping | Self::Comment | Self::Unknown => None,
+            Self::Call { name, arguments } => Some(format!("tool_use {id} {name} {arguments}")),
+        }
+    }
+}
+
+fn text() -> impl Strategy<Value = String> {
+    let part = prop::sample::select(vec![
+        "a",
+        "\n",
+        "\"",
+        "\\",
+        "é",
+        "😀",
+        "delimiter",
+        " b",
+        "\u{1}",
+        "}",
+    ]);
+    prop::collection::vec(part, 0..4).prop_map(|parts| parts.concat())
+}
+
+fn call(names: Vec<&'static str>) -> impl Strategy<Value = Step> {
+    (prop::sample::select(names), text()).prop_map(|(name, text)| Step::Call {
+        name,
+        arguments: format!("{{\"a\":{}}}", quoted(&text)),
+    })
+}
+
+fn quoted(text: &str) -> String {
+    crate::model::raw::quote(text)
+}
+
+fn quiet() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => text().prop_map(Step::Text),
+        1 => text().prop_map(Step::Thinking),
+        1 => Just(Step::Redacted),
+        1 => Just(Step::Ping),
+        1 => Just(Step::Comment),
+        1 => Just(Step::Unknown),
+    ]
+}
+
+fn style() -> impl Strategy<Value = Style> {
+    let reason = prop::sample::select(vec!["end_turn", "tool_use"]);
+    (any::<bool>(), any::<bool>(), 1..12_usize, reason).prop_map(|(crlf, names, piece, reason)| {
+        Style {
+            crlf,
+            names,
+            piece,
+            reason,
+        }
+    })
+}
+
+/// Hops of hidden calls, then a last one of anything.
+fn turn() -> impl Strategy<Value = Vec<(Style, Vec<Step>)>> {
+    let hidden = || call(vec!["delimiter", "recall"]);
+    let visible = || call(vec!["read", "del", "recal", "delimiters", "x"]);
+    let early = prop::collection::vec(prop_oneof![quiet(), hidden()], 0..5);
+    let early = (early, hidden()).prop_map(|(mut steps, last)| {
+        steps.push(last);
+        steps
+    });
+    let last = prop::collection::vec(
+        prop_oneof![3 => quiet(), 1 => hidden(), 2 => visible()],
+        0..7,
+    );
+    let early = prop::collection::vec((style(), early), 0..3);
+    (early, (style(), last)).prop_map(|(mut hops, last)| {
+        hops.push(last);
+        hops
+    })
+}
+
+fn pieces(text: &str, size: usize) -> Vec<String> {
+    let chars: Vec<char> = text.chars().collect();
+    let pieces = chars.chunks(size);
+    pieces.map(|piece| piece.iter().collect()).collect()
+}
+
+/// Writes a hop; `number` makes its ids its own.
+fn write(number: usize, style: &Style, steps: &[Step]) -> Bytes {
+    let mut stream = corpus::start(&format!("m{number}"));
+    let mut at = 0;
+    for step in steps {
+        let id = format!("c{number}-{at}");
+        let of = |text: &str| -> Vec<String> {
+            let pieces = pieces(text, style.piece);
+            let inner = |piece: &String| {
+                let quoted = quoted(piece);
+                quoted[1..quoted.len() - 1].to_owned()
+            };
+            pieces.iter().map(inner).collect()
+        };
+        let refs = |owned: &[String]| -> Vec<String> { owned.to_vec() };
+        let block = match step {
+            Step::Ping => {
+                stream += &corpus::ping();
+                continue;
+            }
+            Step::Comment => {
+                stream += ": hi\n\n";
+                continue;
+            }
+            Step::Unknown => {
+                stream += &corpus::event(r#"{"type":"future","b":[1]}"#);
+                continue;
+            }
+            Step::Text(text) => {
+                let pieces = refs(&of(text));
+                let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
+                corpus::text(at, &pieces)
+            }
+            Step::Thinking(text) => {
+                let pieces = refs(&of(text));
+                let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
+                corpus::thinking(at, &pieces, "S")
+            }
+            Step::Redacted => {
+                let block = r#"{"type":"redacted_thinking","data":"R"}"#;
+                corpus::open(at, block) + &corpus::close(at)
+            }
+            Step::Call { name, arguments } => {
+                let pieces = pieces(arguments, style.piece);
+                let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
+                corpus::call(at, &id, name, &pieces)
+            }
+        };
+        stream += &block;
+        at += 1;
+    }
+    stream += &corpus::end(style.reason);
+    if !style.names {
+        let lines = stream.lines().filter(|line| !line.starts_with("event:"));
+        stream = lines.map(|line| format!("{line}\n")).collect();
+    }
+    Bytes::from(if style.crlf {
+        stream.replace('\n', "\r\n")
+    } else {
+        stream
+    })
+}
+
+fn case(hops: &[(Style, Vec<Step>)]) -> Case {
+    let hops = hops.iter().enumerate();
+    let hops = hops.map(|(number, (style, steps))| write(number, style, steps));
+    Case {
+        name: "random",
+        hops: hops.collect(),
+        spec: corpus::spec(),
+        config: Config::default(),
+        passes_unchanged: false,
+        strict: true,
+        blocks: Vec::new(),
+        finish: None,
+        usage: [0; 4],
+    }
+}
+
+/// What the client must read of these hops.
+fn wanted(hops: &[(Style, Vec<Step>)]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (number, (_, steps)) in hops.iter().enumerate() {
+        let blocks = steps.iter().filter(|step| step.line("").is_some());
+        for (at, step) in blocks.enumerate() {
+            if !step.is_hidden() {
+                lines.extend(step.line(&format!("c{number}-{at}")));
+            }
+        }
+    }
+    lines
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn what_was_meant_is_what_is_seen(hops in turn(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..5)) {
+        let case = case(&hops);
+        let seen = play(&case, whole);
+        let random = |_: usize, hop: &Bytes| {
+            let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(hop.len() + 1)).collect();
+            places.extend([0, hop.len()]);
+            places.sort_unstable();
+            places.windows(2).map(|pair| Bytes::copy_from_slice(&hop[pair[0]..pair[1]])).collect()
+        };
+        prop_assert_eq!(&play(&case, random), &seen);
+
+        let view = client::read(&seen.client);
+        client::sound(&case, &seen, &view);
+        let steps = &hops.last().unwrap().1;
+        let capped = steps.iter().any(Step::is_hidden) && !steps.iter().any(Step::is_visible_call);
+        let mute = seen.answers.iter().all(|answer| answer.text.is_empty());
+        let mut want = wanted(&hops);
+        if capped && mute {
+            want.push(format!("text {LINE}"));
+        }
+        prop_assert_eq!(view.lines(), want);
+        prop_assert_eq!((view.starts, view.finishes.len(), view.stops, view.open), (1, 1, 1, 0));
+        let reason = hops.last().unwrap().0.reason;
+        prop_assert_eq!(&view.finishes[0], if capped { "end_turn" } else { reason });
+        let all = hops.iter().flat_map(|(_, steps)| steps);
+        let pings = all.filter(|step| matches!(step, Step::Ping)).count();
+        prop_assert_eq!(view.pings, pings);
+        prop_assert_eq!(seen.answers.len(), hops.len());
+        for (answer, (_, steps)) in seen.answers.iter().zip(&hops) {
+            let calls: Vec<(&str, &str, bool)> =
+                answer.calls.iter().map(|call| (call.name.as_str(), call.arguments.as_str(), call.hidden)).collect();
+            let want = steps.iter().filter_map(|step| match step {
+                Step::Call { name, arguments } => Some((*name, arguments.as_str(), step.is_hidden())),
+                Step::Text(_) | Step::Thinking(_) | Step::Redacted | Step::Ping | Step::Comment | Step::Unknown => None,
+            });
+            prop_assert_eq!(calls, want.collect::<Vec<_>>());
+        }
+        let alone = hops.len() == 1 && !steps.iter().any(Step::is_hidden);
+        prop_assert!(!alone || seen.client == case.hops[0]);
+    }
+
+    #[test]
+    fn any_bytes_are_survived(
+        parts in prop::collection::vec(
+            prop::sample::select(vec![
+                "data: ", "{\"type\":\"content_block_start\"", "{\"type\":\"content_block_delta\"", "{\"type\":\"content_block_stop\"",
+                "{\"type\":\"message_delta\"", "{\"type\":\"message_stop\"}", ",\"index\":0", ",\"index\":1", ",\"content_block\":{\"type\":\"tool_use\",\"name\":",
+                "\"delimiter\"", "\"read\"", ",\"delta\":{", "\"stop_reason\":\"x\"", "\"partial_json\":\"{}\"", "}", "\n", "\n\n", "\r", "[DONE]", "\u{e9}",
+            ]), 0..40),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let mut case = case(&[]);
+        case.hops = vec![Bytes::from(parts.concat())];
+        let at = cut.index(case.hops[0].len() + 1);
+        prop_assert_eq!(play(&case, super::cut(0, &[at])), play(&case, whole));
+    }
+}
