@@ -90,7 +90,7 @@ impl Vocabulary {
         self.memos.lend(|memo| match memo {
             Some(memo) => self.sum(text, |start, end| self.remembered(memo, text, start, end)),
             None => self.sum(text, |start, end| {
-                run::count(self.tokenizer, &self.merges, slice(text, start, end))
+                run::count(&self.merges, slice(text, start, end))
             }),
         })
     }
@@ -125,7 +125,7 @@ impl Vocabulary {
 
     #[inline]
     fn remembered(&self, memo: &mut Memo, text: &str, start: usize, end: usize) -> u32 {
-        let bpe = || run::count(self.tokenizer, &self.merges, slice(text, start, end));
+        let bpe = || run::count(&self.merges, slice(text, start, end));
         match ShortKey::of(text.as_bytes(), start, end) {
             Some(key) => memo.short(key, bpe),
             None => memo.long(slice(text, start, end), bpe),
