@@ -95,7 +95,7 @@ mod tests {
                 let text = merges.text(token);
                 assert_eq!(encode(merges, text), [token]);
                 assert_eq!(merges.length(token), text.len());
-                // What is not known to be a token is found by its parts, each sound by itself.
+                // Only one way to cut its text gives two tokens that merge into it.
                 let halves = (1..text.len()).filter(|at| {
                     let (left, right) = text.split_at(*at);
                     let (left, right) = (merges.longest(left), merges.longest(right));

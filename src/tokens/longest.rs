@@ -8,6 +8,8 @@
 //! the eight bytes that follow; so a search touches two or three cache lines, where a tree would
 //! touch one for each byte.
 
+use bpe_openai::Tokenizer;
+
 use super::pairs::{NONE, TOKEN_BITS};
 
 /// The bytes that tokens are grouped by.
@@ -45,7 +47,7 @@ impl Entry {
 
 /// The tokens of a vocabulary by their bytes.
 pub(super) struct Longest {
-    texts: Vec<&'static [u8]>,
+    tokenizer: &'static Tokenizer,
     /// The tokens of single bytes.
     bytes: [u32; 256],
     /// The tokens of two bytes, by the first and then the second; of the first where there is none.
@@ -57,22 +59,19 @@ pub(super) struct Longest {
 }
 
 impl Longest {
-    /// Sorts tokens: each of at least one byte, none twice. Also returns, by token, the longest
-    /// shorter token that it begins with, or [`NONE`].
-    pub(super) fn new(texts: Vec<&'static [u8]>) -> (Self, Vec<u32>) {
-        let mut sorted: Vec<(u64, u32)> = (0..)
-            .zip(&texts)
-            .map(|(id, text)| (key(text), id))
-            .collect();
-        let text = |id: u32| texts.get(id as usize).copied().unwrap_or_default();
+    /// Sorts the tokens of a vocabulary, numbered below `count`. Also returns, by token, the
+    /// longest shorter token that it begins with, or [`NONE`].
+    pub(super) fn new(tokenizer: &'static Tokenizer, count: u32) -> (Self, Vec<u32>) {
+        let text = |id| tokenizer.bpe.token_bytes(id);
+        let mut sorted: Vec<(u64, u32)> = (0..count).map(|id| (key(text(id)), id)).collect();
         sorted.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| text(a.1).cmp(text(b.1))));
-        let mut shorter = vec![NONE; texts.len()];
+        let mut shorter = vec![NONE; sorted.len()];
         let mut longest = Self {
+            tokenizer,
             bytes: [NONE; 256],
             twos: vec![NONE; 1 << 16],
             groups: vec![0; 1 << GROUP_BITS],
-            entries: Vec::with_capacity(texts.len()),
-            texts: Vec::new(),
+            entries: Vec::with_capacity(sorted.len()),
         };
         // The tokens that the next one may begin with, with their entries' numbers.
         let mut open: Vec<(u32, usize)> = Vec::new();
@@ -104,7 +103,6 @@ impl Longest {
                 *slot = if *slot == NONE { *token } else { *slot };
             }
         }
-        longest.texts = texts;
         (longest, shorter)
     }
 
@@ -161,32 +159,36 @@ impl Longest {
         let (start, group) = self.group(head(text))?;
         let wanted = key(text.get(HEAD..).unwrap_or_default());
         let mut upto = group.partition_point(|entry| entry.key <= wanted);
-        // Long tokens of the same key are told apart by their whole texts.
-        while let Some(entry) = group.get(upto.wrapping_sub(1))
-            && entry.key == wanted
-            && entry.length() > KEYED
-            && self.text(entry.token()) > text
-        {
-            upto -= 1;
+        let mut last = group.get(upto.checked_sub(1)?)?;
+        if last.key == wanted && last.length() > KEYED {
+            // Long tokens of the same key are told apart by their whole texts.
+            upto = group.partition_point(|entry| {
+                (entry.key, self.long_text(*entry)) <= (wanted, Some(text))
+            });
+            last = group.get(upto.checked_sub(1)?)?;
         }
-        let mut at = start + upto.checked_sub(1)?;
+        // What the last one begins with begins the text too if it is no longer than this.
+        let same = match self.long_text(*last) {
+            Some(own) if last.key == wanted => {
+                let pairs = own.iter().zip(text);
+                pairs.take_while(|(own, other)| own == other).count()
+            }
+            Some(_) | None => HEAD + (last.key ^ wanted).leading_zeros() as usize / 8,
+        };
+        let same = same.min(text.len());
+        let mut at = start + upto - 1;
         loop {
             let entry = self.entries.get(at)?;
-            if self.begins(text, wanted, *entry) {
+            if entry.length() <= same {
                 return Some(entry.token());
             }
             at -= (entry.back() > 0).then_some(entry.back())?;
         }
     }
 
-    #[inline]
-    fn begins(&self, text: &[u8], wanted: u64, entry: Entry) -> bool {
-        let length = entry.length();
-        if length > KEYED {
-            return entry.key == wanted && text.starts_with(self.text(entry.token()));
-        }
-        let same = (entry.key ^ wanted).leading_zeros() as usize;
-        same >= 8 * (length - HEAD) && text.len() >= length
+    /// The text of a token whose key does not tell all of it.
+    fn long_text(&self, entry: Entry) -> Option<&'static [u8]> {
+        (entry.length() > KEYED).then(|| self.tokenizer.bpe.token_bytes(entry.token()))
     }
 
     #[inline]
@@ -201,10 +203,6 @@ impl Longest {
             }
             at = (at + 1) & ((1 << GROUP_BITS) - 1);
         }
-    }
-
-    fn text(&self, token: u32) -> &'static [u8] {
-        self.texts.get(token as usize).copied().unwrap_or_default()
     }
 }
 

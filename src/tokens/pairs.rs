@@ -9,8 +9,8 @@ pub(super) const TOKEN_BITS: u32 = 18;
 pub(super) const NONE: u32 = (1 << TOKEN_BITS) - 1;
 /// The filter: 32 thousand words.
 const FILTER_BITS: u32 = 15;
-/// The table: half a million places for at most two hundred and sixty thousand pairs.
-const SLOT_BITS: u32 = 19;
+/// The table: as many places as there may be tokens, and each pair merges into another token.
+const SLOT_BITS: u32 = 18;
 
 /// Open addressing. A pair and what it merges into are packed into one word; zero is free.
 pub(super) struct Pairs {

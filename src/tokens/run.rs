@@ -3,8 +3,8 @@
 //! Owns the choice between two ways to encode, and the joining of what they encoded. It never
 //! cuts a text into pieces and never remembers them.
 //!
-//! `bpe-openai` tries, at each place of a text, the tokens that begin there from the longest down.
-//! Where a vocabulary has a token for nearly every length of a run, as it has for spaces, tabs,
+//! Going from left to right (see `backtrack`) tries, at each place of a text, the tokens that begin
+//! there from the longest down. Where a vocabulary has a token for nearly every length of a run, as it has for spaces, tabs,
 //! dashes and a few more, that takes up to sixty times the time of ordinary text. So stretches
 //! with long runs are encoded group by group instead (see `grouped`), the rest as ever.
 //!
