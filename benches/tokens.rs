@@ -191,6 +191,8 @@ fn hostile() -> Vec<(&'static str, String)> {
         ("case flips", "aB"),
         ("accent flips", "é\u{301}A "),
         ("Cyrillic words", "привет мир "),
+        ("eleven tabs and a space", "\t\t\t\t\t\t\t\t\t\t\t "),
+        ("eleven dots and a mark", "...........!"),
     ]
     .map(|(name, unit): (&str, &str)| (name, unit.repeat(MEGABYTE / unit.len())))
     .into();
@@ -251,37 +253,52 @@ fn joined(random: &mut impl FnMut(usize) -> usize) -> Vec<(&'static str, String)
     made.into()
 }
 
-/// Tokens of one kind in any order without anything that would part them.
+/// Tokens of one kind in any order, without anything that would part them but for a blank where
+/// a word has grown long enough.
 fn unbroken(random: &mut impl FnMut(usize) -> usize) -> Vec<(&'static str, String)> {
     let bpe = &bpe_openai::o200k_base().bpe;
     let ids = 0..u32::try_from(bpe.num_tokens()).unwrap_or_default();
     let tokens: Vec<&str> = ids
         .filter_map(|id| std::str::from_utf8(bpe.token_bytes(id)).ok())
         .collect();
-    let mut made = |kind: fn(char) -> bool| {
+    let mut made = |kind: fn(char) -> bool, word: usize| {
         let fit: Vec<&&str> = tokens
             .iter()
             .filter(|token| token.chars().all(kind))
             .collect();
         let mut text = String::new();
+        let mut start = 0;
         while text.len() < MEGABYTE {
             text.push_str(fit.get(random(fit.len())).map_or(" ", |token| token));
+            if text.len() > start + word {
+                text.push(' ');
+                start = text.len();
+            }
         }
         text
     };
+    let endless = MEGABYTE;
     vec![
-        ("tokens of blanks", made(char::is_whitespace)),
+        ("tokens of blanks", made(char::is_whitespace, endless)),
         (
             "tokens of marks",
-            made(|c| !c.is_alphanumeric() && !c.is_whitespace()),
+            made(|c| !c.is_alphanumeric() && !c.is_whitespace(), endless),
         ),
         (
             "tokens of small letters, joined",
-            made(|c| c.is_ascii_lowercase()),
+            made(|c| c.is_ascii_lowercase(), endless),
+        ),
+        (
+            "tokens of small letters, joined to short words",
+            made(|c| c.is_ascii_lowercase(), 9),
+        ),
+        (
+            "tokens of small letters, joined to long words",
+            made(|c| c.is_ascii_lowercase(), 40),
         ),
         (
             "tokens of any letters, joined",
-            made(|c| c.is_alphabetic() && !c.is_uppercase()),
+            made(|c| c.is_alphabetic() && !c.is_uppercase(), endless),
         ),
     ]
 }

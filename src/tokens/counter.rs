@@ -4,7 +4,7 @@
 //! one is counted as ordinary text, because that is what a provider makes of it. It never
 //! allocates for ASCII text whose pieces it has met before.
 
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use bpe_openai::{Tokenizer, cl100k_base, o200k_base};
 
@@ -27,6 +27,10 @@ pub enum Encoding {
 const O200K_MEMOS: usize = 7;
 const CL100K_MEMOS: usize = 1;
 
+/// What the vocabularies merge, found out once like the vocabularies themselves.
+static O200K_MERGES: LazyLock<Merges> = LazyLock::new(|| Merges::new(o200k_base()));
+static CL100K_MERGES: LazyLock<Merges> = LazyLock::new(|| Merges::new(cl100k_base()));
+
 /// Counts tokens. Loaded once at start-up and shared by reference: counts run in parallel, and
 /// what one count learns about a piece the next one uses.
 pub struct Counter {
@@ -35,12 +39,12 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// Loads `o200k` now (tens of milliseconds, tens of megabytes) and leaves `cl100k` until it
+    /// Loads `o200k` now (some hundred milliseconds, tens of megabytes) and leaves `cl100k` until it
     /// is first asked for.
     #[must_use]
     pub fn load() -> Self {
         Self {
-            o200k: Vocabulary::new(Encoding::O200k, o200k_base(), O200K_MEMOS),
+            o200k: Vocabulary::new(Encoding::O200k, O200K_MEMOS),
             cl100k: OnceLock::new(),
         }
     }
@@ -53,7 +57,7 @@ impl Counter {
             Encoding::O200k => &self.o200k,
             Encoding::Cl100k => self
                 .cl100k
-                .get_or_init(|| Vocabulary::new(Encoding::Cl100k, cl100k_base(), CL100K_MEMOS)),
+                .get_or_init(|| Vocabulary::new(Encoding::Cl100k, CL100K_MEMOS)),
         };
         vocabulary.count(text)
     }
@@ -69,16 +73,20 @@ impl std::fmt::Debug for Counter {
 struct Vocabulary {
     encoding: Encoding,
     tokenizer: &'static Tokenizer,
-    merges: Merges,
+    merges: &'static Merges,
     memos: Pool,
 }
 
 impl Vocabulary {
-    fn new(encoding: Encoding, tokenizer: &'static Tokenizer, memos: usize) -> Self {
+    fn new(encoding: Encoding, memos: usize) -> Self {
+        let (tokenizer, merges) = match encoding {
+            Encoding::O200k => (o200k_base(), &*O200K_MERGES),
+            Encoding::Cl100k => (cl100k_base(), &*CL100K_MERGES),
+        };
         Self {
             encoding,
             tokenizer,
-            merges: Merges::new(tokenizer),
+            merges,
             memos: Pool::new(memos),
         }
     }
@@ -90,7 +98,7 @@ impl Vocabulary {
         self.memos.lend(|memo| match memo {
             Some(memo) => self.sum(text, |start, end| self.remembered(memo, text, start, end)),
             None => self.sum(text, |start, end| {
-                run::count(self.tokenizer, &self.merges, slice(text, start, end))
+                run::count(self.merges, slice(text, start, end))
             }),
         })
     }
@@ -125,7 +133,7 @@ impl Vocabulary {
 
     #[inline]
     fn remembered(&self, memo: &mut Memo, text: &str, start: usize, end: usize) -> u32 {
-        let bpe = || run::count(self.tokenizer, &self.merges, slice(text, start, end));
+        let bpe = || run::count(self.merges, slice(text, start, end));
         match ShortKey::of(text.as_bytes(), start, end) {
             Some(key) => memo.short(key, bpe),
             None => memo.long(slice(text, start, end), bpe),
@@ -145,8 +153,8 @@ mod tests {
     #[test]
     fn a_count_without_a_memo_is_the_same() {
         let text = include_str!("counter.rs");
-        let with = Vocabulary::new(Encoding::O200k, o200k_base(), 1);
-        let without = Vocabulary::new(Encoding::O200k, o200k_base(), 0);
+        let with = Vocabulary::new(Encoding::O200k, 1);
+        let without = Vocabulary::new(Encoding::O200k, 0);
         assert_eq!(with.count(text), without.count(text));
         // A count within a count finds the only memo lent.
         let nested = with.memos.lend(|memo| (memo.is_some(), with.count(text)));

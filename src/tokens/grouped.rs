@@ -219,7 +219,7 @@ impl<'a> Work<'a> {
     }
 
     fn length(&self, token: u32) -> u32 {
-        self.merges.text(token).len() as u32
+        self.merges.length(token) as u32
     }
 }
 

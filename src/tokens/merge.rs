@@ -1,82 +1,143 @@
 //! Which two tokens a vocabulary merges into which one.
 //!
-//! Owns an index of the vocabulary by bytes, and a table of the answers given last. It never
-//! merges anything itself.
-
-use std::sync::atomic::{AtomicU64, Ordering};
+//! Owns the tables of a vocabulary, made for speed on text whose tokens are rare ones: everything
+//! about a token is one word, everything about a pair is one bit and at most one word more. It
+//! never encodes a text.
 
 use bpe_openai::Tokenizer;
-use xxhash_rust::xxh3::xxh3_64;
 
-/// Token numbers fit into so many bits, with one to spare that stands for none.
-const TOKEN_BITS: u32 = 18;
-/// No token.
-pub(super) const NONE: u32 = (1 << TOKEN_BITS) - 1;
-/// The answers that are kept: at most 256 KB.
-const ANSWER_BITS: u32 = 15;
-/// The longest text that two tokens may merge into; longer tokens are in no vocabulary.
-const LONGEST: usize = 256;
+use super::longest::Longest;
+use super::pairs::Pairs;
+pub(super) use super::pairs::{NONE, TOKEN_BITS};
 
 /// The merges of one vocabulary. Shared by all threads without a lock.
 pub(super) struct Merges {
     tokenizer: &'static Tokenizer,
-    /// Token numbers by the hash of their bytes, open addressing.
-    ids: Vec<u32>,
-    /// The tokens of single bytes.
-    bytes: Vec<u32>,
-    /// The length of the longest token.
-    longest: usize,
-    /// Two tokens and what they merge into, packed into one word each.
-    answers: Vec<AtomicU64>,
+    longest: Longest,
+    pairs: Pairs,
+    tokens: Vec<Token>,
+}
+
+/// All about one token: from the lowest bits on, the two that it is merged from (itself twice
+/// where there are none), the longest shorter one that it begins with, and its length.
+#[derive(Clone, Copy)]
+struct Token(u64);
+
+impl Token {
+    fn new(halves: (u32, u32), shorter: u32, length: usize) -> Self {
+        let packed = [shorter, halves.1, halves.0]
+            .iter()
+            .fold(length.min(usize::from(u8::MAX)) as u64, |packed, part| {
+                packed << TOKEN_BITS | u64::from(*part)
+            });
+        Self(packed)
+    }
+
+    #[inline]
+    fn left(self) -> u32 {
+        self.0 as u32 & NONE
+    }
+
+    #[inline]
+    fn right(self) -> u32 {
+        (self.0 >> TOKEN_BITS) as u32 & NONE
+    }
+
+    #[inline]
+    fn shorter(self) -> u32 {
+        (self.0 >> (2 * TOKEN_BITS)) as u32 & NONE
+    }
+
+    #[inline]
+    fn length(self) -> usize {
+        (self.0 >> (3 * TOKEN_BITS)) as usize
+    }
 }
 
 impl Merges {
-    /// Indexes a vocabulary; takes some milliseconds and 2 MB.
+    /// Finds out a vocabulary's merges; takes some tens of milliseconds and 9 MB.
     pub(super) fn new(tokenizer: &'static Tokenizer) -> Self {
         let count = u32::try_from(tokenizer.bpe.num_tokens()).unwrap_or(NONE);
         debug_assert!(count < NONE, "token numbers take {TOKEN_BITS} bits");
-        let size = 2 * (count as usize).next_power_of_two();
+        let (longest, shorter) = Longest::new(tokenizer, count);
+        let tokens = (0..).zip(shorter).map(|(id, shorter)| {
+            let length = tokenizer.bpe.token_len(id);
+            Token::new((id, id), shorter, length)
+        });
         let mut merges = Self {
             tokenizer,
-            ids: vec![NONE; size],
-            bytes: vec![NONE; 256],
-            longest: 0,
-            answers: Vec::new(),
+            longest,
+            pairs: Pairs::new(),
+            tokens: tokens.collect(),
         };
-        merges
-            .answers
-            .resize_with(1 << ANSWER_BITS, AtomicU64::default);
         for id in 0..count {
-            merges.add(id);
+            if let Some((left, right)) = merges.halves(id) {
+                merges.pairs.add(left, right, id);
+                let whole = merges.token(id);
+                if let Some(token) = merges.tokens.get_mut(id as usize) {
+                    *token = Token::new((left, right), whole.shorter(), whole.length());
+                }
+            }
         }
         merges
     }
 
-    fn add(&mut self, id: u32) {
-        let text = self.tokenizer.bpe.token_bytes(id);
-        self.longest = self.longest.max(text.len()).min(LONGEST);
-        if let [byte] = text
-            && let Some(slot) = self.bytes.get_mut(usize::from(*byte))
-        {
-            *slot = id;
-        }
-        let mut at = self.slot(text);
-        while let Some(slot) = self.ids.get_mut(at) {
-            if *slot == NONE {
-                *slot = id;
-                return;
+    /// The two tokens that a token is merged from: a vocabulary is made by merging what it has
+    /// already, so they are the two earlier ones that earlier merges encode its text to.
+    fn halves(&self, id: u32) -> Option<(u32, u32)> {
+        let text = self.text(id);
+        let mut left = self.token(id).shorter();
+        while left != NONE {
+            let rest = text.get(self.length(left)..).unwrap_or_default();
+            let right = self.longest.of(rest);
+            if right != NONE
+                && self.length(right) == rest.len()
+                && left.max(right) < id
+                && self.are_sound(left, right)
+            {
+                return Some((left, right));
             }
-            at = (at + 1) & (self.ids.len() - 1);
+            left = self.token(left).shorter();
+        }
+        None
+    }
+
+    /// Whether the encoding of two tokens' joined text is just these two.
+    ///
+    /// It is not if, at a time when both had been merged only in part, the parts that met in the
+    /// middle merged into an earlier token than the one that either was to become next. So the
+    /// tokens are taken apart towards the middle, the later one first.
+    #[inline]
+    pub(super) fn are_sound(&self, mut left: u32, mut right: u32) -> bool {
+        let mut limit = u32::MAX;
+        loop {
+            let merged = self.of(left, right);
+            if merged != NONE && merged < limit {
+                return false;
+            }
+            let (left_part, right_part) = (self.token(left).right(), self.token(right).left());
+            let left_first = left > right;
+            if left_part != left && (left_first || right_part == right) {
+                limit = left;
+                left = left_part;
+            } else if right_part != right {
+                limit = right + 1;
+                right = right_part;
+            } else {
+                return true;
+            }
         }
     }
 
-    fn slot(&self, text: &[u8]) -> usize {
-        xxh3_64(text) as usize & (self.ids.len() - 1)
+    #[inline]
+    fn token(&self, token: u32) -> Token {
+        let known = self.tokens.get(token as usize).copied();
+        known.unwrap_or(Token(u64::MAX))
     }
 
     /// The token of a single byte.
     pub(super) fn byte(&self, byte: u8) -> u32 {
-        self.bytes.get(usize::from(byte)).copied().unwrap_or(NONE)
+        self.longest.byte(byte)
     }
 
     /// The bytes of a token.
@@ -84,51 +145,27 @@ impl Merges {
         self.tokenizer.bpe.token_bytes(token)
     }
 
-    /// The token that two neighbours merge into, or [`NONE`]. It is always a later one than both:
-    /// a vocabulary is made by merging what it has already.
+    /// The number of bytes of a token.
+    #[inline]
+    pub(super) fn length(&self, token: u32) -> usize {
+        self.token(token).length()
+    }
+
+    /// The longest token that a text begins with, or [`NONE`].
+    #[inline]
+    pub(super) fn longest(&self, text: &[u8]) -> u32 {
+        self.longest.of(text)
+    }
+
+    /// The longest shorter token that a token begins with, or [`NONE`].
+    #[inline]
+    pub(super) fn shorter(&self, token: u32) -> u32 {
+        self.token(token).shorter()
+    }
+
+    /// The token that two neighbours merge into, or [`NONE`]. It is always a later one than both.
     #[inline]
     pub(super) fn of(&self, left: u32, right: u32) -> u32 {
-        let key = (u64::from(left) << TOKEN_BITS | u64::from(right)) + 1;
-        let slot = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - ANSWER_BITS);
-        let Some(slot) = self.answers.get(slot as usize) else {
-            return NONE;
-        };
-        let known = slot.load(Ordering::Relaxed);
-        if known >> TOKEN_BITS == key {
-            return known as u32 & NONE;
-        }
-        let merged = self.look_up(left, right);
-        slot.store(key << TOKEN_BITS | u64::from(merged), Ordering::Relaxed);
-        merged
-    }
-
-    #[cold]
-    fn look_up(&self, left: u32, right: u32) -> u32 {
-        let (first, second) = (self.text(left), self.text(right));
-        let length = first.len() + second.len();
-        if length > self.longest {
-            return NONE;
-        }
-        let mut joined = [0; LONGEST];
-        for (to, from) in joined.iter_mut().zip(first.iter().chain(second)) {
-            *to = *from;
-        }
-        let merged = self.find(joined.get(..length).unwrap_or_default());
-        if merged > left.max(right) {
-            merged
-        } else {
-            NONE
-        }
-    }
-
-    fn find(&self, text: &[u8]) -> u32 {
-        let mut at = self.slot(text);
-        while let Some(id) = self.ids.get(at).copied().filter(|id| *id != NONE) {
-            if self.text(id) == text {
-                return id;
-            }
-            at = (at + 1) & (self.ids.len() - 1);
-        }
-        NONE
+        self.pairs.of(left, right)
     }
 }

@@ -4,13 +4,16 @@
 //! Owns everything that turns bytes into numbers. It never looks at a transcript: callers hand
 //! in texts, reported usage and model names.
 
+mod backtrack;
 pub mod calibrate;
 mod counter;
 mod grouped;
 mod image;
+mod longest;
 mod memo;
 mod merge;
 mod models;
+mod pairs;
 mod price;
 mod run;
 mod scan;

@@ -3,8 +3,8 @@
 //! Owns the choice between two ways to encode, and the joining of what they encoded. It never
 //! cuts a text into pieces and never remembers them.
 //!
-//! `bpe-openai` tries, at each place of a text, the tokens that begin there from the longest down.
-//! Where a vocabulary has a token for nearly every length of a run, as it has for spaces, tabs,
+//! Going from left to right (see `backtrack`) tries, at each place of a text, the tokens that begin
+//! there from the longest down. Where a vocabulary has a token for nearly every length of a run, as it has for spaces, tabs,
 //! dashes and a few more, that takes up to sixty times the time of ordinary text. So stretches
 //! with long runs are encoded group by group instead (see `grouped`), the rest as ever.
 //!
@@ -14,8 +14,7 @@
 //! encoding begins with the same token as the left one did there, and ends with the same as the
 //! right one, all neighbours are sound; where it does not, the window grows on that side.
 
-use bpe_openai::Tokenizer;
-
+use super::backtrack;
 use super::grouped;
 use super::merge::Merges;
 
@@ -27,11 +26,11 @@ const GAP_MAX: usize = 64;
 const GROUPS_MAX: usize = 256;
 
 /// The number of tokens of one piece.
-pub(super) fn count(tokenizer: &Tokenizer, merges: &Merges, piece: &[u8]) -> u32 {
+pub(super) fn count(merges: &Merges, piece: &[u8]) -> u32 {
     let tokens = if has_long_run(piece) {
-        joined(tokenizer, merges, piece).len()
+        joined(merges, piece).len()
     } else {
-        tokenizer.bpe.count(piece)
+        backtrack::encode(merges, piece).len()
     };
     u32::try_from(tokens).unwrap_or(u32::MAX)
 }
@@ -45,12 +44,12 @@ fn runs(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// The tokens of a piece, by way of its stretches.
-fn joined(tokenizer: &Tokenizer, merges: &Merges, piece: &[u8]) -> Vec<u32> {
+fn joined(merges: &Merges, piece: &[u8]) -> Vec<u32> {
     let mut tokens = Vec::new();
     for stretch in stretches(piece) {
         let right = match stretch {
             Stretch::Runs(text) => by_groups(merges, text),
-            Stretch::Rest(text) => tokenizer.bpe.encode_via_backtracking(text),
+            Stretch::Rest(text) => backtrack::encode(merges, text),
         };
         join(merges, &mut tokens, &right);
     }

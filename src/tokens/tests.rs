@@ -249,6 +249,62 @@ fn code_like() -> impl Strategy<Value = String> {
     prop::collection::vec(token, 0..60).prop_map(|tokens| tokens.concat())
 }
 
+/// The vocabulary's tokens that are text of one kind.
+fn tokens_of(kind: fn(char) -> bool) -> Vec<&'static str> {
+    let bpe = &bpe_openai::o200k_base().bpe;
+    let ids = 0..u32::try_from(bpe.num_tokens()).unwrap();
+    ids.filter_map(|id| std::str::from_utf8(bpe.token_bytes(id)).ok())
+        .filter(|token| token.chars().all(kind))
+        .collect()
+}
+
+static SMALL: LazyLock<Vec<&str>> = LazyLock::new(|| tokens_of(|c| c.is_ascii_lowercase()));
+static LETTERS: LazyLock<Vec<&str>> =
+    LazyLock::new(|| tokens_of(|c| c.is_alphabetic() && !c.is_uppercase()));
+static MARKS: LazyLock<Vec<&str>> =
+    LazyLock::new(|| tokens_of(|c| !c.is_alphanumeric() && !c.is_whitespace()));
+
+/// Words joined from tokens, with nothing or something between the words.
+fn joined_tokens() -> impl Strategy<Value = String> {
+    let tokens = prop_oneof![Just(&SMALL), Just(&LETTERS), Just(&MARKS)];
+    let word = (
+        tokens,
+        prop::collection::vec(any::<prop::sample::Index>(), 1..24),
+    );
+    let word = word.prop_map(|(tokens, picks)| {
+        let word: String = picks.iter().map(|pick| *pick.get(tokens)).collect();
+        word
+    });
+    let between = prop::sample::select(vec!["", " ", "\n", "7"]);
+    prop::collection::vec((word, between), 1..8).prop_map(|parts| {
+        parts
+            .into_iter()
+            .flat_map(|(word, between)| [word, between.to_owned()])
+            .collect()
+    })
+}
+
+/// Words of every length about the bounds of the memo's tables and of a token's key.
+#[test]
+fn joined_tokens_at_telling_lengths() {
+    let mut random = noise(11);
+    let lengths = (1..=20)
+        .chain(126..=130)
+        .chain([300, 4094, 4095, 4096, 4097, 4098]);
+    for length in lengths {
+        for tokens in [&SMALL, &LETTERS, &MARKS] {
+            let mut text = String::new();
+            while text.len() < length {
+                text.push_str(tokens[random(tokens.len())]);
+            }
+            let end = (0..=length).rev().find(|at| text.is_char_boundary(*at));
+            text.truncate(end.unwrap());
+            check(&text);
+            check(&format!(" {text}"));
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, fork: false, ..ProptestConfig::default() })]
 
@@ -270,6 +326,11 @@ proptest! {
     /// Pieces of several stretches, some of them long, with what is between them.
     #[test]
     fn runs_among_marks_count_as_the_oracle_says(text in runs_among_marks()) {
+        check(&text);
+    }
+
+    #[test]
+    fn joined_tokens_count_as_the_oracle_says(text in joined_tokens()) {
         check(&text);
     }
 

@@ -1,0 +1,244 @@
+//! Finds the longest token that a text begins with.
+//!
+//! Owns the tokens in the order of their bytes. It never learns how tokens merge.
+//!
+//! The last token that does not come behind the text in that order begins with the token looked
+//! for, or is it: whatever stands between a beginning of a text and the text begins with that
+//! beginning. Tokens with the same first three bytes stand side by side, and are told apart by
+//! the eight bytes that follow; so a search touches two or three cache lines, where a tree would
+//! touch one for each byte.
+
+use bpe_openai::Tokenizer;
+
+use super::pairs::{NONE, TOKEN_BITS};
+
+/// The bytes that tokens are grouped by.
+const HEAD: usize = 3;
+/// Up to this length a token's key tells all of it.
+const KEYED: usize = HEAD + 8;
+/// The table of groups: a hundred and thirty thousand places.
+const GROUP_BITS: u32 = 17;
+
+/// A token of at least three bytes: the eight bytes from the fourth on, and the rest packed.
+#[derive(Clone, Copy)]
+struct Entry {
+    key: u64,
+    /// From the lowest bits on: the token, how many entries before it the longest shorter token
+    /// stands that it begins with (0 where that has less than three bytes), its length.
+    packed: u64,
+}
+
+impl Entry {
+    #[inline]
+    fn token(self) -> u32 {
+        self.packed as u32 & NONE
+    }
+
+    #[inline]
+    fn back(self) -> usize {
+        (self.packed >> TOKEN_BITS) as usize & NONE as usize
+    }
+
+    #[inline]
+    fn length(self) -> usize {
+        (self.packed >> (2 * TOKEN_BITS)) as usize
+    }
+}
+
+/// The tokens of a vocabulary by their bytes.
+pub(super) struct Longest {
+    tokenizer: &'static Tokenizer,
+    /// The tokens of single bytes.
+    bytes: [u32; 256],
+    /// The tokens of two bytes, by the first and then the second; of the first where there is none.
+    twos: Vec<u32>,
+    /// Where the entries of three first bytes begin and how many there are, all packed into one
+    /// word by open addressing; zero is free.
+    groups: Vec<u64>,
+    entries: Vec<Entry>,
+}
+
+impl Longest {
+    /// Sorts the tokens of a vocabulary, numbered below `count`. Also returns, by token, the
+    /// longest shorter token that it begins with, or [`NONE`].
+    pub(super) fn new(tokenizer: &'static Tokenizer, count: u32) -> (Self, Vec<u32>) {
+        let text = |id| tokenizer.bpe.token_bytes(id);
+        let mut sorted: Vec<(u64, u32)> = (0..count).map(|id| (key(text(id)), id)).collect();
+        sorted.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| text(a.1).cmp(text(b.1))));
+        let mut shorter = vec![NONE; sorted.len()];
+        let mut longest = Self {
+            tokenizer,
+            bytes: [NONE; 256],
+            twos: vec![NONE; 1 << 16],
+            groups: vec![0; 1 << GROUP_BITS],
+            entries: Vec::with_capacity(sorted.len()),
+        };
+        // The tokens that the next one may begin with, with their entries' numbers.
+        let mut open: Vec<(u32, usize)> = Vec::new();
+        for (_, id) in sorted {
+            let own = text(id);
+            while open
+                .pop_if(|(token, _)| !own.starts_with(text(*token)))
+                .is_some()
+            {}
+            let before = open.last().copied();
+            if let (Some((before, _)), Some(shorter)) = (before, shorter.get_mut(id as usize)) {
+                *shorter = before;
+            }
+            let entry = longest.entries.len();
+            open.push((id, entry));
+            match own {
+                [] => {}
+                [byte] => put(&mut longest.bytes, usize::from(*byte), id),
+                [first, second] => put(&mut longest.twos, two(*first, *second), id),
+                [_, _, _, ..] => {
+                    let back = before.filter(|(token, _)| text(*token).len() >= HEAD);
+                    let back = back.map_or(0, |(_, before)| entry - before);
+                    longest.push(own, id, back);
+                }
+            }
+        }
+        for (first, token) in longest.bytes.iter().enumerate() {
+            for slot in longest.twos.iter_mut().skip(first << 8).take(256) {
+                *slot = if *slot == NONE { *token } else { *slot };
+            }
+        }
+        (longest, shorter)
+    }
+
+    fn push(&mut self, text: &[u8], id: u32, back: usize) {
+        let entry = self.entries.len() as u64;
+        let length = text.len() as u64;
+        self.entries.push(Entry {
+            key: key(text.get(HEAD..).unwrap_or_default()),
+            packed: length << (2 * TOKEN_BITS) | (back as u64) << TOKEN_BITS | u64::from(id),
+        });
+        let head = head(text);
+        let mut at = place(head);
+        while let Some(slot) = self.groups.get_mut(at) {
+            if *slot == 0 {
+                *slot = head << (2 * TOKEN_BITS) | entry << TOKEN_BITS;
+            }
+            if *slot >> (2 * TOKEN_BITS) == head {
+                *slot += 1;
+                return;
+            }
+            at = (at + 1) & ((1 << GROUP_BITS) - 1);
+        }
+    }
+
+    /// The token of a single byte, or [`NONE`].
+    #[inline]
+    pub(super) fn byte(&self, byte: u8) -> u32 {
+        self.bytes.get(usize::from(byte)).copied().unwrap_or(NONE)
+    }
+
+    /// The longest token that a text begins with, or [`NONE`].
+    #[inline]
+    pub(super) fn of(&self, text: &[u8]) -> u32 {
+        match text {
+            [] => NONE,
+            [byte] => self.byte(*byte),
+            [first, second, rest @ ..] => {
+                let found = if rest.is_empty() {
+                    None
+                } else {
+                    self.entry(text)
+                };
+                found.unwrap_or_else(|| {
+                    let token = self.twos.get(two(*first, *second)).copied();
+                    token.unwrap_or(NONE)
+                })
+            }
+        }
+    }
+
+    /// The longest token of at least three bytes that a text of at least three begins with.
+    #[inline]
+    fn entry(&self, text: &[u8]) -> Option<u32> {
+        let (start, group) = self.group(head(text))?;
+        let wanted = key(text.get(HEAD..).unwrap_or_default());
+        let mut upto = group.partition_point(|entry| entry.key <= wanted);
+        let mut last = group.get(upto.checked_sub(1)?)?;
+        if last.key == wanted && last.length() > KEYED {
+            // Long tokens of the same key are told apart by their whole texts.
+            upto = group.partition_point(|entry| {
+                (entry.key, self.long_text(*entry)) <= (wanted, Some(text))
+            });
+            last = group.get(upto.checked_sub(1)?)?;
+        }
+        // What the last one begins with begins the text too if it is no longer than this.
+        let same = match self.long_text(*last) {
+            Some(own) if last.key == wanted => {
+                let pairs = own.iter().zip(text);
+                pairs.take_while(|(own, other)| own == other).count()
+            }
+            Some(_) | None => HEAD + (last.key ^ wanted).leading_zeros() as usize / 8,
+        };
+        let same = same.min(text.len());
+        let mut at = start + upto - 1;
+        loop {
+            let entry = self.entries.get(at)?;
+            if entry.length() <= same {
+                return Some(entry.token());
+            }
+            at -= (entry.back() > 0).then_some(entry.back())?;
+        }
+    }
+
+    /// The text of a token whose key does not tell all of it.
+    fn long_text(&self, entry: Entry) -> Option<&'static [u8]> {
+        (entry.length() > KEYED).then(|| self.tokenizer.bpe.token_bytes(entry.token()))
+    }
+
+    #[inline]
+    fn group(&self, head: u64) -> Option<(usize, &[Entry])> {
+        let mut at = place(head);
+        loop {
+            let slot = *self.groups.get(at).filter(|slot| **slot != 0)?;
+            if slot >> (2 * TOKEN_BITS) == head {
+                let start = (slot >> TOKEN_BITS) as usize & NONE as usize;
+                let count = slot as usize & NONE as usize;
+                return Some((start, self.entries.get(start..start + count)?));
+            }
+            at = (at + 1) & ((1 << GROUP_BITS) - 1);
+        }
+    }
+}
+
+/// The first eight bytes as a number of the same order, zeros where there are less.
+#[inline]
+fn key(text: &[u8]) -> u64 {
+    if let Some(eight) = text.first_chunk() {
+        return u64::from_be_bytes(*eight);
+    }
+    let mut padded = [0; 8];
+    for (to, from) in padded.iter_mut().zip(text) {
+        *to = *from;
+    }
+    u64::from_be_bytes(padded)
+}
+
+/// The first three bytes as a number.
+#[inline]
+fn head(text: &[u8]) -> u64 {
+    text.first_chunk().map_or(0, |[first, second, third]| {
+        u64::from(*first) << 16 | u64::from(*second) << 8 | u64::from(*third)
+    })
+}
+
+#[inline]
+fn place(head: u64) -> usize {
+    (head.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - GROUP_BITS)) as usize
+}
+
+#[inline]
+fn two(first: u8, second: u8) -> usize {
+    usize::from(first) << 8 | usize::from(second)
+}
+
+fn put(values: &mut [u32], at: usize, value: u32) {
+    if let Some(slot) = values.get_mut(at) {
+        *slot = value;
+    }
+}
