@@ -102,7 +102,8 @@ impl Reader<'_> {
     }
 
     /// What is left of a call, made once. `key` names the originals and what was chosen of them.
-    pub(super) fn left(&self, key: &impl Hash, make: impl FnOnce() -> Left) -> Left {
+    #[must_use]
+    pub fn left(&self, key: &impl Hash, make: impl FnOnce() -> Left) -> Left {
         let mut hasher = Xxh3::with_seed(self.seed);
         key.hash(&mut hasher);
         let key = hasher.digest128();
