@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 
 use plimsoll::dialect::chat::original;
 use plimsoll::model::{
-    CallId, CallShape, Dialect, Digest, Effect, EpisodeKind, Handed, Hidden, HiddenCall, Hop, ItemKind,
-    Kept, Mark, Marks, Parent, RecordId, Role, Shape, TenantId, ToolClass, TurnRecord,
+    CallId, CallShape, Dialect, Digest, Effect, EpisodeKind, Handed, Hidden, HiddenCall, Hop,
+    ItemKind, Kept, Mark, Marks, Parent, RecordId, Role, Shape, TenantId, ToolClass, TurnRecord, Words,
 };
 use plimsoll::pipeline::known::{Memo, Reader};
-use plimsoll::policy::{self, Ask, Config, Order, Policy, Proposal, Target};
+use plimsoll::policy::{self, Ask, Config, Order, Policy, Proposal, Read, Target};
 use plimsoll::session::path::Path;
 use plimsoll::session::stub;
 use plimsoll::session::transcript::{self, Source, Transcript};
@@ -150,7 +150,7 @@ impl Dice {
                 for _ in 0..size * 12 {
                     let (path, line) = (self.path(), self.below(900));
                     let code = self.code(1);
-                    let _ = write!(out, "{path}:{line}:{}\n", code.trim());
+                    let _ = writeln!(out, "{path}:{line}:{}", code.trim());
                 }
             }
             "read" => {
@@ -417,6 +417,28 @@ impl Request<'_> {
         Some(shape.canonical)
     }
 
+    /// The strings of a text, remembered as the pipeline remembers them.
+    fn words(&self, reader: Reader<'_>, read: Read<'_>) -> Option<Arc<Words>> {
+        let index = match read {
+            Read::Note(text) => return reader.words(text.as_bytes(), || Some(Words::of(text))),
+            Read::Original(index) => index,
+        };
+        let item = self.transcript.items.get(index)?;
+        let kind = item.kind;
+        if item.hidden || kind == ItemKind::Reasoning {
+            return None;
+        }
+        let mut name = self.digest(index)?.as_bytes().to_vec();
+        name.push(u8::from(kind == ItemKind::Call));
+        reader.words(&name, || {
+            let text = self.original(index)?;
+            Some(match kind {
+                ItemKind::Call => Words::of(&stub::flat(&text)),
+                _ => Words::of(&text),
+            })
+        })
+    }
+
     /// What is left of a call, remembered as the pipeline remembers it.
     fn left(&self, reader: Reader<'_>, call: usize, mark: Mark, kept: &Kept) -> Left {
         let item = self.transcript.items.get(call).unwrap();
@@ -493,6 +515,7 @@ impl Request<'_> {
                 measure,
                 target,
                 originals: &|item| self.original(item),
+                words: &|read| self.words(reader, read),
             };
             policy::propose(Policy::Cwl, &ask).unwrap()
         })
@@ -598,7 +621,11 @@ fn grown(counter: &Counter, session: &Session, order: Order, ceiling: u64) {
     let viewing = timed(counter, warm, |reader| {
         black_box(newest.size(reader, ceiling));
     });
-    println!("    the view alone: {viewing}");
+    let (texts, bytes) = memo.read();
+    println!(
+        "    the view alone: {viewing}; {texts} texts read so far, remembered at {} bytes each",
+        bytes / (texts as u64).max(1)
+    );
 }
 
 /// The first pass over a session of which the proxy knows nothing, and the same once it has read it.

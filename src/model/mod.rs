@@ -9,6 +9,7 @@ mod record;
 mod rope;
 mod strings;
 mod usage;
+mod words;
 
 pub use ids::{CallId, Dialect, Digest, Head, RecordId, Scope, TenantId};
 pub use item::{
@@ -22,3 +23,4 @@ pub use record::{
 pub use rope::Rope;
 pub use strings::strings;
 pub use usage::Usage;
+pub use words::{Hashed, Words, distinct, hash};

@@ -319,6 +319,7 @@ impl State {
                 measure,
                 target: limits,
                 originals: &|item| originals.text(item),
+                words: &|read| originals.words(tools.reader, read),
             };
             let proposal = policy::propose(self.terms.policy, &ask)?;
             pinned = proposal.pinned;

@@ -5,17 +5,22 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
+use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use twox_hash::XxHash3_128;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::dialect::message::{self, MessageError, Parsed, Part};
-use crate::model::{CALL_TOKENS, CallId, CallShape, Dialect, Shape, TenantId};
+use crate::model::{CALL_TOKENS, CallId, CallShape, Dialect, Shape, TenantId, Words};
 use crate::session::view::Left;
 use crate::tokens::{Counter, Encoding, UNREADABLE_IMAGE, area_tokens, image_tokens};
 
 /// How many messages are remembered; at some 200 bytes each.
 const REMEMBERED: usize = 200_000;
+/// Bytes of memory that the strings of texts take at most.
+const WORDS: u64 = 64 << 20;
+/// Texts of which the strings are expected to be remembered.
+const READ: usize = 100_000;
 /// Bytes of an unknown content part above which it is counted as an attachment, not as text.
 const ATTACHMENT: usize = 4096;
 /// Bytes a token of reasoning that only the provider can read: base64 of what it says and more.
@@ -27,6 +32,20 @@ pub struct Memo {
     sizes: Cache<u128, u32>,
     /// What is left of calls, which comes with every request after the pass that chose it.
     lefts: Cache<u128, Left>,
+    /// The strings of texts that a pass has read: the next one reads what is new.
+    words: Cache<u128, Option<Arc<Words>>, ByBytes>,
+}
+
+/// Weighs strings by the memory that they take.
+#[derive(Clone)]
+struct ByBytes;
+
+impl Weighter<u128, Option<Arc<Words>>> for ByBytes {
+    fn weight(&self, _key: &u128, words: &Option<Arc<Words>>) -> u64 {
+        // The key and the cache's own entry beside it.
+        let own = words.as_ref().map_or(0, |words| words.weight() + 16);
+        own as u64 + 48
+    }
 }
 
 /// Whose messages are looked up, and how they are counted.
@@ -45,11 +64,18 @@ impl Default for Memo {
             shapes: Cache::new(REMEMBERED),
             sizes: Cache::new(REMEMBERED / 20),
             lefts: Cache::new(REMEMBERED / 20),
+            words: Cache::with_weighter(READ, WORDS, ByBytes),
         }
     }
 }
 
 impl Memo {
+    /// How many texts it knows the strings of, and the bytes of memory that these take.
+    #[must_use]
+    pub fn read(&self) -> (usize, u64) {
+        (self.words.len(), self.words.weight())
+    }
+
     /// A reader for one tenant, one encoding and one dialect.
     #[must_use]
     pub fn reader<'a>(
@@ -113,6 +139,17 @@ impl Reader<'_> {
         let left = make();
         self.memo.lefts.insert(key, left.clone());
         left
+    }
+
+    /// The strings of a text, read once. `name` names the text, or is the text.
+    pub fn words(&self, name: &[u8], make: impl FnOnce() -> Option<Words>) -> Option<Arc<Words>> {
+        let key = XxHash3_128::oneshot_with_seed(self.seed, name);
+        if let Some(words) = self.memo.words.get(&key) {
+            return words;
+        }
+        let words = make().map(Arc::new);
+        self.memo.words.insert(key, words.clone());
+        words
     }
 
     /// The size of a text in tokens.

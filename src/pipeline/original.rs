@@ -7,7 +7,8 @@ use std::sync::Arc;
 use super::known::Reader;
 use crate::dialect::edit::AssistantEdit;
 use crate::dialect::request::Request;
-use crate::model::{Digest, Handed, Hop, ItemKind, Kept, Mark, Shape};
+use crate::model::{Digest, Handed, Hop, ItemKind, Kept, Mark, Shape, Words};
+use crate::policy::Read;
 use crate::render;
 use crate::session::path::Path;
 use crate::session::stub;
@@ -42,13 +43,9 @@ impl<'a> Originals<'a> {
             | ItemKind::Text
             | ItemKind::Opaque => self.request.dialect.text(message),
             ItemKind::Call => {
-                let items = self.transcript.items.get(entry.items.start..index)?;
-                let visible = |item: &&Item| is_visible(item);
-                let place = items.iter().filter(visible).count();
-                self.request
-                    .dialect
-                    .arguments(message, place)
-                    .filter(|_| is_visible(item))
+                let place = self.place(entry, index)?;
+                let arguments = self.request.dialect.arguments(message, place);
+                arguments.filter(|_| is_visible(item))
             }
             ItemKind::Reasoning => None,
         }
@@ -135,6 +132,51 @@ impl<'a> Originals<'a> {
 
     fn hop(&self, step: usize, hop: usize) -> Option<&'a Hop> {
         self.path.hop(self.pending, step, hop)
+    }
+
+    /// The strings of a text, read once for all passes.
+    pub fn words(&self, reader: Reader<'_>, read: Read<'_>) -> Option<Arc<Words>> {
+        let index = match read {
+            Read::Note(text) => return reader.words(text.as_bytes(), || Some(Words::of(text))),
+            Read::Original(index) => index,
+        };
+        let item = self.transcript.items.get(index)?;
+        let entry = self.transcript.entries.get(item.entry)?;
+        let place = match item.kind {
+            ItemKind::Reasoning => return None,
+            // Beside its text a message has the arguments of its calls.
+            ItemKind::Call if is_visible(item) => self.place(entry, index)? + 1,
+            ItemKind::Call => return None,
+            ItemKind::Result
+            | ItemKind::System
+            | ItemKind::User
+            | ItemKind::Text
+            | ItemKind::Opaque => 0,
+        };
+        let read = || {
+            let text = self.text(index)?;
+            Some(match item.kind {
+                ItemKind::Call => Words::of(&stub::flat(&text)),
+                _ => Words::of(&text),
+            })
+        };
+        match entry.source {
+            Source::Client(message) | Source::LastHop { message, .. } => {
+                let digest = self.shapes.get(message)?.canonical;
+                let mut name = [0; 40];
+                let parts = digest.as_bytes().iter().copied();
+                let parts = parts.chain((place as u64).to_le_bytes());
+                name.iter_mut().zip(parts).for_each(|(to, from)| *to = from);
+                reader.words(&name, read)
+            }
+            Source::Hop { .. } | Source::HiddenResult { .. } => read().map(Arc::new),
+        }
+    }
+
+    /// The place of a call among those of its message that the client sees.
+    fn place(&self, entry: &Entry, index: usize) -> Option<usize> {
+        let before = self.transcript.items.get(entry.items.start..index)?;
+        Some(before.iter().filter(|item| is_visible(item)).count())
     }
 
     /// What is left of a call of which a pass kept a part.

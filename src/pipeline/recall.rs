@@ -287,6 +287,7 @@ impl<'a> Recalls<'a> {
                     measure,
                     target,
                     originals: &|item| originals.text(item),
+                    words: &|read| originals.words(*self.reader, read),
                 },
             )
         });

@@ -40,6 +40,40 @@ enum Stage {
     Arguments,
 }
 
+/// A call that may be shrunk, with its result.
+#[derive(Clone, Copy)]
+struct Pair {
+    call: usize,
+    result: usize,
+    /// The size of the original result.
+    tokens: u32,
+    /// Whether what it did lasts without it.
+    effects: bool,
+}
+
+impl Pair {
+    /// None for what is no pair of the client's, is protected, or has nothing left to shrink.
+    fn new(work: &Work<'_>, call: usize) -> Option<Self> {
+        let item = work.item(call)?;
+        let result = item.pair?;
+        let tokens = work.item(result)?.tokens;
+        let pair = item.kind == ItemKind::Call && item.delimiter.is_none();
+        let shown = work.mark(call) < Mark::Folded;
+        (pair && shown && !work.protected(call)).then_some(Self {
+            call,
+            result,
+            tokens,
+            effects: matches!(item.class, ToolClass::Shell | ToolClass::Write),
+        })
+    }
+}
+
+/// What is left of a call by now.
+fn kept(work: &Work<'_>, call: usize) -> Arc<Kept> {
+    let kept = work.item(call).and_then(|item| work.marks.kept(item.no));
+    kept.cloned().unwrap_or_default()
+}
+
 /// What the levels know of a view.
 pub(super) struct Levels<'a> {
     lexicon: Lexicon<'a>,
@@ -57,40 +91,37 @@ impl<'a> Levels<'a> {
 
     /// Strips episodes level by level until the target is met. They are given oldest first.
     pub fn strip(&mut self, work: &mut Work<'a>, episodes: &[&'a Episode]) {
+        let of_kind = |acts: bool| {
+            let episodes = episodes.iter();
+            episodes.filter(move |episode| (episode.kind == Kind::Act) == acts)
+        };
+        let all = of_kind(true).chain(of_kind(false));
+        let items = all.flat_map(|episode| &episode.items);
+        let pairs: Vec<Pair> = items.filter_map(|call| Pair::new(work, *call)).collect();
         for stage in STAGES {
-            for acts in [true, false] {
-                let of_kind = |episode: &&&Episode| (episode.kind == Kind::Act) == acts;
-                for episode in episodes.iter().filter(of_kind) {
-                    for call in &episode.items {
-                        if work.met() {
-                            return;
-                        }
-                        self.step(work, stage, *call);
-                    }
+            for pair in &pairs {
+                if work.met() {
+                    return;
                 }
+                self.step(work, stage, *pair);
             }
         }
     }
 
-    fn step(&mut self, work: &mut Work<'a>, stage: Stage, call: usize) {
-        let Some(item) = work.item(call) else { return };
-        let sized = |pair: usize| Some((pair, work.item(pair)?.tokens));
-        let Some((result, tokens)) = item.pair.and_then(sized) else {
-            return;
-        };
-        let pair = item.kind == ItemKind::Call && item.delimiter.is_none();
-        if !pair || work.protected(call) {
-            return;
-        }
-        let kept = work.marks.kept(item.no).cloned().unwrap_or_default();
+    fn step(&mut self, work: &mut Work<'a>, stage: Stage, pair: Pair) {
+        let Pair {
+            call,
+            result,
+            tokens,
+            effects,
+        } = pair;
         let mark = work.mark(call);
-        let effects = matches!(item.class, ToolClass::Shell | ToolClass::Write);
         match stage {
             Stage::Superseded if mark == Mark::Live && self.superseded.contains(&call) => {
-                self.stub(work, Level::Superseded, call, result, tokens, &kept);
+                self.stub(work, Level::Superseded, pair);
             }
             Stage::Effects if mark < Mark::Masked && effects => {
-                self.stub(work, Level::Stub, call, result, tokens, &kept);
+                self.stub(work, Level::Stub, pair);
             }
             Stage::Skeletons if mark == Mark::Live && tokens >= SKELETON_FROM => {
                 if let Some(kept) = self.lexicon.skeleton(result) {
@@ -99,9 +130,9 @@ impl<'a> Levels<'a> {
                 }
             }
             Stage::Stubs if mark < Mark::Masked => {
-                self.stub(work, Level::Stub, call, result, tokens, &kept);
+                self.stub(work, Level::Stub, pair);
             }
-            Stage::Arguments if mark < Mark::Folded => self.trim(work, call, &kept),
+            Stage::Arguments if mark < Mark::Folded => self.trim(work, call),
             Stage::Superseded
             | Stage::Effects
             | Stage::Skeletons
@@ -110,18 +141,11 @@ impl<'a> Levels<'a> {
         }
     }
 
-    fn stub(
-        &mut self,
-        work: &mut Work<'a>,
-        level: Level,
-        call: usize,
-        result: usize,
-        tokens: u32,
-        kept: &Kept,
-    ) {
-        if tokens >= STUB_FROM {
-            let kept = Some(Arc::new(self.lexicon.stub(result, kept)));
-            work.shrink(level, call, Mark::Masked, kept);
+    fn stub(&mut self, work: &mut Work<'a>, level: Level, pair: Pair) {
+        if pair.tokens >= STUB_FROM {
+            let kept = kept(work, pair.call);
+            let kept = Some(Arc::new(self.lexicon.stub(pair.result, &kept)));
+            work.shrink(level, pair.call, Mark::Masked, kept);
         }
     }
 
@@ -175,13 +199,13 @@ impl<'a> Levels<'a> {
 
     /// An implicit episode's carrier is trimmed when it becomes the tombstone: folded, it stands
     /// for the whole episode.
-    fn trim(&mut self, work: &mut Work<'a>, call: usize, kept: &Kept) {
+    fn trim(&mut self, work: &mut Work<'a>, call: usize) {
         let item = work.item(call);
         let episode = item.and_then(|item| work.transcript.graph.episodes.get(item.episode?));
         if episode.is_some_and(|episode| episode.carrier == Some(call)) {
             return;
         }
-        if let Some(kept) = self.lexicon.trim(call, kept) {
+        if let Some(kept) = self.lexicon.trim(call, &kept(work, call)) {
             work.shrink(Level::Arguments, call, Mark::Folded, Some(Arc::new(kept)));
         }
     }

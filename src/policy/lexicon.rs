@@ -4,14 +4,14 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use std::sync::Arc;
 
-use super::Ask;
 use super::work::Work;
-use crate::model::{ItemKind, Kept, Mark, strings};
+use super::{Ask, Read};
+use crate::model::{Hashed, ItemKind, Kept, Mark, Words, distinct, hash, strings};
 use crate::session::stub;
 use crate::session::transcript::Item;
 use crate::session::view::{self, Shown};
-use xxhash_rust::xxh3::xxh3_64;
 
 /// The part of a result's bytes that a skeleton keeps at most.
 const SKELETON: f64 = 0.3;
@@ -35,102 +35,99 @@ const LINE: f64 = 8.0;
 pub(super) struct Lexicon<'a> {
     originals: &'a dyn Fn(usize) -> Option<Cow<'a, str>>,
     /// In how many items each string is shown, by its hash.
-    shown: HashMap<u64, u32>,
-    /// The strings that each item shows, each once.
-    of: HashMap<usize, Vec<u64>>,
+    shown: HashMap<u64, u32, Hashed>,
+    /// What each item shows.
+    of: Vec<Shows>,
     /// The calls whose results were whole when the view was read, with the hash of each.
     results: Vec<(usize, u64)>,
 }
 
-impl<'a> Lexicon<'a> {
-    /// Reads the whole view.
-    pub fn new(ask: &Ask<'a>, work: &Work<'_>) -> Self {
-        let mut lexicon = Self {
-            originals: ask.originals,
-            shown: HashMap::new(),
-            of: HashMap::new(),
-            results: Vec::new(),
-        };
-        for (index, item) in ask.transcript.items.iter().enumerate() {
-            let call = item.holder(index);
-            let note = match item.kind {
-                ItemKind::Result => work.notes.results.get(&call),
-                ItemKind::Call => work.notes.arguments.get(&call),
-                ItemKind::System
-                | ItemKind::User
-                | ItemKind::Text
-                | ItemKind::Reasoning
-                | ItemKind::Opaque => None,
-            };
-            let removed = match item.kind {
-                ItemKind::System | ItemKind::User | ItemKind::Opaque => false,
-                ItemKind::Text | ItemKind::Reasoning | ItemKind::Call | ItemKind::Result => {
-                    work.mark(call) == Mark::Removed
-                }
-            };
-            if removed {
-                continue;
-            }
-            match note {
-                Some(note) => lexicon.show(index, &note.text),
-                None => {
-                    if let Some(text) = lexicon.original(index, item.kind) {
-                        lexicon.show(index, &text);
-                        if is_whole_result(ask, work, item) && !text.is_empty() {
-                            lexicon.results.push((call, hash(&text)));
-                        }
-                    }
-                }
-            }
+/// The strings that an item shows, each once.
+#[derive(Clone, Default)]
+pub(super) enum Shows {
+    #[default]
+    Nothing,
+    /// Those of a text as it was when the view was read.
+    All(Arc<Words>),
+    /// Those that this pass left.
+    Left(Vec<u64>),
+}
+
+impl Shows {
+    fn strings(&self) -> &[u64] {
+        match self {
+            Self::Nothing => &[],
+            Self::All(words) => words.strings(),
+            Self::Left(strings) => strings,
         }
-        lexicon
+    }
+}
+
+impl<'a> Lexicon<'a> {
+    /// Takes in the whole view. Texts that an earlier pass has read are not read again.
+    pub fn new(ask: &Ask<'a>, work: &Work<'_>) -> Self {
+        let mut of = vec![Shows::Nothing; ask.transcript.items.len()];
+        let mut results = Vec::new();
+        for ((index, item), slot) in ask.transcript.items.iter().enumerate().zip(&mut of) {
+            let Some(read) = shown_text(work, index, item) else {
+                continue;
+            };
+            let Some(words) = (ask.words)(read) else {
+                continue;
+            };
+            if let (Read::Original(_), Some(text)) = (read, words.text())
+                && is_whole_result(ask, work, item)
+            {
+                results.push((item.holder(index), text));
+            }
+            *slot = Shows::All(words);
+        }
+        let all = || of.iter().map(Shows::strings);
+        let mut shown = HashMap::default();
+        shown.reserve(all().map(<[u64]>::len).sum());
+        for string in all().flatten() {
+            *shown.entry(*string).or_default() += 1;
+        }
+        Self {
+            originals: ask.originals,
+            shown,
+            of,
+            results,
+        }
     }
 
     /// The calls whose results stood word for word further on in the view that was read: nothing
     /// is lost with them.
     pub fn superseded(&self) -> HashSet<usize> {
-        let mut later = HashSet::new();
+        let mut later: HashSet<u64, Hashed> = HashSet::default();
         let newest_first = self.results.iter().rev();
         let again = newest_first.filter(|(_, text)| !later.insert(*text));
         again.map(|(call, _)| *call).collect()
     }
 
-    /// The original text of an item; of a call its arguments' texts.
-    fn original(&self, index: usize, kind: ItemKind) -> Option<Cow<'a, str>> {
-        let text = (self.originals)(index)?;
-        if kind != ItemKind::Call {
-            return Some(text);
-        }
-        Some(match text {
-            Cow::Borrowed(text) => stub::flat(text),
-            Cow::Owned(text) => Cow::Owned(stub::flat(&text).into_owned()),
-        })
-    }
-
-    fn show(&mut self, item: usize, text: &str) {
-        self.set(
-            item,
-            strings(text).map(|(_, string)| hash(string)).collect(),
-        );
-    }
-
     /// Says what an item shows.
-    fn set(&mut self, item: usize, mut own: Vec<u64>) {
-        own.sort_unstable();
-        own.dedup();
-        for string in &own {
+    fn set(&mut self, item: usize, own: Shows) {
+        for string in own.strings() {
             *self.shown.entry(*string).or_default() += 1;
         }
-        self.of.insert(item, own);
+        if let Some(slot) = self.of.get_mut(item) {
+            *slot = own;
+        }
     }
 
-    /// Takes what an item shows out of the view.
-    pub fn hide(&mut self, item: usize) {
-        for string in self.of.remove(&item).unwrap_or_default() {
-            if let Some(count) = self.shown.get_mut(&string) {
+    /// Takes what an item shows out of the view, and gives it.
+    pub fn hide(&mut self, item: usize) -> Shows {
+        let own = self
+            .of
+            .get_mut(item)
+            .map(std::mem::take)
+            .unwrap_or_default();
+        for string in own.strings() {
+            if let Some(count) = self.shown.get_mut(string) {
                 *count = count.saturating_sub(1);
             }
         }
+        own
     }
 
     fn is_shown(&self, string: u64) -> bool {
@@ -162,7 +159,8 @@ impl<'a> Lexicon<'a> {
         let text = stub::flat(&arguments);
         let outside = |at: usize| !cuts.iter().any(|cut| cut.contains(&at));
         let own = strings(&text).filter(|(at, _)| outside(*at));
-        self.set(call, own.map(|(_, string)| hash(string)).collect());
+        let own = distinct(own.map(|(_, string)| hash(string)).collect());
+        self.set(call, Shows::Left(own));
         let index = self.index(call, &text, &cuts);
         Some(Kept {
             trimmed: Some(index),
@@ -208,42 +206,47 @@ impl<'a> Lexicon<'a> {
         cuts: &[Range<usize>],
         budget: usize,
     ) -> Vec<(u32, u32)> {
-        let mut chosen: Vec<(usize, &str, u64)> = Vec::new();
-        let mut seen = HashSet::new();
-        let mut used = 0;
-        for locators in [true, false] {
-            for cut in cuts {
-                let inside = text.get(cut.clone()).unwrap_or_default();
-                for (at, string) in strings(inside) {
-                    let key = hash(string);
-                    let fits = used + string.len() < budget;
-                    if is_locator(string) == locators
-                        && fits
-                        && !self.is_shown(key)
-                        && seen.insert(key)
-                    {
-                        used += string.len() + 1;
-                        chosen.push((cut.start + at, string, key));
-                    }
+        let mut chosen = Chosen {
+            budget,
+            ..Chosen::default()
+        };
+        let mut words = Vec::new();
+        for cut in cuts {
+            let inside = text.get(cut.clone()).unwrap_or_default();
+            for (at, string) in strings(inside) {
+                if !chosen.fits(string) {
+                    continue;
+                }
+                if is_locator(string) {
+                    chosen.add(self, cut.start + at, string);
+                } else {
+                    words.push((cut.start + at, string));
                 }
             }
         }
-        chosen.sort_unstable_by_key(|(at, _, _)| *at);
-        let keys: Vec<u64> = chosen.iter().map(|(_, _, key)| *key).collect();
-        for key in &keys {
+        for (at, string) in words {
+            if chosen.fits(string) {
+                chosen.add(self, at, string);
+            }
+        }
+        let mut spans = chosen.spans;
+        spans.sort_unstable();
+        for key in &chosen.keys {
             *self.shown.entry(*key).or_default() += 1;
         }
-        self.of.entry(item).or_default().extend(keys);
-        let span = |(at, string, _): &(usize, &str, u64)| (offset(*at), offset(at + string.len()));
-        chosen.iter().map(span).collect()
+        if let Some(slot) = self.of.get_mut(item) {
+            let mut own = slot.strings().to_vec();
+            own.extend(chosen.keys);
+            *slot = Shows::Left(own);
+        }
+        spans
     }
 
     /// The skeleton of a result: the lines whose strings stand nowhere else. `None` where there
     /// are none, or none that fits; then nothing changes.
     pub fn skeleton(&mut self, result: usize) -> Option<Kept> {
         let text = (self.originals)(result)?;
-        let before = self.of.get(&result).cloned().unwrap_or_default();
-        self.hide(result);
+        let before = self.hide(result);
         let lines = self.lines(&text);
         if lines.is_empty() {
             self.set(result, before);
@@ -251,15 +254,14 @@ impl<'a> Lexicon<'a> {
         }
         let mut runs: Vec<(u32, u32)> = Vec::new();
         let mut own = Vec::new();
-        for (start, end) in lines {
-            let line = text.get(start..end).unwrap_or_default();
-            own.extend(strings(line).map(|(_, string)| hash(string)));
+        for line in lines {
+            own.extend(line.keys.iter().map(|(key, _)| *key));
             match runs.last_mut() {
-                Some(run) if run.1 as usize == start => run.1 = offset(end),
-                _ => runs.push((offset(start), offset(end))),
+                Some(run) if run.1 as usize == line.start => run.1 = offset(line.end),
+                _ => runs.push((offset(line.start), offset(line.end))),
             }
         }
-        self.set(result, own);
+        self.set(result, Shows::Left(distinct(own)));
         Some(Kept {
             of: Some(offset(text.len())),
             lines: runs,
@@ -268,47 +270,106 @@ impl<'a> Lexicon<'a> {
     }
 
     /// The lines to keep, in order: by the worth of their own strings to their length.
-    fn lines(&self, text: &str) -> Vec<(usize, usize)> {
+    fn lines(&self, text: &str) -> Vec<Line> {
+        let mut scored = self.scored(text);
+        scored.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.start.cmp(&b.start)));
+        let budget = share(text.len(), SKELETON);
+        let mut seen: HashSet<u64, Hashed> = HashSet::default();
+        let mut used = 0;
+        scored.retain(|line| {
+            let cost = line.end - line.start + 2;
+            if used + cost > budget {
+                return false;
+            }
+            // A line whose strings other chosen lines show adds nothing.
+            let mut adds = false;
+            for (key, _) in line.keys.iter().filter(|(_, own)| *own) {
+                adds |= seen.insert(*key);
+            }
+            used += if adds { cost } else { 0 };
+            adds
+        });
+        scored.sort_unstable_by_key(|line| line.start);
+        scored
+    }
+
+    /// The lines that are worth anything, in order.
+    fn scored(&self, text: &str) -> Vec<Line> {
         let mut scored = Vec::new();
         let mut start = 0;
         for line in text.split_inclusive('\n') {
-            let own = |(_, string): &(usize, &str)| !self.is_shown(hash(string));
-            let worth: f64 = strings(line)
-                .filter(own)
-                .map(|(_, string)| if is_locator(string) { LOCATOR } else { WORD })
-                .sum();
+            let mut worth = 0.0;
+            let mut keys = Vec::new();
+            for (_, string) in strings(line) {
+                let key = hash(string);
+                let own = !self.is_shown(key);
+                if own {
+                    worth += if is_locator(string) { LOCATOR } else { WORD };
+                }
+                keys.push((key, own));
+            }
+            let end = start + line.len();
             if worth > 0.0 {
-                scored.push((
-                    worth / (float(line.len()) + LINE),
+                scored.push(Line {
+                    score: worth / (float(line.len()) + LINE),
                     start,
-                    start + line.len(),
-                ));
+                    end,
+                    keys,
+                });
             }
-            start += line.len();
+            start = end;
         }
-        scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        let budget = share(text.len(), SKELETON);
-        let (mut used, mut seen) = (0, HashSet::new());
-        let mut chosen = Vec::new();
-        for (_, start, end) in scored {
-            let line = text.get(start..end).unwrap_or_default();
-            let cost = line.len() + 2;
-            if used + cost > budget {
-                continue;
-            }
-            // A line whose strings other chosen lines show adds nothing.
-            let keys = strings(line).map(|(_, string)| hash(string));
-            let new: Vec<u64> = keys.filter(|key| !self.is_shown(*key)).collect();
-            if new.iter().all(|key| seen.contains(key)) {
-                continue;
-            }
-            seen.extend(new);
-            used += cost;
-            chosen.push((start, end));
-        }
-        chosen.sort_unstable();
-        chosen
+        scored
     }
+}
+
+/// A line of a result.
+struct Line {
+    score: f64,
+    start: usize,
+    end: usize,
+    /// The hashes of its strings, and whether each stands nowhere else.
+    keys: Vec<(u64, bool)>,
+}
+
+/// Strings that are named after what held them is gone.
+#[derive(Default)]
+struct Chosen {
+    budget: usize,
+    used: usize,
+    spans: Vec<(u32, u32)>,
+    keys: HashSet<u64, Hashed>,
+}
+
+impl Chosen {
+    fn fits(&self, string: &str) -> bool {
+        self.used + string.len() < self.budget
+    }
+
+    /// Takes a string that stands nowhere else, once.
+    fn add(&mut self, lexicon: &Lexicon<'_>, at: usize, string: &str) {
+        let key = hash(string);
+        if !lexicon.is_shown(key) && self.keys.insert(key) {
+            self.used += string.len() + 1;
+            self.spans.push((offset(at), offset(at + string.len())));
+        }
+    }
+}
+
+/// The text that the view shows of an item.
+fn shown_text<'w>(work: &'w Work<'_>, index: usize, item: &Item) -> Option<Read<'w>> {
+    let call = item.holder(index);
+    let (notes, marked) = match item.kind {
+        ItemKind::System | ItemKind::User | ItemKind::Opaque => (None, false),
+        ItemKind::Text | ItemKind::Reasoning => (None, true),
+        ItemKind::Call => (Some(&work.notes.arguments), true),
+        ItemKind::Result => (Some(&work.notes.results), true),
+    };
+    if marked && work.mark(call) == Mark::Removed {
+        return None;
+    }
+    let note = notes.and_then(|notes| notes.get(&call));
+    Some(note.map_or(Read::Original(index), |note| Read::Note(&note.text)))
 }
 
 /// Where an item's texts stand.
@@ -347,10 +408,6 @@ fn is_locator(string: &str) -> bool {
     let lower = string.bytes().any(|byte| byte.is_ascii_lowercase());
     let mark = |byte: u8| matches!(byte, b'/' | b'.' | b'_' | b'0'..=b'9');
     string.bytes().any(mark) || (inner && lower)
-}
-
-fn hash(text: &str) -> u64 {
-    xxh3_64(text.as_bytes())
 }
 
 /// Texts are far below 4 GiB: a body is capped long before.

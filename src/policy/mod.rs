@@ -13,13 +13,14 @@ mod protect;
 mod work;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 pub use pass::{Pinned, Proposal, Target};
 pub use plan::{Move, Plan, PlanError};
 pub use protect::Protection;
 pub use work::Gone;
 
-use crate::model::Marks;
+use crate::model::{Marks, Words};
 use crate::session::transcript::Transcript;
 use crate::session::view::Measure;
 
@@ -161,6 +162,18 @@ pub struct Ask<'a> {
     /// The original text of an item by its index: a result's or a message's text, a call's
     /// arguments. `None` where it has none or can't be edited.
     pub originals: &'a dyn Fn(usize) -> Option<Cow<'a, str>>,
+    /// The strings of a text, which nothing reads twice. `None` where an item has no original.
+    pub words: &'a dyn Fn(Read<'_>) -> Option<Arc<Words>>,
+}
+
+/// Whose strings are asked for.
+#[derive(Clone, Copy, Debug)]
+pub enum Read<'t> {
+    /// Those of an item's original; of a call those of its arguments' texts, as
+    /// [`crate::session::stub::flat`] joins them.
+    Original(usize),
+    /// Those of a text that stands in place of one.
+    Note(&'t str),
 }
 
 /// Proposes a pass.
