@@ -20,7 +20,7 @@ use plimsoll::model::{
     CallId, CallShape, Dialect, Digest, Effect, EpisodeKind, Handed, Hidden, HiddenCall, Hop,
     ItemKind, Kept, Mark, Marks, Parent, RecordId, Role, Shape, TenantId, ToolClass, TurnRecord, Words,
 };
-use plimsoll::pipeline::known::{Memo, Reader};
+use plimsoll::pipeline::known::{Decoded, Memo, Reader};
 use plimsoll::policy::{self, Ask, Config, Order, Policy, Proposal, Read, Target};
 use plimsoll::session::path::Path;
 use plimsoll::session::stub;
@@ -28,6 +28,10 @@ use plimsoll::session::transcript::{self, Source, Transcript};
 use plimsoll::session::view::{self, Left, Measure, Note};
 use plimsoll::tokens::{Counter, Encoding};
 use serde_json::json;
+
+/// The proxy's own.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Items of each session.
 const ITEMS: usize = 10_000;
@@ -385,6 +389,7 @@ struct Request<'a> {
     session: &'a Session,
     transcript: Transcript,
     marks: Marks,
+    decoded: Decoded,
 }
 
 impl Request<'_> {
@@ -398,6 +403,10 @@ impl Request<'_> {
 
     /// The original text of an item, read as the pipeline reads it.
     fn original(&self, index: usize) -> Option<Cow<'_, str>> {
+        self.decoded.text(index, || self.decode(index))
+    }
+
+    fn decode(&self, index: usize) -> Option<Cow<'_, str>> {
         let item = self.transcript.items.get(index)?;
         let message = self.session.messages.get(self.message(index)?)?;
         match item.kind {
@@ -431,7 +440,7 @@ impl Request<'_> {
         let mut name = self.digest(index)?.as_bytes().to_vec();
         name.push(u8::from(kind == ItemKind::Call));
         reader.words(&name, || {
-            let text = self.original(index)?;
+            let text = self.decode(index)?;
             Some(match kind {
                 ItemKind::Call => Words::of(&stub::flat(&text)),
                 _ => Words::of(&text),
@@ -502,6 +511,15 @@ impl Request<'_> {
         })
     }
 
+    /// Reads what the requests before this one brought, as each of them did.
+    fn read_ahead(&self, reader: Reader<'_>) {
+        let mut entries = self.transcript.entries.iter();
+        let newest = entries.rfind(|entry| entry.role == Role::Assistant);
+        for index in 0..newest.map_or(0, |entry| entry.items.start) {
+            let _ = self.words(reader, Read::Original(index));
+        }
+    }
+
     fn pass(&self, reader: Reader<'_>, order: Order, target: Target) -> Proposal {
         let config = Config {
             order,
@@ -566,12 +584,21 @@ fn main() {
             transcript.graph.episodes.len(),
             bytes / 1000
         );
+        let only = std::env::args().skip(1).find(|only| !only.starts_with('-'));
         for ceiling in [80_000, 200_000] {
             for order in [Order::Paper, Order::Levels] {
+                let this = format!("{name} {order:?} {ceiling}");
+                if only.as_ref().is_some_and(|only| this != *only) {
+                    continue;
+                }
                 grown(&counter, &session, order, ceiling);
             }
         }
         for order in [Order::Paper, Order::Levels] {
+            let this = format!("{name} {order:?} first");
+            if only.as_ref().is_some_and(|only| this != *only) {
+                continue;
+            }
             first(&counter, &session, order);
         }
     }
@@ -589,6 +616,7 @@ fn grown(counter: &Counter, session: &Session, order: Order, ceiling: u64) {
             session,
             transcript,
             marks: marks.clone(),
+            decoded: Decoded::default(),
         };
         if request.size(reader, ceiling) > ceiling {
             let proposal = request.pass(reader, order, target(ceiling));
@@ -604,6 +632,9 @@ fn grown(counter: &Counter, session: &Session, order: Order, ceiling: u64) {
         before.size(reader, ceiling);
         before.pass(reader, order, target(ceiling));
         newest.size(reader, ceiling);
+        if order == Order::Levels {
+            newest.read_ahead(reader);
+        }
     };
     let passing = timed(counter, warm, |reader| {
         black_box(newest.pass(reader, order, target(ceiling)));
@@ -636,6 +667,7 @@ fn first(counter: &Counter, session: &Session, order: Order) {
         session,
         transcript,
         marks,
+        decoded: Decoded::default(),
     };
     let memo = Memo::default();
     let reader = memo.reader(counter, Encoding::O200k, TENANT);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::known::Reader;
+use super::known::{Decoded, Reader};
 use super::original::Originals;
 use super::settings::{Classes, Terms};
 use crate::commit::{self, Growth, Trigger, Warmth};
@@ -15,7 +15,7 @@ use crate::dialect::stream::UsageWish;
 use crate::model::{
     Digest, Head, Hidden, Hop, ItemNo, Kept, Mark, Marks, Role, Rope, Shape, TurnRecord,
 };
-use crate::policy::{self, Ask, Pinned, PlanError, Proposal, Target};
+use crate::policy::{self, Ask, Order, Pinned, PlanError, Policy, Proposal, Target};
 use crate::render::tools::{self, Injected};
 use crate::render::{self, RenderError};
 use crate::session::path::Path;
@@ -285,7 +285,9 @@ impl State {
     ) -> Result<Planned, MiddleError> {
         let transcript = self.transcript(tools);
         let (ratio, count) = (self.ratio(), |text: &str| tools.reader.remembered(text));
+        let decoded = Decoded::default();
         let originals = Originals {
+            decoded: Some(&decoded),
             request: &self.request,
             shapes: &self.shapes,
             path: &self.path,
@@ -330,6 +332,8 @@ impl State {
                 estimate = view::sizes(&transcript, &self.marks, &notes).1 + self.fixed;
                 pass = Some((trigger, proposal));
             }
+        } else if self.reads_ahead(&config) && estimate * 2 > limits.ceiling {
+            originals.read_ahead(tools.reader);
         }
         if !self.is_managed() && estimate > limits.ceiling {
             pinned = Some(Pinned {
@@ -370,6 +374,11 @@ impl State {
         })?;
         let body = self.body(view);
         Ok(Prepared { body, ..prepared })
+    }
+
+    /// Whether a pass will ask for the strings of all texts.
+    fn reads_ahead(&self, config: &policy::Config) -> bool {
+        self.is_managed() && self.terms.policy == Policy::Cwl && config.order == Order::Levels
     }
 
     fn transcript(&self, tools: &Tools<'_>) -> Transcript {

@@ -2,6 +2,9 @@
 //! raw bytes, so that a request costs its new messages only. Never crosses tenants: the digest is
 //! seeded by the tenant.
 
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -45,6 +48,35 @@ impl Weighter<u128, Option<Arc<Words>>> for ByBytes {
         // The key and the cache's own entry beside it.
         let own = words.as_ref().map_or(0, |words| words.weight() + 16);
         own as u64 + 48
+    }
+}
+
+/// How many texts stay decoded: those of one call and of its neighbour.
+const DECODED: usize = 4;
+
+/// The texts that were decoded last, by the index of their item: what chooses what is left of an
+/// item and what then writes it ask for the same. Lives no longer than the request.
+#[derive(Default)]
+pub struct Decoded(RefCell<VecDeque<(usize, Arc<str>)>>);
+
+impl Decoded {
+    /// The text of an item, decoded unless it was just now.
+    pub fn text<'t>(
+        &self,
+        index: usize,
+        decode: impl FnOnce() -> Option<Cow<'t, str>>,
+    ) -> Option<Cow<'t, str>> {
+        let known = self.0.borrow().iter().find(|(at, _)| *at == index).cloned();
+        if let Some((_, text)) = known {
+            return Some(Cow::Owned(text.as_ref().to_owned()));
+        }
+        let text = decode()?;
+        let mut texts = self.0.borrow_mut();
+        if texts.len() == DECODED {
+            texts.pop_front();
+        }
+        texts.push_back((index, text.as_ref().into()));
+        Some(text)
     }
 }
 

@@ -4,10 +4,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::known::Reader;
+use super::known::{Decoded, Reader};
 use crate::dialect::edit::AssistantEdit;
 use crate::dialect::request::Request;
-use crate::model::{Digest, Handed, Hop, ItemKind, Kept, Mark, Shape, Words};
+use crate::model::{Digest, Handed, Hop, ItemKind, Kept, Mark, Role, Shape, Words};
 use crate::policy::Read;
 use crate::render;
 use crate::session::path::Path;
@@ -23,12 +23,21 @@ pub(super) struct Originals<'a> {
     pub path: &'a Path,
     pub pending: &'a [Hop],
     pub transcript: &'a Transcript,
+    /// Where a pass may follow, the texts that it decoded last.
+    pub decoded: Option<&'a Decoded>,
 }
 
 impl<'a> Originals<'a> {
     /// The original text of an item: a result's or a message's text, a call's arguments. `None`
     /// where it has none or where it could not be put back in its form.
     pub fn text(&self, index: usize) -> Option<Cow<'a, str>> {
+        match self.decoded {
+            Some(decoded) => decoded.text(index, || self.decode(index)),
+            None => self.decode(index),
+        }
+    }
+
+    fn decode(&self, index: usize) -> Option<Cow<'a, str>> {
         let item = self.transcript.items.get(index)?;
         let entry = self.transcript.entries.get(item.entry)?;
         if let Source::HiddenResult { step, hop, call } = entry.source {
@@ -154,7 +163,7 @@ impl<'a> Originals<'a> {
             | ItemKind::Opaque => 0,
         };
         let read = || {
-            let text = self.text(index)?;
+            let text = self.decode(index)?;
             Some(match item.kind {
                 ItemKind::Call => Words::of(&stub::flat(&text)),
                 _ => Words::of(&text),
@@ -170,6 +179,17 @@ impl<'a> Originals<'a> {
                 reader.words(&name, read)
             }
             Source::Hop { .. } | Source::HiddenResult { .. } => read().map(Arc::new),
+        }
+    }
+
+    /// Reads what came with this request before a pass asks for it, so that none has all that came
+    /// since the one before to read.
+    pub fn read_ahead(&self, reader: Reader<'_>) {
+        let mut entries = self.transcript.entries.iter();
+        let newest = entries.rfind(|entry| entry.role == Role::Assistant);
+        let from = newest.map_or(0, |entry| entry.items.start);
+        for index in from..self.transcript.items.len() {
+            self.words(reader, Read::Original(index));
         }
     }
 

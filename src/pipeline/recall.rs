@@ -313,6 +313,7 @@ impl<'a> Recalls<'a> {
             path: &self.state.path,
             pending: &self.state.pending,
             transcript: &self.prepared.transcript,
+            decoded: None,
         }
     }
 

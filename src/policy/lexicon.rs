@@ -150,6 +150,12 @@ impl<'a> Lexicon<'a> {
     /// Shortened arguments with an index of the strings that were cut out and stand nowhere else.
     /// `None` where nothing is long enough to cut.
     pub fn trim(&mut self, call: usize, kept: &Kept) -> Option<Kept> {
+        // No string in these can be long enough, so they need not be read.
+        if let Some(Shows::All(words)) = self.of.get(call)
+            && words.bytes() <= stub::LONG
+        {
+            return None;
+        }
         let arguments = (self.originals)(call)?;
         let cuts = stub::cuts(&arguments);
         if cuts.is_empty() {
@@ -173,6 +179,9 @@ impl<'a> Lexicon<'a> {
     /// already. `None` where nothing is worth a name.
     pub fn names(&mut self, item: usize, parts: Parts, size: usize, used: usize) -> Option<Kept> {
         let mut left = share(size, NAMES).min(NAMES_BYTES.saturating_sub(used));
+        if left == 0 {
+            return None;
+        }
         let text = (self.originals)(parts.text).unwrap_or_default();
         let arguments = (self.originals)(item).filter(|_| parts.call);
         let trimmed = arguments.map(|arguments| {
