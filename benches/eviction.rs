@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 use plimsoll::dialect::chat::original;
 use plimsoll::model::{
     CallId, CallShape, Dialect, Digest, Effect, EpisodeKind, Handed, Hidden, HiddenCall, Hop,
-    ItemKind, Kept, Mark, Marks, Parent, RecordId, Role, Shape, TenantId, ToolClass, TurnRecord, Words,
+    ItemKind, Kept, Mark, Marks, Parent, RecordId, Role, Shape, TenantId, ToolClass, TurnRecord,
+    Words,
 };
 use plimsoll::pipeline::known::{Decoded, Memo, Reader};
 use plimsoll::policy::{self, Ask, Config, Order, Policy, Proposal, Read, Target};
@@ -552,7 +553,7 @@ fn target(ceiling: u64) -> Target {
 fn timed(counter: &Counter, warm: impl Fn(Reader<'_>), run: impl Fn(Reader<'_>)) -> String {
     let times = (0..ROUNDS).map(|_| {
         let memo = Memo::default();
-        let reader = memo.reader(counter, Encoding::O200k, TENANT);
+        let reader = memo.reader(counter, Encoding::O200k, TENANT, Dialect::Chat);
         warm(reader);
         let begun = Instant::now();
         run(reader);
@@ -569,7 +570,7 @@ const TENANT: TenantId = TenantId(Digest([7; 32]));
 fn main() {
     let counter = Counter::load();
     let memo = Memo::default();
-    let reader = memo.reader(&counter, Encoding::O200k, TENANT);
+    let reader = memo.reader(&counter, Encoding::O200k, TENANT, Dialect::Chat);
     for (name, annotated) in [
         ("annotated", Annotated::Well),
         ("unannotated", Annotated::Never),
@@ -607,7 +608,7 @@ fn main() {
 /// The newest pass of a session that grew under the proxy.
 fn grown(counter: &Counter, session: &Session, order: Order, ceiling: u64) {
     let memo = Memo::default();
-    let reader = memo.reader(counter, Encoding::O200k, TENANT);
+    let reader = memo.reader(counter, Encoding::O200k, TENANT, Dialect::Chat);
     let mut marks = Marks::default();
     let mut passes: Vec<Request<'_>> = Vec::new();
     for turns in (STEP..=session.turns.len()).step_by(STEP) {
@@ -670,7 +671,7 @@ fn first(counter: &Counter, session: &Session, order: Order) {
         decoded: Decoded::default(),
     };
     let memo = Memo::default();
-    let reader = memo.reader(counter, Encoding::O200k, TENANT);
+    let reader = memo.reader(counter, Encoding::O200k, TENANT, Dialect::Chat);
     let size = request.size(reader, u64::from(u32::MAX));
     let target = target(size - 1);
     let least = Target {
