@@ -6,6 +6,7 @@ mod client;
 mod corpus;
 mod random;
 mod rules;
+mod say;
 
 use std::fmt::Write as _;
 

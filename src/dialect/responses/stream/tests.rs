@@ -4,6 +4,7 @@
 
 mod client;
 mod corpus;
+mod random;
 mod say;
 
 use std::fmt::Write as _;
@@ -51,8 +52,14 @@ fn play(case: &Case, pieces: impl Fn(usize, &Bytes) -> Vec<Bytes>) -> Seen {
             }
             Verdict::HiddenOnly if number + 1 < case.hops.len() => machine.next_hop(&mut out),
             Verdict::HiddenOnly => machine.close(line(&answers), &mut out),
-            Verdict::Broken if told => machine.release(&mut out),
-            Verdict::Broken => machine.fail(br#"{"message":"upstream cut"}"#, &mut out),
+            Verdict::Broken if told => {
+                machine.release(&mut out);
+                break;
+            }
+            Verdict::Broken => {
+                machine.fail(br#"{"message":"upstream cut"}"#, &mut out);
+                break;
+            }
         }
     }
     Seen {
@@ -183,28 +190,35 @@ fn bodies(case: &Case) -> Vec<Bytes> {
 fn an_unstreamed_turn_comes_to_the_same() {
     let mut count = 0;
     for case in corpus::cases() {
-        let bodies = bodies(&case);
-        if bodies.len() < case.hops.len() {
-            continue;
-        }
         let seen = play(&case, whole);
-        let read = |body| unary::read(body, &case.spec).unwrap();
-        let answers: Vec<Answer> = bodies.iter().map(read).collect();
-        assert_eq!(answers, seen.answers, "{}", case.name);
-        let closed = (case.verdict == Verdict::HiddenOnly).then(|| line(&answers));
-        let (first, last) = (&bodies[0], bodies.last().unwrap());
-        let body = unary::compose(&case.config, &case.spec, first, last, &answers, closed);
-        let streamed = client::read(&seen.client).responses.pop().unwrap();
-        let composed: Value = serde_json::from_slice(&body).unwrap();
-        assert_eq!(composed, streamed, "{}", case.name);
-        if !case.spec.hidden.is_empty() {
-            client::silent(&case, &body);
-        } else {
-            assert_eq!(body, last, "{}", case.name);
-        }
-        count += 1;
+        count += usize::from(unstreamed(&case, &seen));
     }
     assert!(count >= 25, "the corpus lost its whole turns");
+}
+
+/// Holds a turn against its unstreamed equal; whether it has one.
+fn unstreamed(case: &Case, seen: &Seen) -> bool {
+    let mut bodies = bodies(case);
+    if bodies.len() < case.hops.len() {
+        return false;
+    }
+    bodies.truncate(seen.answers.len());
+    let read = |body| unary::read(body, &case.spec).unwrap();
+    let answers: Vec<Answer> = bodies.iter().map(read).collect();
+    assert_eq!(answers, seen.answers, "{}", case.name);
+    let capped = answers.last().unwrap().verdict() == Verdict::HiddenOnly;
+    let closed = capped.then(|| line(&answers));
+    let (first, last) = (&bodies[0], bodies.last().unwrap());
+    let body = unary::compose(&case.config, &case.spec, first, last, &answers, closed);
+    let streamed = client::read(&seen.client).responses.pop().unwrap();
+    let composed: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(composed, streamed, "{}", case.name);
+    if case.spec.hidden.is_empty() {
+        assert_eq!(body, last, "{}", case.name);
+    } else {
+        client::silent(case, &body);
+    }
+    true
 }
 
 #[test]
@@ -218,15 +232,20 @@ fn what_is_no_response_is_passed_on() {
     }
 }
 
-/// The goldens hold, for each case, what the client got and what each hop was read as. On a
-/// difference the whole new text is printed, to be read and put in the file's place.
+/// The goldens hold, for each case, what each hop was read as, and what the client got where that
+/// is not what its own request would have brought. On a difference the whole new text is printed,
+/// to be read and put in the file's place.
 #[test]
 fn goldens() {
     let mut seen = String::new();
     for case in corpus::cases() {
         let turn = play(&case, whole);
         writeln!(seen, "=== {}", case.name).unwrap();
-        for line in String::from_utf8_lossy(&turn.client).split_inclusive('\n') {
+        let client = match case.own {
+            Some(_) => String::new(),
+            None => String::from_utf8(turn.client).unwrap(),
+        };
+        for line in client.split_inclusive('\n') {
             // An event's name is its type, as a client sees to.
             if line != "\n" && !line.starts_with("event: ") {
                 seen.push_str(&line.replace('\r', "\\r"));
@@ -254,7 +273,7 @@ fn goldens() {
     );
 }
 
-/// Servers that do not number items or events, leave out their beginning, or mix two of them up.
+/// Servers that number neither items nor events, or leave out how items begin.
 #[test]
 fn odd_servers_leak_nothing() {
     let call = |id: u8, name: &str| {
@@ -278,9 +297,6 @@ fn odd_servers_leak_nothing() {
         let members = format!(r#""item_id":"fc_{id}","delta":"{{}}""#);
         event("function_call_arguments.delta", &members)
     };
-    let at = |at: u8, kind: &str, item: &str| {
-        event(kind, &format!(r#""output_index":{at},"item":{item}"#))
-    };
     let all = end(&[&hidden, &shown, &other]);
     let table = [
         done(&hidden) + &done(&shown) + &done(&other) + &all,
@@ -292,13 +308,6 @@ fn odd_servers_leak_nothing() {
             + &done(&shown)
             + &added(&other)
             + &done(&other)
-            + &all,
-        at(0, "output_item.added", &hidden)
-            + &at(1, "output_item.added", &shown)
-            + &at(2, "output_item.added", &other)
-            + &at(2, "output_item.done", &other)
-            + &at(1, "output_item.done", &shown)
-            + &at(0, "output_item.done", &hidden)
             + &all,
     ];
     for stream in table {

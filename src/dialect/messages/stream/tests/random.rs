@@ -131,24 +131,27 @@ fn pieces(text: &str, size: usize) -> Vec<String> {
     pieces.map(|piece| piece.iter().collect()).collect()
 }
 
+/// Pieces of a string as they stand between its quotes.
+fn inner(text: &str, size: usize) -> Vec<String> {
+    let quoted = pieces(text, size).into_iter().map(|piece| quoted(&piece));
+    quoted
+        .map(|quoted| quoted[1..quoted.len() - 1].to_owned())
+        .collect()
+}
+
+fn borrowed(pieces: &[String]) -> Vec<&str> {
+    pieces.iter().map(String::as_str).collect()
+}
+
 /// Writes a hop; `number` makes its ids its own.
 fn write(number: usize, style: &Style, steps: &[Step]) -> Bytes {
-    let mut stream = corpus::start(&format!("m{number}"));
+    let mut stream = say::start(&format!("m{number}"));
     let mut at = 0;
     for step in steps {
         let id = format!("c{number}-{at}");
-        let of = |text: &str| -> Vec<String> {
-            let pieces = pieces(text, style.piece);
-            let inner = |piece: &String| {
-                let quoted = quoted(piece);
-                quoted[1..quoted.len() - 1].to_owned()
-            };
-            pieces.iter().map(inner).collect()
-        };
-        let refs = |owned: &[String]| -> Vec<String> { owned.to_vec() };
         let block = match step {
             Step::Ping => {
-                stream += &corpus::ping();
+                stream += &say::ping();
                 continue;
             }
             Step::Comment => {
@@ -156,33 +159,30 @@ fn write(number: usize, style: &Style, steps: &[Step]) -> Bytes {
                 continue;
             }
             Step::Unknown => {
-                stream += &corpus::event(r#"{"type":"future","b":[1]}"#);
+                stream += &say::event(r#"{"type":"future","b":[1]}"#);
                 continue;
             }
             Step::Text(text) => {
-                let pieces = refs(&of(text));
-                let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
-                corpus::text(at, &pieces)
+                let pieces = inner(text, style.piece);
+                say::text(at, &borrowed(&pieces))
             }
             Step::Thinking(text) => {
-                let pieces = refs(&of(text));
-                let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
-                corpus::thinking(at, &pieces, "S")
+                let pieces = inner(text, style.piece);
+                say::thinking(at, &borrowed(&pieces), "S")
             }
             Step::Redacted => {
                 let block = r#"{"type":"redacted_thinking","data":"R"}"#;
-                corpus::open(at, block) + &corpus::close(at)
+                say::open(at, block) + &say::close(at)
             }
             Step::Call { name, arguments } => {
                 let pieces = pieces(arguments, style.piece);
-                let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
-                corpus::call(at, &id, name, &pieces)
+                say::call(at, &id, name, &borrowed(&pieces))
             }
         };
         stream += &block;
         at += 1;
     }
-    stream += &corpus::end(style.reason);
+    stream += &say::end(style.reason);
     if !style.names {
         let lines = stream.lines().filter(|line| !line.starts_with("event:"));
         stream = lines.map(|line| format!("{line}\n")).collect();

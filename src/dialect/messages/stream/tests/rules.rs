@@ -3,7 +3,10 @@
 
 use serde_json::Value;
 
-use super::corpus::{call, close, delta, end, event, finish, open, ping, spec, start, stop, text};
+use super::corpus::spec;
+use super::say::{
+    call, close, delta, end, event, finish, json_delta, open, ping, start, stop, text, thinking,
+};
 use super::*;
 use crate::dialect::messages::stream::unary;
 
@@ -94,14 +97,14 @@ fn nothing_was_spoken_before_the_first_byte() {
 fn answers_tell_what_was_said() {
     let mut machine = machine();
     let stream = start("m1")
-        + &corpus::thinking(0, &["w", "hy"], "S")
+        + &thinking(0, &["w", "hy"], "S")
         + &text(1, &["a", "b"])
         + &open(
             2,
             r#"{"type":"tool_use","id":"t1","caller":{"type":"direct"},"name":"read","input":{}}"#,
         )
-        + &corpus::json_delta(2, r#"{"b": 1, "#)
-        + &corpus::json_delta(2, r#""a":"é"}"#)
+        + &json_delta(2, r#"{"b": 1, "#)
+        + &json_delta(2, r#""a":"é"}"#)
         + &close(2)
         + &call(3, "h1", "recall", &[])
         + &finish(

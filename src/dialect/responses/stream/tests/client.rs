@@ -113,11 +113,6 @@ impl View {
             self.text.push_str(event["delta"].as_str().unwrap());
         }
     }
-
-    /// What the items are that were begun.
-    pub(super) fn names(&self) -> Vec<String> {
-        self.begun.iter().map(|(item, _)| name(item)).collect()
-    }
 }
 
 /// The name of a call, and the type of all else.

@@ -8,6 +8,7 @@ use crate::dialect::stream::{Config, Echo, Spec, UsageMode, UsageWish};
 use crate::model::{Dialect, raw};
 
 /// A turn.
+#[derive(Debug)]
 pub(super) struct Case {
     pub(super) name: &'static str,
     pub(super) config: Config,

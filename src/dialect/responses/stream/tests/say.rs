@@ -336,9 +336,4 @@ impl Hop {
     pub(super) fn item(self, begun: &str, whole: &str) -> Self {
         self.added(begun).done(whole)
     }
-
-    /// An item of which only the end is told, as some servers do.
-    pub(super) fn sudden(self, whole: &str) -> Self {
-        self.done(whole)
-    }
 }
