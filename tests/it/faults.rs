@@ -16,7 +16,7 @@ use crate::support::{
     EMPTY, Proxy, channel_body, client, error_of, nobody, raw_upstream, read_head, soon, upstream,
 };
 
-const PATHS: [&str; 2] = ["/v1/chat/completions", "/v1/responses?key=sk-query-secret"];
+const PATHS: [&str; 2] = ["/v1/chat/completions", "/v1/embeddings?key=sk-query-secret"];
 
 /// What comes back for a request that carries secrets; none of them may be in it.
 async fn failure(proxy: &Proxy, path: &str) -> (u16, String, String, String, String) {

@@ -50,7 +50,7 @@ async fn any_method_and_path_arrives_byte_for_byte() {
             "/openai/deployments/d/chat/completions",
             "/v1/openai/deployments/d/chat/completions",
         ),
-        ("POST", "/v1/responses", "/v1/responses"),
+        ("POST", "/v1/embeddings", "/v1/embeddings"),
         ("POST", "/v1/files", "/v1/files"),
         ("PUT", "/v1/a%2Fb/c", "/v1/a%2Fb/c"),
         ("PATCH", "/v1/", "/v1/"),
@@ -114,7 +114,7 @@ async fn headers_are_filtered_both_ways() {
     })
     .await;
     let proxy = Proxy::before(addr).await;
-    for path in ["/v1/chat/completions", "/v1/responses"] {
+    for path in ["/v1/chat/completions", "/v1/embeddings"] {
         let request = client()
             .post(proxy.url(path))
             .header("authorization", "Bearer sk-1")
@@ -245,7 +245,7 @@ async fn a_head_keeps_its_length() {
 
 #[tokio::test]
 async fn responses_are_not_buffered() {
-    for path in ["/v1/chat/completions", "/v1/responses"] {
+    for path in ["/v1/chat/completions", "/v1/embeddings"] {
         let (sender, body) = channel_body();
         let body = Arc::new(Mutex::new(Some(body)));
         let addr = upstream(move |_| {

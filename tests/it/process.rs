@@ -238,7 +238,7 @@ async fn no_log_level_gives_away_keys_or_content() {
             ),
         ];
         let process = Process::start(directory.path(), addr, &["--log", "trace"], &env);
-        for path in ["/v1/chat/completions", "/v1/responses"] {
+        for path in ["/v1/chat/completions", "/v1/embeddings"] {
             let request = client()
                 .post(process.url(path))
                 .header("authorization", "Bearer sk-secret")
