@@ -7,6 +7,8 @@ import re
 from scripts import Asked
 
 PATH = "/v1/responses"
+# What the frame holds that closes an answer.
+CLOSES = "event: response.completed"
 PIECE = 7
 
 
@@ -21,7 +23,8 @@ def refusal(body):
         return "Missing required parameter: 'model'."
     if not body.get("input"):
         return "Missing required parameter: 'input'."
-    names = [tool.get("name") for tool in body.get("tools") or []]
+    # The provider's own tools have a type and no name.
+    names = [tool["name"] for tool in body.get("tools") or [] if "name" in tool]
     if len(names) != len(set(names)):
         return "Tool names must be unique"
     if body.get("max_output_tokens", 16) < 16:
@@ -83,10 +86,23 @@ def asked(body):
             break
         tail.append(item)
     return Asked(
-        offered={tool.get("name") for tool in body.get("tools") or []},
+        offered=set(offered(body)),
         results=[item["call_id"] for item in tail if item.get("type") == "function_call_output"],
         users=[json.dumps(item["content"]) for item in tail if item.get("role") == "user"],
+        whole=json.dumps(items(body)),
     )
+
+
+def exchanged(body):
+    """The calls of a request's history, id to name, and the ids that have a result."""
+    given = items(body)
+    calls = {i["call_id"]: i["name"] for i in given if i.get("type") == "function_call"}
+    return calls, {i["call_id"] for i in given if i.get("type") == "function_call_output"}
+
+
+def offered(body):
+    """The names of the tools, in order; the provider's own are known by their type."""
+    return [tool.get("name") or tool["type"] for tool in body.get("tools") or []]
 
 
 def output(number, body, said):
@@ -199,6 +215,14 @@ def _item(event, index, item):
             yield event("response.function_call_arguments.delta", **at, delta=piece)
         yield event("response.function_call_arguments.done", **at, arguments=arguments)
     yield event("response.output_item.done", output_index=index, item=item)
+
+
+def too_long(prompt, window):
+    message = (
+        "Your input exceeds the context window of this model. Please adjust your input and try "
+        f"again: {prompt} tokens > {window} maximum."
+    )
+    return error(400, message, "context_length_exceeded")
 
 
 def error(status, message, code):
