@@ -38,8 +38,8 @@ class Program:
     dialect = ""
     # Whether it can go on with its last session.
     resumes = True
-    # Whether one message of the model's may hold several calls.
-    parallel = True
+    # A budget that the agent's own prologue fits into, and its work does not.
+    ceiling = 16_000
 
     def __init__(self, at, place):
         self.at = at

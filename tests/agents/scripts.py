@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 HIDDEN = "delimiter"
 RECALL = "recall"
 OURS = {HIDDEN, RECALL}
+# Begins the texts that hidden calls carry: nothing of an agent's may hold it.
+UNSEEN = "unseen finding:"
 # How agents ask for a summary of their session, where they offer tools beside it.
 SUMMARISE = ("Respond with TEXT ONLY",)
 
@@ -240,7 +242,7 @@ WORK = Script(
             Hop(
                 text="Now I change one.",
                 calls=(
-                    end("FINDING notes.txt holds one line."),
+                    end(f"{UNSEEN} notes.txt holds one line."),
                     start("change-notes", "act", ["look-around"]),
                     _shell("echo second >> notes.txt"),
                     end(),
@@ -258,7 +260,7 @@ WORK = Script(
         ],
         # Text of a hidden hop and text of the last one are one answer.
         [
-            Hop(text="It is verified.", calls=(end("FINDING notes.txt holds two lines."),)),
+            Hop(text="It is verified.", calls=(end(f"{UNSEEN} notes.txt holds two lines."),)),
             Hop(text="Task one is done."),
         ],
         [
@@ -287,13 +289,13 @@ def _chapters():
         if number % 3 == 0:
             calls.insert(0, start(f"chapters-{number}", "expl"))
             if number:
-                calls.insert(0, end(f"FINDING nothing of note before chapter {number}."))
+                calls.insert(0, end(f"{UNSEEN} nothing of note before chapter {number}."))
         steps.append([Hop(text=f"Chapter {number}.", calls=tuple(calls))])
     # The first episode has been evicted by now, and is asked for again.
     back = Call(RECALL, {"id": "chapters-0", "lines": "1-5"})
     steps.append(
         [
-            Hop(calls=(end("FINDING nothing of note at all."),)),
+            Hop(calls=(end(f"{UNSEEN} nothing of note at all."),)),
             Hop(calls=(back,)),
             Hop(text="All are read.", calls=(_shell("echo read > chapters.txt"),)),
         ]

@@ -10,7 +10,15 @@ import chat
 import messages
 import responses
 from programs import ALL
-from scripts import HIDDEN, RECALL, SCRIPTS, WORK_FILES, WORK_FILES_ONE, hidden_ids
+from scripts import (
+    HIDDEN,
+    RECALL,
+    SCRIPTS,
+    UNSEEN,
+    WORK_FILES,
+    WORK_FILES_ONE,
+    hidden_ids,
+)
 
 DIALECTS = {"chat": chat, "responses": responses, "messages": messages}
 ONE, TWO = "[task one] Add a line to notes.txt and verify it.", "[task two] Add one more line."
@@ -50,7 +58,7 @@ def tasks_of(program):
 
 def nothing_leaked(program, runs, script):
     """Hidden ids are the script's own; its hidden arguments and results hold these words."""
-    words = [*hidden_ids(SCRIPTS[script]), "FINDING", "delimiter", "Context episodes"]
+    words = [*hidden_ids(SCRIPTS[script]), UNSEEN, HIDDEN, "Context episodes"]
     seen = {"what it printed": "".join(run.out + run.err for run in runs).encode()}
     for place, content in (seen | program.kept()).items():
         for word in words:
@@ -109,3 +117,46 @@ def test_two_tasks(begin, name):
         assert said == hops, "every hop is asked for once"
         starts = r'plimsoll_delimiter_calls_total\{action="start",outcome="ok"\} (\d+)'
         print(re.findall(r"plimsoll_delimiter_calls_total.*", program.at.metrics()))
+
+
+@every()
+def test_a_low_ceiling_is_held(begin, name):
+    program = begin(name, "chapters", "--budget", str(ALL[name].ceiling))
+    runs = done(program, [LONG])
+    assert program.files() == {"notes.txt": "first\n", "chapters.txt": "read\n"}
+    sent = main(program, program.at.requests())
+    nothing_leaked(program, runs, "chapters")
+    print(name, max(entry["prompt"] for entry in sent), len(sent))
+    if program.at.managed:
+        metrics = program.at.metrics()
+        print([l for l in metrics.splitlines() if 'delimiter_calls' in l or 'passes_total' in l or 'unmet' in l or 'recall_total' in l])
+        assert counted(metrics, "plimsoll_passes_total") >= 1
+        assert counted(metrics, "plimsoll_budget_unmet_total") == 0
+
+
+@every("mini")
+def test_faults_are_survived(begin, name):
+    faults = ["429@1", "500@3", "529@5"] if ALL[name].dialect == "messages" else ["429@1", "500@3"]
+    program = begin(name, "work", provider=[f"--fault={fault}" for fault in faults])
+    tasks, files = tasks_of(program)
+    runs = done(program, tasks)
+    assert program.files() == files
+    sent = program.at.requests()
+    history_is_whole(program, main(program, sent), "work")
+    nothing_leaked(program, runs, "work")
+    assert [entry["fault"] for entry in sent if entry.get("fault")] == [f[:3] for f in faults]
+
+
+@every("mini")
+def test_a_cut_stream_is_gone_on_with(begin, name):
+    program = begin(name, "work", provider=["--fault=cut@2"])
+    tasks, files = tasks_of(program)
+    run = program.run(ONE)
+    print("CUT", name, run.code, run.seconds, program.files(), [(e.get("said"), e.get("fault"), e["refusal"]) for e in program.at.requests()], run.tail()[-600:])
+
+
+@every()
+def test_a_full_window(begin, name):
+    program = begin(name, "chapters", provider=["--window", str(ALL[name].ceiling*2)])
+    run = program.run(LONG)
+    print("WINDOW", name, run.code, run.seconds, program.files(), [(e.get("said"), e.get("fault"), e["refusal"], e.get("prompt")) for e in program.at.requests()], run.tail()[-600:])
