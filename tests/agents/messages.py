@@ -132,7 +132,7 @@ def asked(body):
         if message["role"] == "assistant":
             break
         if message["role"] == "user":
-            tail += blocks(message)
+            tail += reversed(blocks(message))
     return Asked(
         offered=set(offered(body)),
         results=[block["tool_use_id"] for block in tail if block["type"] == "tool_result"],

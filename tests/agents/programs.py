@@ -40,9 +40,14 @@ class Program:
     resumes = True
     # A budget that the agent's own prologue fits into, and its work does not.
     ceiling = 16_000
+    # A window that is full before its work is done, and how it ends then without the proxy.
+    window = 30_000
+    code_of_full_window = 0
 
-    def __init__(self, at, place):
+    def __init__(self, at, place, compact_at=None):
         self.at = at
+        # The tokens at which it summarises its own session.
+        self.compact_at = compact_at
         self.home, self.repository = place / "home", place / "repository"
         self.home.mkdir()
         self.repository.mkdir()
@@ -123,9 +128,12 @@ class Opencode(Program):
 
     name = "opencode"
     package = ""
+    # It summarises, goes on to the end, and reports the error all the same.
+    code_of_full_window = 1
 
     def configure(self):
-        models = {MODEL: {"name": MODEL, "limit": {"context": 200_000, "output": 8_000}}}
+        limit = {"context": (self.compact_at or 192_000) + 8_000, "output": 8_000}
+        models = {MODEL: {"name": MODEL, "limit": limit}}
         options = {"baseURL": self.at.base_url, "apiKey": KEY}
         provider = {"npm": self.package, "name": "tests", "options": options, "models": models}
         settings = {
@@ -169,13 +177,18 @@ class Codex(Program):
     """codex with its built-in provider, which tries a WebSocket first."""
 
     name, dialect = "codex", "responses"
+    ceiling = 20_000
+    code_of_full_window = 1
 
     def configure(self):
-        self.write(
-            ".codex/config.toml",
-            f'model = "{MODEL}"\nopenai_base_url = "{self.at.base_url}"\n'
-            "check_for_update_on_startup = false\n[analytics]\nenabled = false\n",
+        limit = f"model_auto_compact_token_limit = {self.compact_at}\n" if self.compact_at else ""
+        general = (
+            f'model = "{MODEL}"\ncheck_for_update_on_startup = false\n{limit}{self.provider()}'
         )
+        self.write(".codex/config.toml", f"{general}[analytics]\nenabled = false\n")
+
+    def provider(self):
+        return f'openai_base_url = "{self.at.base_url}"\n'
 
     def environment(self):
         return {"OPENAI_API_KEY": KEY, "CODEX_API_KEY": KEY}
@@ -189,13 +202,11 @@ class Codex(Program):
 class CodexProvider(Codex):
     """codex with a provider of its configuration, which speaks HTTP only."""
 
-    def configure(self):
-        self.write(
-            ".codex/config.toml",
-            f'model = "{MODEL}"\nmodel_provider = "tests"\n'
-            "check_for_update_on_startup = false\n[analytics]\nenabled = false\n"
-            f'[model_providers.tests]\nname = "tests"\nbase_url = "{self.at.base_url}"\n'
-            'env_key = "TESTS_API_KEY"\nwire_api = "responses"\n',
+    def provider(self):
+        return (
+            f'model_provider = "tests"\n[model_providers.tests]\nname = "tests"\n'
+            f'base_url = "{self.at.base_url}"\nenv_key = "TESTS_API_KEY"\n'
+            'wire_api = "responses"\n'
         )
 
     def environment(self):
@@ -203,7 +214,10 @@ class CodexProvider(Codex):
 
 
 class ClaudeCode(Program):
+    """Claude Code; it summarises when it is told to."""
+
     name, dialect = "claude", "messages"
+    ceiling = 24_000
 
     def environment(self):
         return {
@@ -224,12 +238,15 @@ class Pi(Program):
 
     name = "pi"
     api = ""
+    window = 20_000
 
     def base(self):
         return self.at.base_url
 
     def configure(self):
-        model = {"id": MODEL, "name": MODEL, "contextWindow": 200_000, "maxTokens": 8_000}
+        # It keeps 16,384 tokens free.
+        window = (self.compact_at or 180_000) + 16_384
+        model = {"id": MODEL, "name": MODEL, "contextWindow": window, "maxTokens": 8_000}
         provider = {"baseUrl": self.base(), "api": self.api, "apiKey": KEY, "models": [model]}
         settings = {"providers": {"tests": provider}}
         self.write(".pi/agent/models.json", json.dumps(settings, indent=2))
@@ -263,6 +280,8 @@ class Mini(Program):
 
     name, dialect = "mini", "chat"
     resumes = False
+    window = 20_000
+    code_of_full_window = 1
 
     def environment(self):
         return {

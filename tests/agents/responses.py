@@ -10,6 +10,7 @@ PATH = "/v1/responses"
 # What the frame holds that closes an answer.
 CLOSES = "event: response.completed"
 PIECE = 7
+COMPACTION = "compaction"
 
 
 def items(body):
@@ -85,12 +86,19 @@ def asked(body):
         if item.get("type") in ("function_call", "reasoning") or item.get("role") == "assistant":
             break
         tail.append(item)
+    said = [item for item in tail if item.get("role") == "user" or item.get("type") == COMPACTION]
     return Asked(
         offered=set(offered(body)),
         results=[item["call_id"] for item in tail if item.get("type") == "function_call_output"],
-        users=[json.dumps(item["content"]) for item in tail if item.get("role") == "user"],
+        users=[json.dumps(item.get("content") or item["encrypted_content"]) for item in said],
         whole=json.dumps(items(body)),
+        compacts=compacts(body),
     )
+
+
+def compacts(body):
+    """Whether the provider is asked for a summary that only itself can read."""
+    return items(body)[-1].get("type") == "compaction_trigger"
 
 
 def exchanged(body):
@@ -107,6 +115,8 @@ def offered(body):
 
 def output(number, body, said):
     own = f"s{said.step}h{said.hop}"
+    if compacts(body):
+        return [{"id": f"cmp_{number}", "type": COMPACTION, "encrypted_content": said.text}]
     listed = []
     reasons = "reasoning" in body
     if reasons:
@@ -206,6 +216,8 @@ def _item(event, index, item):
             yield event("response.output_text.delta", **at, delta=word, logprobs=[])
         yield event("response.output_text.done", **at, text=part["text"], logprobs=[])
         yield event("response.content_part.done", **at, part=part)
+    elif item["type"] == COMPACTION:
+        yield event("response.output_item.added", output_index=index, item=opened)
     else:
         opened = {**opened, "arguments": ""}
         yield event("response.output_item.added", output_index=index, item=opened)

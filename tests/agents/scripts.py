@@ -83,6 +83,8 @@ class Asked:
     users: list
     # The whole conversation, as JSON.
     whole: str = ""
+    # Whether a summary is asked for in the dialect's own way.
+    compacts: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,8 @@ def marked(marks):
 def aside(script, asked):
     """What is said where no step of the script is asked for: a title, or a summary. None if one
     is."""
-    if asked.offered and not any(wish in text for text in asked.users for wish in SUMMARISE):
+    wished = any(wish in text for text in asked.users for wish in SUMMARISE)
+    if asked.offered and not (wished or asked.compacts):
         return None
     text = "A small task"
     if calls := re.findall(r"call_s\d+h\d+n\d+", asked.whole):
@@ -301,7 +304,8 @@ def _chapters():
         ]
     )
     steps.append([Hop(text="Task long is done.")])
-    return Script(steps=steps, tasks={"[task long]": 0})
+    steps.append([Hop(text="There is nothing left to do.")])
+    return Script(steps=steps, tasks={"[task long]": 0, "[task again]": len(steps) - 1})
 
 
 SCRIPTS = {"sdk": SDK, "long": _long(), "work": WORK, "chapters": _chapters()}
