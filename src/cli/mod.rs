@@ -1,6 +1,7 @@
 //! The command line: what can be typed, and what each command does. Owns arguments, exit codes and
 //! what is printed; never serves a request itself.
 
+mod agent;
 mod check;
 mod demo;
 mod export;
@@ -33,6 +34,8 @@ pub struct Cli {
 pub enum Command {
     /// Serve agents until a signal comes.
     Serve(ServeArgs),
+    /// Run an agent with the proxy before it, and say at its end what was saved.
+    Run(agent::RunArgs),
     /// Play a recorded session through the proxy; no key, no network.
     Demo(demo::DemoArgs),
     /// Compare policies on recorded sessions; no key, no network.
@@ -104,6 +107,7 @@ impl From<ServeArgs> for Flags {
 pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Serve(args) => serve::run(&args.into()),
+        Command::Run(args) => agent::run(args),
         Command::Demo(args) => demo::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Tune(args) => tune::run(&args),

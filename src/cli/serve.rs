@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{logs, tenant_key, wire};
 use crate::config::{Config, ENV_PREFIX, Flags};
 use crate::ingress::{Drained, Edge, Probes, Server};
+use crate::pipeline::App;
 
 /// How long streams that were cut may take to record what they handed out.
 const LAST_RECORDS: Duration = Duration::from_secs(5);
@@ -47,21 +48,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     // Installed before anything listens, so that no signal finds the default action.
     tokio::spawn(watch_signals(signals()?, stop.clone()));
-    let tenant_key = tenant_key::obtain(&config.tenant, &config.store)?;
     let base_url = config.upstream.base_url.clone();
-    let app = wire::app(&config)?;
-    let edge = Edge::new(config.server, Arc::clone(&app), tenant_key);
-    let probes = Probes {
-        metrics: {
-            let app = Arc::clone(&app);
-            Arc::new(move || app.metrics_text())
-        },
-        ready: {
-            let app = Arc::clone(&app);
-            Arc::new(move || !app.store.degraded())
-        },
-    };
-    let server = Server::bind(edge, probes).await?;
+    let (server, app) = start(config).await?;
     tracing::info!(
         listen = %server.listen_addr()?,
         admin = %server.admin_addr()?,
@@ -74,6 +62,35 @@ async fn serve(config: Config) -> anyhow::Result<()> {
             tracing::warn!(open, "stopped at the deadline, open requests were cut")
         }
     }
+    close(&app).await
+}
+
+/// Wires the parts and listens.
+///
+/// # Errors
+/// If something can't be set up.
+pub(super) async fn start(config: Config) -> anyhow::Result<(Server, Arc<App>)> {
+    let tenant_key = tenant_key::obtain(&config.tenant, &config.store)?;
+    let app = wire::app(&config)?;
+    let edge = Edge::new(config.server, Arc::clone(&app), tenant_key);
+    let probes = Probes {
+        metrics: {
+            let app = Arc::clone(&app);
+            Arc::new(move || app.metrics_text())
+        },
+        ready: {
+            let app = Arc::clone(&app);
+            Arc::new(move || !app.store.degraded())
+        },
+    };
+    Ok((Server::bind(edge, probes).await?, app))
+}
+
+/// Waits for the last records and makes them durable.
+///
+/// # Errors
+/// If the store's thread is gone.
+pub(super) async fn close(app: &Arc<App>) -> anyhow::Result<()> {
     // Streams that were cut still record what they handed out.
     app.streams.close();
     if tokio::time::timeout(LAST_RECORDS, app.streams.wait())

@@ -1,0 +1,67 @@
+"""`plimsoll run`: an agent that reads its address from the environment works through the proxy, its
+exit code is the command's, and what was saved is said at the end."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from conftest import HERE, binary
+
+AGENT = """
+import sys
+sys.path.insert(0, {here!r})
+import openai
+from test_sdk import SYSTEM, ask_whole, work
+api = openai.OpenAI(api_key="sk-tests", max_retries=0)
+messages = [SYSTEM, {{"role": "user", "content": "[task one] Raise the timeout."}}]
+print(work(api, ask_whole, messages)[-1][0])
+sys.exit(3)
+"""
+
+
+@pytest.fixture
+def provider(stand):
+    at = stand("sdk")
+    if not at.managed:
+        pytest.skip("about the proxy")
+    return at
+
+
+def run(at, tmp_path, *command):
+    run = [binary(), "run", "--upstream", at.provider_url, "--data", tmp_path / "run", "--"]
+    return subprocess.run(
+        [*run, *command], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+
+
+def test_an_agent_runs_behind_the_proxy(provider, tmp_path):
+    script = tmp_path / "agent.py"
+    script.write_text(AGENT.format(here=str(HERE)))
+    done = run(provider, tmp_path, sys.executable, script)
+    assert done.stdout == "The change is written.\n\nTask one is done.\n", done.stderr
+    assert done.returncode == 3, "the exit code is the agent's"
+    assert re.search(r"plimsoll: 4 requests; \d+ tokens asked for, \d+ sent", done.stderr)
+    names = [tool["function"]["name"] for tool in provider.requests()[0]["body"]["tools"]]
+    assert names[:2] == ["delimiter", "recall"]
+
+
+def test_each_agent_is_told_in_its_own_way(provider, tmp_path):
+    for name, wanted in (
+        ("claude", r"ANTHROPIC_BASE_URL=http://127\.0\.0\.1:\d+$"),
+        ("codex", r'argument -c\nargument openai_base_url="http://127\.0\.0\.1:\d+/v1"$'),
+        ("opencode", r'OPENCODE_CONFIG_CONTENT=\{"provider":\{"anthropic":.*127\.0\.0\.1:\d+/v1'),
+    ):
+        program = tmp_path / name
+        program.write_text("#!/bin/sh\nenv\nfor a in \"$@\"; do echo \"argument $a\"; done\n")
+        program.chmod(0o755)
+        done = run(provider, tmp_path, program, "--flag")
+        assert re.search(wanted, done.stdout, re.MULTILINE), done.stdout
+        assert done.stdout.endswith("argument --flag\n"), "the agent's own arguments come last"
+        assert "nothing was managed" in done.stderr
+
+
+def test_a_program_that_is_not_there_is_named(provider, tmp_path):
+    done = run(provider, tmp_path, "no-such-agent")
+    assert done.returncode == 1 and "can't run no-such-agent" in done.stderr
