@@ -155,7 +155,10 @@ def answer(script, asked, tools=None):
     calls = []
     for place, call in enumerate(hops[hop].calls):
         if call.name not in OURS or call.name in asked.offered:
-            calls.append((call_id(step, hop, place), call.name, call.arguments))
+            id = call_id(step, hop, place)
+            # Said once more, to an agent that kept what it heard of the first time.
+            id += "again" * (id in asked.whole)
+            calls.append((id, call.name, call.arguments))
     if tools:
         calls = [(id, *tools.call(name, arguments)) for id, name, arguments in calls]
         if not hops[hop].hidden_only() and (submit := tools.submit(not calls)):
