@@ -24,11 +24,12 @@ laws seed="1":
     CARGO_PROFILE_DEV_OPT_LEVEL=2 CARGO_PROFILE_TEST_OPT_LEVEL=2 PROPTEST_RNG_SEED={{seed}} \
         PROPTEST_CASES=20000 cargo test --lib pipeline::laws
 
-# OpenAI's Python client and mini-swe-agent, through the proxy.
+# Typed clients and real agents through the proxy; `--direct` leaves it out.
 agents *flags:
     cargo build --bin plimsoll
     test -d .venv || python3 -m venv .venv
     .venv/bin/pip install --quiet -r tests/agents/requirements.txt
+    npm install --prefix tests/agents/programs --no-progress --loglevel=error
     .venv/bin/python -m pytest -c tests/agents/pytest.ini tests/agents {{flags}}
 
 # Format, then everything that is checked without running.

@@ -7,9 +7,22 @@ import re
 from rules import refusal
 from scripts import Asked
 
-__all__ = ["DONE", "PATH", "asked", "error", "frames", "refusal", "whole"]
+__all__ = [
+    "CLOSES",
+    "PATH",
+    "asked",
+    "error",
+    "exchanged",
+    "frames",
+    "offered",
+    "refusal",
+    "too_long",
+    "whole",
+]
 
 PATH = "/v1/chat/completions"
+# What the frame holds that closes an answer with calls.
+CLOSES = '"finish_reason": "tool_calls"'
 DONE = "data: [DONE]\n\n"
 # Arguments are streamed in pieces of this many characters, so that no call fits one frame.
 PIECE = 7
@@ -22,10 +35,24 @@ def asked(body):
             break
         tail.append(message)
     return Asked(
-        offered={tool["function"]["name"] for tool in body.get("tools") or []},
+        offered=set(offered(body)),
         results=[message["tool_call_id"] for message in tail if message["role"] == "tool"],
         users=[json.dumps(m["content"]) for m in tail if m["role"] == "user"],
+        whole=json.dumps(body["messages"]),
     )
+
+
+def exchanged(body):
+    """The calls of a request's history, id to name, and the ids that have a result."""
+    history = body["messages"]
+    calls = [call for message in history for call in message.get("tool_calls") or []]
+    results = {message["tool_call_id"] for message in history if message["role"] == "tool"}
+    return {call["id"]: call["function"]["name"] for call in calls}, results
+
+
+def offered(body):
+    """The names of the tools, in order."""
+    return [tool["function"]["name"] for tool in body.get("tools") or []]
 
 
 def meta(number, body):
@@ -81,6 +108,14 @@ def frames(number, body, said, prompt):
     if (body.get("stream_options") or {}).get("include_usage"):
         yield frame([], usage=usage(prompt))
     yield DONE
+
+
+def too_long(prompt, window):
+    message = (
+        f"This model's maximum context length is {window} tokens. However, your messages resulted "
+        f"in {prompt} tokens. Please reduce the length of the messages."
+    )
+    return error(400, message, "context_length_exceeded")
 
 
 def error(status, message, code):

@@ -92,9 +92,9 @@ def stand(request, tmp_path):
     """A function that starts a provider with a script, and the proxy before it."""
     started = []
 
-    def start(script, *flags):
+    def start(script, *flags, provider_flags=()):
         provider = subprocess.Popen(
-            [sys.executable, HERE / "fake_provider.py", "--script", script],
+            [sys.executable, HERE / "fake_provider.py", "--script", script, *provider_flags],
             stdout=subprocess.PIPE,
             text=True,
         )

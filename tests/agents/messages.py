@@ -8,6 +8,8 @@ import re
 from scripts import Asked, place_of
 
 PATH = "/v1/messages"
+# What the frame holds that closes an answer.
+CLOSES = "event: message_delta"
 PIECE = 7
 MARKERS = 4
 
@@ -130,12 +132,25 @@ def asked(body):
         if message["role"] == "assistant":
             break
         if message["role"] == "user":
-            tail += blocks(message)
+            tail += reversed(blocks(message))
     return Asked(
-        offered={tool["name"] for tool in body.get("tools") or []},
+        offered=set(offered(body)),
         results=[block["tool_use_id"] for block in tail if block["type"] == "tool_result"],
         users=[block["text"] for block in tail if block["type"] == "text"],
+        whole=json.dumps(body["messages"]),
     )
+
+
+def exchanged(body):
+    """The calls of a request's history, id to name, and the ids that have a result."""
+    history = [block for message in body["messages"] for block in blocks(message)]
+    calls = {block["id"]: block["name"] for block in history if block["type"] == "tool_use"}
+    return calls, {b["tool_use_id"] for b in history if b["type"] == "tool_result"}
+
+
+def offered(body):
+    """The names of the tools, in order."""
+    return [tool["name"] for tool in body.get("tools") or []]
 
 
 def content(body, said):
@@ -206,7 +221,17 @@ def frames(number, body, said, prompt):
     yield event("message_stop")
 
 
+def too_long(prompt, window):
+    return error(400, f"prompt is too long: {prompt} tokens > {window} maximum", None)
+
+
 def error(status, message, code):
-    kinds = {401: "authentication_error", 404: "not_found_error"}
+    kinds = {
+        401: "authentication_error",
+        404: "not_found_error",
+        429: "rate_limit_error",
+        500: "api_error",
+        529: "overloaded_error",
+    }
     kind = kinds.get(status, "invalid_request_error")
     return {"type": "error", "error": {"type": kind, "message": message}}

@@ -7,7 +7,10 @@ import re
 from scripts import Asked, place_of
 
 PATH = "/v1/responses"
+# What the frame holds that closes an answer.
+CLOSES = "event: response.completed"
 PIECE = 7
+COMPACTION = "compaction"
 
 
 def items(body):
@@ -21,7 +24,8 @@ def refusal(body):
         return "Missing required parameter: 'model'."
     if not body.get("input"):
         return "Missing required parameter: 'input'."
-    names = [tool.get("name") for tool in body.get("tools") or []]
+    # The provider's own tools have a type and no name.
+    names = [tool["name"] for tool in body.get("tools") or [] if "name" in tool]
     if len(names) != len(set(names)):
         return "Tool names must be unique"
     if body.get("max_output_tokens", 16) < 16:
@@ -92,15 +96,37 @@ def asked(body):
         if item.get("type") in ("function_call", "reasoning") or item.get("role") == "assistant":
             break
         tail.append(item)
+    said = [item for item in tail if item.get("role") == "user" or item.get("type") == COMPACTION]
     return Asked(
-        offered={tool.get("name") for tool in body.get("tools") or []},
+        offered=set(offered(body)),
         results=[item["call_id"] for item in tail if item.get("type") == "function_call_output"],
-        users=[json.dumps(item["content"]) for item in tail if item.get("role") == "user"],
+        users=[json.dumps(item.get("content") or item["encrypted_content"]) for item in said],
+        whole=json.dumps(items(body)),
+        compacts=compacts(body),
     )
+
+
+def compacts(body):
+    """Whether the provider is asked for a summary that only itself can read."""
+    return items(body)[-1].get("type") == "compaction_trigger"
+
+
+def exchanged(body):
+    """The calls of a request's history, id to name, and the ids that have a result."""
+    given = items(body)
+    calls = {i["call_id"]: i["name"] for i in given if i.get("type") == "function_call"}
+    return calls, {i["call_id"] for i in given if i.get("type") == "function_call_output"}
+
+
+def offered(body):
+    """The names of the tools, in order; the provider's own are known by their type."""
+    return [tool.get("name") or tool["type"] for tool in body.get("tools") or []]
 
 
 def output(number, body, said):
     own = f"s{said.step}h{said.hop}"
+    if compacts(body):
+        return [{"id": f"cmp_{number}", "type": COMPACTION, "encrypted_content": said.text}]
     listed = []
     reasons = "reasoning" in body
     if reasons:
@@ -200,6 +226,8 @@ def _item(event, index, item):
             yield event("response.output_text.delta", **at, delta=word, logprobs=[])
         yield event("response.output_text.done", **at, text=part["text"], logprobs=[])
         yield event("response.content_part.done", **at, part=part)
+    elif item["type"] == COMPACTION:
+        yield event("response.output_item.added", output_index=index, item=opened)
     else:
         opened = {**opened, "arguments": ""}
         yield event("response.output_item.added", output_index=index, item=opened)
@@ -209,6 +237,14 @@ def _item(event, index, item):
             yield event("response.function_call_arguments.delta", **at, delta=piece)
         yield event("response.function_call_arguments.done", **at, arguments=arguments)
     yield event("response.output_item.done", output_index=index, item=item)
+
+
+def too_long(prompt, window):
+    message = (
+        "Your input exceeds the context window of this model. Please adjust your input and try "
+        f"again: {prompt} tokens > {window} maximum."
+    )
+    return error(400, message, "context_length_exceeded")
 
 
 def error(status, message, code):

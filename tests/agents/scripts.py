@@ -1,14 +1,21 @@
 """What the scripted provider says: steps of hops.
 
 A step is one visible answer; it may take several hops, of which all but the last hold nothing but
-`delimiter` calls. Where `delimiter` is not offered, its calls are left out, and hops that held
+calls of hidden tools. Where those are not offered, their calls are left out, and hops that held
 nothing else are skipped: so the same script serves a client with and without the proxy.
 """
 
 import json
+import re
 from dataclasses import dataclass, field
 
 HIDDEN = "delimiter"
+RECALL = "recall"
+OURS = {HIDDEN, RECALL}
+# Begins the texts that hidden calls carry: nothing of an agent's may hold it.
+UNSEEN = "unseen finding:"
+# How agents ask for a summary of their session, where they offer tools beside it.
+SUMMARISE = ("Respond with TEXT ONLY",)
 
 
 @dataclass(frozen=True)
@@ -27,7 +34,7 @@ class Hop:
     calls: tuple = ()
 
     def hidden_only(self):
-        return bool(self.calls) and all(call.name == HIDDEN for call in self.calls)
+        return bool(self.calls) and all(call.name in OURS for call in self.calls)
 
 
 @dataclass(frozen=True)
@@ -72,8 +79,12 @@ class Asked:
     offered: set
     # The ids of the calls whose results stand behind the newest answer.
     results: list
-    # The texts of users that stand there.
+    # The texts of users that stand there, newest first.
     users: list
+    # The whole conversation, as JSON.
+    whole: str = ""
+    # Whether a summary is asked for in the dialect's own way.
+    compacts: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,32 +98,74 @@ class Said:
     calls: list
 
 
+def behind(script, call):
+    """Which hop follows the results of a call."""
+    step, hop = place_of(call)
+    visible = [call for call in script.steps[step][hop].calls if call.name not in OURS]
+    return (step + 1, 0) if visible else (step, hop + 1)
+
+
 def next_place(script, asked):
     """Which hop answers."""
     if asked.results:
-        step, hop = place_of(asked.results[0])
-        visible = [call for call in script.steps[step][hop].calls if call.name != HIDDEN]
-        return (step + 1, 0) if visible else (step, hop + 1)
+        return behind(script, asked.results[0])
     for text in asked.users:
+        if marks := re.findall(RESUME, text):
+            return marked(marks)
         for piece, step in script.tasks.items():
             if piece in text:
                 return step, 0
+    # What an agent keeps of a session that it has summarised need not be the newest message.
+    if marks := re.findall(RESUME, asked.whole):
+        return marked(marks)
     raise LookupError("no task of the script in the newest user message")
 
 
-def answer(script, asked):
+# A summary ends with the place at which the script goes on.
+RESUME = r"\[resume at (\d+)\.(\d+)\]"
+
+
+def marked(marks):
+    step, hop = marks[-1]
+    return int(step), int(hop)
+
+
+def aside(script, asked):
+    """What is said where no step of the script is asked for: a title, or a summary. None if one
+    is."""
+    wished = any(wish in text for text in asked.users for wish in SUMMARISE)
+    if asked.offered and not (wished or asked.compacts):
+        return None
+    text = "A small task"
+    if calls := re.findall(r"call_s\d+h\d+n\d+", asked.whole):
+        step, hop = behind(script, calls[-1])
+        text = f"Files were read and changed. [resume at {step}.{hop}]"
+    return Said(-1, 0, text, [])
+
+
+def answer(script, asked, tools=None):
     """What is said to a request."""
+    if tools and (said := aside(script, asked)):
+        return said
     step, hop = next_place(script, asked)
     hops = script.steps[step]
     if HIDDEN not in asked.offered:
         while hops[hop].hidden_only():
             hop += 1
-    calls = [
-        (call_id(step, hop, place), call.name, json.dumps(call.arguments))
-        for place, call in enumerate(hops[hop].calls)
-        if call.name != HIDDEN or HIDDEN in asked.offered
-    ]
-    return Said(step, hop, hops[hop].text, calls)
+    calls = []
+    for place, call in enumerate(hops[hop].calls):
+        if call.name not in OURS or call.name in asked.offered:
+            id = call_id(step, hop, place)
+            # Said once more, to an agent that kept what it heard of the first time.
+            id += "again" * (id in asked.whole)
+            calls.append((id, call.name, call.arguments))
+    if tools:
+        calls = [(id, *tools.call(name, arguments)) for id, name, arguments in calls]
+        if not hops[hop].hidden_only() and (submit := tools.submit(not calls)):
+            calls.append((call_id(step, hop, len(calls)), *submit))
+    return Said(
+        step, hop, hops[hop].text, [(id, name, json.dumps(value)) for id, name, value in calls]
+    )
 
 
 SDK = Script(
@@ -166,43 +219,107 @@ def _long():
     return Script(steps=steps, tasks={"[task long]": 0})
 
 
-def _bash(command):
-    return Call("bash", {"command": command})
+def _shell(command):
+    return Call("shell", {"command": command})
 
 
-AGENT = Script(
-    tasks={"[task agent]": 0},
+def _read(path):
+    return Call("read", {"path": path})
+
+
+# Played through the tools of real agents: everything that a hop may be, over a file of one line.
+WORK = Script(
+    tasks={"[task one]": 0, "[task two]": 5},
     steps=[
+        # Alone in a hop, then the work.
         [
             Hop(calls=(start("look-around", "expl"),)),
-            Hop(text="First I look around.", calls=(_bash("ls"),)),
+            Hop(text="First I look around.", calls=(_shell("ls"),)),
         ],
-        [Hop(text="There is a file to read.", calls=(_bash("cat notes.txt"),))],
+        # Two calls in parallel, nothing hidden.
         [
             Hop(
-                text="Now I change it.",
+                text="There are files to read.",
+                calls=(_read("notes.txt"), _shell("wc -l notes.txt")),
+            )
+        ],
+        # Mixed: hidden before and behind the visible call, in one message.
+        [
+            Hop(
+                text="Now I change one.",
                 calls=(
-                    end("notes.txt holds one line."),
+                    end(f"{UNSEEN} notes.txt holds one line."),
                     start("change-notes", "act", ["look-around"]),
-                    _bash("echo second >> notes.txt"),
+                    _shell("echo second >> notes.txt"),
+                    end(),
                 ),
             )
         ],
+        # A refused call, twice in a row hidden, then two visible calls.
         [
-            Hop(calls=(end(),)),
+            Hop(calls=(end("There is nothing to end."),)),
             Hop(calls=(start("verify", "expl"),)),
-            Hop(text="And I verify.", calls=(_bash("cat notes.txt && wc -l notes.txt"),)),
+            Hop(
+                text="And I verify.",
+                calls=(_shell("cat notes.txt && echo verified > verified.txt"), _shell("true")),
+            ),
+        ],
+        # Text of a hidden hop and text of the last one are one answer.
+        [
+            Hop(text="It is verified.", calls=(end(f"{UNSEEN} notes.txt holds two lines."),)),
+            Hop(text="Task one is done."),
         ],
         [
             Hop(
-                text="Finished.",
-                calls=(
-                    end("notes.txt holds two lines."),
-                    _bash("echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && cat notes.txt"),
-                ),
+                text="One more.",
+                calls=(start("once-more", "act", ["verify"]), _shell("echo third >> notes.txt")),
             )
         ],
+        [Hop(text="Task two is done.")],
     ],
 )
+# What stands on disk when both tasks, or the first alone, are done.
+WORK_FILES = {"notes.txt": "first\nsecond\nthird\n", "verified.txt": "verified\n"}
+WORK_FILES_ONE = {**WORK_FILES, "notes.txt": "first\nsecond\n"}
 
-SCRIPTS = {"sdk": SDK, "long": _long(), "agent": AGENT}
+CHAPTERS = 14
+# The shell command whose result is a chapter, of some 2,300 tokens.
+CHAPTER = "seq -f 'chapter {0} line %03g holds nothing of note' 1 180"
+
+
+def _chapters():
+    """Results that are together more than any budget that the tests set."""
+    steps = []
+    for number in range(CHAPTERS):
+        calls = [_shell(CHAPTER.format(number))]
+        if number % 3 == 0:
+            calls.insert(0, start(f"chapters-{number}", "expl"))
+            if number:
+                calls.insert(0, end(f"{UNSEEN} nothing of note before chapter {number}."))
+        steps.append([Hop(text=f"Chapter {number}.", calls=tuple(calls))])
+    # The first episode has been evicted by now, and is asked for again.
+    back = Call(RECALL, {"id": "chapters-0", "lines": "1-5"})
+    steps.append(
+        [
+            Hop(calls=(end(f"{UNSEEN} nothing of note at all."),)),
+            Hop(calls=(back,)),
+            Hop(text="All are read.", calls=(_shell("echo read > chapters.txt"),)),
+        ]
+    )
+    steps.append([Hop(text="Task long is done.")])
+    steps.append([Hop(text="There is nothing left to do.")])
+    return Script(steps=steps, tasks={"[task long]": 0, "[task again]": len(steps) - 1})
+
+
+SCRIPTS = {"sdk": SDK, "long": _long(), "work": WORK, "chapters": _chapters()}
+
+
+def hidden_ids(script):
+    """The ids of all calls of hidden tools in a script."""
+    return {
+        call_id(step, hop, place)
+        for step, hops in enumerate(script.steps)
+        for hop, said in enumerate(hops)
+        for place, call in enumerate(said.calls)
+        if call.name in OURS
+    }

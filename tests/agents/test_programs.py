@@ -1,0 +1,204 @@
+"""Real agents run their tasks to the end, and neither what they show nor what they keep holds
+anything of the proxy. `--direct` leaves the proxy out: each must end in the same way."""
+
+import json
+import re
+
+import pytest
+
+import chat
+import messages
+import responses
+from programs import ALL
+from scripts import (
+    HIDDEN,
+    RECALL,
+    SCRIPTS,
+    UNSEEN,
+    WORK_FILES,
+    WORK_FILES_ONE,
+    hidden_ids,
+)
+
+DIALECTS = {"chat": chat, "responses": responses, "messages": messages}
+# The steps of the first task, and what the other script leaves on disk.
+STEPS_ONE = 5
+CHAPTERS_FILES = {"notes.txt": "first\n", "chapters.txt": "read\n"}
+ONE, TWO = "[task one] Add a line to notes.txt and verify it.", "[task two] Add one more line."
+LONG = "[task long] Read all chapters."
+
+
+@pytest.fixture
+def begin(stand, tmp_path):
+    """A function that makes an agent with a script, and with flags of the proxy and provider."""
+
+    def begin(name, script, *flags, provider=(), **more):
+        agent = ALL[name]
+        own = ["--agent", agent.name, "--root", tmp_path / "repository"]
+        at = stand(script, *flags, provider_flags=[*own, *provider])
+        return agent(at, tmp_path, **more)
+
+    return begin
+
+
+def every(*unless):
+    return pytest.mark.parametrize("name", [name for name in ALL if name not in unless])
+
+
+def done(program, tasks):
+    """Runs the tasks one after the other, in one session where the agent can."""
+    runs = []
+    for task in tasks:
+        run = program.run(task, resumed=bool(runs))
+        assert run.code == 0, f"exit code {run.code} after {run.seconds:.0f} s\n{run.tail()}"
+        runs.append(run)
+    return runs
+
+
+def tasks_of(program):
+    return ([ONE, TWO], WORK_FILES) if program.resumes else ([ONE], WORK_FILES_ONE)
+
+
+def nothing_leaked(program, runs, script):
+    """Hidden ids are the script's own; its hidden arguments and results hold these words."""
+    words = [*hidden_ids(SCRIPTS[script]), UNSEEN, HIDDEN, "Context episodes"]
+    seen = {"what it printed": "".join(run.out + run.err for run in runs).encode()}
+    for place, content in (seen | program.kept()).items():
+        for word in words:
+            assert word.encode() not in content, f"{word} in {place}"
+
+
+def main(program, requests):
+    """The requests of the conversation itself: titles and summaries are none of it."""
+    assert requests, "the provider was sent nothing"
+    assert [entry["refusal"] for entry in requests] == [None] * len(requests)
+    own = [entry for entry in requests if entry.get("said", [0])[0] >= 0]
+    if program.at.managed:
+        dialect = DIALECTS[program.dialect]
+        for entry in own:
+            assert dialect.offered(entry["body"])[:2] == [HIDDEN, RECALL]
+            assert not [name for name in entry["headers"] if name.startswith("x-plimsoll")]
+    return own
+
+
+def history_is_whole(program, requests, script):
+    """The newest request holds every hidden call of the script before it, with its result."""
+    newest = requests[-1]
+    calls, results = DIALECTS[program.dialect].exchanged(newest["body"])
+    assert set(calls) == results
+    ours = {id for id, name in calls.items() if name in (HIDDEN, RECALL)}
+    before = tuple(newest["said"])
+    due = {id for id in hidden_ids(SCRIPTS[script]) if place(id) < before}
+    assert ours == (due if program.at.managed else set())
+
+
+def place(id):
+    step, hop = re.match(r"call_s(\d+)h(\d+)", id).groups()
+    return int(step), int(hop)
+
+
+def counted(metrics, name):
+    """A counter's sum over its labels."""
+    found = re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", metrics, re.MULTILINE)
+    return sum(float(value) for value in found)
+
+
+@every()
+def test_two_tasks(begin, name):
+    program = begin(name, "work")
+    tasks, files = tasks_of(program)
+    runs = done(program, tasks)
+    assert program.files() == files
+    assert f"Task {('one', 'two')[len(tasks) - 1]} is done." in runs[-1].out
+    sent = main(program, program.at.requests())
+    history_is_whole(program, sent, "work")
+    nothing_leaked(program, runs, "work")
+    if program.at.managed:
+        said = [tuple(entry["said"]) for entry in sent]
+        steps = SCRIPTS["work"].steps[: None if program.resumes else STEPS_ONE]
+        hops = [(step, hop) for step, hops in enumerate(steps) for hop in range(len(hops))]
+        assert said == hops, "every hop is asked for once"
+        metrics = program.at.metrics()
+        starts = 4 if program.resumes else 3
+        for action, outcome, times in (
+            ("start", "ok", starts),
+            ("end", "ok", 3),
+            ("end", "refused", 1),
+        ):
+            labels = f'action="{action}",outcome="{outcome}"'
+            assert f"plimsoll_delimiter_calls_total{{{labels}}} {times}\n" in metrics
+
+
+@every()
+def test_a_low_ceiling_is_held(begin, name):
+    program = begin(name, "chapters", "--budget", str(ALL[name].ceiling))
+    runs = done(program, [LONG])
+    assert program.files() == CHAPTERS_FILES
+    main(program, program.at.requests())
+    nothing_leaked(program, runs, "chapters")
+    if program.at.managed:
+        metrics = program.at.metrics()
+        assert counted(metrics, "plimsoll_passes_total") >= 1
+        assert counted(metrics, "plimsoll_budget_unmet_total") == 0
+        assert counted(metrics, "plimsoll_fail_open_total") == 0
+        assert 'plimsoll_recall_total{outcome="ok"} 1' in metrics
+
+
+@every("mini")
+def test_faults_are_survived(begin, name):
+    faults = ["429@1", "500@3"] + ["529@5"] * (ALL[name].dialect == "messages")
+    program = begin(name, "work", provider=[f"--fault={fault}" for fault in faults])
+    tasks, files = tasks_of(program)
+    runs = done(program, tasks)
+    assert program.files() == files
+    sent = program.at.requests()
+    history_is_whole(program, main(program, sent), "work")
+    nothing_leaked(program, runs, "work")
+    assert [entry["fault"] for entry in sent if entry.get("fault")] == [f[:3] for f in faults]
+
+
+# Without the proxy they ask again where a stream broke off; the error event that the proxy makes of
+# it ends their run.
+STOPPED_BY_CUTS = {"opencode", "pi"}
+
+
+@every("mini")
+def test_a_stream_that_is_cut_behind_a_call(begin, name):
+    program = begin(name, "work", provider=["--fault=cut@2"])
+    run = program.run(ONE)
+    assert [entry.get("fault") for entry in program.at.requests()].count("cut") == 1
+    main(program, program.at.requests())
+    nothing_leaked(program, [run], "work")
+    if program.at.managed and program.name in STOPPED_BY_CUTS:
+        assert run.code == 1
+    else:
+        assert run.code == 0, run.tail()
+        assert program.files() == WORK_FILES_ONE
+
+
+@every()
+def test_a_window_that_is_full(begin, name):
+    """Behind the proxy no agent learns that a request was too long."""
+    program = begin(name, "chapters", provider=["--window", str(ALL[name].window)])
+    run = program.run(LONG)
+    sent = program.at.requests()
+    main(program, sent)
+    nothing_leaked(program, [run], "chapters")
+    assert "window" in [entry.get("fault") for entry in sent]
+    if program.at.managed:
+        assert run.code == 0, run.tail()
+        assert program.files() == CHAPTERS_FILES
+    else:
+        assert run.code == program.code_of_full_window, run.tail()
+
+
+@every("mini")
+def test_an_agent_that_summarises_its_session(begin, name):
+    program = begin(name, "chapters", compact_at=20_000)
+    runs = done(program, [LONG] if name != "claude" else [LONG, "/compact", "[task again]"])
+    assert program.files() == CHAPTERS_FILES
+    sent = program.at.requests()
+    own = main(program, sent)
+    nothing_leaked(program, runs, "chapters")
+    asides = [place for place, entry in enumerate(sent) if entry not in own]
+    assert [place for place in asides if place > 1], "no summary was asked for"

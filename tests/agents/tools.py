@@ -1,0 +1,49 @@
+"""What the tools of real agents are called: scripts say `shell` and `read`, and each agent has names
+and arguments of its own for them."""
+
+from dataclasses import dataclass
+
+# By agent: the tool, the argument that carries the command or the path, and what it demands beside.
+SHELL = {
+    "opencode": ("bash", "command", {"description": "Runs a step of the task"}),
+    "codex": ("exec_command", "cmd", {}),
+    "claude": ("Bash", "command", {"description": "Run a step of the task"}),
+    "pi": ("bash", "command", {}),
+    "mini": ("bash", "command", {}),
+}
+# Where there is none, a file is read by the shell.
+READ = {
+    "opencode": ("read", "filePath"),
+    "claude": ("Read", "file_path"),
+    "pi": ("read", "path"),
+}
+# mini-swe-agent knows no answer without a call, and ends with this one.
+SUBMIT = {"mini": "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"}
+
+
+@dataclass(frozen=True)
+class Tools:
+    """One agent's tools, and the directory that it works in."""
+
+    agent: str
+    root: str
+
+    def call(self, name, arguments):
+        """The agent's own name and arguments for what the script calls."""
+        if name == "shell":
+            return self.shell(arguments["command"])
+        if name != "read":
+            return name, arguments
+        path = f"{self.root}/{arguments['path']}"
+        if self.agent not in READ:
+            return self.shell(f"cat {path}")
+        name, argument = READ[self.agent]
+        return name, {argument: path}
+
+    def shell(self, command):
+        name, argument, more = SHELL[self.agent]
+        return name, {argument: command, **more}
+
+    def submit(self, ends):
+        """The call that stands for the end of a task, where the agent needs one and it ends."""
+        return self.shell(SUBMIT[self.agent]) if ends and self.agent in SUBMIT else None
