@@ -73,6 +73,26 @@ pub struct Parsed<'a> {
     pub opaque: bool,
 }
 
+impl Parsed<'_> {
+    /// The parts one after the other. What is no text is named where it stood.
+    #[must_use]
+    pub fn named(&self) -> String {
+        let named = self.parts.iter().map(|part| match part {
+            Part::Text(text) => Cow::Borrowed(text.as_ref()),
+            Part::Image { .. } | Part::Picture(_) => Cow::Borrowed("[an image]"),
+            Part::Other(raw) => Cow::Owned(format!("[an attachment of {} bytes]", raw.len())),
+        });
+        named.collect::<Vec<_>>().concat()
+    }
+
+    /// The name and the arguments of the call at this index, as the model wrote them.
+    #[must_use]
+    pub fn written(&self, place: usize) -> Option<String> {
+        let call = self.calls.get(place)?;
+        Some(format!("{} {}", call.name, call.arguments))
+    }
+}
+
 /// A digest of a call's name and canonical arguments: equal for the same call made again.
 #[must_use]
 pub fn call_digest(name: &str, arguments: &str) -> u64 {

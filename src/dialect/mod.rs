@@ -150,31 +150,19 @@ impl Dialect {
     /// The parts of a unit one after the other. What is no text is named where it stood.
     #[must_use]
     pub fn parts(self, unit: &[u8]) -> Option<String> {
-        match self {
-            Self::Chat => chat::original::parts(unit),
-            Self::Responses => responses::original::parts(unit),
-            Self::Messages => messages::original::parts(unit),
-        }
+        Some(self.parse(unit).ok()?.named())
     }
 
     /// The reasoning of a unit.
     #[must_use]
     pub fn reasoning(self, unit: &[u8]) -> Option<String> {
-        match self {
-            Self::Chat => chat::original::reasoning(unit),
-            Self::Responses => responses::original::reasoning(unit),
-            Self::Messages => messages::original::reasoning(unit),
-        }
+        Some(self.parse(unit).ok()?.reasoning.concat())
     }
 
     /// The name and the arguments of a unit's call at this index, whatever their form.
     #[must_use]
     pub fn call(self, unit: &[u8], place: usize) -> Option<String> {
-        match self {
-            Self::Chat => chat::original::call(unit, place),
-            Self::Responses => responses::original::call(unit, place),
-            Self::Messages => messages::original::call(unit, place),
-        }
+        self.parse(unit).ok()?.written(place)
     }
 
     /// The arguments of a unit's call at this index, where they may be replaced.

@@ -2,7 +2,6 @@
 //! arguments, what was said. Gives nothing where the text could not be put back in its form.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 use super::message;
 use crate::dialect::message::Part;
@@ -23,35 +22,6 @@ pub fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
         whole.push_str(&part.text("text")?);
     }
     Some(Cow::Owned(whole))
-}
-
-/// The parts of a message one after the other. What is no text is named where it stood.
-#[must_use]
-pub fn parts(bytes: &[u8]) -> Option<String> {
-    let parsed = message::parse(bytes).ok()?;
-    let mut whole = String::new();
-    for part in parsed.parts {
-        let _ = match part {
-            Part::Text(text) => write!(whole, "{text}"),
-            Part::Image { .. } | Part::Picture(_) => write!(whole, "[an image]"),
-            Part::Other(raw) => write!(whole, "[an attachment of {} bytes]", raw.len()),
-        };
-    }
-    Some(whole)
-}
-
-/// The reasoning of a message.
-#[must_use]
-pub fn reasoning(bytes: &[u8]) -> Option<String> {
-    Some(message::parse(bytes).ok()?.reasoning.concat())
-}
-
-/// The name and the arguments of the call at this index, whatever their form.
-#[must_use]
-pub fn call(bytes: &[u8], place: usize) -> Option<String> {
-    let parsed = message::parse(bytes).ok()?;
-    let call = parsed.calls.get(place)?;
-    Some(format!("{} {}", call.name, call.arguments))
 }
 
 /// The arguments of the call at this index, where they are a string of a function's.
@@ -79,6 +49,7 @@ pub fn assistant_text(bytes: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Dialect;
 
     #[test]
     fn texts_are_read_from_strings_and_from_parts() {
@@ -100,17 +71,17 @@ mod tests {
     fn what_is_no_text_is_named_where_it_stood() {
         let message = br#"{"role":"tool","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"data:,"}},{"type":"file"}]}"#;
         let want = "a[an image][an attachment of 15 bytes]";
-        assert_eq!(parts(message).as_deref(), Some(want));
+        assert_eq!(Dialect::Chat.parts(message).as_deref(), Some(want));
     }
 
     #[test]
     fn calls_are_read_whatever_their_form() {
         let message = br#"{"role":"assistant","reasoning_content":"hm","tool_calls":[{"id":"a","function":{"name":"x","arguments":"{\"k\":1}"}},{"id":"b","custom":{"name":"y","input":"free"}}]}"#;
-        let of = |place| call(message, place);
+        let of = |place| Dialect::Chat.call(message, place);
         assert_eq!(of(0).as_deref(), Some("x {\"k\":1}"));
         assert_eq!(of(1).as_deref(), Some("y free"));
         assert_eq!(of(2), None);
-        assert_eq!(reasoning(message).as_deref(), Some("hm"));
+        assert_eq!(Dialect::Chat.reasoning(message).as_deref(), Some("hm"));
     }
 
     #[test]

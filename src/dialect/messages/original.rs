@@ -2,11 +2,8 @@
 //! Gives nothing where the text could not be put back in its form.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 use super::block::{Form, Kind, Unit};
-use super::message;
-use crate::dialect::message::Part;
 use crate::model::raw::Object;
 
 /// The text of a unit: its blocks of text one after the other. `None` where there is none, or where
@@ -30,34 +27,6 @@ pub fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The parts of a unit one after the other. What is no text is named where it stood.
-#[must_use]
-pub fn parts(bytes: &[u8]) -> Option<String> {
-    let mut whole = String::new();
-    for part in message::parse(bytes).ok()?.parts {
-        let _ = match part {
-            Part::Text(text) => write!(whole, "{text}"),
-            Part::Image { .. } | Part::Picture(_) => write!(whole, "[an image]"),
-            Part::Other(raw) => write!(whole, "[an attachment of {} bytes]", raw.len()),
-        };
-    }
-    Some(whole)
-}
-
-/// The reasoning of a unit, as far as the client was shown it.
-#[must_use]
-pub fn reasoning(bytes: &[u8]) -> Option<String> {
-    Some(message::parse(bytes).ok()?.reasoning.concat())
-}
-
-/// The name and the arguments of the call at this index.
-#[must_use]
-pub fn call(bytes: &[u8], place: usize) -> Option<String> {
-    let unit = Unit::read(bytes).ok()?;
-    let call = unit.calls().nth(place)?.call();
-    Some(format!("{} {}", call.name, call.arguments))
-}
-
 /// The arguments of the call at this index, where they are an object.
 #[must_use]
 pub fn arguments(bytes: &[u8], place: usize) -> Option<Cow<'_, str>> {
@@ -76,6 +45,7 @@ pub fn assistant_text(bytes: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Dialect;
 
     #[test]
     fn texts_are_read_from_strings_and_from_blocks() {
@@ -121,18 +91,21 @@ mod tests {
     fn what_is_no_text_is_named_where_it_stood() {
         let unit = br#"{"type":"tool_result","tool_use_id":"c","content":[{"type":"text","text":"a"},{"type":"image","source":{"type":"base64","data":"AA"}},{"type":"tool_reference","tool_name":"x"}]}"#;
         let want = "a[an image][an attachment of 41 bytes]";
-        assert_eq!(parts(unit).as_deref(), Some(want));
+        assert_eq!(Dialect::Messages.parts(unit).as_deref(), Some(want));
     }
 
     #[test]
     fn calls_and_reasoning_are_read_in_their_order() {
         let unit = br#"{"role":"assistant","content":[{"type":"thinking","thinking":"hm"},{"type":"tool_use","id":"a","name":"x","input":{"k": 1}},{"type":"tool_use","id":"b","name":"y"}]}"#;
-        assert_eq!(call(unit, 0).as_deref(), Some(r#"x {"k": 1}"#));
-        assert_eq!(call(unit, 1).as_deref(), Some("y {}"));
-        assert_eq!(call(unit, 2), None);
+        assert_eq!(
+            Dialect::Messages.call(unit, 0).as_deref(),
+            Some(r#"x {"k": 1}"#)
+        );
+        assert_eq!(Dialect::Messages.call(unit, 1).as_deref(), Some("y {}"));
+        assert_eq!(Dialect::Messages.call(unit, 2), None);
         assert_eq!(arguments(unit, 0).as_deref(), Some(r#"{"k": 1}"#));
         assert_eq!(arguments(unit, 1), None);
-        assert_eq!(reasoning(unit).as_deref(), Some("hm"));
+        assert_eq!(Dialect::Messages.reasoning(unit).as_deref(), Some("hm"));
         assert_eq!(assistant_text(unit).as_deref(), Some(""));
     }
 }

@@ -3,7 +3,6 @@
 //! in its form.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 use super::item::{self, Item, Kind};
 use super::message;
@@ -25,34 +24,6 @@ pub fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
         }
     }
     (!whole.is_empty()).then_some(whole)
-}
-
-/// The parts of a unit one after the other. What is no text is named where it stood.
-#[must_use]
-pub fn parts(bytes: &[u8]) -> Option<String> {
-    let parsed = message::parse(bytes).ok()?;
-    let mut whole = String::new();
-    for part in parsed.parts {
-        let _ = match part {
-            Part::Text(text) => write!(whole, "{text}"),
-            Part::Image { .. } | Part::Picture(_) => write!(whole, "[an image]"),
-            Part::Other(raw) => write!(whole, "[an attachment of {} bytes]", raw.len()),
-        };
-    }
-    Some(whole)
-}
-
-/// The reasoning of a unit, as far as anyone but the provider can read it.
-#[must_use]
-pub fn reasoning(bytes: &[u8]) -> Option<String> {
-    Some(message::parse(bytes).ok()?.reasoning.concat())
-}
-
-/// The name and the arguments of the call at this index, whatever their form.
-#[must_use]
-pub fn call(bytes: &[u8], place: usize) -> Option<String> {
-    let call = nth_call(bytes, place)?.call();
-    Some(format!("{} {}", call.name, call.arguments))
 }
 
 /// The arguments of the call at this index, where they are a function's string.
@@ -77,6 +48,7 @@ fn nth_call(bytes: &[u8], place: usize) -> Option<Item<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Dialect;
 
     #[test]
     fn texts_are_read_from_strings_and_from_parts() {
@@ -109,19 +81,19 @@ mod tests {
     fn what_is_no_text_is_named_where_it_stood() {
         let unit = br#"{"type":"function_call_output","call_id":"c","output":[{"type":"input_text","text":"a"},{"type":"input_image","image_url":"data:,"},{"type":"file"}]}"#;
         let want = "a[an image][an attachment of 15 bytes]";
-        assert_eq!(parts(unit).as_deref(), Some(want));
+        assert_eq!(Dialect::Responses.parts(unit).as_deref(), Some(want));
     }
 
     const RUN: &[u8] = br#"{"type":"reasoning","summary":[{"type":"summary_text","text":"hm"}],"content":[{"type":"reasoning_text","text":"!"}]},{"role":"assistant","content":[{"type":"output_text","text":"x"},{"type":"refusal","refusal":"no"}]},{"type":"function_call","name":"f","arguments":"{\"k\":1}"},{"type":"custom_tool_call","name":"y","input":"free"},{"type":"shell_call","call_id":"c","action":{}}"#;
 
     #[test]
     fn calls_are_read_whatever_their_form() {
-        let of = |place| call(RUN, place);
+        let of = |place| Dialect::Responses.call(RUN, place);
         assert_eq!(of(0).as_deref(), Some("f {\"k\":1}"));
         assert_eq!(of(1).as_deref(), Some("y free"));
         assert_eq!(of(2).as_deref(), Some("shell_call {}"));
         assert_eq!(of(3), None);
-        assert_eq!(reasoning(RUN).as_deref(), Some("hm!"));
+        assert_eq!(Dialect::Responses.reasoning(RUN).as_deref(), Some("hm!"));
         assert_eq!(assistant_text(RUN).as_deref(), Some("x"));
     }
 
