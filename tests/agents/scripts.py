@@ -17,7 +17,7 @@ UNSEEN = "unseen finding:"
 # How agents ask for a summary of their session, where they offer tools beside it.
 SUMMARISE = ("Respond with TEXT ONLY",)
 # How Claude Code asks for the rest of an answer of which it heard some text.
-RESUMES = "Your response above was cut off mid-stream."
+CUT_OFF = "Your response above was cut off mid-stream."
 CALL = r"call_s\d+h\d+n\d+"
 
 
@@ -113,7 +113,7 @@ def next_place(script, asked):
     if asked.results:
         return behind(script, asked.results[0])
     for text in asked.users:
-        if RESUMES in text and (calls := re.findall(CALL, asked.whole)):
+        if CUT_OFF in text and (calls := re.findall(CALL, asked.whole)):
             return behind(script, calls[-1])
         if marks := re.findall(RESUME, text):
             return marked(marks)
