@@ -51,6 +51,8 @@ class Provider(ThreadingHTTPServer):
         self.script = script
         self.tools = tools
         self.faults = list(faults)
+        # The steps and hops that were cut.
+        self.broken = set()
         self.window = window
         self.lock = threading.Lock()
         self.requests = []
@@ -62,6 +64,8 @@ class Provider(ThreadingHTTPServer):
                 kind, step, hop = due
                 if step == said.step and hop in (None, said.hop):
                     self.faults.remove(due)
+                    if kind == "cut":
+                        self.broken.add((said.step, said.hop))
                     return kind
         return None
 
@@ -140,7 +144,8 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(400, dialect.too_long(prompt, window))
             return
         try:
-            said = answer(self.server.script, dialect.asked(body), self.server.tools)
+            server = self.server
+            said = answer(server.script, dialect.asked(body), server.tools, server.broken)
         except (LookupError, ValueError) as error:
             entry["refusal"] = f"off the script: {error}"
             self.error(400, entry["refusal"])

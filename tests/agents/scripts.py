@@ -16,6 +16,9 @@ OURS = {HIDDEN, RECALL}
 UNSEEN = "unseen finding:"
 # How agents ask for a summary of their session, where they offer tools beside it.
 SUMMARISE = ("Respond with TEXT ONLY",)
+# How Claude Code asks for the rest of an answer of which it heard some text.
+CUT_OFF = "Your response above was cut off mid-stream."
+CALL = r"call_s\d+h\d+n\d+"
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,8 @@ def next_place(script, asked):
     if asked.results:
         return behind(script, asked.results[0])
     for text in asked.users:
+        if CUT_OFF in text and (calls := re.findall(CALL, asked.whole)):
+            return behind(script, calls[-1])
         if marks := re.findall(RESUME, text):
             return marked(marks)
         for piece, step in script.tasks.items():
@@ -137,14 +142,15 @@ def aside(script, asked):
     if asked.offered and not (wished or asked.compacts):
         return None
     text = "A small task"
-    if calls := re.findall(r"call_s\d+h\d+n\d+", asked.whole):
+    if calls := re.findall(CALL, asked.whole):
         step, hop = behind(script, calls[-1])
         text = f"Files were read and changed. [resume at {step}.{hop}]"
     return Said(-1, 0, text, [])
 
 
-def answer(script, asked, tools=None):
-    """What is said to a request."""
+def answer(script, asked, tools=None, broken=()):
+    """What is said to a request. Places that were broken off once are said with ids of their own:
+    an agent may have kept what it heard of them."""
     if tools and (said := aside(script, asked)):
         return said
     step, hop = next_place(script, asked)
@@ -155,9 +161,7 @@ def answer(script, asked, tools=None):
     calls = []
     for place, call in enumerate(hops[hop].calls):
         if call.name not in OURS or call.name in asked.offered:
-            id = call_id(step, hop, place)
-            # Said once more, to an agent that kept what it heard of the first time.
-            id += "again" * (id in asked.whole)
+            id = call_id(step, hop, place) + "again" * ((step, hop) in broken)
             calls.append((id, call.name, call.arguments))
     if tools:
         calls = [(id, *tools.call(name, arguments)) for id, name, arguments in calls]
