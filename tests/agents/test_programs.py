@@ -144,6 +144,7 @@ def test_a_low_ceiling_is_held(begin, name):
         assert 'plimsoll_recall_total{outcome="ok"} 1' in metrics
 
 
+@pytest.mark.slow
 @every("mini")
 def test_faults_are_survived(begin, name):
     faults = ["429@1", "500@3"] + ["529@5"] * (ALL[name].dialect == "messages")
@@ -162,6 +163,7 @@ def test_faults_are_survived(begin, name):
 STOPPED_BY_CUTS = {"opencode-chat", "opencode-messages", "pi-chat", "pi-responses", "pi-messages"}
 
 
+@pytest.mark.slow
 @every("mini")
 def test_a_stream_that_is_cut_behind_a_call(begin, name):
     # What is broken off may have been run, and is run again: so it does nothing that adds up.
@@ -177,6 +179,7 @@ def test_a_stream_that_is_cut_behind_a_call(begin, name):
         assert program.files() == WORK_FILES_ONE
 
 
+@pytest.mark.slow
 @every()
 def test_a_window_that_is_full(begin, name):
     """Behind the proxy no agent learns that a request was too long."""
@@ -193,6 +196,7 @@ def test_a_window_that_is_full(begin, name):
         assert run.code == program.code_of_full_window, run.tail()
 
 
+@pytest.mark.slow
 @every("mini")
 def test_an_agent_that_summarises_its_session(begin, name):
     program = begin(name, "chapters", compact_at=20_000)
