@@ -164,6 +164,15 @@ impl Machine {
         }
     }
 
+    /// Whether frames wait for what comes behind them, so that the client hears nothing meanwhile.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        match self {
+            Self::Chat(machine) => machine.waits(),
+            Self::Blocks(machine) => machine.waits(),
+        }
+    }
+
     /// What the hop says, once its finish reason was seen: all but usage that comes behind it. So
     /// a driver can begin to record a turn while the upstream is still sending its end.
     #[must_use]

@@ -238,10 +238,11 @@ impl Driver {
         let _ = begin.send(Begin::Stream(Box::new(headers)));
     }
 
-    /// Keeps the client while frames are held back: the head first, and a comment in later hops.
+    /// Keeps the client while frames are held back: the head first, and a comment where it hears
+    /// nothing else.
     async fn heartbeat(&mut self) -> Result<(), Gone> {
         self.client.held = Instant::now();
-        let hiding = !self.turn.state.pending.is_empty() || self.machine.finish_seen();
+        let hiding = !self.turn.state.pending.is_empty() || self.machine.waits();
         self.open();
         if hiding {
             let beat = Ok(Bytes::from_static(HEARTBEAT));

@@ -66,7 +66,10 @@ async fn hops(
         let capped = turn.state.pending.len() + 1 >= turn.state.terms.hops;
         if verdict != Verdict::HiddenOnly || capped {
             let closed = (verdict == Verdict::HiddenOnly).then(|| cap_line(&answers));
-            settle(app, turn, &answers, closed).await;
+            // What failed said nothing that a client could send back.
+            if verdict != Verdict::Broken {
+                settle(app, turn, &answers, closed).await;
+            }
             let config = &app.intercept;
             let body = unary::compose(config, &spec, &first, &last, &answers, closed);
             return Ok((status, headers, body));

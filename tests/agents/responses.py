@@ -4,7 +4,7 @@ and how an answer is put, whole or streamed. It never decides what is said."""
 import json
 import re
 
-from scripts import Asked, place_of
+from scripts import Asked
 
 PATH = "/v1/responses"
 # What the frame holds that closes an answer.
@@ -60,7 +60,7 @@ def _reasoning(given):
         own = of(item.get("id", ""))
         if item.get("type") == "reasoning":
             after = given[place + 1 : place + 2]
-            if not after or not follows(own, after[0]):
+            if not after or of(after[0].get("id", "")) != own:
                 return (
                     f"Item '{item['id']}' of type 'reasoning' was provided without its required "
                     "following item."
@@ -72,16 +72,6 @@ def _reasoning(given):
                     f"required 'reasoning' item: 'rs_{own}'."
                 )
     return None
-
-
-def follows(own, item):
-    """Whether an item is of an answer: by its id, or where it has none by the id of its call."""
-    if "id" in item:
-        return of(item["id"]) == own
-    if "call_id" in item and item["type"] == "function_call":
-        step, hop = place_of(item["call_id"])
-        return own == f"s{step}h{hop}"
-    return item.get("role") == "assistant"
 
 
 def of(id):

@@ -74,10 +74,6 @@ RESPONSES = {
     "a call and its output": ([USER, call("a"), output("a")], None),
     "outputs in any order": ([USER, call("a"), call("b"), output("b"), output("a")], None),
     "reasoning with its call": ([USER, THINKS, call("a", id="fc_s0h0n0"), output("a")], None),
-    "reasoning with a call that is told by its call id": (
-        [USER, THINKS, call(CALL), output(CALL)],
-        None,
-    ),
     "nothing": ([], "Missing required"),
     "no output": ([USER, call("a")], "No tool output found"),
     "no call": ([USER, output("a")], "No tool call found"),

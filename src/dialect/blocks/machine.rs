@@ -121,6 +121,12 @@ impl Machine {
         !self.held.is_empty()
     }
 
+    /// Whether frames wait for what comes behind them, so that the client hears nothing meanwhile.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        self.finish_seen() || !self.queue.is_empty()
+    }
+
     /// What the hop says, once its finish reason was seen.
     #[must_use]
     pub fn said(&self) -> Option<Answer> {

@@ -3,7 +3,7 @@
 //!
 //! The API refuses reasoning that nothing follows, and an item whose id came with reasoning that is
 //! not there. So reasoning goes with the last of the items that it led to, and where it goes before
-//! them, their ids go with it.
+//! them, their ids go with it. A hidden call has its id back only behind reasoning that has one.
 
 use std::borrow::Cow;
 
@@ -19,6 +19,8 @@ struct Slot<'a> {
     kind: Kind,
     bytes: Cow<'a, [u8]>,
     stays: bool,
+    /// Whether it is a hidden call on its way back.
+    hidden: bool,
 }
 
 /// An assistant's unit with the edit applied; empty where nothing is left of it. `None` if its
@@ -63,6 +65,7 @@ fn slots<'a>(items: &[Item<'a>], edit: &AssistantEdit<'_>) -> Vec<Slot<'a>> {
             kind: item.kind,
             bytes,
             stays,
+            hidden: false,
         }
     };
     items.iter().map(slot).collect()
@@ -88,6 +91,7 @@ fn insert<'a>(slots: &mut Vec<Slot<'a>>, inserts: &[Insert<'a>]) {
             kind: Kind::Call,
             bytes: Cow::Borrowed(insert.bytes.as_bytes()),
             stays: true,
+            hidden: true,
         };
         slots.insert(at.unwrap_or(usize::MAX).min(slots.len()), slot);
     }
@@ -104,18 +108,24 @@ fn thoughts(slots: &mut [Slot<'_>], drop: bool) {
         let bound = led
             .iter()
             .any(|slot| slot.stays && slot.kind == Kind::Fixed);
-        if leading.is_empty() || !(gone || drop && !bound) {
-            continue;
-        }
-        for slot in leading {
+        let drops = gone || drop && !bound;
+        // Where the client left reasoning out it left ids out too, or the id was never tied to any.
+        let tied = leading.iter().any(|slot| has_id(&slot.bytes));
+        for slot in leading.iter_mut().filter(|_| drops) {
             slot.stays = false;
         }
-        for slot in led.iter_mut().filter(|slot| slot.stays) {
+        let bare =
+            |slot: &&mut Slot<'_>| slot.stays && (leads > 0 && drops || slot.hidden && !tied);
+        for slot in led.iter_mut().filter(bare) {
             if let Some(bare) = without_id(&slot.bytes) {
                 slot.bytes = Cow::Owned(bare.to_vec());
             }
         }
     }
+}
+
+fn has_id(raw: &[u8]) -> bool {
+    Object::parse(raw).is_ok_and(|object| object.present("id").is_some())
 }
 
 fn without_id(raw: &[u8]) -> Option<Bytes> {

@@ -16,8 +16,8 @@ pub fn message(answer: &Answer) -> Bytes {
     Bytes::from(blocks.join(&b","[..]))
 }
 
-/// The call as an item of its own. It has no item id: the API would ask for the reasoning that the
-/// id came with, and that is not always where the call goes back to.
+/// The call as an item of its own. Its item id stays with it: behind the reasoning that it came with
+/// the API wants that very item.
 #[must_use]
 pub fn call(call: &Call) -> String {
     let (kind, input) = match call.kind.as_str() {
@@ -30,7 +30,7 @@ pub fn call(call: &Call) -> String {
         raw::quote(&call.name),
         raw::quote(&call.arguments),
     );
-    for (field, value) in call.extra.iter().filter(|(field, _)| field != "id") {
+    for (field, value) in &call.extra {
         json.push(',');
         json.push_str(&raw::quote(field));
         json.push(':');
@@ -153,7 +153,7 @@ mod tests {
         let want = concat!(
             r#"{"type":"function_call","call_id":"c\"1","name":"read","arguments":"{\"p\":\""#,
             "\u{e4}",
-            r#"\\n\"}","status":"completed"}"#,
+            r#"\\n\"}","id":"fc_1","status":"completed"}"#,
         );
         assert_eq!(call(&a_call("read", false)), want);
         let custom = Call {

@@ -101,6 +101,12 @@ impl Machine {
         !self.held.is_empty() || !self.ending.is_empty()
     }
 
+    /// Whether frames wait for what comes behind them, so that the client hears nothing meanwhile.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        self.finish_seen() || !self.queue.is_empty()
+    }
+
     /// What the hop says, once its finish reason was seen: all but usage that comes behind it. So
     /// a driver can begin to record a turn while the upstream is still sending its end.
     #[must_use]

@@ -164,6 +164,22 @@ const SILENT: &str =
     r#"{"type":"reasoning","id":"rs_c"},{"type":"function_call","id":"fc_i","call_id":"i"}"#;
 
 #[test]
+fn a_hidden_call_has_its_id_back_only_behind_reasoning_that_has_one() {
+    let call = r#"{"type":"function_call","call_id":"h","name":"d","arguments":"{}","id":"fc_h"}"#;
+    let bare = r#"{"type":"function_call","call_id":"h","name":"d","arguments":"{}"}"#;
+    let edit = AssistantEdit {
+        insert: vec![hidden(0, None, call)],
+        ..AssistantEdit::default()
+    };
+    let thought = r#"{"type":"reasoning","id":"rs_1","summary":[]}"#;
+    let nameless = r#"{"type":"reasoning","summary":[],"encrypted_content":"A"}"#;
+    for (front, put) in [(thought, call), (nameless, bare)] {
+        check(&[front, FC1].join(","), &edit, &[front, put, FC1].join(","));
+    }
+    check(FC1, &edit, &[bare, FC1].join(","));
+}
+
+#[test]
 fn what_earlier_hops_showed_is_cut_from_the_front() {
     let whole = r#"{"type":"reasoning","id":"rs_a","encrypted_content":"A"},{"type":"message","id":"msg_a","status":"completed","role":"assistant","content":[{"type":"output_text","text":"one","annotations":[]}]}"#;
     let bare = r#"{"role":"assistant","content":"one"}"#;
