@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use serde_json::json;
 use tokio::process::{Child, Command};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::Signal;
 use tokio_util::sync::CancellationToken;
 
 use super::{logs, serve};
@@ -82,7 +82,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
 
 /// Serves while the agent runs.
 async fn beside(config: Config, program: &OsStr, rest: &[OsString]) -> anyhow::Result<ExitCode> {
-    let signals = signals()?;
+    let signals = serve::signals()?;
     let (server, app) = serve::start(config).await?;
     let base = format!("http://{}", server.listen_addr()?);
     let stop = CancellationToken::new();
@@ -121,14 +121,6 @@ fn command(program: &OsStr, rest: &[OsString], base: &str) -> Command {
 /// Whether a program is the one of this name, wherever it lies.
 fn is(program: &OsStr, name: &str) -> bool {
     Path::new(program).file_stem() == Some(OsStr::new(name))
-}
-
-fn signals() -> anyhow::Result<[Signal; 2]> {
-    let install = |kind| signal(kind).context("can't watch for signals");
-    Ok([
-        install(SignalKind::terminate())?,
-        install(SignalKind::interrupt())?,
-    ])
 }
 
 /// Waits for the agent. An interrupt from the keyboard reaches it too, and is its own to act on; a

@@ -108,7 +108,11 @@ pub(super) async fn close(app: &Arc<App>) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn signals() -> anyhow::Result<[Signal; 2]> {
+/// The signals that end a command, in the order terminate, interrupt.
+///
+/// # Errors
+/// If the system does not let them be watched.
+pub(super) fn signals() -> anyhow::Result<[Signal; 2]> {
     let install = |kind| signal(kind).context("can't watch for signals");
     Ok([
         install(SignalKind::terminate())?,

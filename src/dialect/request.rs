@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::messages::request::Hosts;
 use super::splice::Splice;
-use super::stream::UsageWish;
+use super::stream::{Echo, UsageWish};
 use crate::model::raw::{Edit, Object, RawError};
 use crate::model::{Dialect, Rope};
 
@@ -72,6 +72,8 @@ pub struct Request {
     pub unmanaged: Option<&'static str>,
     /// How the units make up the list.
     pub layout: Layout,
+    /// What a response to it repeats.
+    pub echo: Echo,
 }
 
 /// How units make up the list of messages.

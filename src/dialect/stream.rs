@@ -20,7 +20,6 @@ use super::answer::Answer;
 use super::sse::TooLarge;
 use super::{blocks, chat, messages, responses};
 use crate::model::Dialect;
-use crate::model::raw::Object;
 
 /// Settings of the stream machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,28 +84,6 @@ pub struct Echo {
     pub limit: Option<Bytes>,
     /// Its `previous_response_id`.
     pub previous: Option<Bytes>,
-}
-
-impl Echo {
-    /// What responses to this body repeat.
-    #[must_use]
-    pub fn of(dialect: Dialect, body: &[u8]) -> Self {
-        match dialect {
-            Dialect::Chat | Dialect::Messages => Self::default(),
-            Dialect::Responses => {
-                let object = Object::parse(body).ok();
-                let value = |key| {
-                    let raw = object.as_ref()?.present(key)?;
-                    Some(Bytes::copy_from_slice(raw))
-                };
-                Self {
-                    instructions: value("instructions"),
-                    limit: value("max_output_tokens"),
-                    previous: value("previous_response_id"),
-                }
-            }
-        }
-    }
 }
 
 /// Why a stream can't be read on.

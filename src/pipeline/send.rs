@@ -16,7 +16,7 @@ use super::hop::{MiddleError, Prepared, Tools};
 use super::open::Turn;
 use super::{drive, unary, untouched};
 use crate::dialect::Purpose;
-use crate::dialect::stream::{Echo, Spec};
+use crate::dialect::stream::Spec;
 use crate::record::{FAIL_OPEN, Label};
 use crate::upstream::{self, Outbound, Payload, ResponseBody};
 
@@ -237,6 +237,6 @@ pub(super) fn spec(turn: &Turn) -> Spec {
         dialect: turn.state.request.dialect,
         hidden: turn.state.injected.names().map(str::to_owned).collect(),
         usage_wish: turn.state.request.usage_wish,
-        echo: Echo::of(turn.state.request.dialect, &turn.state.request.body),
+        echo: turn.state.request.echo.clone(),
     }
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::dialect::request::{Layout, Limit, Request, RequestError};
-use crate::dialect::stream::UsageWish;
+use crate::dialect::stream::{Echo, UsageWish};
 use crate::model::Dialect;
 use crate::model::raw::{self, Edit, Object};
 
@@ -55,6 +55,7 @@ pub fn decode(body: Bytes) -> Result<Request, RequestError> {
         hint: object.text("prompt_cache_key").map(Cow::into_owned),
         unmanaged,
         layout: Layout::Flat,
+        echo: Echo::default(),
         body: body.clone(),
     })
 }

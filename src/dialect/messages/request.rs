@@ -6,7 +6,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::dialect::request::{Layout, Limit, Request, RequestError};
-use crate::dialect::stream::UsageWish;
+use crate::dialect::stream::{Echo, UsageWish};
 use crate::model::raw::{self, Edit, Object, Span};
 use crate::model::{Dialect, Role};
 
@@ -64,6 +64,7 @@ pub fn decode(body: Bytes) -> Result<Request, RequestError> {
         hint: session(&object),
         // Guidance on top of no message at all would make a request of what is none.
         unmanaged: hosts.is_empty().then_some("empty"),
+        echo: Echo::default(),
         layout: Layout::Hosts(Hosts {
             hosts,
             system: object.set("system", b""),

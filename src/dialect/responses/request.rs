@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::item::Kind;
 use super::tools;
 use crate::dialect::request::{Layout, Limit, Request, RequestError};
-use crate::dialect::stream::UsageWish;
+use crate::dialect::stream::{Echo, UsageWish};
 use crate::model::Dialect;
 use crate::model::raw::Object;
 
@@ -67,8 +67,19 @@ pub fn decode(body: Bytes) -> Result<Request, RequestError> {
         hint: object.text("prompt_cache_key").map(Cow::into_owned),
         unmanaged: unmanaged.or(empty),
         layout: Layout::Flat,
+        echo: echo(&object),
         body: body.clone(),
     })
+}
+
+/// What a response repeats of its request, where the proxy may have changed it.
+fn echo(object: &Object<'_>) -> Echo {
+    let value = |key| object.present(key).map(Bytes::copy_from_slice);
+    Echo {
+        instructions: value("instructions"),
+        limit: value(LIMIT),
+        previous: value("previous_response_id"),
+    }
 }
 
 /// What says that the conversation, or its answer, lies at the provider.
