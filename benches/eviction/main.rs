@@ -22,7 +22,7 @@ use plimsoll::pipeline::known::{Decoded, Memo, Reader};
 use plimsoll::policy::{self, Ask, Config, Order, Policy, Proposal, Read, Target};
 use plimsoll::session::stub;
 use plimsoll::session::transcript::{Source, Transcript};
-use plimsoll::session::view::{self, Left, Measure, Note};
+use plimsoll::session::view::{self, Left, Measure, Note, Notes};
 use plimsoll::tokens::{Counter, Encoding};
 
 use session::{Annotated, ITEMS, Session};
@@ -154,16 +154,24 @@ impl Request<'_> {
         })
     }
 
-    /// What each request makes, whether a pass follows or not.
-    fn size(&self, reader: Reader<'_>, ceiling: u64) -> u64 {
+    /// What each request makes, whether a pass follows or not: its notes and its size.
+    fn view(&self, reader: Reader<'_>, ceiling: u64) -> (Notes, u64) {
         self.measured(reader, ceiling, |measure| {
             let notes = view::notes(&self.transcript, &self.marks, measure);
-            view::sizes(&self.transcript, &self.marks, &notes).1
+            let (_, size) = view::sizes(&self.transcript, &self.marks, &notes);
+            (notes, size)
         })
     }
 
+    fn size(&self, reader: Reader<'_>, ceiling: u64) -> u64 {
+        self.view(reader, ceiling).1
+    }
+
     /// Reads what the requests before this one brought, as each of them did.
-    fn read_ahead(&self, reader: Reader<'_>) {
+    fn read_ahead(&self, reader: Reader<'_>, notes: &Notes) {
+        for note in notes.results.values().chain(notes.arguments.values()) {
+            self.words(reader, Read::Note(&note.text));
+        }
         let mut entries = self.transcript.entries.iter();
         let newest = entries.rfind(|entry| entry.role == Role::Assistant);
         for index in 0..newest.map_or(0, |entry| entry.items.start) {
@@ -171,7 +179,7 @@ impl Request<'_> {
         }
     }
 
-    fn pass(&self, reader: Reader<'_>, order: Order, target: Target) -> Proposal {
+    fn pass(&self, reader: Reader<'_>, notes: &Notes, order: Order, target: Target) -> Proposal {
         let config = Config {
             order,
             ..Config::default()
@@ -180,6 +188,7 @@ impl Request<'_> {
             let ask = Ask {
                 transcript: &self.transcript,
                 marks: &self.marks,
+                notes,
                 config: &config,
                 measure,
                 target,
@@ -200,13 +209,18 @@ fn target(ceiling: u64) -> Target {
 }
 
 /// Times of several rounds, of which each begins with a memo of its own that `warm` has filled.
-fn timed(counter: &Counter, warm: impl Fn(Reader<'_>), run: impl Fn(Reader<'_>)) -> String {
+/// `run` gets what `warm` made.
+fn timed<T>(
+    counter: &Counter,
+    warm: impl Fn(Reader<'_>) -> T,
+    run: impl Fn(Reader<'_>, &T),
+) -> String {
     let times = (0..ROUNDS).map(|_| {
         let memo = Memo::default();
         let reader = memo.reader(counter, Encoding::O200k, TENANT, Dialect::Chat);
-        warm(reader);
+        let made = warm(reader);
         let begun = Instant::now();
-        run(reader);
+        run(reader, &made);
         begun.elapsed()
     });
     let mut times: Vec<Duration> = times.collect();
@@ -269,8 +283,9 @@ fn grown(counter: &Counter, session: &Session, order: Order, ceiling: u64) {
             marks: marks.clone(),
             decoded: Decoded::default(),
         };
-        if request.size(reader, ceiling) > ceiling {
-            let proposal = request.pass(reader, order, target(ceiling));
+        let (notes, size) = request.view(reader, ceiling);
+        if size > ceiling {
+            let proposal = request.pass(reader, &notes, order, target(ceiling));
             marks.apply(proposal.plan.moves(), proposal.plan.kept());
             passes.push(request);
         }
@@ -280,17 +295,19 @@ fn grown(counter: &Counter, session: &Session, order: Order, ceiling: u64) {
     };
     // What the passes so far left in the memo, then the request that the pass is for.
     let warm = |reader: Reader<'_>| {
-        before.size(reader, ceiling);
-        before.pass(reader, order, target(ceiling));
-        newest.size(reader, ceiling);
+        let (notes, _) = before.view(reader, ceiling);
+        before.pass(reader, &notes, order, target(ceiling));
+        let (notes, _) = newest.view(reader, ceiling);
         if order == Order::Levels {
-            newest.read_ahead(reader);
+            newest.read_ahead(reader, &notes);
         }
+        notes
     };
-    let passing = timed(counter, warm, |reader| {
-        black_box(newest.pass(reader, order, target(ceiling)));
+    let passing = timed(counter, warm, |reader, notes| {
+        black_box(newest.pass(reader, notes, order, target(ceiling)));
     });
-    let proposal = newest.pass(reader, order, target(ceiling));
+    let notes = newest.view(reader, ceiling).0;
+    let proposal = newest.pass(reader, &notes, order, target(ceiling));
     println!(
         "  {order:?}, pass {} at {}k, {} items: {passing} (goal 2 ms), {} marks moved, {} of {} tokens left",
         passes.len(),
@@ -300,7 +317,7 @@ fn grown(counter: &Counter, session: &Session, order: Order, ceiling: u64) {
         proposal.size,
         newest.size(reader, ceiling),
     );
-    let viewing = timed(counter, warm, |reader| {
+    let viewing = timed(counter, warm, |reader, _| {
         black_box(newest.size(reader, ceiling));
     });
     let (texts, bytes) = memo.read();
@@ -328,14 +345,17 @@ fn first(counter: &Counter, session: &Session, order: Order) {
         floor: size - 1,
         ..target
     };
-    let pass = |reader: Reader<'_>, target| drop(black_box(request.pass(reader, order, target)));
-    let cold = timed(counter, |_| (), |reader| pass(reader, target));
+    let notes = Notes::default();
+    let pass = |reader: Reader<'_>, target| {
+        black_box(request.pass(reader, &notes, order, target));
+    };
+    let cold = timed(counter, |_| (), |reader, ()| pass(reader, target));
     let warm = timed(
         counter,
         |reader| pass(reader, least),
-        |reader| pass(reader, target),
+        |reader, ()| pass(reader, target),
     );
-    let proposal = request.pass(reader, order, target);
+    let proposal = request.pass(reader, &notes, order, target);
     println!(
         "  {order:?}, first pass over {size} tokens: {cold}, with texts known {warm}, {} marks moved",
         proposal.plan.moves().len()

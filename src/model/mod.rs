@@ -23,4 +23,4 @@ pub use record::{
 pub use rope::Rope;
 pub use strings::strings;
 pub use usage::Usage;
-pub use words::{Hashed, Words, distinct, hash};
+pub use words::{Hashed, Word, Words, distinct, hash};

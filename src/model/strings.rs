@@ -77,6 +77,16 @@ pub fn strings(text: &str) -> impl Iterator<Item = (usize, &str)> {
     .filter_map(|(start, end)| Some((start, text.get(start..end)?)))
 }
 
+/// Whether a distinctive string tells where something is: it holds a slash, a dot, an underscore, a
+/// digit or an inner capital.
+#[must_use]
+pub fn tells_place(string: &str) -> bool {
+    let inner = string.bytes().skip(1).any(|byte| byte.is_ascii_uppercase());
+    let lower = string.bytes().any(|byte| byte.is_ascii_lowercase());
+    let mark = |byte: u8| matches!(byte, b'/' | b'.' | b'_' | b'0'..=b'9');
+    string.bytes().any(mark) || (inner && lower)
+}
+
 struct Strings<'a> {
     text: &'a str,
     /// Where the next run is looked for.

@@ -1,11 +1,14 @@
 //! What is known of a text by the distinctive strings in it: enough to tell what stands in several
-//! texts without reading any again. Holds hashes only; never keeps the text.
+//! texts, and where in each, without reading any again. Holds hashes and places only; never keeps
+//! the text.
 
+use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::strings;
+use super::strings::{strings, tells_place};
 
 /// The hash of a distinctive string, or of a whole text.
 #[must_use]
@@ -13,10 +16,63 @@ pub fn hash(text: &str) -> u64 {
     xxh3_64(text.as_bytes())
 }
 
-/// The distinctive strings of a text, as hashes.
+/// A distinctive string where it stands in a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Word {
+    hash: u64,
+    start: u32,
+    /// The length in bytes, and the two flags below above it.
+    length: u32,
+}
+
+/// Set on a string that stands here for the first time in its text.
+const FIRST: u32 = 1 << 31;
+/// Set on a string that tells where something is.
+const PLACE: u32 = 1 << 30;
+
+impl Word {
+    /// `None` for what stands beyond 4 GiB or is longer than 1 GiB: a body is capped long before.
+    fn new(at: usize, string: &str, hash: u64, first: bool) -> Option<Self> {
+        let length = u32::try_from(string.len()).ok()?;
+        let flags = if first { FIRST } else { 0 } | if tells_place(string) { PLACE } else { 0 };
+        (length < PLACE).then_some(Self {
+            hash,
+            start: u32::try_from(at).ok()?,
+            length: length | flags,
+        })
+    }
+
+    /// The hash of the string.
+    #[must_use]
+    pub fn hash(self) -> u64 {
+        self.hash
+    }
+
+    /// Where it stands, in bytes.
+    #[must_use]
+    pub fn span(self) -> Range<usize> {
+        let start = self.start as usize;
+        start..start + self.bytes()
+    }
+
+    /// Its length in bytes.
+    #[must_use]
+    pub fn bytes(self) -> usize {
+        (self.length & !(FIRST | PLACE)) as usize
+    }
+
+    /// Whether it tells where something is, by [`tells_place`].
+    #[must_use]
+    pub fn is_place(self) -> bool {
+        self.length & PLACE != 0
+    }
+}
+
+/// The distinctive strings of a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Words {
-    strings: Box<[u64]>,
+    all: Box<[Word]>,
+    distinct: usize,
     text: Option<u64>,
     bytes: usize,
 }
@@ -25,18 +81,35 @@ impl Words {
     /// Reads a text.
     #[must_use]
     pub fn of(text: &str) -> Self {
-        let all = strings(text).map(|(_, string)| hash(string));
+        let mut seen: HashSet<u64, Hashed> = HashSet::default();
+        let all = strings(text).filter_map(|(at, string)| {
+            let hash = hash(string);
+            Word::new(at, string, hash, seen.insert(hash))
+        });
         Self {
-            strings: distinct(all.collect()).into_boxed_slice(),
+            all: all.collect(),
+            distinct: seen.len(),
             text: (!text.is_empty()).then(|| hash(text)),
             bytes: text.len(),
         }
     }
 
-    /// The hashes of its strings, ascending and each once.
+    /// All of them, in order.
     #[must_use]
-    pub fn strings(&self) -> &[u64] {
-        &self.strings
+    pub fn all(&self) -> &[Word] {
+        &self.all
+    }
+
+    /// The hashes of its strings, each once.
+    pub fn strings(&self) -> impl Iterator<Item = u64> {
+        let first = self.all.iter().filter(|word| word.length & FIRST != 0);
+        first.map(|word| word.hash)
+    }
+
+    /// How many different strings there are.
+    #[must_use]
+    pub fn distinct(&self) -> usize {
+        self.distinct
     }
 
     /// The hash of the whole text; none of an empty one.
@@ -54,7 +127,7 @@ impl Words {
     /// Bytes of memory that it takes.
     #[must_use]
     pub fn weight(&self) -> usize {
-        size_of::<Self>() + size_of_val(&*self.strings)
+        size_of::<Self>() + size_of_val(&*self.all)
     }
 }
 
@@ -95,15 +168,21 @@ mod tests {
 
     #[test]
     fn a_text_is_known_by_its_strings_and_as_a_whole() {
-        let words = Words::of("see src/a.rs, then src/b.rs and src/a.rs again");
-        let expect = distinct(vec![hash("src/a.rs"), hash("src/b.rs")]);
-        assert_eq!(words.strings(), expect);
+        let text = "see src/a.rs, then everywhere and src/a.rs again";
+        let words = Words::of(text);
+        let each: Vec<u64> = words.strings().collect();
+        assert_eq!(each, [hash("src/a.rs"), hash("everywhere")]);
+        let all = words.all().iter().map(|word| &text[word.span()]);
+        let all: Vec<&str> = all.collect();
+        assert_eq!(all, ["src/a.rs", "everywhere", "src/a.rs"]);
+        let places: Vec<bool> = words.all().iter().map(|word| word.is_place()).collect();
+        assert_eq!(places, [true, false, true]);
         assert_ne!(
             words.text(),
-            Words::of("see src/a.rs, then src/b.rs").text()
+            Words::of("see src/a.rs, then everywhere").text()
         );
         assert_eq!(Words::of("").text(), None);
         let plain = Words::of("no such");
-        assert_eq!((plain.strings().len(), plain.bytes()), (0, 7));
+        assert_eq!((plain.distinct(), plain.bytes()), (0, 7));
     }
 }

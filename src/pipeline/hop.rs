@@ -317,6 +317,7 @@ impl State {
             let ask = Ask {
                 transcript: &transcript,
                 marks: &self.marks,
+                notes: &notes,
                 config: &config,
                 measure,
                 target: limits,
@@ -333,7 +334,7 @@ impl State {
                 pass = Some((trigger, proposal));
             }
         } else if self.reads_ahead(&config) && estimate * 2 > limits.ceiling {
-            originals.read_ahead(tools.reader);
+            originals.read_ahead(tools.reader, &notes);
         }
         if !self.is_managed() && estimate > limits.ceiling {
             pinned = Some(Pinned {

@@ -13,7 +13,7 @@ use crate::render;
 use crate::session::path::Path;
 use crate::session::stub;
 use crate::session::transcript::{Entry, Item, Source, Transcript};
-use crate::session::view::{Left, Note};
+use crate::session::view::{Left, Note, Notes};
 
 /// What a transcript was built from.
 #[derive(Clone, Copy)]
@@ -182,9 +182,12 @@ impl<'a> Originals<'a> {
         }
     }
 
-    /// Reads what came with this request before a pass asks for it, so that none has all that came
-    /// since the one before to read.
-    pub fn read_ahead(&self, reader: Reader<'_>) {
+    /// Reads what came with this request, and what the last pass left, before a pass asks for it, so
+    /// that none has all that came since the one before to read.
+    pub fn read_ahead(&self, reader: Reader<'_>, notes: &Notes) {
+        for note in notes.results.values().chain(notes.arguments.values()) {
+            self.words(reader, Read::Note(&note.text));
+        }
         let mut entries = self.transcript.entries.iter();
         let newest = entries.rfind(|entry| entry.role == Role::Assistant);
         let from = newest.map_or(0, |entry| entry.items.start);

@@ -278,11 +278,13 @@ impl<'a> Recalls<'a> {
         let originals = self.originals();
         let transcript = self.marked();
         let proposal = self.measured(|measure| {
+            let notes = view::notes(&transcript, &self.state.marks, measure);
             policy::propose(
                 self.state.terms.policy,
                 &Pass {
                     transcript: &transcript,
                     marks: &self.state.marks,
+                    notes: &notes,
                     config: &self.prepared.eviction,
                     measure,
                     target,

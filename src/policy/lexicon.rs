@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::work::Work;
 use super::{Ask, Read};
-use crate::model::{Hashed, ItemKind, Kept, Mark, Words, distinct, hash, strings};
+use crate::model::{Hashed, ItemKind, Kept, Mark, Word, Words, distinct};
 use crate::session::stub;
 use crate::session::transcript::Item;
 use crate::session::view::{self, Shown};
@@ -23,9 +23,8 @@ const INDEX_BYTES: usize = 900;
 const NAMES: f64 = 0.05;
 /// Bytes that a tombstone names at most.
 const NAMES_BYTES: usize = 525;
-/// What a string is worth that tells where something is: it holds a slash, a dot, an underscore, a
-/// digit or an inner capital.
-const LOCATOR: f64 = 0.03;
+/// What a string is worth that tells where something is.
+const PLACE: f64 = 0.03;
 /// What any other string is worth.
 const WORD: f64 = 0.01;
 /// Bytes that a line costs beside its own.
@@ -34,6 +33,7 @@ const LINE: f64 = 8.0;
 /// The strings of a view in the making.
 pub(super) struct Lexicon<'a> {
     originals: &'a dyn Fn(usize) -> Option<Cow<'a, str>>,
+    words: &'a dyn Fn(Read<'_>) -> Option<Arc<Words>>,
     /// In how many items each string is shown, by its hash.
     shown: HashMap<u64, u32, Hashed>,
     /// What each item shows.
@@ -54,11 +54,20 @@ pub(super) enum Shows {
 }
 
 impl Shows {
-    fn strings(&self) -> &[u64] {
+    fn distinct(&self) -> usize {
         match self {
-            Self::Nothing => &[],
-            Self::All(words) => words.strings(),
-            Self::Left(strings) => strings,
+            Self::Nothing => 0,
+            Self::All(words) => words.distinct(),
+            Self::Left(strings) => strings.len(),
+        }
+    }
+
+    /// Hands on each of them.
+    fn each(&self, to: impl FnMut(u64)) {
+        match self {
+            Self::Nothing => {}
+            Self::All(words) => words.strings().for_each(to),
+            Self::Left(strings) => strings.iter().copied().for_each(to),
         }
     }
 }
@@ -82,14 +91,14 @@ impl<'a> Lexicon<'a> {
             }
             *slot = Shows::All(words);
         }
-        let all = || of.iter().map(Shows::strings);
-        let mut shown = HashMap::default();
-        shown.reserve(all().map(<[u64]>::len).sum());
-        for string in all().flatten() {
-            *shown.entry(*string).or_default() += 1;
+        let mut shown: HashMap<u64, u32, Hashed> = HashMap::default();
+        shown.reserve(of.iter().map(Shows::distinct).sum());
+        for own in &of {
+            own.each(|string| *shown.entry(string).or_default() += 1);
         }
         Self {
             originals: ask.originals,
+            words: ask.words,
             shown,
             of,
             results,
@@ -107,9 +116,7 @@ impl<'a> Lexicon<'a> {
 
     /// Says what an item shows.
     fn set(&mut self, item: usize, own: Shows) {
-        for string in own.strings() {
-            *self.shown.entry(*string).or_default() += 1;
-        }
+        own.each(|string| *self.shown.entry(string).or_default() += 1);
         if let Some(slot) = self.of.get_mut(item) {
             *slot = own;
         }
@@ -122,11 +129,11 @@ impl<'a> Lexicon<'a> {
             .get_mut(item)
             .map(std::mem::take)
             .unwrap_or_default();
-        for string in own.strings() {
-            if let Some(count) = self.shown.get_mut(string) {
+        own.each(|string| {
+            if let Some(count) = self.shown.get_mut(&string) {
                 *count = count.saturating_sub(1);
             }
-        }
+        });
         own
     }
 
@@ -134,13 +141,18 @@ impl<'a> Lexicon<'a> {
         self.shown.get(&string).is_some_and(|count| *count > 0)
     }
 
+    /// The strings of an item's original.
+    fn original(&self, item: usize) -> Arc<Words> {
+        (self.words)(Read::Original(item)).unwrap_or_default()
+    }
+
     /// The stub of a result: an index of the strings that stand nowhere else.
     pub fn stub(&mut self, result: usize, kept: &Kept) -> Kept {
         self.hide(result);
-        let text = (self.originals)(result).unwrap_or_default();
-        let index = self.index(result, &text, &whole(&text));
+        let words = self.original(result);
+        let index = self.index(result, words.all(), words.bytes());
         Kept {
-            of: Some(offset(text.len())),
+            of: Some(offset(words.bytes())),
             lines: Vec::new(),
             index,
             trimmed: kept.trimmed.clone(),
@@ -162,12 +174,12 @@ impl<'a> Lexicon<'a> {
             return None;
         }
         self.hide(call);
-        let text = stub::flat(&arguments);
-        let outside = |at: usize| !cuts.iter().any(|cut| cut.contains(&at));
-        let own = strings(&text).filter(|(at, _)| outside(*at));
-        let own = distinct(own.map(|(_, string)| hash(string)).collect());
-        self.set(call, Shows::Left(own));
-        let index = self.index(call, &text, &cuts);
+        let words = self.original(call);
+        let (cut, left) = parted(words.all(), &cuts);
+        let own = left.iter().map(|word| word.hash());
+        self.set(call, Shows::Left(distinct(own.collect())));
+        let size = cuts.iter().map(ExactSizeIterator::len).sum();
+        let index = self.index(call, &cut, size);
         Some(Kept {
             trimmed: Some(index),
             ..kept.clone()
@@ -182,16 +194,13 @@ impl<'a> Lexicon<'a> {
         if left == 0 {
             return None;
         }
-        let text = (self.originals)(parts.text).unwrap_or_default();
-        let arguments = (self.originals)(item).filter(|_| parts.call);
-        let trimmed = arguments.map(|arguments| {
-            let arguments = stub::flat(&arguments);
-            self.choose(item, &arguments, &whole(&arguments), left)
-        });
+        let arguments = (self.words)(Read::Original(item)).filter(|_| parts.call);
+        let trimmed = arguments.map(|words| self.choose(item, words.all(), left));
         left = left.saturating_sub(named(trimmed.iter().flatten()));
-        let index = self.choose(item, &text, &whole(&text), left);
+        let words = self.original(parts.text);
+        let index = self.choose(item, words.all(), left);
         let kept = Kept {
-            of: Some(offset(text.len())),
+            of: Some(offset(words.bytes())),
             lines: Vec::new(),
             index,
             trimmed,
@@ -199,53 +208,32 @@ impl<'a> Lexicon<'a> {
         (names_bytes(&kept) > 0).then_some(kept)
     }
 
-    /// The index of what is cut out of an item, beside what else it shows.
-    fn index(&mut self, item: usize, text: &str, cuts: &[Range<usize>]) -> Vec<(u32, u32)> {
-        let size: usize = cuts.iter().map(ExactSizeIterator::len).sum();
-        let budget = share(size, INDEX).min(INDEX_BYTES);
-        self.choose(item, text, cuts, budget)
+    /// The index of what is cut out of an item, beside what else it shows. `size` is that of what
+    /// is cut in bytes.
+    fn index(&mut self, item: usize, cut: &[Word], size: usize) -> Vec<(u32, u32)> {
+        self.choose(item, cut, share(size, INDEX).min(INDEX_BYTES))
     }
 
-    /// Chooses the strings inside the cuts that stand nowhere else, those that tell a place first,
-    /// and shows them as the item's.
-    fn choose(
-        &mut self,
-        item: usize,
-        text: &str,
-        cuts: &[Range<usize>],
-        budget: usize,
-    ) -> Vec<(u32, u32)> {
+    /// Chooses the strings among those cut out that stand nowhere else, those that tell a place
+    /// first, and shows them as the item's.
+    fn choose(&mut self, item: usize, cut: &[Word], budget: usize) -> Vec<(u32, u32)> {
         let mut chosen = Chosen {
             budget,
             ..Chosen::default()
         };
-        let mut words = Vec::new();
-        for cut in cuts {
-            let inside = text.get(cut.clone()).unwrap_or_default();
-            for (at, string) in strings(inside) {
-                if !chosen.fits(string) {
-                    continue;
-                }
-                if is_locator(string) {
-                    chosen.add(self, cut.start + at, string);
-                } else {
-                    words.push((cut.start + at, string));
-                }
-            }
-        }
-        for (at, string) in words {
-            if chosen.fits(string) {
-                chosen.add(self, at, string);
+        for places in [true, false] {
+            for word in cut.iter().filter(|word| word.is_place() == places) {
+                chosen.add(self, *word);
             }
         }
         let mut spans = chosen.spans;
         spans.sort_unstable();
-        for key in &chosen.keys {
+        let mut own = Vec::from_iter(chosen.keys);
+        for key in &own {
             *self.shown.entry(*key).or_default() += 1;
         }
         if let Some(slot) = self.of.get_mut(item) {
-            let mut own = slot.strings().to_vec();
-            own.extend(chosen.keys);
+            slot.each(|key| own.push(key));
             *slot = Shows::Left(own);
         }
         spans
@@ -255,8 +243,9 @@ impl<'a> Lexicon<'a> {
     /// are none, or none that fits; then nothing changes.
     pub fn skeleton(&mut self, result: usize) -> Option<Kept> {
         let text = (self.originals)(result)?;
+        let words = self.original(result);
         let before = self.hide(result);
-        let lines = self.lines(&text);
+        let lines = self.lines(&text, words.all());
         if lines.is_empty() {
             self.set(result, before);
             return None;
@@ -264,7 +253,8 @@ impl<'a> Lexicon<'a> {
         let mut runs: Vec<(u32, u32)> = Vec::new();
         let mut own = Vec::new();
         for line in lines {
-            own.extend(line.keys.iter().map(|(key, _)| *key));
+            let words = words.all().get(line.words).unwrap_or_default();
+            own.extend(words.iter().map(|word| word.hash()));
             match runs.last_mut() {
                 Some(run) if run.1 as usize == line.start => run.1 = offset(line.end),
                 _ => runs.push((offset(line.start), offset(line.end))),
@@ -279,8 +269,11 @@ impl<'a> Lexicon<'a> {
     }
 
     /// The lines to keep, in order: by the worth of their own strings to their length.
-    fn lines(&self, text: &str) -> Vec<Line> {
-        let mut scored = self.scored(text);
+    fn lines(&self, text: &str, words: &[Word]) -> Vec<Line> {
+        // Those that stand nowhere else, in place of their hashes.
+        let own = |word: &Word| (!self.is_shown(word.hash())).then_some(*word);
+        let own: Vec<Option<Word>> = words.iter().map(own).collect();
+        let mut scored = scored(text, words, &own);
         scored.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.start.cmp(&b.start)));
         let budget = share(text.len(), SKELETON);
         let mut seen: HashSet<u64, Hashed> = HashSet::default();
@@ -292,8 +285,8 @@ impl<'a> Lexicon<'a> {
             }
             // A line whose strings other chosen lines show adds nothing.
             let mut adds = false;
-            for (key, _) in line.keys.iter().filter(|(_, own)| *own) {
-                adds |= seen.insert(*key);
+            for word in own.get(line.words.clone()).into_iter().flatten().flatten() {
+                adds |= seen.insert(word.hash());
             }
             used += if adds { cost } else { 0 };
             adds
@@ -301,35 +294,53 @@ impl<'a> Lexicon<'a> {
         scored.sort_unstable_by_key(|line| line.start);
         scored
     }
+}
 
-    /// The lines that are worth anything, in order.
-    fn scored(&self, text: &str) -> Vec<Line> {
-        let mut scored = Vec::new();
-        let mut start = 0;
-        for line in text.split_inclusive('\n') {
-            let mut worth = 0.0;
-            let mut keys = Vec::new();
-            for (_, string) in strings(line) {
-                let key = hash(string);
-                let own = !self.is_shown(key);
-                if own {
-                    worth += if is_locator(string) { LOCATOR } else { WORD };
-                }
-                keys.push((key, own));
-            }
-            let end = start + line.len();
-            if worth > 0.0 {
-                scored.push(Line {
-                    score: worth / (float(line.len()) + LINE),
-                    start,
-                    end,
-                    keys,
-                });
-            }
-            start = end;
+/// The lines that are worth anything, in order. `own` has those of the words that stand nowhere
+/// else.
+fn scored(text: &str, words: &[Word], own: &[Option<Word>]) -> Vec<Line> {
+    let mut scored = Vec::new();
+    let (mut start, mut first) = (0, 0);
+    while first < words.len() && start < text.len() {
+        let rest = text.as_bytes().get(start..).unwrap_or_default();
+        let end = memchr::memchr(b'\n', rest).map_or(text.len(), |at| start + at + 1);
+        let rest = words.get(first..).unwrap_or_default();
+        let last = first + rest.partition_point(|word| word.span().start < end);
+        let mut worth = 0.0;
+        for word in own.get(first..last).into_iter().flatten().flatten() {
+            worth += if word.is_place() { PLACE } else { WORD };
         }
-        scored
+        if worth > 0.0 {
+            scored.push(Line {
+                score: worth / (float(end - start) + LINE),
+                start,
+                end,
+                words: first..last,
+            });
+        }
+        (start, first) = (end, last);
     }
+    scored
+}
+
+/// The words that stand whole inside a cut, and those that stand outside all of them.
+fn parted(words: &[Word], cuts: &[Range<usize>]) -> (Vec<Word>, Vec<Word>) {
+    let (mut inside, mut outside) = (Vec::new(), Vec::new());
+    for word in words {
+        let span = word.span();
+        if cuts
+            .iter()
+            .any(|cut| cut.start <= span.start && span.end <= cut.end)
+        {
+            inside.push(*word);
+        } else if !cuts
+            .iter()
+            .any(|cut| cut.start < span.end && span.start < cut.end)
+        {
+            outside.push(*word);
+        }
+    }
+    (inside, outside)
 }
 
 /// A line of a result.
@@ -337,8 +348,8 @@ struct Line {
     score: f64,
     start: usize,
     end: usize,
-    /// The hashes of its strings, and whether each stands nowhere else.
-    keys: Vec<(u64, bool)>,
+    /// Which of the result's words stand in it.
+    words: Range<usize>,
 }
 
 /// Strings that are named after what held them is gone.
@@ -351,16 +362,13 @@ struct Chosen {
 }
 
 impl Chosen {
-    fn fits(&self, string: &str) -> bool {
-        self.used + string.len() < self.budget
-    }
-
-    /// Takes a string that stands nowhere else, once.
-    fn add(&mut self, lexicon: &Lexicon<'_>, at: usize, string: &str) {
-        let key = hash(string);
-        if !lexicon.is_shown(key) && self.keys.insert(key) {
-            self.used += string.len() + 1;
-            self.spans.push((offset(at), offset(at + string.len())));
+    /// Takes a string that fits and stands nowhere else, once.
+    fn add(&mut self, lexicon: &Lexicon<'_>, word: Word) {
+        let fits = self.used + word.bytes() < self.budget;
+        if fits && !lexicon.is_shown(word.hash()) && self.keys.insert(word.hash()) {
+            self.used += word.bytes() + 1;
+            let span = word.span();
+            self.spans.push((offset(span.start), offset(span.end)));
         }
     }
 }
@@ -399,24 +407,12 @@ fn named<'s>(spans: impl Iterator<Item = &'s (u32, u32)>) -> usize {
     spans.map(|(start, end)| (end - start + 1) as usize).sum()
 }
 
-/// The whole of a text as the one cut.
-fn whole(text: &str) -> [Range<usize>; 1] {
-    std::array::from_fn(|_| 0..text.len())
-}
-
 /// Whether an item is a result that is shown as it came.
 fn is_whole_result(ask: &Ask<'_>, work: &Work<'_>, item: &Item) -> bool {
     let entry = ask.transcript.entries.get(item.entry);
     let whole =
         |entry| view::shown_of(ask.transcript, &work.marks, &work.notes, entry) == Shown::Whole;
     item.kind == ItemKind::Result && entry.is_some_and(whole)
-}
-
-fn is_locator(string: &str) -> bool {
-    let inner = string.bytes().skip(1).any(|byte| byte.is_ascii_uppercase());
-    let lower = string.bytes().any(|byte| byte.is_ascii_lowercase());
-    let mark = |byte: u8| matches!(byte, b'/' | b'.' | b'_' | b'0'..=b'9');
-    string.bytes().any(mark) || (inner && lower)
 }
 
 /// Texts are far below 4 GiB: a body is capped long before.

@@ -22,7 +22,7 @@ pub use work::Gone;
 
 use crate::model::{Marks, Words};
 use crate::session::transcript::Transcript;
-use crate::session::view::Measure;
+use crate::session::view::{Measure, Notes};
 
 /// A policy by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -153,6 +153,8 @@ pub struct Ask<'a> {
     pub transcript: &'a Transcript,
     /// How its items are shown now.
     pub marks: &'a Marks,
+    /// The notes that these marks call for.
+    pub notes: &'a Notes,
     /// Settings of the order.
     pub config: &'a Config,
     /// How texts of the proxy's own are made and sized.

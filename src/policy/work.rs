@@ -31,8 +31,6 @@ pub(super) struct Work<'a> {
     pub moves: Vec<Move>,
     pub gone: BTreeMap<Level, Gone>,
     sizes: Vec<u32>,
-    /// The call whose result holds the ledger.
-    host: Option<usize>,
     pub total: u64,
     /// The size at which the pass stops.
     pub target: u64,
@@ -41,19 +39,17 @@ pub(super) struct Work<'a> {
 impl<'a> Work<'a> {
     /// The state before the first step of a pass down to the floor.
     pub fn new(ask: &Ask<'a>, protection: Protection) -> Self {
-        let (notes, host) = view::notes_and_host(ask.transcript, ask.marks, ask.measure);
-        let (sizes, total) = view::sizes(ask.transcript, ask.marks, &notes);
+        let (sizes, total) = view::sizes(ask.transcript, ask.marks, ask.notes);
         Self {
             transcript: ask.transcript,
             config: ask.config,
             measure: ask.measure,
             protection,
             marks: ask.marks.clone(),
-            notes,
+            notes: ask.notes.clone(),
             moves: Vec::new(),
             gone: BTreeMap::new(),
             sizes,
-            host,
             total: total + ask.target.fixed,
             target: ask.target.floor,
         }
@@ -156,7 +152,7 @@ impl<'a> Work<'a> {
     /// Writes the ledger anew and re-counts its host, and the host before where another one took
     /// its place.
     pub fn ledger(&mut self) {
-        let before = self.host;
+        let before = self.notes.host;
         if let Some(episode) = before.and_then(|host| self.episode(host)) {
             view::note_episode(
                 self.transcript,
@@ -166,8 +162,8 @@ impl<'a> Work<'a> {
                 &mut self.notes,
             );
         }
-        self.host = view::note_ledger(self.transcript, &self.marks, self.measure, &mut self.notes);
-        let hosts = [before, self.host].into_iter().flatten();
+        view::note_ledger(self.transcript, &self.marks, self.measure, &mut self.notes);
+        let hosts = [before, self.notes.host].into_iter().flatten();
         let touched = hosts
             .filter_map(|host| self.item(host))
             .filter_map(|item| self.result_entry(item));

@@ -61,6 +61,8 @@ pub struct Notes {
     pub results: HashMap<usize, Note>,
     /// By the item index of the call whose arguments they replace.
     pub arguments: HashMap<usize, Note>,
+    /// The item index of the call whose result holds the ledger.
+    pub host: Option<usize>,
 }
 
 /// What is shown of an entry.
@@ -88,19 +90,9 @@ pub enum Shown<'a> {
 /// The notes that marks call for, over the whole transcript.
 #[must_use]
 pub fn notes(transcript: &Transcript, marks: &Marks, measure: Measure<'_>) -> Notes {
-    notes_and_host(transcript, marks, measure).0
-}
-
-/// The same, and the call whose result holds the ledger.
-#[must_use]
-pub fn notes_and_host(
-    transcript: &Transcript,
-    marks: &Marks,
-    measure: Measure<'_>,
-) -> (Notes, Option<usize>) {
     let mut notes = Notes::default();
     if marks.is_empty() {
-        return (notes, None);
+        return notes;
     }
     for index in 0..transcript.items.len() {
         note_left(transcript, marks, index, measure, &mut notes);
@@ -109,8 +101,8 @@ pub fn notes_and_host(
         note_episode(transcript, marks, episode, measure, &mut notes);
     }
     note_strays(transcript, marks, measure, &mut notes);
-    let host = note_ledger(transcript, marks, measure, &mut notes);
-    (notes, host)
+    note_ledger(transcript, marks, measure, &mut notes);
+    notes
 }
 
 /// Writes what is left of one call anew, or takes it away where nothing is.
@@ -233,11 +225,13 @@ pub fn note_ledger(
     marks: &Marks,
     measure: Measure<'_>,
     notes: &mut Notes,
-) -> Option<usize> {
-    let (host, gone) = ledger(transcript, marks)?;
-    let own = tombstone::ledger(transcript, marks, &gone, measure);
-    notes.results.insert(host, measure.note(own));
-    Some(host)
+) {
+    let ledger = ledger(transcript, marks);
+    notes.host = ledger.as_ref().map(|(host, _)| *host);
+    if let Some((host, gone)) = ledger {
+        let own = tombstone::ledger(transcript, marks, &gone, measure);
+        notes.results.insert(host, measure.note(own));
+    }
 }
 
 /// The lines of the ledger that did not fit into the view, newest first.
