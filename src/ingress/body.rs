@@ -22,6 +22,9 @@ const DISCARD_TIME: Duration = Duration::from_secs(5);
 /// And to so many times the cap: past that a reset is fair.
 const DISCARD_CAPS: usize = 4;
 
+/// Bytes that a client is given on its word alone. Who has sent so much is given the rest.
+const TRUSTED: usize = 1 << 20;
+
 /// How a body is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
@@ -95,8 +98,12 @@ where
             continue;
         }
         if whole.is_empty() {
-            whole.reserve(announced.unwrap_or(0).min(1 << 20).max(so_far + data.len()));
+            whole.reserve(announced.unwrap_or(0).min(TRUSTED).max(so_far + data.len()));
             whole.extend_from_slice(&first);
+        }
+        if whole.capacity() < so_far + data.len() {
+            // At once what is still to come: doubling would hold twice the body and copy it often.
+            whole.reserve(announced.unwrap_or(0).saturating_sub(so_far).max(data.len()));
         }
         whole.extend_from_slice(&data);
     }
