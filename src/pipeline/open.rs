@@ -14,14 +14,15 @@ use super::find::{self, locate, remembered};
 use super::finish::{self, Place};
 use super::hop::{self, MiddleError, Prepared, State, Tools};
 use super::reads::Reads;
-use super::refer;
+use super::refer::{self, Known};
 use super::report::Report;
 use super::request::{Mode, TurnRequest, Untouched};
 use super::settings::{Terms, Unmet};
 use super::untouched;
-use crate::dialect::request::{Found, Lost, Request, RequestError};
+use crate::dialect::request::{Lost, Request, RequestError};
 use crate::model::{Head, Shape, TenantId};
 use crate::record::{Label, Phase};
+use crate::session::align::stand;
 use crate::session::chain;
 use crate::session::path::Path;
 use crate::tokens::Family;
@@ -79,6 +80,8 @@ struct Opening {
 /// What a request says of itself.
 struct Asked {
     request: Request,
+    /// The path to the response that it goes on from, where it names one.
+    known: Option<Path>,
     terms: Terms,
     family: Family,
 }
@@ -155,17 +158,19 @@ async fn expand(
 ) -> Result<(Opening, Result<Step, Stop>), ProxyError> {
     let tenant = opening.request.identity.tenant;
     let find = move |app: &App| {
-        let found = asked.look_up(app, tenant)?;
-        Ok((asked, found))
+        let known = asked.look_up(app, tenant)?;
+        Ok((asked, known))
     };
-    let (mut asked, found) = match look_up(app, &mut opening, find).await {
-        Ok((asked, Ok(found))) => (asked, found),
+    let (mut asked, known) = match look_up(app, &mut opening, find).await {
+        Ok((asked, Ok(known))) => (asked, known),
         Ok((_, Err(lost))) => {
             opening.report.turn.unmanaged = Some(lost.word());
             return Ok((opening, Err(Stop::Forward)));
         }
         Err(stop) => return Ok((opening, Err(stop))),
     };
+    let Known { found, path } = known;
+    asked.known = path;
     opening.size += found.before.iter().map(Bytes::len).sum::<usize>();
     let go_on = move |app: &App, opening: &mut Opening| {
         let whole = opening.report.timed(Phase::Parse, || {
@@ -250,10 +255,12 @@ fn begin(app: &App, opening: &mut Opening) -> Result<Step, Stop> {
 
 /// Finds a request that has all in it, as far as that needs no disk.
 fn place(app: &App, opening: &mut Opening, asked: Asked) -> Result<Step, Stop> {
-    let read = read(app, &opening.request, &mut opening.report, asked)?;
+    let (read, known) = read(app, &opening.request, &mut opening.report, asked)?;
     let report = &mut opening.report;
     let known = report.timed(Phase::Session, || {
-        read.ask(|request| remembered(&app.paths, request))
+        let stands = known.and_then(|known| stand(known, &read.shapes));
+        let remembered = || read.ask(|request| remembered(&app.paths, request));
+        stands.map(Arc::new).or_else(remembered)
     });
     let path = match known {
         Some(path) => path,
@@ -300,14 +307,21 @@ fn asked(app: &App, asked: &TurnRequest, report: &mut Report) -> Result<Asked, S
     report.asked(&request, terms.mode);
     Ok(Asked {
         request,
+        known: None,
         terms,
         family,
     })
 }
 
-fn read(app: &App, turn: &TurnRequest, report: &mut Report, asked: Asked) -> Result<Read, Stop> {
+fn read(
+    app: &App,
+    turn: &TurnRequest,
+    report: &mut Report,
+    asked: Asked,
+) -> Result<(Read, Option<Path>), Stop> {
     let Asked {
         request,
+        known,
         terms,
         family,
     } = asked;
@@ -325,14 +339,15 @@ fn read(app: &App, turn: &TurnRequest, report: &mut Report, asked: Asked) -> Res
     });
     let shapes = shapes.map_err(|error| Stop::Fail(MiddleError::from(error).stage()))?;
     let heads = report.timed(Phase::Session, || chain::heads(place.tenant, &shapes));
-    Ok(Read {
+    let read = Read {
         request,
         shapes,
         heads,
         terms,
         place,
         family,
-    })
+    };
+    Ok((read, known))
 }
 
 /// Prepares the first hop of a request that stands at the end of a path.
@@ -377,11 +392,11 @@ fn unreadable(error: RequestError) -> Stop {
 
 impl Asked {
     /// What the request refers to, as far as our records have it.
-    fn look_up(&self, app: &App, tenant: TenantId) -> Result<Result<Found, Lost>, Stop> {
+    fn look_up(&self, app: &App, tenant: TenantId) -> Result<Result<Known, Lost>, Stop> {
         let told = |op, time| app.metrics.observe_store(op, time);
         let reads = Reads::new(&app.store, &told);
-        let found = refer::look_up(&reads, tenant, &self.request, app.settings.body_cap);
-        found.map_err(|error| {
+        let known = refer::look_up(&reads, tenant, &self.request, app.settings.body_cap);
+        known.map_err(|error| {
             tracing::warn!(%error, "the store did not answer");
             Stop::Fail("store")
         })

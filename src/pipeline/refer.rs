@@ -9,6 +9,7 @@ use super::find::{self, FindError};
 use super::reads::Reads;
 use crate::dialect::request::{Found, Lost, Request};
 use crate::model::{Dialect, Digest, RecordId, TenantId};
+use crate::session::path::Path;
 use crate::store::Link;
 
 /// How many messages are read at a time.
@@ -54,6 +55,15 @@ pub(super) fn links(
     links
 }
 
+/// What a request refers to, and where it stands by that.
+#[derive(Default)]
+pub(super) struct Known {
+    /// What is put into it.
+    pub found: Found,
+    /// The path to the response that it goes on from, which others may say the same words as.
+    pub path: Option<Path>,
+}
+
 /// Finds what a request refers to, of at most `cap` bytes.
 ///
 /// # Errors
@@ -63,14 +73,17 @@ pub(super) fn look_up(
     tenant: TenantId,
     request: &Request,
     cap: usize,
-) -> Result<Result<Found, Lost>, FindError> {
+) -> Result<Result<Known, Lost>, FindError> {
     let dialect = request.dialect;
-    let mut found = Found::default();
+    let mut known = Known::default();
     let mut room = Room(cap.saturating_sub(request.body.len()));
     if let Some(id) = &request.refers.response {
         let key = response_key(tenant, dialect, id);
         match conversation(reads, key, &mut room)? {
-            Some(before) => found.before = before,
+            Some((path, before)) => {
+                known.found.before = before;
+                known.path = Some(path);
+            }
             None => return Ok(Err(Lost::Response)),
         }
     }
@@ -79,11 +92,11 @@ pub(super) fn look_up(
     let keys: Vec<Digest> = ids.iter().map(|id| item_key(tenant, dialect, id)).collect();
     for (id, set) in ids.into_iter().zip(reads.links(&keys)?) {
         match item(reads, dialect, id, &set)?.filter(|item| room.takes(item)) {
-            Some(item) => found.items.push(item),
+            Some(item) => known.found.items.push(item),
             None => return Ok(Err(Lost::Item)),
         }
     }
-    Ok(Ok(found))
+    Ok(Ok(known))
 }
 
 /// How many bytes may still be put into a request.
@@ -97,12 +110,12 @@ impl Room {
     }
 }
 
-/// The conversation up to a response, message by message.
+/// The path to a response, and the conversation up to it, message by message.
 fn conversation(
     reads: &Reads<'_>,
     key: Digest,
     room: &mut Room,
-) -> Result<Option<Vec<Bytes>>, FindError> {
+) -> Result<Option<(Path, Vec<Bytes>)>, FindError> {
     let mut newest = None;
     for (_, id) in reads.links(&[key])?.into_iter().flatten() {
         let id = RecordId(id);
@@ -129,7 +142,7 @@ fn conversation(
             }
         }
     }
-    Ok(Some(messages))
+    Ok(Some((path, messages)))
 }
 
 /// An item as it was said last.
