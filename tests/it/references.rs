@@ -145,8 +145,8 @@ impl Asker {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let text = soon(response.text()).await.unwrap();
         let events = text.lines().filter_map(|line| line.strip_prefix("data: "));
-        let events = events.map(|data| serde_json::from_str::<Value>(data).unwrap());
-        let body = match events.last() {
+        let mut events = events.map(|data| serde_json::from_str::<Value>(data).unwrap());
+        let body = match events.next_back() {
             Some(last) => last["response"].clone(),
             None => serde_json::from_str(&text).unwrap(),
         };
