@@ -75,7 +75,7 @@ impl Dialect {
     }
 
     /// The request with all that it refers to in place, as if it had stood there from the start.
-    /// `None` if it can't be read, which one that was decoded always can.
+    /// `None` where a part of that can't be read.
     #[must_use]
     pub fn expand(self, request: &Request, found: &Found) -> Option<Request> {
         match self {

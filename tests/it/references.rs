@@ -38,6 +38,7 @@ fn answer(number: usize, body: &Value) -> Value {
             let start = r#"{"action":"start","name":"a","type":"expl"}"#;
             ("completed", vec![call("delimiter", start)])
         }
+        "hush" => ("completed", Vec::new()),
         "stop" => ("incomplete", vec![text]),
         "fail" => ("failed", vec![text]),
         _ => ("completed", vec![text]),
@@ -265,6 +266,44 @@ async fn a_chain_keeps_its_place_whatever_the_session_is_called() {
         assert_eq!(brief(&provider)[..5], sent);
         assert_eq!(third.headers["x-plimsoll-turn"], "3");
     }
+}
+
+#[tokio::test]
+async fn what_comes_and_goes_moves_nothing() {
+    for stream in [false, true] {
+        let provider = provider().await;
+        let proxy = Proxy::before(provider.addr).await;
+        let asker = Asker::of(&proxy, stream);
+        let mut heard = asker.ask(json!({"input": "mark"})).await;
+        let mut said = ["mark", "fc_0", "for call_0"].map(str::to_owned).to_vec();
+        for (number, instructions) in [json!(null), json!(null), json!("x")].iter().enumerate() {
+            let word = format!("word {number}");
+            let next = json!({"previous_response_id": heard.id(), "input": word,
+                "instructions": instructions});
+            heard = asker.ask(next).await;
+            said.extend([format!("msg_{}", number + 1), word]);
+            // Without instructions of the client's the guidance is an item of its own.
+            let guided = usize::from(instructions.is_null());
+            assert_eq!(brief(&provider)[guided..], said);
+            assert_eq!(heard.headers["x-plimsoll-turn"], (number + 2).to_string());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_response_that_says_nothing_is_gone_on_from() {
+    let provider = provider().await;
+    let proxy = Proxy::before(provider.addr).await;
+    let asker = Asker::of(&proxy, false);
+    let first = asker.ask(json!({"input": "one"})).await;
+    let second = asker.after(&first, json!("hush")).await;
+    let third = asker.after(&second, json!("three")).await;
+    assert_eq!(brief(&provider), ["one", "msg_0", "hush", "three"]);
+    asker.after(&third, json!("four")).await;
+    assert_eq!(
+        brief(&provider),
+        ["one", "msg_0", "hush", "three", "msg_2", "four"]
+    );
 }
 
 #[tokio::test]

@@ -30,19 +30,19 @@ pub fn named(raw: &[u8]) -> Option<String> {
 }
 
 /// The request with all that it refers to in its input. It repeats to the client what the client
-/// sent, and is never to be told from one that had everything from the start. `None` if it can't be
-/// read, which one that was decoded always can.
+/// sent, and is never to be told from one that had everything from the start. `None` where a part
+/// can't be read: a conversation is put together whole or not at all.
 #[must_use]
 pub fn expand(request: &Request, found: &Found) -> Option<Request> {
     let object = Object::parse(&request.body).ok()?;
     let mut edits: Vec<Edit> = Vec::new();
-    let before: Vec<Bytes> = found.before.iter().filter_map(|unit| items(unit)).collect();
-    let before = Bytes::from(before.join(&b","[..]));
+    let before = found.before.iter().map(|unit| items(unit));
+    let before = join(&before.collect::<Option<Vec<Bytes>>>()?);
     let previous = object.position(PREVIOUS);
     match object.present("input").and(object.get("input")) {
         Some(input) if request.body.get(input.start) == Some(&b'"') => {
             let own = items(request.body.get(input.clone())?)?;
-            edits.push((input, list(&[before, own])));
+            edits.push((input, list(&join(&[before, own]))));
         }
         Some(input) => {
             let alone = raw::array(request.body.get(input.clone())?)
@@ -57,7 +57,7 @@ pub fn expand(request: &Request, found: &Found) -> Option<Request> {
         // The id stands for all of the input, and the input in its place.
         None => {
             let member = object.members().get(previous?)?.span.clone();
-            let value = [br#""input":"#, &list(&[before])[..]].concat();
+            let value = [br#""input":"#, &list(&before)[..]].concat();
             edits.push((member, value.into()));
         }
     }
@@ -72,26 +72,31 @@ pub fn expand(request: &Request, found: &Found) -> Option<Request> {
     Some(whole)
 }
 
-/// A unit as items of an input; `None` of one that stands outside all items.
+/// A unit as items of an input, with commas between them: none of one that stands outside all items,
+/// and of an answer that said nothing. `None` if it can't be read.
 fn items(unit: &[u8]) -> Option<Bytes> {
-    match item::read(unit).ok()? {
-        Unit::Instructions(..) => None,
-        Unit::Input(_) => Some(
-            [br#"{"role":"user","content":"#, unit, b"}"]
-                .concat()
-                .into(),
-        ),
-        Unit::Items(_) => Some(Bytes::copy_from_slice(unit)),
+    if unit.is_empty() {
+        return Some(Bytes::new());
     }
+    Some(match item::read(unit).ok()? {
+        Unit::Instructions(..) => Bytes::new(),
+        Unit::Input(_) => [br#"{"role":"user","content":"#, unit, b"}"]
+            .concat()
+            .into(),
+        Unit::Items(_) => Bytes::copy_from_slice(unit),
+    })
 }
 
-fn list(items: &[Bytes]) -> Bytes {
-    let items: Vec<&[u8]> = items.iter().map(|items| &items[..]).collect();
-    let items: Vec<&[u8]> = items
-        .into_iter()
-        .filter(|items| !items.is_empty())
-        .collect();
-    [b"[", &items.join(&b","[..])[..], b"]"].concat().into()
+/// Items one after the other.
+fn join(items: &[Bytes]) -> Bytes {
+    let some = items.iter().filter(|items| !items.is_empty());
+    let some: Vec<&[u8]> = some.map(|items| &items[..]).collect();
+    some.join(&b","[..]).into()
+}
+
+/// Items as an input.
+fn list(items: &Bytes) -> Bytes {
+    [b"[", &items[..], b"]"].concat().into()
 }
 
 /// The ids of a unit's items, by which they may be referred to.
@@ -178,6 +183,22 @@ mod tests {
         ] {
             check(body, &BEFORE[1..2], &[], expect);
         }
+    }
+
+    #[test]
+    fn an_answer_that_said_nothing_leaves_nothing_and_one_that_is_unreadable_all() {
+        let body = r#"{"previous_response_id":"resp_1","input":[{"role":"user"}]}"#;
+        check(
+            body,
+            &[r#""hi""#, ""],
+            &[],
+            r#"{"input":[{"role":"user","content":"hi"},{"role":"user"}]}"#,
+        );
+        let found = Found {
+            before: vec![Bytes::from_static(br#"{"type":"a","type":"b"}"#)],
+            items: Vec::new(),
+        };
+        assert!(expand(&request(body), &found).is_none());
     }
 
     #[test]
