@@ -9,6 +9,7 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use http::HeaderMap;
+use plimsoll::inspect::Archive;
 use plimsoll::pipeline::{App, StoreContent};
 use plimsoll::store::{Config, Store};
 use serde_json::{Value, json};
@@ -394,10 +395,13 @@ async fn what_is_kept_begins_where_the_client_asks() {
     let proxy = Proxy::before(provider.addr).await;
     let asker = Asker::of(&proxy, false);
     let first = asker.ask(json!({"input": "one", "store": false})).await;
+    let kept = || Archive::read(&proxy.app.store).unwrap().branches()[0].content;
+    assert!(!kept());
     let mut history = vec![json!({"role": "user", "content": "one"})];
     history.extend(first.body["output"].as_array().unwrap().clone());
     history.push(json!({"role": "user", "content": "two"}));
     let second = asker.ask(json!({"input": history})).await;
+    assert!(kept());
     asker.after(&second, json!("three")).await;
     assert_eq!(brief(&provider), ["one", "msg_0", "two", "msg_1", "three"]);
     // What goes on from it need not be kept itself.
