@@ -116,7 +116,7 @@ fn show(store: &Store, session: Option<&str>) -> anyhow::Result<Shown> {
         notes.push(if branch.content {
             "this session's content is not whole any more: only its account can be shown".to_owned()
         } else {
-            "this session's content is not stored (store.content is off): only its account can be \
+            "this session's content is not stored (that takes store.content = \"all\"): only its account can be \
              shown"
                 .to_owned()
         });

@@ -46,6 +46,7 @@ pub fn app(config: &Config) -> anyhow::Result<Arc<App>> {
             store_wait: config.store.wait,
             read_wait: config.store.read_wait,
             content: config.store.content,
+            body_cap: config.server.body_cap,
         },
         intercept: dialect::stream::Config {
             usage: config.delimiter.usage,

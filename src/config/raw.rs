@@ -160,7 +160,7 @@ pub struct RawStore {
     pub read_wait: Option<String>,
     /// MiB.
     pub cache_mb: Option<u32>,
-    /// `off` or `all`.
+    /// `off`, `asked` or `all`.
     pub content: Option<String>,
 }
 

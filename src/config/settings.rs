@@ -32,7 +32,7 @@ impl Default for StoreSettings {
             wait: Duration::from_millis(250),
             read_wait: Duration::from_secs(2),
             cache_mb: 48,
-            content: StoreContent::Off,
+            content: StoreContent::Asked,
         }
     }
 }

@@ -329,7 +329,11 @@ impl Check<'_> {
         self.set("store.content", raw.content, &mut store.content, |text| {
             word(
                 &text,
-                &[("off", StoreContent::Off), ("all", StoreContent::All)],
+                &[
+                    ("off", StoreContent::Off),
+                    ("asked", StoreContent::Asked),
+                    ("all", StoreContent::All),
+                ],
             )
         });
     }

@@ -24,7 +24,7 @@ use crate::model::{Dialect, Digest, Handed, TurnRecord};
 use answer::{Answer, Call};
 use edit::AssistantEdit;
 use message::{MessageError, Parsed, ParsedCall};
-use request::{Request, RequestError};
+use request::{Found, Request, RequestError};
 
 pub use usage::told;
 
@@ -71,6 +71,34 @@ impl Dialect {
             Self::Chat => chat::request::decode(body),
             Self::Responses => responses::request::decode(body),
             Self::Messages => messages::request::decode(body),
+        }
+    }
+
+    /// The request with all that it refers to in place, as if it had stood there from the start.
+    /// `None` where a part of that can't be read.
+    #[must_use]
+    pub fn expand(self, request: &Request, found: &Found) -> Option<Request> {
+        match self {
+            Self::Responses => responses::refer::expand(request, found),
+            Self::Chat | Self::Messages => None,
+        }
+    }
+
+    /// The ids by which parts of a unit may be referred to later.
+    #[must_use]
+    pub fn ids(self, unit: &[u8]) -> Vec<String> {
+        match self {
+            Self::Responses => responses::refer::ids(unit),
+            Self::Chat | Self::Messages => Vec::new(),
+        }
+    }
+
+    /// The part of a unit that has this id.
+    #[must_use]
+    pub fn item(self, unit: &[u8], id: &str) -> Option<Bytes> {
+        match self {
+            Self::Responses => responses::refer::item(unit, id),
+            Self::Chat | Self::Messages => None,
         }
     }
 

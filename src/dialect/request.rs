@@ -68,12 +68,63 @@ pub struct Request {
     pub limit: Option<Limit>,
     /// The client's own name for the conversation, such as a `prompt_cache_key`.
     pub hint: Option<String>,
-    /// Why it can't be managed, where it can't.
+    /// Why it can't be managed as it stands, where it can't.
     pub unmanaged: Option<&'static str>,
+    /// What would have to stand in it to manage it, where that is all that is missing.
+    pub refers: Refers,
+    /// Whether the client asks that the response can be referred to later.
+    pub stored: bool,
     /// How the units make up the list.
     pub layout: Layout,
     /// What a response to it repeats.
     pub echo: Echo,
+}
+
+/// What a request leaves out because it was said before: a response that it goes on from, and items
+/// that it only names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refers {
+    /// The id of the response.
+    pub response: Option<String>,
+    /// Where a reference stands in the place of an item, and the item's id, in order.
+    pub items: Vec<(Range<usize>, String)>,
+}
+
+impl Refers {
+    /// Whether nothing is left out.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.response.is_none() && self.items.is_empty()
+    }
+}
+
+/// What a request refers to, found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The units of the conversation up to the response that it goes on from, that one included.
+    pub before: Vec<Bytes>,
+    /// The items that it names, in its order.
+    pub items: Vec<Bytes>,
+}
+
+/// What of it can't be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// The response that it goes on from.
+    Response,
+    /// An item that it names.
+    Item,
+}
+
+impl Lost {
+    /// The word that says why such a request is not managed.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Response => "previous_response_id",
+            Self::Item => "item_reference",
+        }
+    }
 }
 
 /// How units make up the list of messages.

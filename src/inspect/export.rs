@@ -8,12 +8,11 @@ use serde_json::{Value, json};
 
 use super::archive::{ArchiveError, Branch};
 use super::dates::date;
-use crate::model::{
-    Content, Digest, Effect, EpisodeKind, Hidden, HiddenCall, Hop, ItemNo, Mark, Usage,
-};
+use crate::model::{Effect, EpisodeKind, Hidden, HiddenCall, Hop, ItemNo, Mark, Usage};
+use crate::pipeline::content::{self, Said};
 use crate::pipeline::find::{self, FindError};
 use crate::pipeline::reads::Reads;
-use crate::session::path::{Entry, Path};
+use crate::session::path::Entry;
 use crate::store::Store;
 
 /// A session that was written out.
@@ -34,13 +33,6 @@ impl From<FindError> for ArchiveError {
     }
 }
 
-/// The messages of a path in order, and the tools that came with its last request.
-#[derive(Default)]
-struct Said {
-    messages: Vec<Digest>,
-    tools: Option<Digest>,
-}
-
 /// Writes out a branch.
 ///
 /// # Errors
@@ -50,7 +42,7 @@ pub fn export(store: &Store, branch: &Branch) -> Result<Export, ArchiveError> {
     let reads = Reads::new(store, &unwatched);
     let path = find::load(&reads, branch.newest)?;
     let path = path.ok_or_else(|| ArchiveError::Broken(branch.name()))?;
-    let whole = match said(store, &path)? {
+    let whole = match content::said(&reads, &path)? {
         Some(said) => texts(store, &said)?,
         None => None,
     };
@@ -79,36 +71,6 @@ pub fn export(store: &Store, branch: &Branch) -> Result<Export, ArchiveError> {
         text,
         content: messages.is_some(),
     })
-}
-
-/// The digests of the client's messages, put together from the turns; none where one is missing.
-fn said(store: &Store, path: &Path) -> Result<Option<Said>, ArchiveError> {
-    let mut said: Option<Said> = None;
-    for entry in &path.entries {
-        let content = match entry.record.content {
-            Some(id) => store.blobs(&[id])?.into_iter().next().flatten(),
-            None => None,
-        };
-        let Some(bytes) = content else {
-            said = None;
-            continue;
-        };
-        let content: Content = rmp_serde::from_slice(&bytes)?;
-        let from = content.from as usize;
-        let before = if from == 0 {
-            Some(Said::default())
-        } else {
-            said.filter(|said| said.messages.len() >= from)
-        };
-        said = before.map(|mut before| {
-            before.messages.truncate(from);
-            before.messages.extend(content.messages);
-            before.messages.push(content.answer);
-            before.tools = content.tools;
-            before
-        });
-    }
-    Ok(said)
 }
 
 /// The texts behind the digests, each on one line; none where one is not stored.

@@ -339,7 +339,11 @@ pub fn load(store: &Reads<'_>, id: RecordId) -> Result<Option<Path>, FindError> 
     Ok(Some(path))
 }
 
-fn record(store: &Reads<'_>, id: RecordId) -> Result<Option<TurnRecord>, FindError> {
+/// A record; none where it is not stored.
+///
+/// # Errors
+/// [`FindError`] where the store fails or it can't be read.
+pub(super) fn record(store: &Reads<'_>, id: RecordId) -> Result<Option<TurnRecord>, FindError> {
     let bytes = store.blobs(&[id.0])?.into_iter().next().flatten();
     Ok(bytes
         .map(|bytes| rmp_serde::from_slice(&bytes))

@@ -9,6 +9,7 @@ use super::app::App;
 use super::content;
 use super::find::usage_key;
 use super::hop::{State, trimmed};
+use super::refer;
 use crate::dialect::answer::Answer;
 use crate::dialect::message::ParsedCall;
 use crate::model::{
@@ -143,6 +144,8 @@ pub struct Ended {
     pub record: TurnRecord,
     /// The visible response, where the client's content is stored.
     pub said: Option<Bytes>,
+    /// The response's id, where the client may refer to it later.
+    pub response: Option<String>,
 }
 
 /// The session's name towards the client: its scope, else the root of its chain, hashed.
@@ -163,9 +166,16 @@ pub fn session(place: &Place, state: &State) -> String {
 
 /// Writes a record and what leads to it, and remembers the path that ends with it. Content is
 /// written before it and for itself: where there is no room for that, the record still has its own.
+/// The store writes in order, so a record that is durable has its content with it, and the ids by
+/// which either is referred to come with the record.
 pub fn commit(app: &App, place: &Place, state: &State, ended: Ended) -> Committed {
-    let Ended { mut record, said } = ended;
-    record.content = said.and_then(|said| content::keep(&app.store, state, said));
+    let Ended {
+        mut record,
+        said,
+        response,
+    } = ended;
+    let kept = said.and_then(|said| content::keep(&app.store, state, said));
+    record.content = kept.as_ref().map(|kept| kept.id);
     record.session = session(place, state);
     let mut batch = Batch::default();
     record.parent = parent(&state.path, record.turn, &mut batch);
@@ -178,6 +188,11 @@ pub fn commit(app: &App, place: &Place, state: &State, ended: Ended) -> Committe
         id: id.0,
         turn,
     }));
+    if let (Some(response), Some(kept)) = (response, kept) {
+        let dialect = state.request.dialect;
+        let links = refer::links(place.tenant, dialect, (&response, id, turn), &kept);
+        batch.links.extend(links);
+    }
     let path = Arc::new(state.path.extend(id, Arc::new(record)));
     let key = keys.first().copied();
     if let Some(key) = key {

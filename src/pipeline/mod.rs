@@ -4,7 +4,7 @@
 
 mod active;
 mod app;
-mod content;
+pub mod content;
 mod drive;
 mod error;
 pub mod find;
@@ -18,6 +18,7 @@ mod open;
 mod original;
 pub mod reads;
 mod recall;
+mod refer;
 mod report;
 mod request;
 mod send;

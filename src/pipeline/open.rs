@@ -6,19 +6,23 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
+
 use super::app::App;
 use super::error::ProxyError;
 use super::find::{self, locate, remembered};
 use super::finish::{self, Place};
 use super::hop::{self, MiddleError, Prepared, State, Tools};
 use super::reads::Reads;
+use super::refer::{self, Known};
 use super::report::Report;
 use super::request::{Mode, TurnRequest, Untouched};
 use super::settings::{Terms, Unmet};
 use super::untouched;
-use crate::dialect::request::{Request, RequestError};
-use crate::model::{Head, Shape};
+use crate::dialect::request::{Lost, Request, RequestError};
+use crate::model::{Head, Shape, TenantId};
 use crate::record::{Label, Phase};
+use crate::session::align::stand;
 use crate::session::chain;
 use crate::session::path::Path;
 use crate::tokens::Family;
@@ -69,6 +73,17 @@ enum Stop {
 struct Opening {
     request: TurnRequest,
     report: Report,
+    /// The bytes that are read: the client's, and those that it refers to.
+    size: usize,
+}
+
+/// What a request says of itself.
+struct Asked {
+    request: Request,
+    /// The path to the response that it goes on from, where it names one.
+    known: Option<Path>,
+    terms: Terms,
+    family: Family,
 }
 
 /// What was read of a request before it is known where it stands.
@@ -85,6 +100,8 @@ struct Read {
 enum Step {
     /// To its first hop.
     Ready(Box<Ready>),
+    /// It refers to what was said before.
+    Refers(Box<Asked>),
     /// It has to be looked up on disk.
     Cold(Box<Read>),
 }
@@ -102,27 +119,67 @@ pub(super) async fn open(
     mut report: Report,
 ) -> Result<Opened, ProxyError> {
     report.turn.tenant = request.identity.tenant.0.short();
-    let opening = Opening { request, report };
-    let (mut opening, step) = stage(app, opening, begin).await?;
+    let size = request.body.len();
+    let opening = Opening {
+        request,
+        report,
+        size,
+    };
+    let (mut opening, mut step) = stage(app, opening, begin).await?;
+    if let Ok(Step::Refers(asked)) = step {
+        (opening, step) = expand(app, opening, asked).await?;
+    }
     let read = match step {
         Ok(Step::Ready(ready)) => return opening.resolve(Ok(*ready)),
         Err(stop) => return opening.resolve(Err(stop)),
+        // Behind what it refers to there is nothing more that it could refer to.
+        Ok(Step::Refers(_)) => return opening.resolve(Err(Stop::Forward)),
         Ok(Step::Cold(read)) => read,
     };
-    let begun = Instant::now();
-    let found = look_up(app, read).await;
-    opening
-        .report
-        .turn
-        .overhead
-        .add(Phase::Store, begun.elapsed());
-    let (read, path) = match found {
+    let find = move |app: &App| {
+        let path = read.locate(app)?;
+        Ok((read, path))
+    };
+    let (read, path) = match look_up(app, &mut opening, find).await {
         Ok(found) => found,
         Err(stop) => return opening.resolve(Err(stop)),
     };
     let go_on = move |app: &App, opening: &mut Opening| ready(app, opening, *read, path);
     let (opening, ready) = stage(app, opening, go_on).await?;
     opening.resolve(ready)
+}
+
+/// Puts what a request refers to into it, and goes on as if it had stood there. The client's own
+/// bytes stay what is forwarded where anything of it is not known.
+async fn expand(
+    app: &Arc<App>,
+    mut opening: Opening,
+    asked: Box<Asked>,
+) -> Result<(Opening, Result<Step, Stop>), ProxyError> {
+    let tenant = opening.request.identity.tenant;
+    let find = move |app: &App| {
+        let known = asked.look_up(app, tenant)?;
+        Ok((asked, known))
+    };
+    let (mut asked, known) = match look_up(app, &mut opening, find).await {
+        Ok((asked, Ok(known))) => (asked, known),
+        Ok((_, Err(lost))) => {
+            opening.report.turn.unmanaged = Some(lost.word());
+            return Ok((opening, Err(Stop::Forward)));
+        }
+        Err(stop) => return Ok((opening, Err(stop))),
+    };
+    let Known { found, path } = known;
+    asked.known = path;
+    opening.size += found.before.iter().map(Bytes::len).sum::<usize>();
+    let go_on = move |app: &App, opening: &mut Opening| {
+        let whole = opening.report.timed(Phase::Parse, || {
+            asked.request.dialect.expand(&asked.request, &found)
+        });
+        asked.request = whole.ok_or(Stop::Fail("dialect"))?;
+        place(app, opening, *asked)
+    };
+    stage(app, opening, go_on).await
 }
 
 /// Runs a part of the middle, off the async workers where the body is large. Nothing that panics
@@ -132,7 +189,7 @@ async fn stage<T: Send + 'static>(
     mut opening: Opening,
     part: impl FnOnce(&App, &mut Opening) -> Result<T, Stop> + Send + 'static,
 ) -> Result<(Opening, Result<T, Stop>), ProxyError> {
-    let large = opening.request.body.len() > OFF_WORKER;
+    let large = opening.size > OFF_WORKER;
     let app = app.clone();
     let run = move || {
         let outcome = guarded(|| part(&app, &mut opening));
@@ -156,6 +213,7 @@ impl Opening {
         let Self {
             request,
             mut report,
+            ..
         } = self;
         match outcome {
             Ok((state, prepared, place, family)) => {
@@ -187,10 +245,22 @@ impl Opening {
 
 /// Reads a request and finds it, as far as that needs no disk.
 fn begin(app: &App, opening: &mut Opening) -> Result<Step, Stop> {
-    let read = read(app, &opening.request, &mut opening.report)?;
+    let asked = asked(app, &opening.request, &mut opening.report)?;
+    if asked.request.refers.is_empty() {
+        place(app, opening, asked)
+    } else {
+        Ok(Step::Refers(Box::new(asked)))
+    }
+}
+
+/// Finds a request that has all in it, as far as that needs no disk.
+fn place(app: &App, opening: &mut Opening, asked: Asked) -> Result<Step, Stop> {
+    let (read, known) = read(app, &opening.request, &mut opening.report, asked)?;
     let report = &mut opening.report;
     let known = report.timed(Phase::Session, || {
-        read.ask(|request| remembered(&app.paths, request))
+        let stands = known.and_then(|known| stand(known, &read.shapes));
+        let remembered = || read.ask(|request| remembered(&app.paths, request));
+        stands.map(Arc::new).or_else(remembered)
     });
     let path = match known {
         Some(path) => path,
@@ -200,21 +270,26 @@ fn begin(app: &App, opening: &mut Opening) -> Result<Step, Stop> {
     Ok(Step::Ready(Box::new(ready(app, opening, read, path)?)))
 }
 
-/// Looks a request up in a store that may make it wait, as long as the settings allow.
-async fn look_up(app: &Arc<App>, read: Box<Read>) -> Result<(Box<Read>, Arc<Path>), Stop> {
+/// Looks something up in a store that may make it wait, as long as the settings allow.
+async fn look_up<T: Send + 'static>(
+    app: &Arc<App>,
+    opening: &mut Opening,
+    find: impl FnOnce(&App) -> Result<T, Stop> + Send + 'static,
+) -> Result<T, Stop> {
+    let begun = Instant::now();
     let limit = app.settings.read_wait;
     let worker = app.clone();
-    let find = move || {
-        let path = guarded(|| read.locate(&worker))?;
-        Ok((read, path))
-    };
-    app.readers.run(limit, find).await.unwrap_or_else(|| {
+    let find = move || guarded(|| find(&worker));
+    let found = app.readers.run(limit, find).await;
+    let report = &mut opening.report;
+    report.turn.overhead.add(Phase::Store, begun.elapsed());
+    found.unwrap_or_else(|| {
         tracing::warn!(?limit, "the store did not answer in time");
         Err(Stop::Fail("store"))
     })
 }
 
-fn read(app: &App, asked: &TurnRequest, report: &mut Report) -> Result<Read, Stop> {
+fn asked(app: &App, asked: &TurnRequest, report: &mut Report) -> Result<Asked, Stop> {
     let wanted = app.settings.mode(&asked.overrides);
     if wanted == Mode::Off {
         return Err(Stop::Forward);
@@ -230,12 +305,32 @@ fn read(app: &App, asked: &TurnRequest, report: &mut Report) -> Result<Read, Sto
     let terms = Terms::of(&app.settings, &asked.overrides, &family, &request.model)
         .map_err(|error| Stop::Error(error.into()))?;
     report.asked(&request, terms.mode);
+    Ok(Asked {
+        request,
+        known: None,
+        terms,
+        family,
+    })
+}
+
+fn read(
+    app: &App,
+    turn: &TurnRequest,
+    report: &mut Report,
+    asked: Asked,
+) -> Result<(Read, Option<Path>), Stop> {
+    let Asked {
+        request,
+        known,
+        terms,
+        family,
+    } = asked;
     if let Some(why) = request.unmanaged {
         report.turn.unmanaged = Some(why);
         return Err(Stop::Forward);
     }
-    let scope = asked.session.scope(request.hint.as_deref());
-    let place = Place::new(asked.identity.tenant, scope, request.dialect);
+    let scope = turn.session.scope(request.hint.as_deref());
+    let place = Place::new(turn.identity.tenant, scope, request.dialect);
     let reader = app.reader(&family, place.tenant, request.dialect);
     let shapes = report.timed(Phase::Tokens, || {
         (0..request.messages.len())
@@ -244,14 +339,15 @@ fn read(app: &App, asked: &TurnRequest, report: &mut Report) -> Result<Read, Sto
     });
     let shapes = shapes.map_err(|error| Stop::Fail(MiddleError::from(error).stage()))?;
     let heads = report.timed(Phase::Session, || chain::heads(place.tenant, &shapes));
-    Ok(Read {
+    let read = Read {
         request,
         shapes,
         heads,
         terms,
         place,
         family,
-    })
+    };
+    Ok((read, known))
 }
 
 /// Prepares the first hop of a request that stands at the end of a path.
@@ -291,6 +387,19 @@ fn unreadable(error: RequestError) -> Stop {
         RequestError::Body(_) | RequestError::Missing { .. } => {
             Stop::Error(ProxyError::Request(error))
         }
+    }
+}
+
+impl Asked {
+    /// What the request refers to, as far as our records have it.
+    fn look_up(&self, app: &App, tenant: TenantId) -> Result<Result<Known, Lost>, Stop> {
+        let told = |op, time| app.metrics.observe_store(op, time);
+        let reads = Reads::new(&app.store, &told);
+        let known = refer::look_up(&reads, tenant, &self.request, app.settings.body_cap);
+        known.map_err(|error| {
+            tracing::warn!(%error, "the store did not answer");
+            Stop::Fail("store")
+        })
     }
 }
 

@@ -34,14 +34,19 @@ pub struct Settings {
     pub read_wait: Duration,
     /// What of the client's content is stored.
     pub content: StoreContent,
+    /// The largest body that is read whole, which is also the longest conversation that is put
+    /// together for a request that refers to it, in bytes.
+    pub body_cap: usize,
 }
 
 /// What of the client's content is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StoreContent {
     /// Nothing: the client resends its originals with every request.
-    #[default]
     Off,
+    /// What a client asks to have stored, so that it need not resend it.
+    #[default]
+    Asked,
     /// Every message and every answer, so that a session can be exported whole.
     All,
 }

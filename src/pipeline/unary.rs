@@ -195,11 +195,18 @@ impl Turn {
             Keep::HiddenCalls
         };
         let last = self.settle_hop(app, answer, keep);
-        self.ended(app, answers, last, closed.flatten())
+        self.ended(app, answers, last, closed)
     }
 
-    fn ended(&self, app: &App, answers: &[Answer], last: Hop, line: Option<&str>) -> Option<Ended> {
+    fn ended(
+        &self,
+        app: &App,
+        answers: &[Answer],
+        last: Hop,
+        closed: Option<Option<&str>>,
+    ) -> Option<Ended> {
         let answer = answers.last()?;
+        let line = closed.flatten();
         let transcript = &self.prepared.transcript;
         let record = finish::record(
             &self.state,
@@ -213,11 +220,25 @@ impl Turn {
                 now: app.now(),
             },
         );
-        let said = match app.settings.content {
-            StoreContent::All => Some(self.state.request.dialect.said(answers, line)),
-            StoreContent::Off => None,
+        let request = &self.state.request;
+        let (stored, asked) = match app.settings.content {
+            StoreContent::All => (true, request.stored),
+            StoreContent::Asked => (request.stored, request.stored),
+            StoreContent::Off => (false, false),
         };
-        Some(Ended { record, said })
+        // What broke off has no end that a client could go on from.
+        let whole = match answer.verdict() {
+            Verdict::Done | Verdict::Mixed | Verdict::Cut => true,
+            Verdict::HiddenOnly => closed.is_some(),
+            Verdict::Broken => false,
+        };
+        // The client knows a turn by the id of its first hop.
+        let first = answers.first().filter(|_| asked && whole);
+        Some(Ended {
+            record,
+            said: stored.then(|| request.dialect.said(answers, line)),
+            response: first.and_then(|first| first.id.clone()),
+        })
     }
 }
 

@@ -49,6 +49,24 @@ pub fn align(known: &Path, shapes: &[Arc<Shape>]) -> Path {
     }
 }
 
+/// The path to a response that a request says it goes on from, whose messages were put together
+/// again: as it is where every response stands where it stood, else aligned. `None` where the newest
+/// one stands nowhere.
+#[must_use]
+pub fn stand(known: Path, shapes: &[Arc<Shape>]) -> Option<Path> {
+    let stands = |entry: &Entry| {
+        let shape = shapes.get(entry.position as usize);
+        shape.is_some_and(|shape| shape.canonical == entry.record.visible)
+    };
+    if known.entries.iter().all(stands) {
+        return Some(known);
+    }
+    let newest = known.entries.last()?.id;
+    let aligned = align(&known, shapes);
+    let kept = aligned.entries.last()?.id == newest;
+    kept.then_some(aligned)
+}
+
 /// The index of the first message that the record at `index` was the first to see.
 fn covered(known: &Path, index: usize) -> u32 {
     let before = index

@@ -19,9 +19,12 @@ def items(body):
 
 
 def refusal(body):
-    """The first rule that the request breaks, as the provider would word it."""
+    """The first rule that the request breaks, as the provider would word it. It has kept nothing
+    that could be referred to."""
     if not body.get("model"):
         return "Missing required parameter: 'model'."
+    if body.get("previous_response_id"):
+        return f"Previous response with id '{body['previous_response_id']}' not found."
     if not body.get("input"):
         return "Missing required parameter: 'input'."
     # The provider's own tools have a type and no name.
@@ -35,7 +38,12 @@ def refusal(body):
 
 def _calls(given):
     called, answered = [], []
+    ids = [item["id"] for item in given if "id" in item]
+    if len(ids) != len(set(ids)):
+        return "Duplicate item found. Remove duplicate items from your input and try again."
     for place, item in enumerate(given):
+        if item.get("type") == "item_reference" or set(item) == {"id"}:
+            return f"Item with id '{item['id']}' not found."
         kind = item.get("type", "message")
         if kind == "function_call":
             if item["call_id"] in called:

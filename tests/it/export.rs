@@ -75,8 +75,15 @@ async fn what_was_said_comes_out_with_the_account_of_each_turn() {
 
 #[tokio::test]
 async fn without_content_the_account_alone_is_shown_and_says_so() {
+    // Nobody can ask for it in this dialect.
+    for content in [StoreContent::Off, StoreContent::Asked] {
+        account_alone(content).await;
+    }
+}
+
+async fn account_alone(content: StoreContent) {
     let provider = provider(annotated(2)).await;
-    let proxy = proxy(provider.address, StoreContent::Off).await;
+    let proxy = proxy(provider.address, content).await;
     let mut agent = Agent::new(&proxy, true).told("go");
     agent.work("secret words").await;
     agent.turn().await;

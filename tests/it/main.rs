@@ -24,6 +24,7 @@ mod pass;
 mod policies;
 mod process;
 mod recall;
+mod references;
 mod replay;
 mod resend;
 mod support;

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::dialect::request::{Layout, Limit, Request, RequestError};
+use crate::dialect::request::{Layout, Limit, Refers, Request, RequestError};
 use crate::dialect::stream::{Echo, UsageWish};
 use crate::model::Dialect;
 use crate::model::raw::{self, Edit, Object};
@@ -54,6 +54,8 @@ pub fn decode(body: Bytes) -> Result<Request, RequestError> {
         limit,
         hint: object.text("prompt_cache_key").map(Cow::into_owned),
         unmanaged,
+        refers: Refers::default(),
+        stored: false,
         layout: Layout::Flat,
         echo: Echo::default(),
         body: body.clone(),

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::dialect::request::{Layout, Limit, Request, RequestError};
+use crate::dialect::request::{Layout, Limit, Refers, Request, RequestError};
 use crate::dialect::stream::{Echo, UsageWish};
 use crate::model::raw::{self, Edit, Object, Span};
 use crate::model::{Dialect, Role};
@@ -64,6 +64,8 @@ pub fn decode(body: Bytes) -> Result<Request, RequestError> {
         hint: session(&object),
         // Guidance on top of no message at all would make a request of what is none.
         unmanaged: hosts.is_empty().then_some("empty"),
+        refers: Refers::default(),
+        stored: false,
         echo: Echo::default(),
         layout: Layout::Hosts(Hosts {
             hosts,

@@ -3,8 +3,9 @@
 
 use bytes::Bytes;
 
+use super::stream::Line;
 use crate::dialect::ErrorText;
-use crate::dialect::answer::{Answer, BlockKind, Call};
+use crate::dialect::answer::{Answer, BlockKind, Call, Verdict};
 use crate::dialect::chat;
 use crate::model::raw;
 
@@ -40,8 +41,8 @@ pub fn call(call: &Call) -> String {
     json
 }
 
-/// The visible response of a turn as one unit, in the form that a client would resend: without
-/// hidden calls, and without reasoning that nothing visible follows.
+/// The visible response of a turn as one unit, item by item as the client was shown it: without
+/// hidden calls, and of a hop that shows nothing behind it without its last reasoning.
 #[must_use]
 pub fn said(answers: &[Answer], line: Option<&str>) -> Bytes {
     let mut shown: Vec<Bytes> = Vec::new();
@@ -58,17 +59,15 @@ pub fn said(answers: &[Answer], line: Option<&str>) -> Bytes {
                 }
             }
         }
+        match answer.verdict() {
+            Verdict::Done | Verdict::Mixed | Verdict::Cut => shown.append(&mut thoughts),
+            Verdict::HiddenOnly | Verdict::Broken => {}
+        }
     }
-    shown.extend(line.map(closing));
+    let response = answers.first().and_then(|first| first.id.as_deref());
+    let line = line.map(|text| Line::new(response.unwrap_or_default(), text).item());
+    shown.extend(line);
     Bytes::from(shown.join(&b","[..]))
-}
-
-/// The line that ends a turn at its last hop, as a message.
-fn closing(line: &str) -> Bytes {
-    Bytes::from(format!(
-        r#"{{"type":"message","role":"assistant","content":[{{"type":"output_text","text":{}}}]}}"#,
-        raw::quote(line)
-    ))
 }
 
 /// A function as one element of the tools array; `parameters` are the members of its schema. The
@@ -166,12 +165,16 @@ mod tests {
 
     #[test]
     fn what_was_said_is_what_the_client_saw() {
-        let shown = said(&[answer([true, true]), answer([true, false])], Some("end"));
+        let first = Answer {
+            id: Some("resp_7".to_owned()),
+            ..answer([true, true])
+        };
+        let shown = said(&[first, answer([true, false])], Some("end"));
         let want = concat!(
             r#"{"type":"reasoning","id":"rs_1"},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"x"}]},"#,
             r#"{"type":"reasoning","id":"rs_1"},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"x"}]},"#,
             r#"{"type":"reasoning","id":"rs_2"},{"type":"function_call","id":"fc_2"},"#,
-            r#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"end"}]}"#,
+            r#"{"id":"msg_7","type":"message","status":"completed","content":[{"type":"output_text","annotations":[],"logprobs":[],"text":"end"}],"role":"assistant"}"#,
         );
         assert_eq!(shown, want);
         let text = said(&[answer([true, true])], Some("y"));

@@ -77,7 +77,7 @@ impl Kind {
 }
 
 /// The type of an item that begins with it, without a walk over the rest.
-fn leading_type(raw: &[u8]) -> Option<&[u8]> {
+pub(super) fn leading_type(raw: &[u8]) -> Option<&[u8]> {
     let rest = raw.strip_prefix(br#"{"type":"#)?.trim_ascii_start();
     let rest = rest.strip_prefix(b"\"")?;
     rest.get(..memchr::memchr(b'"', rest)?)

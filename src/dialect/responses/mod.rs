@@ -7,6 +7,7 @@ pub mod form;
 pub mod item;
 pub mod message;
 pub mod original;
+pub mod refer;
 pub mod request;
 pub mod splice;
 pub mod stream;

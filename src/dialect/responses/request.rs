@@ -7,14 +7,16 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::item::Kind;
-use super::tools;
-use crate::dialect::request::{Layout, Limit, Request, RequestError};
+use super::{refer, tools};
+use crate::dialect::request::{Layout, Limit, Lost, Refers, Request, RequestError};
 use crate::dialect::stream::{Echo, UsageWish};
 use crate::model::Dialect;
 use crate::model::raw::Object;
 
 /// The member that caps the answer.
 const LIMIT: &str = "max_output_tokens";
+/// The member that names the response before.
+pub(super) const PREVIOUS: &str = "previous_response_id";
 /// The smallest cap that the API takes.
 const LEAST: u64 = 16;
 
@@ -36,24 +38,39 @@ pub fn decode(body: Bytes) -> Result<Request, RequestError> {
         return Err(RequestError::DuplicateKey);
     }
     let input = object.get("input").unwrap_or_default();
-    let (units, triggered) = match (items, object.present("input")) {
+    let said = match (items, object.present("input")) {
         (Some(items), _) => runs(&body, &items),
-        (None, Some(raw)) if raw.first() == Some(&b'"') => (vec![input.clone()], false),
+        (None, Some(raw)) if raw.first() == Some(&b'"') => Said {
+            units: vec![input.clone()],
+            ..Said::default()
+        },
         (None, Some(_)) => return Err(MISSING),
-        (None, None) => (Vec::new(), false),
+        (None, None) => Said::default(),
     };
     let elsewhere = elsewhere(&object);
-    if object.present("input").is_none() && elsewhere.is_none() {
+    let refers = Refers {
+        response: object.text(PREVIOUS).map(Cow::into_owned),
+        items: said.references,
+    };
+    let lost = match (object.present(PREVIOUS), refers.items.is_empty()) {
+        (Some(_), _) => Some(Lost::Response.word()),
+        (None, false) => Some(Lost::Item.word()),
+        (None, true) => None,
+    };
+    if object.present("input").is_none() && elsewhere.or(lost).is_none() {
         return Err(MISSING);
     }
     // Guidance on top of no message at all would make a request of what is none.
-    let empty = units.is_empty().then_some("empty");
-    let unmanaged = elsewhere.or(triggered.then_some("compaction_trigger"));
+    let empty = said.units.is_empty().then_some("empty");
+    let elsewhere = elsewhere.or(said.triggered.then_some("compaction_trigger"));
     let (tools, tool_names) = tools::read(&object);
     Ok(Request {
         dialect: Dialect::Responses,
         model: object.text("model").unwrap_or_default().into_owned(),
-        messages: instructions(&object).into_iter().chain(units).collect(),
+        messages: instructions(&object)
+            .into_iter()
+            .chain(said.units)
+            .collect(),
         messages_span: input,
         tools,
         tool_names,
@@ -65,7 +82,14 @@ pub fn decode(body: Bytes) -> Result<Request, RequestError> {
             least: LEAST,
         }),
         hint: object.text("prompt_cache_key").map(Cow::into_owned),
-        unmanaged: unmanaged.or(empty),
+        unmanaged: elsewhere.or(lost).or(empty),
+        // What lies elsewhere for another reason, too, is not helped by what was said before, and
+        // an id that is none names nothing.
+        refers: match elsewhere {
+            None if refers.response.is_some() == object.present(PREVIOUS).is_some() => refers,
+            _ => Refers::default(),
+        },
+        stored: object.raw("store") != Some(b"false"),
         layout: Layout::Flat,
         echo: echo(&object),
         body: body.clone(),
@@ -78,17 +102,16 @@ fn echo(object: &Object<'_>) -> Echo {
     Echo {
         instructions: value("instructions"),
         limit: value(LIMIT),
-        previous: value("previous_response_id"),
+        previous: value(PREVIOUS),
     }
 }
 
-/// What says that the conversation, or its answer, lies at the provider.
+/// What says that the conversation, or its answer, lies at the provider and nowhere else.
 fn elsewhere(object: &Object<'_>) -> Option<&'static str> {
     if object.raw("background") == Some(b"true") {
         return Some("background");
     }
-    let held = ["previous_response_id", "conversation"];
-    let held = held.into_iter().find(|key| object.present(key).is_some());
+    let held = object.present("conversation").map(|_| "conversation");
     // A prompt that comes with an input adds to what stands before it only.
     let prompt = || {
         let alone = object.present("input").is_none() && object.present("prompt").is_some();
@@ -104,20 +127,36 @@ fn instructions(object: &Object<'_>) -> Option<Range<usize>> {
     (!text.is_empty()).then(|| member.span.clone())
 }
 
-/// The units of an array of items, and whether one of these asks for a compaction.
-fn runs(body: &[u8], items: &[Range<usize>]) -> (Vec<Range<usize>>, bool) {
-    let mut units: Vec<Range<usize>> = Vec::with_capacity(items.len());
-    let (mut open, mut triggered) = (false, false);
+/// What an input is made of.
+#[derive(Default)]
+struct Said {
+    units: Vec<Range<usize>>,
+    /// Whether an item asks for a compaction.
+    triggered: bool,
+    /// Where references stand, and the ids of what they name.
+    references: Vec<(Range<usize>, String)>,
+}
+
+/// Reads an array of items.
+fn runs(body: &[u8], items: &[Range<usize>]) -> Said {
+    let mut said = Said {
+        units: Vec::with_capacity(items.len()),
+        ..Said::default()
+    };
+    let mut open = false;
     for item in items {
-        let kind = Kind::peek(body.get(item.clone()).unwrap_or_default());
-        triggered |= kind == Kind::Trigger;
-        match units.last_mut() {
+        let raw = body.get(item.clone()).unwrap_or_default();
+        let kind = Kind::peek(raw);
+        said.triggered |= kind == Kind::Trigger;
+        let reference = refer::named(raw).map(|id| (item.clone(), id));
+        said.references.extend(reference);
+        match said.units.last_mut() {
             Some(run) if open && kind.is_answer() => run.end = item.end,
-            _ => units.push(item.clone()),
+            _ => said.units.push(item.clone()),
         }
         open = kind.is_answer();
     }
-    (units, triggered)
+    said
 }
 
 #[cfg(test)]

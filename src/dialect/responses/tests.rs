@@ -100,10 +100,9 @@ fn unmanaged(body: &Value) -> Option<&'static str> {
     if body["previous_response_id"].is_string() {
         return Some("previous_response_id");
     }
-    let mut items = body["input"].as_array().into_iter().flatten();
-    items
-        .any(|item| item["type"] == "compaction_trigger")
-        .then_some("compaction_trigger")
+    let items = || body["input"].as_array().into_iter().flatten();
+    let any = |kind: &'static str| items().any(|item| item["type"] == kind).then_some(kind);
+    any("compaction_trigger").or_else(|| any("item_reference"))
 }
 
 /// The body with those units that are kept.
@@ -151,7 +150,8 @@ fn resent_histories_are_the_same_conversation() {
     let captures = captures();
     let mut begun_anew = Vec::new();
     let (mut extended, mut answered) = (0, 0);
-    let managed = |one: &&Captured| one.unmanaged.is_none();
+    // What an item is named by stands for it in the chain of those who only name it.
+    let managed = |one: &&Captured| matches!(one.unmanaged, None | Some("item_reference"));
     for (at, one) in captures.iter().enumerate().filter(|(_, one)| managed(one)) {
         let next = captures.iter().skip(at + 1);
         let mut next = next.filter(|next| next.agent == one.agent && next.thread == one.thread);

@@ -9,5 +9,7 @@ mod response;
 pub mod unary;
 mod usage;
 
+pub(super) use own::Line;
+
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use crate::dialect::blocks::events;
 use crate::model::raw;
 
 /// A message of the proxy's own.
-pub(super) struct Line {
+pub(in crate::dialect::responses) struct Line {
     id: String,
     /// What it says, as raw JSON.
     text: String,
@@ -16,7 +16,7 @@ pub(super) struct Line {
 
 impl Line {
     /// A message of a response with this id.
-    pub(super) fn new(response: &str, text: &str) -> Self {
+    pub(in crate::dialect::responses) fn new(response: &str, text: &str) -> Self {
         let own = response.strip_prefix("resp_").unwrap_or(response);
         Self {
             id: raw::quote(&format!("msg_{own}")),
@@ -25,7 +25,7 @@ impl Line {
     }
 
     /// The message as an item of the output.
-    pub(super) fn item(&self) -> Bytes {
+    pub(in crate::dialect::responses) fn item(&self) -> Bytes {
         self.item_with("completed", &self.part())
     }
 

@@ -12,6 +12,7 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 use serde_json::Value;
 
+use super::super::form;
 use super::unary;
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::Machine;
@@ -213,6 +214,10 @@ fn unstreamed(case: &Case, seen: &Seen) -> bool {
     let streamed = client::read(&seen.client).responses.pop().unwrap();
     let composed: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(composed, streamed, "{}", case.name);
+    // What a later request goes on from is what the client was shown.
+    let said = [b"[", &form::said(&answers, closed.flatten())[..], b"]"].concat();
+    let said: Value = serde_json::from_slice(&said).unwrap();
+    assert_eq!(said, composed["output"], "{}", case.name);
     if case.spec.hidden.is_empty() {
         assert_eq!(body, last, "{}", case.name);
     } else {
