@@ -158,11 +158,6 @@ def test_faults_are_survived(begin, name):
     assert [entry["fault"] for entry in sent if entry.get("fault")] == [f[:3] for f in faults]
 
 
-# Without the proxy they ask again where a stream broke off; the error event that the proxy makes of
-# it ends their run.
-STOPPED_BY_CUTS = {"opencode-chat", "opencode-messages", "pi-chat", "pi-responses", "pi-messages"}
-
-
 @pytest.mark.slow
 @every("mini")
 def test_a_stream_that_is_cut_behind_a_call(begin, name):
@@ -172,11 +167,8 @@ def test_a_stream_that_is_cut_behind_a_call(begin, name):
     assert [entry.get("fault") for entry in program.at.requests()].count("cut") == 1
     main(program, program.at.requests())
     nothing_leaked(program, [run], "work")
-    if program.at.managed and name in STOPPED_BY_CUTS:
-        assert run.code == 1
-    else:
-        assert run.code == 0, run.tail()
-        assert program.files() == WORK_FILES_ONE
+    assert run.code == 0, run.tail()
+    assert program.files() == WORK_FILES_ONE
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ mod agent;
 mod bad_calls;
 mod bad_input;
 mod counts;
+mod cuts;
 mod demo;
 mod export;
 mod fail_open;
