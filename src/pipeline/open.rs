@@ -235,7 +235,8 @@ fn read(app: &App, asked: &TurnRequest, report: &mut Report) -> Result<Read, Sto
         return Err(Stop::Forward);
     }
     let scope = asked.session.scope(request.hint.as_deref());
-    let place = Place::new(asked.identity.tenant, scope, request.dialect);
+    let parent = asked.session.parent.clone();
+    let place = Place::new(asked.identity.tenant, scope, parent, request.dialect);
     let reader = app.reader(&family, place.tenant, request.dialect);
     let shapes = report.timed(Phase::Tokens, || {
         (0..request.messages.len())
@@ -279,6 +280,7 @@ fn ready(app: &App, opening: &mut Opening, read: Read, path: Arc<Path>) -> Resul
     let prepared = report.prepare(&mut state, &tools, None).map_err(failed)?;
     report.prepared(&state, &prepared);
     report.turn.session = finish::session(&place, &state);
+    report.turn.parent_session = finish::parent_session(&place);
     decide(&state, &prepared)?;
     Ok((state, prepared, place, family))
 }
