@@ -11,6 +11,8 @@ import messages
 import responses
 from programs import ALL
 from scripts import (
+    DELEGATE_CHILD,
+    DELEGATE_FILES,
     HIDDEN,
     RECALL,
     SCRIPTS,
@@ -199,3 +201,65 @@ def test_an_agent_that_summarises_its_session(begin, name):
     nothing_leaked(program, runs, "chapters")
     asides = [place for place, entry in enumerate(sent) if entry not in own]
     assert [place for place in asides if place > 1], "no summary was asked for"
+
+
+# How a sub-agent's requests are told: the header that names it.
+CHILDREN = {"opencode": "x-session-id", "codex": "thread-id", "claude": "x-claude-code-agent-id"}
+DELEGATES = [name for name, agent in ALL.items() if agent.name in CHILDREN]
+# One of each agent is played everywhere.
+ONCE = {"opencode-chat", "codex", "claude"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in ONCE)) for n in DELEGATES]
+)
+def test_sub_agents_that_run_at_once(begin, name, request):
+    """Each has a session of its own behind the proxy, whose parent is known; what the one of them
+    says stays out of the others."""
+    program = begin(name, "delegate")
+    runs = done(program, ["[task lead] Look around and say so."])
+    assert program.files() == DELEGATE_FILES
+    own = main(program, program.at.requests())
+    nothing_leaked(program, runs, "delegate")
+
+    sessions = {}
+    for entry in own:
+        child = entry["said"][0] >= DELEGATE_CHILD
+        session = entry["headers"].get(CHILDREN[program.name], "") if child else "lead"
+        sessions.setdefault(session, []).append(entry)
+    assert len(sessions) == 3, "one conversation leads two"
+    for session, sent in sessions.items():
+        steps = range(DELEGATE_CHILD) if session == "lead" else range(DELEGATE_CHILD, 6)
+        script = SCRIPTS["delegate"].steps
+        hops = [[step, hop] for step in steps for hop in range(len(script[step]))]
+        assert [entry["said"] for entry in sent] == (
+            hops if program.at.managed else [place for place in hops if not hidden(script, place)]
+        )
+        calls, results = DIALECTS[program.dialect].exchanged(sent[-1]["body"])
+        assert set(calls) == results
+        ours = {id for id, called in calls.items() if called in (HIDDEN, RECALL)}
+        due = {id for id in hidden_ids(SCRIPTS["delegate"]) if place(id)[0] in steps}
+        assert ours == (due if program.at.managed else set())
+
+    if program.at.managed:
+        family = families(request.node.proxy_log.read_text())
+        lead = {name for name, parent in family if parent is None}
+        assert len(lead) == 1, "one session has no parent"
+        assert {parent for _, parent in family} == lead | {None}
+        assert len({name for name, _ in family}) == 3
+
+
+def hidden(script, place):
+    step, hop = place
+    return script[step][hop].hidden_only()
+
+
+def families(log):
+    """The sessions of a log that took a part in the script, each with its parent."""
+    turns = [line for line in log.splitlines() if "gen_ai.conversation.id" in line]
+    known = set()
+    for turn in turns:
+        session = re.search(r'gen_ai\.conversation\.id["=: ]+(\w+)', turn)
+        parent = re.search(r'parent_session["=: ]+(\w+)', turn)
+        known.add((session[1], parent and parent[1]))
+    return known
