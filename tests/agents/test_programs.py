@@ -147,7 +147,7 @@ def test_a_low_ceiling_is_held(begin, name):
 
 
 @pytest.mark.slow
-@every("mini")
+@every()
 def test_faults_are_survived(begin, name):
     faults = ["429@1", "500@3"] + ["529@5"] * (ALL[name].dialect == "messages")
     program = begin(name, "work", provider=[f"--fault={fault}" for fault in faults])
@@ -156,6 +156,22 @@ def test_faults_are_survived(begin, name):
     assert program.files() == files
     sent = program.at.requests()
     history_is_whole(program, main(program, sent), "work")
+    nothing_leaked(program, runs, "work")
+    assert [entry["fault"] for entry in sent if entry.get("fault")] == [f[:3] for f in faults]
+
+
+@pytest.mark.slow
+@every()
+def test_errors_in_later_hops(begin, name):
+    """Before the agent has heard anything, behind hops that told it nothing, and behind text until
+    the proxy's own tries are used up: it asks again, and the task comes to its end."""
+    faults = ["500@0.1", "429@3.2", "500@4.1", "500@4.1", "500@4.1"]
+    program = begin(name, "work", provider=[f"--fault={fault}" for fault in faults])
+    runs = done(program, [ONE])
+    assert program.files() == WORK_FILES_ONE
+    sent = program.at.requests()
+    own = main(program, sent)
+    history_is_whole(program, own, "work")
     nothing_leaked(program, runs, "work")
     assert [entry["fault"] for entry in sent if entry.get("fault")] == [f[:3] for f in faults]
 
