@@ -30,6 +30,7 @@ agents *flags:
     test -d .venv || python3 -m venv .venv
     .venv/bin/pip install --quiet -r tests/agents/requirements.txt
     npm install --prefix tests/agents/programs --no-progress --loglevel=error
+    npm install --prefix tests/agents/clients --no-progress --loglevel=error
     .venv/bin/python -m pytest -c tests/agents/pytest.ini tests/agents {{flags}}
 
 # Format, then everything that is checked without running.

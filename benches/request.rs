@@ -168,6 +168,7 @@ impl Middle {
                 ended: 0,
                 nudged: false,
                 session: String::new(),
+                parent_session: None,
                 content: None,
             };
             path.push(RecordId(shape.canonical), Arc::new(record));

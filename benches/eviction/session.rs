@@ -348,6 +348,7 @@ pub fn session(annotated: Annotated, reader: Reader<'_>) -> Session {
             ended: 0,
             nudged: false,
             session: String::new(),
+            parent_session: None,
             content: None,
         };
         let (record, at) = (Arc::new(record), RecordId(spoken.canonical));

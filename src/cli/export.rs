@@ -129,19 +129,20 @@ fn show(store: &Store, session: Option<&str>) -> anyhow::Result<Shown> {
 
 fn list(branches: &[Branch]) -> Shown {
     let mut text = format!(
-        "{:16}  {:16}  {:>5}  {:24}  {:24}  {:7}  models\n",
-        "branch", "session", "turns", "first turn", "last turn", "content"
+        "{:16}  {:16}  {:16}  {:>5}  {:24}  {:24}  {:7}  models\n",
+        "branch", "session", "child of", "turns", "first turn", "last turn", "content"
     );
     for branch in branches {
         let _ = writeln!(
             text,
-            "{:16}  {:16}  {:>5}  {:24}  {:24}  {:7}  {}",
+            "{:16}  {:16}  {:16}  {:>5}  {:24}  {:24}  {:7}  {}",
             branch.name(),
             if branch.session.is_empty() {
                 "-"
             } else {
                 &branch.session
             },
+            branch.parent_session.as_deref().unwrap_or("-"),
             branch.turns,
             date(branch.began),
             date(branch.ended),

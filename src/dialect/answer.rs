@@ -101,7 +101,7 @@ pub enum Verdict {
     /// The token limit or a filter ended it: the turn ends with that reason. Hidden calls that
     /// were complete are still there.
     Cut,
-    /// An error event, or the stream ended without an end: nothing may follow but an error.
+    /// An error event, or the stream ended without an end: nothing may follow that looks like one.
     Broken,
 }
 

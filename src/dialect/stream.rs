@@ -11,7 +11,8 @@
 //! per hop:  push(chunk)…  end_hop() -> Answer
 //!   Done, Mixed, Cut   record, then release()
 //!   HiddenOnly         answer the calls, next_hop(), send the next request; at the cap close()
-//!   Broken             fail(), unless the upstream's own error event was passed on
+//!   Broken             release() what the upstream says of it, or break the client's stream off
+//!   refused by us      fail()
 //! ```
 
 use bytes::Bytes;

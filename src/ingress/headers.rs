@@ -36,40 +36,53 @@ const JOINT: char = '\u{1f}';
 /// How one agent names its session.
 struct Signal {
     session: &'static str,
-    thread: Option<&'static str>,
-    parent: Option<&'static str>,
+    children: Children,
+}
+
+/// How an agent tells the conversations of its sub-agents from its own.
+enum Children {
+    /// It has none, or does not.
+    Untold,
+    /// They share its session, and alone have a name of their own in this header.
+    Named(&'static str),
+    /// They share its session, in which every conversation is a thread; a child names its
+    /// parent's.
+    Threads {
+        own: &'static str,
+        parent: &'static str,
+    },
+    /// They have sessions of their own, and name their parent's in this header.
+    Sessions(&'static str),
 }
 
 /// What real agents send, in the order in which they are looked for.
 const SIGNALS: [Signal; 5] = [
-    // Claude Code: sub-agents share the session.
+    // Claude Code.
     Signal {
         session: "x-claude-code-session-id",
-        thread: Some("x-claude-code-agent-id"),
-        parent: None,
+        children: Children::Named("x-claude-code-agent-id"),
     },
-    // codex: sub-agents share the session and have a thread of their own.
+    // codex.
     Signal {
         session: "session-id",
-        thread: Some("thread-id"),
-        parent: Some("x-codex-parent-thread-id"),
+        children: Children::Threads {
+            own: "thread-id",
+            parent: "x-codex-parent-thread-id",
+        },
     },
-    // opencode: sub-agents have a session of their own.
+    // opencode.
     Signal {
         session: "x-session-id",
-        thread: None,
-        parent: Some("x-parent-session-id"),
+        children: Children::Sessions("x-parent-session-id"),
     },
     Signal {
         session: "x-session-affinity",
-        thread: None,
-        parent: Some("x-parent-session-id"),
+        children: Children::Sessions("x-parent-session-id"),
     },
     // pi, in the responses dialect.
     Signal {
         session: "session_id",
-        thread: None,
-        parent: None,
+        children: Children::Untold,
     },
 ];
 
@@ -90,7 +103,8 @@ pub fn overrides(
     })
 }
 
-/// What the headers say about the session: ours first, then what agents send.
+/// What the headers say about the session: ours first, then what agents send. A session of ours
+/// still holds the agent's threads apart, or sub-agents that run at once would be one conversation.
 ///
 /// # Errors
 /// A header of ours that is there twice or has a value that is not allowed. What agents send is
@@ -98,23 +112,47 @@ pub fn overrides(
 pub fn session(headers: &HeaderMap) -> Result<Session, ProxyError> {
     let own = read(headers, SESSION, id)?;
     let parent = read(headers, PARENT, id)?;
-    let signal = SIGNALS
+    let told = SIGNALS
         .iter()
-        .find(|signal| sent(headers, signal.session).is_some());
-    let of_agent = signal.and_then(|signal| {
-        let session = sent(headers, signal.session)?;
-        Some(match signal.thread.and_then(|name| sent(headers, name)) {
-            Some(thread) => format!("{session}{JOINT}{thread}"),
-            None => session.to_owned(),
-        })
-    });
-    let parent_of_agent = signal
-        .and_then(|signal| sent(headers, signal.parent?))
-        .map(str::to_owned);
+        .find_map(|signal| Some((&signal.children, sent(headers, signal.session)?)));
+    let (explicit, parent_of_agent) = match told {
+        Some((children, session)) => children.place(headers, own.as_deref(), session),
+        None => (own, None),
+    };
     Ok(Session {
-        explicit: own.or(of_agent).map(Scope),
-        parent: parent.or(parent_of_agent),
+        explicit: explicit.map(Scope),
+        parent: parent.or(parent_of_agent).map(Scope),
     })
+}
+
+impl Children {
+    /// Where a conversation stands, and where the one stands that it came from. `own` is the
+    /// session by our header, `told` by the agent's.
+    fn place(
+        &self,
+        headers: &HeaderMap,
+        own: Option<&str>,
+        told: &str,
+    ) -> (Option<String>, Option<String>) {
+        let session = own.unwrap_or(told);
+        let within = |thread: &str| format!("{session}{JOINT}{thread}");
+        let (place, parent) = match self {
+            Self::Untold => (None, None),
+            Self::Named(name) => match sent(headers, name) {
+                Some(name) => (Some(within(name)), Some(session.to_owned())),
+                None => (None, None),
+            },
+            Self::Threads { own, parent } => {
+                let thread = |name| sent(headers, name).map(within);
+                (thread(own), thread(parent))
+            }
+            Self::Sessions(parent) => match (sent(headers, parent), own) {
+                (Some(_), Some(own)) => (Some(within(told)), Some(own.to_owned())),
+                (parent, _) => (None, parent.map(str::to_owned)),
+            },
+        };
+        (place.or_else(|| Some(session.to_owned())), parent)
+    }
 }
 
 /// An agent's header, if it is usable text.
@@ -284,61 +322,76 @@ mod tests {
         assert!(session(&map(&[(PARENT, "")])).is_err());
     }
 
+    /// (headers, scope, parent)
+    type Row = (
+        &'static [(&'static str, &'static str)],
+        Option<&'static str>,
+        Option<&'static str>,
+    );
+
+    #[track_caller]
+    fn finds(table: &[Row]) {
+        let scope = |text: &str| Scope(text.to_owned());
+        for (pairs, place, parent) in table {
+            let read = session(&map(pairs)).unwrap();
+            assert_eq!(read.explicit, place.map(scope), "{pairs:?}");
+            assert_eq!(read.parent, parent.map(scope), "{pairs:?}");
+        }
+    }
+
+    const CLAUDE: (&str, &str) = ("X-Claude-Code-Session-Id", "s");
+    const AGENT: (&str, &str) = ("x-claude-code-agent-id", "a");
+    const CODEX: (&str, &str) = ("session-id", "s");
+    const THREAD: (&str, &str) = ("thread-id", "t");
+    const PARENT_THREAD: (&str, &str) = ("x-codex-parent-thread-id", "p");
+    const OPENCODE: (&str, &str) = ("x-session-id", "c");
+    const PARENT_SESSION: (&str, &str) = ("x-parent-session-id", "s");
+
     #[test]
     fn agents_sessions_are_found() {
-        // (headers, scope, parent)
-        type Row = (
-            &'static [(&'static str, &'static str)],
-            Option<&'static str>,
-            Option<&'static str>,
-        );
-        let table: [Row; 9] = [
+        finds(&[
             (&[], None, None),
-            (
-                &[("x-session-id", "s"), ("x-session-affinity", "s")],
-                Some("s"),
-                None,
-            ),
+            (&[OPENCODE, ("x-session-affinity", "c")], Some("c"), None),
             (&[("x-session-affinity", "s")], Some("s"), None),
+            (&[OPENCODE, PARENT_SESSION], Some("c"), Some("s")),
+            (&[CODEX, THREAD], Some("s\u{1f}t"), None),
             (
-                &[("x-session-id", "c"), ("x-parent-session-id", "s")],
-                Some("c"),
-                Some("s"),
+                &[CODEX, THREAD, PARENT_THREAD],
+                Some("s\u{1f}t"),
+                Some("s\u{1f}p"),
+            ),
+            (&[CLAUDE], Some("s"), None),
+            (&[CLAUDE, AGENT], Some("s\u{1f}a"), Some("s")),
+            (&[("session_id", "s")], Some("s"), None),
+            (&[THREAD, (PARENT, "p")], None, Some("p")),
+        ]);
+    }
+
+    #[test]
+    fn a_session_of_ours_holds_an_agents_threads_apart() {
+        const OURS: (&str, &str) = (SESSION, "mine");
+        finds(&[
+            (&[OURS], Some("mine"), None),
+            (&[OURS, CLAUDE], Some("mine"), None),
+            (&[OURS, CLAUDE, AGENT], Some("mine\u{1f}a"), Some("mine")),
+            (&[OURS, CODEX, THREAD], Some("mine\u{1f}t"), None),
+            (
+                &[OURS, CODEX, THREAD, PARENT_THREAD],
+                Some("mine\u{1f}t"),
+                Some("mine\u{1f}p"),
+            ),
+            (&[OURS, OPENCODE], Some("mine"), None),
+            (
+                &[OURS, OPENCODE, PARENT_SESSION],
+                Some("mine\u{1f}c"),
+                Some("mine"),
             ),
             (
-                &[
-                    ("session-id", "s"),
-                    ("thread-id", "t"),
-                    ("x-codex-parent-thread-id", "p"),
-                ],
-                Some("s\u{1f}t"),
+                &[OURS, OPENCODE, PARENT_SESSION, (PARENT, "p")],
+                Some("mine\u{1f}c"),
                 Some("p"),
             ),
-            (
-                &[
-                    ("X-Claude-Code-Session-Id", "s"),
-                    ("x-claude-code-agent-id", "a"),
-                ],
-                Some("s\u{1f}a"),
-                None,
-            ),
-            (&[("session_id", "s")], Some("s"), None),
-            (
-                &[(SESSION, "mine"), ("session-id", "s"), ("thread-id", "t")],
-                Some("mine"),
-                None,
-            ),
-            (&[("thread-id", "t"), (PARENT, "p")], None, Some("p")),
-        ];
-        for (pairs, scope, parent) in table {
-            let read = session(&map(pairs)).unwrap();
-            assert_eq!(
-                read.explicit,
-                scope.map(|text| Scope(text.to_owned())),
-                "{pairs:?}"
-            );
-            assert_eq!(read.parent.as_deref(), parent, "{pairs:?}");
-        }
+        ]);
     }
 
     #[test]

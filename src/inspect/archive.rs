@@ -52,6 +52,8 @@ pub struct Branch {
     pub newest: RecordId,
     /// The session's name as the client heard it; empty in records of earlier versions.
     pub session: String,
+    /// The name of the session that it is a child of.
+    pub parent_session: Option<String>,
     /// How many turns it has.
     pub turns: u32,
     /// When its first turn ended, in milliseconds since 1970.
@@ -77,6 +79,7 @@ struct Known {
     parent: Option<RecordId>,
     turn: u32,
     session: String,
+    parent_session: Option<String>,
     model: String,
     ended: u64,
     content: bool,
@@ -123,6 +126,7 @@ impl Archive {
         let mut branch = Branch {
             newest,
             session: last.session.clone(),
+            parent_session: last.parent_session.clone(),
             turns: last.turn,
             began: last.ended,
             ended: last.ended,
@@ -191,6 +195,7 @@ fn known(store: &Store, record: TurnRecord) -> Result<Known, ArchiveError> {
         },
         turn: record.turn,
         session: record.session,
+        parent_session: record.parent_session,
         model: record.model,
         ended: record.ended,
         content: record.content.is_some(),
@@ -221,6 +226,7 @@ mod tests {
                 parent: (*parent > 0).then(|| id(*parent)),
                 turn: *turn,
                 session: (*session).to_owned(),
+                parent_session: None,
                 model: format!("m{}", turn % 2),
                 ended: u64::from(*number) * 1000,
                 content: false,

@@ -103,6 +103,7 @@ fn meta(branch: &Branch, content: bool) -> Value {
         "id": branch.name(),
         "source": "plimsoll export",
         "session": branch.session,
+        "parent_session": branch.parent_session,
         "model": branch.models.last(),
         "models": branch.models,
         "turns": branch.turns,

@@ -174,6 +174,9 @@ pub struct TurnRecord {
     /// The name under which the client knows the session; empty in records of earlier versions.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub session: String,
+    /// The name of the session that it is a child of, where the client says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_session: Option<String>,
     /// The turn's [`Content`], where the operator has it stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Digest>,
@@ -288,16 +291,29 @@ mod tests {
             ended: 1_700_000_000_000,
             nudged: false,
             session: "0011223344556677".to_owned(),
+            parent_session: Some("8899aabbccddeeff".to_owned()),
             content: Some(Digest([4; 32])),
         }
     }
 
     #[test]
     fn a_record_is_written_as_its_fixture_and_read_back() {
-        let fixture = include_bytes!("../../tests/fixtures/records/v3-content.bin");
+        let fixture = include_bytes!("../../tests/fixtures/records/v4-child.bin");
         assert_eq!(rmp_serde::to_vec_named(&newest()).unwrap(), fixture);
         let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
         assert_eq!(read, newest());
+    }
+
+    #[test]
+    fn records_of_no_child_are_what_they_were_before_there_were_any() {
+        let fixture = include_bytes!("../../tests/fixtures/records/v3-content.bin");
+        let alone = TurnRecord {
+            parent_session: None,
+            ..newest()
+        };
+        assert_eq!(rmp_serde::to_vec_named(&alone).unwrap(), fixture);
+        let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
+        assert_eq!(read, alone);
     }
 
     #[test]
@@ -306,6 +322,7 @@ mod tests {
         let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
         let expect = TurnRecord {
             session: String::new(),
+            parent_session: None,
             content: None,
             ..newest()
         };

@@ -2,6 +2,8 @@
 //! channel to the client. Status and headers wait for the first byte that the client may see.
 //! Never edits a frame itself.
 
+mod lost;
+
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -11,18 +13,19 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures_util::{FutureExt as _, StreamExt, stream};
 use http::{HeaderMap, Response, StatusCode};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::BodyExt;
 use tokio::sync::{mpsc, oneshot};
+
+use lost::may_pass;
 
 use super::app::App;
 use super::error::ProxyError;
 use super::finish::Committed;
 use super::open::{Turn, over_budget};
-use super::send::{REFUSAL, emergency, outbound, prepare, spec};
+use super::send::{outbound, prepare, spec};
 use super::unary::cap_line;
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::Machine;
-use crate::dialect::{ErrorSide, ErrorText};
 use crate::record::{Phase, Side, StoreOp};
 use crate::upstream::{self, ResponseBody};
 
@@ -85,7 +88,13 @@ pub(super) async fn stream(
     Ok(match begun.await {
         Ok(Begin::Stream(headers)) => {
             let frames = stream::unfold(receiver, |mut receiver| async move {
-                receiver.recv().await.map(|frame| (frame, receiver))
+                let frame = receiver.recv().await?;
+                if frame.is_err() {
+                    // The server drops what it has not written when a body breaks, and writes when
+                    // the body keeps it waiting.
+                    tokio::task::yield_now().await;
+                }
+                Some((frame, receiver))
             });
             respond(head.status, *headers, Body::from_stream(frames.boxed()))
         }
@@ -129,8 +138,10 @@ struct Driver {
 enum End {
     /// It came to its end.
     Whole,
-    /// The upstream broke off, fell silent, or sent what can't be read.
+    /// The upstream broke off or fell silent.
     Cut(String),
+    /// The upstream sent what can't be read.
+    Unreadable(String),
 }
 
 impl Driver {
@@ -153,20 +164,13 @@ impl Driver {
             let capped = self.turn.state.pending.len() + 1 >= self.turn.state.terms.hops;
             match (verdict, end) {
                 // What was cut off behind a finish reason is the end, which is dropped anyway.
-                (Verdict::HiddenOnly, End::Whole | End::Cut(_)) if !capped => {
-                    match self.next().await {
-                        Some(next) => body = next,
-                        None => return,
-                    }
-                }
-                (Verdict::HiddenOnly, End::Whole | End::Cut(_)) => return self.cap().await,
-                (Verdict::Broken, End::Whole) => {
-                    return self.broken("the stream ended early").await;
-                }
-                (Verdict::Broken, End::Cut(cause)) => return self.broken(&cause).await,
-                (Verdict::Done | Verdict::Mixed | Verdict::Cut, End::Whole | End::Cut(_)) => {
-                    return self.done().await;
-                }
+                (Verdict::HiddenOnly, _) if !capped => match self.next().await {
+                    Some(next) => body = next,
+                    None => return,
+                },
+                (Verdict::HiddenOnly, _) => return self.cap().await,
+                (Verdict::Broken, end) => return self.broken(end).await,
+                (Verdict::Done | Verdict::Mixed | Verdict::Cut, _) => return self.done().await,
             }
         }
     }
@@ -184,7 +188,7 @@ impl Driver {
                     Some(Ok(frame)) => {
                         let Ok(data) = frame.into_data() else { continue };
                         if let Err(error) = self.machine.push(data, &mut out) {
-                            return Ok(End::Cut(error.to_string()));
+                            return Ok(End::Unreadable(error.to_string()));
                         }
                         self.record_early();
                         self.say(std::mem::take(&mut out)).await?;
@@ -265,13 +269,13 @@ impl Driver {
         let prepared = match prepare(&self.app, &mut self.turn, None) {
             Ok(prepared) => prepared,
             Err(error) => {
-                self.broken(&error.to_string()).await;
+                self.refuse(&error.to_string()).await;
                 return None;
             }
         };
         self.turn.report.prepared(&self.turn.state, &prepared);
         if let Some(error) = over_budget(&self.turn.state, &prepared) {
-            self.failed(&error.to_string()).await;
+            self.refuse(&error.to_string()).await;
             return None;
         }
         self.turn.prepared = prepared;
@@ -288,7 +292,7 @@ impl Driver {
             let sent = match outbound(&app, &self.turn) {
                 Ok(outbound) => self.beating(app.upstream.send(outbound, told)).await?,
                 Err(error) => {
-                    self.failed(&error.to_string()).await;
+                    self.refuse(&error.to_string()).await;
                     return None;
                 }
             };
@@ -298,11 +302,8 @@ impl Driver {
             let (retry, wait) = match &sent {
                 Ok(response) => {
                     self.turn.report.answered(response.status());
-                    let status = response.status().as_u16();
-                    (
-                        status == 429 || status >= 500,
-                        upstream::retry_after(response.headers()),
-                    )
+                    let wait = upstream::retry_after(response.headers());
+                    (may_pass(response.status()), wait)
                 }
                 Err(_) => (true, None),
             };
@@ -318,7 +319,7 @@ impl Driver {
                 Ok(response) if response.status().is_success() => Some(response.into_body()),
                 Ok(response) => self.refused(response).await,
                 Err(error) => {
-                    self.failed(&error.to_string()).await;
+                    self.cut(&error.to_string()).await;
                     None
                 }
             };
@@ -342,110 +343,6 @@ impl Driver {
                 self.gone();
                 return None;
             }
-        }
-    }
-
-    /// The upstream refused a later hop. One that was too long is tried once more behind an
-    /// emergency pass; else the upstream's own answer is the client's where that has seen nothing
-    /// yet, and an error event otherwise.
-    async fn refused(&mut self, response: Response<ResponseBody>) -> Option<ResponseBody> {
-        let (head, body) = response.into_parts();
-        let body = whole(body).await;
-        let again = emergency(&self.app, &mut self.turn, head.status, &body).await;
-        let (head, body) = match again {
-            None => (head, body),
-            Some(Ok(again)) if again.status().is_success() => return Some(again.into_body()),
-            Some(Ok(again)) => {
-                let (head, body) = again.into_parts();
-                (head, whole(body).await)
-            }
-            Some(Err(error)) => {
-                self.failed(&error.to_string()).await;
-                return None;
-            }
-        };
-        match self.client.begin.take() {
-            Some(begin) => {
-                let mut headers = head.headers;
-                upstream::to_client(&mut headers);
-                headers.extend(self.turn.report.headers());
-                let _ = begin.send(Begin::Refusal(head.status, Box::new(headers), body));
-                self.turn.report.turn.status = Some(head.status);
-            }
-            None => {
-                let mut out = Vec::new();
-                self.machine.fail(&body, &mut out);
-                let _ = self.say(out).await;
-                self.turn.report.aborted(Side::Upstream);
-                self.keep();
-            }
-        }
-        self.close_report();
-        None
-    }
-
-    /// A later hop could not be had at all.
-    async fn failed(&mut self, cause: &str) {
-        if let Some(begin) = self.client.begin.take() {
-            let body = self.turn.upstream_error(cause);
-            let mut headers = HeaderMap::new();
-            let json = http::HeaderValue::from_static("application/json");
-            headers.insert(http::header::CONTENT_TYPE, json);
-            headers.extend(self.turn.report.headers());
-            let begun = Begin::Refusal(StatusCode::BAD_GATEWAY, Box::new(headers), body);
-            let _ = begin.send(begun);
-            self.turn.report.turn.status = Some(StatusCode::BAD_GATEWAY);
-            self.close_report();
-            return;
-        }
-        self.broken(cause).await;
-    }
-
-    /// The stream can't go on: an error event and no end, and what was handed out is recorded.
-    async fn broken(&mut self, cause: &str) {
-        tracing::warn!(cause, "a stream broke");
-        self.turn.report.aborted(Side::Upstream);
-        let told = self
-            .answers
-            .last()
-            .is_some_and(|answer| answer.error.is_some());
-        let mut out = Vec::new();
-        if told {
-            self.machine.release(&mut out);
-        } else {
-            self.machine
-                .fail(&self.turn.upstream_error(cause), &mut out);
-        }
-        let _ = self.say(out).await;
-        self.keep();
-        self.close_report();
-    }
-
-    /// The client went away: what it was handed is recorded.
-    fn gone(&mut self) {
-        self.turn.report.aborted(Side::Client);
-        self.keep();
-        self.close_report();
-    }
-
-    /// Records what was handed out of a turn that did not come to its end, without waiting.
-    fn keep(&mut self) {
-        if self.early.is_some() {
-            return;
-        }
-        let said = self.answers.iter().any(|answer| !answer.text.is_empty())
-            || self
-                .answers
-                .last()
-                .is_some_and(|answer| answer.visible_calls().next().is_some());
-        if !said {
-            return;
-        }
-        // Nobody waits for it to be durable.
-        if self.answers.len() > self.turn.state.pending.len() {
-            drop(self.turn.commit(&self.app, &self.answers, None));
-        } else {
-            drop(self.turn.commit_settled(&self.app, &self.answers));
         }
     }
 
@@ -528,25 +425,7 @@ fn same_but_usage(said: &Answer, ended: &Answer) -> bool {
         }
 }
 
-/// The body of a refusal; empty where it breaks off or never ends.
-async fn whole(body: ResponseBody) -> Bytes {
-    let body = Limited::new(body, REFUSAL).collect().await;
-    body.map(http_body_util::Collected::to_bytes)
-        .unwrap_or_default()
-}
-
 impl Turn {
-    /// An error of ours in the dialect's shape.
-    fn upstream_error(&self, cause: &str) -> Bytes {
-        self.state.request.dialect.error(&ErrorText {
-            status: StatusCode::BAD_GATEWAY.as_u16(),
-            side: ErrorSide::Upstream,
-            message: cause,
-            param: None,
-            code: "upstream_stream_failed",
-        })
-    }
-
     /// Waits until a record is durable, as long as the settings allow; past that it is written
     /// late and the client does not wait.
     pub(super) async fn durable(&mut self, app: &Arc<App>, committed: Committed) {

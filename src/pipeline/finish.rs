@@ -46,12 +46,14 @@ pub struct Place {
     /// The session's records of this dialect: an agent that changes its dialect in the middle
     /// begins anew, because bytes of one are none of the other's.
     pub keys: Scope,
+    /// The session that this one is a child of, where the client names it.
+    pub parent: Option<Scope>,
 }
 
 impl Place {
     /// The place of a tenant's session in a dialect.
     #[must_use]
-    pub fn new(tenant: TenantId, scope: Scope, dialect: Dialect) -> Self {
+    pub fn new(tenant: TenantId, scope: Scope, parent: Option<Scope>, dialect: Dialect) -> Self {
         let keys = match dialect {
             Dialect::Chat => scope.clone(),
             Dialect::Responses | Dialect::Messages => {
@@ -62,6 +64,7 @@ impl Place {
             tenant,
             scope,
             keys,
+            parent,
         }
     }
 }
@@ -119,6 +122,7 @@ pub fn record(state: &State, base: u32, first_item: u32, ending: Ending<'_>) -> 
         ended: ending.now,
         nudged: nudged || (before && !passed),
         session: String::new(),
+        parent_session: None,
         content: None,
     }
 }
@@ -161,7 +165,18 @@ pub fn session(place: &Place, state: &State) -> String {
         let root = root.map_or(Digest([0; 32]), |head| head.0);
         return Digest::of(&[b"session", tenant.as_bytes(), root.as_bytes()]).short();
     }
-    Digest::of(&[b"session", tenant.as_bytes(), place.scope.0.as_bytes()]).short()
+    explicit(place.tenant, &place.scope)
+}
+
+/// The name of the session that this one is a child of: the one under which the client knows that.
+#[must_use]
+pub fn parent_session(place: &Place) -> Option<String> {
+    let parent = place.parent.as_ref()?;
+    Some(explicit(place.tenant, parent))
+}
+
+fn explicit(tenant: TenantId, scope: &Scope) -> String {
+    Digest::of(&[b"session", tenant.0.as_bytes(), scope.0.as_bytes()]).short()
 }
 
 /// Writes a record and what leads to it, and remembers the path that ends with it. Content is
@@ -177,6 +192,7 @@ pub fn commit(app: &App, place: &Place, state: &State, ended: Ended) -> Committe
     let kept = said.and_then(|said| content::keep(&app.store, state, said));
     record.content = kept.as_ref().map(|kept| kept.id);
     record.session = session(place, state);
+    record.parent_session = parent_session(place);
     let mut batch = Batch::default();
     record.parent = parent(&state.path, record.turn, &mut batch);
     let (id, bytes) = named(&record);

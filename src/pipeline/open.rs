@@ -330,7 +330,8 @@ fn read(
         return Err(Stop::Forward);
     }
     let scope = turn.session.scope(request.hint.as_deref());
-    let place = Place::new(turn.identity.tenant, scope, request.dialect);
+    let parent = turn.session.parent.clone();
+    let place = Place::new(turn.identity.tenant, scope, parent, request.dialect);
     let reader = app.reader(&family, place.tenant, request.dialect);
     let shapes = report.timed(Phase::Tokens, || {
         (0..request.messages.len())
@@ -375,6 +376,7 @@ fn ready(app: &App, opening: &mut Opening, read: Read, path: Arc<Path>) -> Resul
     let prepared = report.prepare(&mut state, &tools, None).map_err(failed)?;
     report.prepared(&state, &prepared);
     report.turn.session = finish::session(&place, &state);
+    report.turn.parent_session = finish::parent_session(&place);
     decide(&state, &prepared)?;
     Ok((state, prepared, place, family))
 }

@@ -65,8 +65,8 @@ pub struct Identity {
 pub struct Session {
     /// The explicit session, with the thread or agent where one is named.
     pub explicit: Option<Scope>,
-    /// The session or thread that this one came from.
-    pub parent: Option<String>,
+    /// The session that this one is a child of, with its thread or agent.
+    pub parent: Option<Scope>,
 }
 
 impl Session {

@@ -30,6 +30,7 @@ pub fn log_turn(turn: &Turn) {
                 gen_ai.request.model = name(&turn.model),
                 gen_ai.response.model = turn.response_model.as_deref().and_then(name),
                 gen_ai.conversation.id = known(&turn.session),
+                parent_session = turn.parent_session,
                 gen_ai.usage.input_tokens = usage.map(|usage| usage.prompt),
                 gen_ai.usage.output_tokens = usage.map(|usage| usage.completion),
                 gen_ai.usage.cache_read.input_tokens = usage.map(|usage| usage.cached),
@@ -177,6 +178,7 @@ mod tests {
             "gen_ai.usage.cache_creation.input_tokens": 300,
             "http.request.method": "POST",
             "http.response.status_code": 200,
+            "parent_session": "9a7e479a7e479a7e",
             "tenant": "7e4a47007e4a4700",
             "turn": 12,
             "mode": "manage",
@@ -201,11 +203,13 @@ mod tests {
         turn.context = None;
         turn.fail_open = None;
         turn.session.clear();
+        turn.parent_session = None;
         turn.hops.clear();
         let line = logged(&turn).remove(0);
         assert_eq!(line["level"], "INFO");
         for field in [
             "gen_ai.conversation.id",
+            "parent_session",
             "gen_ai.usage.input_tokens",
             "ceiling",
             "fail_open",

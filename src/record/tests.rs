@@ -28,6 +28,7 @@ pub(super) fn full_turn() -> Turn {
     turn.response_model = Some("gpt-5-2025-08-07".into());
     turn.tenant = "7e4a47007e4a4700".into();
     turn.session = "5e55105e55105e55".into();
+    turn.parent_session = Some("9a7e479a7e479a7e".into());
     turn.number = 12;
     turn.mode = "manage";
     turn.hops = vec![

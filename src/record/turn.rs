@@ -40,6 +40,8 @@ pub struct Turn {
     pub tenant: String,
     /// The session's short hash, for the log and the client.
     pub session: String,
+    /// The short hash of the session that it is a child of.
+    pub parent_session: Option<String>,
     /// The turn's number on its path, from 1; 0 for a request without a place in a session.
     pub number: u64,
     /// `manage`, `observe` or `off`.
@@ -86,6 +88,7 @@ impl Turn {
             unmanaged: None,
             tenant: String::new(),
             session: String::new(),
+            parent_session: None,
             number: 0,
             mode: "off",
             hops: Vec::new(),

@@ -89,10 +89,11 @@ def stop(process):
 
 @pytest.fixture
 def stand(request, tmp_path):
-    """A function that starts a provider with a script, and the proxy before it."""
+    """A function that starts a provider with a script, and the proxy before it unless the client is
+    to reach it directly."""
     started = []
 
-    def start(script, *flags, provider_flags=()):
+    def start(script, *flags, provider_flags=(), direct=False):
         provider = subprocess.Popen(
             [sys.executable, HERE / "fake_provider.py", "--script", script, *provider_flags],
             stdout=subprocess.PIPE,
@@ -100,7 +101,7 @@ def stand(request, tmp_path):
         )
         started.append(provider)
         provider_url = provider.stdout.readline().strip()
-        if request.config.getoption("--direct"):
+        if direct or request.config.getoption("--direct"):
             return Stand(provider_url, provider_url, None)
         listen, admin = free_port(), free_port()
         log = tmp_path / "proxy.log"

@@ -145,6 +145,8 @@ def output(number, body, said):
             }
         )
     for place, (id, name, arguments) in enumerate(said.calls):
+        # A tool of a namespace is written with it: `space.tool`.
+        namespace, _, name = name.rpartition(".")
         listed.append(
             {
                 "id": f"fc_{mark}n{place}",
@@ -153,6 +155,7 @@ def output(number, body, said):
                 "call_id": id,
                 "name": name,
                 "arguments": arguments,
+                **({"namespace": namespace} if namespace else {}),
             }
         )
     return listed

@@ -315,7 +315,57 @@ def _chapters():
     return Script(steps=steps, tasks={"[task long]": 0, "[task again]": len(steps) - 1})
 
 
-SCRIPTS = {"sdk": SDK, "long": _long(), "work": WORK, "chapters": _chapters()}
+def _delegate(prompt):
+    return Call("delegate", {"prompt": prompt})
+
+
+# Not every agent waits for those that it starts.
+LEAD = (
+    "for try in $(seq 200); do [ \"$(cat child.txt)\" = \"$(printf 'looked\\nlooked')\" ] && break; "
+    "sleep 0.1; done; sleep 1; echo led > lead.txt"
+)
+# A task that two sub-agents are given the same part of, at once.
+DELEGATE = Script(
+    tasks={"[task lead]": 0, "[task child]": 3},
+    steps=[
+        [
+            Hop(calls=(start("delegate", "expl"),)),
+            Hop(
+                text="I delegate.",
+                calls=(_delegate("[task child] Look around."), _delegate("[task child] Look around.")),
+            ),
+        ],
+        [
+            Hop(
+                text="Now my own part.",
+                calls=(end(f"{UNSEEN} they have looked around."), _shell(LEAD)),
+            )
+        ],
+        [Hop(text="Task lead is done.")],
+        # What a sub-agent does.
+        [
+            Hop(calls=(start("look-around", "expl"),)),
+            Hop(text="I look around.", calls=(_shell("ls"), _read("notes.txt"))),
+        ],
+        [
+            Hop(
+                text="And I say so.",
+                calls=(end(f"{UNSEEN} one file."), _shell("echo looked >> child.txt")),
+            )
+        ],
+        [Hop(text="Task child is done.")],
+    ],
+)
+DELEGATE_CHILD = 3
+DELEGATE_FILES = {"notes.txt": "first\n", "child.txt": "looked\nlooked\n", "lead.txt": "led\n"}
+
+SCRIPTS = {
+    "sdk": SDK,
+    "long": _long(),
+    "work": WORK,
+    "chapters": _chapters(),
+    "delegate": DELEGATE,
+}
 
 
 def hidden_ids(script):

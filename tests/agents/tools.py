@@ -6,7 +6,7 @@ from dataclasses import dataclass
 # By agent: the tool, the argument that carries the command or the path, and what it demands beside.
 SHELL = {
     "opencode": ("bash", "command", {"description": "Runs a step of the task"}),
-    "codex": ("exec_command", "cmd", {}),
+    "codex": ("exec_command", "cmd", {"yield_time_ms": 30_000}),
     "claude": ("Bash", "command", {"description": "Run a step of the task"}),
     "pi": ("bash", "command", {}),
     "mini": ("bash", "command", {}),
@@ -16,6 +16,20 @@ READ = {
     "opencode": ("read", "filePath"),
     "claude": ("Read", "file_path"),
     "pi": ("read", "path"),
+}
+# The tool that starts a sub-agent, the argument that carries the prompt, and what it demands beside.
+DELEGATE = {
+    "codex": ("multi_agent_v1.spawn_agent", "message", {}),
+    "opencode": ("task", "prompt", {"description": "Looks around", "subagent_type": "general"}),
+    "claude": (
+        "Agent",
+        "prompt",
+        {
+            "description": "Look around",
+            "subagent_type": "general-purpose",
+            "run_in_background": False,
+        },
+    ),
 }
 # mini-swe-agent knows no answer without a call, and ends with this one.
 SUBMIT = {"mini": "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"}
@@ -32,6 +46,9 @@ class Tools:
         """The agent's own name and arguments for what the script calls."""
         if name == "shell":
             return self.shell(arguments["command"])
+        if name == "delegate":
+            name, argument, more = DELEGATE[self.agent]
+            return name, {argument: arguments["prompt"], **more}
         if name != "read":
             return name, arguments
         path = f"{self.root}/{arguments['path']}"

@@ -11,7 +11,9 @@
 mod agent;
 mod bad_calls;
 mod bad_input;
+mod children;
 mod counts;
+mod cuts;
 mod demo;
 mod export;
 mod fail_open;

@@ -167,6 +167,7 @@ pub(super) fn record(earlier: &[&str], capped: bool, handed: &str) -> TurnRecord
         ended: 0,
         nudged: false,
         session: String::new(),
+        parent_session: None,
         content: None,
     }
 }

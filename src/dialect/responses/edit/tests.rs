@@ -155,6 +155,7 @@ fn record(hops: &[Option<&str>], handed: &str) -> TurnRecord {
         ended: 0,
         nudged: false,
         session: String::new(),
+        parent_session: None,
         content: None,
     }
 }

@@ -84,6 +84,7 @@ fn record(earlier: &[String]) -> TurnRecord {
         ended: 0,
         nudged: false,
         session: String::new(),
+        parent_session: None,
         content: None,
     }
 }
