@@ -14,8 +14,9 @@ use super::hop::{self, MiddleError, Prepared, State, Tools};
 use super::reads::Reads;
 use super::report::Report;
 use super::request::{Mode, TurnRequest, Untouched};
-use super::settings::{Terms, Unmet};
+use super::settings::{SetBreakpoints, Terms, Unmet};
 use super::untouched;
+use crate::dialect::Purpose;
 use crate::dialect::request::{Request, RequestError};
 use crate::model::{Head, Shape};
 use crate::record::{Label, Phase};
@@ -227,8 +228,12 @@ fn read(app: &App, asked: &TurnRequest, report: &mut Report) -> Result<Read, Sto
         (Err(error), Mode::Manage) => return Err(unreadable(error)),
     };
     let family = app.models.family(&request.model).clone();
-    let terms = Terms::of(&app.settings, &asked.overrides, &family, &request.model)
+    let mut terms = Terms::of(&app.settings, &asked.overrides, &family, &request.model)
         .map_err(|error| Stop::Error(error.into()))?;
+    if asked.purpose == Purpose::Count {
+        // What is only counted is not kept either.
+        terms.breakpoints = SetBreakpoints::Off;
+    }
     report.asked(&request, terms.mode);
     if let Some(why) = request.unmanaged {
         report.turn.unmanaged = Some(why);

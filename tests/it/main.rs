@@ -11,6 +11,7 @@
 mod agent;
 mod bad_calls;
 mod bad_input;
+mod breakpoints;
 mod counts;
 mod demo;
 mod export;
