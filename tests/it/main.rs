@@ -18,6 +18,7 @@ mod export;
 mod fail_open;
 mod failures;
 mod faults;
+mod gone;
 mod hop_errors;
 mod hops;
 mod limits;
