@@ -12,6 +12,7 @@ mod agent;
 mod bad_calls;
 mod bad_input;
 mod breakpoints;
+mod corners;
 mod counts;
 mod demo;
 mod export;
