@@ -42,6 +42,7 @@ pub fn app(config: &Config) -> anyhow::Result<Arc<App>> {
             profiles: config.profiles.clone(),
             delimiter: config.delimiter.clone(),
             recall: config.recall,
+            cache: config.cache,
             classes: Classes::new(&config.tools)?,
             store_wait: config.store.wait,
             read_wait: config.store.read_wait,

@@ -22,7 +22,7 @@ pub use problem::{Error, Origin, Problem};
 pub use secret::Secret;
 pub use settings::{Backend, Log, LogFormat, Metrics, Models, StoreSettings, TenantKey};
 
-use crate::pipeline::{Budget, Delimiter, Recall, ToolClasses};
+use crate::pipeline::{Budget, Cache, Delimiter, Recall, ToolClasses};
 use crate::{ingress, upstream};
 use layers::Layers;
 
@@ -42,6 +42,8 @@ pub struct Config {
     pub delimiter: Delimiter,
     /// `[recall]`
     pub recall: Recall,
+    /// `[cache]`
+    pub cache: Cache,
     /// `[tools]`
     pub tools: ToolClasses,
     /// `[store]`

@@ -22,6 +22,8 @@ pub struct RawConfig {
     pub delimiter: RawDelimiter,
     /// The hidden tool that brings back what was evicted.
     pub recall: RawRecall,
+    /// What is done for the provider's cache.
+    pub cache: RawCache,
     /// Globs on tool names, by class.
     pub tools: RawTools,
     /// Where records are kept.
@@ -130,6 +132,14 @@ pub struct RawDelimiter {
 pub struct RawRecall {
     /// Whether the tool is injected.
     pub enabled: Option<bool>,
+}
+
+/// `[cache]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawCache {
+    /// `auto` or `off`.
+    pub breakpoints: Option<String>,
 }
 
 /// `[tools]`

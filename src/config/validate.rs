@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::problem::{Origin, Problem};
-use super::raw::{RawBudget, RawConfig, RawDelimiter, RawServer, RawStore, RawTools, RawUpstream};
+use super::raw::{
+    RawBudget, RawCache, RawConfig, RawDelimiter, RawServer, RawStore, RawTools, RawUpstream,
+};
 use super::readers::{
     address, at_least_one, body_cap, floor, fraction, globs, guidance, log_level, protect_recent,
     tenant_key, timeout, word,
@@ -14,7 +16,8 @@ use super::settings::{Backend, LogFormat, StoreSettings};
 use super::{Config, units};
 use crate::dialect::stream::UsageMode;
 use crate::pipeline::{
-    Budget, Delimiter, MIN_CEILING, Mode, ProtectRecent, StoreContent, ToolClasses, Unmet,
+    Budget, Cache, Delimiter, MIN_CEILING, Mode, ProtectRecent, SetBreakpoints, StoreContent,
+    ToolClasses, Unmet,
 };
 use crate::policy::{Order, Policy};
 use crate::upstream::BaseUrl;
@@ -33,6 +36,7 @@ pub fn validate(raw: RawConfig, origins: &BTreeMap<String, Origin>) -> (Config, 
     check.delimiter(raw.delimiter, &mut config.delimiter);
     let recall = raw.recall.enabled;
     check.set("recall.enabled", recall, &mut config.recall.enabled, Ok);
+    check.cache(raw.cache, &mut config.cache);
     check.tools(raw.tools, &mut config.tools);
     check.store(raw.store, &mut config.store);
     check.set("log.level", raw.log.level, &mut config.log.level, log_level);
@@ -281,6 +285,16 @@ impl Check<'_> {
             raw.finish_cancelled,
             &mut delimiter.finish_cancelled,
             Ok,
+        );
+    }
+
+    fn cache(&mut self, raw: RawCache, cache: &mut Cache) {
+        let words = &[("auto", SetBreakpoints::Auto), ("off", SetBreakpoints::Off)];
+        self.set(
+            "cache.breakpoints",
+            raw.breakpoints,
+            &mut cache.breakpoints,
+            |text| word(&text, words),
         );
     }
 

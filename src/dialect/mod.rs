@@ -62,6 +62,15 @@ impl Dialect {
         }
     }
 
+    /// The member of a request that holds its conversation.
+    #[must_use]
+    pub const fn conversation(self) -> &'static str {
+        match self {
+            Self::Chat | Self::Messages => "messages",
+            Self::Responses => "input",
+        }
+    }
+
     /// Reads a body.
     ///
     /// # Errors

@@ -16,6 +16,17 @@ pub enum Own {
     Result,
 }
 
+/// Where a breakpoint of the provider's cache is of use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Breakpoint {
+    /// At the end of the prologue, which no pass touches.
+    Prologue,
+    /// Before what a pass edits first.
+    Cut,
+    /// At the end.
+    Tail,
+}
+
 /// The list in the making.
 #[derive(Debug)]
 pub enum Splice<'a> {
@@ -62,6 +73,23 @@ impl<'a> Splice<'a> {
             Self::Chat(array) => array.element(bytes),
             Self::Responses(list) => list.own(what, bytes),
             Self::Messages(list) => list.own(what, bytes),
+        }
+    }
+
+    /// How many breakpoints the request may hold, the client's counted. Where this is not said none
+    /// is set, nor in formats that have no place for one.
+    pub fn allow(&mut self, breakpoints: usize) {
+        match self {
+            Self::Chat(_) | Self::Responses(_) => {}
+            Self::Messages(list) => list.allow(breakpoints),
+        }
+    }
+
+    /// A breakpoint is of use behind what stands in the list by now.
+    pub fn breakpoint(&mut self, what: Breakpoint) {
+        match self {
+            Self::Chat(_) | Self::Responses(_) => {}
+            Self::Messages(list) => list.breakpoint(what),
         }
     }
 

@@ -103,7 +103,12 @@ where
         }
         if whole.capacity() < so_far + data.len() {
             // At once what is still to come: doubling would hold twice the body and copy it often.
-            whole.reserve(announced.unwrap_or(0).saturating_sub(so_far).max(data.len()));
+            whole.reserve(
+                announced
+                    .unwrap_or(0)
+                    .saturating_sub(so_far)
+                    .max(data.len()),
+            );
         }
         whole.extend_from_slice(&data);
     }

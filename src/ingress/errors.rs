@@ -15,6 +15,7 @@ use crate::upstream;
 /// The response to a request that failed.
 #[must_use]
 pub fn respond(dialect: Option<Dialect>, error: &ProxyError) -> Response<Body> {
+    let dialect = dialect.unwrap_or_default();
     let status = error.status();
     let side = match error.class().side {
         Side::Caller => ErrorSide::Caller,
@@ -23,7 +24,7 @@ pub fn respond(dialect: Option<Dialect>, error: &ProxyError) -> Response<Body> {
     let param = match error {
         ProxyError::Header { name, .. } => Some(*name),
         ProxyError::Coding { .. } => Some("content-encoding"),
-        ProxyError::Budget { .. } => Some("messages"),
+        ProxyError::Budget { .. } => Some(dialect.conversation()),
         ProxyError::Request(RequestError::Missing { field, .. }) => Some(*field),
         ProxyError::TooLarge { .. }
         | ProxyError::Body
@@ -35,7 +36,7 @@ pub fn respond(dialect: Option<Dialect>, error: &ProxyError) -> Response<Body> {
         | ProxyError::Overloaded
         | ProxyError::Upstream(_) => None,
     };
-    let body = dialect.unwrap_or_default().error(&ErrorText {
+    let body = dialect.error(&ErrorText {
         status: status.as_u16(),
         side,
         message: &error.to_string(),

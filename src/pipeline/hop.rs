@@ -17,7 +17,7 @@ use crate::model::{
 };
 use crate::policy::{self, Ask, Order, Pinned, PlanError, Policy, Proposal, Target};
 use crate::render::tools::{self, Injected};
-use crate::render::{self, RenderError};
+use crate::render::{self, Breakpoints, RenderError};
 use crate::session::path::Path;
 use crate::session::transcript::{self, Transcript};
 use crate::session::view::{self, Measure, Notes};
@@ -109,6 +109,8 @@ pub struct Prepared {
     pub pass: Option<(Trigger, Proposal)>,
     /// What is pinned, where the budget can't be met.
     pub pinned: Option<Pinned>,
+    /// Breakpoints of the provider's cache, where any are to be set.
+    pub breakpoints: Option<Breakpoints>,
 }
 
 /// A hop whose view is decided and whose bytes are still to be made.
@@ -313,6 +315,7 @@ impl State {
         };
         let (mut pass, mut pinned, mut notes) = (None, None, notes);
         let config = self.terms.eviction(tools.family, self.request.dialect);
+        let before = policy::next_cut(&transcript, &self.marks);
         if let Some(trigger) = self.trigger(tools, estimate, &limits, refused) {
             let ask = Ask {
                 transcript: &transcript,
@@ -344,6 +347,7 @@ impl State {
             });
         }
         Ok(Planned(Prepared {
+            breakpoints: self.breakpoints(tools.family, &transcript, before),
             body: Rope::default(),
             transcript,
             estimate,
@@ -356,6 +360,22 @@ impl State {
             pass,
             pinned,
         }))
+    }
+
+    /// Breakpoints for a view: before what its pass was expected to edit first, because the
+    /// provider holds what stands before that, and before what the next pass is.
+    fn breakpoints(
+        &self,
+        family: &Family,
+        transcript: &Transcript,
+        before: Option<usize>,
+    ) -> Option<Breakpoints> {
+        let max = self.terms.breakpoints(family)?;
+        let next = policy::next_cut(transcript, &self.marks);
+        Some(Breakpoints {
+            max,
+            cuts: [before, next],
+        })
     }
 
     /// Makes the bytes of a hop that was planned.
@@ -372,6 +392,7 @@ impl State {
             marks: &self.marks,
             notes: &prepared.notes,
             guidance: self.guidance.clone(),
+            breakpoints: prepared.breakpoints,
         })?;
         let body = self.body(view);
         Ok(Prepared { body, ..prepared })

@@ -40,8 +40,8 @@ pub use request::{
     AskedBudget, Identity, MIN_CEILING, Mode, Overrides, Session, TurnRequest, Untouched,
 };
 pub use settings::{
-    Budget, Classes, Delimiter, GlobError, Guidance, ProtectRecent, Recall, Settings, StoreContent,
-    Terms, TermsError, ToolClasses, Unmet,
+    Budget, Cache, Classes, Delimiter, GlobError, Guidance, ProtectRecent, Recall, SetBreakpoints,
+    Settings, StoreContent, Terms, TermsError, ToolClasses, Unmet,
 };
 
 use crate::upstream::{self, Outbound, Payload};

@@ -17,8 +17,9 @@ use super::reads::Reads;
 use super::refer::{self, Known};
 use super::report::Report;
 use super::request::{Mode, TurnRequest, Untouched};
-use super::settings::{Terms, Unmet};
+use super::settings::{SetBreakpoints, Terms, Unmet};
 use super::untouched;
+use crate::dialect::Purpose;
 use crate::dialect::request::{Lost, Request, RequestError};
 use crate::model::{Head, Shape, TenantId};
 use crate::record::{Label, Phase};
@@ -302,8 +303,12 @@ fn asked(app: &App, asked: &TurnRequest, report: &mut Report) -> Result<Asked, S
         (Err(error), Mode::Manage) => return Err(unreadable(error)),
     };
     let family = app.models.family(&request.model).clone();
-    let terms = Terms::of(&app.settings, &asked.overrides, &family, &request.model)
+    let mut terms = Terms::of(&app.settings, &asked.overrides, &family, &request.model)
         .map_err(|error| Stop::Error(error.into()))?;
+    if asked.purpose == Purpose::Count {
+        // What is only counted is not kept either.
+        terms.breakpoints = SetBreakpoints::Off;
+    }
     report.asked(&request, terms.mode);
     Ok(Asked {
         request,

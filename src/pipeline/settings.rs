@@ -26,6 +26,8 @@ pub struct Settings {
     pub delimiter: Delimiter,
     /// The hidden tool that brings back what was evicted.
     pub recall: Recall,
+    /// What is done for the provider's cache.
+    pub cache: Cache,
     /// Classes of tools.
     pub classes: Classes,
     /// How long a final frame waits for its record.
@@ -169,6 +171,23 @@ impl Default for Recall {
     fn default() -> Self {
         Self { enabled: true }
     }
+}
+
+/// What is done for the provider's cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cache {
+    /// Breakpoints that the proxy sets beside the client's.
+    pub breakpoints: SetBreakpoints,
+}
+
+/// Where the proxy sets breakpoints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SetBreakpoints {
+    /// Where the model's cache matches at breakpoints alone and the client leaves room for some.
+    #[default]
+    Auto,
+    /// Nowhere.
+    Off,
 }
 
 /// The block that explains `delimiter` to the model.
@@ -355,6 +374,8 @@ pub struct Terms {
     pub nudge: bool,
     /// What chooses what goes.
     pub policy: Policy,
+    /// Where breakpoints are set.
+    pub breakpoints: SetBreakpoints,
     guidance: Guidance,
     order: Order,
     protect_recent: u32,
@@ -416,6 +437,7 @@ impl Terms {
             },
             hops: delimiter.hops as usize,
             nudge: delimiter.nudge,
+            breakpoints: settings.cache.breakpoints,
             guidance: delimiter.guidance.clone(),
             protect_recent: budget.protect_recent.tokens(ceiling),
             strict_active: budget.strict_active,
@@ -450,6 +472,26 @@ impl Terms {
             delimiter,
             injected.name(Hidden::Recall),
         ))
+    }
+
+    /// How many breakpoints a request may hold; none where the proxy sets none, because it may not
+    /// or because the provider sets one at the newest message by itself.
+    #[must_use]
+    pub fn breakpoints(&self, family: &Family) -> Option<usize> {
+        match (self.breakpoints, family.cache) {
+            (
+                SetBreakpoints::Auto,
+                CacheModel::Breakpoints {
+                    max,
+                    implicit: false,
+                    ..
+                },
+            ) => usize::try_from(max).ok(),
+            (
+                SetBreakpoints::Auto | SetBreakpoints::Off,
+                CacheModel::Automatic { .. } | CacheModel::Breakpoints { .. } | CacheModel::None,
+            ) => None,
+        }
     }
 
     /// How long the provider keeps a prefix, in milliseconds.

@@ -9,8 +9,9 @@ use super::lexicon::{Lexicon, Parts, names_bytes};
 use super::plan::Move;
 use super::work::Work;
 use super::{Ask, Level};
-use crate::model::{ItemKind, Kept, Mark, ToolClass};
+use crate::model::{ItemKind, Kept, Mark, Marks, ToolClass};
 use crate::session::graph::{Episode, Kind};
+use crate::session::transcript::{Item, Transcript};
 
 /// Tokens of a result below which no skeleton is worth its lines.
 const SKELETON_FROM: u32 = 200;
@@ -66,6 +67,26 @@ impl Pair {
             effects: matches!(item.class, ToolClass::Shell | ToolClass::Write),
         })
     }
+}
+
+/// The entry of the oldest call whose result a pass takes first: one that no pass has touched, and
+/// that is large, or whose effects last without it. What stands before it outlives the next pass,
+/// unless that has to go on to smaller results. Marks alone move it, so that it stays where it is
+/// between two passes.
+#[must_use]
+pub fn next_cut(transcript: &Transcript, marks: &Marks) -> Option<usize> {
+    let next = |item: &&Item| {
+        let result = item.pair.and_then(|pair| transcript.items.get(pair));
+        let from = match item.class {
+            ToolClass::Shell | ToolClass::Write => STUB_FROM,
+            ToolClass::Bulk | ToolClass::Read | ToolClass::Unknown => SKELETON_FROM,
+        };
+        item.kind == ItemKind::Call
+            && item.delimiter.is_none()
+            && marks.get(item.no) == Mark::Live
+            && result.is_some_and(|result| result.tokens >= from)
+    };
+    transcript.items.iter().find(next).map(|item| item.entry)
 }
 
 /// What is left of a call by now.

@@ -15,6 +15,7 @@ mod work;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+pub use levels::next_cut;
 pub use pass::{Pinned, Proposal, Target};
 pub use plan::{Move, Plan, PlanError};
 pub use protect::Protection;

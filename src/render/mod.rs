@@ -9,8 +9,8 @@ use bytes::Bytes;
 
 use crate::dialect::edit::{AssistantEdit, Insert};
 use crate::dialect::request::{Request, View};
-use crate::dialect::splice::Own;
-use crate::model::{Handed, Hop, ItemKind, Marks, TurnRecord};
+use crate::dialect::splice::{Breakpoint, Own};
+use crate::model::{Handed, Hop, ItemKind, Marks, Role, TurnRecord};
 use crate::session::path::Path;
 use crate::session::transcript::{Entry, Source, Transcript};
 use crate::session::view::{self, Notes, Shown};
@@ -32,6 +32,32 @@ pub struct Input<'a> {
     /// The first system message with guidance, and the index of the client's message that it
     /// replaces; a message of its own where the index is `None`.
     pub guidance: Option<(Option<usize>, Bytes)>,
+    /// Breakpoints of the provider's cache, where any are to be set.
+    pub breakpoints: Option<Breakpoints>,
+}
+
+/// Breakpoints of the provider's cache. Whether one is set, and on what, the dialect decides: it
+/// knows those of the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Breakpoints {
+    /// How many a request may hold, the client's counted.
+    pub max: usize,
+    /// The entries that passes edit first: the one that the newest pass was expected to, so that
+    /// what stands before it is read, and the one that the next pass is.
+    pub cuts: [Option<usize>; 2],
+}
+
+impl Breakpoints {
+    /// Where breakpoints are of use in a transcript: what each is and the entry that it stands
+    /// before.
+    fn places(&self, transcript: &Transcript) -> Vec<(usize, Breakpoint)> {
+        let answer = |entry: &Entry| entry.role == Role::Assistant;
+        let prologue = transcript.entries.iter().position(answer);
+        let cuts = self.cuts.into_iter().flatten();
+        let prologue = prologue.map(|at| (at, Breakpoint::Prologue));
+        let cuts = cuts.map(|at| (at, Breakpoint::Cut));
+        prologue.into_iter().chain(cuts).collect()
+    }
 }
 
 /// An internal contradiction: a message that was read before can't be read now.
@@ -48,7 +74,17 @@ pub fn messages(input: &Input<'_>) -> Result<View, RenderError> {
     if let Some((None, message)) = &input.guidance {
         out.own(Own::System, message);
     }
+    let places = match &input.breakpoints {
+        Some(breakpoints) => {
+            out.allow(breakpoints.max);
+            breakpoints.places(input.transcript)
+        }
+        None => Vec::new(),
+    };
     for (at, entry) in input.transcript.entries.iter().enumerate() {
+        for (_, what) in places.iter().filter(|(place, _)| *place == at) {
+            out.breakpoint(*what);
+        }
         let shown = view::shown_of(input.transcript, input.marks, input.notes, entry);
         let bytes = entry_bytes(input, entry, &shown).ok_or(RenderError(at))?;
         match (entry.source, bytes) {
@@ -64,6 +100,7 @@ pub fn messages(input: &Input<'_>) -> Result<View, RenderError> {
             (Source::HiddenResult { .. }, bytes) => out.own(Own::Result, &bytes),
         }
     }
+    out.breakpoint(Breakpoint::Tail);
     Ok(out.close())
 }
 

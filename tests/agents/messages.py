@@ -43,13 +43,41 @@ def refusal(body):
     names = [tool["name"] for tool in body.get("tools") or []]
     if len(names) != len(set(names)):
         return "tools: Tool names must be unique."
-    markers = json.dumps(body).count('"cache_control": {')
-    if markers > MARKERS:
-        return f"A maximum of 4 blocks with cache_control may be provided. Found {markers}."
+    problem = _markers(body)
+    if problem:
+        return problem
     budget = (body.get("thinking") or {}).get("budget_tokens", 0)
     if body["max_tokens"] <= budget:
         return "`max_tokens` must be greater than `thinking.budget_tokens`."
     return _messages(body["messages"])
+
+
+def marked(value):
+    """All that has a marker, in the order in which the provider reads a request."""
+    if isinstance(value, dict):
+        first = [value[key] for key in ("tools", "system", "messages") if key in value]
+        rest = [held for key, held in value.items() if key not in ("tools", "system", "messages")]
+        held = [found for part in first + rest for found in marked(part)]
+        return held + ([value] if value.get("cache_control") else [])
+    if isinstance(value, list):
+        return [found for part in value for found in marked(part)]
+    return []
+
+
+def _markers(body):
+    found, short = marked(body), False
+    if len(found) > MARKERS:
+        return f"A maximum of 4 blocks with cache_control may be provided. Found {len(found)}."
+    for block in found:
+        if block.get("type") in ("thinking", "redacted_thinking"):
+            return "cache_control: Extra inputs are not permitted on `thinking` blocks"
+        if block.get("type") == "text" and not block["text"].strip():
+            return "cache_control cannot be set for empty text blocks"
+        hour = block["cache_control"].get("ttl", "5m") == "1h"
+        if hour and short:
+            return "a ttl='1h' cache_control block must not come after a ttl='5m' one"
+        short = short or not hour
+    return None
 
 
 def _messages(messages):

@@ -23,6 +23,11 @@ def gives(*ids, first=()):
     return {"role": "user", "content": [*first, *results]}
 
 
+def marked(*blocks, **life):
+    marker = {"cache_control": {"type": "ephemeral", **life}}
+    return says(*({**block, **marker} for block in blocks))
+
+
 TEXT = {"type": "text", "text": "x"}
 CALL = "call_s0h0n0"
 MESSAGES = {
@@ -49,6 +54,24 @@ MESSAGES = {
     "a system message behind an assistant": (
         [USER, says(TEXT), {"role": "system", "content": "s"}],
         "must follow a user",
+    ),
+    "as many markers as may be": ([USER, marked(TEXT, TEXT, TEXT, TEXT)], None),
+    "a marker too many": ([USER, marked(TEXT, TEXT, TEXT, TEXT, TEXT)], "A maximum of 4"),
+    "a marker in a result": (
+        [USER, says(use()), {"role": "user", "content": [{
+            "type": "tool_result", "tool_use_id": CALL, "content": marked(*[TEXT] * 5)["content"],
+        }]}],
+        "A maximum of 4",
+    ),
+    "a marker on a thought": ([USER, marked(THOUGHT)], "not permitted on `thinking`"),
+    "a marker on an empty text": ([USER, marked({"type": "text", "text": ""})], "empty text"),
+    "an hour before minutes": (
+        [{"role": "user", "content": marked(TEXT, ttl="1h")["content"]}, marked(TEXT, ttl="5m")],
+        None,
+    ),
+    "an hour behind minutes": (
+        [{"role": "user", "content": marked(TEXT)["content"]}, marked(TEXT, ttl="1h")],
+        "must not come after",
     ),
 }
 

@@ -11,7 +11,9 @@
 mod agent;
 mod bad_calls;
 mod bad_input;
+mod breakpoints;
 mod children;
+mod corners;
 mod counts;
 mod cuts;
 mod demo;
@@ -19,6 +21,7 @@ mod export;
 mod fail_open;
 mod failures;
 mod faults;
+mod gone;
 mod hop_errors;
 mod hops;
 mod limits;

@@ -1,7 +1,7 @@
 //! What clients do to the history that they send again: retries, forks, restarts, edits in the
 //! middle, other modes. What is hidden comes back where it can, and is never put where it was not.
 
-use plimsoll::config::Backend;
+use plimsoll::config::{Backend, Config};
 use plimsoll_scripted::{Reply, Script};
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use super::agent::{
     Agent, Lenient, WHOLE, annotated, bash, explore, extends, last_key, learned, message, metric,
     newest, none_refused, outline, provider,
 };
-use super::support::{Proxy, soon};
+use super::support::{Proxy, client, soon};
 
 #[tokio::test]
 async fn a_retry_is_served_as_the_request_was() {
@@ -394,6 +394,45 @@ async fn a_request_without_tools_stands_where_its_history_does() {
         agent.turn().await;
         assert_eq!(outline(&newest(&provider)), WHOLE);
         none_refused(&provider);
+    }
+}
+
+#[tokio::test]
+async fn a_budget_that_is_refused_is_told_in_the_callers_dialect() {
+    use plimsoll::pipeline::Unmet;
+    let long = "user words ".repeat(3_000);
+    let user = json!([{"role": "user", "content": long}]);
+    let table = [
+        ("/v1/chat/completions", "messages", "function"),
+        ("/v1/responses", "input", "function"),
+        ("/v1/messages", "messages", "custom"),
+    ];
+    for (path, member, kind) in table {
+        let upstream = Lenient::saying(Reply::text("done")).await;
+        let refuse = |config: &mut Config| config.budget.unmet = Unmet::Refuse;
+        let proxy = Proxy::with(upstream.addr, refuse).await;
+        let mut body = json!({
+            "model": "m", "max_tokens": 9,
+            "tools": [{"type": kind, "name": "bash", "function": {"name": "bash"}}],
+        });
+        body[member] = user.clone();
+        let sent = client().post(proxy.url(path)).body(body.to_string());
+        let answer = soon(sent.header("x-plimsoll-budget", "4000").send()).await;
+        let answer = answer.unwrap();
+        assert_eq!(answer.status(), 400, "{path}");
+        let answer: Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
+        let error = &answer["error"];
+        assert_eq!(error["type"], "invalid_request_error");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains("user text"), "{message}");
+        if path == "/v1/messages" {
+            assert_eq!(answer["type"], "error");
+            assert!(message.ends_with("(context_budget_exceeded)"), "{message}");
+        } else {
+            assert_eq!(error["code"], "context_budget_exceeded");
+            assert_eq!(error["param"], member);
+        }
+        assert!(upstream.seen().is_empty(), "nothing is sent");
     }
 }
 

@@ -71,7 +71,7 @@ pub fn tool(name: &str, description: &str, parameters: &str) -> String {
     format!(r#"{{"name":{name},"description":{description},"input_schema":{{{parameters}}}}}"#)
 }
 
-/// An error in the API's shape, which has no room for a code.
+/// An error in the API's shape, which has no room for a code: the message ends with it.
 #[must_use]
 pub fn error(error: &ErrorText<'_>) -> Bytes {
     let kind = match (error.side, error.status) {
@@ -87,7 +87,7 @@ pub fn error(error: &ErrorText<'_>) -> Bytes {
         (ErrorSide::Caller, _) => "invalid_request_error",
         (ErrorSide::Server, _) => "api_error",
     };
-    let message = raw::quote(error.message);
+    let message = raw::quote(&format!("{} ({})", error.message, error.code));
     Bytes::from(format!(
         r#"{{"type":"error","error":{{"type":"{kind}","message":{message}}}}}"#
     ))
@@ -188,8 +188,9 @@ mod tests {
                 param: None,
                 code: "c",
             };
-            let want =
-                format!(r#"{{"type":"error","error":{{"type":"{kind}","message":"say \"so\""}}}}"#);
+            let want = format!(
+                r#"{{"type":"error","error":{{"type":"{kind}","message":"say \"so\" (c)"}}}}"#
+            );
             assert_eq!(error(&text), want, "{status}");
         }
     }

@@ -7,6 +7,7 @@
 //! the top of the request, `system`, is the first unit, wherever it stands in the body.
 
 mod block;
+pub mod breakpoint;
 pub mod edit;
 pub mod form;
 pub mod message;

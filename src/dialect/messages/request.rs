@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use super::breakpoint::{self, Ahead, Life};
 use crate::dialect::request::{Layout, Limit, Refers, Request, RequestError};
 use crate::dialect::stream::{Echo, UsageWish};
 use crate::model::raw::{self, Edit, Object, Span};
@@ -17,6 +18,8 @@ pub struct Hosts {
     pub hosts: Vec<Host>,
     /// What gives the request a system text where it has none; the value goes behind it.
     pub system: Edit,
+    /// The client's breakpoints outside its messages.
+    pub ahead: Ahead,
 }
 
 /// One message of the wire.
@@ -70,10 +73,21 @@ pub fn decode(body: Bytes) -> Result<Request, RequestError> {
         layout: Layout::Hosts(Hosts {
             hosts,
             system: object.set("system", b""),
+            ahead: ahead(&object),
         }),
         messages: units,
         body: body.clone(),
     })
+}
+
+/// The breakpoints outside the messages.
+fn ahead(object: &Object<'_>) -> Ahead {
+    let arrays = ["tools", "system"].into_iter();
+    let arrays = arrays.filter_map(|key| object.present(key));
+    Ahead {
+        lives: arrays.flat_map(breakpoint::lives).collect(),
+        whole: Life::of(object),
+    }
 }
 
 /// Where the system text lies, if it says anything.

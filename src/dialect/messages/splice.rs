@@ -9,14 +9,14 @@
 //! no message is empty.
 
 use std::borrow::Cow;
-use std::ops::Range;
 
 use bytes::Bytes;
 
 use super::block;
+use super::breakpoint::{self, Ahead, Message};
 use super::request::{Host, Hosts};
 use crate::dialect::request::{Layout, Request, View};
-use crate::dialect::splice::Own;
+use crate::dialect::splice::{Breakpoint, Own};
 use crate::model::raw::{self, Edit, Object};
 use crate::model::{Role, Rope};
 
@@ -29,6 +29,10 @@ pub struct List<'a> {
     request: &'a Request,
     steps: Vec<Step>,
     system: Option<Edit>,
+    /// Where breakpoints are of use: before which of the steps.
+    wanted: Vec<(Breakpoint, usize)>,
+    /// Breakpoints that the request may hold, the client's counted.
+    allowed: usize,
 }
 
 /// What the list is made of, in order.
@@ -57,7 +61,19 @@ impl<'a> List<'a> {
             request,
             steps: Vec::new(),
             system: None,
+            wanted: Vec::new(),
+            allowed: 0,
         }
+    }
+
+    /// How many breakpoints the request may hold; none of ours where this is not said.
+    pub fn allow(&mut self, breakpoints: usize) {
+        self.allowed = breakpoints;
+    }
+
+    /// A breakpoint is of use here.
+    pub fn breakpoint(&mut self, what: Breakpoint) {
+        self.wanted.push((what, self.steps.len()));
     }
 
     /// The client's unit at this index, as it came.
@@ -124,7 +140,13 @@ impl<'a> List<'a> {
 
     fn unit(&mut self, host: usize, unit: Unit) {
         match self.steps.last_mut() {
-            Some(Step::Host(last, units)) if *last == host => units.push(unit),
+            Some(Step::Host(last, units)) if *last == host => {
+                units.push(unit);
+                // What was to stand inside of a host stands before it.
+                let inside = self.steps.len();
+                let wanted = self.wanted.iter_mut().filter(|(_, at)| *at == inside);
+                wanted.for_each(|(_, at)| *at = inside - 1);
+            }
             _ => self.steps.push(Step::Host(host, vec![unit])),
         }
     }
@@ -147,26 +169,21 @@ impl<'a> List<'a> {
                 next
             })
             .collect();
-        for (step, place) in self.steps.iter().zip(places.into_iter().rev()) {
+        let steps = self.steps.iter().zip(places.into_iter().rev());
+        for (at, (step, place)) in steps.enumerate() {
+            writer.wanted(self.wanted.iter().filter(|(_, before)| *before == at));
             match step {
                 Step::Result(bytes) => writer.results.push(bytes.clone()),
                 Step::Hop(bytes) => writer.hop(place, bytes),
                 Step::Host(host, units) => writer.host(*host, units),
             }
         }
+        writer.wanted(self.wanted.iter().filter(|(_, at)| *at == self.steps.len()));
         View {
-            messages: writer.close(),
+            messages: writer.close(self.allowed),
             edits: self.system.into_iter().collect(),
         }
     }
-}
-
-/// What was written last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Last {
-    role: Role,
-    /// The client's host; none where it is the proxy's own.
-    host: Option<usize>,
 }
 
 /// A system message that waits for its place.
@@ -178,15 +195,20 @@ struct Held {
     follows: bool,
 }
 
+/// A message that is written: a host as the client sent it where it has no bytes of its own.
+struct Written {
+    role: Role,
+    host: Option<usize>,
+    bytes: Option<Bytes>,
+}
+
 /// Writes messages in order, and what is due between them.
 struct Writer<'a> {
     request: &'a Request,
     hosts: &'a [Host],
-    rope: Rope,
-    empty: bool,
-    /// The run of whole hosts that is not yet written.
-    run: Range<usize>,
-    last: Option<Last>,
+    out: Vec<Written>,
+    /// Where breakpoints are of use: before which of the messages.
+    wanted: Vec<(Breakpoint, usize)>,
     /// Results that wait for a message of the user's.
     results: Vec<Bytes>,
     held: Vec<Held>,
@@ -197,10 +219,8 @@ impl<'a> Writer<'a> {
         Self {
             request,
             hosts,
-            rope: Rope::default(),
-            empty: true,
-            run: 0..0,
-            last: None,
+            out: Vec::new(),
+            wanted: Vec::new(),
             results: Vec::new(),
             held: Vec::new(),
         }
@@ -249,7 +269,7 @@ impl<'a> Writer<'a> {
 
     /// Whether what was written last is what stands before this host in the client's list.
     fn follows(&self, host: usize) -> bool {
-        match self.last {
+        match self.out.last() {
             None => host == 0,
             Some(last) => last.host.is_some_and(|last| last + 1 == host),
         }
@@ -272,7 +292,7 @@ impl<'a> Writer<'a> {
         }
         self.own_results();
         if !self.held.is_empty() {
-            if self.last.is_none_or(|last| last.role != Role::User) {
+            if self.out.last().is_none_or(|last| last.role != Role::User) {
                 self.write(Role::User, None, SEPARATOR);
             }
             self.emit_held();
@@ -281,7 +301,10 @@ impl<'a> Writer<'a> {
 
     /// Keeps an assistant's message apart from one that it did not stand behind.
     fn answer(&mut self, place: usize) {
-        let behind = self.last.is_some_and(|last| last.role == Role::Assistant);
+        let behind = self
+            .out
+            .last()
+            .is_some_and(|last| last.role == Role::Assistant);
         if behind && !self.follows(place) {
             self.write(Role::User, None, SEPARATOR);
         }
@@ -390,55 +413,108 @@ impl<'a> Writer<'a> {
 
     /// A host as the client sent it.
     fn share(&mut self, host: usize, role: Role) {
-        if self.run.is_empty() || self.run.end != host {
-            self.settle();
-            self.run = host..host;
-        }
-        self.run.end = host + 1;
-        self.last = Some(Last {
+        self.out.push(Written {
             role,
             host: Some(host),
+            bytes: None,
         });
     }
 
     fn write(&mut self, role: Role, host: Option<usize>, bytes: &[u8]) {
-        self.settle();
-        self.comma();
-        self.rope.write(bytes);
-        self.last = Some(Last { role, host });
+        self.out.push(Written {
+            role,
+            host,
+            bytes: Some(Bytes::copy_from_slice(bytes)),
+        });
     }
 
-    fn settle(&mut self) {
-        let run = std::mem::take(&mut self.run);
-        let hosts = self.hosts.get(run).unwrap_or_default();
-        if let (Some(first), Some(last)) = (hosts.first(), hosts.last()) {
-            self.comma();
-            let bytes = self.request.body.slice(first.span.start..last.span.end);
-            self.rope.share(bytes);
-        }
-    }
-
-    fn comma(&mut self) {
-        let before: &[u8] = if std::mem::take(&mut self.empty) {
-            b"["
-        } else {
-            b","
-        };
-        self.rope.write(before);
-    }
-
-    fn close(mut self) -> Rope {
+    fn close(mut self, breakpoints: usize) -> Rope {
         self.settle_held(self.hosts.len());
-        if self.empty && self.run == (0..self.hosts.len()) {
+        self.mark(breakpoints);
+        let mut shared = self.out.iter().map(Written::shared);
+        if shared.by_ref().eq((0..self.hosts.len()).map(Some)) {
             let whole = self.request.messages_span.clone();
             return Rope::from(self.request.body.slice(whole));
         }
-        self.settle();
-        if self.empty {
-            self.rope.write(b"[");
+        let mut rope = Rope::default();
+        let runs = self.out.chunk_by(|one, next| match one.shared() {
+            Some(host) => next.shared() == Some(host + 1),
+            None => false,
+        });
+        let mut before: &[u8] = b"[";
+        for run in runs {
+            rope.write(std::mem::replace(&mut before, b","));
+            match run {
+                [
+                    Written {
+                        bytes: Some(bytes), ..
+                    },
+                ] => rope.write(bytes),
+                run => rope.share(self.run(run)),
+            }
         }
-        self.rope.write(b"]");
-        self.rope
+        if self.out.is_empty() {
+            rope.write(b"[");
+        }
+        rope.write(b"]");
+        rope
+    }
+
+    /// Neighbouring hosts as the client sent them, with what stands between them.
+    fn run(&self, run: &[Written]) -> Bytes {
+        let ends = [run.first(), run.last()];
+        let hosts = ends.map(|one| self.hosts.get(one?.shared()?));
+        match hosts {
+            [Some(first), Some(last)] => self.request.body.slice(first.span.start..last.span.end),
+            _ => Bytes::new(),
+        }
+    }
+
+    /// Breakpoints are of use behind what is written by now.
+    fn wanted<'b>(&mut self, wanted: impl Iterator<Item = &'b (Breakpoint, usize)>) {
+        let end = self.out.len();
+        self.wanted.extend(wanted.map(|(what, _)| (*what, end)));
+    }
+
+    /// Sets our breakpoints.
+    fn mark(&mut self, breakpoints: usize) {
+        let Layout::Hosts(Hosts { ahead, .. }) = &self.request.layout else {
+            return;
+        };
+        if breakpoints == 0 || self.wanted.is_empty() {
+            return;
+        }
+        for (at, bytes) in self.marked(ahead, breakpoints) {
+            if let Some(message) = self.out.get_mut(at) {
+                message.bytes = Some(bytes);
+            }
+        }
+    }
+
+    fn marked(&self, ahead: &Ahead, breakpoints: usize) -> Vec<(usize, Bytes)> {
+        let messages = self.out.iter().map(|one| Message {
+            role: one.role,
+            bytes: match (&one.bytes, one.host) {
+                (Some(bytes), _) => bytes.clone(),
+                (None, host) => host.map_or_else(Bytes::new, |host| self.bytes(host)),
+            },
+        });
+        let messages: Vec<Message> = messages.collect();
+        let all = (Breakpoint::Tail, messages.len());
+        // What waited for its place when the end was named has been written since.
+        let wanted = self.wanted.iter().map(|(what, at)| match what {
+            Breakpoint::Tail => all,
+            Breakpoint::Prologue | Breakpoint::Cut => (*what, *at),
+        });
+        let wanted: Vec<(Breakpoint, usize)> = wanted.collect();
+        breakpoint::place(&messages, ahead, &wanted, breakpoints)
+    }
+}
+
+impl Written {
+    /// The host that it is, where it is one as the client sent it.
+    fn shared(&self) -> Option<usize> {
+        self.host.filter(|_| self.bytes.is_none())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Units, edits and lists of the Messages dialect, held to goldens, to what agents really send, and
 //! to the rules of the API under random edits.
 
+mod breakpoints;
 mod captures;
 mod edits;
 mod hops;

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::say::{Say, act, call, done, end, expl, hop, text, think};
 use super::sim::Sim;
 use crate::commit::Floor;
+use crate::model::Dialect;
 use crate::pipeline::settings::{Guidance, ProtectRecent};
 use crate::policy::{Order, Policy};
 
@@ -266,7 +267,12 @@ fn wrong(which: u8) -> Say {
 }
 
 pub fn play(terms: &Terms, events: &[Event]) -> Sim {
+    play_in(Dialect::Chat, terms, events)
+}
+
+fn play_in(dialect: Dialect, terms: &Terms, events: &[Event]) -> Sim {
     let mut sim = session(terms);
+    sim.dialect = dialect;
     let mut script = Script {
         auto_close: terms.auto_close,
         ..Script::default()
@@ -368,5 +374,29 @@ proptest! {
         events in prop::collection::vec(event(true), 1..40),
     ) {
         play(&terms, &events);
+    }
+}
+
+/// Fewer: the order of eviction knows no dialect, and the conversations of chat try it.
+fn fewer() -> ProptestConfig {
+    let all = config();
+    ProptestConfig {
+        cases: all.cases / 3,
+        ..all
+    }
+}
+
+proptest! {
+    #![proptest_config(fewer())]
+
+    /// What is recalled is held to its original in chat alone.
+    #[test]
+    fn the_laws_hold_in_the_other_dialects(
+        dialect in prop::sample::select(&[Dialect::Responses, Dialect::Messages][..]),
+        terms in terms(),
+        events in prop::collection::vec(event(false), 1..40),
+    ) {
+        let terms = Terms { recall: false, drops_reasoning: false, ..terms };
+        play_in(dialect, &terms, &events);
     }
 }

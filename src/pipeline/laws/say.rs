@@ -196,8 +196,11 @@ pub fn gist(messages: &[String]) -> Vec<String> {
             },
             _ => shown.extend(label(content)),
         }
-        let reasoning = message["reasoning_content"].as_str().unwrap_or_default();
-        shown.extend(label(reasoning));
+        let reasoning = match &message["reasoning_content"] {
+            Value::Array(all) => all.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        shown.extend(reasoning.iter().filter_map(|text| label(text.as_str()?)));
         for call in message["tool_calls"].as_array().into_iter().flatten() {
             let arguments = call["function"]["arguments"].as_str().unwrap();
             let arguments: Value = serde_json::from_str(arguments).unwrap();

@@ -4,6 +4,7 @@
 
 mod judge;
 mod recalled;
+mod wire;
 
 use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
@@ -19,7 +20,7 @@ use crate::pipeline::Overrides;
 use crate::pipeline::finish::{Ending, record};
 use crate::pipeline::hidden::{Keep, settle};
 use crate::pipeline::hop::{Prepared, State, Tools};
-use crate::pipeline::known::Memo;
+use crate::pipeline::known::{Memo, Reader};
 use crate::pipeline::settings::{Classes, Guidance, ProtectRecent, Settings, Terms, ToolClasses};
 use crate::policy::Order;
 use crate::session::align::align;
@@ -38,8 +39,10 @@ const TENANT: TenantId = TenantId(Digest([7; 32]));
 /// A hop as it was sent.
 #[derive(Clone, Debug)]
 pub struct Sent {
-    /// Its messages as sent.
+    /// Its messages as sent, those of other dialects as the chat messages that say the same.
     pub messages: Vec<String>,
+    /// Its messages as sent, byte for byte.
+    elements: Vec<String>,
     /// What they show.
     pub gist: Vec<String>,
     /// Whether a pass stood before it.
@@ -51,6 +54,8 @@ pub struct Sent {
 /// A session.
 #[derive(Clone)]
 pub struct Sim {
+    /// The wire format that client and upstream speak.
+    pub dialect: Dialect,
     /// The client's messages as it would send them now.
     pub messages: Vec<String>,
     /// What the proxy remembers.
@@ -76,6 +81,8 @@ pub struct Sim {
     brought: Vec<(ItemNo, String)>,
     /// Whether the last hop brought something back and kept its budget.
     room: bool,
+    /// Whether the client's last message is the model's.
+    spoke: bool,
 }
 
 impl Sim {
@@ -94,6 +101,7 @@ impl Sim {
         settings.delimiter.nudge = false;
         settings.recall.enabled = false;
         let mut sim = Self {
+            dialect: Dialect::Chat,
             messages: vec![json!({"role": "system", "content": filled("system1", 20)}).to_string()],
             path: Arc::default(),
             settings,
@@ -108,12 +116,14 @@ impl Sim {
             transcript: Transcript::default(),
             brought: Vec::new(),
             room: false,
+            spoke: false,
         };
         sim.user(10);
         sim
     }
 
     pub fn user(&mut self, tokens: u32) {
+        self.spoke = false;
         let label = self.labels.next("user");
         self.messages
             .push(json!({"role": "user", "content": filled(&label, tokens)}).to_string());
@@ -142,11 +152,16 @@ impl Sim {
     }
 
     fn run(&mut self, hops: &[Vec<Say>], closed: Option<Option<&str>>) {
+        // Neighbouring answers are one message to these, and no client asks for a second.
+        if self.dialect != Dialect::Chat && std::mem::take(&mut self.spoke) {
+            self.user(2);
+        }
         let mut state = self.state(&self.path, self.path.marks.clone());
         let mut answers: Vec<Answer> = Vec::new();
         for (at, hop) in hops.iter().enumerate() {
             let prepared = self.hop(&mut state);
-            let (answer, results) = self.labels.answer(hop);
+            let (mut answer, results) = self.labels.answer(hop);
+            wire::fill(self.dialect, &mut answer);
             answers.push(answer);
             let answer = &answers[at];
             let last = at + 1 == hops.len();
@@ -154,7 +169,7 @@ impl Sim {
                 true => Keep::HiddenCalls,
                 false => Keep::Message,
             };
-            let (hop, _) = settle(&state, &prepared, answer, keep, &reader());
+            let (hop, _) = settle(&state, &prepared, answer, keep, &self.reader());
             self.recalled(&state, &prepared, &hop, last);
             if last {
                 let ending = Ending {
@@ -192,30 +207,30 @@ impl Sim {
         if last.text.is_empty() && last.calls.is_empty() {
             return;
         }
+        let message = match self.dialect {
+            Dialect::Chat => Dialect::Chat.message_of(&last),
+            // What was handed out comes back in as many blocks.
+            dialect => dialect.said(answers, line),
+        };
         self.messages
-            .push(String::from_utf8(Dialect::Chat.message_of(&last).to_vec()).unwrap());
-        for (id, result) in results {
-            self.push(&json!({"role": "tool", "tool_call_id": id, "content": result}));
-        }
+            .push(String::from_utf8(message.to_vec()).unwrap());
+        self.messages.extend(wire::results(self.dialect, results));
+        self.spoke = results.is_empty();
     }
 
     pub fn body(&self) -> Bytes {
-        let tools: Vec<Value> = ["grep", "read", "bash", "edit", "odd"]
-            .iter()
-            .map(|name| json!({"type": "function", "function": {"name": name}}))
-            .collect();
-        let tools = Value::from(tools);
-        let messages = self.messages.join(",");
-        Bytes::from(format!(
-            r#"{{"model":"gpt-4o","messages":[{messages}],"tools":{tools}}}"#
-        ))
+        wire::body(self.dialect, &self.messages)
+    }
+
+    fn reader(&self) -> Reader<'static> {
+        MEMO.reader(&COUNTER, Encoding::O200k, TENANT, self.dialect)
     }
 
     /// The state of a turn that stands on a path.
     pub fn state(&self, path: &Arc<Path>, marks: Marks) -> State {
-        let request = Dialect::Chat.decode(self.body()).unwrap();
+        let request = self.dialect.decode(self.body()).unwrap();
         let shapes: Vec<Arc<Shape>> = (0..request.messages.len())
-            .map(|at| reader().shape(request.message(at)).unwrap())
+            .map(|at| self.reader().shape(request.message(at)).unwrap())
             .collect();
         let overrides = Overrides::default();
         let heads = chain::heads(TENANT, &shapes);
@@ -228,7 +243,7 @@ impl Sim {
 
     pub fn tools(&self) -> Tools<'_> {
         Tools {
-            reader: reader(),
+            reader: self.reader(),
             classes: &self.settings.classes,
             family: &self.family,
             now: 1_000_000,
@@ -277,9 +292,9 @@ impl Sim {
     /// The client changed its history: what anchors tie is kept, and the next request may break
     /// the prefix.
     pub fn align(&mut self) {
-        let request = Dialect::Chat.decode(self.body()).unwrap();
+        let request = self.dialect.decode(self.body()).unwrap();
         let shapes: Vec<Arc<Shape>> = (0..request.messages.len())
-            .map(|at| reader().shape(request.message(at)).unwrap())
+            .map(|at| self.reader().shape(request.message(at)).unwrap())
             .collect();
         self.path = Arc::new(align(&self.path, &shapes));
         self.aligned = Path::clone(&self.path);
@@ -372,10 +387,6 @@ impl Sim {
 
 fn is_label(label: &str) -> bool {
     !label.starts_with('~') && !label.starts_with('+')
-}
-
-pub fn reader() -> crate::pipeline::known::Reader<'static> {
-    MEMO.reader(&COUNTER, Encoding::O200k, TENANT, Dialect::Chat)
 }
 
 pub fn count(text: &str) -> u32 {

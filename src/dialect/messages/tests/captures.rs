@@ -19,8 +19,8 @@ use crate::model::raw::Object;
 use crate::model::{Digest, Role};
 
 /// One captured request.
-struct Captured {
-    request: Request,
+pub(super) struct Captured {
+    pub(super) request: Request,
     /// Whether it asks for the number of tokens alone, so that it has no answer.
     counts: bool,
     /// Roles and digests of its units.
@@ -64,7 +64,7 @@ fn captured(line: &str, ids: &HashMap<u64, Vec<String>>) -> Option<Captured> {
 }
 
 /// All captures by file; none where they are not there.
-fn captures() -> Vec<(String, Vec<Captured>)> {
+pub(super) fn captures() -> Vec<(String, Vec<Captured>)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/wire");
     let Ok(files) = std::fs::read_dir(root) else {
         println!("skipped: no captures");

@@ -10,7 +10,7 @@ use crate::dialect::edit::{AssistantEdit, Insert};
 use crate::dialect::messages::edit::{assistant, hidden_result, result};
 use crate::dialect::messages::form;
 use crate::dialect::messages::message::parse;
-use crate::dialect::splice::{Own, Splice};
+use crate::dialect::splice::{Breakpoint, Own, Splice};
 use crate::model::Role;
 
 /// One turn of the client's, and the messages behind it.
@@ -26,6 +26,8 @@ struct Turn {
     /// Whether a system message follows.
     system: bool,
     marked: bool,
+    /// Whether its markers are kept for an hour, if all before it are.
+    long: bool,
     /// Whether results stand in another order than their calls.
     turned: bool,
 }
@@ -45,8 +47,10 @@ struct Fate {
 }
 
 fn turns() -> impl Strategy<Value = Vec<(Turn, Fate)>> {
-    let turn = (any::<[bool; 6]>(), 0..4_usize, 0..3_u8).prop_map(|(flags, calls, behind)| {
-        let [thinking, text, plain, system, marked, turned] = flags;
+    let marked = prop::bool::weighted(0.25);
+    let turn = (any::<[bool; 6]>(), marked, 0..4_usize, 0..3_u8);
+    let turn = turn.prop_map(|(flags, marked, calls, behind)| {
+        let [thinking, text, plain, system, long, turned] = flags;
         Turn {
             thinking,
             text: text || calls == 0,
@@ -55,6 +59,7 @@ fn turns() -> impl Strategy<Value = Vec<(Turn, Fate)>> {
             behind,
             system,
             marked,
+            long,
             turned,
         }
     });
@@ -79,16 +84,24 @@ fn turns() -> impl Strategy<Value = Vec<(Turn, Fate)>> {
     prop::collection::vec((turn, fate), 1..6)
 }
 
-fn marker(block: &mut Value, marked: bool) {
-    if marked {
-        block["cache_control"] = json!({"type": "ephemeral"});
+fn marker(block: &mut Value, turn: &Turn) {
+    if turn.marked {
+        block["cache_control"] = match turn.long {
+            true => json!({"type": "ephemeral", "ttl": "1h"}),
+            false => json!({"type": "ephemeral", "ttl": "5m"}),
+        };
     }
 }
 
 /// What the client sends. The texts of users and systems are numbered.
 fn client(turns: &[Turn]) -> String {
     let mut messages = vec![json!({"role": "user", "content": "user first"})];
+    let long = turns.iter().take_while(|turn| turn.long).count();
     for (at, turn) in turns.iter().enumerate() {
+        let turn = &Turn {
+            long: at < long,
+            ..turn.clone()
+        };
         messages.push(answer(at, turn));
         let words = json!({"type": "text", "text": format!("user {at}")});
         let content = match (turn.calls, turn.plain) {
@@ -117,7 +130,7 @@ fn answer(at: usize, turn: &Turn) -> Value {
             json!({"type": "tool_use", "id": format!("t{at}c{call}"), "name": "n", "input": {}}),
         );
     }
-    marker(blocks.last_mut().unwrap(), turn.marked);
+    marker(blocks.last_mut().unwrap(), turn);
     match blocks.as_slice() {
         [only] if turn.plain && turn.text && !turn.marked => {
             json!({"role": "assistant", "content": only["text"]})
@@ -138,7 +151,7 @@ fn results(at: usize, turn: &Turn, words: Value) -> Value {
         1 => blocks.push(json!({"type": "text", "text": format!("<system-reminder>{at}")})),
         _ => blocks.push(words),
     }
-    marker(blocks.last_mut().unwrap(), turn.marked);
+    marker(blocks.last_mut().unwrap(), turn);
     json!(blocks)
 }
 
@@ -209,10 +222,19 @@ fn put_answer(
 
 /// The body after all fates.
 fn lived(text: &str, fates: &[Fate]) -> String {
+    marked(text, fates, &[], 0)
+}
+
+/// The same with breakpoints, each before a unit.
+fn marked(text: &str, fates: &[Fate], breakpoints: &[(Breakpoint, usize)], max: usize) -> String {
     let request = request(text);
     let mut splice = request.splice();
+    splice.allow(max);
     let (mut turn, mut kept) = (0, Vec::new());
     for unit in 0..request.messages.len() {
+        for (what, _) in breakpoints.iter().filter(|(_, at)| *at == unit) {
+            splice.breakpoint(*what);
+        }
         let bytes = request.message(unit);
         let parsed = parse(bytes).unwrap();
         match parsed.role {
@@ -232,6 +254,7 @@ fn lived(text: &str, fates: &[Fate]) -> String {
             Role::User | Role::System | Role::Other => splice.client(unit),
         }
     }
+    splice.breakpoint(Breakpoint::Tail);
     body(&request, splice.close())
 }
 
@@ -328,6 +351,57 @@ fn messages(text: &str) -> Vec<Value> {
     body["messages"].as_array().unwrap().clone()
 }
 
+/// The markers of a list in order, each with the block that has it; that block without it.
+fn markers(messages: &[Value]) -> Vec<(Value, Value)> {
+    let blocks = messages.iter().flat_map(blocks);
+    let marked = blocks.filter_map(|mut block| {
+        let marker = block.as_object_mut()?.remove("cache_control")?;
+        Some((block, marker))
+    });
+    marked.collect()
+}
+
+/// What the API demands of markers.
+fn judge_markers(markers: &[(Value, Value)]) -> Result<(), String> {
+    if markers.len() > 4 {
+        return Err(format!("{} markers", markers.len()));
+    }
+    let mut short = false;
+    for (block, marker) in markers {
+        let bare = block["type"] == "text" && block["text"].as_str().unwrap().is_empty();
+        if bare || block["type"].as_str().unwrap().contains("thinking") {
+            return Err(format!("a marker on {block}"));
+        }
+        let hour = marker["ttl"] == "1h";
+        if hour && short {
+            return Err("an hour behind minutes".to_owned());
+        }
+        short |= !hour;
+    }
+    Ok(())
+}
+
+/// A list without its markers, all contents as blocks.
+fn bare(messages: &[Value]) -> Vec<Value> {
+    let bare = |message: &Value| {
+        let mut blocks = blocks(message);
+        for block in &mut blocks {
+            block.as_object_mut().unwrap().remove("cache_control");
+        }
+        json!({"role": message["role"], "content": blocks})
+    };
+    messages.iter().map(bare).collect()
+}
+
+fn breakpoints() -> impl Strategy<Value = Vec<(Breakpoint, usize)>> {
+    let what = prop_oneof![
+        Just(Breakpoint::Prologue),
+        Just(Breakpoint::Cut),
+        Just(Breakpoint::Cut)
+    ];
+    prop::collection::vec((what, 0..24_usize), 0..5)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
@@ -362,5 +436,32 @@ proptest! {
             hidden: Vec::new(),
         };
         prop_assert_eq!(&lived(&sent, &vec![fate; turns.len()]), &sent);
+    }
+
+    #[test]
+    fn breakpoints_change_nothing_but_where_the_cache_may_end(
+        turns in turns(),
+        wanted in breakpoints(),
+        max in 1..5_usize,
+    ) {
+        let (turns, fates): (Vec<Turn>, Vec<Fate>) = turns.into_iter().unzip();
+        let sent = client(&turns);
+        let plain = messages(&lived(&sent, &fates));
+        let text = marked(&sent, &fates, &wanted, max);
+        let view = messages(&text);
+        prop_assert_eq!(bare(&view), bare(&plain));
+        prop_assert_eq!(judge(&view), Ok(()));
+        let (own, all) = (markers(&plain), markers(&view));
+        let mut left = all.iter();
+        for one in &own {
+            prop_assert!(left.any(|kept| kept == one), "the client's {:?} in {}", one, text);
+        }
+        prop_assert!(all.len() <= own.len().max(max));
+        if judge_markers(&own).is_ok() {
+            prop_assert_eq!(judge_markers(&all), Ok(()), "{}", text);
+        }
+        // Where the client sets none and there is room, its tail is marked.
+        prop_assert!(!own.is_empty() || !all.is_empty());
+        prop_assert_eq!(marked(&sent, &fates, &wanted, max), text);
     }
 }

@@ -6,6 +6,7 @@ mod client;
 mod corpus;
 mod random;
 mod say;
+mod splits;
 
 use std::fmt::Write as _;
 

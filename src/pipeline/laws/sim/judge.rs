@@ -8,10 +8,10 @@ use std::sync::{Arc, LazyLock};
 use plimsoll_scripted::size::Sizer;
 use plimsoll_scripted::validate;
 
-use super::{COUNTER, Sent, Sim, is_label};
-use crate::model::{ItemKind, Mark, Marks};
+use super::{COUNTER, Sent, Sim, is_label, wire};
+use crate::model::{Dialect, ItemKind, Mark, Marks};
 use crate::pipeline::hop::{Prepared, State};
-use crate::pipeline::laws::say::{gist, raw_messages};
+use crate::pipeline::laws::say::gist;
 use crate::policy::{Order, Policy, Protection};
 use crate::session::graph::Kind;
 use crate::session::transcript::Transcript;
@@ -28,20 +28,30 @@ impl Sim {
     /// Holds a prepared hop to the laws and keeps it.
     pub(super) fn judge(&mut self, state: &State, prepared: &Prepared, before: &Marks) {
         let body = prepared.body.to_bytes();
-        let messages = raw_messages(&body);
+        let messages = wire::shown(self.dialect, &body);
+        let elements = wire::elements(self.dialect, &body);
         let gist = gist(&messages);
         let context = format!(
             "{gist:#?}\nbefore: {:#?}",
             self.sent.last().map(|s| &s.gist)
         );
-        if let Err(refusal) = validate::request(&body) {
+        let same = match self.dialect {
+            Dialect::Chat => body.clone(),
+            Dialect::Responses | Dialect::Messages => wire::body(Dialect::Chat, &messages),
+        };
+        if let Err(refusal) = validate::request(&same) {
             panic!("{}\n{context}", refusal.message);
         }
-        assert_eq!(SIZER.request(&body) as u64, prepared.estimate, "{context}");
-        assert_eq!(users(&messages), users(&self.messages), "user text changed");
+        if self.dialect == Dialect::Chat {
+            assert_eq!(SIZER.request(&body) as u64, prepared.estimate, "{context}");
+        }
+        let own = wire::shown(self.dialect, &self.body());
+        assert_eq!(users(&messages), users(&own), "user text changed");
         marks_move_right(state, prepared, before);
         if prepared.pass.is_none() && !self.edited {
-            self.prefix(&messages);
+            let last = self.sent.last();
+            extends(last.map(|sent| &sent.messages), &messages);
+            extends(last.map(|sent| &sent.elements), &elements);
         }
         budget(state, prepared, &context);
         self.room_was_there(prepared, &context);
@@ -59,23 +69,12 @@ impl Sim {
         self.transcript = prepared.transcript.clone();
         self.sent.push(Sent {
             messages,
+            elements,
             gist,
             passed: prepared.pass.is_some(),
             exceeded: prepared.pinned.is_some(),
         });
         self.edited = false;
-    }
-
-    /// Between passes each request's messages extend the one before byte for byte.
-    fn prefix(&self, messages: &[String]) {
-        let last = self.sent.last().map(|sent| sent.messages.as_slice());
-        for (at, message) in last.unwrap_or_default().iter().enumerate() {
-            assert_eq!(
-                messages.get(at),
-                Some(message),
-                "message {at} changed without a pass"
-            );
-        }
     }
 
     /// What left the view never comes back.
@@ -124,6 +123,17 @@ impl Sim {
                 episode.name
             );
         }
+    }
+}
+
+/// Between passes each request's messages extend the one before byte for byte.
+fn extends(last: Option<&Vec<String>>, messages: &[String]) {
+    for (at, message) in last.into_iter().flatten().enumerate() {
+        assert_eq!(
+            messages.get(at),
+            Some(message),
+            "message {at} changed without a pass"
+        );
     }
 }
 

@@ -1,0 +1,90 @@
+//! Chat requests with everything that clients put into messages: old forms of calls, refusals, audio,
+//! pictures, reasoning in several fields. What nothing is evicted of goes up byte for byte.
+
+use std::sync::{Arc, Mutex};
+
+use axum::body::{Body, to_bytes};
+use axum::response::Response;
+use bytes::Bytes;
+use plimsoll::pipeline::Guidance;
+
+use super::support::{Proxy, client, soon, upstream};
+
+/// A list of messages with odd white space, so that nothing that is written anew looks the same.
+const MESSAGES: &str = concat!(
+    r#"[{"role":"developer","content":[{"type":"text","text":"be brief"}]} ,"#,
+    r#"{"role":"user","name":"ann","content":[ {"type":"text","text":"look"},"#,
+    r#"{"type":"image_url","image_url":{"url":"data:image/png;base64,iVBORw0KGgo=","detail":"low"}},"#,
+    r#"{"type":"input_audio","input_audio":{"data":"UklGRg==","format":"wav"}}]},"#,
+    r#"{"role":"assistant","content":null,"function_call":{"name":"bash","arguments":"{ \"c\": 1}"}},"#,
+    r#"{"role":"function","name":"bash","content":"out"},"#,
+    r#"{"role":"assistant","content":null,"refusal":"I can't."},"#,
+    r#"{"role":"user","content":"say it"},"#,
+    r#"{"role":"assistant","audio":{"id":"audio_1"}, "content":null},"#,
+    r#"{"role":"user","content":"think"},"#,
+    r#"{"role":"assistant","content":"","reasoning_content":"hm","reasoning_details":[{"type":"reasoning.text","text":"hm","signature":"s"}],"#,
+    r#""tool_calls":[{"id":"c1","type":"function","function":{"name":"bash","arguments":"{}"},"#,
+    r#""extra_content":{"google":{"thought_signature":"AbC="}}, "index":0}]},"#,
+    r#"{"role":"tool","tool_call_id":"c1","content":[{"type":"text","text":"ok"}] }]"#,
+);
+
+const ANSWER: &str = r#"{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"finish_reason":"stop","logprobs":{"content":[{"token":"x","logprob":-0.10,"bytes":[120],"top_logprobs":[]}],"refusal":null},"message":{"role":"assistant","content":"x","refusal":null,"annotations":[]}}],"usage":{"prompt_tokens":9,"completion_tokens":1,"total_tokens":10}}"#;
+
+#[tokio::test]
+async fn what_messages_hold_goes_up_byte_for_byte() {
+    let seen: Arc<Mutex<Vec<(String, Bytes)>>> = Arc::default();
+    let kept = seen.clone();
+    let upstream = upstream(move |request| {
+        let kept = kept.clone();
+        async move {
+            let path = request.uri().to_string();
+            let body = to_bytes(request.into_body(), usize::MAX).await.unwrap();
+            kept.lock().unwrap().push((path, body));
+            Response::builder()
+                .header("content-type", "application/json")
+                .body(Body::from(ANSWER))
+                .unwrap()
+        }
+    })
+    .await;
+    let proxy = Proxy::with(upstream, |config| {
+        config.delimiter.guidance = Guidance::Off;
+    })
+    .await;
+    let tools = r#"[{"type":"function","function":{"name":"bash"}}]"#;
+    let functions = r#""functions":[{"name":"bash","parameters":{}}],"function_call":"auto""#;
+    // (path, members beside the messages, why it is not managed)
+    let managed = format!(r#""tools":{tools},"logprobs":true,"top_logprobs":0"#);
+    let table = [
+        ("/v1/chat/completions", managed.clone(), ""),
+        (
+            "/v1/openai/deployments/d/chat/completions?api-version=2026-01-01",
+            managed.clone(),
+            "",
+        ),
+        ("/v1/openai/v1/chat/completions", managed.clone(), ""),
+        ("/v1/chat/completions", functions.to_owned(), ""),
+        ("/v1/chat/completions", format!(r#"{managed},"n":2"#), "n"),
+    ];
+    for (path, members, unmanaged) in table {
+        let body = format!(r#"{{"model":"gpt-4o", "messages": {MESSAGES},{members}}}"#);
+        let sent = client().post(proxy.url(path)).body(body.clone());
+        let answer = soon(sent.header("authorization", "Bearer k").send())
+            .await
+            .unwrap();
+        let header = |name: &str| {
+            let value = answer.headers().get(name);
+            value.map_or("", |value| value.to_str().unwrap()).to_owned()
+        };
+        assert_eq!(header("x-plimsoll-fail-open"), "", "{path} {members}");
+        assert_eq!(header("x-plimsoll-unmanaged"), unmanaged, "{path}");
+        assert_eq!(answer.text().await.unwrap(), ANSWER, "byte for byte");
+        let (asked, got) = seen.lock().unwrap().pop().unwrap();
+        assert_eq!(asked, path);
+        let got = String::from_utf8(got.to_vec()).unwrap();
+        assert!(got.contains(MESSAGES), "{path} {members}: {got}");
+        let hides = members.contains("\"tools\"") && unmanaged.is_empty();
+        assert_eq!(got.contains("\"delimiter\""), hides, "{path} {members}");
+        assert!(hides || got == body, "{path} {members}: {got}");
+    }
+}
