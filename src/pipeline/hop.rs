@@ -305,15 +305,11 @@ impl State {
             recall: self.injected.name(Hidden::Recall),
         };
         let limits = self.limits(tools, &transcript, ratio, refused);
-        let notes = view::notes(&transcript, &self.marks, measure);
+        let mut notes = view::notes(&transcript, &self.marks, measure);
         let (_, size) = view::sizes(&transcript, &self.marks, &notes);
         let mut estimate = size + self.fixed;
-        let whole = if self.marks.is_empty() {
-            estimate
-        } else {
-            self.whole(&transcript)
-        };
-        let (mut pass, mut pinned, mut notes) = (None, None, notes);
+        let whole = self.whole(&transcript, estimate);
+        let (mut pass, mut pinned) = (None, None);
         let config = self.terms.eviction(tools.family, self.request.dialect);
         let before = policy::next_cut(&transcript, &self.marks);
         if let Some(trigger) = self.trigger(tools, estimate, &limits, refused) {
@@ -526,9 +522,12 @@ impl State {
             && (last.model != self.request.model || last.prologue != self.prologue)
     }
 
-    /// The size of the transcript with nothing evicted.
-    fn whole(&self, transcript: &Transcript) -> u64 {
+    /// The size of the transcript with nothing evicted; `shown` is that of the view.
+    fn whole(&self, transcript: &Transcript, shown: u64) -> u64 {
         let live = Marks::default();
+        if self.marks == live {
+            return shown;
+        }
         self.fixed + view::sizes(transcript, &live, &view::Notes::default()).1
     }
 
