@@ -51,8 +51,12 @@ pub fn keep(store: &Store, state: &State, said: Bytes) -> Option<Kept> {
     let mut listed = batch.blobs.clone();
     // The messages were put first, and the answer behind them.
     listed.truncate(content.messages.len() + 1);
-    let ticket = store.commit(batch);
-    (!ticket.is_refused()).then_some(Kept {
+    let size: usize = batch.blobs.iter().map(|(_, bytes)| bytes.len()).sum();
+    if store.commit_spare(batch).is_refused() {
+        tracing::warn!(bytes = size, "a turn's content was not stored");
+        return None;
+    }
+    Some(Kept {
         id,
         messages: listed,
     })

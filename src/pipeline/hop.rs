@@ -213,9 +213,10 @@ impl State {
                 recall: record.recall.clone(),
             };
         }
+        let safe = self.terms.may_inject(self.request.stored);
         let name = |wanted: bool, tool| {
             let free = || tools::free_name(tool, &self.request.tool_names);
-            wanted.then(free).flatten()
+            (wanted && safe).then(free).flatten()
         };
         Injected {
             delimiter: name(self.terms.inject, Hidden::Delimiter),

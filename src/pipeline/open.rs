@@ -172,7 +172,8 @@ async fn expand(
     };
     let Known { found, path } = known;
     asked.known = path;
-    opening.size += found.before.iter().map(Bytes::len).sum::<usize>();
+    let parts = found.before.iter().chain(&found.items);
+    opening.size += parts.map(Bytes::len).sum::<usize>();
     let go_on = move |app: &App, opening: &mut Opening| {
         let whole = opening.report.timed(Phase::Parse, || {
             asked.request.dialect.expand(&asked.request, &found)

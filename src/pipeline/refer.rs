@@ -12,6 +12,9 @@ use crate::model::{Dialect, Digest, RecordId, TenantId};
 use crate::session::path::Path;
 use crate::store::Link;
 
+/// How many of what has the same id are looked at: a server that gives one id to all would have
+/// all of them read for each request.
+const SAME: usize = 16;
 /// How many messages are read at a time.
 const MESSAGES: usize = 64;
 
@@ -117,7 +120,9 @@ fn conversation(
     room: &mut Room,
 ) -> Result<Option<(Path, Vec<Bytes>)>, FindError> {
     let mut newest = None;
-    for (_, id) in reads.links(&[key])?.into_iter().flatten() {
+    let links = reads.links(&[key])?.into_iter().flatten();
+    let links: Vec<_> = links.collect();
+    for (_, id) in links.into_iter().rev().take(SAME) {
         let id = RecordId(id);
         if let Some(record) = find::record(reads, id)? {
             // A server that gives an id a second time has let go of the first.
@@ -152,7 +157,7 @@ fn item(
     id: &str,
     set: &[(u32, Digest)],
 ) -> Result<Option<Bytes>, FindError> {
-    for (_, message) in set.iter().rev() {
+    for (_, message) in set.iter().rev().take(SAME) {
         let message = reads.blobs(&[*message])?.into_iter().next().flatten();
         let item = message.and_then(|message| dialect.item(&message, id));
         if item.is_some() {

@@ -362,6 +362,7 @@ pub struct Terms {
     pub unmet: Unmet,
     /// Raw tokens after which an implicit episode is cut.
     pub implicit_tokens: u32,
+    content: StoreContent,
     /// Whether `delimiter` is injected.
     pub inject: bool,
     /// Whether `recall` is injected.
@@ -430,6 +431,7 @@ impl Terms {
             },
             unmet: budget.unmet,
             implicit_tokens: budget.implicit_tokens,
+            content: settings.content,
             inject: delimiter.enabled,
             recall: overrides.recall.unwrap_or(settings.recall.enabled),
             protocol: Protocol {
@@ -456,6 +458,14 @@ impl Terms {
             keep_reasoning: family.reasoning_back || dialect.keeps_reasoning(),
             ..policy::Config::default()
         }
+    }
+
+    /// Whether tools may be injected, by whether the provider keeps the responses. What it keeps may
+    /// be gone on from by its id alone, and where we can't put in what the client leaves out, the
+    /// provider would miss the results of our calls.
+    #[must_use]
+    pub fn may_inject(&self, stored: bool) -> bool {
+        !stored || self.content != StoreContent::Off
     }
 
     /// The guidance block for the tools that are injected, unless the operator turned it off.

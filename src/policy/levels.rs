@@ -84,7 +84,8 @@ pub fn next_cut(transcript: &Transcript, marks: &Marks) -> Option<usize> {
         item.kind == ItemKind::Call
             && item.delimiter.is_none()
             && marks.get(item.no) == Mark::Live
-            && result.is_some_and(|result| result.tokens >= from)
+            && !item.pinned
+            && result.is_some_and(|result| !result.stays && result.tokens >= from)
     };
     transcript.items.iter().find(next).map(|item| item.entry)
 }

@@ -245,6 +245,16 @@ impl Store {
         }
     }
 
+    /// Hands over what may be left out where the store is busy: only as long as half of its queue
+    /// is free, so that records, without which hidden exchanges are lost, have the other half.
+    #[must_use = "the ticket says whether the batch was written"]
+    pub fn commit_spare(&self, batch: Batch) -> Ticket {
+        match self {
+            Self::Memory(store) => store.commit(batch),
+            Self::Sled(store) => store.commit_spare(batch),
+        }
+    }
+
     /// Writes what waits, makes it durable and lets go of the directory. Blocks up to
     /// [`Config::close_wait`]; afterwards the store answers [`StoreError::Closed`].
     ///

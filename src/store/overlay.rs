@@ -23,7 +23,7 @@ impl Overlay {
     /// is over `bytes` is taken by an empty overlay.
     pub(super) fn add(&mut self, batch: &Batch, batches: usize, bytes: usize) -> bool {
         let size = batch.size();
-        if self.batches >= batches || (self.batches > 0 && self.bytes + size > bytes) {
+        if !self.has_room(batch, batches, bytes) && (self.batches > 0 || batches == 0) {
             return false;
         }
         self.batches += 1;
@@ -39,6 +39,11 @@ impl Overlay {
             *set.entry((link.turn, link.id)).or_default() += 1;
         }
         true
+    }
+
+    /// Whether a batch can wait beside the others, `batches` and `bytes` in all at most.
+    pub(super) fn has_room(&self, batch: &Batch, batches: usize, bytes: usize) -> bool {
+        self.batches < batches && self.bytes + batch.size() <= bytes
     }
 
     /// Takes a batch out again, when it was written or has failed.

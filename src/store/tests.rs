@@ -256,6 +256,30 @@ fn a_queue_that_is_full_refuses_at_once() {
 }
 
 #[test]
+fn what_may_be_left_out_leaves_room_for_what_may_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = Config {
+        queue_bytes: 1_000,
+        ..config(dir.path())
+    };
+    let store = Store::open(&config).unwrap().store;
+    let sized = |size| {
+        let bytes = noise(1, size);
+        Batch {
+            blobs: vec![(blob_id(&bytes), bytes)],
+            ..Batch::default()
+        }
+    };
+    assert_eq!(
+        wait(store.commit_spare(sized(501))),
+        Err(StoreError::Busy),
+        "more than half is too much, even where nothing waits"
+    );
+    wait(store.commit_spare(sized(500))).unwrap();
+    wait(store.commit(sized(501))).unwrap();
+}
+
+#[test]
 fn faults_do_what_they_say_and_can_be_lifted() {
     let faults = Faults::default();
     let store = Store::Memory(Memory::with_faults(faults.clone()));

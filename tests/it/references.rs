@@ -386,7 +386,13 @@ async fn what_was_not_kept_is_the_providers() {
     });
     let asker = Asker::of(&proxy.await, false);
     let first = asker.ask(json!({"input": "one"})).await;
+    // The provider can go on from what it keeps only if there is nothing of ours in it.
+    let tools = || provider.newest()["tools"].to_string();
+    assert!(!tools().contains("delimiter"), "{}", tools());
     is_forwarded(&provider, &asker, first.id()).await;
+    let unkept = json!({"input": "two", "store": false});
+    asker.ask(unkept).await;
+    assert!(tools().contains("delimiter"), "{}", tools());
 }
 
 #[tokio::test]

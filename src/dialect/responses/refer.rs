@@ -55,13 +55,16 @@ pub fn expand(request: &Request, found: &Found) -> Option<Request> {
             edits.extend(spans.zip(found.items.iter().cloned()));
         }
         // The id stands for all of the input, and the input in its place.
+        None if object.get("input").is_some() => {
+            edits.extend(object.get("input").map(|null| (null, list(&before))));
+        }
         None => {
             let member = object.members().get(previous?)?.span.clone();
             let value = [br#""input":"#, &list(&before)[..]].concat();
             edits.push((member, value.into()));
         }
     }
-    if object.present("input").is_some()
+    if object.get("input").is_some()
         && let Some(cut) = previous.and_then(|place| object.remove_span(place))
     {
         edits.push((cut, Bytes::new()));
@@ -175,6 +178,10 @@ mod tests {
             (
                 r#"{"model":"m","previous_response_id":"resp_1","x":1}"#,
                 r#"{"model":"m","input":[{"role":"user","content":"hi"}],"x":1}"#,
+            ),
+            (
+                r#"{"input":null,"previous_response_id":"resp_1","x":1}"#,
+                r#"{"input":[{"role":"user","content":"hi"}],"x":1}"#,
             ),
             (
                 r#"{"input":[ ],"previous_response_id":"resp_1","x":1}"#,

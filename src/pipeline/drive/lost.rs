@@ -46,7 +46,7 @@ impl Driver {
                 self.cut(&format!("a later hop was answered {}", head.status))
                     .await;
             } else {
-                self.tell(&body).await;
+                self.tell(&body, "a later hop was refused").await;
             }
         }
         None
@@ -72,6 +72,10 @@ impl Driver {
 
     /// The same with an error of ours.
     fn unheard_error(&mut self, cause: &str) -> Result<(), Bytes> {
+        if self.client.begin.is_some() {
+            tracing::warn!(cause, "a stream broke before it began");
+            self.turn.report.aborted(Side::Upstream);
+        }
         let mut headers = HeaderMap::new();
         let json = http::HeaderValue::from_static("application/json");
         headers.insert(http::header::CONTENT_TYPE, json);
@@ -110,16 +114,16 @@ impl Driver {
     /// The proxy can't go on itself, and says so.
     pub(super) async fn refuse(&mut self, cause: &str) {
         if let Err(body) = self.unheard_error(cause) {
-            self.tell(&body).await;
+            self.tell(&body, cause).await;
         }
     }
 
     /// Ends the client's stream with an error event.
-    async fn tell(&mut self, error: &[u8]) {
+    async fn tell(&mut self, error: &[u8], cause: &str) {
         let mut out = Vec::new();
         self.machine.fail(error, &mut out);
         let _ = self.say(out).await;
-        self.lost("a later hop was refused");
+        self.lost(cause);
     }
 
     /// The turn did not come to its end: what was handed out is recorded.

@@ -182,6 +182,22 @@ impl SledStore {
         Ok(blobs)
     }
 
+    /// As [`Self::commit`], with half of the queue left free.
+    pub(super) fn commit_spare(&self, batch: Batch) -> Ticket {
+        let shared = &self.shared;
+        let Config {
+            queue, queue_bytes, ..
+        } = shared.config;
+        if !shared
+            .overlay
+            .lock()
+            .has_room(&batch, queue / 2, queue_bytes / 2)
+        {
+            return shared.refuse(StoreError::Busy);
+        }
+        self.commit(batch)
+    }
+
     pub(super) fn commit(&self, batch: Batch) -> Ticket {
         let shared = &self.shared;
         // Bytes that are not what their id says must not even be read while they wait.
