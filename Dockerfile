@@ -21,7 +21,9 @@ COPY --from=build --chown=65532:65532 /empty /data
 
 # Inside a container nothing is reached on the loopback address; what is published is the host's
 # decision. The admin port has metrics and health, and no credentials: don't publish it widely.
-ENV PLIMSOLL__SERVER__LISTEN=0.0.0.0:8787 \
+# Memory that requests of long conversations took is given back at once.
+ENV MIMALLOC_PURGE_DELAY=0 \
+    PLIMSOLL__SERVER__LISTEN=0.0.0.0:8787 \
     PLIMSOLL__SERVER__ADMIN=0.0.0.0:9187 \
     PLIMSOLL__STORE__PATH=/data
 USER 65532:65532

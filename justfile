@@ -33,6 +33,13 @@ agents *flags:
     npm install --prefix tests/agents/clients --no-progress --loglevel=error
     .venv/bin/python -m pytest -c tests/agents/pytest.ini tests/agents {{flags}}
 
+# A real prefix cache behind the proxy; docs/engine.md says how to get the server and the model.
+engine server model *flags:
+    cargo build --release --bin plimsoll
+    zstd -dqf assets/demo/session.jsonl.zst -o target/session.jsonl
+    python3 tests/engine/engine.py --server {{server}} --model {{model}} \
+        --session target/session.jsonl {{flags}}
+
 # Format, then everything that is checked without running.
 lint:
     cargo fmt --all

@@ -24,7 +24,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-TAU = 3_000
+# The least that the proxy takes.
+TAU = 4_000
 # The window of the engine's model, which the untouched session must fit.
 WINDOW = 8_192
 # Characters of a recorded text that are kept: the window is small.
