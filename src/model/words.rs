@@ -61,7 +61,8 @@ impl Word {
         (self.length & !(FIRST | PLACE)) as usize
     }
 
-    /// Whether it tells where something is, by [`tells_place`].
+    /// Whether it tells where something is: it holds a slash, a dot, an underscore, a digit or an
+    /// inner capital.
     #[must_use]
     pub fn is_place(self) -> bool {
         self.length & PLACE != 0
