@@ -11,9 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use plimsoll::model::{
-    Dialect, Digest, Hop, Parent, RecordId, Role, Rope, Scope, TenantId, TurnRecord,
-};
+use plimsoll::model::{Dialect, Digest, Hop, RecordId, Role, Rope, Scope, TenantId, TurnRecord};
 use plimsoll::pipeline::find::{self, Paths, remembered};
 use plimsoll::pipeline::hop::{State, Tools};
 use plimsoll::pipeline::known::Memo;
@@ -143,7 +141,6 @@ impl Middle {
             .filter(|(_, s)| s.role == Role::Assistant)
         {
             let record = TurnRecord {
-                parent: Parent::Root,
                 turn: path.next_turn(),
                 position: u32::try_from(at).unwrap(),
                 base: path.next,
@@ -152,9 +149,7 @@ impl Middle {
                     estimate: 1000,
                     ..Hop::default()
                 }],
-                handed: String::new(),
                 visible: shape.canonical,
-                trimmed: Digest([0; 32]),
                 calls: shape
                     .calls
                     .iter()
@@ -162,14 +157,8 @@ impl Middle {
                     .collect(),
                 tooled: true,
                 injected: Some("delimiter".to_owned()),
-                recall: None,
-                prologue: Digest([0; 32]),
                 model: "gpt-4o".to_owned(),
-                ended: 0,
-                nudged: false,
-                session: String::new(),
-                parent_session: None,
-                content: None,
+                ..TurnRecord::default()
             };
             path.push(RecordId(shape.canonical), Arc::new(record));
         }

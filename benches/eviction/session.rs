@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use plimsoll::model::{
-    CallId, CallShape, Digest, Effect, EpisodeKind, Handed, Hidden, HiddenCall, Hop, Parent,
-    RecordId, Role, Shape, ToolClass, TurnRecord,
+    CallId, CallShape, Digest, Effect, EpisodeKind, Handed, Hidden, HiddenCall, Hop, RecordId,
+    Role, Shape, ToolClass, TurnRecord,
 };
 use plimsoll::pipeline::known::Reader;
 use plimsoll::session::path::Path;
@@ -327,7 +327,6 @@ pub fn session(annotated: Annotated, reader: Reader<'_>) -> Session {
         let spoken = session.say(Role::Assistant, &message, reader.count(&text));
         (spoken.reasoning, spoken.calls) = (60, vec![call]);
         let record = TurnRecord {
-            parent: Parent::Root,
             turn: u32::try_from(turn + 1).unwrap(),
             position,
             base: path.next,
@@ -336,20 +335,12 @@ pub fn session(annotated: Annotated, reader: Reader<'_>) -> Session {
                 calls: hidden_calls(annotated, turn),
                 ..Hop::default()
             }],
-            handed: String::new(),
             visible: spoken.canonical,
             trimmed: spoken.canonical,
             calls: vec![(id.clone(), tool.to_owned())],
             tooled: true,
             injected: Some("delimiter".to_owned()),
-            recall: None,
-            prologue: Digest([0; 32]),
-            model: String::new(),
-            ended: 0,
-            nudged: false,
-            session: String::new(),
-            parent_session: None,
-            content: None,
+            ..TurnRecord::default()
         };
         let (record, at) = (Arc::new(record), RecordId(spoken.canonical));
         path.push(at, record.clone());

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// A 32-byte blake3 digest.
 #[derive(
-    Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+    Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
 pub struct Digest(pub [u8; 32]);
 

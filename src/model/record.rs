@@ -6,9 +6,10 @@ use super::{CallId, Digest, ItemNo, Kept, Mark, RecordId, Usage};
 use serde::{Deserialize, Serialize};
 
 /// What a record stands on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Parent {
     /// The first turn of a conversation.
+    #[default]
     Root,
     /// The turn before.
     Record(RecordId),
@@ -134,7 +135,7 @@ pub struct Hop {
 }
 
 /// The record of one turn.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnRecord {
     /// What it stands on.
     pub parent: Parent,

@@ -312,7 +312,8 @@ impl State {
         let whole = self.whole(&transcript, estimate);
         let (mut pass, mut pinned) = (None, None);
         let config = self.terms.eviction(tools.family, self.request.dialect);
-        let before = policy::next_cut(&transcript, &self.marks);
+        let most = self.terms.breakpoints(tools.family);
+        let before = most.and_then(|_| policy::next_cut(&transcript, &self.marks));
         if let Some(trigger) = self.trigger(tools, estimate, &limits, refused) {
             let ask = Ask {
                 transcript: &transcript,
@@ -344,7 +345,7 @@ impl State {
             });
         }
         Ok(Planned(Prepared {
-            breakpoints: self.breakpoints(tools.family, &transcript, before),
+            breakpoints: most.map(|max| self.breakpoints(max, &transcript, before)),
             body: Rope::default(),
             transcript,
             estimate,
@@ -361,18 +362,12 @@ impl State {
 
     /// Breakpoints for a view: before what its pass was expected to edit first, because the
     /// provider holds what stands before that, and before what the next pass is.
-    fn breakpoints(
-        &self,
-        family: &Family,
-        transcript: &Transcript,
-        before: Option<usize>,
-    ) -> Option<Breakpoints> {
-        let max = self.terms.breakpoints(family)?;
-        let next = policy::next_cut(transcript, &self.marks);
-        Some(Breakpoints {
+    fn breakpoints(&self, max: usize, shown: &Transcript, before: Option<usize>) -> Breakpoints {
+        let next = policy::next_cut(shown, &self.marks);
+        Breakpoints {
             max,
             cuts: [before, next],
-        })
+        }
     }
 
     /// Makes the bytes of a hop that was planned.

@@ -4,7 +4,7 @@ use crate::dialect::edit::{AssistantEdit, Cut, Insert};
 use crate::dialect::messages::edit::{
     append_text, assistant, handed, hidden_result, result, system,
 };
-use crate::model::{Digest, Handed, Hop, Parent, TurnRecord};
+use crate::model::{Handed, Hop, TurnRecord};
 
 const HIDDEN: &str = r#"{"type":"tool_use","id":"h","name":"delimiter","input":{}}"#;
 const THOUGHT: &str = r#"{"type":"thinking","thinking":"","signature":"s1"}"#;
@@ -149,26 +149,12 @@ pub(super) fn record(earlier: &[&str], capped: bool, handed: &str) -> TurnRecord
     let mut hops: Vec<Hop> = earlier.iter().map(|message| hop(Some(message))).collect();
     hops.push(hop(capped.then_some("{}")));
     TurnRecord {
-        parent: Parent::Root,
         turn: 1,
         position: 1,
-        base: 0,
-        first_item: 0,
         hops,
         handed: handed.to_owned(),
-        visible: Digest([0; 32]),
-        trimmed: Digest([0; 32]),
-        calls: Vec::new(),
         tooled: true,
-        injected: None,
-        recall: None,
-        prologue: Digest([0; 32]),
-        model: String::new(),
-        ended: 0,
-        nudged: false,
-        session: String::new(),
-        parent_session: None,
-        content: None,
+        ..TurnRecord::default()
     }
 }
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::dialect::edit::Cut;
-use crate::model::{Digest, Hop, Parent};
+use crate::model::Hop;
 
 fn hidden(place: usize, block: Option<(u32, u32)>, bytes: &str) -> Insert<'_> {
     Insert {
@@ -137,26 +137,12 @@ fn record(hops: &[Option<&str>], handed: &str) -> TurnRecord {
         ..Hop::default()
     };
     TurnRecord {
-        parent: Parent::Root,
         turn: 1,
         position: 1,
-        base: 0,
-        first_item: 0,
         hops: hops.iter().map(hop).collect(),
         handed: handed.to_owned(),
-        visible: Digest([0; 32]),
-        trimmed: Digest([0; 32]),
-        calls: Vec::new(),
         tooled: true,
-        injected: None,
-        recall: None,
-        prologue: Digest([0; 32]),
-        model: String::new(),
-        ended: 0,
-        nudged: false,
-        session: String::new(),
-        parent_session: None,
-        content: None,
+        ..TurnRecord::default()
     }
 }
 

@@ -7,7 +7,7 @@ use super::super::item::{self, Kind};
 use super::super::{edit, form};
 use crate::dialect::answer::{Answer, Block, BlockKind, Call};
 use crate::dialect::edit::{AssistantEdit, Cut, Insert};
-use crate::model::{Digest, Handed, Hop, Parent, TurnRecord};
+use crate::model::{Handed, Hop, TurnRecord};
 
 /// What a model makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,26 +66,11 @@ fn record(earlier: &[String]) -> TurnRecord {
     };
     let hops = earlier.iter().cloned().map(Some).chain([None]);
     TurnRecord {
-        parent: Parent::Root,
         turn: 1,
         position: 1,
-        base: 0,
-        first_item: 0,
         hops: hops.map(hop).collect(),
-        handed: String::new(),
-        visible: Digest([0; 32]),
-        trimmed: Digest([0; 32]),
-        calls: Vec::new(),
         tooled: true,
-        injected: None,
-        recall: None,
-        prologue: Digest([0; 32]),
-        model: String::new(),
-        ended: 0,
-        nudged: false,
-        session: String::new(),
-        parent_session: None,
-        content: None,
+        ..TurnRecord::default()
     }
 }
 
