@@ -275,8 +275,17 @@ fn what_may_be_left_out_leaves_room_for_what_may_not() {
         Err(StoreError::Busy),
         "more than half is too much, even where nothing waits"
     );
-    wait(store.commit_spare(sized(500))).unwrap();
     wait(store.commit(sized(501))).unwrap();
+    // A batch goes on waiting for a moment after it was acknowledged.
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(&Config {
+        path: dir.path().to_owned(),
+        ..config
+    });
+    let store = store.unwrap().store;
+    let spare = store.commit_spare(sized(500));
+    wait(store.commit(sized(500))).unwrap();
+    wait(spare).unwrap();
 }
 
 #[test]
