@@ -18,11 +18,12 @@ use std::time::{Duration, Instant};
 
 use plimsoll::dialect::chat::original;
 use plimsoll::model::{Dialect, Digest, ItemKind, Kept, Mark, Marks, Role, TenantId, Words};
-use plimsoll::pipeline::known::{Decoded, Memo, Reader};
-use plimsoll::policy::{self, Ask, Config, Order, Policy, Proposal, Read, Target};
+use plimsoll::pipeline::known::{Decoded, Memo, Reader, Text};
+use plimsoll::policy::{self, Ask, Config, Order, Policy, Proposal, Target};
+use plimsoll::session::note::{Left, Note};
 use plimsoll::session::stub;
 use plimsoll::session::transcript::{Source, Transcript};
-use plimsoll::session::view::{self, Left, Measure, Note, Notes};
+use plimsoll::session::view::{self, Measure, Notes};
 use plimsoll::tokens::{Counter, Encoding};
 
 use session::{Annotated, ITEMS, Session};
@@ -35,15 +36,22 @@ const ROUNDS: usize = 21;
 /// Turns between two looks at the size of a session that grows.
 const STEP: usize = 3;
 
+/// What each request makes, whether a pass follows or not.
+struct View {
+    notes: Notes,
+    sizes: Vec<u32>,
+    size: u64,
+}
+
 /// The middle's view of a session at one request.
 struct Request<'a> {
     session: &'a Session,
     transcript: Transcript,
     marks: Marks,
-    decoded: Decoded,
+    decoded: Decoded<'a>,
 }
 
-impl Request<'_> {
+impl<'a> Request<'a> {
     fn message(&self, item: usize) -> Option<usize> {
         let item = self.transcript.items.get(item)?;
         match self.transcript.entries.get(item.entry)?.source {
@@ -53,11 +61,11 @@ impl Request<'_> {
     }
 
     /// The original text of an item, read as the pipeline reads it.
-    fn original(&self, index: usize) -> Option<Cow<'_, str>> {
+    fn original(&self, index: usize) -> Option<Text<'a>> {
         self.decoded.text(index, || self.decode(index))
     }
 
-    fn decode(&self, index: usize) -> Option<Cow<'_, str>> {
+    fn decode(&self, index: usize) -> Option<Cow<'a, str>> {
         let item = self.transcript.items.get(index)?;
         let message = self.session.messages.get(self.message(index)?)?;
         match item.kind {
@@ -78,11 +86,7 @@ impl Request<'_> {
     }
 
     /// The strings of a text, remembered as the pipeline remembers them.
-    fn words(&self, reader: Reader<'_>, read: Read<'_>) -> Option<Arc<Words>> {
-        let index = match read {
-            Read::Note(text) => return reader.words(text.as_bytes(), || Some(Words::of(text))),
-            Read::Original(index) => index,
-        };
+    fn words(&self, reader: Reader<'_>, index: usize) -> Option<Arc<Words>> {
         let item = self.transcript.items.get(index)?;
         let kind = item.kind;
         if item.hidden || kind == ItemKind::Reasoning {
@@ -106,10 +110,14 @@ impl Request<'_> {
         let key = ((item.no, &*item.name, mark as u8), digests, call, kept);
         reader.left(&key, || {
             let arguments = || self.original(call).unwrap_or_default();
-            let text = item.pair.and_then(|pair| self.original(pair));
+            let spans = !kept.lines.is_empty() || !kept.index.is_empty();
+            let pair = item.pair.filter(|_| spans);
+            let text = pair.and_then(|pair| self.original(pair));
             let text = text.unwrap_or_default();
             if mark == Mark::Removed {
-                let names = stub::names(kept, &text, &stub::flat(&arguments()));
+                let arguments = kept.trimmed.as_ref().map(|_| arguments());
+                let arguments = arguments.unwrap_or_default();
+                let names = stub::names(kept, &text, &stub::flat(&arguments));
                 return Left {
                     names: (!names.is_empty()).then(|| names.into()),
                     ..Left::default()
@@ -120,18 +128,16 @@ impl Request<'_> {
                 let tokens = tokens.map_or(0, |result| result.tokens);
                 let id = format!("{}:{}", item.name, item.no);
                 let text = stub::result(&id, tokens, mark, kept, &text);
-                Note {
-                    tokens: reader.count(&text),
-                    text: text.into(),
-                }
+                let size = reader.count(&text);
+                Note::new(text, size)
             });
             let trimmed = kept.trimmed.as_ref();
             let short = trimmed.and_then(|index| stub::trimmed(&arguments(), index));
             Left {
                 result,
-                arguments: short.map(|text| Note {
-                    tokens: reader.call(&item.name, &text),
-                    text: text.into(),
+                arguments: short.map(|text| {
+                    let size = reader.call(&item.name, &text);
+                    Note::new(text, size)
                 }),
                 names: None,
             }
@@ -148,38 +154,39 @@ impl Request<'_> {
         let left = |call: usize, mark: Mark, kept: &Kept| self.left(reader, call, mark, kept);
         run(Measure {
             count: &count,
+            note: &|text| reader.note(text),
             ceiling: u32::try_from(ceiling).unwrap(),
             left: &left,
             recall: None,
         })
     }
 
-    /// What each request makes, whether a pass follows or not: its notes and its size.
-    fn view(&self, reader: Reader<'_>, ceiling: u64) -> (Notes, u64) {
+    /// The notes and the sizes of the view.
+    fn view(&self, reader: Reader<'_>, ceiling: u64) -> View {
         self.measured(reader, ceiling, |measure| {
             let notes = view::notes(&self.transcript, &self.marks, measure);
-            let (_, size) = view::sizes(&self.transcript, &self.marks, &notes);
-            (notes, size)
+            let (sizes, size) = view::sizes(&self.transcript, &self.marks, &notes);
+            View { notes, sizes, size }
         })
     }
 
     fn size(&self, reader: Reader<'_>, ceiling: u64) -> u64 {
-        self.view(reader, ceiling).1
+        self.view(reader, ceiling).size
     }
 
     /// Reads what the requests before this one brought, as each of them did.
     fn read_ahead(&self, reader: Reader<'_>, notes: &Notes) {
         for note in notes.results.values().chain(notes.arguments.values()) {
-            self.words(reader, Read::Note(&note.text));
+            let _ = note.words();
         }
         let mut entries = self.transcript.entries.iter();
         let newest = entries.rfind(|entry| entry.role == Role::Assistant);
         for index in 0..newest.map_or(0, |entry| entry.items.start) {
-            let _ = self.words(reader, Read::Original(index));
+            let _ = self.words(reader, index);
         }
     }
 
-    fn pass(&self, reader: Reader<'_>, notes: &Notes, order: Order, target: Target) -> Proposal {
+    fn pass(&self, reader: Reader<'_>, view: &View, order: Order, target: Target) -> Proposal {
         let config = Config {
             order,
             ..Config::default()
@@ -188,12 +195,13 @@ impl Request<'_> {
             let ask = Ask {
                 transcript: &self.transcript,
                 marks: &self.marks,
-                notes,
+                notes: &view.notes,
+                sizes: &view.sizes,
                 config: &config,
                 measure,
                 target,
                 originals: &|item| self.original(item),
-                words: &|read| self.words(reader, read),
+                words: &|item| self.words(reader, item),
             };
             policy::propose(Policy::Cwl, &ask).unwrap()
         })
@@ -283,9 +291,9 @@ fn grown(counter: &Counter, session: &Session, order: Order, ceiling: u64) {
             marks: marks.clone(),
             decoded: Decoded::default(),
         };
-        let (notes, size) = request.view(reader, ceiling);
-        if size > ceiling {
-            let proposal = request.pass(reader, &notes, order, target(ceiling));
+        let view = request.view(reader, ceiling);
+        if view.size > ceiling {
+            let proposal = request.pass(reader, &view, order, target(ceiling));
             marks.apply(proposal.plan.moves(), proposal.plan.kept());
             passes.push(request);
         }
@@ -295,19 +303,19 @@ fn grown(counter: &Counter, session: &Session, order: Order, ceiling: u64) {
     };
     // What the passes so far left in the memo, then the request that the pass is for.
     let warm = |reader: Reader<'_>| {
-        let (notes, _) = before.view(reader, ceiling);
-        before.pass(reader, &notes, order, target(ceiling));
-        let (notes, _) = newest.view(reader, ceiling);
+        let view = before.view(reader, ceiling);
+        before.pass(reader, &view, order, target(ceiling));
+        let view = newest.view(reader, ceiling);
         if order == Order::Levels {
-            newest.read_ahead(reader, &notes);
+            newest.read_ahead(reader, &view.notes);
         }
-        notes
+        view
     };
-    let passing = timed(counter, warm, |reader, notes| {
-        black_box(newest.pass(reader, notes, order, target(ceiling)));
+    let passing = timed(counter, warm, |reader, view| {
+        black_box(newest.pass(reader, view, order, target(ceiling)));
     });
-    let notes = newest.view(reader, ceiling).0;
-    let proposal = newest.pass(reader, &notes, order, target(ceiling));
+    let view = newest.view(reader, ceiling);
+    let proposal = newest.pass(reader, &view, order, target(ceiling));
     println!(
         "  {order:?}, pass {} at {}k, {} items: {passing} (goal 2 ms), {} marks moved, {} of {} tokens left",
         passes.len(),
@@ -339,15 +347,15 @@ fn first(counter: &Counter, session: &Session, order: Order) {
     };
     let memo = Memo::default();
     let reader = memo.reader(counter, Encoding::O200k, TENANT, Dialect::Chat);
-    let size = request.size(reader, u64::from(u32::MAX));
+    let view = request.view(reader, u64::from(u32::MAX));
+    let size = view.size;
     let target = target(size - 1);
     let least = Target {
         floor: size - 1,
         ..target
     };
-    let notes = Notes::default();
     let pass = |reader: Reader<'_>, target| {
-        black_box(request.pass(reader, &notes, order, target));
+        black_box(request.pass(reader, &view, order, target));
     };
     let cold = timed(counter, |_| (), |reader, ()| pass(reader, target));
     let warm = timed(
@@ -355,7 +363,7 @@ fn first(counter: &Counter, session: &Session, order: Order) {
         |reader| pass(reader, least),
         |reader, ()| pass(reader, target),
     );
-    let proposal = request.pass(reader, &notes, order, target);
+    let proposal = request.pass(reader, &view, order, target);
     println!(
         "  {order:?}, first pass over {size} tokens: {cold}, with texts known {warm}, {} marks moved",
         proposal.plan.moves().len()

@@ -301,13 +301,14 @@ impl State {
             |call: usize, mark: Mark, kept: &Kept| originals.left(tools.reader, call, mark, kept);
         let measure = Measure {
             count: &count,
+            note: &|text| tools.reader.note(text),
             ceiling: self.terms.ceiling,
             left: &left,
             recall: self.injected.name(Hidden::Recall),
         };
         let limits = self.limits(tools, &transcript, ratio, refused);
         let mut notes = view::notes(&transcript, &self.marks, measure);
-        let (_, size) = view::sizes(&transcript, &self.marks, &notes);
+        let (sizes, size) = view::sizes(&transcript, &self.marks, &notes);
         let mut estimate = size + self.fixed;
         let whole = self.whole(&transcript, estimate);
         let (mut pass, mut pinned) = (None, None);
@@ -319,11 +320,12 @@ impl State {
                 transcript: &transcript,
                 marks: &self.marks,
                 notes: &notes,
+                sizes: &sizes,
                 config: &config,
                 measure,
                 target: limits,
                 originals: &|item| originals.text(item),
-                words: &|read| originals.words(tools.reader, read),
+                words: &|item| originals.words(tools.reader, item),
             };
             let proposal = policy::propose(self.terms.policy, &ask)?;
             pinned = proposal.pinned;

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::hash::Hash;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use quick_cache::Weighter;
@@ -15,13 +16,18 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::dialect::message::{self, MessageError, Parsed, Part};
 use crate::model::{CALL_TOKENS, CallId, CallShape, Dialect, Shape, TenantId, Words};
-use crate::session::view::Left;
+use crate::session::note::{Left, Note};
 use crate::tokens::{Counter, Encoding, UNREADABLE_IMAGE, area_tokens, image_tokens};
 
 /// How many messages are remembered; at some 200 bytes each.
 const REMEMBERED: usize = 200_000;
 /// Bytes of memory that the strings of texts take at most.
 const WORDS: u64 = 64 << 20;
+/// Bytes of memory that texts of the proxy's own take at most, in each of the two places that
+/// remember them.
+const WRITTEN: u64 = 32 << 20;
+/// How much a text takes with its strings to what it takes alone.
+const WITH_STRINGS: usize = 3;
 /// Texts of which the strings are expected to be remembered.
 const READ: usize = 100_000;
 /// Bytes of an unknown content part above which it is counted as an attachment, not as text.
@@ -34,20 +40,39 @@ pub struct Memo {
     shapes: Cache<u128, Arc<Shape>>,
     sizes: Cache<u128, u32>,
     /// What is left of calls, which comes with every request after the pass that chose it.
-    lefts: Cache<u128, Left>,
-    /// The strings of texts that a pass has read: the next one reads what is new.
+    lefts: Cache<u128, Left, ByBytes>,
+    /// Lines of what is gone, which come with every request, too.
+    notes: Cache<u128, Note, ByBytes>,
+    /// The strings of originals that a pass has read: the next one reads what is new.
     words: Cache<u128, Option<Arc<Words>>, ByBytes>,
 }
 
-/// Weighs strings by the memory that they take.
+/// Weighs what is remembered by the memory that it takes.
 #[derive(Clone)]
 struct ByBytes;
 
+/// The key of what is remembered and the cache's own entry beside it.
+const ENTRY: usize = 48;
+
 impl Weighter<u128, Option<Arc<Words>>> for ByBytes {
     fn weight(&self, _key: &u128, words: &Option<Arc<Words>>) -> u64 {
-        // The key and the cache's own entry beside it.
         let own = words.as_ref().map_or(0, |words| words.weight() + 16);
-        own as u64 + 48
+        (own + ENTRY) as u64
+    }
+}
+
+impl Weighter<u128, Note> for ByBytes {
+    fn weight(&self, _key: &u128, note: &Note) -> u64 {
+        (note.text().len() * WITH_STRINGS + ENTRY) as u64
+    }
+}
+
+impl Weighter<u128, Left> for ByBytes {
+    fn weight(&self, _key: &u128, left: &Left) -> u64 {
+        let notes = left.result.iter().chain(&left.arguments);
+        let notes: usize = notes.map(|note| note.text().len()).sum();
+        let names = left.names.as_ref().map_or(0, |names| names.len());
+        (notes * WITH_STRINGS + names + ENTRY) as u64
     }
 }
 
@@ -57,25 +82,28 @@ const DECODED: usize = 4;
 /// The texts that were decoded last, by the index of their item: what chooses what is left of an
 /// item and what then writes it ask for the same. Lives no longer than the request.
 #[derive(Default)]
-pub struct Decoded(RefCell<VecDeque<(usize, Arc<str>)>>);
+pub struct Decoded<'t>(RefCell<VecDeque<(usize, Text<'t>)>>);
 
-impl Decoded {
+/// A text that is decoded once for all that ask for it.
+pub type Text<'t> = Rc<Cow<'t, str>>;
+
+impl<'t> Decoded<'t> {
     /// The text of an item, decoded unless it was just now.
-    pub fn text<'t>(
+    pub fn text(
         &self,
         index: usize,
         decode: impl FnOnce() -> Option<Cow<'t, str>>,
-    ) -> Option<Cow<'t, str>> {
+    ) -> Option<Text<'t>> {
         let known = self.0.borrow().iter().find(|(at, _)| *at == index).cloned();
         if let Some((_, text)) = known {
-            return Some(Cow::Owned(text.as_ref().to_owned()));
+            return Some(text);
         }
-        let text = decode()?;
+        let text = Rc::new(decode()?);
         let mut texts = self.0.borrow_mut();
         if texts.len() == DECODED {
             texts.pop_front();
         }
-        texts.push_back((index, text.as_ref().into()));
+        texts.push_back((index, text.clone()));
         Some(text)
     }
 }
@@ -95,7 +123,8 @@ impl Default for Memo {
         Self {
             shapes: Cache::new(REMEMBERED),
             sizes: Cache::new(REMEMBERED / 20),
-            lefts: Cache::new(REMEMBERED / 20),
+            lefts: Cache::with_weighter(REMEMBERED / 20, WRITTEN, ByBytes),
+            notes: Cache::with_weighter(REMEMBERED / 20, WRITTEN, ByBytes),
             words: Cache::with_weighter(READ, WORDS, ByBytes),
         }
     }
@@ -173,7 +202,20 @@ impl Reader<'_> {
         left
     }
 
-    /// The strings of a text, read once. `name` names the text, or is the text.
+    /// A text in place of a result, counted once and its strings read once.
+    #[must_use]
+    pub fn note(&self, text: String) -> Note {
+        let key = XxHash3_128::oneshot_with_seed(self.seed, text.as_bytes());
+        if let Some(note) = self.memo.notes.get(&key) {
+            return note;
+        }
+        let size = self.count(&text);
+        let note = Note::new(text, size);
+        self.memo.notes.insert(key, note.clone());
+        note
+    }
+
+    /// The strings of an original, read once. `name` names it.
     pub fn words(&self, name: &[u8], make: impl FnOnce() -> Option<Words>) -> Option<Arc<Words>> {
         let key = XxHash3_128::oneshot_with_seed(self.seed, name);
         if let Some(words) = self.memo.words.get(&key) {

@@ -2,18 +2,19 @@
 //! when a policy or a view asks for them. Never keeps a text beyond the request but in the memo.
 
 use std::borrow::Cow;
+use std::rc::Rc;
 use std::sync::Arc;
 
-use super::known::{Decoded, Reader};
+use super::known::{Decoded, Reader, Text};
 use crate::dialect::edit::AssistantEdit;
 use crate::dialect::request::Request;
 use crate::model::{Digest, Handed, Hop, ItemKind, Kept, Mark, Role, Shape, Words};
-use crate::policy::Read;
 use crate::render;
+use crate::session::note::{Left, Note};
 use crate::session::path::Path;
 use crate::session::stub;
 use crate::session::transcript::{Entry, Item, Source, Transcript};
-use crate::session::view::{Left, Note, Notes};
+use crate::session::view::Notes;
 
 /// What a transcript was built from.
 #[derive(Clone, Copy)]
@@ -24,16 +25,16 @@ pub(super) struct Originals<'a> {
     pub pending: &'a [Hop],
     pub transcript: &'a Transcript,
     /// Where a pass may follow, the texts that it decoded last.
-    pub decoded: Option<&'a Decoded>,
+    pub decoded: Option<&'a Decoded<'a>>,
 }
 
 impl<'a> Originals<'a> {
     /// The original text of an item: a result's or a message's text, a call's arguments. `None`
     /// where it has none or where it could not be put back in its form.
-    pub fn text(&self, index: usize) -> Option<Cow<'a, str>> {
+    pub fn text(&self, index: usize) -> Option<Text<'a>> {
         match self.decoded {
             Some(decoded) => decoded.text(index, || self.decode(index)),
-            None => self.decode(index),
+            None => self.decode(index).map(Rc::new),
         }
     }
 
@@ -74,7 +75,7 @@ impl<'a> Originals<'a> {
                 .map(Cow::Owned),
             ItemKind::Text => self.own_text(index, entry),
             ItemKind::Result | ItemKind::System | ItemKind::User | ItemKind::Opaque => {
-                self.text(index).or_else(|| {
+                self.decode(index).or_else(|| {
                     self.request
                         .dialect
                         .parts(self.message(entry)?)
@@ -92,7 +93,7 @@ impl<'a> Originals<'a> {
                 .parts(self.message(entry)?)
                 .map(Cow::Owned)
         };
-        let text = self.text(index).or_else(parts)?;
+        let text = self.decode(index).or_else(parts)?;
         let Source::LastHop { step, .. } = entry.source else {
             return Some(text);
         };
@@ -143,12 +144,8 @@ impl<'a> Originals<'a> {
         self.path.hop(self.pending, step, hop)
     }
 
-    /// The strings of a text, read once for all passes.
-    pub fn words(&self, reader: Reader<'_>, read: Read<'_>) -> Option<Arc<Words>> {
-        let index = match read {
-            Read::Note(text) => return reader.words(text.as_bytes(), || Some(Words::of(text))),
-            Read::Original(index) => index,
-        };
+    /// The strings of an original, read once for all passes.
+    pub fn words(&self, reader: Reader<'_>, index: usize) -> Option<Arc<Words>> {
         let item = self.transcript.items.get(index)?;
         let entry = self.transcript.entries.get(item.entry)?;
         let place = match item.kind {
@@ -186,13 +183,13 @@ impl<'a> Originals<'a> {
     /// that none has all that came since the one before to read.
     pub fn read_ahead(&self, reader: Reader<'_>, notes: &Notes) {
         for note in notes.results.values().chain(notes.arguments.values()) {
-            self.words(reader, Read::Note(&note.text));
+            let _ = note.words();
         }
         let mut entries = self.transcript.entries.iter();
         let newest = entries.rfind(|entry| entry.role == Role::Assistant);
         let from = newest.map_or(0, |entry| entry.items.start);
         for index in from..self.transcript.items.len() {
-            self.words(reader, Read::Original(index));
+            self.words(reader, index);
         }
     }
 
@@ -244,34 +241,34 @@ impl<'a> Originals<'a> {
         kept.of?;
         let result = item.pair?;
         let tokens = self.transcript.items.get(result)?.tokens;
-        let original = self.text(result).unwrap_or_default();
+        // Where nothing of the text is named it need not be decoded.
+        let spans = !kept.lines.is_empty() || !kept.index.is_empty();
+        let original = spans
+            .then(|| self.text(result))
+            .flatten()
+            .unwrap_or_default();
         let id = format!("{}:{}", item.name, item.no);
         let text = stub::result(&id, tokens, mark, kept, &original);
-        Some(Note {
-            tokens: reader.count(&text),
-            text: text.into(),
-        })
+        let size = reader.count(&text);
+        Some(Note::new(text, size))
     }
 
     /// What is named of a removed item: of a text's own strings, or of a call's and its result's.
     fn names(&self, item: &Item, index: usize, kept: &Kept) -> Option<Arc<str>> {
-        let text = self.text(item.pair.unwrap_or(index)).unwrap_or_default();
-        let arguments = match item.kind {
-            ItemKind::Call => self.text(index),
-            _ => None,
-        };
-        let arguments = arguments.unwrap_or_default();
-        let names = stub::names(kept, &text, &stub::flat(&arguments));
+        let (result, call) = (!kept.index.is_empty(), kept.trimmed.is_some());
+        let text = |asked: bool, at: usize| asked.then(|| self.text(at)).flatten();
+        let own = text(result, item.pair.unwrap_or(index)).unwrap_or_default();
+        let call = call && item.kind == ItemKind::Call;
+        let arguments = text(call, index).unwrap_or_default();
+        let names = stub::names(kept, &own, &stub::flat(&arguments));
         (!names.is_empty()).then(|| names.into())
     }
 
     fn arguments(&self, reader: Reader<'_>, item: &Item, call: usize, kept: &Kept) -> Option<Note> {
         let index = kept.trimmed.as_ref()?;
         let text = stub::trimmed(&self.text(call)?, index)?;
-        Some(Note {
-            tokens: reader.call(&item.name, &text),
-            text: text.into(),
-        })
+        let size = reader.call(&item.name, &text);
+        Some(Note::new(text, size))
     }
 }
 

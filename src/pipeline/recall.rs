@@ -279,17 +279,19 @@ impl<'a> Recalls<'a> {
         let transcript = self.marked();
         let proposal = self.measured(|measure| {
             let notes = view::notes(&transcript, &self.state.marks, measure);
+            let (sizes, _) = view::sizes(&transcript, &self.state.marks, &notes);
             policy::propose(
                 self.state.terms.policy,
                 &Pass {
                     transcript: &transcript,
                     marks: &self.state.marks,
                     notes: &notes,
+                    sizes: &sizes,
                     config: &self.prepared.eviction,
                     measure,
                     target,
                     originals: &|item| originals.text(item),
-                    words: &|read| originals.words(*self.reader, read),
+                    words: &|item| originals.words(*self.reader, item),
                 },
             )
         });
@@ -327,6 +329,7 @@ impl<'a> Recalls<'a> {
             |call: usize, mark: Mark, kept: &Kept| originals.left(*self.reader, call, mark, kept);
         run(Measure {
             count: &count,
+            note: &|text| self.reader.note(text),
             ceiling: self.state.terms.ceiling,
             left: &left,
             recall: self.state.injected.name(Hidden::Recall),

@@ -4,11 +4,13 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 
+use super::Ask;
 use super::work::Work;
-use super::{Ask, Read};
 use crate::model::{Hashed, ItemKind, Kept, Mark, Word, Words, distinct};
+use crate::session::note::Note;
 use crate::session::stub;
 use crate::session::transcript::Item;
 use crate::session::view::{self, Shown};
@@ -32,8 +34,8 @@ const LINE: f64 = 8.0;
 
 /// The strings of a view in the making.
 pub(super) struct Lexicon<'a> {
-    originals: &'a dyn Fn(usize) -> Option<Cow<'a, str>>,
-    words: &'a dyn Fn(Read<'_>) -> Option<Arc<Words>>,
+    originals: &'a dyn Fn(usize) -> Option<Rc<Cow<'a, str>>>,
+    words: &'a dyn Fn(usize) -> Option<Arc<Words>>,
     /// In how many items each string is shown, by its hash.
     shown: HashMap<u64, u32, Hashed>,
     /// What each item shows.
@@ -78,13 +80,17 @@ impl<'a> Lexicon<'a> {
         let mut of = vec![Shows::Nothing; ask.transcript.items.len()];
         let mut results = Vec::new();
         for ((index, item), slot) in ask.transcript.items.iter().enumerate().zip(&mut of) {
-            let Some(read) = shown_text(work, index, item) else {
+            if is_gone(work, index, item) {
+                continue;
+            }
+            if let Some(note) = note(work, index, item) {
+                *slot = Shows::All(note.words().clone());
+                continue;
+            }
+            let Some(words) = (ask.words)(index) else {
                 continue;
             };
-            let Some(words) = (ask.words)(read) else {
-                continue;
-            };
-            if let (Read::Original(_), Some(text)) = (read, words.text())
+            if let Some(text) = words.text()
                 && is_whole_result(ask, work, item)
             {
                 results.push((item.holder(index), text));
@@ -143,7 +149,7 @@ impl<'a> Lexicon<'a> {
 
     /// The strings of an item's original.
     fn original(&self, item: usize) -> Arc<Words> {
-        (self.words)(Read::Original(item)).unwrap_or_default()
+        (self.words)(item).unwrap_or_default()
     }
 
     /// The stub of a result: an index of the strings that stand nowhere else.
@@ -194,7 +200,7 @@ impl<'a> Lexicon<'a> {
         if left == 0 {
             return None;
         }
-        let arguments = (self.words)(Read::Original(item)).filter(|_| parts.call);
+        let arguments = (self.words)(item).filter(|_| parts.call);
         let trimmed = arguments.map(|words| self.choose(item, words.all(), left));
         left = left.saturating_sub(named(trimmed.iter().flatten()));
         let words = self.original(parts.text);
@@ -373,20 +379,28 @@ impl Chosen {
     }
 }
 
-/// The text that the view shows of an item.
-fn shown_text<'w>(work: &'w Work<'_>, index: usize, item: &Item) -> Option<Read<'w>> {
-    let call = item.holder(index);
-    let (notes, marked) = match item.kind {
-        ItemKind::System | ItemKind::User | ItemKind::Opaque => (None, false),
-        ItemKind::Text | ItemKind::Reasoning => (None, true),
-        ItemKind::Call => (Some(&work.notes.arguments), true),
-        ItemKind::Result => (Some(&work.notes.results), true),
-    };
-    if marked && work.mark(call) == Mark::Removed {
-        return None;
+/// Whether the view shows nothing of an item.
+fn is_gone(work: &Work<'_>, index: usize, item: &Item) -> bool {
+    match item.kind {
+        ItemKind::System | ItemKind::User | ItemKind::Opaque => false,
+        ItemKind::Text | ItemKind::Reasoning | ItemKind::Call | ItemKind::Result => {
+            work.mark(item.holder(index)) == Mark::Removed
+        }
     }
-    let note = notes.and_then(|notes| notes.get(&call));
-    Some(note.map_or(Read::Original(index), |note| Read::Note(&note.text)))
+}
+
+/// The text that the view shows in place of an item's.
+fn note<'w>(work: &'w Work<'_>, index: usize, item: &Item) -> Option<&'w Note> {
+    let notes = match item.kind {
+        ItemKind::Call => &work.notes.arguments,
+        ItemKind::Result => &work.notes.results,
+        ItemKind::System
+        | ItemKind::User
+        | ItemKind::Opaque
+        | ItemKind::Text
+        | ItemKind::Reasoning => return None,
+    };
+    notes.get(&item.holder(index))
 }
 
 /// Where an item's texts stand.

@@ -13,6 +13,7 @@ mod protect;
 mod work;
 
 use std::borrow::Cow;
+use std::rc::Rc;
 use std::sync::Arc;
 
 pub use levels::next_cut;
@@ -156,6 +157,8 @@ pub struct Ask<'a> {
     pub marks: &'a Marks,
     /// The notes that these marks call for.
     pub notes: &'a Notes,
+    /// The size of every entry as it is shown now.
+    pub sizes: &'a [u32],
     /// Settings of the order.
     pub config: &'a Config,
     /// How texts of the proxy's own are made and sized.
@@ -164,19 +167,10 @@ pub struct Ask<'a> {
     pub target: Target,
     /// The original text of an item by its index: a result's or a message's text, a call's
     /// arguments. `None` where it has none or can't be edited.
-    pub originals: &'a dyn Fn(usize) -> Option<Cow<'a, str>>,
-    /// The strings of a text, which nothing reads twice. `None` where an item has no original.
-    pub words: &'a dyn Fn(Read<'_>) -> Option<Arc<Words>>,
-}
-
-/// Whose strings are asked for.
-#[derive(Clone, Copy, Debug)]
-pub enum Read<'t> {
-    /// Those of an item's original; of a call those of its arguments' texts, as
-    /// [`crate::session::stub::flat`] joins them.
-    Original(usize),
-    /// Those of a text that stands in place of one.
-    Note(&'t str),
+    pub originals: &'a dyn Fn(usize) -> Option<Rc<Cow<'a, str>>>,
+    /// The strings of an original, which nothing reads twice: of a call those of its arguments'
+    /// texts, as [`crate::session::stub::flat`] joins them. `None` where an item has none.
+    pub words: &'a dyn Fn(usize) -> Option<Arc<Words>>,
 }
 
 /// Proposes a pass.

@@ -39,7 +39,8 @@ pub(super) struct Work<'a> {
 impl<'a> Work<'a> {
     /// The state before the first step of a pass down to the floor.
     pub fn new(ask: &Ask<'a>, protection: Protection) -> Self {
-        let (sizes, total) = view::sizes(ask.transcript, ask.marks, ask.notes);
+        let sizes = ask.sizes.to_vec();
+        let total: u64 = sizes.iter().map(|size| u64::from(*size)).sum();
         Self {
             transcript: ask.transcript,
             config: ask.config,

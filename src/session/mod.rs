@@ -5,6 +5,7 @@
 pub mod align;
 pub mod chain;
 pub mod graph;
+pub mod note;
 pub mod path;
 pub mod recall;
 pub mod stub;

@@ -224,7 +224,7 @@ fn rest(count: usize, recall: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::view::Left;
+    use crate::session::note::{Left, Note};
 
     #[test]
     fn runs_are_joined() {
@@ -256,6 +256,7 @@ mod tests {
                 &lines,
                 Measure {
                     count: &count,
+                    note: &|text| Note::new(text, 0),
                     ceiling,
                     left: &|_, _, _| Left::default(),
                     recall,

@@ -3,38 +3,20 @@
 //! transcript, same marks, same view. Never moves a mark.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use super::graph::{Delimiter, Episode, Kind};
+use super::note::{Left, Note};
 use super::tombstone;
 use super::transcript::{Entry, Item, Transcript};
 use crate::model::{ItemKind, Kept, MESSAGE_TOKENS, Mark, Marks, Role};
-
-/// A text that stands in place of one of the client's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
-    /// The new text.
-    pub text: Arc<str>,
-    /// The size in tokens of what it stands in: of a result its text, of arguments the whole call.
-    pub tokens: u32,
-}
-
-/// What stands for a call of which a pass left a part.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Left {
-    /// In place of its result.
-    pub result: Option<Note>,
-    /// In place of its arguments.
-    pub arguments: Option<Note>,
-    /// What its episode's tombstone names of it once it is removed.
-    pub names: Option<Arc<str>>,
-}
 
 /// How texts that the proxy writes are made and sized.
 #[derive(Clone, Copy)]
 pub struct Measure<'a> {
     /// Counts the tokens of a text.
     pub count: &'a dyn Fn(&str) -> u32,
+    /// Makes a text one that stands in place of a result.
+    pub note: &'a dyn Fn(String) -> Note,
     /// The ceiling in tokens, of which the ledger takes a twentieth at most.
     pub ceiling: u32,
     /// Writes what is left of a call, by the index of its item. The originals are the client's, so
@@ -42,16 +24,6 @@ pub struct Measure<'a> {
     pub left: &'a dyn Fn(usize, Mark, &Kept) -> Left,
     /// The name of `recall`, where it is injected: only there may a text mention it.
     pub recall: Option<&'a str>,
-}
-
-impl Measure<'_> {
-    /// A text in place of a result.
-    fn note(&self, text: String) -> Note {
-        Note {
-            tokens: (self.count)(&text),
-            text: text.into(),
-        }
-    }
 }
 
 /// The notes of a view.
@@ -152,7 +124,7 @@ pub fn note_episode(
         return;
     };
     let mut put = |at: usize, text: String| {
-        notes.results.insert(at, measure.note(text));
+        notes.results.insert(at, (measure.note)(text));
     };
     match (mark_of(transcript, marks, carrier), episode.kind) {
         (Mark::Removed, _) => {
@@ -212,7 +184,7 @@ fn note_strays(transcript: &Transcript, marks: &Marks, measure: Measure<'_>, not
     };
     for (index, item) in transcript.items.iter().enumerate() {
         if folded(item) && !notes.results.contains_key(&index) {
-            let note = measure.note(tombstone::stray(item));
+            let note = (measure.note)(tombstone::stray(item));
             notes.results.insert(index, note);
         }
     }
@@ -230,7 +202,7 @@ pub fn note_ledger(
     notes.host = ledger.as_ref().map(|(host, _)| *host);
     if let Some((host, gone)) = ledger {
         let own = tombstone::ledger(transcript, marks, &gone, measure);
-        notes.results.insert(host, measure.note(own));
+        notes.results.insert(host, (measure.note)(own));
     }
 }
 
@@ -348,7 +320,7 @@ pub fn shown_of<'a>(
             Some(call) => notes
                 .results
                 .get(&call)
-                .map_or(Shown::Whole, |note| Shown::Note(&note.text)),
+                .map_or(Shown::Whole, |note| Shown::Note(note.text())),
         },
         Role::Assistant => assistant(marks, notes, entry.items.start, items),
     }
@@ -392,7 +364,7 @@ fn assistant<'a>(marks: &Marks, notes: &'a Notes, first: usize, items: &[Item]) 
     let arguments = all()
         .enumerate()
         .filter(|(_, (_, item))| kept(item))
-        .filter_map(|(place, (at, _))| Some((place, &*trimmed(at)?.text)))
+        .filter_map(|(place, (at, _))| Some((place, trimmed(at)?.text())))
         .collect();
     let has = |kind| items.iter().any(|item| item.kind == kind && kept(item));
     let text = has(ItemKind::Text) || has(ItemKind::Opaque);
@@ -422,7 +394,7 @@ pub fn tokens(transcript: &Transcript, marks: &Marks, notes: &Notes, entry: &Ent
             Some(call) => notes
                 .results
                 .get(&call)
-                .map_or_else(|| sum(items.iter()), |note| MESSAGE_TOKENS + note.tokens),
+                .map_or_else(|| sum(items.iter()), |note| MESSAGE_TOKENS + note.tokens()),
         },
         Role::Assistant => {
             let first = entry.items.start;
@@ -439,7 +411,7 @@ pub fn tokens(transcript: &Transcript, marks: &Marks, notes: &Notes, entry: &Ent
             }
             let all = (first..).zip(items).filter(|(_, item)| kept(item));
             let shown = all.map(|(at, item)| match notes.arguments.get(&at) {
-                Some(note) => note.tokens,
+                Some(note) => note.tokens(),
                 None => item.tokens,
             });
             MESSAGE_TOKENS + shown.sum::<u32>()
