@@ -22,9 +22,9 @@ const INDEX: f64 = 0.15;
 /// Bytes that an index takes at most; names have about three a token.
 const INDEX_BYTES: usize = 900;
 /// The part of what is removed whole that its episode's tombstone names at most.
-const NAMES: f64 = 0.05;
+const NAMES: f64 = 0.08;
 /// Bytes that a tombstone names at most.
-const NAMES_BYTES: usize = 525;
+const NAMES_BYTES: usize = 800;
 /// What a string is worth that tells where something is.
 const PLACE: f64 = 0.03;
 /// What any other string is worth.

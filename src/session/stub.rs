@@ -9,12 +9,13 @@ use std::ops::Range;
 use super::tombstone::thousands;
 use crate::model::{Kept, Mark, raw};
 
-/// Bytes of a string among a call's arguments above which it is cut.
-pub const LONG: usize = 320;
+/// Bytes of a string among a call's arguments above which it is cut. Shorter ones stay as they are:
+/// their lines are asked for again more often than what cutting them makes room for.
+pub const LONG: usize = 1500;
 /// Characters of a cut string that stay in front.
-const FRONT: usize = 160;
+const FRONT: usize = 1000;
 /// Characters of a cut string that stay at its end.
-const BACK: usize = 60;
+const BACK: usize = 300;
 
 /// What stands for the result of `id`, such as `read:12`: lines of it where the mark says clipped,
 /// else one line with the strings that stood nowhere else. `tokens` is the size of the original.
@@ -222,7 +223,7 @@ mod tests {
 
     #[test]
     fn long_strings_are_cut_wherever_they_stand_and_nothing_else_changes() {
-        let long = "äb\\n\\\"".repeat(100);
+        let long = "äb\\n\\\"".repeat(400);
         let arguments = format!(r#"{{"a" : "", "k":"{long}", "n": [1e3, "{long}"], "s":"short"}}"#);
         let text = flat(&arguments);
         let cuts = cuts(&arguments);
@@ -236,8 +237,8 @@ mod tests {
         assert!(short.contains("[1e3, "), "{short}");
         let first = parsed["k"].as_str().unwrap();
         let second = parsed["n"][1].as_str().unwrap();
-        assert!(first.contains("[180 characters cut]… "), "{first}");
-        let marker = format!("[180 characters cut] {}", &text[name as usize..][..3]);
+        assert!(first.contains("[300 characters cut]… "), "{first}");
+        let marker = format!("[300 characters cut] {}", &text[name as usize..][..3]);
         assert!(second.contains(&marker), "{second}");
     }
 

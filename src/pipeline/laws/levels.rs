@@ -1,6 +1,8 @@
 //! The finer levels (design §5): results of all eligible episodes before any call, text or episode,
 //! and what each leaves behind.
 
+use serde_json::Value;
+
 use super::say::{act, call, done, end, expl, text};
 use super::sim::{Sim, check};
 use crate::policy::Order;
@@ -64,4 +66,41 @@ fn a_result_leaves_its_own_lines_and_then_its_names() {
     let evicted = evicted.expect("a stub");
     assert!(evicted.contains("src/read1/part_45.rs"), "{evicted}");
     assert!(evicted.len() < clipped.len());
+}
+
+#[test]
+fn long_arguments_keep_their_ends_and_the_names_between() {
+    let mut sim = session();
+    sim.turn([act("a", &[]), call("edit", 300)]);
+    sim.turn([done(), call("bash", 5)]);
+    sim.turn([text(1)]);
+    let arguments = |sim: &Sim| {
+        let (sent, _) = sim.look();
+        let messages = sent.messages.iter().map(|one| serde_json::from_str(one));
+        let messages: Vec<Value> = messages.map(Result::unwrap).collect();
+        let calls = messages.iter().flat_map(|one| one["tool_calls"].as_array());
+        let edit = calls
+            .flatten()
+            .find(|one| one["function"]["name"] == "edit");
+        let arguments = edit.expect("the call")["function"]["arguments"].as_str();
+        let arguments: Value = serde_json::from_str(arguments.unwrap()).unwrap();
+        arguments["text"].as_str().unwrap().to_owned()
+    };
+    let whole = arguments(&sim);
+    // First its result goes, which is worth less than what it was called with.
+    for _ in 0..2 {
+        let (_, prepared) = sim.look();
+        assert_eq!(arguments(&sim), whole);
+        sim.ceiling(prepared.estimate - 1);
+    }
+    let trimmed = arguments(&sim);
+    let (front, rest) = trimmed.split_once(" …[").expect("what is cut is said");
+    let (between, back) = rest.rsplit_once("… ").unwrap();
+    assert!(
+        whole.starts_with(front) && whole.ends_with(back),
+        "{trimmed}"
+    );
+    assert_eq!((front.chars().count(), back.chars().count()), (1000, 300));
+    assert!(between.contains(" src/edit1/part_45.rs "), "{between}");
+    assert!(trimmed.len() < whole.len());
 }

@@ -123,7 +123,13 @@ impl Labels {
                     let mut arguments = json!({"label": label});
                     if self.rich {
                         result.push_str(&listing(&label, *tokens / 8));
-                        arguments["text"] = listing(&label, *tokens / 16).into();
+                        // What is written stands in the call, long enough to be trimmed.
+                        let lines = if *tool == "edit" {
+                            *tokens / 2
+                        } else {
+                            *tokens / 16
+                        };
+                        arguments["text"] = listing(&label, lines).into();
                     }
                     results.push((id.clone(), result));
                     let arguments = arguments.to_string();
