@@ -2,6 +2,7 @@
 //! never serves anything.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
 use tokio_util::task::TaskTracker;
@@ -55,6 +56,7 @@ pub fn app(config: &Config) -> anyhow::Result<Arc<App>> {
         },
         store: Arc::new(opened.store),
         readers: Readers::default(),
+        unmarked: AtomicBool::default(),
         paths: Paths::default(),
         active: Active::default(),
         memo: Memo::default(),

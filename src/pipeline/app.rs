@@ -2,6 +2,7 @@
 //! a configuration.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio_util::task::TaskTracker;
@@ -32,6 +33,9 @@ pub struct App {
     pub store: Arc<Store>,
     /// Look-ups that are at the store.
     pub readers: Readers,
+    /// Whether the upstream was found to refuse breakpoints of the provider's cache, which are then
+    /// set no more.
+    pub unmarked: AtomicBool,
     /// Folded paths.
     pub paths: Paths,
     /// Sessions that were served lately.

@@ -1,6 +1,8 @@
 //! The request half of one hop, pure: transcript, size, pass, bytes. Everything that a turn keeps
 //! between its hops stands in [`State`]. Never awaits, never reads a store or a clock.
 
+mod inject;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -16,7 +18,7 @@ use crate::model::{
     Digest, Head, Hidden, Hop, ItemNo, Kept, Mark, Marks, Role, Rope, Shape, TurnRecord,
 };
 use crate::policy::{self, Ask, Order, Pinned, PlanError, Policy, Proposal, Target};
-use crate::render::tools::{self, Injected};
+use crate::render::tools::Injected;
 use crate::render::{self, Breakpoints, RenderError};
 use crate::session::path::Path;
 use crate::session::transcript::{self, Transcript};
@@ -170,99 +172,6 @@ impl State {
         }
     }
 
-    /// Decides what is injected, and counts what stands outside the transcript.
-    ///
-    /// # Errors
-    /// [`MiddleError`] where the client's own tools or system message can't be extended.
-    pub fn inject(&mut self, tools: &Tools<'_>) -> Result<(), MiddleError> {
-        let original: u64 = self
-            .shapes
-            .iter()
-            .map(|shape| u64::from(shape.tokens()))
-            .sum();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let client_tools = self.request.tools_bytes().map(text).unwrap_or_default();
-        let client_tools_size = u64::from(tools.reader.remembered(&client_tools));
-        self.client_tokens = original + client_tools_size;
-        self.fixed = client_tools_size;
-        self.injected = self.decide();
-        if let (true, Some(bytes)) = (self.injected.any(), self.request.tools_bytes()) {
-            let with = tools::with_hidden(self.request.dialect, bytes, &self.injected)
-                .ok_or(MiddleError::Inject)?;
-            self.fixed = u64::from(tools.reader.remembered(&String::from_utf8_lossy(&with)));
-            self.tools = Some(with);
-            if let Some(block) = self.terms.guidance(&self.injected) {
-                self.guide(&block, tools)?;
-            }
-        }
-        self.prologue = self.prologue();
-        Ok(())
-    }
-
-    /// Injection is decided at the first request of a conversation that carries tools, and kept:
-    /// the tools array never flips.
-    fn decide(&self) -> Injected {
-        if self.request.tools.is_none() {
-            return Injected::default();
-        }
-        let before = self.path.entries.iter().rev().map(|entry| &entry.record);
-        // Records of requests without tools say nothing: a title or a compaction is a side branch.
-        if let Some(record) = before.clone().find(|record| record.tooled) {
-            return Injected {
-                delimiter: record.injected.clone(),
-                recall: record.recall.clone(),
-            };
-        }
-        let safe = self.terms.may_inject(self.request.stored);
-        let name = |wanted: bool, tool| {
-            let free = || tools::free_name(tool, &self.request.tool_names);
-            (wanted && safe).then(free).flatten()
-        };
-        Injected {
-            delimiter: name(self.terms.inject, Hidden::Delimiter),
-            recall: name(self.terms.recall, Hidden::Recall),
-        }
-    }
-
-    fn guide(&mut self, block: &str, tools: &Tools<'_>) -> Result<(), MiddleError> {
-        let leading = self
-            .shapes
-            .iter()
-            .take_while(|shape| !matches!(shape.role, Role::User | Role::Assistant | Role::Tool));
-        let first = leading
-            .enumerate()
-            .find(|(_, shape)| shape.role == Role::System);
-        let Some((at, _)) = first else {
-            let message = self.request.dialect.system(block);
-            self.fixed += u64::from(tools.reader.shape(&message)?.tokens());
-            self.guidance = Some((None, message));
-            return Ok(());
-        };
-        let bytes = self.request.message(at);
-        // A system message without content is the client's own affair: it stays as it is.
-        if let Some(guided) = self.request.dialect.append_text(bytes, block) {
-            let shape = tools.reader.shape(&guided)?;
-            if let Some(slot) = self.shapes.get_mut(at) {
-                *slot = shape;
-            }
-            self.guidance = Some((Some(at), guided));
-        }
-        Ok(())
-    }
-
-    fn prologue(&self) -> Digest {
-        let system = self
-            .shapes
-            .iter()
-            .take_while(|shape| shape.role == Role::System);
-        let mut parts: Vec<&[u8]> = system
-            .map(|shape| shape.canonical.as_bytes().as_slice())
-            .collect();
-        let tools = self.tools.as_deref().or_else(|| self.request.tools_bytes());
-        parts.push(tools.unwrap_or_default());
-        Digest::of(&parts)
-    }
-
     /// Prepares the next hop: [`State::plan`], then [`State::render`].
     ///
     /// # Errors
@@ -378,6 +287,19 @@ impl State {
     /// [`MiddleError::Render`] where its view can't be turned into bytes.
     pub fn render(&self, planned: Planned) -> Result<Prepared, MiddleError> {
         let Planned(prepared) = planned;
+        let body = self.bytes(&prepared, prepared.breakpoints)?;
+        Ok(Prepared { body, ..prepared })
+    }
+
+    /// The bytes of a hop's view with these breakpoints.
+    ///
+    /// # Errors
+    /// As [`State::render`].
+    pub fn bytes(
+        &self,
+        prepared: &Prepared,
+        breakpoints: Option<Breakpoints>,
+    ) -> Result<Rope, MiddleError> {
         let view = render::messages(&render::Input {
             request: &self.request,
             path: &self.path,
@@ -386,10 +308,9 @@ impl State {
             marks: &self.marks,
             notes: &prepared.notes,
             guidance: self.guidance.clone(),
-            breakpoints: prepared.breakpoints,
+            breakpoints,
         })?;
-        let body = self.body(view);
-        Ok(Prepared { body, ..prepared })
+        Ok(self.body(view))
     }
 
     /// Whether a pass will ask for the strings of all texts.

@@ -4,6 +4,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -306,8 +307,8 @@ fn asked(app: &App, asked: &TurnRequest, report: &mut Report) -> Result<Asked, S
     let family = app.models.family(&request.model).clone();
     let mut terms = Terms::of(&app.settings, &asked.overrides, &family, &request.model)
         .map_err(|error| Stop::Error(error.into()))?;
-    if asked.purpose == Purpose::Count {
-        // What is only counted is not kept either.
+    // What is only counted is not kept either.
+    if asked.purpose == Purpose::Count || app.unmarked.load(Ordering::Relaxed) {
         terms.breakpoints = SetBreakpoints::Off;
     }
     report.asked(&request, terms.mode);

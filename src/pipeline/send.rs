@@ -1,19 +1,22 @@
-//! Sends the hops of a turn and deals with what an upstream refuses: one emergency pass where the
-//! view was too long, once the client's own bytes where ours were not taken. Never reads a body
-//! that was accepted.
+//! Sends the hops of a turn and deals with what an upstream refuses: once more without our
+//! breakpoints where it knows none, one emergency pass where the view was too long, once the
+//! client's own bytes where ours were not taken. Never reads a body that was accepted.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::body::Body;
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
+use memchr::memmem;
 
 use super::app::App;
 use super::error::ProxyError;
 use super::hop::{MiddleError, Prepared, Tools};
 use super::open::Turn;
+use super::settings::SetBreakpoints;
 use super::{drive, unary, untouched};
 use crate::dialect::Purpose;
 use crate::dialect::stream::Spec;
@@ -22,6 +25,8 @@ use crate::upstream::{self, Outbound, Payload, ResponseBody};
 
 /// Bytes of a refusal that are read to find out why.
 pub(super) const REFUSAL: usize = 1 << 20;
+/// What a refusal names that is for a breakpoint.
+const MARKER: &[u8] = b"cache_control";
 
 /// Sends the first hop and answers the client with what comes of it.
 ///
@@ -71,15 +76,26 @@ async fn refused(
     mut turn: Turn,
     response: Response<ResponseBody>,
 ) -> Result<Response<Body>, ProxyError> {
-    let (head, body) = response.into_parts();
-    let Ok(body) = Limited::new(body, REFUSAL).collect().await else {
-        // A refusal that breaks off, or never ends, says nothing that could be acted on.
-        let error = ProxyError::Upstream(upstream::Error::Broken {
-            cause: "its error response was cut".to_owned(),
-        });
-        return Err(failed(turn, error));
+    let (mut head, body) = response.into_parts();
+    let mut body = match whole(body).await {
+        Ok(body) => body,
+        Err(error) => return Err(failed(turn, error)),
     };
-    let body = body.to_bytes();
+    if let Some(answer) = unmarked(app, &mut turn, head.status, &body).await {
+        let response = match answer {
+            Ok(response) if response.status().is_success() => {
+                return accepted(app, turn, response).await;
+            }
+            Ok(response) => response,
+            Err(error) => return Err(failed(turn, error)),
+        };
+        let (second, refusal) = response.into_parts();
+        head = second;
+        body = match whole(refusal).await {
+            Ok(body) => body,
+            Err(error) => return Err(failed(turn, error)),
+        };
+    }
     let text = String::from_utf8_lossy(&body);
     let too_long = app.models.context_length_error(head.status.as_u16(), &text);
     if too_long.is_some() {
@@ -98,6 +114,15 @@ async fn refused(
     Ok(reply(turn, head.status, head.headers, body))
 }
 
+/// The body of a refusal. One that breaks off, or never ends, says nothing that could be acted on.
+async fn whole(body: ResponseBody) -> Result<Bytes, ProxyError> {
+    let body = Limited::new(body, REFUSAL).collect().await;
+    let body = body.map_err(|_| upstream::Error::Broken {
+        cause: "its error response was cut".to_owned(),
+    })?;
+    Ok(body.to_bytes())
+}
+
 /// Ends the report of a turn that gets an answer of ours.
 pub(super) fn failed(turn: Turn, error: ProxyError) -> ProxyError {
     turn.report.refuse(error.status());
@@ -109,10 +134,57 @@ fn is_ours(status: StatusCode) -> bool {
     matches!(status.as_u16(), 400 | 404 | 413 | 422)
 }
 
+/// Another try of a later hop that was refused, where one is of use: without our breakpoints, or
+/// behind an emergency pass.
+pub(super) async fn again(
+    app: &App,
+    turn: &mut Turn,
+    status: StatusCode,
+    refusal: &[u8],
+) -> Option<Result<Response<ResponseBody>, ProxyError>> {
+    match unmarked(app, turn, status, refusal).await {
+        None => emergency(app, turn, status, refusal).await,
+        answer => answer,
+    }
+}
+
+/// Where a hop was refused for a breakpoint, and some of ours are in it: one more try of the same
+/// view without them. If that is taken the upstream knows none, and gets none any more.
+async fn unmarked(
+    app: &App,
+    turn: &mut Turn,
+    status: StatusCode,
+    refusal: &[u8],
+) -> Option<Result<Response<ResponseBody>, ProxyError>> {
+    turn.prepared.breakpoints?;
+    if !is_ours(status) || memmem::find(refusal, MARKER).is_none() {
+        return None;
+    }
+    let body = turn.state.bytes(&turn.prepared, None).ok()?;
+    if body.len() == turn.prepared.body.len() {
+        // The markers are the client's own.
+        return None;
+    }
+    turn.prepared.body = body;
+    turn.prepared.breakpoints = None;
+    turn.state.terms.breakpoints = SetBreakpoints::Off;
+    turn.report.turn.retries.push("breakpoints");
+    let answer = send(app, turn).await;
+    if let Ok(response) = &answer {
+        turn.report.answered(response.status());
+        if response.status().is_success() && !app.unmarked.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "the upstream refuses cache_control; no breakpoints are set until the next start"
+            );
+        }
+    }
+    Some(answer)
+}
+
 /// Where a hop was refused as too long: one pass to four fifths of the size that the upstream
 /// named or refused, and one more try. `None` where it was refused for something else, or the
 /// pass frees nothing.
-pub(super) async fn emergency(
+async fn emergency(
     app: &App,
     turn: &mut Turn,
     status: StatusCode,

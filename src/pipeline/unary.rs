@@ -14,7 +14,7 @@ use super::error::ProxyError;
 use super::finish::{self, Committed, Ended, Ending};
 use super::hidden::{self, Keep};
 use super::open::{Turn, over_budget};
-use super::send::{emergency, failed, prepare, reply, send, spec};
+use super::send::{again, failed, prepare, reply, send, spec};
 use super::settings::StoreContent;
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::unary;
@@ -115,10 +115,10 @@ async fn next(app: &Arc<App>, turn: &mut Turn, answers: &[Answer]) -> Result<Nex
     if head.status.is_success() {
         return Ok(Next::Body(Box::new(head.headers), body));
     }
-    let Some(again) = emergency(app, turn, head.status, &body).await else {
+    let Some(answer) = again(app, turn, head.status, &body).await else {
         return Ok(Next::Refused(head.status, Box::new(head.headers), body));
     };
-    let (head, body) = again?.into_parts();
+    let (head, body) = answer?.into_parts();
     let body = collect(turn, body).await?;
     Ok(if head.status.is_success() {
         Next::Body(Box::new(head.headers), body)

@@ -3,13 +3,16 @@
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::body::{Body, to_bytes};
 use axum::response::Response;
+use plimsoll::config::Config;
 use plimsoll::pipeline::SetBreakpoints;
 use serde_json::{Value, json};
 
+use super::agent::until_metric;
 use super::support::{Proxy, client, soon, upstream};
 
 const TURNS: usize = 40;
@@ -17,35 +20,88 @@ const TURNS: usize = 40;
 /// Bodies by path, as the upstream got them.
 type Seen = Arc<Mutex<Vec<(String, Value)>>>;
 
-/// An upstream that has one more command to run each time.
-async fn provider(seen: Seen) -> SocketAddr {
+/// What an upstream says: (number among those that it took, body) -> content, or a refusal.
+type Says = fn(usize, &Value) -> Result<Value, Value>;
+
+/// One more command to run each time.
+#[expect(clippy::unnecessary_wraps, reason = "one of several")]
+fn works(number: usize, _: &Value) -> Result<Value, Value> {
+    Ok(json!({
+        "type": "tool_use", "id": format!("toolu_{number}"), "name": "bash",
+        "input": {"command": "make"},
+    }))
+}
+
+/// The same from a gateway that knows no markers.
+fn knows_none(number: usize, body: &Value) -> Result<Value, Value> {
+    match markers(body) {
+        0 => works(number, body),
+        _ => Err(
+            json!({"type": "error", "error": {"type": "invalid_request_error",
+            "message": "messages.0.content.0.text.cache_control: Extra inputs are not permitted"}}),
+        ),
+    }
+}
+
+/// An upstream that says these things.
+async fn provider(seen: Seen, says: Says) -> SocketAddr {
+    let taken = Arc::new(AtomicUsize::new(0));
     upstream(move |request| {
-        let seen = seen.clone();
+        let (seen, taken) = (seen.clone(), taken.clone());
         async move {
             let path = request.uri().path().to_owned();
             let bytes = to_bytes(request.into_body(), usize::MAX).await.unwrap();
             let body: Value = serde_json::from_slice(&bytes).unwrap();
-            let mut seen = seen.lock().unwrap();
-            seen.push((path.clone(), body));
-            let answer = match path.ends_with("count_tokens") {
-                true => json!({"input_tokens": 1}),
-                false => json!({
-                    "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
-                    "content": [{
-                        "type": "tool_use", "id": format!("toolu_{}", seen.len()),
-                        "name": "bash", "input": {"command": "make"},
-                    }],
-                    "stop_reason": "tool_use", "stop_sequence": null,
-                    "usage": {"input_tokens": 9, "output_tokens": 9},
-                }),
+            let said = says(taken.load(Ordering::Relaxed), &body);
+            taken.fetch_add(usize::from(said.is_ok()), Ordering::Relaxed);
+            let streamed = body["stream"] == true;
+            let kind = match streamed && said.is_ok() {
+                true => "text/event-stream",
+                false => "application/json",
             };
-            Response::builder()
-                .header("content-type", "application/json")
-                .body(Body::from(answer.to_string()))
-                .unwrap()
+            let (status, answer) = match said {
+                Err(error) => (400, error.to_string()),
+                Ok(_) if path.ends_with("count_tokens") => {
+                    (200, json!({"input_tokens": 1}).to_string())
+                }
+                Ok(block) if streamed => (200, events(block)),
+                Ok(block) => (200, message(json!([block])).to_string()),
+            };
+            seen.lock().unwrap().push((path, body));
+            let built = Response::builder().status(status);
+            let built = built.header("content-type", kind);
+            built.body(Body::from(answer)).unwrap()
         }
     })
     .await
+}
+
+fn message(content: Value) -> Value {
+    json!({
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
+        "content": content, "stop_reason": "tool_use", "stop_sequence": null,
+        "usage": {"input_tokens": 9, "output_tokens": 9},
+    })
+}
+
+/// A message of one call as a stream.
+fn events(mut block: Value) -> String {
+    let input = std::mem::replace(&mut block["input"], json!({})).to_string();
+    let events = [
+        json!({"type": "message_start", "message": message(json!([]))}),
+        json!({"type": "content_block_start", "index": 0, "content_block": block}),
+        json!({"type": "content_block_delta", "index": 0,
+            "delta": {"type": "input_json_delta", "partial_json": input}}),
+        json!({"type": "content_block_stop", "index": 0}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"},
+            "usage": {"output_tokens": 9}}),
+        json!({"type": "message_stop"}),
+    ];
+    let frame = |event: &Value| {
+        let kind = event["type"].as_str().unwrap();
+        format!("event: {kind}\ndata: {event}\n\n")
+    };
+    events.iter().map(frame).collect()
 }
 
 /// How a client sets its own markers.
@@ -72,12 +128,16 @@ fn request(history: &[Value], own: Own) -> Value {
     })
 }
 
+fn tight(config: &mut Config) {
+    config.budget.ceiling = 6_000;
+    config.budget.implicit_tokens = 500;
+}
+
 /// A session of many passes; what the upstream got of it.
-async fn session(own: Own, breakpoints: SetBreakpoints) -> Vec<(String, Value)> {
+async fn session(own: Own, breakpoints: SetBreakpoints, says: Says) -> Vec<(String, Value)> {
     let seen = Seen::default();
-    let proxy = Proxy::with(provider(seen.clone()).await, |config| {
-        config.budget.ceiling = 6_000;
-        config.budget.implicit_tokens = 500;
+    let proxy = Proxy::with(provider(seen.clone(), says).await, |config| {
+        tight(config);
         config.cache.breakpoints = breakpoints;
     })
     .await;
@@ -161,8 +221,8 @@ fn bare(seen: &[(String, Value)]) -> Vec<Vec<Value>> {
 #[tokio::test]
 async fn breakpoints_save_what_a_pass_leaves_alone() {
     for (own, least) in [(Own::Nothing, 0), (Own::Three, 3)] {
-        let with = session(own, SetBreakpoints::Auto).await;
-        let without = session(own, SetBreakpoints::Off).await;
+        let with = session(own, SetBreakpoints::Auto, works).await;
+        let without = session(own, SetBreakpoints::Off, works).await;
         assert_eq!(bare(&with), bare(&without), "nothing but markers differs");
         for (path, body) in &without {
             assert_eq!(markers(body), least, "{path}: the client's own alone");
@@ -183,5 +243,94 @@ async fn breakpoints_save_what_a_pass_leaves_alone() {
         let (with, without) = (share(&turns(with)), share(&turns(without)));
         println!("{own:?}: {with:.3} of the input is read again, {without:.3} without");
         assert!(with > without + 0.005, "{own:?}: {with} and {without}");
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_knows_no_breakpoints_gets_them_once() {
+    let refused = session(Own::Nothing, SetBreakpoints::Auto, knows_none).await;
+    let plain = session(Own::Nothing, SetBreakpoints::Off, works).await;
+    assert!(markers(&refused[0].1) > 0);
+    for (path, body) in &refused[1..] {
+        assert_eq!(markers(body), 0, "{path}: {body}");
+    }
+    assert_eq!(bare(&refused[1..]), bare(&plain), "managed as ever");
+}
+
+/// A conversation with enough in it to be evicted, so that the proxy sets a breakpoint beside the
+/// client's own three.
+fn worked() -> Vec<Value> {
+    let user = |block: Value| json!({"role": "user", "content": [block]});
+    let mut history = vec![user(json!({"type": "text", "text": "go"}))];
+    for turn in 0..8 {
+        let id = format!("t{turn}");
+        let call = json!({"type": "tool_use", "id": id, "name": "bash", "input": {}});
+        let result =
+            json!({"type": "tool_result", "tool_use_id": id, "content": "ok ".repeat(300)});
+        history.extend([
+            json!({"role": "assistant", "content": [call]}),
+            user(result),
+        ]);
+    }
+    history
+}
+
+async fn ask(proxy: &Proxy, body: &Value) -> (u16, String, String) {
+    let sent = client().post(proxy.url("/v1/messages"));
+    let sent = sent.header("x-api-key", "k").body(body.to_string());
+    let answer = soon(sent.send()).await.unwrap();
+    let stage = answer.headers().get("x-plimsoll-fail-open");
+    let stage = stage.map_or("", |stage| stage.to_str().unwrap()).to_owned();
+    (
+        answer.status().as_u16(),
+        stage,
+        soon(answer.text()).await.unwrap(),
+    )
+}
+
+#[tokio::test]
+async fn markers_of_the_clients_own_that_are_refused_say_nothing_of_ours() {
+    let seen = Seen::default();
+    let proxy = Proxy::with(provider(seen.clone(), knows_none).await, tight).await;
+    let body = request(&worked(), Own::Three);
+    for _ in 0..2 {
+        let (status, stage, text) = ask(&proxy, &body).await;
+        assert_eq!((status, stage.as_str()), (400, "refused"), "{text}");
+        let seen = std::mem::take(&mut *seen.lock().unwrap());
+        let counts: Vec<usize> = seen.iter().map(|(_, body)| markers(body)).collect();
+        assert_eq!(
+            counts,
+            [4, 3, 3],
+            "with ours, without, as the client has it"
+        );
+        assert_eq!(seen[2].1, body);
+    }
+}
+
+#[tokio::test]
+async fn a_later_hop_that_is_refused_for_its_breakpoints_goes_on_without() {
+    // One upstream of several behind one address knows none.
+    let says: Says = |number, body| match body["messages"].as_array().unwrap().len() {
+        1 => Ok(json!({
+            "type": "tool_use", "id": "toolu_d", "name": "delimiter",
+            "input": {"action": "start", "name": "a", "type": "expl"},
+        })),
+        _ => knows_none(number, body),
+    };
+    for stream in [false, true] {
+        let seen = Seen::default();
+        let proxy = Proxy::before(provider(seen.clone(), says).await).await;
+        let mut body = request(&worked()[..1], Own::Nothing);
+        body["stream"] = json!(stream);
+        let (status, stage, text) = ask(&proxy, &body).await;
+        assert_eq!((status, stage.as_str()), (200, ""), "{text}");
+        assert!(
+            text.contains("toolu_1") && !text.contains("delimiter"),
+            "{text}"
+        );
+        let seen = std::mem::take(&mut *seen.lock().unwrap());
+        let marked: Vec<bool> = seen.iter().map(|(_, body)| markers(body) > 0).collect();
+        assert_eq!(marked, [true, true, false], "{stream}");
+        until_metric(&proxy, r#"plimsoll_retries_total{reason="breakpoints"} 1"#).await;
     }
 }

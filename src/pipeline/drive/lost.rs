@@ -11,13 +11,13 @@ use http_body_util::{BodyExt, Limited};
 use super::{Begin, Driver, End};
 use crate::dialect::{ErrorSide, ErrorText};
 use crate::pipeline::open::Turn;
-use crate::pipeline::send::{REFUSAL, emergency};
+use crate::pipeline::send::{REFUSAL, again};
 use crate::record::Side;
 use crate::upstream::{self, ResponseBody};
 
 impl Driver {
-    /// The upstream refused a later hop. One that was too long is tried once more behind an
-    /// emergency pass; else the upstream's own answer is the client's where that has seen nothing
+    /// The upstream refused a later hop. One that was too long, or was refused for a breakpoint of
+    /// ours, is tried once more; else the upstream's own answer is the client's where that has seen nothing
     /// yet. Otherwise it is an error event, or where asking again may help a cut, because some
     /// agents ask again behind that alone.
     pub(super) async fn refused(
@@ -26,8 +26,8 @@ impl Driver {
     ) -> Option<ResponseBody> {
         let (head, body) = response.into_parts();
         let body = whole(body).await;
-        let again = emergency(&self.app, &mut self.turn, head.status, &body).await;
-        let (head, body) = match again {
+        let answer = again(&self.app, &mut self.turn, head.status, &body).await;
+        let (head, body) = match answer {
             None => (head, body),
             Some(Ok(again)) if again.status().is_success() => return Some(again.into_body()),
             Some(Ok(again)) => {

@@ -1,0 +1,101 @@
+//! What a turn adds to the client's request: the hidden tools and the block that explains them,
+//! decided once for a conversation. Never renders a view.
+
+use super::{MiddleError, State, Tools};
+use crate::model::{Digest, Hidden, Role};
+use crate::render::tools::{self, Injected};
+
+impl State {
+    /// Decides what is injected, and counts what stands outside the transcript.
+    ///
+    /// # Errors
+    /// [`MiddleError`] where the client's own tools or system message can't be extended.
+    pub fn inject(&mut self, tools: &Tools<'_>) -> Result<(), MiddleError> {
+        let original: u64 = self
+            .shapes
+            .iter()
+            .map(|shape| u64::from(shape.tokens()))
+            .sum();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let client_tools = self.request.tools_bytes().map(text).unwrap_or_default();
+        let client_tools_size = u64::from(tools.reader.remembered(&client_tools));
+        self.client_tokens = original + client_tools_size;
+        self.fixed = client_tools_size;
+        self.injected = self.decide();
+        if let (true, Some(bytes)) = (self.injected.any(), self.request.tools_bytes()) {
+            let with = tools::with_hidden(self.request.dialect, bytes, &self.injected)
+                .ok_or(MiddleError::Inject)?;
+            self.fixed = u64::from(tools.reader.remembered(&String::from_utf8_lossy(&with)));
+            self.tools = Some(with);
+            if let Some(block) = self.terms.guidance(&self.injected) {
+                self.guide(&block, tools)?;
+            }
+        }
+        self.prologue = self.prologue();
+        Ok(())
+    }
+
+    /// Injection is decided at the first request of a conversation that carries tools, and kept:
+    /// the tools array never flips.
+    fn decide(&self) -> Injected {
+        if self.request.tools.is_none() {
+            return Injected::default();
+        }
+        let before = self.path.entries.iter().rev().map(|entry| &entry.record);
+        // Records of requests without tools say nothing: a title or a compaction is a side branch.
+        if let Some(record) = before.clone().find(|record| record.tooled) {
+            return Injected {
+                delimiter: record.injected.clone(),
+                recall: record.recall.clone(),
+            };
+        }
+        let safe = self.terms.may_inject(self.request.stored);
+        let name = |wanted: bool, tool| {
+            let free = || tools::free_name(tool, &self.request.tool_names);
+            (wanted && safe).then(free).flatten()
+        };
+        Injected {
+            delimiter: name(self.terms.inject, Hidden::Delimiter),
+            recall: name(self.terms.recall, Hidden::Recall),
+        }
+    }
+
+    fn guide(&mut self, block: &str, tools: &Tools<'_>) -> Result<(), MiddleError> {
+        let leading = self
+            .shapes
+            .iter()
+            .take_while(|shape| !matches!(shape.role, Role::User | Role::Assistant | Role::Tool));
+        let first = leading
+            .enumerate()
+            .find(|(_, shape)| shape.role == Role::System);
+        let Some((at, _)) = first else {
+            let message = self.request.dialect.system(block);
+            self.fixed += u64::from(tools.reader.shape(&message)?.tokens());
+            self.guidance = Some((None, message));
+            return Ok(());
+        };
+        let bytes = self.request.message(at);
+        // A system message without content is the client's own affair: it stays as it is.
+        if let Some(guided) = self.request.dialect.append_text(bytes, block) {
+            let shape = tools.reader.shape(&guided)?;
+            if let Some(slot) = self.shapes.get_mut(at) {
+                *slot = shape;
+            }
+            self.guidance = Some((Some(at), guided));
+        }
+        Ok(())
+    }
+
+    fn prologue(&self) -> Digest {
+        let system = self
+            .shapes
+            .iter()
+            .take_while(|shape| shape.role == Role::System);
+        let mut parts: Vec<&[u8]> = system
+            .map(|shape| shape.canonical.as_bytes().as_slice())
+            .collect();
+        let tools = self.tools.as_deref().or_else(|| self.request.tools_bytes());
+        parts.push(tools.unwrap_or_default());
+        Digest::of(&parts)
+    }
+}
