@@ -146,10 +146,14 @@ impl Children {
                 let thread = |name| sent(headers, name).map(within);
                 (thread(own), thread(parent))
             }
-            Self::Sessions(parent) => match (sent(headers, parent), own) {
-                (Some(_), Some(own)) => (Some(within(told)), Some(own.to_owned())),
-                (parent, _) => (None, parent.map(str::to_owned)),
-            },
+            Self::Sessions(parent) => {
+                let parent = sent(headers, parent);
+                match own {
+                    // Nothing tells whose child the parent is, so each of them is named alike.
+                    Some(_) => (Some(within(told)), parent.map(within)),
+                    None => (None, parent.map(str::to_owned)),
+                }
+            }
         };
         (place.or_else(|| Some(session.to_owned())), parent)
     }
@@ -380,11 +384,11 @@ mod tests {
                 Some("mine\u{1f}t"),
                 Some("mine\u{1f}p"),
             ),
-            (&[OURS, OPENCODE], Some("mine"), None),
+            (&[OURS, OPENCODE], Some("mine\u{1f}c"), None),
             (
                 &[OURS, OPENCODE, PARENT_SESSION],
                 Some("mine\u{1f}c"),
-                Some("mine"),
+                Some("mine\u{1f}s"),
             ),
             (
                 &[OURS, OPENCODE, PARENT_SESSION, (PARENT, "p")],

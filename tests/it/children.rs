@@ -112,3 +112,50 @@ async fn children_that_begin_alike_are_held_apart_and_name_their_parent() {
         }
     }
 }
+
+/// How a conversation, its child and a child of that name themselves.
+const LINES: [[Headers; 3]; 3] = [
+    [
+        &[("session-id", "s"), ("thread-id", "s")],
+        &[
+            ("session-id", "s"),
+            ("thread-id", "a"),
+            ("x-codex-parent-thread-id", "s"),
+        ],
+        &[
+            ("session-id", "s"),
+            ("thread-id", "b"),
+            ("x-codex-parent-thread-id", "a"),
+        ],
+    ],
+    [
+        &[("x-session-id", "s")],
+        &[("x-session-id", "a"), ("x-parent-session-id", "s")],
+        &[("x-session-id", "b"), ("x-parent-session-id", "a")],
+    ],
+    [
+        &[("x-session-affinity", "s")],
+        &[("x-session-affinity", "a"), ("x-parent-session-id", "s")],
+        &[("x-session-affinity", "b"), ("x-parent-session-id", "a")],
+    ],
+];
+
+#[tokio::test]
+async fn a_child_of_a_child_names_that() {
+    for line in LINES {
+        for own in [None, Some("mine")] {
+            let provider = provider(plan([("go", vec![Reply::text("done")])])).await;
+            let proxy = Proxy::before(provider.address).await;
+            let mut parent = None;
+            for headers in line {
+                let mut agent = with(Agent::new(&proxy, false).told("go"), headers, own);
+                let answer = agent.turn().await;
+                let name = answer.header("x-plimsoll-session").to_owned();
+                let archive = Archive::read(&proxy.app.store).unwrap();
+                let (branch, _) = archive.find(&name).unwrap();
+                assert_eq!(branch.parent_session, parent, "{own:?} {headers:?}");
+                parent = Some(name);
+            }
+        }
+    }
+}
