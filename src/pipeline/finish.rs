@@ -206,7 +206,7 @@ pub fn commit(app: &App, place: &Place, state: &State, ended: Ended) -> Committe
     }));
     if let (Some(response), Some(kept)) = (response, kept) {
         let dialect = state.request.dialect;
-        let links = refer::links(place.tenant, dialect, (&response, id, turn), &kept);
+        let links = refer::links(place, dialect, (&response, id, turn), &kept);
         batch.links.extend(links);
     }
     let path = Arc::new(state.path.extend(id, Arc::new(record)));

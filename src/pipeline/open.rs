@@ -22,7 +22,7 @@ use super::settings::{SetBreakpoints, Terms, Unmet};
 use super::untouched;
 use crate::dialect::Purpose;
 use crate::dialect::request::{Lost, Request, RequestError};
-use crate::model::{Head, Shape, TenantId};
+use crate::model::{Head, Scope, Shape, TenantId};
 use crate::record::{Label, Phase};
 use crate::session::align::stand;
 use crate::session::chain;
@@ -159,8 +159,9 @@ async fn expand(
     asked: Box<Asked>,
 ) -> Result<(Opening, Result<Step, Stop>), ProxyError> {
     let tenant = opening.request.identity.tenant;
+    let scope = opening.request.session.scope(asked.request.hint.as_deref());
     let find = move |app: &App| {
-        let known = asked.look_up(app, tenant)?;
+        let known = asked.look_up(app, tenant, &scope)?;
         Ok((asked, known))
     };
     let (mut asked, known) = match look_up(app, &mut opening, find).await {
@@ -401,10 +402,20 @@ fn unreadable(error: RequestError) -> Stop {
 
 impl Asked {
     /// What the request refers to, as far as our records have it.
-    fn look_up(&self, app: &App, tenant: TenantId) -> Result<Result<Known, Lost>, Stop> {
+    fn look_up(
+        &self,
+        app: &App,
+        tenant: TenantId,
+        scope: &Scope,
+    ) -> Result<Result<Known, Lost>, Stop> {
         let told = |op, time| app.metrics.observe_store(op, time);
         let reads = Reads::new(&app.store, &told);
-        let known = refer::look_up(&reads, tenant, &self.request, app.settings.body_cap);
+        let known = refer::look_up(
+            &reads,
+            (tenant, scope),
+            &self.request,
+            app.settings.body_cap,
+        );
         known.map_err(|error| {
             tracing::warn!(%error, "the store did not answer");
             Stop::Fail("store")

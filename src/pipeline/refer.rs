@@ -2,13 +2,16 @@
 //! found again, and how what they name is read from our own records. Never crosses tenants, and
 //! never guesses: what is not whole is not found.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 
 use super::content::{self, Kept};
 use super::find::{self, FindError};
+use super::finish::Place;
 use super::reads::Reads;
 use crate::dialect::request::{Found, Lost, Request};
-use crate::model::{Dialect, Digest, RecordId, TenantId};
+use crate::model::{Dialect, Digest, RecordId, Scope, TenantId};
 use crate::session::path::Path;
 use crate::store::Link;
 
@@ -35,25 +38,36 @@ fn item_key(tenant: TenantId, dialect: Dialect, id: &str) -> Digest {
     Digest::of(&[b"item", tenant, dialect.name().as_bytes(), id.as_bytes()])
 }
 
+/// The key of those of one session: a client that changes its copy does not change it in others,
+/// and some servers give an id more than once.
+fn own_key(item: Digest, scope: &Scope) -> Digest {
+    Digest::of(&[b"item of", item.as_bytes(), scope.0.as_bytes()])
+}
+
 /// What leads to a response, by its id, record and turn, and to all items that came with the turn.
 pub(super) fn links(
-    tenant: TenantId,
+    place: &Place,
     dialect: Dialect,
     (response, record, turn): (&str, RecordId, u32),
     kept: &Kept,
 ) -> Vec<Link> {
+    let tenant = place.tenant;
     let mut links = vec![Link {
         key: response_key(tenant, dialect, response),
         id: record.0,
         turn,
     }];
     for (message, bytes) in &kept.messages {
-        let ids = dialect.ids(bytes);
-        links.extend(ids.iter().map(|id| Link {
-            key: item_key(tenant, dialect, id),
-            id: *message,
-            turn,
-        }));
+        for id in dialect.ids(bytes) {
+            let item = item_key(tenant, dialect, &id);
+            // What names no session is found among all.
+            let own = (!place.scope.0.is_empty()).then(|| own_key(item, &place.scope));
+            links.extend([item].into_iter().chain(own).map(|key| Link {
+                key,
+                id: *message,
+                turn,
+            }));
+        }
     }
     links
 }
@@ -67,34 +81,46 @@ pub(super) struct Known {
     pub path: Option<Path>,
 }
 
-/// Finds what a request refers to, of at most `cap` bytes.
+/// Finds what a request of this session refers to, of at most `cap` bytes. An item is that of the
+/// response that the request goes on from, else as it was said last in the session, else anywhere.
 ///
 /// # Errors
 /// [`FindError`] where the store fails; what is not there is [`Lost`].
 pub(super) fn look_up(
     reads: &Reads<'_>,
-    tenant: TenantId,
+    (tenant, scope): (TenantId, &Scope),
     request: &Request,
     cap: usize,
 ) -> Result<Result<Known, Lost>, FindError> {
     let dialect = request.dialect;
     let mut known = Known::default();
     let mut room = Room(cap.saturating_sub(request.body.len()));
+    let mut said = HashSet::new();
     if let Some(id) = &request.refers.response {
         let key = response_key(tenant, dialect, id);
         match conversation(reads, key, &mut room)? {
-            Some((path, before)) => {
-                known.found.before = before;
-                known.path = Some(path);
+            Some(conversation) => {
+                known.found.before = conversation.messages;
+                known.path = Some(conversation.path);
+                said.extend(conversation.ids);
             }
             None => return Ok(Err(Lost::Response)),
         }
     }
     let ids = request.refers.items.iter().map(|(_, id)| id.as_str());
     let ids: Vec<&str> = ids.collect();
-    let keys: Vec<Digest> = ids.iter().map(|id| item_key(tenant, dialect, id)).collect();
-    for (id, set) in ids.into_iter().zip(reads.links(&keys)?) {
-        match item(reads, dialect, id, &set)?.filter(|item| room.takes(item)) {
+    let all = ids.iter().map(|id| item_key(tenant, dialect, id));
+    let keys: Vec<Digest> = all
+        .clone()
+        .chain(all.map(|key| own_key(key, scope)))
+        .collect();
+    let sets = reads.links(&keys)?;
+    let (all, own) = sets.split_at(ids.len());
+    for (id, (all, own)) in ids.into_iter().zip(all.iter().zip(own)) {
+        let said = all.iter().filter(|(_, message)| said.contains(message));
+        let likely = said.rev().chain(own.iter().rev()).chain(all.iter().rev());
+        let likely = likely.map(|(_, message)| *message).take(SAME);
+        match item(reads, dialect, id, likely)?.filter(|item| room.takes(item)) {
             Some(item) => known.found.items.push(item),
             None => return Ok(Err(Lost::Item)),
         }
@@ -113,12 +139,22 @@ impl Room {
     }
 }
 
-/// The path to a response, and the conversation up to it, message by message.
+/// The conversation up to a response.
+struct Conversation {
+    /// The path to it.
+    path: Path,
+    /// Its messages, by the digests of their bytes.
+    ids: Vec<Digest>,
+    /// Their bytes.
+    messages: Vec<Bytes>,
+}
+
+/// The conversation up to a response, message by message.
 fn conversation(
     reads: &Reads<'_>,
     key: Digest,
     room: &mut Room,
-) -> Result<Option<(Path, Vec<Bytes>)>, FindError> {
+) -> Result<Option<Conversation>, FindError> {
     let mut newest = None;
     let links = reads.links(&[key])?.into_iter().flatten();
     let links: Vec<_> = links.collect();
@@ -147,18 +183,22 @@ fn conversation(
             }
         }
     }
-    Ok(Some((path, messages)))
+    Ok(Some(Conversation {
+        path,
+        ids: said.messages,
+        messages,
+    }))
 }
 
-/// An item as it was said last.
+/// An item, from the first of these messages that holds it.
 fn item(
     reads: &Reads<'_>,
     dialect: Dialect,
     id: &str,
-    set: &[(u32, Digest)],
+    messages: impl Iterator<Item = Digest>,
 ) -> Result<Option<Bytes>, FindError> {
-    for (_, message) in set.iter().rev().take(SAME) {
-        let message = reads.blobs(&[*message])?.into_iter().next().flatten();
+    for message in messages {
+        let message = reads.blobs(&[message])?.into_iter().next().flatten();
         let item = message.and_then(|message| dialect.item(&message, id));
         if item.is_some() {
             return Ok(item);

@@ -336,6 +336,40 @@ async fn items_are_put_in_where_they_are_named() {
     assert_eq!(sent, asker.bytes(request));
 }
 
+#[tokio::test]
+async fn an_item_is_that_of_the_conversation_that_names_it() {
+    let provider = provider().await;
+    let proxy = Proxy::before(provider.addr).await;
+    let asker = Asker::of(&proxy, false);
+    let mine =
+        |text: &str| json!([{"type": "message", "id": "mine", "role": "user", "content": text}]);
+    let first = json!({"input": mine("one"), "prompt_cache_key": "a"});
+    let first = asker.ask(first).await;
+    // The client has changed its copy elsewhere, and said more there.
+    let other = asker
+        .ask(json!({"input": "x", "prompt_cache_key": "b"}))
+        .await;
+    let other = json!({"previous_response_id": other.id(), "input": mine("two"),
+        "prompt_cache_key": "b"});
+    asker.ask(other).await;
+    for (session, before, text) in [
+        ("a", None, "one"),
+        ("b", None, "two"),
+        ("c", None, "two"),
+        ("c", Some(first.id()), "one"),
+        ("b", Some(first.id()), "one"),
+    ] {
+        let input = json!([{"type": "item_reference", "id": "mine"}]);
+        let request = json!({"input": input, "previous_response_id": before,
+            "prompt_cache_key": session});
+        let heard = asker.ask(request).await;
+        assert_eq!((heard.status, heard.unmanaged()), (200, None));
+        let newest = provider.newest();
+        let last = newest["input"].as_array().unwrap().last().unwrap();
+        assert_eq!(last["content"], text, "{session} {before:?}");
+    }
+}
+
 /// What a request that goes on from this response comes to where it is not known.
 async fn is_forwarded(provider: &Lenient, asker: &Asker, id: &str) {
     let request = json!({"previous_response_id": id, "input": "next"});
