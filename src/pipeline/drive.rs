@@ -46,12 +46,14 @@ enum Begin {
     Stream(Box<HeaderMap>),
     /// With an upstream's refusal of a later hop, whole.
     Refusal(StatusCode, Box<HeaderMap>, Bytes),
+    /// With an error of ours, as an unstreamed turn does.
+    Error(ProxyError),
 }
 
 /// Streams a turn to the client.
 ///
 /// # Errors
-/// [`ProxyError::Middle`] if the proxy failed before the client saw anything.
+/// [`ProxyError`] if the proxy can't go on, or failed, before the client saw anything.
 pub(super) async fn stream(
     app: &Arc<App>,
     turn: Turn,
@@ -99,6 +101,7 @@ pub(super) async fn stream(
             respond(head.status, *headers, Body::from_stream(frames.boxed()))
         }
         Ok(Begin::Refusal(status, headers, body)) => respond(status, *headers, Body::from(body)),
+        Ok(Begin::Error(error)) => return Err(error),
         // The driver ended without a word, which only a panic in it can do.
         Err(_) => return Err(ProxyError::Middle("panic")),
     })
@@ -269,13 +272,13 @@ impl Driver {
         let prepared = match prepare(&self.app, &mut self.turn, None) {
             Ok(prepared) => prepared,
             Err(error) => {
-                self.refuse(&error.to_string()).await;
+                self.stop(ProxyError::Middle(error.stage())).await;
                 return None;
             }
         };
         self.turn.report.prepared(&self.turn.state, &prepared);
         if let Some(error) = over_budget(&self.turn.state, &prepared) {
-            self.refuse(&error.to_string()).await;
+            self.stop(error).await;
             return None;
         }
         self.turn.prepared = prepared;
@@ -292,7 +295,7 @@ impl Driver {
             let sent = match outbound(&app, &self.turn) {
                 Ok(outbound) => self.beating(app.upstream.send(outbound, told)).await?,
                 Err(error) => {
-                    self.refuse(&error.to_string()).await;
+                    self.stop(error).await;
                     return None;
                 }
             };

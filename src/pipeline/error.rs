@@ -1,10 +1,13 @@
-//! Everything that can go wrong with a request, and whose fault it is. Owns the classes; never
-//! renders a response.
+//! Everything that can go wrong with a request, and whose fault it is. Owns the classes and the
+//! codes; never makes a response.
 
+use bytes::Bytes;
 use http::StatusCode;
 
 use super::settings::TermsError;
 use crate::dialect::request::RequestError;
+use crate::dialect::{ErrorSide, ErrorText};
+use crate::model::Dialect;
 use crate::policy::Pinned;
 use crate::upstream;
 
@@ -136,6 +139,60 @@ impl ProxyError {
                 }
                 upstream::Error::ConnectTimeout | upstream::Error::FirstByteTimeout => {
                     StatusCode::GATEWAY_TIMEOUT
+                }
+            },
+        }
+    }
+
+    /// The error in a dialect's shape, as a body or as the data of a stream's error event.
+    #[must_use]
+    pub fn body(&self, dialect: Dialect) -> Bytes {
+        let side = match self.class().side {
+            Side::Caller => ErrorSide::Caller,
+            Side::Upstream | Side::Us => ErrorSide::Server,
+        };
+        let param = match self {
+            Self::Header { name, .. } => Some(*name),
+            Self::Coding { .. } => Some("content-encoding"),
+            Self::Budget { .. } => Some(dialect.conversation()),
+            Self::Request(RequestError::Missing { field, .. }) => Some(*field),
+            Self::TooLarge { .. }
+            | Self::Body
+            | Self::Request(RequestError::Body(_) | RequestError::DuplicateKey)
+            | Self::Terms(_)
+            | Self::Middle(_)
+            | Self::Upgrade
+            | Self::Method
+            | Self::Overloaded
+            | Self::Upstream(_) => None,
+        };
+        dialect.error(&ErrorText {
+            status: self.status().as_u16(),
+            side,
+            message: &self.to_string(),
+            param,
+            code: self.code(),
+        })
+    }
+
+    /// The word for programs.
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Header { .. } | Self::Terms(_) => "invalid_header",
+            Self::Coding { .. } | Self::Request(_) => "invalid_body",
+            Self::TooLarge { .. } => "body_too_large",
+            Self::Body => "body_incomplete",
+            Self::Upgrade => "upgrade_not_supported",
+            Self::Method => "method_not_supported",
+            Self::Overloaded => "overloaded",
+            Self::Budget { .. } => "context_budget_exceeded",
+            Self::Middle(_) => "turn_interrupted",
+            Self::Upstream(error) => match error {
+                upstream::Error::Path => "invalid_path",
+                upstream::Error::Connect { .. } => "upstream_unreachable",
+                upstream::Error::Broken { .. } => "upstream_broken",
+                upstream::Error::ConnectTimeout | upstream::Error::FirstByteTimeout => {
+                    "upstream_timeout"
                 }
             },
         }

@@ -12,6 +12,7 @@ mod agent;
 mod bad_calls;
 mod bad_input;
 mod breakpoints;
+mod budgets;
 mod children;
 mod corners;
 mod counts;

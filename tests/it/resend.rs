@@ -1,15 +1,15 @@
 //! What clients do to the history that they send again: retries, forks, restarts, edits in the
 //! middle, other modes. What is hidden comes back where it can, and is never put where it was not.
 
-use plimsoll::config::{Backend, Config};
+use plimsoll::config::Backend;
 use plimsoll_scripted::{Reply, Script};
 use serde_json::{Value, json};
 
 use super::agent::{
-    Agent, Lenient, WHOLE, annotated, bash, explore, extends, last_key, learned, message, metric,
-    newest, none_refused, outline, provider,
+    Agent, WHOLE, annotated, bash, explore, extends, last_key, learned, message, newest,
+    none_refused, outline, provider,
 };
-use super::support::{Proxy, client, soon};
+use super::support::{Proxy, soon};
 
 #[tokio::test]
 async fn a_retry_is_served_as_the_request_was() {
@@ -394,85 +394,6 @@ async fn a_request_without_tools_stands_where_its_history_does() {
         agent.turn().await;
         assert_eq!(outline(&newest(&provider)), WHOLE);
         none_refused(&provider);
-    }
-}
-
-#[tokio::test]
-async fn a_budget_that_is_refused_is_told_in_the_callers_dialect() {
-    use plimsoll::pipeline::Unmet;
-    let long = "user words ".repeat(3_000);
-    let user = json!([{"role": "user", "content": long}]);
-    let table = [
-        ("/v1/chat/completions", "messages", "function"),
-        ("/v1/responses", "input", "function"),
-        ("/v1/messages", "messages", "custom"),
-    ];
-    for (path, member, kind) in table {
-        let upstream = Lenient::saying(Reply::text("done")).await;
-        let refuse = |config: &mut Config| config.budget.unmet = Unmet::Refuse;
-        let proxy = Proxy::with(upstream.addr, refuse).await;
-        let mut body = json!({
-            "model": "m", "max_tokens": 9,
-            "tools": [{"type": kind, "name": "bash", "function": {"name": "bash"}}],
-        });
-        body[member] = user.clone();
-        let sent = client().post(proxy.url(path)).body(body.to_string());
-        let answer = soon(sent.header("x-plimsoll-budget", "4000").send()).await;
-        let answer = answer.unwrap();
-        assert_eq!(answer.status(), 400, "{path}");
-        let answer: Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
-        let error = &answer["error"];
-        assert_eq!(error["type"], "invalid_request_error");
-        let message = error["message"].as_str().unwrap();
-        assert!(message.contains("user text"), "{message}");
-        if path == "/v1/messages" {
-            assert_eq!(answer["type"], "error");
-            assert!(message.ends_with("(context_budget_exceeded)"), "{message}");
-        } else {
-            assert_eq!(error["code"], "context_budget_exceeded");
-            assert_eq!(error["param"], member);
-        }
-        assert!(upstream.seen().is_empty(), "nothing is sent");
-    }
-}
-
-#[tokio::test]
-async fn a_budget_that_cannot_be_met_is_surfaced_or_refused() {
-    use plimsoll::pipeline::Unmet;
-    let long = "user words ".repeat(3_000);
-    for stream in [false, true] {
-        for unmet in [Unmet::Surface, Unmet::Refuse] {
-            let upstream = Lenient::saying(Reply::text("done")).await;
-            let proxy = Proxy::with(upstream.addr, |config| config.budget.unmet = unmet).await;
-            let agent = Agent::new(&proxy, stream).told(&long);
-            let narrow = agent.clone().with("x-plimsoll-budget", "4000");
-            let answer = narrow.ask().await;
-            match unmet {
-                Unmet::Surface => {
-                    assert_eq!(answer.header("x-plimsoll-budget"), "exceeded");
-                    assert_eq!(answer.header("x-plimsoll-zone"), "red");
-                    answer.whole();
-                    assert_eq!(upstream.newest()["messages"][1]["content"], long);
-                }
-                Unmet::Refuse => {
-                    let (status, kind, param, code) = answer.error();
-                    assert_eq!((status, kind.as_str()), (400, "invalid_request_error"));
-                    assert_eq!(
-                        (param.as_str(), code.as_str()),
-                        ("messages", "context_budget_exceeded")
-                    );
-                    assert!(answer.text().contains("user text"), "{}", answer.text());
-                    assert!(upstream.seen().is_empty(), "nothing is sent");
-                }
-            }
-            assert!(
-                metric(&proxy, "plimsoll_budget_unmet_total")
-                    .await
-                    .is_some()
-            );
-            // The budget is not remembered.
-            assert_eq!(agent.ask().await.whole().header("x-plimsoll-budget"), "met");
-        }
     }
 }
 

@@ -10,6 +10,7 @@ use http_body_util::{BodyExt, Limited};
 
 use super::{Begin, Driver, End};
 use crate::dialect::{ErrorSide, ErrorText};
+use crate::pipeline::error::ProxyError;
 use crate::pipeline::open::Turn;
 use crate::pipeline::send::{REFUSAL, again};
 use crate::record::Side;
@@ -111,11 +112,23 @@ impl Driver {
         }
     }
 
-    /// The proxy can't go on itself, and says so.
+    /// The proxy can't read on, and says so.
     pub(super) async fn refuse(&mut self, cause: &str) {
         if let Err(body) = self.unheard_error(cause) {
             self.tell(&body, cause).await;
         }
+    }
+
+    /// The next hop can't be sent: the client's answer, as it is an unstreamed turn's, where that has
+    /// heard nothing yet, else an event that says the same.
+    pub(super) async fn stop(&mut self, error: ProxyError) {
+        let Some(begin) = self.client.begin.take() else {
+            let body = error.body(self.turn.state.request.dialect);
+            return self.tell(&body, &error.to_string()).await;
+        };
+        self.turn.report.turn.status = Some(error.status());
+        let _ = begin.send(Begin::Error(error));
+        self.close_report();
     }
 
     /// Ends the client's stream with an error event.

@@ -1,0 +1,196 @@
+//! Budgets that can't be met: surfaced or refused, before the first hop and behind it, in each
+//! dialect.
+
+use axum::body::Body;
+use axum::response::Response;
+use plimsoll::config::Config;
+use plimsoll::pipeline::Unmet;
+use plimsoll_scripted::Reply;
+use serde_json::{Value, json};
+
+use super::agent::{Agent, Lenient, metric, until_metric};
+use super::support::{Proxy, client, error_of, soon};
+
+#[tokio::test]
+async fn a_budget_that_is_refused_is_told_in_the_callers_dialect() {
+    let long = "user words ".repeat(3_000);
+    let user = json!([{"role": "user", "content": long}]);
+    let table = [
+        ("/v1/chat/completions", "messages", "function"),
+        ("/v1/responses", "input", "function"),
+        ("/v1/messages", "messages", "custom"),
+    ];
+    for (path, member, kind) in table {
+        let upstream = Lenient::saying(Reply::text("done")).await;
+        let refuse = |config: &mut Config| config.budget.unmet = Unmet::Refuse;
+        let proxy = Proxy::with(upstream.addr, refuse).await;
+        let mut body = json!({
+            "model": "m", "max_tokens": 9,
+            "tools": [{"type": kind, "name": "bash", "function": {"name": "bash"}}],
+        });
+        body[member] = user.clone();
+        let sent = client().post(proxy.url(path)).body(body.to_string());
+        let answer = soon(sent.header("x-plimsoll-budget", "4000").send()).await;
+        let answer = answer.unwrap();
+        assert_eq!(answer.status(), 400, "{path}");
+        let answer: Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
+        let error = &answer["error"];
+        assert_eq!(error["type"], "invalid_request_error");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains("user text"), "{message}");
+        if path == "/v1/messages" {
+            assert_eq!(answer["type"], "error");
+            assert!(message.ends_with("(context_budget_exceeded)"), "{message}");
+        } else {
+            assert_eq!(error["code"], "context_budget_exceeded");
+            assert_eq!(error["param"], member);
+        }
+        assert!(upstream.seen().is_empty(), "nothing is sent");
+    }
+}
+
+/// A stream of one hidden call that is too long for its budget, behind this text.
+fn swollen(path: &str, text: &str) -> String {
+    let long = "a word or two ".repeat(3_000);
+    let start = json!({"action": "start", "name": "a", "type": "expl", "note": long});
+    let arguments = start.to_string();
+    let events = match path {
+        "/v1/chat/completions" => {
+            let chunk = |delta: Value, finish: Value| {
+                let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
+                json!({"id": "c", "created": 1, "choices": [choice]})
+            };
+            let call = json!({"index": 0, "id": "d1", "type": "function",
+                "function": {"name": "delimiter", "arguments": arguments}});
+            let said = (!text.is_empty()).then(|| chunk(json!({"content": text}), json!(null)));
+            let call = chunk(json!({"tool_calls": [call]}), json!("tool_calls"));
+            said.into_iter().chain([call]).collect()
+        }
+        "/v1/responses" => {
+            let item = json!({"type": "function_call", "id": "fc_1", "call_id": "d1",
+                "name": "delimiter", "arguments": arguments, "status": "completed"});
+            let response = |status: &str, output: &Value| {
+                json!({"id": "r", "object": "response", "created_at": 1, "status": status,
+                    "output": output})
+            };
+            vec![
+                json!({"type": "response.created", "response": response("in_progress", &json!([]))}),
+                json!({"type": "response.output_item.added", "output_index": 0, "item": item}),
+                json!({"type": "response.output_item.done", "output_index": 0, "item": item}),
+                json!({"type": "response.completed", "response": response("completed", &json!([item]))}),
+            ]
+        }
+        _ => vec![
+            json!({"type": "message_start", "message": {"id": "m", "type": "message",
+                "role": "assistant", "model": "m", "content": [], "stop_reason": null,
+                "usage": {"input_tokens": 9, "output_tokens": 1}}}),
+            json!({"type": "content_block_start", "index": 0, "content_block":
+                {"type": "tool_use", "id": "d1", "name": "delimiter", "input": {}}}),
+            json!({"type": "content_block_delta", "index": 0, "delta":
+                {"type": "input_json_delta", "partial_json": arguments}}),
+            json!({"type": "content_block_stop", "index": 0}),
+            json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"},
+                "usage": {"output_tokens": 9}}),
+            json!({"type": "message_stop"}),
+        ],
+    };
+    let frames = events.iter().map(|event| match event["type"].as_str() {
+        Some(kind) => format!("event: {kind}\ndata: {event}\n\n"),
+        None => format!("data: {event}\n\n"),
+    });
+    frames.collect()
+}
+
+#[tokio::test]
+async fn a_later_hop_over_a_budget_that_is_refused_says_so() {
+    // (path, text before the call) -> whether the client has heard anything by then
+    for (path, text, heard) in [
+        ("/v1/chat/completions", "", false),
+        ("/v1/chat/completions", "First.", true),
+        ("/v1/responses", "", true),
+        ("/v1/messages", "", true),
+    ] {
+        let upstream = Lenient::start(move |_, _| {
+            let built = Response::builder().header("content-type", "text/event-stream");
+            built.body(Body::from(swollen(path, text))).unwrap()
+        })
+        .await;
+        let refuse = |config: &mut Config| config.budget.unmet = Unmet::Refuse;
+        let proxy = Proxy::with(upstream.addr, refuse).await;
+        let (member, kind) = match path {
+            "/v1/responses" => ("input", "function"),
+            "/v1/messages" => ("messages", "custom"),
+            _ => ("messages", "function"),
+        };
+        let mut body = json!({"model": "m", "max_tokens": 9, "stream": true,
+            "tools": [{"type": kind, "name": "bash", "function": {"name": "bash"}}]});
+        body[member] = json!([{"role": "user", "content": "go"}]);
+        let sent = client().post(proxy.url(path)).body(body.to_string());
+        let sent = sent.header("x-plimsoll-budget", "4000").send();
+        let answer = soon(sent).await.unwrap();
+        if heard {
+            assert_eq!(answer.status(), 200, "{path}");
+            let text = soon(answer.text()).await.unwrap();
+            let last = text.trim_end().rsplit("data: ").next().unwrap();
+            assert!(last.contains("context_budget_exceeded"), "{path} {text}");
+            assert!(
+                last.contains("nothing more can be evicted"),
+                "{path} {text}"
+            );
+            assert!(
+                !text.contains("[DONE]") && !text.contains("delimiter"),
+                "{text}"
+            );
+        } else {
+            let (status, kind, param, code, message) = error_of(answer).await;
+            assert_eq!((status, kind.as_str()), (400, "invalid_request_error"));
+            assert_eq!(param, "messages");
+            assert_eq!(code, "context_budget_exceeded");
+            assert!(message.contains("nothing more can be evicted"), "{message}");
+            let counted = r#"plimsoll_http_requests_total{method="POST",route="chat_completions",status="400"} 1"#;
+            until_metric(&proxy, counted).await;
+            let aborts = metric(&proxy, "plimsoll_stream_aborts_total").await;
+            assert_eq!(aborts, None, "nothing broke");
+        }
+        assert_eq!(upstream.seen().len(), 1, "nothing more is sent");
+    }
+}
+
+#[tokio::test]
+async fn a_budget_that_cannot_be_met_is_surfaced_or_refused() {
+    let long = "user words ".repeat(3_000);
+    for stream in [false, true] {
+        for unmet in [Unmet::Surface, Unmet::Refuse] {
+            let upstream = Lenient::saying(Reply::text("done")).await;
+            let proxy = Proxy::with(upstream.addr, |config| config.budget.unmet = unmet).await;
+            let agent = Agent::new(&proxy, stream).told(&long);
+            let narrow = agent.clone().with("x-plimsoll-budget", "4000");
+            let answer = narrow.ask().await;
+            match unmet {
+                Unmet::Surface => {
+                    assert_eq!(answer.header("x-plimsoll-budget"), "exceeded");
+                    assert_eq!(answer.header("x-plimsoll-zone"), "red");
+                    answer.whole();
+                    assert_eq!(upstream.newest()["messages"][1]["content"], long);
+                }
+                Unmet::Refuse => {
+                    let (status, kind, param, code) = answer.error();
+                    assert_eq!((status, kind.as_str()), (400, "invalid_request_error"));
+                    assert_eq!(
+                        (param.as_str(), code.as_str()),
+                        ("messages", "context_budget_exceeded")
+                    );
+                    assert!(answer.text().contains("user text"), "{}", answer.text());
+                    assert!(upstream.seen().is_empty(), "nothing is sent");
+                }
+            }
+            assert!(
+                metric(&proxy, "plimsoll_budget_unmet_total")
+                    .await
+                    .is_some()
+            );
+            // The budget is not remembered.
+            assert_eq!(agent.ask().await.whole().header("x-plimsoll-budget"), "met");
+        }
+    }
+}
