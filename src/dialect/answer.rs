@@ -16,6 +16,10 @@ pub struct Answer {
     /// Reasoning under the field names it came with, in order of appearance; never empty ones,
     /// because some providers refuse them when they come back.
     pub reasoning: Vec<(String, Reasoning)>,
+    /// What it spoke, as a JSON object with its id: whole, or of a stream that alone.
+    pub audio: Option<Bytes>,
+    /// The tokens of its text, as a JSON array, where an unstreamed answer tells of them.
+    pub tokens: Option<Bytes>,
     /// The calls in the order in which they were begun. Where the hop was cut, hidden calls that
     /// are not complete are left out.
     pub calls: Vec<Call>,

@@ -5,10 +5,10 @@ use bytes::Bytes;
 
 use crate::dialect::answer::{self, Answer, Call, Reasoning};
 use crate::dialect::{ErrorSide, ErrorText};
-use crate::model::raw;
+use crate::model::raw::{self, Object};
 
 /// The hop's message in the one form in which it is stored and sent back: `role`, `content`
-/// as string or null, refusal and reasoning fields if there were any, `tool_calls` if there
+/// as string or null, refusal, audio and reasoning fields if there were any, `tool_calls` if there
 /// are any. The same answer gives the same bytes, streamed or not.
 #[must_use]
 pub fn message(answer: &Answer) -> Bytes {
@@ -19,6 +19,17 @@ pub fn message(answer: &Answer) -> Bytes {
     }
     if !answer.refusal.is_empty() {
         push_member(&mut json, "refusal", &raw::quote(&answer.refusal));
+    }
+    // What was spoken is named, as the API wants it back.
+    let audio = answer.audio.as_deref();
+    let audio = audio.and_then(|audio| {
+        Object::parse(audio)
+            .ok()?
+            .text("id")
+            .map(|id| raw::quote(&id))
+    });
+    if let Some(id) = audio {
+        push_member(&mut json, "audio", &format!(r#"{{"id":{id}}}"#));
     }
     for (field, reasoning) in &answer.reasoning {
         match reasoning {
@@ -78,6 +89,7 @@ pub fn said(answers: &[Answer], line: Option<&str>) -> Bytes {
     message(&Answer {
         text,
         refusal: last.map_or_else(String::new, |last| last.refusal.clone()),
+        audio: last.and_then(|last| last.audio.clone()),
         reasoning: last.map_or_else(Vec::new, |last| last.reasoning.clone()),
         calls: calls.map(|(_, call)| call.clone()).collect(),
         ..Answer::default()

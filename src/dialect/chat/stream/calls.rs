@@ -53,6 +53,12 @@ impl Table {
         }
     }
 
+    /// Whether any of the calls is known to be kept from the client.
+    pub(super) fn hides(&self) -> bool {
+        let kept = |call: &Pieces| matches!(call.fate, Fate::Hidden | Fate::Withheld);
+        self.calls.iter().any(kept)
+    }
+
     /// An empty table for the next hop, which goes on numbering what the client sees.
     pub(super) fn next_hop(&self) -> Self {
         Self {

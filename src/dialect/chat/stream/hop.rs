@@ -16,6 +16,8 @@ pub(super) struct Hop {
     text: Vec<u8>,
     refusal: Vec<u8>,
     reasoning: Vec<(String, Pieces)>,
+    audio: Option<Bytes>,
+    tokens: Option<Bytes>,
     pub(super) calls: Table,
     pub(super) origin: Origin,
     pub(super) usage: Option<Usage>,
@@ -36,6 +38,8 @@ impl Hop {
             text: Vec::new(),
             refusal: Vec::new(),
             reasoning: Vec::new(),
+            audio: None,
+            tokens: None,
             calls,
             origin: Origin::default(),
             usage: None,
@@ -57,6 +61,9 @@ impl Hop {
         for (field, part) in chunk.reasoning() {
             self.reason(field, &part, chunk);
         }
+        if self.audio.is_none() {
+            self.audio = chunk.audio();
+        }
         let slots = chunk
             .calls
             .iter()
@@ -68,6 +75,12 @@ impl Hop {
             self.settle();
         }
         slots
+    }
+
+    /// Takes in the tokens of a whole body, once its calls are decided.
+    pub(super) fn take_tokens(&mut self, chunk: &Chunk<'_>) {
+        let list = chunk.text_tokens(self.calls.hides());
+        self.tokens = list.map(|list| Bytes::copy_from_slice(chunk.bytes(&list)));
     }
 
     /// Takes in a string that a shape found.
@@ -159,6 +172,8 @@ impl Hop {
             text: raw::unescape(&std::mem::take(&mut self.text)),
             refusal: raw::unescape(&std::mem::take(&mut self.refusal)),
             reasoning: reasoning.into_iter().filter_map(Pieces::finished).collect(),
+            audio: self.audio.take(),
+            tokens: self.tokens.take(),
             calls: calls.into_calls(self.ended()),
             finish: self.finish.clone(),
             usage: self.usage,

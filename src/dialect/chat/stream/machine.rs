@@ -362,7 +362,9 @@ impl Machine {
         if self.wish == UsageWish::Added && chunk.is_usage_only() {
             return None;
         }
-        let touched = calls.iter().any(|fate| *fate != CallFate::Keep);
+        let hides = self.hop.calls.hides();
+        let stray = hides && chunk.stray_tokens().is_some();
+        let touched = stray || calls.iter().any(|fate| *fate != CallFate::Keep);
         if self.origin.is_none() && !touched {
             self.role_said |= chunk.has_role();
             return Some(frame.clone());
@@ -380,6 +382,7 @@ impl Machine {
             seam: seam_in(&self.earlier, &mut self.opening, chunk),
             usage,
             calls: &calls,
+            hides,
             finish: Finish::Keep,
         };
         let data = chunk.rewrite(&plan)?;

@@ -20,11 +20,12 @@ pub fn read(body: &Bytes, spec: &Spec) -> Option<Answer> {
     let mut hop = Hop::new(Table::new(&spec.hidden));
     hop.absorb(&chunk);
     hop.mark_done();
+    hop.take_tokens(&chunk);
     Some(hop.take_answer())
 }
 
 /// The body that the client gets, made of the last hop's: with the first hop's id and time, the
-/// texts of all hops joined, hidden calls left out and usage told by the rule. `hops` are the
+/// texts of all hops joined and their tokens, hidden calls left out and usage told by the rule. `hops` are the
 /// answers in order, the last one's included. Where nothing was hidden these are the last hop's
 /// bytes, untouched.
 ///
@@ -49,9 +50,19 @@ pub fn compose(
     }
     let plan = Plan {
         calls: &fates,
+        hides: fates.contains(&CallFate::Hide),
         ..Plan::keep()
     };
     let mut edits = chunk.said_edits(&plan);
+    let earlier = hops.split_last().map_or(&[][..], |(_, earlier)| earlier);
+    if earlier.iter().any(|hop| hop.tokens.is_some()) {
+        let lists: Vec<&Bytes> = hops.iter().filter_map(|hop| hop.tokens.as_ref()).collect();
+        edits.extend(chunk.tokens_edit(&lists, plan.hides));
+    } else {
+        edits.extend(chunk.token_edit(&plan));
+    }
+    let spoken = earlier.iter().rev().find_map(|hop| hop.audio.as_ref());
+    edits.extend(spoken.and_then(|audio| chunk.audio_edit(audio)));
     if several {
         let mut origin = Origin::default();
         if let Some(first) = Chunk::read(first, Body::Message) {

@@ -13,6 +13,7 @@ use crate::model::raw::{self, Edit, Object, Span};
 
 mod counts;
 mod events;
+mod logprobs;
 
 pub(super) use events::{Origin, error_event, finish_event, text_event, usage_event};
 
@@ -215,6 +216,16 @@ impl<'a> Chunk<'a> {
             .collect()
     }
 
+    /// What is spoken, where it says its id: whole in a body, in a stream without the sound.
+    pub(super) fn audio(&self) -> Option<Bytes> {
+        let audio = self.said.as_ref()?.child(self.data, "audio")?;
+        let id = audio.object.text("id")?;
+        Some(match self.body {
+            Body::Delta => Bytes::from(format!(r#"{{"id":{}}}"#, raw::quote(&id))),
+            Body::Message => Bytes::copy_from_slice(audio.object.bytes()),
+        })
+    }
+
     fn hole(&self, key: &str) -> Option<Span> {
         let span = self.said.as_ref()?.span(key)?;
         matches!(self.bytes(&span), [b'"', _, .., b'"']).then(|| span.start + 1..span.end - 1)
@@ -291,6 +302,7 @@ impl<'a> Chunk<'a> {
             return None;
         }
         let mut edits = self.said_edits(plan);
+        edits.extend(self.token_edit(plan));
         if let Some(origin) = plan.origin {
             edits.extend(self.origin_edits(origin));
         }
@@ -340,6 +352,12 @@ impl<'a> Chunk<'a> {
         edits
     }
 
+    /// The edit that takes out tokens that the client must not read.
+    pub(super) fn token_edit(&self, plan: &Plan<'_>) -> Option<Edit> {
+        let stray = plan.hides.then(|| self.stray_tokens()).flatten()?;
+        Some((stray, Bytes::from_static(b"null")))
+    }
+
     /// The edits that make the response the first hop's.
     pub(super) fn origin_edits(&self, origin: &Origin) -> Vec<Edit> {
         [("id", &origin.id), ("created", &origin.created)]
@@ -371,6 +389,13 @@ impl<'a> Chunk<'a> {
         Some(said.shifted(said.object.set("content", raw::quote(text).as_bytes())))
     }
 
+    /// The edit that has it speak, where it does not.
+    pub(super) fn audio_edit(&self, audio: &[u8]) -> Option<Edit> {
+        let said = self.said.as_ref()?;
+        let mute = said.object.present("audio").is_none();
+        mute.then(|| said.shifted(said.object.set("audio", audio)))
+    }
+
     /// The edit that gives the finish reason this value.
     pub(super) fn finish_edit(&self, reason: &str) -> Option<Edit> {
         let choice = self.choice.as_ref()?;
@@ -386,7 +411,9 @@ impl<'a> Chunk<'a> {
     fn says_nothing(&self, plan: &Plan<'_>) -> bool {
         let counts = self.has_usage() && !matches!(plan.usage, Told::Nothing);
         let ends = self.finish().is_some() && matches!(plan.finish, Finish::Keep);
-        if counts || ends || self.choices > 1 {
+        // A token that is half a character says nothing else.
+        let tells = self.tokens().is_some() && self.token_edit(plan).is_none();
+        if counts || ends || tells || self.choices > 1 {
             return false;
         }
         match (&self.choice, &self.said) {
@@ -417,6 +444,8 @@ pub(super) struct Plan<'a> {
     pub(super) drop_role: bool,
     /// What becomes of each of [`Chunk::calls`].
     pub(super) calls: &'a [CallFate],
+    /// Whether the hop has a call that the client must not see, of whose tokens it may tell.
+    pub(super) hides: bool,
     /// Newlines to put into the text.
     pub(super) seam: Option<Seam>,
     /// What becomes of the usage.
@@ -432,6 +461,7 @@ impl Plan<'_> {
             origin: None,
             drop_role: false,
             calls: &[],
+            hides: false,
             seam: None,
             usage: Told::AsIs,
             finish: Finish::Keep,

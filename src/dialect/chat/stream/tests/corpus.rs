@@ -1,5 +1,7 @@
 //! Streams as providers send them, odd ones included. One case is one turn.
 
+mod tokens;
+
 use super::*;
 
 /// One turn's hops, and what is known of its outcome beforehand.
@@ -172,6 +174,8 @@ pub(super) fn cases() -> Vec<Case> {
     all.extend(cut_short());
     all.extend(failed());
     all.extend(counted());
+    all.extend(tokens::tokens());
+    all.extend(tokens::spoken());
     all
 }
 

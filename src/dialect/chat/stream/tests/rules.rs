@@ -333,6 +333,73 @@ fn an_unstreamed_mixed_hop_loses_its_hidden_calls_only() {
     );
 }
 
+/// A body that tells of tokens, and speaks as it is told.
+fn spelt(id: &str, text: &str, calls: &[&str], tokens: &[&str], audio: &str) -> Bytes {
+    let told = |token: &&str| format!(r#"{{"token":"{token}","logprob":-0.5,"top_logprobs":[]}}"#);
+    let told: Vec<String> = tokens.iter().map(told).collect();
+    let told = format!(
+        r#""logprobs":{{"content":[{}],"refusal":null}},"finish_reason""#,
+        told.join(",")
+    );
+    let body = body(id, text, calls, "stop", (9, 1));
+    let body = String::from_utf8(body.to_vec()).unwrap();
+    let body = body.replace("\"finish_reason\"", &told);
+    Bytes::from(body.replace(
+        "\"refusal\":null,\"tool",
+        &format!("{audio}\"refusal\":null,\"tool"),
+    ))
+}
+
+#[test]
+fn unstreamed_tokens_are_those_of_what_is_seen() {
+    let tokens = |bodies: &[Bytes], closed| {
+        let composed = compose(bodies, UsageMode::Last, closed);
+        assert!(!composed.contains("delimiter"), "{composed}");
+        let body: serde_json::Value = serde_json::from_str(&composed).unwrap();
+        let told = &body["choices"][0]["logprobs"];
+        let list = told["content"].as_array()?;
+        assert!(told.get("refusal").is_some());
+        let tokens = list
+            .iter()
+            .map(|one| one["token"].as_str().unwrap().to_owned());
+        Some(tokens.collect::<Vec<_>>().join("|"))
+    };
+    let both = [HIDDEN_CALL, VISIBLE_CALL];
+    // OpenAI tells of the text's alone, vLLM of all that were made.
+    let exact = spelt("a", "\"No w\"", &both, &["No", " w"], "");
+    assert_eq!(tokens(&[exact], None).as_deref(), Some("No| w"));
+    let all = spelt("a", "\"No\"", &both, &["No", "<call>", "delimiter"], "");
+    assert_eq!(tokens(&[all], None), None);
+    let hidden = |tokens: &[&str]| spelt("a", "\"No\"", &[HIDDEN_CALL], tokens, "");
+    let last = || spelt("b", "\"so\"", &[VISIBLE_CALL], &["so", "<call>"], "");
+    let two = tokens(&[hidden(&["No"]), last()], None);
+    assert_eq!(two.as_deref(), Some("No|so|<call>"));
+    let two = tokens(&[hidden(&["No", "delimiter"]), last()], None);
+    assert_eq!(two.as_deref(), Some("so|<call>"));
+    let plain = body("b", "\"so\"", &[], "stop", (9, 1));
+    let two = tokens(&[hidden(&["No"]), plain], None);
+    assert_eq!(two.as_deref(), Some("No"));
+    assert_eq!(tokens(&[hidden(&["delimiter"])], Some(None)), None);
+}
+
+#[test]
+fn what_was_spoken_beside_a_hidden_call_is_heard_and_named() {
+    let audio = r#""audio":{"id":"audio_1","data":"AAAB","expires_at":17,"transcript":"No"},"#;
+    let hop = || spelt("a", "null", &[HIDDEN_CALL], &[], audio);
+    let composed = compose(
+        &[hop(), body("b", "\"so\"", &[], "stop", (9, 1))],
+        UsageMode::Last,
+        None,
+    );
+    assert!(composed.contains(audio.trim_end_matches(',')), "{composed}");
+    let answer = unary::read(&hop(), &spec()).unwrap();
+    let message = String::from_utf8(form::message(&answer).to_vec()).unwrap();
+    assert!(
+        message.contains(r#""audio":{"id":"audio_1"},"tool_calls""#),
+        "{message}"
+    );
+}
+
 #[test]
 fn an_unstreamed_turn_ends_at_the_cap_with_stop() {
     let hidden = |content: &str| body("a", content, &[HIDDEN_CALL], "tool_calls", (9, 3));
