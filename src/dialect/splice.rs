@@ -1,9 +1,11 @@
 //! A list of messages in the making: units of the client's, edited ones and the proxy's own, each in
 //! its place. Never decides what stands where.
 
+use std::ops::Range;
+
 use super::request::{Request, View};
-use super::{chat, messages, responses};
-use crate::model::Dialect;
+use super::{messages, responses};
+use crate::model::{Dialect, Rope};
 
 /// What the proxy puts in by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +33,7 @@ pub enum Breakpoint {
 #[derive(Debug)]
 pub enum Splice<'a> {
     /// An array of chat messages.
-    Chat(chat::splice::Array<'a>),
+    Chat(Array<'a>),
     /// The input of a Responses request.
     Responses(responses::splice::List<'a>),
     /// The messages of a Messages request.
@@ -43,7 +45,7 @@ impl<'a> Splice<'a> {
     #[must_use]
     pub fn new(request: &'a Request) -> Self {
         match request.dialect {
-            Dialect::Chat => Self::Chat(chat::splice::Array::new(request)),
+            Dialect::Chat => Self::Chat(Array::new(request, |_| Default::default())),
             Dialect::Responses => Self::Responses(responses::splice::List::new(request)),
             Dialect::Messages => Self::Messages(messages::splice::List::new(request)),
         }
@@ -104,5 +106,87 @@ impl<'a> Splice<'a> {
             Self::Responses(list) => list.close(),
             Self::Messages(list) => list.close(),
         }
+    }
+}
+
+/// A JSON array in the making. Runs of the client's units are shared, not copied, the separators
+/// between them included.
+#[derive(Debug)]
+pub struct Array<'a> {
+    request: &'a Request,
+    rope: Rope,
+    /// The run of the client's units that is not yet written, by index.
+    run: Option<Range<usize>>,
+    around: Around,
+}
+
+/// What stands before and behind an element that is none by itself.
+pub type Around = fn(&[u8]) -> [&'static [u8]; 2];
+
+impl<'a> Array<'a> {
+    /// An empty one.
+    #[must_use]
+    pub fn new(request: &'a Request, around: Around) -> Self {
+        Self {
+            request,
+            rope: Rope::default(),
+            run: None,
+            around,
+        }
+    }
+
+    /// The client's unit at this index, as it came.
+    pub fn client(&mut self, unit: usize) {
+        match &mut self.run {
+            Some(run) if run.end == unit => run.end += 1,
+            _ => {
+                self.settle();
+                self.run = Some(unit..unit + 1);
+            }
+        }
+    }
+
+    /// A unit with other bytes, or one of the proxy's own.
+    pub fn element(&mut self, bytes: &[u8]) {
+        self.settle();
+        let [before, behind] = self.begin(bytes);
+        self.rope.write(before);
+        self.rope.write(bytes);
+        self.rope.write(behind);
+    }
+
+    /// Whether it is these units as they came, and nothing else.
+    #[must_use]
+    pub fn is(&self, units: &Range<usize>) -> bool {
+        self.rope.is_empty() && self.run.as_ref() == Some(units)
+    }
+
+    /// The whole array.
+    #[must_use]
+    pub fn close(mut self) -> Rope {
+        self.settle();
+        if self.rope.is_empty() {
+            self.rope.write(b"[");
+        }
+        self.rope.write(b"]");
+        self.rope
+    }
+
+    fn settle(&mut self) {
+        let Some(run) = self.run.take() else { return };
+        let span = |at: usize| self.request.messages.get(at);
+        if let (Some(first), Some(last)) = (span(run.start), span(run.end - 1)) {
+            let bytes = self.request.body.slice(first.start..last.end);
+            let [before, behind] = self.begin(&bytes);
+            self.rope.write(before);
+            self.rope.share(bytes);
+            self.rope.write(behind);
+        }
+    }
+
+    fn begin(&mut self, bytes: &[u8]) -> [&'static [u8]; 2] {
+        let separator = if self.rope.is_empty() { b"[" } else { b"," };
+        self.rope.write(separator);
+        (self.around)(bytes)
     }
 }

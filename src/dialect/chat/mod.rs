@@ -7,5 +7,4 @@ pub mod form;
 pub mod message;
 pub mod original;
 pub mod request;
-pub mod splice;
 pub mod stream;

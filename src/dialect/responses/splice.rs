@@ -6,18 +6,14 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::dialect::request::{Request, View};
-use crate::dialect::splice::Own;
-use crate::model::Rope;
+use crate::dialect::splice::{Array, Own};
 use crate::model::raw::Edit;
 
-/// The input in the making. Runs of the client's units are shared, not copied, the separators
-/// between them included; an input that is the client's from end to end is shared whole.
+/// The input in the making; one that is the client's from end to end is shared whole.
 #[derive(Debug)]
 pub struct List<'a> {
     request: &'a Request,
-    rope: Rope,
-    /// The run of the client's units that is not yet written, by index.
-    run: Option<Range<usize>>,
+    array: Array<'a>,
     edits: Vec<Edit>,
 }
 
@@ -27,23 +23,15 @@ impl<'a> List<'a> {
     pub fn new(request: &'a Request) -> Self {
         Self {
             request,
-            rope: Rope::default(),
-            run: None,
+            array: Array::new(request, around),
             edits: Vec::new(),
         }
     }
 
     /// The client's unit at this index, as it came.
     pub fn client(&mut self, unit: usize) {
-        if self.outside(unit).is_some() {
-            return;
-        }
-        match &mut self.run {
-            Some(run) if run.end == unit => run.end += 1,
-            _ => {
-                self.settle();
-                self.run = Some(unit..unit + 1);
-            }
+        if self.outside(unit).is_none() {
+            self.array.client(unit);
         }
     }
 
@@ -51,34 +39,30 @@ impl<'a> List<'a> {
     pub fn edited(&mut self, unit: usize, bytes: &[u8]) {
         match self.outside(unit) {
             Some(span) => self.edits.push((span, Bytes::copy_from_slice(bytes))),
-            None => self.element(bytes),
+            None => self.array.element(bytes),
         }
     }
 
     /// Something of the proxy's own.
     pub fn own(&mut self, what: Own, bytes: &[u8]) {
         match what {
-            Own::System | Own::Hop | Own::Result => self.element(bytes),
+            Own::System | Own::Hop | Own::Result => self.array.element(bytes),
         }
     }
 
     /// The whole input.
     #[must_use]
-    pub fn close(mut self) -> View {
+    pub fn close(self) -> View {
         let first = usize::from(self.outside(0).is_some());
         let all = first..self.request.messages.len();
-        if self.rope.is_empty() && self.run.as_ref() == Some(&all) {
+        let messages = if self.array.is(&all) {
             let span = self.request.messages_span.clone();
-            self.rope.share(self.request.body.slice(span));
+            self.request.body.slice(span).into()
         } else {
-            self.settle();
-            if self.rope.is_empty() {
-                self.rope.write(b"[");
-            }
-            self.rope.write(b"]");
-        }
+            self.array.close()
+        };
         View {
-            messages: self.rope,
+            messages,
             edits: self.edits,
         }
     }
@@ -89,37 +73,13 @@ impl<'a> List<'a> {
         let span = self.request.messages.get(unit)?;
         (span.start < input.start || span.end > input.end).then(|| span.clone())
     }
+}
 
-    fn element(&mut self, bytes: &[u8]) {
-        self.settle();
-        self.comma();
-        self.write(Bytes::copy_from_slice(bytes));
-    }
-
-    fn settle(&mut self) {
-        let Some(run) = self.run.take() else { return };
-        let span = |at: usize| self.request.messages.get(at);
-        if let (Some(first), Some(last)) = (span(run.start), span(run.end - 1)) {
-            let bytes = self.request.body.slice(first.start..last.end);
-            self.comma();
-            self.write(bytes);
-        }
-    }
-
-    /// Appends items. A string is what the user said in an input that was nothing else.
-    fn write(&mut self, bytes: Bytes) {
-        if bytes.first() == Some(&b'"') {
-            self.rope.write(br#"{"role":"user","content":"#);
-            self.rope.share(bytes);
-            self.rope.write(b"}");
-        } else {
-            self.rope.share(bytes);
-        }
-    }
-
-    fn comma(&mut self) {
-        let separator = if self.rope.is_empty() { b"[" } else { b"," };
-        self.rope.write(separator);
+/// A string is what the user said in an input that was nothing else.
+fn around(unit: &[u8]) -> [&'static [u8]; 2] {
+    match unit.first() {
+        Some(b'"') => [br#"{"role":"user","content":"#, b"}"],
+        _ => Default::default(),
     }
 }
 
