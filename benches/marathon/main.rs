@@ -38,6 +38,8 @@ const CHECKPOINT: usize = 40;
 const ROUNDS: usize = 6;
 /// Probes that are sent before any is counted.
 const WARM: usize = 30;
+/// How often the last request is sent once more to the proxy begun anew.
+const AGAIN: usize = 20;
 /// Every so many turns the whole of what was sent is compared with what the client said.
 const AUDIT: usize = 50;
 /// The seed of the annotations.
@@ -65,6 +67,7 @@ async fn main() -> ExitCode {
     run.play(most).await;
     let broken = run.broken;
     run.print(&begins, user_tokens, begun).await;
+    run.anew().await;
     if broken == 0 {
         ExitCode::SUCCESS
     } else {
@@ -97,6 +100,8 @@ struct Run {
     probe: Probe,
     sizer: Sizer,
     ceiling: u32,
+    /// The client's last request.
+    last: Option<ClientRequest>,
     /// The last request that the provider received for it.
     before: Option<Received>,
     report: Report,
@@ -138,6 +143,7 @@ impl Run {
             probe,
             sizer,
             ceiling,
+            last: None,
             before: None,
             report: Report::default(),
             broken: 0,
@@ -157,7 +163,9 @@ impl Run {
             if request.turn.is_multiple_of(CHECKPOINT) {
                 self.checkpoint(request.turn).await;
             }
-            if !self.turn(&request).await {
+            let advanced = self.turn(&request).await;
+            self.last = Some(request);
+            if !advanced {
                 break;
             }
         }
@@ -177,16 +185,7 @@ impl Run {
 
     /// One turn; false where the client can't go on.
     async fn turn(&mut self, request: &ClientRequest) -> bool {
-        let mut post = self
-            .http
-            .post(self.process.url())
-            .bearer_auth("sk-marathon")
-            .header("content-type", "application/json")
-            .body(request.body.clone());
-        for (name, value) in &request.headers {
-            post = post.header(name, value);
-        }
-        let answer = post.send().await.unwrap();
+        let answer = self.send(request).await;
         let said = |name: &str| {
             let value = answer.headers().get(name);
             value
@@ -217,6 +216,40 @@ impl Run {
             );
         }
         outcome.advanced
+    }
+
+    async fn send(&self, request: &ClientRequest) -> reqwest::Response {
+        let mut post = self
+            .http
+            .post(self.process.url())
+            .bearer_auth("sk-marathon")
+            .header("content-type", "application/json")
+            .body(request.body.clone());
+        for (name, value) in &request.headers {
+            post = post.header(name, value);
+        }
+        post.send().await.unwrap()
+    }
+
+    /// What the last request alone takes: the proxy begun anew on its store, which has served
+    /// nothing else. What the whole conversation left in memory is the difference.
+    async fn anew(&mut self) {
+        let Some(request) = self.last.take() else {
+            return;
+        };
+        self.process.restart(&self.http).await;
+        let mut resident = Vec::with_capacity(AGAIN);
+        for _ in 0..AGAIN {
+            let answer = self.send(&request).await;
+            let _body = answer.bytes().await;
+            resident.push(self.process.resident().0 / 1024);
+        }
+        drop(self.provider.take());
+        resident.sort_unstable();
+        println!(
+            "the proxy begun anew, which served the last request {AGAIN} times and nothing else: {} MiB",
+            resident.get(AGAIN / 2).copied().unwrap_or_default()
+        );
     }
 
     /// Takes in what the provider received for a turn.

@@ -8,6 +8,7 @@ use std::time::Duration;
 /// A serving process. Dropping it kills it.
 pub struct Process {
     child: Child,
+    command: Command,
     listen: u16,
     admin: u16,
     _data: tempfile::TempDir,
@@ -31,7 +32,7 @@ impl Process {
             }
         }
         // In its own directory there is no configuration that it might find.
-        let child = command
+        command
             .current_dir(data.path())
             .arg("serve")
             .arg(format!("--listen=127.0.0.1:{listen}"))
@@ -41,17 +42,24 @@ impl Process {
             .arg(format!("--budget={ceiling}"))
             .arg("--log=warn")
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
+            .stdout(Stdio::null());
         let mut process = Self {
-            child,
+            child: command.spawn().unwrap(),
+            command,
             listen,
             admin,
             _data: data,
         };
         process.ready(client).await;
         process
+    }
+
+    /// Kills it and starts it anew on what it stored.
+    pub async fn restart(&mut self, client: &reqwest::Client) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.child = self.command.spawn().unwrap();
+        self.ready(client).await;
     }
 
     /// The address of chat completions.

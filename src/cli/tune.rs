@@ -9,7 +9,7 @@ use clap::Args;
 use super::lab::{LabArgs, Progress, floor, not_empty, rising, write};
 use crate::commit::Floor;
 use crate::pipeline::MIN_CEILING;
-use crate::replay::{Options, advice, trace, tune};
+use crate::replay::{Options, advice, surface as drawn, trace, tune};
 
 /// Replays recorded sessions with cwl at many ceilings and floors, shows what each pair costs and
 /// keeps, and recommends one.
@@ -28,6 +28,9 @@ pub struct TuneArgs {
     /// Write the figures of every setting as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Draw every setting on one page that loads nothing.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 /// Sweeps what the arguments name and prints the table and the recommendation.
@@ -58,6 +61,9 @@ pub fn run(args: &TuneArgs) -> anyhow::Result<ExitCode> {
     if let Some(file) = &args.json {
         let value = advice::json(&surface, &pricing.name);
         write(file, &(serde_json::to_string_pretty(&value)? + "\n"))?;
+    }
+    if let Some(file) = &args.html {
+        write(file, &drawn::page(&surface, &pricing.name))?;
     }
     Ok(ExitCode::SUCCESS)
 }

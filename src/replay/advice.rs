@@ -32,7 +32,8 @@ const COLUMNS: [(&str, Show); 13] = [
     ("again", |cell, _| cell.outcome.refetches.to_string()),
 ];
 
-fn word(floor: Floor) -> String {
+/// A floor as settings name it.
+pub(super) fn word(floor: Floor) -> String {
     match floor {
         Floor::Auto => "auto".to_owned(),
         Floor::Ceiling => "ceiling".to_owned(),
@@ -82,14 +83,19 @@ pub fn text(surface: &Surface, prices: &str) -> String {
         },
         millions(surface.untouched.cost),
     );
-    if let Some(advice) = advice {
-        let _ = write!(text, "\n{}", recommendation(surface, &advice));
+    let choice = choice(surface);
+    if !choice.is_empty() {
+        let _ = write!(text, "\n{choice}");
     }
     text
 }
 
-/// What to take, why, and the lines to paste.
-fn recommendation(surface: &Surface, advice: &Advice) -> String {
+/// What to take, why, and the lines to paste; nothing where no setting was tried.
+#[must_use]
+pub fn choice(surface: &Surface) -> String {
+    let Some(advice) = surface.advice() else {
+        return String::new();
+    };
     if surface.is_idle() {
         return "No request of these sessions came near any of these ceilings, so that nothing was \
                 evicted and nothing\ncan be chosen by them: stay with the defaults, or name lower \
@@ -97,7 +103,7 @@ fn recommendation(surface: &Surface, advice: &Advice) -> String {
             .to_owned();
     }
     match surface.cells.get(advice.knee) {
-        Some(knee) => format!("{}\n\n{}", why(surface, advice), lines(knee)),
+        Some(knee) => format!("{}\n\n{}", why(surface, &advice), lines(knee)),
         None => String::new(),
     }
 }

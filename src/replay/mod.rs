@@ -16,6 +16,7 @@ pub mod outcome;
 mod player;
 mod sent;
 mod shown;
+pub mod surface;
 pub mod table;
 #[cfg(test)]
 mod tests;

@@ -169,6 +169,7 @@ fn a_page_shows_every_policy_and_loads_nothing() {
 fn a_ceiling_and_a_floor_are_recommended_with_the_reason() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("surface.json");
+    let page = directory.path().join("surface.html");
     let output = run(
         "tune",
         &[
@@ -178,11 +179,15 @@ fn a_ceiling_and_a_floor_are_recommended_with_the_reason() {
             "0.6,auto,0.6",
             "--json",
             file.to_str().unwrap(),
+            "--html",
+            page.to_str().unwrap(),
         ],
     );
     let (shown, errors) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{errors}");
     assert_eq!(errors, "", "no terminal, no progress");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert_eq!(page.matches("<circle").count(), 4, "{page}");
     let json: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
     let settings = json["settings"].as_array().unwrap();
     let pairs: Vec<(u64, String)> = settings
