@@ -97,7 +97,7 @@ impl<'a> Request<'a> {
         reader.words(&name, || {
             let text = self.decode(index)?;
             Some(match kind {
-                ItemKind::Call => Words::of(&stub::flat(&text)),
+                ItemKind::Call => stub::words(&text),
                 _ => Words::of(&text),
             })
         })

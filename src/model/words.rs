@@ -76,6 +76,7 @@ pub struct Words {
     distinct: usize,
     text: Option<u64>,
     bytes: usize,
+    longest: usize,
 }
 
 impl Words {
@@ -92,7 +93,14 @@ impl Words {
             distinct: seen.len(),
             text: (!text.is_empty()).then(|| hash(text)),
             bytes: text.len(),
+            longest: text.len(),
         }
+    }
+
+    /// The same for a text that several were joined to, the longest of so many bytes.
+    #[must_use]
+    pub fn with_longest(self, longest: usize) -> Self {
+        Self { longest, ..self }
     }
 
     /// All of them, in order.
@@ -123,6 +131,12 @@ impl Words {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// The length in bytes of the longest of the texts that were joined to this one, else its own.
+    #[must_use]
+    pub fn longest(&self) -> usize {
+        self.longest
     }
 
     /// Bytes of memory that it takes.

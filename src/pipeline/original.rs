@@ -162,7 +162,7 @@ impl<'a> Originals<'a> {
         let read = || {
             let text = self.decode(index)?;
             Some(match item.kind {
-                ItemKind::Call => Words::of(&stub::flat(&text)),
+                ItemKind::Call => stub::words(&text),
                 _ => Words::of(&text),
             })
         };

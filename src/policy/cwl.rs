@@ -171,24 +171,30 @@ impl<'a> Pass<'a> {
     fn one_by_one(&mut self, episode: &'a Episode, level: Level, moves: Vec<Move>) {
         let (calls, mut first): (Vec<Move>, Vec<Move>) =
             moves.into_iter().partition(|one| one.mark == Mark::Removed);
+        if calls.is_empty() {
+            return self.apply(episode, level, first);
+        }
         for call in calls {
             if self.work.met() {
                 return;
             }
             let mut step = std::mem::take(&mut first);
             step.push(call);
-            self.apply(episode, level, step);
+            self.fold(episode, &mut step);
+            self.work.apply_part(episode, level, step);
         }
-        if !first.is_empty() {
-            self.apply(episode, level, first);
-        }
+        self.work.line(episode, level);
     }
 
     fn apply(&mut self, episode: &'a Episode, level: Level, mut moves: Vec<Move>) {
-        if let Some(levels) = &mut self.levels {
-            levels.fold(&self.work, episode, &mut moves);
-        }
+        self.fold(episode, &mut moves);
         self.work.apply(episode, level, moves);
+    }
+
+    fn fold(&mut self, episode: &'a Episode, moves: &mut [Move]) {
+        if let Some(levels) = &mut self.levels {
+            levels.fold(&self.work, episode, moves);
+        }
     }
 
     /// The last that is freed before a budget is unmet: results of exploration that an act in view

@@ -168,9 +168,9 @@ impl<'a> Lexicon<'a> {
     /// Shortened arguments with an index of the strings that were cut out and stand nowhere else.
     /// `None` where nothing is long enough to cut.
     pub fn trim(&mut self, call: usize, kept: &Kept) -> Option<Kept> {
-        // No string in these can be long enough, so they need not be read.
+        // No string in these is long enough, so they need not be read.
         if let Some(Shows::All(words)) = self.of.get(call)
-            && words.bytes() <= stub::LONG
+            && words.longest() <= stub::LONG
         {
             return None;
         }

@@ -125,16 +125,39 @@ impl<'a> Work<'a> {
         gone.tokens += i64::try_from(before).unwrap_or(0) - i64::try_from(self.total).unwrap_or(0);
     }
 
-    /// Moves marks of one episode and re-counts what that touches.
+    /// Moves marks of one episode, writes its line anew and re-counts what that touches.
     pub fn apply(&mut self, episode: &Episode, level: Level, moves: Vec<Move>) {
-        if moves.is_empty() {
-            return;
+        if !moves.is_empty() {
+            self.raise(level, moves);
+            self.line(episode, level);
         }
+    }
+
+    /// The same, but the line stays as it was where the target is not met whatever it says.
+    /// [`Work::line`] has to follow the last of several.
+    pub fn apply_part(&mut self, episode: &Episode, level: Level, moves: Vec<Move>) {
+        self.raise(level, moves);
+        let hosts = self.line_entries(episode);
+        let lines: u64 = hosts.iter().map(|at| u64::from(self.size(*at))).sum();
+        if self.total.saturating_sub(lines) <= self.target {
+            self.line(episode, level);
+        }
+    }
+
+    fn raise(&mut self, level: Level, moves: Vec<Move>) {
         let before = self.total;
-        let mut touched: Vec<usize> = Vec::with_capacity(moves.len() * 2 + 2);
+        let mut touched: Vec<usize> = Vec::with_capacity(moves.len() * 2);
         for one in &moves {
             self.put(one, &mut touched);
         }
+        self.recount(touched);
+        self.account(level, moves.len(), before);
+        self.moves.extend(moves);
+    }
+
+    /// Writes the line of what is gone of an episode anew, and re-counts what that touches.
+    pub fn line(&mut self, episode: &Episode, level: Level) {
+        let before = self.total;
         view::note_episode(
             self.transcript,
             &self.marks,
@@ -142,12 +165,17 @@ impl<'a> Work<'a> {
             self.measure,
             &mut self.notes,
         );
-        for host in [episode.carrier, episode.end].into_iter().flatten() {
-            touched.extend(self.item(host).and_then(|item| self.result_entry(item)));
-        }
-        self.recount(touched);
-        self.account(level, moves.len(), before);
-        self.moves.extend(moves);
+        self.recount(self.line_entries(episode));
+        self.account(level, 0, before);
+    }
+
+    /// The entries in which the line of an episode may stand.
+    fn line_entries(&self, episode: &Episode) -> Vec<usize> {
+        let hosts = [episode.carrier, episode.end].into_iter().flatten();
+        let items = hosts.filter_map(|host| self.item(host));
+        let mut entries: Vec<usize> = items.filter_map(|item| self.result_entry(item)).collect();
+        entries.dedup();
+        entries
     }
 
     /// Writes the ledger anew and re-counts its host, and the host before where another one took

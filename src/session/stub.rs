@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::ops::Range;
 
 use super::tombstone::thousands;
-use crate::model::{Kept, Mark, raw};
+use crate::model::{Kept, Mark, Words, raw};
 
 /// Bytes of a string among a call's arguments above which it is cut. Shorter ones stay as they are:
 /// their lines are asked for again more often than what cutting them makes room for.
@@ -72,17 +72,32 @@ pub fn names(kept: &Kept, original: &str, arguments: &str) -> String {
 /// between. Arguments that are no JSON are one text.
 #[must_use]
 pub fn flat(arguments: &str) -> Cow<'_, str> {
+    joined(arguments).0
+}
+
+/// The distinctive strings of [`flat`].
+#[must_use]
+pub fn words(arguments: &str) -> Words {
+    let (text, longest) = joined(arguments);
+    Words::of(&text).with_longest(longest)
+}
+
+/// The texts of a call's arguments as one, and the length of the longest in bytes.
+fn joined(arguments: &str) -> (Cow<'_, str>, usize) {
     let Some(literals) = literals(arguments) else {
-        return Cow::Borrowed(arguments);
+        return (Cow::Borrowed(arguments), arguments.len());
     };
     let mut out = String::with_capacity(arguments.len());
+    let mut longest = 0;
     for literal in literals {
         if !out.is_empty() {
             out.push('\n');
         }
-        out.push_str(&decoded(arguments, &literal));
+        let text = decoded(arguments, &literal);
+        longest = longest.max(text.len());
+        out.push_str(&text);
     }
-    Cow::Owned(out)
+    (Cow::Owned(out), longest)
 }
 
 /// The spans of [`flat`] that trimming cuts out. None where nothing is long enough.
@@ -228,6 +243,7 @@ mod tests {
         let text = flat(&arguments);
         let cuts = cuts(&arguments);
         assert_eq!(cuts.len(), 2);
+        assert_eq!(words(&arguments).longest(), 2_000);
         assert_eq!(&text[cuts[1].clone()], &text[cuts[0].clone()]);
         let name = u32::try_from(cuts[1].start).unwrap();
         let short = trimmed(&arguments, &[(name, name + 3)]).unwrap();
