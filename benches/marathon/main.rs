@@ -241,10 +241,11 @@ impl Run {
         let mut resident = Vec::with_capacity(AGAIN);
         for _ in 0..AGAIN {
             let answer = self.send(&request).await;
-            let _body = answer.bytes().await;
+            assert!(answer.status().is_success(), "{answer:?}");
+            answer.bytes().await.unwrap();
             resident.push(self.process.resident().0 / 1024);
         }
-        drop(self.provider.take());
+        assert!(self.provider.take().len() >= AGAIN, "nothing went up");
         resident.sort_unstable();
         println!(
             "the proxy begun anew, which served the last request {AGAIN} times and nothing else: {} MiB",

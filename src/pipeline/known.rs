@@ -23,8 +23,8 @@ use crate::tokens::{Counter, Encoding, UNREADABLE_IMAGE, area_tokens, image_toke
 const REMEMBERED: usize = 200_000;
 /// Bytes of memory that the strings of texts take at most.
 const WORDS: u64 = 64 << 20;
-/// Bytes of memory that texts of the proxy's own take at most, in each of the two places that
-/// remember them.
+/// About as many bytes of memory do texts of the proxy's own take at most, in each of the two
+/// places that remember them.
 const WRITTEN: u64 = 32 << 20;
 /// How much a text takes with its strings to what it takes alone.
 const WITH_STRINGS: usize = 3;

@@ -82,7 +82,8 @@ pub(super) struct Known {
 }
 
 /// Finds what a request of this session refers to, of at most `cap` bytes. An item is that of the
-/// response that the request goes on from, else as it was said last in the session, else anywhere.
+/// response that the request goes on from, else as it was said last in the session, else in
+/// the conversation of the tenant that has gone furthest.
 ///
 /// # Errors
 /// [`FindError`] where the store fails; what is not there is [`Lost`].

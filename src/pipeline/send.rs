@@ -149,7 +149,8 @@ pub(super) async fn again(
 }
 
 /// Where a hop was refused for a breakpoint, and some of ours are in it: one more try of the same
-/// view without them. If that is taken the upstream knows none, and gets none any more.
+/// view without them. If that is taken, and the client had set none, the upstream knows none and
+/// gets none any more; beside the client's own ours may only have been too many.
 async fn unmarked(
     app: &App,
     turn: &mut Turn,
@@ -172,7 +173,9 @@ async fn unmarked(
     let answer = send(app, turn).await;
     if let Ok(response) = &answer {
         turn.report.answered(response.status());
-        if response.status().is_success() && !app.unmarked.swap(true, Ordering::Relaxed) {
+        let sole = memmem::find(&turn.state.request.body, MARKER).is_none();
+        let taken = response.status().is_success();
+        if sole && taken && !app.unmarked.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 "the upstream refuses cache_control; no breakpoints are set until the next start"
             );

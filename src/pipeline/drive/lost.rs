@@ -18,9 +18,9 @@ use crate::upstream::{self, ResponseBody};
 
 impl Driver {
     /// The upstream refused a later hop. One that was too long, or was refused for a breakpoint of
-    /// ours, is tried once more; else the upstream's own answer is the client's where that has seen nothing
-    /// yet. Otherwise it is an error event, or where asking again may help a cut, because some
-    /// agents ask again behind that alone.
+    /// ours, is tried once more; else the upstream's own answer is the client's where that has seen
+    /// nothing yet. Otherwise it is an error event, or where asking again may help a cut, because
+    /// some agents ask again behind that alone.
     pub(super) async fn refused(
         &mut self,
         response: Response<ResponseBody>,

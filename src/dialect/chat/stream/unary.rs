@@ -25,9 +25,9 @@ pub fn read(body: &Bytes, spec: &Spec) -> Option<Answer> {
 }
 
 /// The body that the client gets, made of the last hop's: with the first hop's id and time, the
-/// texts of all hops joined and their tokens, hidden calls left out and usage told by the rule. `hops` are the
-/// answers in order, the last one's included. Where nothing was hidden these are the last hop's
-/// bytes, untouched.
+/// texts of all hops joined and their tokens, hidden calls left out and usage told by the rule. A
+/// body has room for the speech of one hop: the last that spoke. `hops` are the answers in order,
+/// the last one's included. Where nothing was hidden these are the last hop's bytes, untouched.
 ///
 /// `closed` says that the turn was ended at the hop cap, with its line of text if one is to be
 /// said: the finish reason is then `stop`. Otherwise it is the last hop's.
