@@ -14,9 +14,10 @@ pub struct Process {
     _data: tempfile::TempDir,
 }
 
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
+/// Two free ports, held until both are known, or one might be given twice.
+fn free_ports() -> [u16; 2] {
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap().port())
 }
 
 impl Process {
@@ -24,7 +25,7 @@ impl Process {
     /// until it serves.
     pub async fn start(client: &reqwest::Client, upstream: &str, ceiling: u32) -> Self {
         let data = tempfile::tempdir().unwrap();
-        let (listen, admin) = (free_port(), free_port());
+        let [listen, admin] = free_ports();
         let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("PLIMSOLL") {

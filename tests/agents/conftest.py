@@ -52,10 +52,13 @@ def get(url):
         return response.read().decode()
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+def free_ports(count):
+    """Held until all are known, or one might be given twice."""
+    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [listener.getsockname()[1] for listener in listeners]
+    for listener in listeners:
+        listener.close()
+    return ports
 
 
 def binary():
@@ -103,7 +106,7 @@ def stand(request, tmp_path):
         provider_url = provider.stdout.readline().strip()
         if direct or request.config.getoption("--direct"):
             return Stand(provider_url, provider_url, None)
-        listen, admin = free_port(), free_port()
+        listen, admin = free_ports(2)
         log = tmp_path / "proxy.log"
         command = [binary(), "serve"]
         command += ["--listen", f"127.0.0.1:{listen}", "--admin", f"127.0.0.1:{admin}"]

@@ -153,10 +153,13 @@ def post(url, body, headers=None):
         raise SystemExit(f"{url}: {error.code} {error.read().decode()[:500]}") from error
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+def free_ports(count):
+    """Held until all are known, or one might be given twice."""
+    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [listener.getsockname()[1] for listener in listeners]
+    for listener in listeners:
+        listener.close()
+    return ports
 
 
 def await_ready(process, url):
@@ -176,7 +179,7 @@ def play(binary, engine, task, pairs, way):
     shim = Shim(engine, script(pairs, hidden=way != "off"))
     threading.Thread(target=shim.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory() as scratch:
-        listen, admin = free_port(), free_port()
+        listen, admin = free_ports(2)
         command = [binary, "serve", "--listen", f"127.0.0.1:{listen}"]
         command += ["--admin", f"127.0.0.1:{admin}", "--upstream", shim.url]
         command += ["--data", f"{scratch}/data", "--budget", str(TAU), "--log", "warn"]
@@ -233,7 +236,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     asked = parser.parse_args()
     task, pairs = session(asked.session)
-    port = free_port()
+    [port] = free_ports(1)
     command = [asked.server, "-m", asked.model, "--host", "127.0.0.1", "--port", str(port)]
     command += ["-c", str(WINDOW), "-np", "1", "--jinja", "--no-webui"]
     engine = f"http://127.0.0.1:{port}"

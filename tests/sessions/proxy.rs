@@ -25,19 +25,17 @@ pub struct Process {
     data: tempfile::TempDir,
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
+/// Two free ports, held until both are known, or one might be given twice.
+fn free_ports() -> [u16; 2] {
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap().port())
 }
 
 impl Process {
     /// Starts a proxy before an upstream.
     pub async fn start(upstream: &str, ceiling: u32) -> Self {
         let data = tempfile::tempdir().unwrap();
-        let (listen, admin) = (free_port(), free_port());
+        let [listen, admin] = free_ports();
         let command = vec![
             "serve".to_owned(),
             format!("--listen=127.0.0.1:{listen}"),
