@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 use plimsoll::dialect::chat::original;
 use plimsoll::model::{Dialect, Digest, ItemKind, Kept, Mark, Marks, Role, TenantId, Words};
-use plimsoll::pipeline::known::{Decoded, Memo, Reader, Text};
-use plimsoll::policy::{self, Ask, Config, Order, Policy, Proposal, Target};
+use plimsoll::pipeline::known::{Decoded, Memo, Reader};
+use plimsoll::policy::{self, Ask, Config, Order, Policy, Proposal, Target, Text};
 use plimsoll::session::note::{Left, Note};
 use plimsoll::session::stub;
 use plimsoll::session::transcript::{Source, Transcript};

@@ -16,6 +16,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::dialect::message::{self, MessageError, Parsed, Part};
 use crate::model::{CALL_TOKENS, CallId, CallShape, Dialect, Shape, TenantId, Words};
+use crate::policy::Text;
 use crate::session::note::{Left, Note};
 use crate::tokens::{Counter, Encoding, UNREADABLE_IMAGE, area_tokens, image_tokens};
 
@@ -83,9 +84,6 @@ const DECODED: usize = 4;
 /// item and what then writes it ask for the same. Lives no longer than the request.
 #[derive(Default)]
 pub struct Decoded<'t>(RefCell<VecDeque<(usize, Text<'t>)>>);
-
-/// A text that is decoded once for all that ask for it.
-pub type Text<'t> = Rc<Cow<'t, str>>;
 
 impl<'t> Decoded<'t> {
     /// The text of an item, decoded unless it was just now.

@@ -5,10 +5,11 @@ use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::known::{Decoded, Reader, Text};
+use super::known::{Decoded, Reader};
 use crate::dialect::edit::AssistantEdit;
 use crate::dialect::request::Request;
 use crate::model::{Digest, Handed, Hop, ItemKind, Kept, Mark, Role, Shape, Words};
+use crate::policy::Text;
 use crate::render;
 use crate::session::note::{Left, Note};
 use crate::session::path::Path;

@@ -24,7 +24,7 @@ use crate::record::{FAIL_OPEN, Label};
 use crate::upstream::{self, Outbound, Payload, ResponseBody};
 
 /// Bytes of a refusal that are read to find out why.
-pub(super) const REFUSAL: usize = 1 << 20;
+const REFUSAL: usize = 1 << 20;
 /// What a refusal names that is for a breakpoint.
 const MARKER: &[u8] = b"cache_control";
 
@@ -77,7 +77,7 @@ async fn refused(
     response: Response<ResponseBody>,
 ) -> Result<Response<Body>, ProxyError> {
     let (mut head, body) = response.into_parts();
-    let mut body = match whole(body).await {
+    let mut body = match refusal_of(body).await {
         Ok(body) => body,
         Err(error) => return Err(failed(turn, error)),
     };
@@ -91,7 +91,7 @@ async fn refused(
         };
         let (second, refusal) = response.into_parts();
         head = second;
-        body = match whole(refusal).await {
+        body = match refusal_of(refusal).await {
             Ok(body) => body,
             Err(error) => return Err(failed(turn, error)),
         };
@@ -115,7 +115,7 @@ async fn refused(
 }
 
 /// The body of a refusal. One that breaks off, or never ends, says nothing that could be acted on.
-async fn whole(body: ResponseBody) -> Result<Bytes, ProxyError> {
+pub(super) async fn refusal_of(body: ResponseBody) -> Result<Bytes, ProxyError> {
     let body = Limited::new(body, REFUSAL).collect().await;
     let body = body.map_err(|_| upstream::Error::Broken {
         cause: "its error response was cut".to_owned(),

@@ -1,14 +1,12 @@
 //! Which distinctive strings the view shows, and how often: what stands in one place only would be
 //! lost with it. Chooses what is left of a result or of arguments. Never moves a mark.
 
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use std::rc::Rc;
 use std::sync::Arc;
 
-use super::Ask;
 use super::work::Work;
+use super::{Ask, Text};
 use crate::model::{Hashed, ItemKind, Kept, Mark, Word, Words, distinct};
 use crate::session::note::Note;
 use crate::session::stub;
@@ -34,7 +32,7 @@ const LINE: f64 = 8.0;
 
 /// The strings of a view in the making.
 pub(super) struct Lexicon<'a> {
-    originals: &'a dyn Fn(usize) -> Option<Rc<Cow<'a, str>>>,
+    originals: &'a dyn Fn(usize) -> Option<Text<'a>>,
     words: &'a dyn Fn(usize) -> Option<Arc<Words>>,
     /// In how many items each string is shown, by its hash.
     shown: HashMap<u64, u32, Hashed>,

@@ -26,6 +26,9 @@ use crate::model::{Marks, Words};
 use crate::session::transcript::Transcript;
 use crate::session::view::{Measure, Notes};
 
+/// A text that is decoded once for all that ask for it.
+pub type Text<'a> = Rc<Cow<'a, str>>;
+
 /// A policy by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Policy {
@@ -167,7 +170,7 @@ pub struct Ask<'a> {
     pub target: Target,
     /// The original text of an item by its index: a result's or a message's text, a call's
     /// arguments. `None` where it has none or can't be edited.
-    pub originals: &'a dyn Fn(usize) -> Option<Rc<Cow<'a, str>>>,
+    pub originals: &'a dyn Fn(usize) -> Option<Text<'a>>,
     /// The strings of an original, which nothing reads twice: of a call those of its arguments'
     /// texts, as [`crate::session::stub::flat`] joins them. `None` where an item has none.
     pub words: &'a dyn Fn(usize) -> Option<Arc<Words>>,

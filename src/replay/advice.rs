@@ -41,7 +41,8 @@ pub(super) fn word(floor: Floor) -> String {
     }
 }
 
-fn ratio(outcome: &Outcome, none: &Outcome) -> f64 {
+/// What a setting costs to what sending everything does.
+pub(super) fn ratio(outcome: &Outcome, none: &Outcome) -> f64 {
     outcome.cost / none.cost.max(f64::MIN_POSITIVE)
 }
 

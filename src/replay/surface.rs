@@ -28,7 +28,7 @@ struct Figure {
     title: &'static str,
     note: &'static str,
     value: fn(&Cell, &Outcome) -> f64,
-    shown: fn(&Cell, &Outcome) -> String,
+    shown: fn(f64) -> String,
     /// Whether less of it is better.
     less: bool,
 }
@@ -37,32 +37,29 @@ const FIGURES: [Figure; 4] = [
     Figure {
         title: "Cost",
         note: "All input, to what sending everything costs. Darker is cheaper.",
-        value: |cell, none| cell.outcome.cost / none.cost.max(f64::MIN_POSITIVE),
-        shown: |cell, none| {
-            let ratio = cell.outcome.cost / none.cost.max(f64::MIN_POSITIVE);
-            format!("{ratio:.3}")
-        },
+        value: |cell, none| advice::ratio(&cell.outcome, none),
+        shown: |ratio| format!("{ratio:.3}"),
         less: true,
     },
     Figure {
         title: "Retention of strings (K)",
         note: "Of the distinctive strings that calls needed, the share that was still visible. Darker is more.",
         value: |cell, _| cell.kept(),
-        shown: |cell, _| fine(cell.kept()),
+        shown: fine,
         less: false,
     },
     Figure {
         title: "Retention of lines (L)",
         note: "Of the whole lines that calls needed, the share that was still visible. Darker is more.",
         value: |cell, _| cell.outcome.lines.kept(),
-        shown: |cell, _| fine(cell.outcome.lines.kept()),
+        shown: fine,
         less: false,
     },
     Figure {
         title: "Passes",
         note: "How often items were taken out, each of which breaks the provider's cache. Darker is fewer.",
         value: |cell, _| cell.outcome.passes as f64,
-        shown: |cell, _| cell.outcome.passes.to_string(),
+        shown: |passes| format!("{passes:.0}"),
         less: true,
     },
 ];
@@ -126,7 +123,7 @@ fn map(surface: &Surface, figure: &Figure, take: Option<usize>) -> String {
                 if cell.over() > OVER { " over" } else { "" },
                 if figure.less { 1.0 - part } else { part },
                 told(cell),
-                (figure.shown)(cell, &surface.untouched),
+                (figure.shown)(value(cell)),
             );
         }
         text.push_str("</tr>");

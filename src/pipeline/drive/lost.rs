@@ -6,13 +6,12 @@ use std::io;
 
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
-use http_body_util::{BodyExt, Limited};
 
 use super::{Begin, Driver, End};
 use crate::dialect::{ErrorSide, ErrorText};
 use crate::pipeline::error::ProxyError;
 use crate::pipeline::open::Turn;
-use crate::pipeline::send::{REFUSAL, again};
+use crate::pipeline::send::{again, refusal_of};
 use crate::record::Side;
 use crate::upstream::{self, ResponseBody};
 
@@ -26,14 +25,15 @@ impl Driver {
         response: Response<ResponseBody>,
     ) -> Option<ResponseBody> {
         let (head, body) = response.into_parts();
-        let body = whole(body).await;
+        // Empty where it breaks off or never ends.
+        let body = refusal_of(body).await.unwrap_or_default();
         let answer = again(&self.app, &mut self.turn, head.status, &body).await;
         let (head, body) = match answer {
             None => (head, body),
             Some(Ok(again)) if again.status().is_success() => return Some(again.into_body()),
             Some(Ok(again)) => {
                 let (head, body) = again.into_parts();
-                (head, whole(body).await)
+                (head, refusal_of(body).await.unwrap_or_default())
             }
             Some(Err(error)) => {
                 self.cut(&error.to_string()).await;
@@ -179,13 +179,6 @@ impl Driver {
 /// Whether a refusal may pass, so that asking again makes sense.
 pub(super) fn may_pass(status: StatusCode) -> bool {
     status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()
-}
-
-/// The body of a refusal; empty where it breaks off or never ends.
-async fn whole(body: ResponseBody) -> Bytes {
-    let body = Limited::new(body, REFUSAL).collect().await;
-    body.map(http_body_util::Collected::to_bytes)
-        .unwrap_or_default()
 }
 
 impl Turn {
