@@ -286,7 +286,9 @@ impl<'a> Builder<'a> {
             for call in &hop.calls {
                 calls.insert((call.place as usize).min(calls.len()), Call::Hidden(call));
             }
-            let empty = text == 0 && calls.is_empty() && record.hops.len() > 1;
+            // What is no text, such as speech, is the last hop's where no other handed anything out.
+            let opaque = shape.opaque && handed == Handed::Nothing;
+            let empty = text == 0 && calls.is_empty() && !opaque && record.hops.len() > 1;
             if !empty {
                 self.assistant(&Assistant {
                     source: Source::LastHop { message, step },

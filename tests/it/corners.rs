@@ -88,3 +88,53 @@ async fn what_messages_hold_goes_up_byte_for_byte() {
         assert!(hides || got == body, "{path} {members}: {got}");
     }
 }
+
+#[tokio::test]
+async fn what_was_spoken_behind_a_hidden_call_is_named_in_the_next_request() {
+    let seen: Arc<Mutex<Vec<Bytes>>> = Arc::default();
+    let kept = seen.clone();
+    let upstream = upstream(move |request| {
+        let kept = kept.clone();
+        async move {
+            let body = to_bytes(request.into_body(), usize::MAX).await.unwrap();
+            let mut seen = kept.lock().unwrap();
+            seen.push(body);
+            let message = match seen.len() {
+                1 => CALLED,
+                _ => SPOKEN,
+            };
+            let answer = ANSWER.replace(
+                r#"{"role":"assistant","content":"x","refusal":null,"annotations":[]}"#,
+                message,
+            );
+            Response::builder()
+                .header("content-type", "application/json")
+                .body(Body::from(answer))
+                .unwrap()
+        }
+    })
+    .await;
+    let proxy = Proxy::with(upstream, |_| {}).await;
+    let url = proxy.url("/v1/chat/completions");
+    let mut messages = r#"{"role":"user","content":"say it"}"#.to_owned();
+    for _ in 0..2 {
+        let tools = r#"[{"type":"function","function":{"name":"bash"}}]"#;
+        let body = format!(r#"{{"model":"gpt-4o-audio","messages":[{messages}],"tools":{tools}}}"#);
+        let request = client().post(&url).bearer_auth("k").body(body);
+        let answer = request.send().await.unwrap().text().await.unwrap();
+        assert!(answer.contains(r#""audio":{"id":"audio_2""#), "{answer}");
+        messages.push_str(r#",{"role":"assistant","content":null,"audio":{"id":"audio_2"}}"#);
+        messages.push_str(r#",{"role":"user","content":"again"}"#);
+    }
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen.len(), 3);
+    let again = String::from_utf8_lossy(&seen[2]);
+    let (call, spoken) = (again.find("\"h1\""), again.find("\"audio_2\""));
+    assert!(call.is_some() && call < spoken, "{again}");
+}
+
+const CALLED: &str = concat!(
+    r#"{"role":"assistant","content":null,"tool_calls":[{"id":"h1","type":"function","#,
+    r#""function":{"name":"delimiter","arguments":"{\"action\":\"start\",\"type\":\"expl\",\"name\":\"a\"}"}}]}"#,
+);
+const SPOKEN: &str = r#"{"role":"assistant","content":null,"refusal":null,"audio":{"id":"audio_2","data":"UklGRg==","expires_at":1,"transcript":"hm"}}"#;
