@@ -13,6 +13,7 @@ import json
 import re
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import chat
@@ -23,6 +24,9 @@ from scripts import SCRIPTS, answer
 from tools import Tools
 
 DIALECTS = {dialect.PATH: dialect for dialect in (chat, responses, messages)}
+# Seconds between the last frame and a cut. An agent that is still storing what it heard when the
+# stream breaks (opencode) keeps a message without content and sends that, proxy or not.
+HEARD = 0.5
 # What a fault answers, and what its error is called. `cut` breaks a stream off behind its calls.
 FAULTS = {
     "429": (429, "Rate limit reached.", "rate_limit_exceeded"),
@@ -169,6 +173,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         for frame in frames:
             if cut and cut in frame:
+                time.sleep(HEARD)
                 self.close_connection = True
                 return
             payload = frame.encode()
