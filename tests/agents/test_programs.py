@@ -146,7 +146,6 @@ def test_a_low_ceiling_is_held(begin, name):
         assert 'plimsoll_recall_total{outcome="ok"} 1' in metrics
 
 
-@pytest.mark.slow
 @every()
 def test_faults_are_survived(begin, name):
     faults = ["429@1", "500@3"] + ["529@5"] * (ALL[name].dialect == "messages")
@@ -160,7 +159,6 @@ def test_faults_are_survived(begin, name):
     assert [entry["fault"] for entry in sent if entry.get("fault")] == [f[:3] for f in faults]
 
 
-@pytest.mark.slow
 @every()
 def test_errors_in_later_hops(begin, name):
     """Before the agent has heard anything, behind hops that told it nothing, and behind text until
@@ -176,7 +174,6 @@ def test_errors_in_later_hops(begin, name):
     assert [entry["fault"] for entry in sent if entry.get("fault")] == [f[:3] for f in faults]
 
 
-@pytest.mark.slow
 @every("mini")
 def test_a_stream_that_is_cut_behind_a_call(begin, name):
     # What is broken off may have been run, and is run again: so it does nothing that adds up.
@@ -189,7 +186,6 @@ def test_a_stream_that_is_cut_behind_a_call(begin, name):
     assert program.files() == WORK_FILES_ONE
 
 
-@pytest.mark.slow
 @every()
 def test_a_window_that_is_full(begin, name):
     """Behind the proxy no agent learns that a request was too long."""
@@ -206,7 +202,6 @@ def test_a_window_that_is_full(begin, name):
         assert run.code == program.code_of_full_window, run.tail()
 
 
-@pytest.mark.slow
 @every("mini")
 def test_an_agent_that_summarises_its_session(begin, name):
     program = begin(name, "chapters", compact_at=20_000)
@@ -222,13 +217,9 @@ def test_an_agent_that_summarises_its_session(begin, name):
 # How a sub-agent's requests are told: the header that names it.
 CHILDREN = {"opencode": "x-session-id", "codex": "thread-id", "claude": "x-claude-code-agent-id"}
 DELEGATES = [name for name, agent in ALL.items() if agent.name in CHILDREN]
-# One of each agent is played everywhere.
-ONCE = {"opencode-chat", "codex", "claude"}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in ONCE)) for n in DELEGATES]
-)
+@pytest.mark.parametrize("name", DELEGATES)
 def test_sub_agents_that_run_at_once(begin, name, request):
     """Each has a session of its own behind the proxy, whose parent is known; what the one of them
     says stays out of the others."""
