@@ -15,6 +15,9 @@
 //!   refused by us      fail()
 //! ```
 
+#[cfg(test)]
+pub(crate) mod harness;
+
 use bytes::Bytes;
 
 use super::answer::Answer;

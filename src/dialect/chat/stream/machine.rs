@@ -125,13 +125,6 @@ impl Machine {
         self.spoken
     }
 
-    /// The text that the client was handed by the hops before the one that is read, seams between
-    /// them included, the seam before the next text not.
-    #[must_use]
-    pub fn handed_out(&self) -> &str {
-        &self.earlier
-    }
-
     /// The upstream's body has ended: what the hop said. What was still undecided is decided, and
     /// what may be seen of it is appended.
     pub fn end_hop(&mut self, out: &mut Vec<Bytes>) -> Answer {

@@ -16,103 +16,21 @@ use serde_json::Value;
 use super::super::form;
 use super::unary;
 use crate::dialect::answer::{Answer, Verdict};
-use crate::dialect::stream::Machine;
+use crate::dialect::stream::harness::{self, Seen, line};
 use corpus::Case;
-
-const LINE: &str = "the model only annotated";
-
-/// What came of a turn: the client's bytes and each hop's answer.
-#[derive(Debug, PartialEq, Eq)]
-struct Seen {
-    client: Vec<u8>,
-    answers: Vec<Answer>,
-}
-
-/// The line that a turn ends with at the hop cap, where nothing was said.
-fn line(answers: &[Answer]) -> Option<&'static str> {
-    let mute = answers.iter().all(|answer| answer.text.is_empty());
-    mute.then_some(LINE)
-}
-
-/// Plays hops through the machine as a driver does; `pieces` cuts each hop's bytes into reads.
-fn play(case: &Case, pieces: impl Fn(usize, &Bytes) -> Vec<Bytes>) -> Seen {
-    let mut machine = Machine::new(case.config.clone(), &case.spec);
-    let mut out = Vec::new();
-    let mut answers: Vec<Answer> = Vec::new();
-    for (number, hop) in case.hops.iter().enumerate() {
-        for piece in pieces(number, hop) {
-            machine.push(piece, &mut out).unwrap();
-        }
-        let answer = machine.end_hop(&mut out);
-        let verdict = answer.verdict();
-        let told = answer.error.is_some();
-        answers.push(answer);
-        match verdict {
-            Verdict::Done | Verdict::Mixed | Verdict::Cut => {
-                machine.release(&mut out);
-                break;
-            }
-            Verdict::HiddenOnly if number + 1 < case.hops.len() => machine.next_hop(&mut out),
-            Verdict::HiddenOnly => machine.close(line(&answers), &mut out),
-            Verdict::Broken if told => {
-                machine.release(&mut out);
-                break;
-            }
-            Verdict::Broken => {
-                machine.fail(br#"{"message":"upstream cut"}"#, &mut out);
-                break;
-            }
-        }
-    }
-    Seen {
-        client: out.concat(),
-        answers,
-    }
-}
-
-fn whole(_: usize, hop: &Bytes) -> Vec<Bytes> {
-    vec![hop.clone()]
-}
-
-/// Cuts one of the hops at these places, in order.
-fn cut(hop: usize, places: &[usize]) -> impl Fn(usize, &Bytes) -> Vec<Bytes> {
-    move |number, bytes| {
-        if number != hop {
-            return vec![bytes.clone()];
-        }
-        let mut edges = vec![0];
-        edges.extend(places);
-        edges.push(bytes.len());
-        // Copies, because a real read shares no memory with the next one.
-        edges
-            .windows(2)
-            .map(|pair| Bytes::copy_from_slice(&bytes[pair[0]..pair[1]]))
-            .collect()
-    }
-}
 
 /// Whole turns of this dialect are long, since each says thrice what was asked for. So all places
 /// are tried at once, and then some of them alone and in pairs; the splitter's own tests try all.
 #[test]
 fn cuts_change_nothing() {
     for (offset, case) in corpus::cases().iter().enumerate() {
-        let want = play(case, whole);
-        let bytes = |_: usize, hop: &Bytes| hop.chunks(1).map(Bytes::copy_from_slice).collect();
-        assert_eq!(play(case, bytes), want, "{}: byte by byte", case.name);
-        for (number, hop) in case.hops.iter().enumerate() {
-            // The strides are odd, so that the grids drift over the frames.
-            let places = |steps: usize| (offset % 7..=hop.len()).step_by((hop.len() / steps) | 1);
-            for at in places(40) {
-                let seen = play(case, cut(number, &[at]));
-                assert_eq!(seen, want, "{}: hop {number} at {at}", case.name);
-            }
-            for first in places(7) {
-                for second in places(7).filter(|second| *second >= first) {
-                    let seen = play(case, cut(number, &[first, second]));
-                    assert_eq!(seen, want, "{}: {number} at {first}, {second}", case.name);
-                }
-            }
-        }
+        let turn = case.turn();
+        turn.holds_byte_by_byte();
+        // The strides are odd, so that the grids drift over the frames.
+        let places =
+            |length: usize, parts: usize| (offset % 7..=length).step_by((length / parts) | 1);
+        turn.holds_cut(|length| places(length, 40));
+        turn.holds_cut_twice(|length| places(length, 7));
     }
 }
 
@@ -133,23 +51,15 @@ fn one_cut_anywhere_changes_nothing() {
         hops: vec![hop(&["recall"]), hop(&["read", "delimiter", "x"])],
         ..corpus::cases().swap_remove(0)
     };
-    let want = play(&case, whole);
+    let want = case.turn().play();
     assert_eq!(want.answers[1].verdict(), Verdict::Mixed);
-    for (number, hop) in case.hops.iter().enumerate() {
-        for at in 0..=hop.len() {
-            assert_eq!(
-                play(&case, cut(number, &[at])),
-                want,
-                "hop {number} at {at}"
-            );
-        }
-    }
+    case.turn().holds_cut(|length| 0..=length);
 }
 
 #[test]
 fn the_client_sees_one_response() {
     for case in corpus::cases() {
-        let seen = play(&case, whole);
+        let seen = case.turn().play();
         let view = client::read(&seen.client);
         client::check(&case, &seen.client, &view);
         let verdict = seen.answers.last().unwrap().verdict();
@@ -162,7 +72,7 @@ fn a_turn_that_hides_nothing_is_as_if_nothing_had_been_injected() {
     let mut count = 0;
     for case in corpus::cases() {
         let Some(own) = &case.own else { continue };
-        let seen = play(&case, whole);
+        let seen = case.turn().play();
         assert_eq!(
             String::from_utf8_lossy(&seen.client),
             String::from_utf8_lossy(own),
@@ -192,7 +102,7 @@ fn bodies(case: &Case) -> Vec<Bytes> {
 fn an_unstreamed_turn_comes_to_the_same() {
     let mut count = 0;
     for case in corpus::cases() {
-        let seen = play(&case, whole);
+        let seen = case.turn().play();
         count += usize::from(unstreamed(&case, &seen));
     }
     assert!(count >= 25, "the corpus lost its whole turns");
@@ -239,13 +149,12 @@ fn what_is_no_response_is_passed_on() {
 }
 
 /// The goldens hold, for each case, what each hop was read as, and what the client got where that
-/// is not what its own request would have brought. On a difference the whole new text is printed,
-/// to be read and put in the file's place.
+/// is not what its own request would have brought.
 #[test]
 fn goldens() {
     let mut seen = String::new();
     for case in corpus::cases() {
-        let turn = play(&case, whole);
+        let turn = case.turn().play();
         writeln!(seen, "=== {}", case.name).unwrap();
         let client = match case.own {
             Some(_) => String::new(),
@@ -269,14 +178,7 @@ fn goldens() {
             }
         }
     }
-    let want = include_str!("tests/goldens.txt");
-    if seen != want {
-        println!("<<<<\n{seen}>>>>");
-    }
-    assert!(
-        seen == want,
-        "goldens differ; the new text is printed above"
-    );
+    harness::golden(&seen, include_str!("tests/goldens.txt"));
 }
 
 /// Servers that number neither items nor events, or leave out how items begin.
@@ -321,7 +223,7 @@ fn odd_servers_leak_nothing() {
             hops: vec![Bytes::from(stream.clone())],
             ..corpus::cases().swap_remove(0)
         };
-        let seen = play(&case, whole);
+        let seen = case.turn().play();
         client::silent(&case, &seen.client);
         assert_eq!(seen.answers[0].verdict(), Verdict::Mixed, "{stream}");
         let text = String::from_utf8(seen.client).unwrap();

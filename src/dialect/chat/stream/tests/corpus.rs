@@ -23,6 +23,15 @@ pub(super) struct Case {
 }
 
 impl Case {
+    pub(super) fn turn(&self) -> Turn<'_> {
+        Turn {
+            name: self.name,
+            config: &self.config,
+            spec: &self.spec,
+            hops: &self.hops,
+        }
+    }
+
     fn new(name: &'static str, hops: &[String]) -> Self {
         Self {
             name,

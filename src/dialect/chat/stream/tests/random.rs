@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::dialect::stream::harness::{LINE, arguments, pieces, text};
 
 /// How a provider writes calls and lines.
 #[derive(Debug, Clone)]
@@ -43,27 +44,9 @@ impl Step {
     }
 }
 
-fn text() -> impl Strategy<Value = String> {
-    let part = prop::sample::select(vec![
-        "a",
-        "\n",
-        "\"",
-        "\\",
-        "é",
-        "😀",
-        "delimiter",
-        " b",
-        "\u{1}",
-        "}",
-    ]);
-    prop::collection::vec(part, 0..4).prop_map(|parts| parts.concat())
-}
-
 fn call(names: Vec<&'static str>) -> impl Strategy<Value = Step> {
-    (prop::sample::select(names), text()).prop_map(|(name, text)| Step::Call {
-        name,
-        arguments: format!("{{\"a\":{}}}", raw(&text)),
-    })
+    (prop::sample::select(names), arguments())
+        .prop_map(|(name, arguments)| Step::Call { name, arguments })
 }
 
 fn raw(text: &str) -> String {
@@ -119,14 +102,6 @@ fn turn() -> impl Strategy<Value = Vec<(Style, Vec<Step>)>> {
             hops.push(last);
             hops
         })
-}
-
-fn pieces(text: &str, size: usize) -> Vec<String> {
-    let chars: Vec<char> = text.chars().collect();
-    chars
-        .chunks(size)
-        .map(|piece| piece.iter().collect())
-        .collect()
 }
 
 /// Writes a hop; `number` makes its ids its own.
@@ -243,14 +218,14 @@ proptest! {
     #[test]
     fn what_was_meant_is_what_is_seen(hops in turn(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..5)) {
         let case = case(&hops);
-        let seen = play(&case, whole);
+        let seen = case.turn().play();
         let random = |_: usize, hop: &Bytes| {
             let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(hop.len() + 1)).collect();
             places.extend([0, hop.len()]);
             places.sort_unstable();
             places.windows(2).map(|pair| Bytes::copy_from_slice(&hop[pair[0]..pair[1]])).collect()
         };
-        prop_assert_eq!(&play(&case, random), &seen);
+        prop_assert_eq!(&case.turn().play_in(random), &seen);
 
         let view = client::read(&seen.client);
         let steps = &hops.last().unwrap().1;
@@ -272,7 +247,7 @@ proptest! {
         let said: Vec<String> = hops.iter().map(|(_, steps)| texts(steps)).collect();
         let (mut text, _) = join(said.iter().map(String::as_str));
         if steps.iter().any(Step::is_hidden) && visible.is_empty() && text.is_empty() {
-            text = "the model only annotated".to_owned();
+            text = LINE.to_owned();
         }
         prop_assert_eq!(&view.text, &text);
         prop_assert_eq!((view.finishes.len(), view.dones, view.late, view.errors), (1, 1, 0, 0));
@@ -306,6 +281,6 @@ proptest! {
         let mut case = case(&[]);
         case.hops = vec![Bytes::from(parts.concat())];
         let at = cut.index(case.hops[0].len() + 1);
-        prop_assert_eq!(play(&case, super::cut(0, &[at])), play(&case, whole));
+        prop_assert_eq!(case.turn().play_cut(0, &[at]), case.turn().play());
     }
 }

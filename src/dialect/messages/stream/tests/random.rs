@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::dialect::stream::harness::{arguments, pieces, text};
 
 /// How a provider writes pieces and lines.
 #[derive(Debug, Clone)]
@@ -55,27 +56,9 @@ impl Step {
     }
 }
 
-fn text() -> impl Strategy<Value = String> {
-    let part = prop::sample::select(vec![
-        "a",
-        "\n",
-        "\"",
-        "\\",
-        "é",
-        "😀",
-        "delimiter",
-        " b",
-        "\u{1}",
-        "}",
-    ]);
-    prop::collection::vec(part, 0..4).prop_map(|parts| parts.concat())
-}
-
 fn call(names: Vec<&'static str>) -> impl Strategy<Value = Step> {
-    (prop::sample::select(names), text()).prop_map(|(name, text)| Step::Call {
-        name,
-        arguments: format!("{{\"a\":{}}}", quoted(&text)),
-    })
+    (prop::sample::select(names), arguments())
+        .prop_map(|(name, arguments)| Step::Call { name, arguments })
 }
 
 fn quoted(text: &str) -> String {
@@ -123,12 +106,6 @@ fn turn() -> impl Strategy<Value = Vec<(Style, Vec<Step>)>> {
         hops.push(last);
         hops
     })
-}
-
-fn pieces(text: &str, size: usize) -> Vec<String> {
-    let chars: Vec<char> = text.chars().collect();
-    let pieces = chars.chunks(size);
-    pieces.map(|piece| piece.iter().collect()).collect()
 }
 
 /// Pieces of a string as they stand between its quotes.
@@ -230,14 +207,14 @@ proptest! {
     #[test]
     fn what_was_meant_is_what_is_seen(hops in turn(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..5)) {
         let case = case(&hops);
-        let seen = play(&case, whole);
+        let seen = case.turn().play();
         let random = |_: usize, hop: &Bytes| {
             let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(hop.len() + 1)).collect();
             places.extend([0, hop.len()]);
             places.sort_unstable();
             places.windows(2).map(|pair| Bytes::copy_from_slice(&hop[pair[0]..pair[1]])).collect()
         };
-        prop_assert_eq!(&play(&case, random), &seen);
+        prop_assert_eq!(&case.turn().play_in(random), &seen);
 
         let view = client::read(&seen.client);
         client::sound(&case, &seen, &view);
@@ -282,6 +259,6 @@ proptest! {
         let mut case = case(&[]);
         case.hops = vec![Bytes::from(parts.concat())];
         let at = cut.index(case.hops[0].len() + 1);
-        prop_assert_eq!(play(&case, super::cut(0, &[at])), play(&case, whole));
+        prop_assert_eq!(case.turn().play_cut(0, &[at]), case.turn().play());
     }
 }

@@ -231,7 +231,7 @@ fn unstreamed_turns_are_the_equal_of_streamed_ones() {
     let mut seen = 0;
     let whole_cases = corpus::cases().into_iter();
     for case in whole_cases.filter(|case| case.strict && case.finish.is_some()) {
-        let streamed = play(&case, whole);
+        let streamed = case.turn().play();
         let bodies: Vec<Bytes> = case.hops.iter().map(body).collect();
         let answers = bodies
             .iter()

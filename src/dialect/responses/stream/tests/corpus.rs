@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::say::{Hop, OWN};
 use crate::dialect::answer::Verdict;
+use crate::dialect::stream::harness::Turn;
 use crate::dialect::stream::{Config, Echo, Spec, UsageMode, UsageWish};
 use crate::model::{Dialect, raw};
 
@@ -26,6 +27,15 @@ pub(super) struct Case {
 }
 
 impl Case {
+    pub(super) fn turn(&self) -> Turn<'_> {
+        Turn {
+            name: self.name,
+            config: &self.config,
+            spec: &self.spec,
+            hops: &self.hops,
+        }
+    }
+
     fn new(name: &'static str, hops: &[Hop]) -> Self {
         Self {
             name,

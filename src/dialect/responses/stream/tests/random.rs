@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::corpus::{self, Case};
 use super::say::Hop;
-use super::{client, cut, play, unstreamed, whole};
+use super::{client, unstreamed};
 
 /// What is called; the hidden ones last.
 const NAMES: [&str; 5] = ["read", "{read}", "delimiter", "recall", "{recall}"];
@@ -74,13 +74,13 @@ proptest! {
 
     #[test]
     fn a_random_turn_is_one_sound_response(case in turn(), at in 0.0..1.0_f64) {
-        let seen = play(&case, whole);
+        let seen = case.turn().play();
         let view = client::read(&seen.client);
         client::sound(&case, &seen.client, &view);
         unstreamed(&case, &seen);
         let last = seen.answers.len() - 1;
         let length = case.hops[last].len() as f64;
-        let again = play(&case, cut(last, &[(length * at) as usize]));
+        let again = case.turn().play_cut(last, &[(length * at) as usize]);
         prop_assert_eq!(again, seen);
     }
 }
