@@ -223,7 +223,9 @@ pub mod unary {
     use bytes::Bytes;
 
     use super::{Answer, Config, Spec, chat, messages, responses};
+    use crate::dialect::usage::told;
     use crate::model::Dialect;
+    use crate::model::Usage;
 
     /// Reads a hop's body; `None` if it holds no answer (an error body, say).
     #[must_use]
@@ -235,30 +237,47 @@ pub mod unary {
         }
     }
 
-    /// The body that the client gets, made of the last hop's: with the first hop's id, what all
-    /// hops said, hidden calls left out and usage told by the rule. `hops` are the answers in
-    /// order, the last one's included. Where nothing was hidden these are the last hop's bytes,
-    /// untouched.
-    ///
-    /// `closed` says that the turn was ended at the hop cap, with its line of text if one is to be
-    /// said.
-    #[must_use]
-    pub fn compose(
-        config: &Config,
-        spec: &Spec,
-        first: &Bytes,
-        last: &Bytes,
-        hops: &[Answer],
-        closed: Option<Option<&str>>,
-    ) -> Bytes {
-        match spec.dialect {
-            Dialect::Chat => chat::stream::unary::compose(config, spec, first, last, hops, closed),
-            Dialect::Responses => {
-                responses::stream::unary::compose(config, spec, first, last, hops, closed)
+    /// A turn that has come to its end.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Unstreamed<'a> {
+        /// How usage is told.
+        pub config: &'a Config,
+        /// How the hops were to be read.
+        pub spec: &'a Spec,
+        /// The first hop's body.
+        pub first: &'a Bytes,
+        /// The last hop's body.
+        pub last: &'a Bytes,
+        /// The answers of all hops in order, the last one's included.
+        pub hops: &'a [Answer],
+        /// Whether it was ended at the hop cap, with its line of text if one is to be said.
+        pub closed: Option<Option<&'a str>>,
+    }
+
+    impl<'a> Unstreamed<'a> {
+        /// The body that the client gets, made of the last hop's: with the first hop's id, what
+        /// all hops said, hidden calls left out and usage told by the rule. Where nothing was
+        /// hidden these are the last hop's bytes, untouched.
+        #[must_use]
+        pub fn compose(&self) -> Bytes {
+            match self.spec.dialect {
+                Dialect::Chat => chat::stream::unary::compose(self),
+                Dialect::Responses => responses::stream::unary::compose(self),
+                Dialect::Messages => messages::stream::unary::compose(self),
             }
-            Dialect::Messages => {
-                messages::stream::unary::compose(config, spec, first, last, hops, closed)
-            }
+        }
+
+        /// The answers of all hops but the last.
+        pub(in crate::dialect) fn earlier(&self) -> &'a [Answer] {
+            self.hops
+                .split_last()
+                .map_or(&[][..], |(_, earlier)| earlier)
+        }
+
+        /// What the client is told of usage.
+        pub(in crate::dialect) fn usage(&self) -> Option<Usage> {
+            let reported = self.hops.iter().filter_map(|hop| hop.usage.as_ref());
+            told(self.config.usage, reported)
         }
     }
 }

@@ -17,7 +17,7 @@ use super::open::{Turn, over_budget};
 use super::send::{again, failed, prepare, reply, send, spec};
 use super::settings::StoreContent;
 use crate::dialect::answer::{Answer, Verdict};
-use crate::dialect::stream::unary;
+use crate::dialect::stream::unary::{self, Unstreamed};
 use crate::model::Hop;
 use crate::record::Phase;
 use crate::upstream::{self, ResponseBody};
@@ -70,9 +70,15 @@ async fn hops(
             if verdict != Verdict::Broken {
                 settle(app, turn, &answers, closed).await;
             }
-            let config = &app.intercept;
-            let body = unary::compose(config, &spec, &first, &last, &answers, closed);
-            return Ok((status, headers, body));
+            let ended = Unstreamed {
+                config: &app.intercept,
+                spec: &spec,
+                first: &first,
+                last: &last,
+                hops: &answers,
+                closed,
+            };
+            return Ok((status, headers, ended.compose()));
         }
         match next(app, turn, &answers).await? {
             Next::Body(new, body) => (headers, last) = (*new, body),

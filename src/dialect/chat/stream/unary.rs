@@ -4,11 +4,12 @@
 
 use bytes::Bytes;
 
+use super::Spec;
 use super::answer::{Answer, join};
 use super::calls::{Fate, Table};
 use super::hop::Hop;
 use super::wire::{self, Body, CallFate, Chunk, Origin, Plan, Told};
-use super::{Config, Spec, told};
+use crate::dialect::stream::unary::Unstreamed;
 
 /// Reads a hop's body; `None` if it holds no choice with a message (an error body, say).
 #[must_use]
@@ -24,22 +25,19 @@ pub fn read(body: &Bytes, spec: &Spec) -> Option<Answer> {
     Some(hop.take_answer())
 }
 
-/// The body that the client gets, made of the last hop's: with the first hop's id and time, the
-/// texts of all hops joined and their tokens, hidden calls left out and usage told by the rule. A
-/// body has room for the speech of one hop: the last that spoke. `hops` are the answers in order,
-/// the last one's included. Where nothing was hidden these are the last hop's bytes, untouched.
-///
-/// `closed` says that the turn was ended at the hop cap, with its line of text if one is to be
-/// said: the finish reason is then `stop`. Otherwise it is the last hop's.
+/// [`Unstreamed::compose`]: the texts of all hops are joined, and their tokens; id and time are the first
+/// hop's. A body has room for the speech of one hop: the last that spoke. The finish reason is
+/// `stop` at the hop cap, else the last hop's.
 #[must_use]
-pub fn compose(
-    config: &Config,
-    spec: &Spec,
-    first: &Bytes,
-    last: &Bytes,
-    hops: &[Answer],
-    closed: Option<Option<&str>>,
-) -> Bytes {
+pub fn compose(turn: &Unstreamed<'_>) -> Bytes {
+    let Unstreamed {
+        spec,
+        first,
+        last,
+        hops,
+        closed,
+        ..
+    } = *turn;
     let Some(chunk) = Chunk::read(last, Body::Message) else {
         return last.clone();
     };
@@ -54,7 +52,7 @@ pub fn compose(
         ..Plan::keep()
     };
     let mut edits = chunk.said_edits(&plan);
-    let earlier = hops.split_last().map_or(&[][..], |(_, earlier)| earlier);
+    let earlier = turn.earlier();
     if earlier.iter().any(|hop| hop.tokens.is_some()) {
         let lists: Vec<&Bytes> = hops.iter().filter_map(|hop| hop.tokens.as_ref()).collect();
         edits.extend(chunk.tokens_edit(&lists, plan.hides));
@@ -69,12 +67,8 @@ pub fn compose(
             origin.learn(&first);
         }
         edits.extend(chunk.origin_edits(&origin));
-        let usage = told(
-            config.usage,
-            hops.iter().filter_map(|hop| hop.usage.as_ref()),
-        );
         edits.extend(
-            usage
+            turn.usage()
                 .iter()
                 .flat_map(|usage| chunk.usage_edits(Told::These(usage))),
         );

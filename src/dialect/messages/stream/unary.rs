@@ -8,8 +8,8 @@ use super::events::ended;
 use super::hop::Hop;
 use super::usage;
 use crate::dialect::answer::Answer;
-use crate::dialect::stream::{Config, Spec};
-use crate::dialect::told;
+use crate::dialect::stream::Spec;
+use crate::dialect::stream::unary::Unstreamed;
 use crate::model::raw::{self, Edit, Object};
 
 /// Reads a hop's body; `None` if it is no message (an error body, say).
@@ -32,22 +32,17 @@ pub fn read(body: &Bytes, spec: &Spec) -> Option<Answer> {
     Some(hop.answer())
 }
 
-/// The body that the client gets, made of the last hop's: with the first hop's id, the blocks of
-/// all hops one behind the other, hidden calls left out and usage told by the rule. `hops` are the
-/// answers in order, the last one's included. Where nothing was hidden these are the last hop's
-/// bytes, untouched.
-///
-/// `closed` says that the turn was ended at the hop cap, with its line of text if one is to be
-/// said: the stop reason is then `end_turn`. Otherwise it is the last hop's.
+/// [`Unstreamed::compose`]: the blocks of all hops stand one behind the other. The stop reason is
+/// `end_turn` at the hop cap, else the last hop's.
 #[must_use]
-pub fn compose(
-    config: &Config,
-    spec: &Spec,
-    first: &Bytes,
-    last: &Bytes,
-    hops: &[Answer],
-    closed: Option<Option<&str>>,
-) -> Bytes {
+pub fn compose(turn: &Unstreamed<'_>) -> Bytes {
+    let Unstreamed {
+        spec,
+        first,
+        last,
+        closed,
+        ..
+    } = *turn;
     let Ok(message) = Object::parse(last) else {
         return last.clone();
     };
@@ -57,7 +52,7 @@ pub fn compose(
         .copied()
         .filter(|block| !is_hidden(block, spec))
         .collect();
-    let earlier = hops.split_last().map_or(&[][..], |(_, earlier)| earlier);
+    let earlier = turn.earlier();
     if earlier.is_empty() && closed.is_none() && own.len() == blocks.len() {
         return last.clone();
     }
@@ -78,11 +73,7 @@ pub fn compose(
         let first = Object::parse(first).ok();
         let id = first.as_ref().and_then(|first| first.raw("id"));
         edits.extend(id.map(|id| message.set("id", id)));
-        let usage = told(
-            config.usage,
-            hops.iter().filter_map(|hop| hop.usage.as_ref()),
-        );
-        edits.extend(usage.map(|usage| usage::tell(&message, &usage)));
+        edits.extend(turn.usage().map(|usage| usage::tell(&message, &usage)));
     }
     let whole = usage::splice(last, edits);
     match (closed, Object::parse(&whole)) {

@@ -17,6 +17,7 @@ use super::super::form;
 use super::unary;
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::harness::{self, Seen, line};
+use crate::dialect::stream::unary::Unstreamed;
 use corpus::Case;
 
 /// Whole turns of this dialect are long, since each says thrice what was asked for. So all places
@@ -121,7 +122,15 @@ fn unstreamed(case: &Case, seen: &Seen) -> bool {
     let capped = answers.last().unwrap().verdict() == Verdict::HiddenOnly;
     let closed = capped.then(|| line(&answers));
     let (first, last) = (&bodies[0], bodies.last().unwrap());
-    let body = unary::compose(&case.config, &case.spec, first, last, &answers, closed);
+    let turn = Unstreamed {
+        config: &case.config,
+        spec: &case.spec,
+        first,
+        last,
+        hops: &answers,
+        closed,
+    };
+    let body = turn.compose();
     let streamed = client::read(&seen.client).responses.pop().unwrap();
     let composed: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(composed, streamed, "{}", case.name);
@@ -143,8 +152,15 @@ fn what_is_no_response_is_passed_on() {
     for body in [r#"{"error":{"message":"no"}}"#, "[]", "", r#"{"output":3}"#] {
         let body = Bytes::copy_from_slice(body.as_bytes());
         assert_eq!(unary::read(&body, &case.spec), None);
-        let composed = unary::compose(&case.config, &case.spec, &body, &body, &[], None);
-        assert_eq!(composed, body);
+        let turn = Unstreamed {
+            config: &case.config,
+            spec: &case.spec,
+            first: &body,
+            last: &body,
+            hops: &[],
+            closed: None,
+        };
+        assert_eq!(turn.compose(), body);
     }
 }
 

@@ -9,8 +9,8 @@ use super::node::splice;
 use super::own::Line;
 use super::response::Response;
 use crate::dialect::answer::{Answer, Verdict, is_cut};
-use crate::dialect::stream::{Config, Spec};
-use crate::dialect::usage::told;
+use crate::dialect::stream::Spec;
+use crate::dialect::stream::unary::Unstreamed;
 
 /// Reads a hop's body; `None` if it holds no response (an error body, say).
 #[must_use]
@@ -36,22 +36,19 @@ pub fn read(body: &Bytes, spec: &Spec) -> Option<Answer> {
     Some(answer)
 }
 
-/// The body that the client gets, made of the last hop's: with the first hop's id and time, the
-/// output of all hops without what is hidden, usage told by the rule, and what it repeats of the
-/// request as the client sent that. `hops` are the answers in order, the last one's included.
-/// Where nothing was hidden and nothing injected these are the last hop's bytes, untouched.
-///
-/// `closed` says that the turn was ended at the hop cap, with its line of text if one is to be
-/// said.
+/// [`Unstreamed::compose`]: the output holds the items of all hops; id and time are the first hop's, and
+/// what it repeats of the request is as the client sent that. Where nothing was hidden, but something
+/// injected, these are the last hop's bytes but for the latter.
 #[must_use]
-pub fn compose(
-    config: &Config,
-    spec: &Spec,
-    first: &Bytes,
-    last: &Bytes,
-    hops: &[Answer],
-    closed: Option<Option<&str>>,
-) -> Bytes {
+pub fn compose(turn: &Unstreamed<'_>) -> Bytes {
+    let Unstreamed {
+        spec,
+        first,
+        last,
+        hops,
+        closed,
+        ..
+    } = *turn;
     let Some(response) = Response::of_body(last) else {
         return last.clone();
     };
@@ -61,10 +58,7 @@ pub fn compose(
     let origin = origin.unwrap_or_default();
     if several {
         edits.extend(response.origin_edits(&origin));
-        let usage = told(
-            config.usage,
-            hops.iter().filter_map(|hop| hop.usage.as_ref()),
-        );
+        let usage = turn.usage();
         edits.extend(usage.iter().flat_map(|usage| response.usage_edits(usage)));
     }
     let own: Vec<Bytes> = response
@@ -73,7 +67,7 @@ pub fn compose(
         .map(|raw| share(last, raw))
         .collect();
     let mut items: Vec<Bytes> = Vec::new();
-    for earlier in hops.split_last().map_or(&[][..], |(_, earlier)| earlier) {
+    for earlier in turn.earlier() {
         let blocks: Vec<Bytes> = earlier
             .blocks
             .iter()

@@ -2,6 +2,7 @@
 //! the unstreamed equal.
 
 use super::*;
+use crate::dialect::stream::unary::Unstreamed;
 
 fn spec() -> Spec {
     Spec {
@@ -255,15 +256,15 @@ fn compose(bodies: &[Bytes], usage: UsageMode, closed: Option<Option<&str>>) -> 
         usage,
         ..Config::default()
     };
-    let composed = unary::compose(
-        &config,
-        &spec(),
-        &bodies[0],
-        bodies.last().unwrap(),
-        &answers,
+    let turn = Unstreamed {
+        config: &config,
+        spec: &spec(),
+        first: &bodies[0],
+        last: bodies.last().unwrap(),
+        hops: &answers,
         closed,
-    );
-    String::from_utf8(composed.to_vec()).unwrap()
+    };
+    String::from_utf8(turn.compose().to_vec()).unwrap()
 }
 
 #[test]

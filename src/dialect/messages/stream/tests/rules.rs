@@ -1,6 +1,7 @@
 //! Single rules that a whole stream does not show: when something is said, without copies, and
 //! the unstreamed equal.
 
+use crate::dialect::stream::unary::Unstreamed;
 use serde_json::Value;
 
 use super::corpus::spec;
@@ -255,14 +256,15 @@ fn unstreamed_turns_are_the_equal_of_streamed_ones() {
         let closed = answers.last().unwrap().verdict() == Verdict::HiddenOnly;
         let mute = answers.iter().all(|answer| answer.text.is_empty());
         let closed = closed.then_some(mute.then_some(LINE));
-        let composed = unary::compose(
-            &case.config,
-            &case.spec,
-            &bodies[0],
-            bodies.last().unwrap(),
-            &answers,
+        let turn = Unstreamed {
+            config: &case.config,
+            spec: &case.spec,
+            first: &bodies[0],
+            last: bodies.last().unwrap(),
+            hops: &answers,
             closed,
-        );
+        };
+        let composed = turn.compose();
         let (one, other) = (
             shown(&composed),
             shown(&body(&Bytes::from(streamed.client))),
@@ -297,27 +299,31 @@ fn an_unstreamed_message_keeps_its_bytes() {
     );
     let read = |body: &Bytes| unary::read(body, &spec()).unwrap();
     let hops = [read(&first), read(&last)];
-    let composed = unary::compose(&Config::default(), &spec(), &first, &last, &hops, None);
+    let turn = Unstreamed {
+        config: &Config::default(),
+        spec: &spec(),
+        first: &first,
+        last: &last,
+        hops: &hops,
+        closed: None,
+    };
     let want = concat!(
         r#"{"content":[{"type":"text","text":"a\u00e9"},{"type":"tool_use","input":{"p": 1},"name":"read","id":"t"}], "#,
         r#""id":"m1","stop_reason":"tool_use","x": 1e3,"usage":{"input_tokens":30,"output_tokens":9,"#,
         r#""cache_creation_input_tokens":0,"cache_read_input_tokens":0}}"#
     );
-    assert_eq!(composed, want);
-    let closed = Some(Some("line"));
-    let capped = unary::compose(
-        &Config::default(),
-        &spec(),
-        &first,
-        &first,
-        &hops[..1],
-        closed,
-    );
+    assert_eq!(turn.compose(), want);
+    let capped = Unstreamed {
+        last: &first,
+        hops: &hops[..1],
+        closed: Some(Some("line")),
+        ..turn
+    };
     let want = concat!(
         r#"{ "id":"m1","type":"message","content":[{"type":"text","text":"a\u00e9"},{"type":"text","text":"line"}],"#,
         r#""stop_reason":"end_turn","usage":{"input_tokens":3,"output_tokens":4,"service_tier":"x"}}"#
     );
-    assert_eq!(capped, want);
+    assert_eq!(capped.compose(), want);
 }
 
 #[test]
