@@ -108,7 +108,7 @@ async fn refused(
                 Err(error) => Err(failed(turn, error)),
             };
         }
-    } else if is_ours(head.status) && !turn.prepared.body.is(&turn.request.body) {
+    } else if is_ours(head.status) && !turn.prepared.body.is(&turn.state.request.body) {
         return original(app, turn, "refused").await;
     }
     Ok(reply(turn, head.status, head.headers, body))
@@ -261,13 +261,23 @@ pub(super) async fn send(app: &App, turn: &mut Turn) -> Result<Response<Response
     Ok(app.upstream.send(outbound, told).await?)
 }
 
-/// Sends the client's own bytes once, and says so; that answer stands.
+/// Sends the client's own request once, and says so; that answer stands.
 async fn original(
     app: &Arc<App>,
     mut turn: Turn,
     stage: Label,
 ) -> Result<Response<Body>, ProxyError> {
-    let mut response = match super::pass(app, untouched(&turn.request), &mut turn.report).await {
+    let mut own = untouched(&turn.request);
+    let whole = &turn.state.request.body;
+    let hops = turn.state.path.entries.iter().map(|entry| &entry.record.hops);
+    let hidden = hops.flatten().any(|hop| !hop.calls.is_empty());
+    if hidden && *whole != turn.request.body {
+        // What the client refers to is not what the provider has kept: that has hidden calls in it,
+        // which nothing answers there. So what was put in the reference's place goes up.
+        own.headers.remove(CONTENT_ENCODING);
+        own.payload = Payload::Whole(whole.clone().into());
+    }
+    let mut response = match super::pass(app, own, &mut turn.report).await {
         Ok(response) => response,
         Err(error) => return Err(failed(turn, error)),
     };

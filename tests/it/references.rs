@@ -74,16 +74,21 @@ fn events(response: &Value) -> String {
     frames.collect()
 }
 
-/// A provider that has kept nothing: what it is asked to go on from it refuses.
+/// A provider that has kept nothing: what it is asked to go on from it refuses. So it does with what
+/// is odd to it, unless it is the client's own.
 async fn provider() -> Lenient {
     Lenient::start(|number, body| {
         let body: Value = serde_json::from_slice(body).unwrap();
         let named = body["previous_response_id"].is_string()
             || body["input"].to_string().contains("item_reference");
+        let odd = body["input"].to_string().contains("\"odd\"");
         let built = Response::builder();
         let (built, bytes) = if named {
             let error = json!({"error": {"message": "not found"}});
             (built.status(404), error.to_string())
+        } else if odd && body["tools"].to_string().contains("delimiter") {
+            let error = json!({"error": {"message": "odd"}});
+            (built.status(400), error.to_string())
         } else if body["stream"] == true {
             let built = built.header("content-type", "text/event-stream");
             (built, events(&answer(number, &body)))
@@ -186,6 +191,25 @@ fn brief(provider: &Lenient) -> Vec<String> {
         name.map(str::to_owned).or(of).unwrap()
     };
     items.iter().map(brief).collect()
+}
+
+#[tokio::test]
+async fn a_refused_chain_fails_open_with_all_that_it_refers_to() {
+    for stream in [false, true] {
+        let provider = provider().await;
+        let proxy = Proxy::before(provider.addr).await;
+        let asker = Asker::of(&proxy, stream);
+        let first = asker.ask(json!({"input": "mark"})).await;
+        let odd = json!([{"role": "user", "content": "odd"}]);
+        let odd = json!({"previous_response_id": first.id(), "input": odd});
+        let second = asker.ask(odd).await;
+        assert_eq!((second.status, provider.bodies().len()), (200, 4));
+        assert_eq!(second.headers["x-plimsoll-fail-open"], "refused");
+        assert_eq!(brief(&provider), ["mark", "msg_1", "odd"]);
+        let newest = provider.newest();
+        assert_eq!(newest["tools"].as_array().unwrap().len(), 1);
+        assert!(!newest.to_string().contains("delimiter"), "{newest}");
+    }
 }
 
 #[tokio::test]
