@@ -32,9 +32,10 @@ use crate::upstream::{self, ResponseBody};
 /// Frames that may wait for a slow client before the upstream is no longer read.
 const CHANNEL: usize = 32;
 /// Further tries of a later hop, which the client can't retry.
-const HOP_RETRIES: u32 = 2;
-/// The wait before another try of a later hop, where the upstream names none.
-const HOP_WAIT: Duration = Duration::from_millis(200);
+const HOP_RETRIES: u32 = 4;
+/// The wait before the first of them, where the upstream names none; before each further one it is
+/// twice as long.
+const HOP_WAIT: Duration = Duration::from_millis(250);
 /// The shortest wait for a heartbeat that is overdue.
 const LEAST_SILENCE: Duration = Duration::from_millis(1);
 /// A comment that every SSE reader skips.
@@ -285,7 +286,7 @@ impl Driver {
         self.send_hop().await
     }
 
-    /// Sends a later hop, twice more if it fails where the client can't retry any longer.
+    /// Sends a later hop, and again while it fails where the client can't retry any longer.
     async fn send_hop(&mut self) -> Option<ResponseBody> {
         let app = self.app.clone();
         let mut tries = 0;
@@ -312,9 +313,10 @@ impl Driver {
             };
             let spoken = self.client.begin.is_none();
             if retry && spoken && tries < HOP_RETRIES {
+                let wait = wait.unwrap_or(HOP_WAIT * 2_u32.pow(tries));
+                let wait = wait.min(upstream::LONGEST_WAIT);
                 tries += 1;
                 self.turn.report.turn.retries.push("hop");
-                let wait = wait.unwrap_or(HOP_WAIT).min(upstream::LONGEST_WAIT);
                 self.beating(tokio::time::sleep(wait)).await?;
                 continue;
             }

@@ -334,18 +334,18 @@ impl State {
         })
     }
 
-    /// The ratio of the newest record on the path: the hops of this turn have none of their own,
-    /// so that the first hop and a retry of it agree.
+    /// The ratio of the newest hop on the path that has a report, since a hop that broke off has
+    /// none. The hops of this turn don't count, so that the first one and a retry of it agree.
     #[must_use]
     pub fn ratio(&self) -> f64 {
-        let newest = self.path.entries.last();
-        let estimate = newest
-            .and_then(|entry| entry.record.hops.last())
-            .map(|hop| hop.estimate);
-        let reported = newest
-            .and_then(|entry| entry.reported)
-            .map(|usage| usage.prompt);
-        calibrate::ratio(reported.unwrap_or(0), estimate.unwrap_or(0))
+        let told = self.path.entries.iter().rev().find_map(|entry| {
+            let (last, earlier) = entry.record.hops.split_last()?;
+            let earlier = earlier.iter().rev().map(|hop| (hop.usage, hop.estimate));
+            let mut hops = std::iter::once((entry.reported, last.estimate)).chain(earlier);
+            hops.find_map(|(usage, estimate)| Some((usage?.prompt, estimate)))
+        });
+        let (reported, estimate) = told.unwrap_or_default();
+        calibrate::ratio(reported, estimate)
     }
 
     /// The ceiling and the floor in counted tokens: τ is held against estimate × ratio.

@@ -115,7 +115,7 @@ impl Report {
                 .gone
                 .iter()
                 .map(|(level, gone)| Evicted {
-                    policy: "cwl",
+                    policy: state.terms.policy.name(),
                     level: level.name(),
                     tokens: u64::try_from(gone.tokens).unwrap_or(0),
                     items: u64::from(gone.items),
@@ -125,7 +125,8 @@ impl Report {
         // A first pass breaks what the provider has cached; so does text that a client changed.
         let cached = state.path.newest().is_some() || !state.pending.is_empty();
         self.turn.prefix_breaks += u64::from(pass.is_some() && cached);
-        self.turn.prefix_breaks += u64::from(prepared.transcript.changed);
+        let first = state.pending.is_empty();
+        self.turn.prefix_breaks += u64::from(first && prepared.transcript.changed);
         let ceiling = u64::from(state.terms.ceiling);
         let out = prepared.calibrated(prepared.estimate);
         // A turn has kept its budget if each of its hops has.

@@ -25,6 +25,8 @@ use crate::upstream::{self, Outbound, Payload, ResponseBody};
 
 /// Bytes of a refusal that are read to find out why.
 const REFUSAL: usize = 1 << 20;
+/// The stage of what the upstream refused as we sent it.
+const REFUSED: &str = "refused";
 /// What a refusal names that is for a breakpoint.
 const MARKER: &[u8] = b"cache_control";
 
@@ -109,7 +111,7 @@ async fn refused(
             };
         }
     } else if is_ours(head.status) && !turn.prepared.body.is(&turn.state.request.body) {
-        return original(app, turn, "refused").await;
+        return original(app, turn, REFUSED).await;
     }
     Ok(reply(turn, head.status, head.headers, body))
 }
@@ -280,6 +282,12 @@ async fn original(
     let mut response = match super::pass(app, own, &mut turn.report).await {
         Ok(response) => response,
         Err(error) => return Err(failed(turn, error)),
+    };
+    // What is refused either way is most likely the agent's own mistake, not one of ours.
+    let stage = if stage == REFUSED && is_ours(response.status()) {
+        "refused_twice"
+    } else {
+        stage
     };
     turn.report.failed_open(stage);
     let stage = HeaderValue::from_static(stage);

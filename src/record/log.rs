@@ -42,6 +42,7 @@ pub fn log_turn(turn: &Turn) {
                 tenant = known(&turn.tenant),
                 turn = turn.number,
                 mode = turn.mode,
+                unmanaged = turn.unmanaged,
                 streamed = turn.streamed,
                 hops = turn.hops.len(),
                 hop_statuses = hop_statuses(turn),
@@ -190,6 +191,7 @@ mod tests {
             "ceiling": 80_000,
             "budget": "exceeded",
             "fail_open": "store",
+            "unmanaged": "conversation",
             "abort_side": "client",
         });
         for (field, value) in expect.as_object().unwrap() {
@@ -202,6 +204,7 @@ mod tests {
         let mut turn = full_turn();
         turn.context = None;
         turn.fail_open = None;
+        turn.unmanaged = None;
         turn.session.clear();
         turn.parent_session = None;
         turn.hops.clear();
@@ -213,6 +216,7 @@ mod tests {
             "gen_ai.usage.input_tokens",
             "ceiling",
             "fail_open",
+            "unmanaged",
         ] {
             assert_eq!(line.get(field), None, "{field}");
         }

@@ -88,6 +88,7 @@ pub(super) fn full_turn() -> Turn {
     });
     turn.retries = vec!["connect"];
     turn.fail_open = Some("store");
+    turn.unmanaged = Some("conversation");
     turn.costs.add(CostKind::Input, 0.002);
     turn.costs.add(CostKind::Output, 0.003);
     turn

@@ -118,8 +118,8 @@ pub struct Transcript {
     pub base: ItemNo,
     /// The number of the first item of the turn in hand.
     pub first_item: ItemNo,
-    /// Prefix breaks that a client's change of handed-out text caused.
-    pub changed: u32,
+    /// Whether the client changed text that the newest turn handed out, which breaks the prefix.
+    pub changed: bool,
 }
 
 /// What a transcript is built from.
@@ -269,7 +269,9 @@ impl<'a> Builder<'a> {
                 handed
             }
         };
-        self.transcript.changed += u32::from(handed == Handed::Changed);
+        // What was changed in an earlier turn was sent like that before, and breaks nothing more.
+        let newest = step + 1 == self.input.path.entries.len();
+        self.transcript.changed |= newest && handed == Handed::Changed;
         let mut first = record.first_item;
         for (index, hop) in record.hops.iter().enumerate() {
             if hop.message.is_some() {

@@ -163,7 +163,7 @@ def test_faults_are_survived(begin, name):
 def test_errors_in_later_hops(begin, name):
     """Before the agent has heard anything, behind hops that told it nothing, and behind text until
     the proxy's own tries are used up: it asks again, and the task comes to its end."""
-    faults = ["500@0.1", "429@3.2", "500@4.1", "500@4.1", "500@4.1"]
+    faults = ["500@0.1", "429@3.2", *["500@4.1"] * 5]
     program = begin(name, "work", provider=[f"--fault={fault}" for fault in faults])
     runs = done(program, [ONE])
     assert program.files() == WORK_FILES_ONE

@@ -295,7 +295,7 @@ async fn markers_of_the_clients_own_that_are_refused_say_nothing_of_ours() {
     let body = request(&worked(), Own::Three);
     for _ in 0..2 {
         let (status, stage, text) = ask(&proxy, &body).await;
-        assert_eq!((status, stage.as_str()), (400, "refused"), "{text}");
+        assert_eq!((status, stage.as_str()), (400, "refused_twice"), "{text}");
         let seen = std::mem::take(&mut *seen.lock().unwrap());
         let counts: Vec<usize> = seen.iter().map(|(_, body)| markers(body)).collect();
         assert_eq!(

@@ -310,7 +310,7 @@ async fn a_changed_body_that_is_refused_goes_up_once_as_it_came() {
         (404, 200, 2, "refused"),
         (413, 200, 2, "refused"),
         (422, 200, 2, "refused"),
-        (400, 400, 2, "refused"),
+        (400, 400, 2, "refused_twice"),
         (422, 429, 2, "refused"),
         (401, 200, 1, ""),
         (500, 200, 1, ""),
@@ -347,8 +347,8 @@ async fn a_changed_body_that_is_refused_goes_up_once_as_it_came() {
             assert_ne!(upstream.bodies()[0], agent.body(), "the tool was in it");
             if requests == 2 {
                 assert_eq!(upstream.bodies()[1], agent.body(), "untouched");
-                let counted = "plimsoll_fail_open_total{stage=\"refused\"} 1";
-                assert!(metric(&proxy, counted).await.is_some(), "not counted");
+                let counted = format!("plimsoll_fail_open_total{{stage={fail_open:?}}} 1");
+                assert!(metric(&proxy, &counted).await.is_some(), "not counted");
             }
         }
     }

@@ -92,6 +92,7 @@ pub(super) struct Http {
     pub in_flight: IntGauge,
     pub stream_aborts: IntCounterVec,
     pub fail_open: IntCounterVec,
+    pub unmanaged: IntCounterVec,
 }
 
 impl Http {
@@ -122,6 +123,11 @@ impl Http {
                 "fail_open_total",
                 "Turns whose original bytes were sent because a stage failed",
                 &["stage"],
+            )?,
+            unmanaged: r.counters(
+                "unmanaged_total",
+                "Requests that could not be managed as they stood, by what of them it was",
+                &["why"],
             )?,
         })
     }

@@ -205,6 +205,9 @@ impl Metrics {
         if let Some(stage) = turn.fail_open {
             f.http.fail_open.with_label_values(&[stage]).inc();
         }
+        if let Some(why) = turn.unmanaged {
+            f.http.unmanaged.with_label_values(&[why]).inc();
+        }
     }
 
     /// Counts one operation of the store, whoever waited for it.

@@ -49,6 +49,7 @@ const CONVENTIONS: &[(&str, &str, &[&str])] = &[
     ("recalled_tokens_total", "counter", &[]),
     ("refetch_total", "counter", &[]),
     ("fail_open_total", "counter", &["stage"]),
+    ("unmanaged_total", "counter", &["why"]),
     ("store_op_seconds", "histogram", &["op"]),
     ("sessions_active", "gauge", &[]),
     ("ceiling_tokens", "gauge", &[]),
@@ -172,6 +173,7 @@ fn a_turn_moves_each_metric_by_its_facts() {
         ("recalled_tokens_total", 900.0),
         ("refetch_total", 2.0),
         (r#"fail_open_total{stage="store"}"#, 1.0),
+        (r#"unmanaged_total{why="conversation"}"#, 1.0),
     ] {
         let found = samples.get(&format!("plimsoll_{sample}"));
         let close = found.is_some_and(|found| (found - expect).abs() < 1e-9);
