@@ -1,5 +1,13 @@
 //! What may be changed in a message, whatever its wire format. Never changes one itself.
 
+/// What is left of a client's text behind one that it was shown, where it joined the two: without
+/// the white space that it may have put between them.
+#[must_use]
+pub fn behind<'t>(text: &'t str, shown: &str) -> Option<&'t str> {
+    let rest = text.trim_start().strip_prefix(shown.trim())?;
+    Some(rest.trim_start())
+}
+
 /// What to change in an assistant message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AssistantEdit<'a> {

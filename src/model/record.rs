@@ -153,7 +153,7 @@ pub struct TurnRecord {
     pub handed: String,
     /// The canonical digest of the visible response.
     pub visible: Digest,
-    /// The digest of the visible text, white space trimmed.
+    /// The digest of the visible text without white space.
     pub trimmed: Digest,
     /// Ids and tool names of the visible calls.
     pub calls: Vec<(CallId, String)>,

@@ -263,7 +263,7 @@ fn by_anchor(
 }
 
 /// The aligned path of the first record whose visible response stands at `at`: the same by digest,
-/// or the only one whose text is the same once trimmed, or one whose predecessor is tied.
+/// or the only one whose text is the same but for white space, or one whose predecessor is tied.
 fn tie(
     store: &Reads<'_>,
     request: &Request<'_>,
@@ -289,7 +289,7 @@ fn tie(
             None => continue,
         };
         if !same && only && alike(record) && record.calls.is_empty() {
-            // White space at the ends is all that the client changed: the place is certain.
+            // White space is all that the client changed: the place is certain.
             path.aligned = true;
             if path.covered() == at + 1 {
                 return Ok(Some(path));

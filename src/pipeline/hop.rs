@@ -510,8 +510,10 @@ fn is_taken(trigger: Trigger, proposal: &Proposal, before: u64, ceiling: u64) ->
     }
 }
 
-/// The trimmed text of an assistant message as a digest, for clients that trim.
+/// The text of an assistant message without white space as a digest, for clients that trim texts or
+/// put some between those that they join.
 #[must_use]
 pub fn trimmed(text: &str) -> Digest {
-    Digest::of(&[b"trimmed", text.trim().as_bytes()])
+    let words: String = text.split_whitespace().collect();
+    Digest::of(&[b"trimmed", words.as_bytes()])
 }

@@ -271,7 +271,12 @@ async fn original(
 ) -> Result<Response<Body>, ProxyError> {
     let mut own = untouched(&turn.request);
     let whole = &turn.state.request.body;
-    let hops = turn.state.path.entries.iter().map(|entry| &entry.record.hops);
+    let hops = turn
+        .state
+        .path
+        .entries
+        .iter()
+        .map(|entry| &entry.record.hops);
     let hidden = hops.flatten().any(|hop| !hop.calls.is_empty());
     if hidden && *whole != turn.request.body {
         // What the client refers to is not what the provider has kept: that has hidden calls in it,

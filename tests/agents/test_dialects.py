@@ -272,6 +272,56 @@ def extends(dialect, sent):
         assert new[: len(old)] == old
 
 
+def join_blocks(client, seam):
+    """What was thought, then one text, then the calls."""
+    blocks = client.history[-1]["content"]
+    texts = [block["text"] for block in blocks if block["type"] == "text"]
+    one = [{"type": "text", "text": seam.join(texts)}] if texts else []
+    thought = [block for block in blocks if "thinking" in block["type"]]
+    calls = [block for block in blocks if block["type"] == "tool_use"]
+    client.history[-1]["content"] = thought + one + calls
+
+
+def join_items(client, seam):
+    """One message for all of the newest answer."""
+    history = client.history
+    begun = 1 + max(i for i, item in enumerate(history) if item.get("role") == "user"
+                    or item["type"] == "function_call_output")
+    said = [item for item in history[begun:] if item["type"] == "message"]
+    calls = [item for item in history[begun:] if item["type"] == "function_call"]
+    texts = [part["text"] for item in said for part in item["content"]]
+    one = [{"role": "assistant", "type": "message", "content": seam.join(texts)}] if texts else []
+    history[begun:] = one + calls
+
+
+@pytest.mark.parametrize("seam", ["", "\n"], ids=["bare", "lines"])
+@pytest.mark.parametrize(
+    "dialect, reason",
+    [("responses", False), ("messages", False), ("messages", True), ("breakpoints", False)],
+)
+def test_a_client_that_joins_the_texts_of_an_answer(stand, dialect, reason, seam):
+    at = stand("sdk")
+    client = CLIENTS[dialect](at, reason)
+    join, ask = join_items if dialect == "responses" else join_blocks, client.ask
+
+    def asked(how):
+        answer = ask(how)
+        join(client, seam)
+        return answer
+
+    client.ask = asked
+    client.tell("[task one] Raise the timeout.")
+    work(client, "whole")
+    client.tell("[task two] Check it.")
+    assert work(client, "whole")[-1] == ("Task two is done.", [])
+    sent = at.requests()
+    assert [entry["refusal"] for entry in sent] == [None] * len(sent)
+    if at.managed:
+        assert len(sent) == 10
+        extends(dialect, sent)
+        assert "plimsoll_prefix_breaks_total 0\n" in at.metrics()
+
+
 @pytest.mark.parametrize("reason", [False, True], ids=["plain", "reasoning"])
 @pytest.mark.parametrize("dialect", CLIENTS)
 def test_a_long_session_stays_under_its_budget(stand, dialect, reason):

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 use super::block::{self, Block, Form, Kind, Unit};
-use crate::dialect::edit::AssistantEdit;
+use crate::dialect::edit::{AssistantEdit, behind};
 use crate::dialect::message::canonical_part;
 use crate::model::raw::{self, Object};
 use crate::model::{Handed, TurnRecord};
@@ -27,9 +27,8 @@ pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
     let Form::Message { content, .. } = &unit.form else {
         return None;
     };
-    let cut = front(&unit.blocks, &edit.cut.hops).unwrap_or(0);
-    let own = unit.blocks.get(cut..).unwrap_or_default();
-    let mut slots = kept(own, edit);
+    let own = own(&unit.blocks, &edit.cut.hops).unwrap_or_else(|| Own::all(&unit.blocks));
+    let mut slots = kept(&own, edit);
     let exact = insert(&mut slots, edit);
     let said = |slot: &Slot<'_>| !slot.kind.is_reasoning();
     let incomplete = edit.keep_calls.is_some() && exact == Some(false);
@@ -70,11 +69,12 @@ fn element(slot: Slot<'_>) -> Option<Cow<'_, [u8]>> {
 }
 
 /// The blocks of the last hop, without those that go.
-fn kept<'a>(own: &[Block<'a>], edit: &AssistantEdit<'_>) -> Vec<Slot<'a>> {
+fn kept<'a>(own: &[Own<'_, 'a>], edit: &AssistantEdit<'_>) -> Vec<Slot<'a>> {
     let mut calls = 0..;
     let mut slots = Vec::with_capacity(own.len() + edit.insert.len());
-    for block in own {
-        let as_is = || Some(Cow::Borrowed(block.raw));
+    for own in own {
+        let block = own.block;
+        let as_is = || Some(own.bytes());
         let bytes = match block.kind {
             Kind::Text if edit.drop_text => None,
             Kind::Thinking | Kind::Redacted if edit.drop_reasoning => None,
@@ -139,27 +139,74 @@ fn place(slots: &[Slot<'_>], call: usize) -> usize {
     calls.map(|(at, _)| at).nth(call).unwrap_or(slots.len())
 }
 
-/// How many blocks at the front are those that earlier hops showed; `None` where they are others.
-/// Reasoning that the client left out is not missed, and neither is text that says nothing.
-fn front(blocks: &[Block<'_>], hops: &[&str]) -> Option<usize> {
-    let mut at = 0;
+/// A block of the client's that no earlier hop showed, or not all of it.
+struct Own<'b, 'a> {
+    block: &'b Block<'a>,
+    /// What is left of its text, where the client joined it to what an earlier hop showed.
+    text: Option<String>,
+}
+
+impl<'b, 'a> Own<'b, 'a> {
+    fn all(blocks: &'b [Block<'a>]) -> Vec<Self> {
+        let own = |block| Self { block, text: None };
+        blocks.iter().map(own).collect()
+    }
+
+    fn bytes(&self) -> Cow<'a, [u8]> {
+        let Some(text) = &self.text else {
+            return Cow::Borrowed(self.block.raw);
+        };
+        let text = raw::quote(text).into_bytes();
+        Cow::Owned(self.block.with("text", &text).unwrap_or(text))
+    }
+}
+
+/// The client's blocks without those that earlier hops showed; `None` where they are others.
+/// Reasoning that the client left out is not missed, and neither is text that says nothing; some
+/// clients put all reasoning before all text, and that into one block.
+fn own<'b, 'a>(blocks: &'b [Block<'a>], hops: &[&str]) -> Option<Vec<Own<'b, 'a>>> {
+    let mut left = Own::all(blocks);
     for hop in hops {
         let hop = Unit::read(hop.as_bytes()).ok()?;
         let shown = hop.blocks.iter().filter(|block| block.kind != Kind::Call);
         for shown in shown.filter(|block| !block.is_empty_text()) {
-            let rest = blocks.get(at..).unwrap_or_default();
-            let empty = rest
-                .iter()
-                .take_while(|block| block.is_empty_text())
-                .count();
-            match rest.get(empty) {
-                Some(block) if is_same(block, shown) => at += empty + 1,
-                _ if shown.kind.is_reasoning() => {}
-                _ => return None,
+            if !take(&mut left, shown) && !shown.kind.is_reasoning() {
+                return None;
             }
         }
     }
-    Some(at)
+    Some(left)
+}
+
+/// Takes out what was shown, if the first of its sort is that; what says nothing before it goes too.
+fn take(left: &mut Vec<Own<'_, '_>>, shown: &Block<'_>) -> bool {
+    let sort = |own: &Own<'_, '_>| {
+        own.block.kind.is_reasoning() == shown.kind.is_reasoning() && !own.block.is_empty_text()
+    };
+    let Some(at) = left.iter().position(sort) else {
+        return false;
+    };
+    let Some(first) = left.get_mut(at) else {
+        return false;
+    };
+    if first.text.is_some() || !is_same(first.block, shown) {
+        let joined = first
+            .text
+            .clone()
+            .or_else(|| Some(first.block.text()?.into_owned()));
+        let rest = joined.zip(shown.text());
+        let rest = rest.and_then(|(text, shown)| Some(behind(&text, &shown)?.to_owned()));
+        let Some(rest) = rest else { return false };
+        if !rest.is_empty() {
+            first.text = Some(rest);
+            return true;
+        }
+    }
+    let after = left.split_off(at + 1);
+    left.pop();
+    left.retain(|own| !own.block.is_empty_text());
+    left.extend(after);
+    true
 }
 
 /// Whether the client's block is the one that was shown to it.
@@ -180,6 +227,11 @@ fn is_same(block: &Block<'_>, shown: &Block<'_>) -> bool {
         }
 }
 
+/// Whether these are all of the blocks, each of them whole.
+fn is_all(own: &[Own<'_, '_>], blocks: &[Block<'_>]) -> bool {
+    own.len() == blocks.len() && own.iter().all(|own| own.text.is_none())
+}
+
 /// How the client's unit of a turn relates to what the turn's earlier hops handed out.
 #[must_use]
 pub fn handed(bytes: &[u8], record: &TurnRecord) -> Handed {
@@ -198,9 +250,9 @@ pub fn handed(bytes: &[u8], record: &TurnRecord) -> Handed {
         let all = unit.calls().next().is_none() && unit.text() == record.handed;
         return if all { Handed::All } else { Handed::Changed };
     }
-    match front(&unit.blocks, &hops) {
+    match own(&unit.blocks, &hops) {
         // Nothing was shown, or nothing but reasoning that the client left out.
-        Some(0) => Handed::Nothing,
+        Some(own) if is_all(&own, &unit.blocks) => Handed::Nothing,
         Some(_) => Handed::Split,
         None => Handed::Changed,
     }

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 use super::item::{self, Item, Kind, Unit};
-use crate::dialect::edit::{AssistantEdit, Insert};
+use crate::dialect::edit::{AssistantEdit, Insert, behind};
 use crate::model::raw::{self, Edit, Object, Span};
 use crate::model::{Handed, TurnRecord};
 
@@ -28,8 +28,11 @@ struct Slot<'a> {
 #[must_use]
 pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
     let items = item::items(bytes).ok()?;
-    let cut = shown(&items, &edit.cut.hops)?;
+    let (cut, rest) = shown(&items, &edit.cut.hops)?;
     let mut slots = slots(items.get(cut..)?, edit);
+    if let (Some(rest), Some(slot), Some(item)) = (rest, slots.first_mut(), items.get(cut)) {
+        slot.bytes = Cow::Owned(item.saying(&rest)?);
+    }
     insert(&mut slots, &edit.insert);
     thoughts(&mut slots, edit.drop_reasoning);
     let same = |slot: &Slot<'_>| slot.stays && matches!(slot.bytes, Cow::Borrowed(_));
@@ -135,10 +138,12 @@ fn without_id(raw: &[u8]) -> Option<Bytes> {
     Some(raw::splice(raw, &[(cut, Bytes::new())]))
 }
 
-/// How many items at the front are those that earlier hops showed; `None` where these are not all
-/// there. Clients drop reasoning and what the provider's own tools did, which is borne.
-fn shown(items: &[Item<'_>], hops: &[&str]) -> Option<usize> {
+/// How many items at the front are those that earlier hops showed, and what is left of the text of
+/// the next one where the client joined it to theirs; `None` where these are not all there. Clients
+/// drop reasoning and what the provider's own tools did, which is borne.
+fn shown(items: &[Item<'_>], hops: &[&str]) -> Option<(usize, Option<String>)> {
     let mut front = items.iter().peekable();
+    let mut rest: Option<String> = None;
     for hop in hops {
         let hop = item::items(hop.as_bytes()).unwrap_or_default();
         let thought = |item: &&Item<'_>| {
@@ -147,13 +152,23 @@ fn shown(items: &[Item<'_>], hops: &[&str]) -> Option<usize> {
         };
         for wanted in hop.iter().filter(|item| is_shown(item)) {
             while front.next_if(|item| thought(item)).is_some() {}
-            if front.next_if(|item| same(item, wanted)).is_none() && !wanted.said().is_empty() {
-                return None;
+            if rest.is_none() && front.next_if(|item| same(item, wanted)).is_some() {
+                continue;
+            }
+            let said = wanted.said();
+            if said.is_empty() {
+                continue;
+            }
+            let next = front.peek().filter(|item| item.kind == wanted.kind)?;
+            let text = rest.take().unwrap_or_else(|| next.said());
+            rest = Some(behind(&text, &said)?.to_owned()).filter(|rest| !rest.is_empty());
+            if rest.is_none() {
+                front.next();
             }
         }
         while front.next_if(|item| thought(item)).is_some() {}
     }
-    Some(items.len() - front.count())
+    Some((items.len() - front.count(), rest))
 }
 
 /// Whether the client saw this item of a hop whose calls were all hidden, whatever became of its

@@ -214,6 +214,36 @@ impl<'a> Item<'a> {
         parts.filter_map(|part| part.text("text")).collect()
     }
 
+    /// Its bytes as a message that says the end of what it says: parts before that go, and the one
+    /// that it begins in is cut. `None` where it says something else.
+    #[must_use]
+    pub fn saying(&self, rest: &str) -> Option<Vec<u8>> {
+        let raw = self.object.present("content")?;
+        if raw.first() == Some(&b'"') {
+            let edit = self.object.set("content", raw::quote(rest).as_bytes());
+            return Some(raw::splice(self.raw(), &[edit]).to_vec());
+        }
+        let mut before = self.said().len().checked_sub(rest.len())?;
+        let mut parts: Vec<Cow<'_, [u8]>> = Vec::new();
+        for span in raw::array(raw).ok()? {
+            let bytes = raw.get(span)?;
+            let part = Object::parse(bytes).ok()?;
+            let text = part.text("text").unwrap_or_default();
+            if text.is_empty() || before == 0 {
+                parts.push(Cow::Borrowed(bytes));
+            } else if text.len() > before {
+                let text = raw::quote(text.get(before..)?);
+                let edit = part.set("text", text.as_bytes());
+                parts.push(Cow::Owned(raw::splice(bytes, &[edit]).to_vec()));
+                before = 0;
+            } else {
+                before -= text.len();
+            }
+        }
+        let parts = [b"[", parts.join(&b","[..]).as_slice(), b"]"].concat();
+        Some(raw::splice(self.raw(), &[self.object.set("content", &parts)]).to_vec())
+    }
+
     /// The texts of reasoning that can be read.
     #[must_use]
     pub fn thoughts(&self) -> Vec<Cow<'a, str>> {

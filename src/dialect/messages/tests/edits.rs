@@ -211,10 +211,10 @@ fn blocks_of_earlier_hops_are_cut_from_the_front() {
         };
         assert_eq!(&edited(&unit, &edit), left);
     }
-    let merged = answer(&[r#"{"type":"text","text":"xy"}"#]);
+    let other = answer(&[r#"{"type":"text","text":"y"}"#]);
     let hops = [telling.as_str()];
     assert_eq!(
-        handed(merged.as_bytes(), &record(&hops, false, "x")),
+        handed(other.as_bytes(), &record(&hops, false, "x")),
         Handed::Changed
     );
 }
@@ -275,4 +275,62 @@ fn guidance_goes_behind_a_blank_line_or_as_the_last_block() {
     }
     assert_eq!(append_text(br#"{"role":"system"}"#, "G"), None);
     assert_eq!(system("a\nb"), r#""a\nb""#);
+}
+
+#[test]
+fn text_that_a_client_joined_is_cut_behind_what_earlier_hops_showed() {
+    let text = |text: &str| format!(r#"{{"type":"text","text":"{text}"}}"#);
+    let second = THOUGHT.replace("s1", "s2");
+    let telling = answer(&[THOUGHT, &text("it is."), HIDDEN]);
+    let more = answer(&[&text("and it"), HIDDEN]);
+    let own = answer(&[&second, &text("done"), A]);
+    let one = format!(
+        r#"{{"type":"text","cache_control":{{}},"text":"{}"}}"#,
+        "it is.\\nand itdone"
+    );
+    let marked = answer(&[
+        &second,
+        r#"{"type":"text","cache_control":{},"text":"done"}"#,
+        A,
+    ]);
+    for (unit, left) in [
+        (
+            answer(&[THOUGHT, &second, &text("it is.and itdone"), A]),
+            &own,
+        ),
+        (
+            answer(&[THOUGHT, &second, &text(" it is. and it\\n\\ndone"), A]),
+            &own,
+        ),
+        (
+            answer(&[THOUGHT, &text("it is."), &second, &text("and itdone"), A]),
+            &own,
+        ),
+        (answer(&[THOUGHT, &second, &one, A]), &marked),
+        // Where the last hop said nothing, nothing is left of it.
+        (answer(&[THOUGHT, &text("it is.and it"), A]), &answer(&[A])),
+    ] {
+        let hops = [telling.as_str(), more.as_str()];
+        let record = record(&hops, false, "it is.and it");
+        assert_eq!(handed(unit.as_bytes(), &record), Handed::Split, "{unit}");
+        let edit = AssistantEdit {
+            cut: Cut {
+                text: "",
+                hops: hops.to_vec(),
+            },
+            ..AssistantEdit::default()
+        };
+        assert_eq!(&edited(&unit, &edit), left, "{unit}");
+    }
+    let joined = r#"{"role":"assistant","content":"it is.\n\ndone"}"#;
+    let hops = vec![telling.as_str()];
+    assert_eq!(
+        handed(joined.as_bytes(), &record(&hops, false, "it is.")),
+        Handed::Split
+    );
+    let edit = AssistantEdit {
+        cut: Cut { text: "", hops },
+        ..AssistantEdit::default()
+    };
+    assert_eq!(edited(joined, &edit), answer(&[&text("done")]));
 }

@@ -194,6 +194,39 @@ fn what_earlier_hops_showed_is_cut_from_the_front() {
 }
 
 #[test]
+fn text_that_a_client_joined_is_cut_behind_what_earlier_hops_showed() {
+    let hop = r#"{"role":"assistant","content":"one."},{"type":"function_call","call_id":"i"}"#;
+    let part = |text: &str| format!(r#"{{"type":"output_text","text":"{text}","annotations":[]}}"#);
+    let message = |parts: &[&str]| {
+        let parts = parts.iter().map(|text| part(text)).collect::<Vec<_>>();
+        format!(
+            r#"{{"id":"m","role":"assistant","content":[{}]}}"#,
+            parts.join(",")
+        )
+    };
+    let string = |text: &str| format!(r#"{{"role":"assistant","content":"{text}"}}"#);
+    for (joined, left) in [
+        (string("one.two"), string("two")),
+        (string("one.\\n\\ntwo"), string("two")),
+        (message(&["one.two"]), message(&["two"])),
+        (message(&["one.", "two"]), message(&["two"])),
+        (message(&["on", "e. t", "wo"]), message(&["t", "wo"])),
+    ] {
+        let unit = [joined.as_str(), FC1].join(",");
+        let record = record(&[Some(hop), None], "one.");
+        assert_eq!(handed(unit.as_bytes(), &record), Handed::Split, "{unit}");
+        let edit = AssistantEdit {
+            cut: Cut {
+                text: "",
+                hops: vec![hop],
+            },
+            ..AssistantEdit::default()
+        };
+        check(&unit, &edit, &[left.as_str(), FC1].join(","));
+    }
+}
+
+#[test]
 fn what_was_handed_out_is_told_by_the_records_hops() {
     let of = |unit: &str, hops: &[Option<&str>], text| handed(unit.as_bytes(), &record(hops, text));
     assert_eq!(of(FC1, &[None], ""), Handed::Nothing);
