@@ -72,12 +72,21 @@ pub struct Request {
     pub unmanaged: Option<&'static str>,
     /// What would have to stand in it to manage it, where that is all that is missing.
     pub refers: Refers,
+    /// Whether the answer must be JSON, so that a text of several hops would be none.
+    pub structured: bool,
     /// Whether the client asks that the response can be referred to later.
     pub stored: bool,
     /// How the units make up the list.
     pub layout: Layout,
     /// What a response to it repeats.
     pub echo: Echo,
+}
+
+/// Whether a member that says how an answer is to be written asks for JSON.
+#[must_use]
+pub fn asks_for_json(format: Option<&[u8]>) -> bool {
+    let format = format.and_then(|format| Object::parse(format).ok());
+    format.is_some_and(|format| format.text("type").is_some_and(|kind| kind != "text"))
 }
 
 /// What a request leaves out because it was said before: a response that it goes on from, and items

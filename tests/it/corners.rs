@@ -90,6 +90,93 @@ async fn what_messages_hold_goes_up_byte_for_byte() {
 }
 
 #[tokio::test]
+async fn nothing_is_hidden_in_an_answer_that_must_be_json() {
+    let seen: Arc<Mutex<Vec<Bytes>>> = Arc::default();
+    let kept = seen.clone();
+    let upstream = upstream(move |request| {
+        let kept = kept.clone();
+        async move {
+            let body = to_bytes(request.into_body(), usize::MAX).await.unwrap();
+            kept.lock().unwrap().push(body);
+            Response::new(Body::from(ANSWER))
+        }
+    })
+    .await;
+    let proxy = Proxy::with(upstream, |_| {}).await;
+    let user = r#"{"role":"user","content":"go"}"#;
+    let chat = format!(
+        r#""messages":[{user}],"tools":[{{"type":"function","function":{{"name":"bash"}}}}]"#
+    );
+    let responses =
+        format!(r#""input":[{user}],"store":false,"tools":[{{"type":"function","name":"bash"}}]"#);
+    let messages = format!(
+        r#""messages":[{user}],"max_tokens":9,"tools":[{{"name":"bash","input_schema":{{}}}}]"#
+    );
+    let schema = r#"{"type":"json_schema","schema":{}}"#;
+    for (path, body, format, hides) in [
+        (
+            "/v1/chat/completions",
+            &chat,
+            r#""response_format":{"type":"text"}"#.to_owned(),
+            true,
+        ),
+        (
+            "/v1/chat/completions",
+            &chat,
+            r#""response_format":{"type":"json_object"}"#.to_owned(),
+            false,
+        ),
+        (
+            "/v1/chat/completions",
+            &chat,
+            format!(r#""response_format":{schema}"#),
+            false,
+        ),
+        (
+            "/v1/responses",
+            &responses,
+            r#""text":{"verbosity":"low","format":{"type":"text"}}"#.to_owned(),
+            true,
+        ),
+        (
+            "/v1/responses",
+            &responses,
+            format!(r#""text":{{"format":{schema}}}"#),
+            false,
+        ),
+        (
+            "/v1/messages",
+            &messages,
+            r#""output_config":{"effort":"low"}"#.to_owned(),
+            true,
+        ),
+        (
+            "/v1/messages",
+            &messages,
+            format!(r#""output_config":{{"format":{schema}}}"#),
+            false,
+        ),
+        (
+            "/v1/messages",
+            &messages,
+            format!(r#""output_format":{schema}"#),
+            false,
+        ),
+    ] {
+        let body = format!(r#"{{"model":"m",{body},{format}}}"#);
+        let request = client()
+            .post(proxy.url(path))
+            .bearer_auth("k")
+            .body(body.clone());
+        request.send().await.unwrap().bytes().await.unwrap();
+        let got = seen.lock().unwrap().pop().unwrap();
+        let got = String::from_utf8_lossy(&got);
+        assert_eq!(got.contains("\"delimiter\""), hides, "{got}");
+        assert!(hides || got == body, "{got}");
+    }
+}
+
+#[tokio::test]
 async fn what_was_spoken_behind_a_hidden_call_is_named_in_the_next_request() {
     let seen: Arc<Mutex<Vec<Bytes>>> = Arc::default();
     let kept = seen.clone();

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::dialect::request::{Layout, Limit, Refers, Request, RequestError};
+use crate::dialect::request::{Layout, Limit, Refers, Request, RequestError, asks_for_json};
 use crate::dialect::stream::{Echo, UsageWish};
 use crate::model::Dialect;
 use crate::model::raw::{self, Edit, Object};
@@ -55,6 +55,7 @@ pub fn decode(body: Bytes) -> Result<Request, RequestError> {
         hint: object.text("prompt_cache_key").map(Cow::into_owned),
         unmanaged,
         refers: Refers::default(),
+        structured: asks_for_json(object.present("response_format")),
         stored: false,
         layout: Layout::Flat,
         echo: Echo::default(),

@@ -6,7 +6,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::breakpoint::{self, Ahead, Life};
-use crate::dialect::request::{Layout, Limit, Refers, Request, RequestError};
+use crate::dialect::request::{Layout, Limit, Refers, Request, RequestError, asks_for_json};
 use crate::dialect::stream::{Echo, UsageWish};
 use crate::model::raw::{self, Edit, Object, Span};
 use crate::model::{Dialect, Role};
@@ -68,6 +68,7 @@ pub fn decode(body: Bytes) -> Result<Request, RequestError> {
         // Guidance on top of no message at all would make a request of what is none.
         unmanaged: hosts.is_empty().then_some("empty"),
         refers: Refers::default(),
+        structured: structured(&object),
         stored: false,
         echo: Echo::default(),
         layout: Layout::Hosts(Hosts {
@@ -78,6 +79,14 @@ pub fn decode(body: Bytes) -> Result<Request, RequestError> {
         messages: units,
         body: body.clone(),
     })
+}
+
+/// Whether the answer must be JSON. The member was called otherwise while it was in beta.
+fn structured(object: &Object<'_>) -> bool {
+    let config = object.present("output_config");
+    let config = config.and_then(|config| Object::parse(config).ok());
+    let format = config.as_ref().and_then(|config| config.present("format"));
+    asks_for_json(format.or_else(|| object.present("output_format")))
 }
 
 /// The breakpoints outside the messages.

@@ -49,7 +49,9 @@ impl State {
                 recall: record.recall.clone(),
             };
         }
-        let safe = self.terms.may_inject(self.request.stored);
+        // What is said beside a hidden call joins what is said behind it, and two pieces of JSON are
+        // none.
+        let safe = self.terms.may_inject(self.request.stored) && !self.request.structured;
         let name = |wanted: bool, tool| {
             let free = || tools::free_name(tool, &self.request.tool_names);
             (wanted && safe).then(free).flatten()
