@@ -1,10 +1,13 @@
 //! What stays the same whatever comes after: text of several hops, a client that changes its
 //! history, a pass that follows a refused one, a turn cut at the hop cap (design §3, §4).
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::say::{call, end, expl, hop, text, think};
 use super::sim::Sim;
+use crate::model::{Marks, Usage};
 
 /// Changes the client's newest message of a role.
 fn change(sim: &mut Sim, role: &str, field: &str, value: &str) {
@@ -267,4 +270,36 @@ fn an_episode_whose_start_left_the_path_does_not_exist() {
     sim.turn([expl("a"), call("grep", 5)]);
     let (_, prepared) = sim.look();
     assert!(prepared.transcript.graph.named("a").is_some());
+}
+
+#[test]
+fn a_hop_that_broke_off_leaves_the_ratio_of_the_one_before() {
+    let mut sim = Sim::new();
+    sim.turn([text(2), call("grep", 20)]);
+    sim.turn([text(2), expl("a"), hop(), text(2)]);
+    let ratio = |reports: [[f64; 2]; 2]| {
+        let mut path = (*sim.path).clone();
+        for (entry, reports) in path.entries.iter_mut().zip(reports) {
+            let record = Arc::make_mut(&mut entry.record);
+            for (hop, times) in record.hops.iter_mut().zip(reports) {
+                let prompt = (hop.estimate as f64 * times) as u64;
+                let usage = Usage {
+                    prompt,
+                    ..Usage::default()
+                };
+                hop.usage = (times > 0.0).then_some(usage);
+            }
+            entry.reported = record.hops.last().unwrap().usage;
+        }
+        sim.state(&Arc::new(path), Marks::default()).ratio()
+    };
+    for (reports, want) in [
+        ([[1.2, 0.0], [1.3, 1.4]], 1.4),
+        ([[1.2, 0.0], [1.3, 0.0]], 1.3),
+        ([[1.2, 0.0], [0.0, 0.0]], 1.2),
+        ([[0.0, 0.0], [0.0, 0.0]], 1.0),
+    ] {
+        let ratio = ratio(reports);
+        assert!((ratio - want).abs() < 0.01, "{reports:?}: {ratio}");
+    }
 }
