@@ -107,7 +107,7 @@ impl Middle {
                 scope: &scope,
                 shapes: &shapes,
                 heads: &heads,
-                trimmed: &|_| None,
+                bare: &|_| None,
             },
         );
         let path = path.unwrap();

@@ -336,7 +336,7 @@ pub fn session(annotated: Annotated, reader: Reader<'_>) -> Session {
                 ..Hop::default()
             }],
             visible: spoken.canonical,
-            trimmed: spoken.canonical,
+            bare: spoken.canonical,
             calls: vec![(id.clone(), tool.to_owned())],
             tooled: true,
             injected: Some("delimiter".to_owned()),

@@ -1,5 +1,15 @@
 //! What may be changed in a message, whatever its wire format. Never changes one itself.
 
+use crate::model::Digest;
+
+/// A text without white space as a digest, for clients that trim texts or put some between those
+/// that they join.
+#[must_use]
+pub fn bare(text: &str) -> Digest {
+    let words: String = text.split_whitespace().collect();
+    Digest::of(&[b"bare", words.as_bytes()])
+}
+
 /// What is left of a client's text behind one that it was shown, where it joined the two: without
 /// the white space that it may have put between them.
 #[must_use]

@@ -154,7 +154,8 @@ pub struct TurnRecord {
     /// The canonical digest of the visible response.
     pub visible: Digest,
     /// The digest of the visible text without white space.
-    pub trimmed: Digest,
+    #[serde(rename = "trimmed")]
+    pub bare: Digest,
     /// Ids and tool names of the visible calls.
     pub calls: Vec<(CallId, String)>,
     /// Whether the request carried tools: only then was injection decided.
@@ -282,7 +283,7 @@ mod tests {
             hops: vec![hop],
             handed: String::new(),
             visible: Digest([1; 32]),
-            trimmed: Digest([2; 32]),
+            bare: Digest([2; 32]),
             calls: vec![(CallId("c1".to_owned()), "read".to_owned())],
             tooled: true,
             injected: Some("delimiter".to_owned()),

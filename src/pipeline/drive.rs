@@ -309,7 +309,8 @@ impl Driver {
                     let wait = upstream::retry_after(response.headers());
                     (may_pass(response.status()), wait)
                 }
-                Err(_) => (true, None),
+                // Whoever waited so long has waited long enough.
+                Err(error) => (!matches!(error, upstream::Error::FirstByteTimeout), None),
             };
             let spoken = self.client.begin.is_none();
             if retry && spoken && tries < HOP_RETRIES {

@@ -12,7 +12,7 @@ use crate::model::{
 };
 use crate::session::align::align;
 use crate::session::chain::{self, Key};
-use crate::session::path::Path;
+use crate::session::path::{Path, REPORTS};
 use crate::store::StoreError;
 
 /// How many heads are looked up at a time, from the tail backwards.
@@ -105,8 +105,8 @@ pub struct Request<'a> {
     pub shapes: &'a [Arc<Shape>],
     /// The heads of its prefixes.
     pub heads: &'a [Head],
-    /// The digest of an assistant message's text, white space trimmed.
-    pub trimmed: &'a dyn Fn(usize) -> Option<Digest>,
+    /// The digest of an assistant message's text without white space.
+    pub bare: &'a dyn Fn(usize) -> Option<Digest>,
 }
 
 impl Request<'_> {
@@ -279,8 +279,8 @@ fn tie(
     known.sort_by_key(|(id, record)| (record.turn, *id));
     known.dedup_by_key(|(id, _)| *id);
     let visible = request.shapes.get(at).map(|shape| shape.canonical);
-    let trimmed = (request.trimmed)(at);
-    let alike = |record: &TurnRecord| Some(record.trimmed) == trimmed;
+    let bare = (request.bare)(at);
+    let alike = |record: &TurnRecord| Some(record.bare) == bare;
     let only = known.iter().filter(|(_, record)| alike(record)).count() == 1;
     for (id, record) in &known {
         let same = Some(record.visible) == visible;
@@ -329,12 +329,16 @@ pub fn load(store: &Reads<'_>, id: RecordId) -> Result<Option<Path>, FindError> 
     for (id, record) in newer.into_iter().rev() {
         path.push(id, record);
     }
-    if let Some(entry) = path
-        .entries
-        .last_mut()
-        .filter(|entry| entry.reported.is_none())
-    {
-        entry.reported = late_usage(store, entry.id)?;
+    // Whoever holds the path in memory knows what was reported late of any turn; the newest report
+    // is what counts are corrected by.
+    for entry in path.entries.iter_mut().rev().take(REPORTS) {
+        if entry.reported.is_none() {
+            entry.reported = late_usage(store, entry.id)?;
+        }
+        let hops = entry.record.hops.iter().map(|hop| hop.usage);
+        if hops.chain([entry.reported]).any(|usage| usage.is_some()) {
+            break;
+        }
     }
     Ok(Some(path))
 }

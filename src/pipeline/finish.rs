@@ -8,9 +8,10 @@ use bytes::Bytes;
 use super::app::App;
 use super::content;
 use super::find::usage_key;
-use super::hop::{State, trimmed};
+use super::hop::State;
 use super::refer;
 use crate::dialect::answer::Answer;
+use crate::dialect::edit::bare;
 use crate::dialect::message::ParsedCall;
 use crate::model::{
     CallId, Dialect, Digest, Hop, Parent, RecordId, Role, Scope, TenantId, TurnRecord, Usage,
@@ -112,7 +113,7 @@ pub fn record(state: &State, base: u32, first_item: u32, ending: Ending<'_>) -> 
         hops,
         handed,
         visible: state.request.dialect.canonical_of_answer(&text, &calls),
-        trimmed: trimmed(&text),
+        bare: bare(&text),
         calls: ids.collect(),
         tooled: state.request.tools.is_some(),
         injected: state.injected.delimiter.clone(),

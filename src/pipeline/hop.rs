@@ -20,7 +20,7 @@ use crate::model::{
 use crate::policy::{self, Ask, Order, Pinned, PlanError, Policy, Proposal, Target};
 use crate::render::tools::Injected;
 use crate::render::{self, Breakpoints, RenderError};
-use crate::session::path::Path;
+use crate::session::path::{Path, REPORTS};
 use crate::session::transcript::{self, Transcript};
 use crate::session::view::{self, Measure, Notes};
 use crate::tokens::{Family, calibrate};
@@ -338,11 +338,13 @@ impl State {
     /// none. The hops of this turn don't count, so that the first one and a retry of it agree.
     #[must_use]
     pub fn ratio(&self) -> f64 {
-        let told = self.path.entries.iter().rev().find_map(|entry| {
+        let mut newest = self.path.entries.iter().rev().take(REPORTS);
+        let told = newest.find_map(|entry| {
             let (last, earlier) = entry.record.hops.split_last()?;
             let earlier = earlier.iter().rev().map(|hop| (hop.usage, hop.estimate));
-            let mut hops = std::iter::once((entry.reported, last.estimate)).chain(earlier);
-            hops.find_map(|(usage, estimate)| Some((usage?.prompt, estimate)))
+            let hops = std::iter::once((entry.reported, last.estimate)).chain(earlier);
+            let mut told = hops.filter_map(|(usage, estimate)| Some((usage?.prompt, estimate)));
+            told.find(|(prompt, _)| *prompt > 0)
         });
         let (reported, estimate) = told.unwrap_or_default();
         calibrate::ratio(reported, estimate)
@@ -508,12 +510,4 @@ fn is_taken(trigger: Trigger, proposal: &Proposal, before: u64, ceiling: u64) ->
         Trigger::Ceiling => proposal.pinned.is_none() || worth,
         Trigger::Cold => worth,
     }
-}
-
-/// The text of an assistant message without white space as a digest, for clients that trim texts or
-/// put some between those that they join.
-#[must_use]
-pub fn trimmed(text: &str) -> Digest {
-    let words: String = text.split_whitespace().collect();
-    Digest::of(&[b"trimmed", words.as_bytes()])
 }

@@ -13,7 +13,7 @@ use super::app::App;
 use super::error::ProxyError;
 use super::find::{self, locate, remembered};
 use super::finish::{self, Place};
-use super::hop::{self, MiddleError, Prepared, State, Tools};
+use super::hop::{MiddleError, Prepared, State, Tools};
 use super::reads::Reads;
 use super::refer::{self, Known};
 use super::report::Report;
@@ -21,6 +21,7 @@ use super::request::{Mode, TurnRequest, Untouched};
 use super::settings::{SetBreakpoints, Terms, Unmet};
 use super::untouched;
 use crate::dialect::Purpose;
+use crate::dialect::edit::bare;
 use crate::dialect::request::{Lost, Request, RequestError};
 use crate::model::{Head, Scope, Shape, TenantId};
 use crate::record::{Label, Phase};
@@ -436,7 +437,7 @@ impl Read {
             scope: &self.place.keys,
             shapes: &self.shapes,
             heads: &self.heads,
-            trimmed: &|at| text(at).map(|text| hop::trimmed(&text)),
+            bare: &|at| text(at).map(|text| bare(&text)),
         })
     }
 

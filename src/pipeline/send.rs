@@ -1,6 +1,6 @@
 //! Sends the hops of a turn and deals with what an upstream refuses: once more without our
 //! breakpoints where it knows none, one emergency pass where the view was too long, once the
-//! client's own bytes where ours were not taken. Never reads a body that was accepted.
+//! client's own request where ours was not taken. Never reads a body that was accepted.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -110,14 +110,18 @@ async fn refused(
                 Err(error) => Err(failed(turn, error)),
             };
         }
-    } else if is_ours(head.status) && !turn.prepared.body.is(&turn.state.request.body) {
+    } else if is_ours(head.status) && !turn.prepared.body.is(own(&turn)) {
         return original(app, turn, REFUSED).await;
     }
     Ok(reply(turn, head.status, head.headers, body))
 }
 
 /// The body of a refusal. One that breaks off, or never ends, says nothing that could be acted on.
-pub(super) async fn refusal_of(body: ResponseBody) -> Result<Bytes, ProxyError> {
+pub(super) async fn refusal_of<B>(body: B) -> Result<Bytes, ProxyError>
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
     let body = Limited::new(body, REFUSAL).collect().await;
     let body = body.map_err(|_| upstream::Error::Broken {
         cause: "its error response was cut".to_owned(),
@@ -129,6 +133,22 @@ pub(super) async fn refusal_of(body: ResponseBody) -> Result<Bytes, ProxyError> 
 pub(super) fn failed(turn: Turn, error: ProxyError) -> ProxyError {
     turn.report.refuse(error.status());
     error
+}
+
+/// The client's own request: as it came, or where it names a turn with hidden calls in it, with what
+/// it refers to in its place. The provider has kept those calls, and nothing answers them there.
+fn own(turn: &Turn) -> &Bytes {
+    let hops = turn
+        .state
+        .path
+        .entries
+        .iter()
+        .map(|entry| &entry.record.hops);
+    if hops.flatten().any(|hop| !hop.calls.is_empty()) {
+        &turn.state.request.body
+    } else {
+        &turn.request.body
+    }
 }
 
 /// Statuses that may be about how a body is made.
@@ -269,31 +289,32 @@ async fn original(
     mut turn: Turn,
     stage: Label,
 ) -> Result<Response<Body>, ProxyError> {
-    let mut own = untouched(&turn.request);
-    let whole = &turn.state.request.body;
-    let hops = turn
-        .state
-        .path
-        .entries
-        .iter()
-        .map(|entry| &entry.record.hops);
-    let hidden = hops.flatten().any(|hop| !hop.calls.is_empty());
-    if hidden && *whole != turn.request.body {
-        // What the client refers to is not what the provider has kept: that has hidden calls in it,
-        // which nothing answers there. So what was put in the reference's place goes up.
-        own.headers.remove(CONTENT_ENCODING);
-        own.payload = Payload::Whole(whole.clone().into());
+    let mut request = untouched(&turn.request);
+    let body = own(&turn);
+    if *body != turn.request.body {
+        request.headers.remove(CONTENT_ENCODING);
+        request.payload = Payload::Whole(body.clone().into());
     }
-    let mut response = match super::pass(app, own, &mut turn.report).await {
+    let mut response = match super::pass(app, request, &mut turn.report).await {
         Ok(response) => response,
         Err(error) => return Err(failed(turn, error)),
     };
-    // What is refused either way is most likely the agent's own mistake, not one of ours.
-    let stage = if stage == REFUSED && is_ours(response.status()) {
-        "refused_twice"
-    } else {
-        stage
-    };
+    let mut stage = stage;
+    if stage == REFUSED && is_ours(response.status()) {
+        let (head, body) = response.into_parts();
+        let body = match refusal_of(body).await {
+            Ok(body) => body,
+            Err(error) => return Err(failed(turn, error)),
+        };
+        let text = String::from_utf8_lossy(&body);
+        let too_long = app.models.context_length_error(head.status.as_u16(), &text);
+        // What is refused either way is most likely the agent's own mistake, not one of ours; but
+        // what we would have made shorter says nothing of it.
+        if too_long.is_none() {
+            stage = "refused_twice";
+        }
+        response = Response::from_parts(head, Body::from(body));
+    }
     turn.report.failed_open(stage);
     let stage = HeaderValue::from_static(stage);
     response.headers_mut().insert(FAIL_OPEN, stage);

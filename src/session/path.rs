@@ -9,6 +9,9 @@ use crate::model::{Hop, ItemNo, Kept, Marks, RecordId, Snapshot, Step, TurnRecor
 /// text, whether it has them or not, so that a client that drops either shifts no number.
 pub const ASSISTANT_ITEMS: u32 = 2;
 
+/// How many of the newest turns are asked for what the provider reported.
+pub const REPORTS: usize = 8;
+
 /// One record on the path and where its visible response stands.
 #[derive(Clone, Debug)]
 pub struct Entry {

@@ -269,7 +269,8 @@ impl<'a> Builder<'a> {
                 handed
             }
         };
-        // What was changed in an earlier turn was sent like that before, and breaks nothing more.
+        // A client changes what it joins or trims when it first sends it, and that breaks the prefix
+        // once. What it changes in an earlier turn by and by is not told from that.
         let newest = step + 1 == self.input.path.entries.len();
         self.transcript.changed |= newest && handed == Handed::Changed;
         let mut first = record.first_item;
@@ -288,9 +289,9 @@ impl<'a> Builder<'a> {
             for call in &hop.calls {
                 calls.insert((call.place as usize).min(calls.len()), Call::Hidden(call));
             }
-            // What is no text, such as speech, is the last hop's where no other handed anything out.
-            let opaque = shape.opaque && handed == Handed::Nothing;
-            let empty = text == 0 && calls.is_empty() && !opaque && record.hops.len() > 1;
+            // What is neither text nor call, such as speech, may be all that it said. Where that was
+            // another hop's nothing is left of it, and nothing is sent.
+            let empty = text == 0 && calls.is_empty() && !shape.opaque && record.hops.len() > 1;
             if !empty {
                 self.assistant(&Assistant {
                     source: Source::LastHop { message, step },

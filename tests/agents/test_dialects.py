@@ -283,21 +283,22 @@ def join_blocks(client, seam):
 
 
 def join_items(client, seam):
-    """One message for all of the newest answer."""
+    """What was thought, then one message, then the calls."""
     history = client.history
     begun = 1 + max(i for i, item in enumerate(history) if item.get("role") == "user"
                     or item["type"] == "function_call_output")
     said = [item for item in history[begun:] if item["type"] == "message"]
+    thought = [item for item in history[begun:] if item["type"] == "reasoning"]
     calls = [item for item in history[begun:] if item["type"] == "function_call"]
     texts = [part["text"] for item in said for part in item["content"]]
-    one = [{"role": "assistant", "type": "message", "content": seam.join(texts)}] if texts else []
-    history[begun:] = one + calls
+    one = [{**said[-1], "content": [{**said[-1]["content"][0], "text": seam.join(texts)}]}] if said else []
+    history[begun:] = thought + one + calls
 
 
 @pytest.mark.parametrize("seam", ["", "\n"], ids=["bare", "lines"])
 @pytest.mark.parametrize(
     "dialect, reason",
-    [("responses", False), ("messages", False), ("messages", True), ("breakpoints", False)],
+    [(dialect, reason) for dialect in CLIENTS for reason in (False, True)],
 )
 def test_a_client_that_joins_the_texts_of_an_answer(stand, dialect, reason, seam):
     at = stand("sdk")

@@ -178,6 +178,12 @@ async fn nothing_is_hidden_in_an_answer_that_must_be_json() {
 
 #[tokio::test]
 async fn what_was_spoken_behind_a_hidden_call_is_named_in_the_next_request() {
+    spoken_behind("null").await;
+    // All text was the first hop's.
+    spoken_behind(r#""First.""#).await;
+}
+
+async fn spoken_behind(first: &'static str) {
     let seen: Arc<Mutex<Vec<Bytes>>> = Arc::default();
     let kept = seen.clone();
     let upstream = upstream(move |request| {
@@ -187,12 +193,12 @@ async fn what_was_spoken_behind_a_hidden_call_is_named_in_the_next_request() {
             let mut seen = kept.lock().unwrap();
             seen.push(body);
             let message = match seen.len() {
-                1 => CALLED,
-                _ => SPOKEN,
+                1 => CALLED.replace("null", first),
+                _ => SPOKEN.to_owned(),
             };
             let answer = ANSWER.replace(
                 r#"{"role":"assistant","content":"x","refusal":null,"annotations":[]}"#,
-                message,
+                &message,
             );
             Response::builder()
                 .header("content-type", "application/json")
@@ -210,7 +216,14 @@ async fn what_was_spoken_behind_a_hidden_call_is_named_in_the_next_request() {
         let request = client().post(&url).bearer_auth("k").body(body);
         let answer = request.send().await.unwrap().text().await.unwrap();
         assert!(answer.contains(r#""audio":{"id":"audio_2""#), "{answer}");
-        messages.push_str(r#",{"role":"assistant","content":null,"audio":{"id":"audio_2"}}"#);
+        let content = if seen.lock().unwrap().len() == 2 {
+            first
+        } else {
+            "null"
+        };
+        messages.push_str(&format!(
+            r#",{{"role":"assistant","content":{content},"audio":{{"id":"audio_2"}}}}"#
+        ));
         messages.push_str(r#",{"role":"user","content":"again"}"#);
     }
     let seen = seen.lock().unwrap();

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 use super::block::{self, Block, Form, Kind, Unit};
-use crate::dialect::edit::{AssistantEdit, behind};
+use crate::dialect::edit::{AssistantEdit, bare, behind};
 use crate::dialect::message::canonical_part;
 use crate::model::raw::{self, Object};
 use crate::model::{Handed, TurnRecord};
@@ -27,7 +27,7 @@ pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
     let Form::Message { content, .. } = &unit.form else {
         return None;
     };
-    let own = own(&unit.blocks, &edit.cut.hops).unwrap_or_else(|| Own::all(&unit.blocks));
+    let own = own(&unit.blocks, &edit.cut.hops, true).unwrap_or_else(|| Own::all(&unit.blocks));
     let mut slots = kept(&own, edit);
     let exact = insert(&mut slots, edit);
     let said = |slot: &Slot<'_>| !slot.kind.is_reasoning();
@@ -163,14 +163,14 @@ impl<'b, 'a> Own<'b, 'a> {
 
 /// The client's blocks without those that earlier hops showed; `None` where they are others.
 /// Reasoning that the client left out is not missed, and neither is text that says nothing; some
-/// clients put all reasoning before all text, and that into one block.
-fn own<'b, 'a>(blocks: &'b [Block<'a>], hops: &[&str]) -> Option<Vec<Own<'b, 'a>>> {
+/// clients put all reasoning before all text, and all text into one block if it may be `joined`.
+fn own<'b, 'a>(blocks: &'b [Block<'a>], hops: &[&str], joined: bool) -> Option<Vec<Own<'b, 'a>>> {
     let mut left = Own::all(blocks);
     for hop in hops {
         let hop = Unit::read(hop.as_bytes()).ok()?;
         let shown = hop.blocks.iter().filter(|block| block.kind != Kind::Call);
         for shown in shown.filter(|block| !block.is_empty_text()) {
-            if !take(&mut left, shown) && !shown.kind.is_reasoning() {
+            if !take(&mut left, shown, joined) && !shown.kind.is_reasoning() {
                 return None;
             }
         }
@@ -179,22 +179,19 @@ fn own<'b, 'a>(blocks: &'b [Block<'a>], hops: &[&str]) -> Option<Vec<Own<'b, 'a>
 }
 
 /// Takes out what was shown, if the first of its sort is that; what says nothing before it goes too.
-fn take(left: &mut Vec<Own<'_, '_>>, shown: &Block<'_>) -> bool {
+fn take(left: &mut Vec<Own<'_, '_>>, shown: &Block<'_>, joined: bool) -> bool {
     let sort = |own: &Own<'_, '_>| {
         own.block.kind.is_reasoning() == shown.kind.is_reasoning() && !own.block.is_empty_text()
     };
-    let Some(at) = left.iter().position(sort) else {
-        return false;
-    };
-    let Some(first) = left.get_mut(at) else {
+    let Some((at, first)) = left.iter_mut().enumerate().find(|(_, own)| sort(own)) else {
         return false;
     };
     if first.text.is_some() || !is_same(first.block, shown) {
-        let joined = first
+        let text = first
             .text
             .clone()
             .or_else(|| Some(first.block.text()?.into_owned()));
-        let rest = joined.zip(shown.text());
+        let rest = text.filter(|_| joined).zip(shown.text());
         let rest = rest.and_then(|(text, shown)| Some(behind(&text, &shown)?.to_owned()));
         let Some(rest) = rest else { return false };
         if !rest.is_empty() {
@@ -246,11 +243,15 @@ pub fn handed(bytes: &[u8], record: &TurnRecord) -> Handed {
     let Ok(unit) = Unit::read(bytes) else {
         return Handed::Changed;
     };
+    let said = unit.text();
     if capped {
-        let all = unit.calls().next().is_none() && unit.text() == record.handed;
+        let all = unit.calls().next().is_none() && bare(&said) == bare(&record.handed);
         return if all { Handed::All } else { Handed::Changed };
     }
-    match own(&unit.blocks, &hops) {
+    // Texts that begin alike may be others: a join has to be all that the turn said.
+    let found = own(&unit.blocks, &hops, false);
+    let joined = || own(&unit.blocks, &hops, bare(&said) == record.bare);
+    match found.or_else(joined) {
         // Nothing was shown, or nothing but reasoning that the client left out.
         Some(own) if is_all(&own, &unit.blocks) => Handed::Nothing,
         Some(_) => Handed::Split,

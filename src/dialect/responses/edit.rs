@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 use super::item::{self, Item, Kind, Unit};
-use crate::dialect::edit::{AssistantEdit, Insert, behind};
+use crate::dialect::edit::{AssistantEdit, Insert, bare, behind};
 use crate::model::raw::{self, Edit, Object, Span};
 use crate::model::{Handed, TurnRecord};
 
@@ -28,15 +28,12 @@ struct Slot<'a> {
 #[must_use]
 pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
     let items = item::items(bytes).ok()?;
-    let (cut, rest) = shown(&items, &edit.cut.hops)?;
-    let mut slots = slots(items.get(cut..)?, edit);
-    if let (Some(rest), Some(slot), Some(item)) = (rest, slots.first_mut(), items.get(cut)) {
-        slot.bytes = Cow::Owned(item.saying(&rest)?);
-    }
+    let own = own(&items, &edit.cut.hops, true)?;
+    let mut slots = slots(&own, edit)?;
     insert(&mut slots, &edit.insert);
     thoughts(&mut slots, edit.drop_reasoning);
     let same = |slot: &Slot<'_>| slot.stays && matches!(slot.bytes, Cow::Borrowed(_));
-    if cut == 0 && edit.insert.is_empty() && slots.iter().all(same) {
+    if own.len() == items.len() && edit.insert.is_empty() && slots.iter().all(same) {
         return Some(Bytes::copy_from_slice(bytes));
     }
     let left = slots.iter().filter(|slot| slot.stays);
@@ -46,10 +43,11 @@ pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
 
 /// The client's items: which of them stay, and calls with their new arguments. Reasoning stays for
 /// now.
-fn slots<'a>(items: &[Item<'a>], edit: &AssistantEdit<'_>) -> Vec<Slot<'a>> {
+fn slots<'a>(own: &[Own<'_, 'a>], edit: &AssistantEdit<'_>) -> Option<Vec<Slot<'a>>> {
     let mut calls = 0..;
-    let slot = |item: &Item<'a>| {
-        let mut bytes = Cow::Borrowed(item.raw());
+    let slot = |own: &Own<'_, 'a>| {
+        let item = own.item;
+        let mut bytes = own.bytes()?;
         let stays = match item.kind {
             Kind::Message(_) => !edit.drop_text,
             Kind::Call => {
@@ -64,14 +62,14 @@ fn slots<'a>(items: &[Item<'a>], edit: &AssistantEdit<'_>) -> Vec<Slot<'a>> {
             }
             Kind::Reasoning | Kind::Fixed | Kind::Result | Kind::Trigger | Kind::Unknown => true,
         };
-        Slot {
+        Some(Slot {
             kind: item.kind,
             bytes,
             stays,
             hidden: false,
-        }
+        })
     };
-    items.iter().map(slot).collect()
+    own.iter().map(slot).collect()
 }
 
 /// Puts hidden calls back: at their places among all items where the client sends every one that
@@ -138,37 +136,80 @@ fn without_id(raw: &[u8]) -> Option<Bytes> {
     Some(raw::splice(raw, &[(cut, Bytes::new())]))
 }
 
-/// How many items at the front are those that earlier hops showed, and what is left of the text of
-/// the next one where the client joined it to theirs; `None` where these are not all there. Clients
-/// drop reasoning and what the provider's own tools did, which is borne.
-fn shown(items: &[Item<'_>], hops: &[&str]) -> Option<(usize, Option<String>)> {
-    let mut front = items.iter().peekable();
-    let mut rest: Option<String> = None;
+/// An item of the client's that no earlier hop showed, or not all of it.
+struct Own<'b, 'a> {
+    item: &'b Item<'a>,
+    /// What is left of its text, where the client joined it to what an earlier hop showed.
+    text: Option<String>,
+    /// Whether its id is that of an earlier hop's item, which has it still.
+    taken: bool,
+}
+
+impl<'a> Own<'_, 'a> {
+    fn bytes(&self) -> Option<Cow<'a, [u8]>> {
+        let Some(text) = &self.text else {
+            return Some(Cow::Borrowed(self.item.raw()));
+        };
+        let rest = self.item.saying(text)?;
+        let bare = without_id(&rest).filter(|_| self.taken);
+        Some(Cow::Owned(bare.map_or(rest, |bare| bare.to_vec())))
+    }
+}
+
+/// The client's items without those that earlier hops showed; `None` where these are not all there.
+/// Clients drop reasoning and what the provider's own tools did, which is borne; some put all
+/// reasoning first, and all text into one message if it may be `joined`.
+fn own<'b, 'a>(items: &'b [Item<'a>], hops: &[&str], joined: bool) -> Option<Vec<Own<'b, 'a>>> {
+    let own = |item| Own {
+        item,
+        text: None,
+        taken: false,
+    };
+    let mut left: Vec<Own<'b, 'a>> = items.iter().map(own).collect();
     for hop in hops {
         let hop = item::items(hop.as_bytes()).unwrap_or_default();
-        let thought = |item: &&Item<'_>| {
-            let of_hop = |other: &Item<'_>| same_thought(item, other);
-            item.kind == Kind::Reasoning && hop.iter().any(of_hop)
-        };
-        for wanted in hop.iter().filter(|item| is_shown(item)) {
-            while front.next_if(|item| thought(item)).is_some() {}
-            if rest.is_none() && front.next_if(|item| same(item, wanted)).is_some() {
-                continue;
+        for shown in &hop {
+            let thought = |own: &Own<'_, '_>| {
+                own.item.kind == Kind::Reasoning && same_thought(own.item, shown)
+            };
+            if let Some(at) = left.iter().position(thought) {
+                left.remove(at);
             }
-            let said = wanted.said();
-            if said.is_empty() {
-                continue;
-            }
-            let next = front.peek().filter(|item| item.kind == wanted.kind)?;
-            let text = rest.take().unwrap_or_else(|| next.said());
-            rest = Some(behind(&text, &said)?.to_owned()).filter(|rest| !rest.is_empty());
-            if rest.is_none() {
-                front.next();
+            if is_shown(shown) && !take(&mut left, shown, joined) {
+                return None;
             }
         }
-        while front.next_if(|item| thought(item)).is_some() {}
     }
-    Some((items.len() - front.count(), rest))
+    Some(left)
+}
+
+/// Takes out what was shown, if the first that was said is that.
+fn take(left: &mut Vec<Own<'_, '_>>, shown: &Item<'_>, joined: bool) -> bool {
+    let text = shown.said();
+    let mut said = left.iter_mut().enumerate();
+    let first = said.find(|(_, own)| own.item.kind != Kind::Reasoning);
+    let Some((at, first)) = first else {
+        return text.is_empty();
+    };
+    if first.text.is_none() && same(first.item, shown) {
+        left.remove(at);
+        return true;
+    }
+    if text.is_empty() || !joined || first.item.kind != shown.kind {
+        return text.is_empty();
+    }
+    let before = first.text.take().unwrap_or_else(|| first.item.said());
+    match behind(&before, &text) {
+        None => return false,
+        Some("") => {
+            left.remove(at);
+        }
+        Some(rest) => {
+            first.text = Some(rest.to_owned());
+            first.taken |= first.item.id() == shown.id();
+        }
+    }
+    true
 }
 
 /// Whether the client saw this item of a hop whose calls were all hidden, whatever became of its
@@ -214,10 +255,16 @@ pub fn handed(bytes: &[u8], record: &TurnRecord) -> Handed {
     if !hops.iter().any(visible) {
         return Handed::Nothing;
     }
-    let items = item::items(bytes).ok();
-    match items.and_then(|items| shown(&items, &hops)) {
-        Some(_) => Handed::Split,
-        None => Handed::Changed,
+    let Ok(items) = item::items(bytes) else {
+        return Handed::Changed;
+    };
+    // Texts that begin alike may be others: a join has to be all that the turn said.
+    let said = || items.iter().map(Item::said).collect::<String>();
+    let joined = || bare(&said()) == record.bare && own(&items, &hops, true).is_some();
+    if own(&items, &hops, false).is_some() || joined() {
+        Handed::Split
+    } else {
+        Handed::Changed
     }
 }
 
@@ -231,7 +278,7 @@ fn capped(bytes: &[u8], handed: &str) -> Handed {
     };
     let said: String = items.iter().map(Item::said).collect();
     let calls = items.iter().any(|item| item.kind == Kind::Call);
-    if said == handed && !calls {
+    if bare(&said) == bare(handed) && !calls {
         Handed::All
     } else {
         Handed::Changed

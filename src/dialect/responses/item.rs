@@ -215,7 +215,7 @@ impl<'a> Item<'a> {
     }
 
     /// Its bytes as a message that says the end of what it says: parts before that go, and the one
-    /// that it begins in is cut. `None` where it says something else.
+    /// that it begins in is cut. `None` where it does not say that at its end.
     #[must_use]
     pub fn saying(&self, rest: &str) -> Option<Vec<u8>> {
         let raw = self.object.present("content")?;
@@ -223,7 +223,7 @@ impl<'a> Item<'a> {
             let edit = self.object.set("content", raw::quote(rest).as_bytes());
             return Some(raw::splice(self.raw(), &[edit]).to_vec());
         }
-        let mut before = self.said().len().checked_sub(rest.len())?;
+        let mut before = self.said().strip_suffix(rest)?.len();
         let mut parts: Vec<Cow<'_, [u8]>> = Vec::new();
         for span in raw::array(raw).ok()? {
             let bytes = raw.get(span)?;
@@ -233,8 +233,13 @@ impl<'a> Item<'a> {
                 parts.push(Cow::Borrowed(bytes));
             } else if text.len() > before {
                 let text = raw::quote(text.get(before..)?);
-                let edit = part.set("text", text.as_bytes());
-                parts.push(Cow::Owned(raw::splice(bytes, &[edit]).to_vec()));
+                // What is noted of places in the text is not of these.
+                let noted = ["annotations", "logprobs"].into_iter();
+                let noted = noted.filter(|key| part.present(key).is_some());
+                let mut edits = vec![part.set("text", text.as_bytes())];
+                edits.extend(noted.map(|key| part.set(key, b"[]")));
+                edits.sort_by_key(|(span, _)| span.start);
+                parts.push(Cow::Owned(raw::splice(bytes, &edits).to_vec()));
                 before = 0;
             } else {
                 before -= text.len();

@@ -1,6 +1,6 @@
 //! Edits of single units: what is cut, put back and replaced, and that all else keeps its bytes.
 
-use crate::dialect::edit::{AssistantEdit, Cut, Insert};
+use crate::dialect::edit::{AssistantEdit, Cut, Insert, bare};
 use crate::dialect::messages::edit::{
     append_text, assistant, handed, hidden_result, result, system,
 };
@@ -230,6 +230,10 @@ fn a_turn_that_was_cut_short_is_all_or_changed() {
             r#"{"role":"assistant","content":"xgo on"}"#.to_owned(),
             Handed::All,
         ),
+        (
+            r#"{"role":"assistant","content":"x\n\ngo on"}"#.to_owned(),
+            Handed::All,
+        ),
         (answer(&[TEXT]), Handed::Changed),
         (answer(&[TEXT, line, A]), Handed::Changed),
     ] {
@@ -311,7 +315,11 @@ fn text_that_a_client_joined_is_cut_behind_what_earlier_hops_showed() {
         (answer(&[THOUGHT, &text("it is.and it"), A]), &answer(&[A])),
     ] {
         let hops = [telling.as_str(), more.as_str()];
-        let record = record(&hops, false, "it is.and it");
+        let mut record = record(&hops, false, "it is.and it");
+        // What only begins alike may be another text.
+        assert_eq!(handed(unit.as_bytes(), &record), Handed::Changed, "{unit}");
+        let last = if left.contains("done") { "done" } else { "" };
+        record.bare = bare(&format!("it is.and it{last}"));
         assert_eq!(handed(unit.as_bytes(), &record), Handed::Split, "{unit}");
         let edit = AssistantEdit {
             cut: Cut {
@@ -324,10 +332,9 @@ fn text_that_a_client_joined_is_cut_behind_what_earlier_hops_showed() {
     }
     let joined = r#"{"role":"assistant","content":"it is.\n\ndone"}"#;
     let hops = vec![telling.as_str()];
-    assert_eq!(
-        handed(joined.as_bytes(), &record(&hops, false, "it is.")),
-        Handed::Split
-    );
+    let mut record = record(&hops, false, "it is.");
+    record.bare = bare("it is.done");
+    assert_eq!(handed(joined.as_bytes(), &record), Handed::Split);
     let edit = AssistantEdit {
         cut: Cut { text: "", hops },
         ..AssistantEdit::default()

@@ -195,34 +195,63 @@ fn what_earlier_hops_showed_is_cut_from_the_front() {
 
 #[test]
 fn text_that_a_client_joined_is_cut_behind_what_earlier_hops_showed() {
-    let hop = r#"{"role":"assistant","content":"one."},{"type":"function_call","call_id":"i"}"#;
-    let part = |text: &str| format!(r#"{{"type":"output_text","text":"{text}","annotations":[]}}"#);
-    let message = |parts: &[&str]| {
-        let parts = parts.iter().map(|text| part(text)).collect::<Vec<_>>();
-        format!(
-            r#"{{"id":"m","role":"assistant","content":[{}]}}"#,
-            parts.join(",")
-        )
+    let hop = r#"{"type":"reasoning","id":"rs_1"},{"id":"m","role":"assistant","content":"one."},{"type":"function_call","call_id":"i"}"#;
+    let silent = r#"{"type":"reasoning","id":"rs_2"},{"type":"function_call","call_id":"j"}"#;
+    let thought = |id: &str| format!(r#"{{"type":"reasoning","id":"{id}"}}"#);
+    let [first, second, last] = ["rs_1", "rs_2", "rs_3"].map(thought);
+    let part = |text: &str, noted: &str| {
+        format!(r#"{{"type":"output_text","text":"{text}","annotations":[{noted}]}}"#)
+    };
+    let message = |id: &str, parts: &[String]| {
+        let parts = parts.join(",");
+        format!(r#"{{{id}"role":"assistant","content":[{parts}]}}"#)
     };
     let string = |text: &str| format!(r#"{{"role":"assistant","content":"{text}"}}"#);
+    let cited = r#"{"type":"url_citation","start_index":4,"end_index":6}"#;
+    let id = r#""id":"m","#;
     for (joined, left) in [
         (string("one.two"), string("two")),
         (string("one.\\n\\ntwo"), string("two")),
-        (message(&["one.two"]), message(&["two"])),
-        (message(&["one.", "two"]), message(&["two"])),
-        (message(&["on", "e. t", "wo"]), message(&["t", "wo"])),
+        (
+            message(id, &[part("one.two", cited)]),
+            message("", &[part("two", "")]),
+        ),
+        (
+            message(id, &[part("one.", ""), part("two", cited)]),
+            message("", &[part("two", cited)]),
+        ),
+        (
+            message(id, &[part("on", ""), part("e. t", ""), part("wo", "")]),
+            message("", &[part("t", ""), part("wo", "")]),
+        ),
     ] {
-        let unit = [joined.as_str(), FC1].join(",");
-        let record = record(&[Some(hop), None], "one.");
-        assert_eq!(handed(unit.as_bytes(), &record), Handed::Split, "{unit}");
-        let edit = AssistantEdit {
-            cut: Cut {
-                text: "",
-                hops: vec![hop],
-            },
-            ..AssistantEdit::default()
-        };
-        check(&unit, &edit, &[left.as_str(), FC1].join(","));
+        let mut record = record(&[Some(hop), Some(silent), None], "one.");
+        for unit in [
+            [&joined, FC1].join(","),
+            [&first, &second, &last, &joined, FC1].join(","),
+            [&first, &joined, &second, &last, FC1].join(","),
+        ] {
+            // What only begins alike may be another text.
+            record.bare = bare("one.");
+            assert_eq!(handed(unit.as_bytes(), &record), Handed::Changed, "{unit}");
+            record.bare = bare("one. two");
+            assert_eq!(handed(unit.as_bytes(), &record), Handed::Split, "{unit}");
+            let edit = AssistantEdit {
+                cut: Cut {
+                    text: "",
+                    hops: vec![hop, silent],
+                },
+                ..AssistantEdit::default()
+            };
+            let rest = match unit.find("rs_") {
+                None => [left.as_str(), FC1].join(","),
+                Some(_) if unit.find("rs_3") < unit.find("role") => {
+                    [&last, left.as_str(), FC1].join(",")
+                }
+                Some(_) => [left.as_str(), &last, FC1].join(","),
+            };
+            check(&unit, &edit, &rest);
+        }
     }
 }
 
