@@ -336,7 +336,8 @@ pub fn load(store: &Reads<'_>, id: RecordId) -> Result<Option<Path>, FindError> 
             entry.reported = late_usage(store, entry.id)?;
         }
         let hops = entry.record.hops.iter().map(|hop| hop.usage);
-        if hops.chain([entry.reported]).any(|usage| usage.is_some()) {
+        let mut told = hops.chain([entry.reported]).flatten();
+        if told.any(|usage| usage.prompt > 0) {
             break;
         }
     }

@@ -1,6 +1,6 @@
 //! How far our estimate of a prompt is off from what the provider reports.
 //!
-//! Owns one ratio and its clamp. It never decides which report to use: that is the newest record
+//! Owns one ratio and its clamp. It never decides which report to use: that is the newest
 //! on the path, so that restarts and replicas agree.
 
 /// The ratio can't fall below this: a lower one says that the report is of something else.

@@ -32,6 +32,7 @@ mod process;
 mod recall;
 mod references;
 mod replay;
+mod reports;
 mod resend;
 mod support;
 mod tidy;
