@@ -8,6 +8,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use plimsoll::pipeline::Guidance;
 
+use super::agent::Lenient;
 use super::support::{Proxy, client, soon, upstream};
 
 /// A list of messages with odd white space, so that nothing that is written anew looks the same.
@@ -91,18 +92,8 @@ async fn what_messages_hold_goes_up_byte_for_byte() {
 
 #[tokio::test]
 async fn nothing_is_hidden_in_an_answer_that_must_be_json() {
-    let seen: Arc<Mutex<Vec<Bytes>>> = Arc::default();
-    let kept = seen.clone();
-    let upstream = upstream(move |request| {
-        let kept = kept.clone();
-        async move {
-            let body = to_bytes(request.into_body(), usize::MAX).await.unwrap();
-            kept.lock().unwrap().push(body);
-            Response::new(Body::from(ANSWER))
-        }
-    })
-    .await;
-    let proxy = Proxy::with(upstream, |_| {}).await;
+    let provider = Lenient::start(|_, _| Response::new(Body::from(ANSWER))).await;
+    let proxy = Proxy::before(provider.addr).await;
     let user = r#"{"role":"user","content":"go"}"#;
     let chat = format!(
         r#""messages":[{user}],"tools":[{{"type":"function","function":{{"name":"bash"}}}}]"#
@@ -169,8 +160,8 @@ async fn nothing_is_hidden_in_an_answer_that_must_be_json() {
             .bearer_auth("k")
             .body(body.clone());
         request.send().await.unwrap().bytes().await.unwrap();
-        let got = seen.lock().unwrap().pop().unwrap();
-        let got = String::from_utf8_lossy(&got);
+        let bodies = provider.bodies();
+        let got = String::from_utf8_lossy(bodies.last().unwrap());
         assert_eq!(got.contains("\"delimiter\""), hides, "{got}");
         assert!(hides || got == body, "{got}");
     }
@@ -184,49 +175,34 @@ async fn what_was_spoken_behind_a_hidden_call_is_named_in_the_next_request() {
 }
 
 async fn spoken_behind(first: &'static str) {
-    let seen: Arc<Mutex<Vec<Bytes>>> = Arc::default();
-    let kept = seen.clone();
-    let upstream = upstream(move |request| {
-        let kept = kept.clone();
-        async move {
-            let body = to_bytes(request.into_body(), usize::MAX).await.unwrap();
-            let mut seen = kept.lock().unwrap();
-            seen.push(body);
-            let message = match seen.len() {
-                1 => CALLED.replace("null", first),
-                _ => SPOKEN.to_owned(),
-            };
-            let answer = ANSWER.replace(
-                r#"{"role":"assistant","content":"x","refusal":null,"annotations":[]}"#,
-                &message,
-            );
-            Response::builder()
-                .header("content-type", "application/json")
-                .body(Body::from(answer))
-                .unwrap()
-        }
+    let provider = Lenient::start(move |number, _| {
+        let message = match number {
+            0 => CALLED.replace("null", first),
+            _ => SPOKEN.to_owned(),
+        };
+        let answer = ANSWER.replace(
+            r#"{"role":"assistant","content":"x","refusal":null,"annotations":[]}"#,
+            &message,
+        );
+        let built = Response::builder().header("content-type", "application/json");
+        built.body(Body::from(answer)).unwrap()
     })
     .await;
-    let proxy = Proxy::with(upstream, |_| {}).await;
+    let proxy = Proxy::before(provider.addr).await;
     let url = proxy.url("/v1/chat/completions");
     let mut messages = r#"{"role":"user","content":"say it"}"#.to_owned();
-    for _ in 0..2 {
+    for content in [first, "null"] {
         let tools = r#"[{"type":"function","function":{"name":"bash"}}]"#;
         let body = format!(r#"{{"model":"gpt-4o-audio","messages":[{messages}],"tools":{tools}}}"#);
         let request = client().post(&url).bearer_auth("k").body(body);
         let answer = request.send().await.unwrap().text().await.unwrap();
         assert!(answer.contains(r#""audio":{"id":"audio_2""#), "{answer}");
-        let content = if seen.lock().unwrap().len() == 2 {
-            first
-        } else {
-            "null"
-        };
         messages.push_str(&format!(
             r#",{{"role":"assistant","content":{content},"audio":{{"id":"audio_2"}}}}"#
         ));
         messages.push_str(r#",{"role":"user","content":"again"}"#);
     }
-    let seen = seen.lock().unwrap();
+    let seen = provider.bodies();
     assert_eq!(seen.len(), 3);
     let again = String::from_utf8_lossy(&seen[2]);
     let (call, spoken) = (again.find("\"h1\""), again.find("\"audio_2\""));
