@@ -82,6 +82,14 @@ pub struct Request {
     pub echo: Echo,
 }
 
+/// The `format` inside a member, if both are there.
+#[must_use]
+pub fn format_in<'a>(object: &Object<'a>, holder: &str) -> Option<&'a [u8]> {
+    Object::parse(object.present(holder)?)
+        .ok()?
+        .present("format")
+}
+
 /// Whether a member that says how an answer is to be written asks for JSON.
 #[must_use]
 pub fn asks_for_json(format: Option<&[u8]>) -> bool {

@@ -335,9 +335,7 @@ pub fn load(store: &Reads<'_>, id: RecordId) -> Result<Option<Path>, FindError> 
         if entry.reported.is_none() {
             entry.reported = late_usage(store, entry.id)?;
         }
-        let hops = entry.record.hops.iter().map(|hop| hop.usage);
-        let mut told = hops.chain([entry.reported]).flatten();
-        if told.any(|usage| usage.prompt > 0) {
+        if entry.told().is_some() {
             break;
         }
     }

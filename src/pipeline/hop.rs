@@ -20,7 +20,7 @@ use crate::model::{
 use crate::policy::{self, Ask, Order, Pinned, PlanError, Policy, Proposal, Target};
 use crate::render::tools::Injected;
 use crate::render::{self, Breakpoints, RenderError};
-use crate::session::path::{Path, REPORTS};
+use crate::session::path::{Entry, Path, REPORTS};
 use crate::session::transcript::{self, Transcript};
 use crate::session::view::{self, Measure, Notes};
 use crate::tokens::{Family, calibrate};
@@ -334,19 +334,12 @@ impl State {
         })
     }
 
-    /// The ratio of the newest hop on the path that has a report, since a hop that broke off has
-    /// none. The hops of this turn don't count, so that the first one and a retry of it agree.
+    /// The ratio of the newest hop on the path that has a report. The hops of this turn don't count,
+    /// so that the first one and a retry of it agree.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         let mut newest = self.path.entries.iter().rev().take(REPORTS);
-        let told = newest.find_map(|entry| {
-            let (last, earlier) = entry.record.hops.split_last()?;
-            let earlier = earlier.iter().rev().map(|hop| (hop.usage, hop.estimate));
-            let hops = std::iter::once((entry.reported, last.estimate)).chain(earlier);
-            let mut told = hops.filter_map(|(usage, estimate)| Some((usage?.prompt, estimate)));
-            told.find(|(prompt, _)| *prompt > 0)
-        });
-        let (reported, estimate) = told.unwrap_or_default();
+        let (reported, estimate) = newest.find_map(Entry::told).unwrap_or_default();
         calibrate::ratio(reported, estimate)
     }
 

@@ -287,7 +287,7 @@ pub(super) async fn send(app: &App, turn: &mut Turn) -> Result<Response<Response
 async fn original(
     app: &Arc<App>,
     mut turn: Turn,
-    stage: Label,
+    mut stage: Label,
 ) -> Result<Response<Body>, ProxyError> {
     let mut request = untouched(&turn.request);
     let body = own(&turn);
@@ -299,7 +299,6 @@ async fn original(
         Ok(response) => response,
         Err(error) => return Err(failed(turn, error)),
     };
-    let mut stage = stage;
     if stage == REFUSED && is_ours(response.status()) {
         let (head, body) = response.into_parts();
         let body = match refusal_of(body).await {

@@ -27,6 +27,19 @@ pub struct Entry {
     pub reported: Option<Usage>,
 }
 
+impl Entry {
+    /// The prompt tokens that the provider reported of its newest hop with a report, and what had
+    /// been estimated of them. A hop that broke off has none.
+    #[must_use]
+    pub fn told(&self) -> Option<(u64, u64)> {
+        let (last, earlier) = self.record.hops.split_last()?;
+        let earlier = earlier.iter().rev().map(|hop| (hop.usage, hop.estimate));
+        let hops = std::iter::once((self.reported, last.estimate)).chain(earlier);
+        let mut told = hops.filter_map(|(usage, estimate)| Some((usage?.prompt, estimate)));
+        told.find(|(prompt, _)| *prompt > 0)
+    }
+}
+
 /// The records behind a request, and what they fold to.
 #[derive(Clone, Debug, Default)]
 pub struct Path {

@@ -243,15 +243,14 @@ pub fn handed(bytes: &[u8], record: &TurnRecord) -> Handed {
     let Ok(unit) = Unit::read(bytes) else {
         return Handed::Changed;
     };
-    let said = unit.text();
+    let said = || bare(&unit.text());
     if capped {
-        let all = unit.calls().next().is_none() && bare(&said) == bare(&record.handed);
+        let all = unit.calls().next().is_none() && said() == bare(&record.handed);
         return if all { Handed::All } else { Handed::Changed };
     }
     // Texts that begin alike may be others: a join has to be all that the turn said.
-    let found = own(&unit.blocks, &hops, false);
-    let joined = || own(&unit.blocks, &hops, bare(&said) == record.bare);
-    match found.or_else(joined) {
+    let joined = || own(&unit.blocks, &hops, true).filter(|_| said() == record.bare);
+    match own(&unit.blocks, &hops, false).or_else(joined) {
         // Nothing was shown, or nothing but reasoning that the client left out.
         Some(own) if is_all(&own, &unit.blocks) => Handed::Nothing,
         Some(_) => Handed::Split,

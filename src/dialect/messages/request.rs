@@ -6,7 +6,9 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::breakpoint::{self, Ahead, Life};
-use crate::dialect::request::{Layout, Limit, Refers, Request, RequestError, asks_for_json};
+use crate::dialect::request::{
+    Layout, Limit, Refers, Request, RequestError, asks_for_json, format_in,
+};
 use crate::dialect::stream::{Echo, UsageWish};
 use crate::model::raw::{self, Edit, Object, Span};
 use crate::model::{Dialect, Role};
@@ -55,6 +57,8 @@ pub fn decode(body: Bytes) -> Result<Request, RequestError> {
         .map(|span| host(&body, span, &mut units))
         .collect();
     let (tools, tool_names) = tools(&object);
+    // It was a member of its own while it was in beta.
+    let format = format_in(&object, "output_config").or_else(|| object.present("output_format"));
     Ok(Request {
         dialect: Dialect::Messages,
         model: object.text("model").unwrap_or_default().into_owned(),
@@ -68,7 +72,7 @@ pub fn decode(body: Bytes) -> Result<Request, RequestError> {
         // Guidance on top of no message at all would make a request of what is none.
         unmanaged: hosts.is_empty().then_some("empty"),
         refers: Refers::default(),
-        structured: structured(&object),
+        structured: asks_for_json(format),
         stored: false,
         echo: Echo::default(),
         layout: Layout::Hosts(Hosts {
@@ -79,14 +83,6 @@ pub fn decode(body: Bytes) -> Result<Request, RequestError> {
         messages: units,
         body: body.clone(),
     })
-}
-
-/// Whether the answer must be JSON. The member was called otherwise while it was in beta.
-fn structured(object: &Object<'_>) -> bool {
-    let config = object.present("output_config");
-    let config = config.and_then(|config| Object::parse(config).ok());
-    let format = config.as_ref().and_then(|config| config.present("format"));
-    asks_for_json(format.or_else(|| object.present("output_format")))
 }
 
 /// The breakpoints outside the messages.

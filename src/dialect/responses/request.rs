@@ -8,7 +8,9 @@ use bytes::Bytes;
 
 use super::item::Kind;
 use super::{refer, tools};
-use crate::dialect::request::{Layout, Limit, Lost, Refers, Request, RequestError, asks_for_json};
+use crate::dialect::request::{
+    Layout, Limit, Lost, Refers, Request, RequestError, asks_for_json, format_in,
+};
 use crate::dialect::stream::{Echo, UsageWish};
 use crate::model::Dialect;
 use crate::model::raw::Object;
@@ -83,7 +85,7 @@ pub fn decode(body: Bytes) -> Result<Request, RequestError> {
         }),
         hint: object.text("prompt_cache_key").map(Cow::into_owned),
         unmanaged: elsewhere.or(lost).or(empty),
-        structured: structured(&object),
+        structured: asks_for_json(format_in(&object, "text")),
         // What lies elsewhere for another reason, too, is not helped by what was said before, and
         // an id that is none names nothing.
         refers: match elsewhere {
@@ -105,13 +107,6 @@ fn echo(object: &Object<'_>) -> Echo {
         limit: value(LIMIT),
         previous: value(PREVIOUS),
     }
-}
-
-/// Whether the answer must be JSON.
-fn structured(object: &Object<'_>) -> bool {
-    let text = object.present("text");
-    let text = text.and_then(|text| Object::parse(text).ok());
-    asks_for_json(text.as_ref().and_then(|text| text.present("format")))
 }
 
 /// What says that the conversation, or its answer, lies at the provider and nowhere else.

@@ -25,8 +25,8 @@ pub fn read(body: &Bytes, spec: &Spec) -> Option<Answer> {
     Some(hop.take_answer())
 }
 
-/// [`Unstreamed::compose`]: the texts of all hops are joined, and their tokens; id and time are the first
-/// hop's. A body has room for the speech of one hop: the last that spoke. The finish reason is
+/// [`Unstreamed::compose`]: the texts of all hops are joined, and their tokens; id and time are the
+/// first hop's. A body has room for the speech of one hop: the last that spoke. The finish reason is
 /// `stop` at the hop cap, else the last hop's.
 #[must_use]
 pub fn compose(turn: &Unstreamed<'_>) -> Bytes {
