@@ -54,6 +54,10 @@ advisories:
 bench *names:
     cargo bench {{ if names == "" { "" } else { "--bench " + names } }}
 
+# 200,000 turns with faults, kills and bad clients, half an hour: nothing may be lost, leak or grow.
+soak sessions="20000":
+    SOAK_SESSIONS={{sessions}} cargo bench --bench soak
+
 # The crate's documentation.
 doc:
     RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace --open

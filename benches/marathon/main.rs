@@ -12,6 +12,7 @@
 
 mod compose;
 mod probe;
+#[path = "../support/process.rs"]
 mod process;
 mod report;
 
@@ -48,6 +49,11 @@ const SEED: u64 = 7;
 fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.replace('_', "").parse().unwrap())
+}
+
+/// The address of chat completions.
+fn chat(process: &Process) -> String {
+    format!("http://{}/v1/chat/completions", process.address())
 }
 
 #[tokio::main]
@@ -127,10 +133,12 @@ impl Run {
         };
         let sizer = Sizer::new(options.count.clone());
         let provider = Provider::start(script(&player), options).await.unwrap();
-        let process = Process::start(&http, &provider.base_url, ceiling).await;
+        let budget = ceiling.to_string();
+        let settings = [("BUDGET__CEILING", budget.as_str()), ("LOG__LEVEL", "warn")];
+        let process = Process::start(&http, &provider.base_url, &settings).await;
         let direct = format!("{}/chat/completions", provider.base_url);
-        let control = Process::start(&http, &provider.base_url, ceiling).await;
-        let probe = Probe::new(http.clone(), [process.url(), control.url(), direct]);
+        let control = Process::start(&http, &provider.base_url, &settings).await;
+        let probe = Probe::new(http.clone(), [chat(&process), chat(&control), direct]);
         let client = Client::new(Arc::clone(&session), ClientOptions::default());
         Self {
             session,
@@ -221,7 +229,7 @@ impl Run {
     async fn send(&self, request: &ClientRequest) -> reqwest::Response {
         let mut post = self
             .http
-            .post(self.process.url())
+            .post(chat(&self.process))
             .bearer_auth("sk-marathon")
             .header("content-type", "application/json")
             .body(request.body.clone());
@@ -341,7 +349,11 @@ impl Run {
                 most / least
             );
         }
-        println!("highest ever: {} MiB", self.process.resident().1 / 1024);
+        let (descriptors, threads) = self.process.handles();
+        println!(
+            "highest ever: {} MiB; {descriptors} descriptors and {threads} threads at the end",
+            self.process.resident().1 / 1024
+        );
         let (ours, control) = report.probe_ratios();
         println!(
             "p50 added to a probe of {} bytes, last tenth against the first: {ours:.2}, by a proxy that serves probes only {control:.2}; the one over the other {:.2}",

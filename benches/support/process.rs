@@ -1,7 +1,7 @@
 //! The real `plimsoll serve` as a child process with its store on disk, and what the system and
 //! its own metrics say of it. Never sends it a completion.
 
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -21,9 +21,13 @@ fn free_ports() -> [u16; 2] {
 }
 
 impl Process {
-    /// Starts one before an upstream, with the defaults of every setting but the ceiling, and waits
-    /// until it serves.
-    pub async fn start(client: &reqwest::Client, upstream: &str, ceiling: u32) -> Self {
+    /// Starts one before an upstream, with the defaults of every setting but these variables
+    /// (`BUDGET__CEILING`, say), and waits until it serves.
+    pub async fn start(
+        client: &reqwest::Client,
+        upstream: &str,
+        settings: &[(&str, &str)],
+    ) -> Self {
         let data = tempfile::tempdir().unwrap();
         let [listen, admin] = free_ports();
         let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
@@ -40,10 +44,11 @@ impl Process {
             .arg(format!("--admin=127.0.0.1:{admin}"))
             .arg(format!("--upstream={upstream}"))
             .arg(format!("--data={}", data.path().join("data").display()))
-            .arg(format!("--budget={ceiling}"))
-            .arg("--log=warn")
             .stdin(Stdio::null())
             .stdout(Stdio::null());
+        for (name, value) in settings {
+            command.env(format!("PLIMSOLL__{name}"), value);
+        }
         let mut process = Self {
             child: command.spawn().unwrap(),
             command,
@@ -63,9 +68,9 @@ impl Process {
         self.ready(client).await;
     }
 
-    /// The address of chat completions.
-    pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}/v1/chat/completions", self.listen)
+    /// Where agents connect.
+    pub fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.listen).into()
     }
 
     /// Resident memory in KiB, now and at its highest.
@@ -78,6 +83,15 @@ impl Process {
                 .unwrap_or_default()
         };
         (field("VmRSS:"), field("VmHWM:"))
+    }
+
+    /// Open descriptors and threads.
+    pub fn handles(&self) -> (usize, usize) {
+        let count = |what: &str| {
+            let entries = std::fs::read_dir(format!("/proc/{}/{what}", self.child.id()));
+            entries.map_or(0, Iterator::count)
+        };
+        (count("fd"), count("task"))
     }
 
     /// The value of a metric, summed over its labels.

@@ -1,0 +1,248 @@
+//! Turns without end through the real `plimsoll serve`: three dialects, streamed and not, a provider
+//! that fails in one answer of ten, clients that vanish, stall and read slowly, and in the first
+//! quarter kills of the proxy. Measures what is lost, what leaks, and whether anything grows.
+//!
+//! `cargo bench --bench soak` plays 200,000 turns of 20,000 sessions; `SOAK_SESSIONS=600` plays
+//! fewer, ten turns each; `SOAK_CACHES=16MiB` bounds the caches so that a short soak fills them.
+//! Ends with 1 where an acknowledged turn was lost, the provider had to refuse a request, a client
+//! heard of a hidden call or a session was stuck, where resident memory at the end is above 1.05
+//! times that at half-time, or where descriptors or threads stay taken.
+
+#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+#![expect(clippy::unwrap_used, reason = "a bench may stop at once")]
+#![expect(clippy::indexing_slicing, reason = "a bench may stop at once")]
+
+mod client;
+#[path = "../support/process.rs"]
+mod process;
+mod provider;
+mod talk;
+mod wire;
+
+use std::collections::VecDeque;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use client::{Counts, Session, Shared};
+use process::Process;
+use provider::Ledger;
+
+/// Turns of a session.
+const TURNS: u32 = 10;
+/// Turns that a session plays before all others have their turn, so that it is found cold.
+const SLICE: u32 = 5;
+/// Sessions at once.
+const WORKERS: usize = 32;
+/// Kills in the first quarter.
+const KILLS: usize = 5;
+/// What resident memory may be at the end, as a multiple of that at half-time.
+const GROWTH: f64 = 1.05;
+/// Descriptors and threads that may come and go.
+const SLACK: usize = 4;
+/// How long idle threads and connections may take to go.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+fn setting(name: &str, default: u32) -> u32 {
+    let set = std::env::var(name).ok();
+    set.map_or(default, |text| text.replace('_', "").parse().unwrap())
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let _already = rustls::crypto::ring::default_provider().install_default();
+    let sessions = setting("SOAK_SESSIONS", 20_000);
+    let http = reqwest::Client::builder()
+        .no_proxy()
+        .pool_idle_timeout(Duration::from_secs(2))
+        .build()
+        .unwrap();
+    let ledger = Arc::new(Ledger::default());
+    let upstream = provider::start(Arc::clone(&ledger)).await;
+    let caches = std::env::var("SOAK_CACHES");
+    let mut settings = vec![
+        // A turn is acknowledged when its record is durable, however slow the disk is.
+        ("STORE__WAIT", "30s"),
+        ("UPSTREAM__POOL_IDLE_TIMEOUT", "2s"),
+        ("LOG__LEVEL", "error"),
+    ];
+    if let Ok(caches) = &caches {
+        settings.push(("MEMORY__CACHES", caches));
+    }
+    let base = format!("http://{upstream}/v1");
+    let process = Process::start(&http, &base, &settings).await;
+    let shared = Arc::new(Shared {
+        proxy: process.address(),
+        http,
+        ledger,
+        counts: Counts::default(),
+    });
+    let queue = (0..sessions).map(Session::new).collect();
+    let mut soak = Soak {
+        process,
+        shared,
+        queue: Arc::new(Mutex::new(queue)),
+        total: (sessions * TURNS) as usize,
+        begun: Instant::now(),
+    };
+    if soak.run().await {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// A soak under way.
+struct Soak {
+    process: Process,
+    shared: Arc<Shared>,
+    queue: Arc<Mutex<VecDeque<Session>>>,
+    /// Turns in all.
+    total: usize,
+    begun: Instant,
+}
+
+impl Soak {
+    /// Plays all turns and prints the figures; false where something was lost, leaked or grew.
+    async fn run(&mut self) -> bool {
+        for kill in 1..=KILLS {
+            self.play_until(self.total * kill / KILLS / 4, true).await;
+        }
+        self.play_until(self.total / 4, false).await;
+        let taken = self.idle("a quarter").await;
+        self.play_until(self.total / 2, false).await;
+        self.idle("half-time").await;
+        let half = self.process.resident().0;
+        self.play_until(self.total, false).await;
+        let left = self.at_rest(taken).await;
+        self.idle("the end").await;
+        let end = self.process.resident().0;
+        let growth = end as f64 / half.max(1) as f64;
+        println!(
+            "resident memory at the end over that at half-time: {growth:.3} ({} over {} MiB)",
+            end / 1024,
+            half / 1024
+        );
+        println!(
+            "descriptors and threads a quarter in {taken:?}, at the end {left:?}; every metric of \
+             failures: {}",
+            self.failures().await
+        );
+        let back = left.0 <= taken.0 + SLACK && left.1 <= taken.1 + SLACK;
+        self.judge() && growth <= GROWTH && back
+    }
+
+    /// Plays until so many turns have come to their end; the proxy is killed as the last of them
+    /// are under way where that is asked for.
+    async fn play_until(&mut self, turns: usize, kill: bool) {
+        let workers: Vec<_> = (0..WORKERS)
+            .map(|_| tokio::spawn(work(self.shared.clone(), self.queue.clone(), turns)))
+            .collect();
+        if kill {
+            while self.turns() + WORKERS < turns {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            self.process.restart(&self.shared.http).await;
+        }
+        for worker in workers {
+            worker.await.unwrap();
+        }
+    }
+
+    fn turns(&self) -> usize {
+        self.shared.counts.turns.load(Ordering::Relaxed)
+    }
+
+    /// Lets the proxy come to rest, says how it stands, and gives its descriptors and threads.
+    async fn idle(&self, when: &str) -> (usize, usize) {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let handles = self.process.handles();
+        println!(
+            "at {when}: {} turns in {:.0} s, resident {} MiB, {} descriptors, {} threads",
+            self.turns(),
+            self.begun.elapsed().as_secs_f64(),
+            self.process.resident().0 / 1024,
+            handles.0,
+            handles.1
+        );
+        handles
+    }
+
+    /// Descriptors and threads once those that are idle have gone, or have had their time.
+    async fn at_rest(&self, taken: (usize, usize)) -> (usize, usize) {
+        let waited = Instant::now();
+        loop {
+            let left = self.process.handles();
+            if (left.0 <= taken.0 && left.1 <= taken.1) || waited.elapsed() > PATIENCE {
+                return left;
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    /// The counters of what the proxy could not do.
+    async fn failures(&self) -> String {
+        let mut shown = Vec::new();
+        for name in ["fail_open_total", "unmanaged_total", "stream_aborts_total"] {
+            let name = format!("plimsoll_{name}");
+            let value = self.process.metric(&self.shared.http, &name).await;
+            shown.push(format!("{name} {value}"));
+        }
+        shown.join(", ")
+    }
+
+    /// Prints what came of all turns; false where one was lost, leaked, refused or stuck.
+    fn judge(&self) -> bool {
+        let Shared { counts, ledger, .. } = &*self.shared;
+        let read = |count: &std::sync::atomic::AtomicUsize| count.load(Ordering::Relaxed);
+        println!(
+            "{} turns, {} requests upstream, {} faults of the provider, {} tries again, {} clients \
+             that left, {} that stalled, {KILLS} kills, {} answers to the client's own bytes",
+            self.turns(),
+            read(&ledger.requests),
+            read(&ledger.faults),
+            read(&counts.retries),
+            read(&counts.vanished),
+            read(&counts.stalled),
+            read(&counts.failed_open),
+        );
+        let mut sound = self.turns() >= self.total;
+        for (what, found) in [
+            ("hidden calls of acknowledged turns lost", &counts.lost),
+            ("answers that showed something hidden", &counts.leaked),
+            ("sessions stuck", &counts.stuck),
+            ("invalid requests upstream", &ledger.invalid),
+        ] {
+            let found = found.lock();
+            println!("{}: {what}", found.0);
+            for text in &found.1 {
+                println!("    {text}");
+            }
+            sound &= found.0 == 0;
+        }
+        sound
+    }
+}
+
+/// Plays sessions a slice at a time until all clients together have played so many turns.
+async fn work(shared: Arc<Shared>, queue: Arc<Mutex<VecDeque<Session>>>, turns: usize) {
+    loop {
+        if shared.counts.turns.load(Ordering::Relaxed) >= turns {
+            return;
+        }
+        let Some(mut session) = queue.lock().pop_front() else {
+            return;
+        };
+        for _ in 0..SLICE {
+            if session.turns < TURNS {
+                session.turn(&shared).await;
+            }
+        }
+        if session.turns < TURNS {
+            queue.lock().push_back(session);
+        }
+    }
+}
