@@ -1,6 +1,8 @@
 //! When a pass may happen (design §6): forced at the ceiling, free while the provider's cache is
 //! cold, and how deep it goes. Pure: the time is an argument. Never chooses what goes.
 
+use crate::model::label_set;
+
 /// How deep a pass evicts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Floor {
@@ -30,31 +32,18 @@ impl Default for Config {
     }
 }
 
-/// What started a pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Trigger {
-    /// The view would exceed the ceiling.
-    Ceiling,
-    /// The provider's cache is cold, so that a pass is free.
-    Cold,
-    /// The upstream refused the view as too long.
-    Emergency,
-}
-
-impl Trigger {
-    /// All triggers.
-    pub const ALL: [Self; 3] = [Self::Ceiling, Self::Cold, Self::Emergency];
-
-    /// The trigger's name in metrics.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ceiling => "ceiling",
-            Self::Cold => "cold",
-            Self::Emergency => "emergency",
-        }
+label_set!(
+    /// What started a pass.
+    #[derive(Hash)]
+    Trigger {
+        /// The view would exceed the ceiling.
+        Ceiling => "ceiling",
+        /// The provider's cache is cold, so that a pass is free.
+        Cold => "cold",
+        /// The upstream refused the view as too long.
+        Emergency => "emergency",
     }
-}
+);
 
 /// What is known of a session when its floor is chosen, in tokens.
 #[derive(Clone, Copy, Debug)]

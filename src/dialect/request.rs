@@ -10,7 +10,7 @@ use super::messages::request::Hosts;
 use super::splice::Splice;
 use super::stream::{Echo, UsageWish};
 use crate::model::raw::{Edit, Object, RawError};
-use crate::model::{Dialect, Rope};
+use crate::model::{Dialect, Rope, label_set};
 
 /// Why a body could not be read.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -30,6 +30,28 @@ pub enum RequestError {
     #[error("each key may stand once in a request")]
     DuplicateKey,
 }
+
+label_set!(
+    /// What of a request keeps it from being managed as it stands.
+    Unmanaged {
+        /// It asks for several answers.
+        N => "n",
+        /// It holds no message.
+        Empty => "empty",
+        /// It is answered later, and elsewhere.
+        Background => "background",
+        /// Its history is a conversation that the provider keeps.
+        Conversation => "conversation",
+        /// Its input is a prompt that the provider keeps.
+        Prompt => "prompt",
+        /// It asks the provider to shorten the history.
+        CompactionTrigger => "compaction_trigger",
+        /// It goes on from a response that is not known here.
+        PreviousResponseId => "previous_response_id",
+        /// It names an item that is not known here.
+        ItemReference => "item_reference",
+    }
+);
 
 /// The token limit of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +91,7 @@ pub struct Request {
     /// The client's own name for the conversation, such as a `prompt_cache_key`.
     pub hint: Option<String>,
     /// Why it can't be managed as it stands, where it can't.
-    pub unmanaged: Option<&'static str>,
+    pub unmanaged: Option<Unmanaged>,
     /// What would have to stand in it to manage it, where that is all that is missing.
     pub refers: Refers,
     /// Whether the answer must be JSON, so that a text of several hops would be none.
@@ -136,10 +158,10 @@ pub enum Lost {
 impl Lost {
     /// The word that says why such a request is not managed.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn word(self) -> Unmanaged {
         match self {
-            Self::Response => "previous_response_id",
-            Self::Item => "item_reference",
+            Self::Response => Unmanaged::PreviousResponseId,
+            Self::Item => Unmanaged::ItemReference,
         }
     }
 }

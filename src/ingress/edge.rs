@@ -19,7 +19,7 @@ use super::limit::{Counted, Limit};
 use crate::dialect::Purpose;
 use crate::model::{Dialect, Rope};
 use crate::pipeline::{self, App, ProxyError, Report, Side, TurnRequest, Untouched};
-use crate::record::Route;
+use crate::record::{Route, Stage};
 use crate::upstream::Payload;
 
 /// What every request at the edge shares.
@@ -99,7 +99,7 @@ async fn serve(
         Admitted::Turn(turn) => pipeline::turn(app, *turn, report).await,
         Admitted::Forward(request) => pipeline::forward(app, request, report).await,
         Admitted::Unreadable(request) => {
-            report.failed_open("ingress");
+            report.failed_open(Stage::Ingress);
             pipeline::forward(app, request, report).await
         }
     };

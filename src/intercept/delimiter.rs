@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use crate::model::{Effect, EpisodeKind};
+use crate::model::{Effect, EpisodeKind, label_set};
 use crate::session::graph::{Graph, Kind};
 
 /// Characters of a name; longer ones are refused so that tombstones stay short.
@@ -40,16 +40,18 @@ pub struct Outcome {
     pub label: Label,
 }
 
-/// How a call ended, for metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Label {
-    /// It was taken.
-    Ok,
-    /// It was refused with a text that says why.
-    Refused,
-    /// It was the same as one before in its turn.
-    Repeated,
-}
+label_set!(
+    /// How a call ended, for metrics.
+    #[derive(Hash)]
+    Label {
+        /// It was taken.
+        Ok => "ok",
+        /// It was refused with a text that says why.
+        Refused => "refused",
+        /// It was the same as one before in its turn.
+        Repeated => "repeated",
+    }
+);
 
 impl Names {
     /// The names of a graph.

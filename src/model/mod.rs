@@ -3,6 +3,7 @@
 
 mod ids;
 mod item;
+mod labels;
 mod marks;
 pub mod raw;
 mod record;
@@ -15,6 +16,8 @@ pub use ids::{CallId, Dialect, Digest, Head, RecordId, Scope, TenantId};
 pub use item::{
     CALL_TOKENS, CallShape, Handed, ItemKind, ItemNo, MESSAGE_TOKENS, Mark, Role, Shape, ToolClass,
 };
+pub use labels::LabelSet;
+pub(crate) use labels::label_set;
 pub use marks::{Kept, Marks};
 pub use record::{
     Content, Effect, EpisodeKind, Hidden, HiddenCall, Hop, Original, Parent, Snapshot, Step,

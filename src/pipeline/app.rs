@@ -59,6 +59,7 @@ impl App {
     #[must_use]
     pub fn metrics_text(&self) -> String {
         self.metrics.set_sessions_active(self.active.count());
+        self.metrics.set_store_bytes(self.store.disk_bytes());
         self.metrics.render().unwrap_or_else(|error| {
             tracing::warn!(%error, "metrics could not be written");
             String::new()

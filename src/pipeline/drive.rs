@@ -26,7 +26,7 @@ use super::send::{outbound, prepare, spec};
 use super::unary::cap_line;
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::Machine;
-use crate::record::{Phase, Side, StoreOp};
+use crate::record::{Phase, RetryReason, Side, Stage, StoreOp};
 use crate::upstream::{self, ResponseBody};
 
 /// Frames that may wait for a slow client before the upstream is no longer read.
@@ -273,7 +273,7 @@ impl Driver {
         let prepared = match prepare(&self.app, &mut self.turn, None) {
             Ok(prepared) => prepared,
             Err(error) => {
-                self.stop(ProxyError::Middle(error.stage())).await;
+                self.stop(ProxyError::Middle(error.stage().name())).await;
                 return None;
             }
         };
@@ -317,7 +317,7 @@ impl Driver {
                 let wait = wait.unwrap_or(HOP_WAIT * 2_u32.pow(tries));
                 let wait = wait.min(upstream::LONGEST_WAIT);
                 tries += 1;
-                self.turn.report.turn.retries.push("hop");
+                self.turn.report.turn.retries.push(RetryReason::Hop);
                 self.beating(tokio::time::sleep(wait)).await?;
                 continue;
             }
@@ -443,11 +443,11 @@ impl Turn {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::warn!(%error, "a turn could not be recorded");
-                self.report.turn.fail_open.get_or_insert("record");
+                self.report.turn.fail_open.get_or_insert(Stage::Record);
             }
             Err(_) => {
                 tracing::warn!("a turn's record is late; the client did not wait for it");
-                self.report.turn.fail_open.get_or_insert("record");
+                self.report.turn.fail_open.get_or_insert(Stage::Record);
             }
         }
     }

@@ -6,9 +6,9 @@ use super::known::Reader;
 use super::recall::Recalls;
 use crate::dialect::answer::{Answer, Call, Reasoning};
 use crate::dialect::message::call_digest;
-use crate::intercept::delimiter::{Label, Names, Outcome};
+use crate::intercept::delimiter::{Names, Outcome};
 use crate::model::{CallId, Effect, Hidden, HiddenCall, Hop, ItemKind, MESSAGE_TOKENS, raw};
-use crate::record::{DelimiterCall, RecallCall};
+use crate::record::{DelimiterAction, DelimiterCall, RecallCall};
 use crate::session::tombstone::thousands;
 use crate::session::view;
 
@@ -227,24 +227,22 @@ fn refetches(state: &State, prepared: &Prepared, answer: &Answer) -> u64 {
 
 fn count(call: &Call, outcome: &Outcome) -> DelimiterCall {
     let action = match &outcome.effect {
-        Effect::Started { .. } => "start",
-        Effect::Ended { .. } => "end",
+        Effect::Started { .. } => DelimiterAction::Start,
+        Effect::Ended { .. } => DelimiterAction::End,
         Effect::Recalled { .. } | Effect::Refused => {
             if call.arguments.contains("\"start\"") {
-                "start"
+                DelimiterAction::Start
             } else if call.arguments.contains("\"end\"") {
-                "end"
+                DelimiterAction::End
             } else {
-                "other"
+                DelimiterAction::Other
             }
         }
     };
-    let outcome = match outcome.label {
-        Label::Ok => "ok",
-        Label::Refused => "refused",
-        Label::Repeated => "repeated",
-    };
-    DelimiterCall { action, outcome }
+    DelimiterCall {
+        action,
+        outcome: outcome.label,
+    }
 }
 
 /// What the success line says of the budget: `context 61k/80k`.

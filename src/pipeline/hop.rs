@@ -18,6 +18,7 @@ use crate::model::{
     Digest, Head, Hidden, Hop, ItemNo, Kept, Mark, Marks, Role, Rope, Shape, TurnRecord,
 };
 use crate::policy::{self, Ask, Order, Pinned, PlanError, Policy, Proposal, Target};
+use crate::record::Stage;
 use crate::render::tools::Injected;
 use crate::render::{self, Breakpoints, RenderError};
 use crate::session::path::{Entry, Path, REPORTS};
@@ -45,11 +46,11 @@ pub enum MiddleError {
 impl MiddleError {
     /// The stage that failed, for metrics and headers.
     #[must_use]
-    pub fn stage(&self) -> &'static str {
+    pub fn stage(&self) -> Stage {
         match self {
-            Self::Message(_) => "dialect",
-            Self::Plan(_) => "policy",
-            Self::Render(_) | Self::Inject => "render",
+            Self::Message(_) => Stage::Dialect,
+            Self::Plan(_) => Stage::Policy,
+            Self::Render(_) | Self::Inject => Stage::Render,
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::dialect::Purpose;
 use crate::dialect::edit::bare;
 use crate::dialect::request::{Lost, Request, RequestError};
 use crate::model::{Head, Scope, Shape, TenantId};
-use crate::record::{Label, Phase};
+use crate::record::{Phase, Stage};
 use crate::session::align::stand;
 use crate::session::chain;
 use crate::session::path::Path;
@@ -67,7 +67,7 @@ enum Stop {
     /// It is forwarded, by right.
     Forward,
     /// A stage failed.
-    Fail(Label),
+    Fail(Stage),
     /// The caller gets an error.
     Error(ProxyError),
 }
@@ -181,7 +181,7 @@ async fn expand(
         let whole = opening.report.timed(Phase::Parse, || {
             asked.request.dialect.expand(&asked.request, &found)
         });
-        asked.request = whole.ok_or(Stop::Fail("dialect"))?;
+        asked.request = whole.ok_or(Stop::Fail(Stage::Dialect))?;
         place(app, opening, *asked)
     };
     stage(app, opening, go_on).await
@@ -209,7 +209,7 @@ async fn stage<T: Send + 'static>(
 }
 
 fn guarded<T>(part: impl FnOnce() -> Result<T, Stop>) -> Result<T, Stop> {
-    std::panic::catch_unwind(AssertUnwindSafe(part)).unwrap_or(Err(Stop::Fail("panic")))
+    std::panic::catch_unwind(AssertUnwindSafe(part)).unwrap_or(Err(Stop::Fail(Stage::Panic)))
 }
 
 impl Opening {
@@ -237,7 +237,7 @@ impl Opening {
             }
             Err(Stop::Forward) => {}
             Err(Stop::Fail(stage)) => {
-                tracing::warn!(stage, "forwarding the client's own bytes");
+                tracing::warn!(stage = stage.name(), "forwarding the client's own bytes");
                 report.failed_open(stage);
             }
         }
@@ -290,7 +290,7 @@ async fn look_up<T: Send + 'static>(
     report.turn.overhead.add(Phase::Store, begun.elapsed());
     found.unwrap_or_else(|| {
         tracing::warn!(?limit, "the store did not answer in time");
-        Err(Stop::Fail("store"))
+        Err(Stop::Fail(Stage::Store))
     })
 }
 
@@ -394,7 +394,7 @@ fn ready(app: &App, opening: &mut Opening, read: Read, path: Arc<Path>) -> Resul
 /// the proxy can't edit safely goes on as it came.
 fn unreadable(error: RequestError) -> Stop {
     match error {
-        RequestError::DuplicateKey => Stop::Fail("dialect"),
+        RequestError::DuplicateKey => Stop::Fail(Stage::Dialect),
         RequestError::Body(_) | RequestError::Missing { .. } => {
             Stop::Error(ProxyError::Request(error))
         }
@@ -419,7 +419,7 @@ impl Asked {
         );
         known.map_err(|error| {
             tracing::warn!(%error, "the store did not answer");
-            Stop::Fail("store")
+            Stop::Fail(Stage::Store)
         })
     }
 }
@@ -448,7 +448,7 @@ impl Read {
         let path = self.ask(|request| locate(&reads, &app.paths, request));
         path.map_err(|error| {
             tracing::warn!(%error, "the store did not answer");
-            Stop::Fail("store")
+            Stop::Fail(Stage::Store)
         })
     }
 }

@@ -13,7 +13,7 @@ use super::original::Originals;
 use crate::intercept::recall::{self as protocol, Ask, Miss};
 use crate::model::{Effect, Hidden, HiddenCall, ItemNo, Kept, Mark};
 use crate::policy::{self, Ask as Pass, Target};
-use crate::record::RecallCall;
+use crate::record::{RecallCall, RecallOutcome};
 use crate::session::recall as ids;
 use crate::session::transcript::{Source, Transcript};
 use crate::session::view::{self, Measure};
@@ -96,7 +96,7 @@ impl Earlier<'_> {
 }
 
 /// Why nothing was brought back: how it is counted and what the result reads.
-struct Said(&'static str, String);
+struct Said(RecallOutcome, String);
 
 impl<'a> Recalls<'a> {
     /// The recalls of a hop.
@@ -143,11 +143,11 @@ impl<'a> Recalls<'a> {
     pub(super) fn run(&mut self, arguments: &str) -> Outcome {
         let given = if self.done.insert(arguments.to_owned()) {
             Ask::read(arguments)
-                .map_err(|why| Said("refused", why))
+                .map_err(|why| Said(RecallOutcome::Refused, why))
                 .and_then(|ask| self.bring(&ask))
         } else {
             Err(Said(
-                "repeated",
+                RecallOutcome::Repeated,
                 "already done; go on with the work".to_owned(),
             ))
         };
@@ -205,7 +205,7 @@ impl<'a> Recalls<'a> {
             }
             let part =
                 protocol::take(&document.text, ask, limit, &count).map_err(|miss| match miss {
-                    Miss::Nothing(why) => Said("no_match", why),
+                    Miss::Nothing(why) => Said(RecallOutcome::NoMatch, why),
                     Miss::NoRoom => self.full(left),
                 })?;
             let front = format!("{}: {}{pin}\n{}", document.head, part.said, document.more);
@@ -229,7 +229,11 @@ impl<'a> Recalls<'a> {
                 },
                 result,
                 counted: RecallCall {
-                    outcome: if part.cut { "partial" } else { "ok" },
+                    outcome: if part.cut {
+                        RecallOutcome::Partial
+                    } else {
+                        RecallOutcome::Ok
+                    },
                     tokens: u64::from(tokens),
                 },
             });
@@ -338,7 +342,7 @@ impl<'a> Recalls<'a> {
 
     fn full(&self, left: u32) -> Said {
         Said(
-            "full",
+            RecallOutcome::Full,
             format!(
                 "no room for it now: {left} tokens are left of what one turn may recall; go on, and ask for lines or a search in a later turn"
             ),
@@ -347,7 +351,7 @@ impl<'a> Recalls<'a> {
 }
 
 fn in_view(text: String) -> Said {
-    Said("in_view", text)
+    Said(RecallOutcome::InView, text)
 }
 
 /// What the calls of a path brought back, oldest first.

@@ -13,8 +13,8 @@ use super::request::Mode;
 use crate::dialect::answer::Answer;
 use crate::dialect::request::Request;
 use crate::record::{
-    Abort, AbortPhase, Budget, Context, CostKind, Evicted, Hop, Label, Pass, Phase, Route, Side,
-    Turn, response_headers,
+    Abort, AbortPhase, Budget, Context, CostKind, Evicted, Hop, Pass, Phase, RetryReason, Route,
+    Side, Stage, Turn, lossy, response_headers,
 };
 use crate::tokens::{self, Cost, Family};
 use crate::upstream::Retry;
@@ -33,7 +33,7 @@ impl Drop for Report {
     /// A turn that is dropped on its way was left by its client, or lost by a mistake of ours.
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.failed_open("panic");
+            self.failed_open(Stage::Panic);
             // A stream had begun, and breaks; anything else is answered with an error.
             let begun = self.turn.first_token.map(|_| StatusCode::OK);
             return self.finish(begun.or(Some(StatusCode::BAD_GATEWAY)));
@@ -66,7 +66,7 @@ impl Report {
     }
 
     /// Notes that the client's own bytes are sent because a stage failed.
-    pub fn failed_open(&mut self, stage: Label) {
+    pub fn failed_open(&mut self, stage: Stage) {
         self.turn.fail_open = Some(stage);
     }
 
@@ -110,13 +110,13 @@ impl Report {
             .as_ref()
             .filter(|_| state.terms.mode == Mode::Manage);
         let pass = committed.map(|(trigger, proposal)| Pass {
-            trigger: trigger.name(),
+            trigger: *trigger,
             evicted: proposal
                 .gone
                 .iter()
                 .map(|(level, gone)| Evicted {
-                    policy: state.terms.policy.name(),
-                    level: level.name(),
+                    policy: state.terms.policy,
+                    level: *level,
                     tokens: u64::try_from(gone.tokens).unwrap_or(0),
                     items: u64::from(gone.items),
                 })
@@ -142,8 +142,11 @@ impl Report {
             floor: prepared.calibrated(prepared.floor),
             budget: if met { Budget::Met } else { Budget::Exceeded },
         });
+        // What is only watched goes up as it came.
+        let held = state.terms.mode == Mode::Manage;
         self.turn.hops.push(Hop {
             estimated: prepared.estimate,
+            ceiling_ratio: held.then(|| lossy(out) / lossy(ceiling.max(1))),
             pass,
             ..Hop::default()
         });
@@ -168,8 +171,8 @@ impl Report {
     /// Notes that an upstream call is tried again.
     pub(super) fn retried(&mut self, retry: Retry) {
         self.turn.retries.push(match retry {
-            Retry::Connect => "connect",
-            Retry::Status => "status",
+            Retry::Connect => RetryReason::Connect,
+            Retry::Status => RetryReason::Status,
         });
     }
 

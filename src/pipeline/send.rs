@@ -20,13 +20,11 @@ use super::settings::SetBreakpoints;
 use super::{drive, unary, untouched};
 use crate::dialect::Purpose;
 use crate::dialect::stream::Spec;
-use crate::record::{FAIL_OPEN, Label};
+use crate::record::{FAIL_OPEN, RetryReason, Stage};
 use crate::upstream::{self, Outbound, Payload, ResponseBody};
 
 /// Bytes of a refusal that are read to find out why.
 const REFUSAL: usize = 1 << 20;
-/// The stage of what the upstream refused as we sent it.
-const REFUSED: &str = "refused";
 /// What a refusal names that is for a breakpoint.
 const MARKER: &[u8] = b"cache_control";
 
@@ -64,7 +62,7 @@ async fn accepted(
     match kind.map(|kind| kind.trim().to_ascii_lowercase()) {
         // We asked for identity. What comes coded all the same can't be read, and may hold calls
         // that the client must not see, so the client's own request is served instead.
-        _ if coded => original(app, turn, "intercept").await,
+        _ if coded => original(app, turn, Stage::Intercept).await,
         Some(kind) if kind.starts_with("text/event-stream") => {
             drive::stream(app, turn, response).await
         }
@@ -111,7 +109,7 @@ async fn refused(
             };
         }
     } else if is_ours(head.status) && !turn.prepared.body.is(own(&turn)) {
-        return original(app, turn, REFUSED).await;
+        return original(app, turn, Stage::Refused).await;
     }
     Ok(reply(turn, head.status, head.headers, body))
 }
@@ -191,7 +189,7 @@ async fn unmarked(
     turn.prepared.body = body;
     turn.prepared.breakpoints = None;
     turn.state.terms.breakpoints = SetBreakpoints::Off;
-    turn.report.turn.retries.push("breakpoints");
+    turn.report.turn.retries.push(RetryReason::Breakpoints);
     let answer = send(app, turn).await;
     if let Ok(response) = &answer {
         turn.report.answered(response.status());
@@ -287,7 +285,7 @@ pub(super) async fn send(app: &App, turn: &mut Turn) -> Result<Response<Response
 async fn original(
     app: &Arc<App>,
     mut turn: Turn,
-    mut stage: Label,
+    mut stage: Stage,
 ) -> Result<Response<Body>, ProxyError> {
     let mut request = untouched(&turn.request);
     let body = own(&turn);
@@ -299,7 +297,7 @@ async fn original(
         Ok(response) => response,
         Err(error) => return Err(failed(turn, error)),
     };
-    if stage == REFUSED && is_ours(response.status()) {
+    if stage == Stage::Refused && is_ours(response.status()) {
         let (head, body) = response.into_parts();
         let body = match refusal_of(body).await {
             Ok(body) => body,
@@ -310,12 +308,12 @@ async fn original(
         // What is refused either way is most likely the agent's own mistake, not one of ours; but
         // what we would have made shorter says nothing of it.
         if too_long.is_none() {
-            stage = "refused_twice";
+            stage = Stage::RefusedTwice;
         }
         response = Response::from_parts(head, Body::from(body));
     }
     turn.report.failed_open(stage);
-    let stage = HeaderValue::from_static(stage);
+    let stage = HeaderValue::from_static(stage.name());
     response.headers_mut().insert(FAIL_OPEN, stage);
     turn.report.finish(Some(response.status()));
     Ok(response)

@@ -19,7 +19,7 @@ use super::settings::StoreContent;
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::unary::{self, Unstreamed};
 use crate::model::Hop;
-use crate::record::Phase;
+use crate::record::{Phase, Stage};
 use crate::upstream::{self, ResponseBody};
 
 /// The most that is held of one answer.
@@ -108,7 +108,8 @@ async fn next(app: &Arc<App>, turn: &mut Turn, answers: &[Answer]) -> Result<Nex
     if let Some(answer) = answers.last() {
         turn.pend(app, answer);
     }
-    let prepared = prepare(app, turn, None).map_err(|error| ProxyError::Middle(error.stage()))?;
+    let prepared =
+        prepare(app, turn, None).map_err(|error| ProxyError::Middle(error.stage().name()))?;
     turn.report.prepared(&turn.state, &prepared);
     if let Some(error) = over_budget(&turn.state, &prepared) {
         return Err(error);
@@ -182,7 +183,7 @@ impl Turn {
         });
         catch_unwind(run).unwrap_or_else(|_| {
             tracing::error!("a turn could not be recorded: the proxy made a mistake");
-            self.report.turn.fail_open = Some("panic");
+            self.report.turn.fail_open = Some(Stage::Panic);
             None
         })
     }

@@ -22,58 +22,46 @@ pub use plan::{Move, Plan, PlanError};
 pub use protect::Protection;
 pub use work::Gone;
 
-use crate::model::{Marks, Words};
+use crate::model::{Marks, Words, label_set};
 use crate::session::transcript::Transcript;
 use crate::session::view::{Measure, Notes};
 
 /// A text that is decoded once for all that ask for it.
 pub type Text<'a> = Rc<Cow<'a, str>>;
 
-/// A policy by name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Policy {
-    /// Nothing is ever evicted.
-    None,
-    /// Calls with their results go, oldest first.
-    Recency,
-    /// Whole assistant turns go, oldest first (paper 003, baselines).
-    OldestTurn,
-    /// Results of tools go, largest first (paper 003, baselines).
-    ToolPrune,
-    /// Results of search and shell tools go first, then all others (paper 003, baselines).
-    ToolMaskPrune,
-    /// Half by results of tools, half by whole turns (paper 003, baselines).
-    Hybrid,
-    /// Results older than the newest 40,000 tokens of results go, if that frees 20,000 (paper 001).
-    ThreeTier,
-    /// All results but the newest three go, as providers' own clearing does it.
-    KeepRecent,
-    /// All but the newest 8,000 tokens goes, for a summary that a model would have to write: for
-    /// replays only.
-    Compaction,
-    /// The published order (paper 000 §4.4) at the published floor, which is the ceiling.
-    CwlPaper,
-    /// The episode graph in levels.
-    #[default]
-    Cwl,
-}
+label_set!(
+    /// A policy by name, baselines first.
+    #[derive(Default, Hash, PartialOrd, Ord)]
+    Policy {
+        /// Nothing is ever evicted.
+        None => "none",
+        /// Calls with their results go, oldest first.
+        Recency => "recency",
+        /// Whole assistant turns go, oldest first (paper 003, baselines).
+        OldestTurn => "oldest-turn",
+        /// Results of tools go, largest first (paper 003, baselines).
+        ToolPrune => "tool-prune",
+        /// Results of search and shell tools go first, then all others (paper 003, baselines).
+        ToolMaskPrune => "tool-mask-prune",
+        /// Half by results of tools, half by whole turns (paper 003, baselines).
+        Hybrid => "hybrid",
+        /// Results older than the newest 40,000 tokens of results go, if that frees 20,000 (paper
+        /// 001).
+        ThreeTier => "three-tier",
+        /// All results but the newest three go, as providers' own clearing does it.
+        KeepRecent => "keep-recent",
+        /// All but the newest 8,000 tokens goes, for a summary that a model would have to write:
+        /// for replays only.
+        Compaction => "compaction",
+        /// The published order (paper 000 §4.4) at the published floor, which is the ceiling.
+        CwlPaper => "cwl-paper",
+        /// The episode graph in levels.
+        #[default]
+        Cwl => "cwl",
+    }
+);
 
 impl Policy {
-    /// All policies, baselines first.
-    pub const ALL: [Self; 11] = [
-        Self::None,
-        Self::Recency,
-        Self::OldestTurn,
-        Self::ToolPrune,
-        Self::ToolMaskPrune,
-        Self::Hybrid,
-        Self::ThreeTier,
-        Self::KeepRecent,
-        Self::Compaction,
-        Self::CwlPaper,
-        Self::Cwl,
-    ];
-
     /// The words for those that a request may ask for: all that need no model.
     pub const WORDS: &'static [(&'static str, Self)] = &[
         (Self::Cwl.name(), Self::Cwl),
@@ -87,24 +75,6 @@ impl Policy {
         (Self::ThreeTier.name(), Self::ThreeTier),
         (Self::KeepRecent.name(), Self::KeepRecent),
     ];
-
-    /// The policy's name in headers, flags and tables.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Recency => "recency",
-            Self::OldestTurn => "oldest-turn",
-            Self::ToolPrune => "tool-prune",
-            Self::ToolMaskPrune => "tool-mask-prune",
-            Self::Hybrid => "hybrid",
-            Self::ThreeTier => "three-tier",
-            Self::KeepRecent => "keep-recent",
-            Self::Compaction => "compaction",
-            Self::CwlPaper => "cwl-paper",
-            Self::Cwl => "cwl",
-        }
-    }
 }
 
 /// In which order `cwl` evicts.
@@ -196,60 +166,30 @@ pub fn propose(policy: Policy, ask: &Ask<'_>) -> Result<Proposal, PlanError> {
     }
 }
 
-/// The level at which something went (paper 000 §4.4, with the finer ones of design §5 between).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Level {
-    /// Reasoning traces of an expl.
-    Reasoning,
-    /// A result that stands again further on: a stub is left.
-    Superseded,
-    /// A result of which a stub is left.
-    Stub,
-    /// A result of which some lines are left.
-    Skeleton,
-    /// Long strings in a call's arguments.
-    Arguments,
-    /// Calls and results of search and listing tools.
-    Bulk,
-    /// All other calls and results.
-    Intermediate,
-    /// The whole episode.
-    Episode,
-    /// Calls and results inside an episode that never ends.
-    Open,
-    /// Tombstones merged into the ledger.
-    Ledger,
-}
-
-impl Level {
-    /// All levels in order.
-    pub const ALL: [Self; 10] = [
-        Self::Reasoning,
-        Self::Superseded,
-        Self::Stub,
-        Self::Skeleton,
-        Self::Arguments,
-        Self::Bulk,
-        Self::Intermediate,
-        Self::Episode,
-        Self::Open,
-        Self::Ledger,
-    ];
-
-    /// The level's name in metrics.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Reasoning => "reasoning",
-            Self::Superseded => "superseded",
-            Self::Stub => "stub",
-            Self::Skeleton => "skeleton",
-            Self::Arguments => "arguments",
-            Self::Bulk => "bulk",
-            Self::Intermediate => "intermediate",
-            Self::Episode => "episode",
-            Self::Open => "open",
-            Self::Ledger => "ledger",
-        }
+label_set!(
+    /// The level at which something went (paper 000 §4.4, with the finer ones of design §5
+    /// between).
+    #[derive(PartialOrd, Ord, Hash)]
+    Level {
+        /// Reasoning traces of an expl.
+        Reasoning => "reasoning",
+        /// A result that stands again further on: a stub is left.
+        Superseded => "superseded",
+        /// A result of which a stub is left.
+        Stub => "stub",
+        /// A result of which some lines are left.
+        Skeleton => "skeleton",
+        /// Long strings in a call's arguments.
+        Arguments => "arguments",
+        /// Calls and results of search and listing tools.
+        Bulk => "bulk",
+        /// All other calls and results.
+        Intermediate => "intermediate",
+        /// The whole episode.
+        Episode => "episode",
+        /// Calls and results inside an episode that never ends.
+        Open => "open",
+        /// Tombstones merged into the ledger.
+        Ledger => "ledger",
     }
-}
+);

@@ -84,10 +84,10 @@ pub fn response_headers(turn: &Turn) -> HeaderMap {
         }
     }
     if let Some(why) = turn.unmanaged {
-        headers.insert(UNMANAGED, HeaderValue::from_static(why));
+        headers.insert(UNMANAGED, HeaderValue::from_static(why.name()));
     }
     if let Some(stage) = turn.fail_open {
-        headers.insert(FAIL_OPEN, HeaderValue::from_static(stage));
+        headers.insert(FAIL_OPEN, HeaderValue::from_static(stage.name()));
     }
     headers
 }
@@ -111,7 +111,7 @@ mod tests {
     use http::Method;
 
     use super::*;
-    use crate::record::{Phase, Route};
+    use crate::record::{Phase, Route, Stage};
 
     #[test]
     fn zones_change_exactly_at_their_marks() {
@@ -144,7 +144,7 @@ mod tests {
         });
         turn.overhead
             .add(Phase::Parse, Duration::from_micros(1_234));
-        turn.fail_open = Some("store");
+        turn.fail_open = Some(Stage::Store);
         let headers = response_headers(&turn);
         let expect = [
             ("x-plimsoll-session", "0123456789abcdef"),

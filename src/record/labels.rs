@@ -1,29 +1,12 @@
 //! The closed sets whose members are words in metrics, logs and headers. It never makes a word of
-//! anything that a request holds.
+//! anything that a request holds. Sets that another module decides by are declared there: triggers
+//! in `commit`, levels in `policy`, and so on.
 
-/// A word out of a closed set that another module owns (a policy's name, a trigger, an outcome).
-/// Being static, it stands in the source: no request can make a new time series by sending one.
+use crate::model::label_set;
+
+/// A word that stands in the source, such as a provider's name: no request can make one. What a
+/// metric has as a label is a closed set of its own, declared by `label_set`.
 pub type Label = &'static str;
-
-/// A closed set whose members are metric labels: the words, and a place in a table of handles.
-macro_rules! label_set {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident => $word:literal),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum $name { $($(#[$vdoc])* $variant),+ }
-
-        impl $name {
-            /// Every member, in the order in which the set is declared.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            /// The word for labels and log lines.
-            #[must_use]
-            pub const fn as_str(self) -> Label {
-                match self { $(Self::$variant => $word),+ }
-            }
-        }
-    };
-}
 
 label_set!(
     /// Which of the proxy's routes a request took.
@@ -116,6 +99,98 @@ label_set!(
         Met => "met",
         /// It does not, and everything that may be evicted is.
         Exceeded => "exceeded",
+    }
+);
+
+label_set!(
+    /// What failed where the client's own bytes were sent, or a turn was not recorded.
+    Stage {
+        /// The request could not be edited safely.
+        Dialect => "dialect",
+        /// The store could not be read, or not in time.
+        Store => "store",
+        /// The eviction broke one of its own rules.
+        Policy => "policy",
+        /// A view could not be turned into bytes.
+        Render => "render",
+        /// A mistake of ours.
+        Panic => "panic",
+        /// The upstream refused our body, and was sent the client's.
+        Refused => "refused",
+        /// The same, and the client's was refused, too.
+        RefusedTwice => "refused_twice",
+        /// The answer could not be read.
+        Intercept => "intercept",
+        /// The turn's record is late, or could not be written.
+        Record => "record",
+        /// The request came in a coding that we can't read.
+        Ingress => "ingress",
+    }
+);
+
+label_set!(
+    /// Why an upstream call was made again.
+    RetryReason {
+        /// No connection stood.
+        Connect => "connect",
+        /// The upstream answered with a status that the configuration retries.
+        Status => "status",
+        /// A later hop failed, which the client can't retry.
+        Hop => "hop",
+        /// The upstream refused a breakpoint of ours.
+        Breakpoints => "breakpoints",
+    }
+);
+
+label_set!(
+    /// What a `delimiter` call asks for.
+    DelimiterAction {
+        /// To open an episode.
+        Start => "start",
+        /// To close it.
+        End => "end",
+        /// Neither.
+        Other => "other",
+    }
+);
+
+label_set!(
+    /// What came of a `recall` call.
+    RecallOutcome {
+        /// All that was asked for came back.
+        Ok => "ok",
+        /// A part of it did.
+        Partial => "partial",
+        /// The call could not be read.
+        Refused => "refused",
+        /// The same call stands before it in the turn.
+        Repeated => "repeated",
+        /// It is in view already.
+        InView => "in_view",
+        /// Nothing in it is what was searched for.
+        NoMatch => "no_match",
+        /// The turn has no room left for it.
+        Full => "full",
+        /// Nothing is known by the name.
+        Unknown => "unknown",
+        /// It is not in the history any more.
+        Gone => "gone",
+    }
+);
+
+label_set!(
+    /// Tokens as providers count them.
+    TokenKind {
+        /// Prompt tokens, those of the cache included.
+        Input => "input",
+        /// Completion tokens, the reasoning ones included.
+        Output => "output",
+        /// Prompt tokens read from the provider's cache.
+        CacheRead => "cache_read",
+        /// Prompt tokens written to the provider's cache.
+        CacheWrite => "cache_write",
+        /// Completion tokens of reasoning.
+        Reasoning => "reasoning",
     }
 );
 

@@ -5,8 +5,9 @@
 use http::StatusCode;
 use tracing::Level;
 
-use super::labels::Budget;
+use super::labels::{Budget, Stage};
 use super::turn::Turn;
+use crate::dialect::request::Unmanaged;
 
 /// Model names come from the client and the upstream: longer ones are cut for the log.
 const NAME_LIMIT: usize = 80;
@@ -37,12 +38,12 @@ pub fn log_turn(turn: &Turn) {
                 gen_ai.usage.cache_creation.input_tokens = usage.map(|usage| usage.cache_write),
                 http.request.method = turn.method.as_str(),
                 http.response.status_code = turn.status.as_ref().map(StatusCode::as_u16),
-                route = turn.route.as_str(),
+                route = turn.route.name(),
                 dialect = turn.dialect,
                 tenant = known(&turn.tenant),
                 turn = turn.number,
                 mode = turn.mode,
-                unmanaged = turn.unmanaged,
+                unmanaged = turn.unmanaged.map(Unmanaged::name),
                 streamed = turn.streamed,
                 hops = turn.hops.len(),
                 hop_statuses = hop_statuses(turn),
@@ -52,7 +53,7 @@ pub fn log_turn(turn: &Turn) {
                 tokens_out = context.map(|context| context.tokens_out),
                 ceiling = context.map(|context| context.ceiling),
                 floor = context.map(|context| context.floor),
-                budget = context.map(|context| context.budget.as_str()),
+                budget = context.map(|context| context.budget.name()),
                 evicted_tokens = turn.evicted_now(),
                 prefix_breaks = turn.prefix_breaks,
                 cached_ratio = turn.cached_ratio(),
@@ -60,9 +61,9 @@ pub fn log_turn(turn: &Turn) {
                 delimiter_calls = turn.delimiter_calls.len(),
                 recalls = turn.recalls.len(),
                 retries = turn.retries.len(),
-                abort_side = turn.abort.map(|abort| abort.side.as_str()),
-                abort_phase = turn.abort.map(|abort| abort.phase.as_str()),
-                fail_open = turn.fail_open,
+                abort_side = turn.abort.map(|abort| abort.side.name()),
+                abort_phase = turn.abort.map(|abort| abort.phase.name()),
+                fail_open = turn.fail_open.map(Stage::name),
                 overhead_ms = turn.overhead.total().map(|total| total.as_secs_f64() * 1e3),
                 first_token_ms = turn.first_token.map(|time| time.as_secs_f64() * 1e3),
                 duration_ms = turn.duration.as_secs_f64() * 1e3,
@@ -107,7 +108,7 @@ fn hop_statuses(turn: &Turn) -> String {
 
 fn pass_triggers(turn: &Turn) -> Option<String> {
     let passes = turn.hops.iter().filter_map(|hop| hop.pass.as_ref());
-    let triggers = passes.map(|pass| pass.trigger).collect::<Vec<_>>();
+    let triggers = passes.map(|pass| pass.trigger.name()).collect::<Vec<_>>();
     (!triggers.is_empty()).then(|| triggers.join(","))
 }
 

@@ -13,11 +13,14 @@ mod tests;
 mod turn;
 
 pub use headers::{FAIL_OPEN, Zone, response_headers};
-pub use labels::{AbortPhase, Budget, CostKind, Label, Phase, Route, Side, StoreOp, provider_name};
+pub use labels::{
+    AbortPhase, Budget, CostKind, DelimiterAction, Label, Phase, RecallOutcome, RetryReason, Route,
+    Side, Stage, StoreOp, provider_name,
+};
 pub use log::log_turn;
 pub use metrics::{InFlight, Metrics, MetricsError};
 pub use turn::{
-    Abort, Context, Costs, DelimiterCall, Evicted, Hop, Overhead, Pass, RecallCall, Turn,
+    Abort, Context, Costs, DelimiterCall, Evicted, Hop, Overhead, Pass, RecallCall, Turn, lossy,
 };
 
 /// Tells everybody who wants to know that a turn is finished: the metrics first, then the log.

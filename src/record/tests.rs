@@ -5,7 +5,11 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 
 use super::*;
+use crate::commit::Trigger;
+use crate::dialect::request::Unmanaged;
+use crate::intercept::delimiter;
 use crate::model::Usage;
+use crate::policy::{Level, Policy};
 
 /// Two hops, a pass, hidden calls, an abort, a retry, a stage that failed: one of everything.
 pub(super) fn full_turn() -> Turn {
@@ -38,18 +42,19 @@ pub(super) fn full_turn() -> Turn {
             first_byte: Some(Duration::from_millis(300)),
             usage: usage(1_000, 200, 300, 50, 20),
             estimated: 800,
+            ceiling_ratio: Some(0.875),
             pass: Some(Pass {
-                trigger: "ceiling",
+                trigger: Trigger::Ceiling,
                 evicted: vec![
                     Evicted {
-                        policy: "cwl",
-                        level: "bulk",
+                        policy: Policy::Cwl,
+                        level: Level::Bulk,
                         tokens: 20_000,
                         items: 9,
                     },
                     Evicted {
-                        policy: "cwl",
-                        level: "episode",
+                        policy: Policy::Cwl,
+                        level: Level::Episode,
                         tokens: 10_000,
                         items: 4,
                     },
@@ -70,14 +75,14 @@ pub(super) fn full_turn() -> Turn {
         budget: Budget::Exceeded,
     });
     for phase in Phase::ALL {
-        turn.overhead.add(*phase, Duration::from_micros(100));
+        turn.overhead.add(phase, Duration::from_micros(100));
     }
     turn.delimiter_calls = vec![DelimiterCall {
-        action: "start",
-        outcome: "ok",
+        action: DelimiterAction::Start,
+        outcome: delimiter::Label::Ok,
     }];
     turn.recalls = vec![RecallCall {
-        outcome: "ok",
+        outcome: RecallOutcome::Ok,
         tokens: 900,
     }];
     turn.refetches = 2;
@@ -86,9 +91,9 @@ pub(super) fn full_turn() -> Turn {
         side: Side::Client,
         phase: AbortPhase::Body,
     });
-    turn.retries = vec!["connect"];
-    turn.fail_open = Some("store");
-    turn.unmanaged = Some("conversation");
+    turn.retries = vec![RetryReason::Connect];
+    turn.fail_open = Some(Stage::Store);
+    turn.unmanaged = Some(Unmanaged::Conversation);
     turn.costs.add(CostKind::Input, 0.002);
     turn.costs.add(CostKind::Output, 0.003);
     turn

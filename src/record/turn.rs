@@ -7,8 +7,15 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 
-use super::labels::{AbortPhase, Budget, CostKind, Label, Phase, Route, Side, UNKNOWN_PROVIDER};
+use super::labels::{
+    AbortPhase, Budget, CostKind, DelimiterAction, Label, Phase, RecallOutcome, RetryReason, Route,
+    Side, Stage, UNKNOWN_PROVIDER,
+};
+use crate::commit::Trigger;
+use crate::dialect::request::Unmanaged;
+use crate::intercept::delimiter;
 use crate::model::Usage;
+use crate::policy::{Level, Policy};
 
 /// The report of one finished turn. Also used for a forwarded request, which has at most one hop
 /// and no context.
@@ -35,7 +42,7 @@ pub struct Turn {
     /// The wire format: `chat`, `responses` or `messages`.
     pub dialect: Label,
     /// What in the request keeps it from being managed, where something does.
-    pub unmanaged: Option<Label>,
+    pub unmanaged: Option<Unmanaged>,
     /// The tenant's short hash, for the log only.
     pub tenant: String,
     /// The session's short hash, for the log and the client.
@@ -63,9 +70,9 @@ pub struct Turn {
     /// How the stream was ended, if it was.
     pub abort: Option<Abort>,
     /// The reasons of upstream calls that were repeated, in order.
-    pub retries: Vec<Label>,
+    pub retries: Vec<RetryReason>,
     /// The stage whose failure sent the client's original bytes upstream.
-    pub fail_open: Option<Label>,
+    pub fail_open: Option<Stage>,
     /// Money.
     pub costs: Costs,
 }
@@ -157,6 +164,8 @@ pub struct Hop {
     pub usage: Option<Usage>,
     /// Tokens of the request as counted, before the session's ratio is applied; 0 if not counted.
     pub estimated: u64,
+    /// What was sent over the ceiling that held for it; `None` where it was not ours to hold.
+    pub ceiling_ratio: Option<f64>,
     /// The pass that was committed before this hop.
     pub pass: Option<Pass>,
 }
@@ -165,7 +174,7 @@ pub struct Hop {
 #[derive(Clone, Debug)]
 pub struct Pass {
     /// Why it ran.
-    pub trigger: Label,
+    pub trigger: Trigger,
     /// What it evicted, a row for each policy and level.
     pub evicted: Vec<Evicted>,
 }
@@ -174,9 +183,9 @@ pub struct Pass {
 #[derive(Clone, Debug)]
 pub struct Evicted {
     /// The policy.
-    pub policy: Label,
+    pub policy: Policy,
     /// The level.
-    pub level: Label,
+    pub level: Level,
     /// Tokens by which the view shrank.
     pub tokens: u64,
     /// Items whose mark moved.
@@ -203,17 +212,17 @@ pub struct Context {
 /// One `delimiter` call and what came of it.
 #[derive(Clone, Copy, Debug)]
 pub struct DelimiterCall {
-    /// `start`, `end`, or `other` for what is neither.
-    pub action: Label,
-    /// `ok`, or the reason of the refusal.
-    pub outcome: Label,
+    /// What it asks for.
+    pub action: DelimiterAction,
+    /// Whether it was taken.
+    pub outcome: delimiter::Label,
 }
 
 /// One `recall` call and what came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecallCall {
-    /// `ok` or `partial` for a hit; else why nothing was brought back.
-    pub outcome: Label,
+    /// Whether something was brought back, or why not.
+    pub outcome: RecallOutcome,
     /// Tokens brought back.
     pub tokens: u64,
 }
@@ -286,7 +295,7 @@ impl Costs {
     clippy::cast_precision_loss,
     reason = "counts of tokens stay far below 2^53"
 )]
-pub(super) const fn lossy(count: u64) -> f64 {
+pub const fn lossy(count: u64) -> f64 {
     count as f64
 }
 

@@ -280,6 +280,16 @@ impl Store {
         }
     }
 
+    /// Bytes of the files in the data directory, the quarantined ones included; 0 in memory. Looks
+    /// at the directory, and so is for whoever reads metrics, never for a request.
+    #[must_use]
+    pub fn disk_bytes(&self) -> u64 {
+        match self {
+            Self::Memory(_) => 0,
+            Self::Sled(store) => store.disk_bytes(),
+        }
+    }
+
     /// Whether a corruption stopped the store until a restart.
     #[must_use]
     pub fn degraded(&self) -> bool {

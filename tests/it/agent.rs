@@ -457,6 +457,16 @@ pub async fn metric(proxy: &Proxy, begins: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
+/// What the series of a metric add up to.
+pub async fn total(proxy: &Proxy, name: &str) -> f64 {
+    let url = format!("http://{}/metrics", proxy.admin);
+    let text = soon(client().get(url).send()).await.unwrap().text().await;
+    let text = text.unwrap();
+    let own = text.lines().filter(|line| line.starts_with(name));
+    own.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap())
+        .sum()
+}
+
 /// Waits until a metric has a line that begins with this.
 pub async fn until_metric(proxy: &Proxy, begins: &str) -> String {
     soon(async {

@@ -305,7 +305,7 @@ async fn statuses_are_retried_only_where_config_says_so() {
         let counted = metric(&proxy, r#"plimsoll_retries_total{reason="status"}"#).await;
         let again = times - 1;
         let line = format!(r#"plimsoll_retries_total{{reason="status"}} {again}"#);
-        assert_eq!(counted, (again > 0).then_some(line));
+        assert_eq!(counted, Some(line));
     }
 }
 

@@ -12,7 +12,7 @@ use super::agent::{
 };
 use super::support::{Proxy, soon};
 
-const CEILING: u32 = 8_000;
+pub const CEILING: u32 = 8_000;
 
 /// A hidden call.
 fn recall(id: &str, arguments: &Value) -> Call {
@@ -20,7 +20,7 @@ fn recall(id: &str, arguments: &Value) -> Call {
 }
 
 /// What the agent's tool gives back: 90 lines, some 1,000 tokens, no two alike.
-fn output(of: &str) -> String {
+pub fn output(of: &str) -> String {
     let line = |n: usize| {
         format!(
             "{of} line {n}: value-{of}-{n} = \"{}\"\t# \u{e4}\\n\n",
@@ -33,7 +33,7 @@ fn output(of: &str) -> String {
 /// A model that works for eight turns in two episodes, and then does what the user says: `recall`
 /// with arguments, alone or `mixed` with a visible call, or `bash` with an id. Items are numbered
 /// by place: `b1` is `bash:5`, `b2` is `bash:8`.
-fn working() -> Script {
+pub fn working() -> Script {
     Script::ask(|view| {
         let key = last_key(view.messages());
         match key.as_str() {
@@ -58,7 +58,7 @@ fn working() -> Script {
     })
 }
 
-fn recalling(view: &RequestView<'_>, arguments: &str, mixed: bool) -> Reply {
+pub fn recalling(view: &RequestView<'_>, arguments: &str, mixed: bool) -> Reply {
     let id = format!("r{}", view.index);
     let name = if view.offers("plimsoll_recall") {
         "plimsoll_recall"

@@ -6,7 +6,9 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::dialect::request::{Layout, Limit, Refers, Request, RequestError, asks_for_json};
+use crate::dialect::request::{
+    Layout, Limit, Refers, Request, RequestError, Unmanaged, asks_for_json,
+};
 use crate::dialect::stream::{Echo, UsageWish};
 use crate::model::Dialect;
 use crate::model::raw::{self, Edit, Object};
@@ -38,8 +40,8 @@ pub fn decode(body: Bytes) -> Result<Request, RequestError> {
         });
     // Guidance on top of no message at all would make a request of what is none.
     let unmanaged = match (object.number("n"), messages.is_empty()) {
-        (Some(2..), _) => Some("n"),
-        (_, true) => Some("empty"),
+        (Some(2..), _) => Some(Unmanaged::N),
+        (_, true) => Some(Unmanaged::Empty),
         (Some(0 | 1) | None, false) => None,
     };
     Ok(Request {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::breakpoint::{self, Ahead, Life};
 use crate::dialect::request::{
-    Layout, Limit, Refers, Request, RequestError, asks_for_json, format_in,
+    Layout, Limit, Refers, Request, RequestError, Unmanaged, asks_for_json, format_in,
 };
 use crate::dialect::stream::{Echo, UsageWish};
 use crate::model::raw::{self, Edit, Object, Span};
@@ -70,7 +70,7 @@ pub fn decode(body: Bytes) -> Result<Request, RequestError> {
         limit: limit(&object),
         hint: session(&object),
         // Guidance on top of no message at all would make a request of what is none.
-        unmanaged: hosts.is_empty().then_some("empty"),
+        unmanaged: hosts.is_empty().then_some(Unmanaged::Empty),
         refers: Refers::default(),
         structured: asks_for_json(format),
         stored: false,
@@ -295,7 +295,7 @@ mod tests {
             let body = format!(r#"{{"messages":[],"metadata":{{"user_id":"{user}"}}}}"#);
             let request = decode(Bytes::from(body)).unwrap();
             assert_eq!(request.hint.as_deref(), want, "{user}");
-            assert_eq!(request.unmanaged, Some("empty"));
+            assert_eq!(request.unmanaged, Some(Unmanaged::Empty));
         }
     }
 

@@ -122,6 +122,7 @@ pub fn item(unit: &[u8], id: &str) -> Option<Bytes> {
 mod tests {
     use super::*;
     use crate::dialect::request::Refers;
+    use crate::dialect::request::Unmanaged;
 
     fn request(body: &str) -> Request {
         decode(Bytes::from(body.to_owned())).unwrap()
@@ -272,6 +273,6 @@ mod tests {
         }
         let request = request(r#"{"previous_response_id":7,"input":[{"id":"msg_1"}]}"#);
         assert_eq!(request.refers, Refers::default());
-        assert_eq!(request.unmanaged, Some("previous_response_id"));
+        assert_eq!(request.unmanaged, Some(Unmanaged::PreviousResponseId));
     }
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::item::Kind;
 use super::{refer, tools};
 use crate::dialect::request::{
-    Layout, Limit, Lost, Refers, Request, RequestError, asks_for_json, format_in,
+    Layout, Limit, Lost, Refers, Request, RequestError, Unmanaged, asks_for_json, format_in,
 };
 use crate::dialect::stream::{Echo, UsageWish};
 use crate::model::Dialect;
@@ -63,8 +63,8 @@ pub fn decode(body: Bytes) -> Result<Request, RequestError> {
         return Err(MISSING);
     }
     // Guidance on top of no message at all would make a request of what is none.
-    let empty = said.units.is_empty().then_some("empty");
-    let elsewhere = elsewhere.or(said.triggered.then_some("compaction_trigger"));
+    let empty = said.units.is_empty().then_some(Unmanaged::Empty);
+    let elsewhere = elsewhere.or(said.triggered.then_some(Unmanaged::CompactionTrigger));
     let (tools, tool_names) = tools::read(&object);
     Ok(Request {
         dialect: Dialect::Responses,
@@ -110,15 +110,17 @@ fn echo(object: &Object<'_>) -> Echo {
 }
 
 /// What says that the conversation, or its answer, lies at the provider and nowhere else.
-fn elsewhere(object: &Object<'_>) -> Option<&'static str> {
+fn elsewhere(object: &Object<'_>) -> Option<Unmanaged> {
     if object.raw("background") == Some(b"true") {
-        return Some("background");
+        return Some(Unmanaged::Background);
     }
-    let held = object.present("conversation").map(|_| "conversation");
+    let held = object
+        .present("conversation")
+        .map(|_| Unmanaged::Conversation);
     // A prompt that comes with an input adds to what stands before it only.
     let prompt = || {
         let alone = object.present("input").is_none() && object.present("prompt").is_some();
-        alone.then_some("prompt")
+        alone.then_some(Unmanaged::Prompt)
     };
     held.or_else(prompt)
 }
@@ -235,7 +237,7 @@ mod tests {
                 Some("compaction_trigger"),
             ),
         ] {
-            assert_eq!(read(body).unmanaged, word, "{body}");
+            assert_eq!(read(body).unmanaged.map(Unmanaged::name), word, "{body}");
         }
     }
 

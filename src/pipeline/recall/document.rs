@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use super::{Earlier, Recalls, Said, in_view};
 use crate::intercept::recall::Ask;
 use crate::model::{ItemKind, ItemNo, Mark, Original};
+use crate::record::RecallOutcome;
 use crate::session::graph::Kind;
 use crate::session::recall as ids;
 use crate::session::transcript::Item;
@@ -181,7 +182,7 @@ impl<'a> Recalls<'a> {
                 0 => "the ledger has no more than what is in view".to_owned(),
                 pages => format!("the ledger goes on to ledger:{pages} only"),
             };
-            return Err(Said("unknown", why));
+            return Err(Said(RecallOutcome::Unknown, why));
         };
         Ok(Document {
             head: format!("recalled {} of {pages}", ask.id),
@@ -220,7 +221,7 @@ impl<'a> Recalls<'a> {
                 let asked: String = ask.id.chars().take(120).collect();
                 let offer = ids::offer(transcript, &ask.id, &|at| self.is_gone(at));
                 Err(Said(
-                    "unknown",
+                    RecallOutcome::Unknown,
                     format!("nothing is known as {asked:?}; {offer}"),
                 ))
             }
@@ -284,5 +285,8 @@ impl<'a> Recalls<'a> {
 }
 
 fn gone(id: &str) -> Said {
-    Said("gone", format!("{id} is not in the history any more"))
+    Said(
+        RecallOutcome::Gone,
+        format!("{id} is not in the history any more"),
+    )
 }

@@ -1,15 +1,19 @@
-//! Every metric's name, labels and buckets, in one place. It never observes anything. Handles
-//! with labels out of closed sets are resolved here, once, and so are present at zero from the
-//! start; the others are looked up when a turn is counted.
+//! Every metric's name, labels and buckets, in one place. It never observes anything. A label out
+//! of a closed set is a type here, so that all of its series are present at zero from the start;
+//! open are only statuses, methods, and the models of a provider.
 
-use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
-use prometheus::{
-    Counter, CounterVec, Error, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
-    IntGauge, IntGaugeVec, Opts, Registry,
-};
+use prometheus::{Counter, Error, Histogram, IntCounter, IntCounterVec, IntGauge, Registry};
 
-use crate::record::labels::{CostKind, Phase, StoreOp};
+use super::process::Process;
+use super::register::{Each, Pairs, Registrar, each};
+use crate::commit::Trigger;
+use crate::dialect::request::Unmanaged;
+use crate::intercept::delimiter;
+use crate::policy::{Level, Policy};
+use crate::record::labels::{
+    AbortPhase, CostKind, DelimiterAction, Phase, RecallOutcome, RetryReason, Side, Stage, StoreOp,
+};
 
 /// 50 µs to 1 s: the proxy's own time and the store's.
 pub(super) const OVERHEAD_BUCKETS: &[f64] = &[
@@ -48,6 +52,10 @@ pub(super) const SHARE_BUCKETS: &[f64] = &[
 pub(super) const RATIO_BUCKETS: &[f64] = &[
     0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0,
 ];
+/// What was sent over its ceiling, closest around the line.
+pub(super) const CEILING_BUCKETS: &[f64] = &[
+    0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 5.0,
+];
 /// Hidden hops a turn, up to the default bound.
 pub(super) const HOP_BUCKETS: &[f64] = &[0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0];
 
@@ -61,19 +69,27 @@ pub(super) struct Families {
     pub view: View,
     pub hidden: Hidden,
     pub own: Own,
+    pub process: Option<Process>,
 }
 
 impl Families {
     pub fn register() -> Result<Self, Error> {
         let registrar = Registrar(Registry::new());
         let r = &registrar;
-        build_info(r)?;
+        let version = env!("CARGO_PKG_VERSION");
+        r.fact(
+            "build_info",
+            "1, labelled with what runs",
+            "version",
+            version,
+        )?;
         Ok(Self {
             http: Http::register(r)?,
             upstream: Upstream::register(r)?,
             view: View::register(r)?,
             hidden: Hidden::register(r)?,
             own: Own::register(r)?,
+            process: Process::register(r)?,
             registry: registrar.0,
         })
     }
@@ -90,15 +106,15 @@ pub(super) struct Http {
     pub duration: Histogram,
     pub first_token: Histogram,
     pub in_flight: IntGauge,
-    pub stream_aborts: IntCounterVec,
-    pub fail_open: IntCounterVec,
-    pub unmanaged: IntCounterVec,
+    pub stream_aborts: Pairs<Side, AbortPhase>,
+    pub fail_open: Each<Stage, IntCounter>,
+    pub unmanaged: Each<Unmanaged, IntCounter>,
 }
 
 impl Http {
     fn register(r: &Registrar) -> Result<Self, Error> {
         Ok(Self {
-            requests: r.counters(
+            requests: r.open(
                 "http_requests_total",
                 "Requests answered; status=\"none\" where the client left before",
                 &["route", "method", "status"],
@@ -114,20 +130,20 @@ impl Http {
                 FIRST_TOKEN_BUCKETS,
             )?,
             in_flight: r.gauge("in_flight_requests", "Requests being answered now")?,
-            stream_aborts: r.counters(
+            stream_aborts: r.pairs(
                 "stream_aborts_total",
                 "Responses that ended before their end, by who ended them and when",
-                &["side", "phase"],
+                ["side", "phase"],
             )?,
             fail_open: r.counters(
                 "fail_open_total",
                 "Turns whose original bytes were sent because a stage failed",
-                &["stage"],
+                "stage",
             )?,
             unmanaged: r.counters(
                 "unmanaged_total",
                 "Requests that could not be managed as they stood, by what of them it was",
-                &["why"],
+                "why",
             )?,
         })
     }
@@ -138,22 +154,17 @@ impl Http {
 pub(super) struct Upstream {
     pub requests: IntCounterVec,
     pub duration: Histogram,
-    pub retries: IntCounterVec,
+    pub retries: Each<RetryReason, IntCounter>,
     pub tokens: IntCounterVec,
     pub estimate_ratio: Histogram,
     pub cache_hit_ratio: Histogram,
-    /// In the order of `CostKind::ALL`.
-    pub cost: Vec<Counter>,
+    pub cost: Each<CostKind, Counter>,
 }
 
 impl Upstream {
     fn register(r: &Registrar) -> Result<Self, Error> {
-        let cost = r.add(CounterVec::new(
-            opts("cost_usd_total", "Money paid to providers, in US dollars"),
-            &["kind"],
-        )?)?;
         Ok(Self {
-            requests: r.counters(
+            requests: r.open(
                 "upstream_requests_total",
                 "Upstream calls; status=\"none\" where there was no answer",
                 &["provider", "model", "status"],
@@ -166,9 +177,9 @@ impl Upstream {
             retries: r.counters(
                 "retries_total",
                 "Upstream calls that were repeated",
-                &["reason"],
+                "reason",
             )?,
-            tokens: r.counters(
+            tokens: r.open(
                 "tokens_total",
                 "Tokens as providers reported them; input includes cache_read and cache_write, \
                  output includes reasoning",
@@ -184,10 +195,11 @@ impl Upstream {
                 "Cached over prompt tokens as the provider reported them, by turn",
                 SHARE_BUCKETS,
             )?,
-            cost: CostKind::ALL
-                .iter()
-                .map(|kind| cost.with_label_values(&[kind.as_str()]))
-                .collect(),
+            cost: r.sums(
+                "cost_usd_total",
+                "Money paid to providers, in US dollars",
+                "kind",
+            )?,
         })
     }
 }
@@ -197,11 +209,12 @@ impl Upstream {
 pub(super) struct View {
     pub tokens_in: Histogram,
     pub tokens_out: Histogram,
+    pub ceiling_ratio: Histogram,
     pub ceiling: IntGauge,
     pub budget_unmet: IntCounter,
-    pub passes: IntCounterVec,
-    pub evicted_tokens: IntCounterVec,
-    pub evicted_items: IntCounterVec,
+    pub passes: Each<Trigger, IntCounter>,
+    pub evicted_tokens: Pairs<Policy, Level>,
+    pub evicted_items: Pairs<Policy, Level>,
     pub prefix_breaks: IntCounter,
     pub sessions_active: IntGauge,
 }
@@ -217,6 +230,11 @@ impl View {
         Ok(Self {
             tokens_in: context.with_label_values(&["in"]),
             tokens_out: context.with_label_values(&["out"]),
+            ceiling_ratio: r.histogram(
+                "context_ceiling_ratio",
+                "What a managed upstream call was sent over the ceiling that held for it",
+                CEILING_BUCKETS,
+            )?,
             ceiling: r.gauge(
                 "ceiling_tokens",
                 "The configured token budget; single requests may have their own",
@@ -225,16 +243,16 @@ impl View {
                 "budget_unmet_total",
                 "Turns over the ceiling after everything that may be evicted was",
             )?,
-            passes: r.counters("passes_total", "Passes committed", &["trigger"])?,
-            evicted_tokens: r.counters(
+            passes: r.counters("passes_total", "Passes committed", "trigger")?,
+            evicted_tokens: r.pairs(
                 "evicted_tokens_total",
                 "Tokens that passes took out of views",
-                &["policy", "level"],
+                ["policy", "level"],
             )?,
-            evicted_items: r.counters(
+            evicted_items: r.pairs(
                 "evicted_items_total",
                 "Items whose mark a pass moved",
-                &["policy", "level"],
+                ["policy", "level"],
             )?,
             prefix_breaks: r.counter(
                 "prefix_breaks_total",
@@ -248,9 +266,9 @@ impl View {
 /// Hidden tools.
 #[derive(Debug)]
 pub(super) struct Hidden {
-    pub delimiter_calls: IntCounterVec,
+    pub delimiter_calls: Pairs<DelimiterAction, delimiter::Label>,
     pub hops: Histogram,
-    pub recalls: IntCounterVec,
+    pub recalls: Each<RecallOutcome, IntCounter>,
     pub recalled_tokens: IntCounter,
     pub refetches: IntCounter,
 }
@@ -258,21 +276,17 @@ pub(super) struct Hidden {
 impl Hidden {
     fn register(r: &Registrar) -> Result<Self, Error> {
         Ok(Self {
-            delimiter_calls: r.counters(
+            delimiter_calls: r.pairs(
                 "delimiter_calls_total",
                 "Calls of the hidden tool delimiter",
-                &["action", "outcome"],
+                ["action", "outcome"],
             )?,
             hops: r.histogram(
                 "hidden_hops",
                 "Upstream calls of a managed turn beyond its first",
                 HOP_BUCKETS,
             )?,
-            recalls: r.counters(
-                "recall_total",
-                "Calls of the hidden tool recall",
-                &["outcome"],
-            )?,
+            recalls: r.counters("recall_total", "Calls of the hidden tool recall", "outcome")?,
             recalled_tokens: r
                 .counter("recalled_tokens_total", "Tokens that recall brought back")?,
             refetches: r.counter(
@@ -286,11 +300,10 @@ impl Hidden {
 /// The proxy's own time.
 #[derive(Debug)]
 pub(super) struct Own {
-    /// In the order of `Phase::ALL`.
-    pub phases: Vec<Histogram>,
+    pub phases: Each<Phase, Histogram>,
     pub total: Histogram,
-    /// In the order of `StoreOp::ALL`.
-    pub store_ops: Vec<Histogram>,
+    pub store_ops: Each<StoreOp, Histogram>,
+    pub store_bytes: IntGauge,
 }
 
 impl Own {
@@ -308,68 +321,13 @@ impl Own {
             OVERHEAD_BUCKETS,
         )?;
         Ok(Self {
-            phases: Phase::ALL
-                .iter()
-                .map(|phase| overhead.with_label_values(&[phase.as_str()]))
-                .collect(),
+            phases: each(&overhead),
             total: overhead.with_label_values(&["total"]),
-            store_ops: StoreOp::ALL
-                .iter()
-                .map(|op| store_ops.with_label_values(&[op.as_str()]))
-                .collect(),
+            store_ops: each(&store_ops),
+            store_bytes: r.gauge(
+                "store_bytes",
+                "Bytes of the files in the data directory; 0 where the store is in memory",
+            )?,
         })
-    }
-}
-
-/// `plimsoll_build_info` is 1 for ever; its label tells which version runs.
-fn build_info(r: &Registrar) -> Result<(), Error> {
-    let gauge = r.add(IntGaugeVec::new(
-        opts("build_info", "1, labelled with what runs"),
-        &["version"],
-    )?)?;
-    gauge.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
-    Ok(())
-}
-
-/// Every name gets the prefix here, and nowhere else.
-fn opts(name: &str, help: &str) -> Opts {
-    Opts::new(name, help).namespace("plimsoll")
-}
-
-/// Makes a metric and registers it in one step, so that none is made and forgotten.
-struct Registrar(Registry);
-
-impl Registrar {
-    fn add<C: Collector + Clone + 'static>(&self, collector: C) -> Result<C, Error> {
-        self.0.register(Box::new(collector.clone()))?;
-        Ok(collector)
-    }
-
-    fn counter(&self, name: &str, help: &str) -> Result<IntCounter, Error> {
-        self.add(IntCounter::with_opts(opts(name, help))?)
-    }
-
-    fn counters(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, Error> {
-        self.add(IntCounterVec::new(opts(name, help), labels)?)
-    }
-
-    fn gauge(&self, name: &str, help: &str) -> Result<IntGauge, Error> {
-        self.add(IntGauge::with_opts(opts(name, help))?)
-    }
-
-    fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Result<Histogram, Error> {
-        let opts = HistogramOpts::from(opts(name, help)).buckets(buckets.to_vec());
-        self.add(Histogram::with_opts(opts)?)
-    }
-
-    fn histograms(
-        &self,
-        name: &str,
-        help: &str,
-        label: &str,
-        buckets: &[f64],
-    ) -> Result<HistogramVec, Error> {
-        let opts = HistogramOpts::from(opts(name, help)).buckets(buckets.to_vec());
-        self.add(HistogramVec::new(opts, &[label])?)
     }
 }

@@ -4,6 +4,8 @@
 
 mod families;
 mod models;
+mod process;
+mod register;
 #[cfg(test)]
 mod tests;
 
@@ -14,8 +16,8 @@ use prometheus::{IntGauge, TextEncoder};
 
 use self::families::Families;
 use self::models::Models;
-use super::labels::{Budget, CostKind, Phase, Route, StoreOp};
-use super::turn::{Abort, Context, Hop, Pass, Turn, lossy};
+use super::labels::{Budget, CostKind, Phase, Route, StoreOp, TokenKind};
+use super::turn::{Abort, Context, DelimiterCall, Evicted, Hop, Pass, Turn, lossy};
 
 /// The label of whatever is not on a list.
 const OTHER: &str = "other";
@@ -52,10 +54,14 @@ impl Metrics {
     /// # Errors
     /// If an entry of `models` is no glob; else only if this module names a metric twice.
     pub fn new<S: AsRef<str>>(models: &[S]) -> Result<Self, MetricsError> {
-        Ok(Self {
-            families: Families::register()?,
-            models: Models::new(models)?,
-        })
+        let (families, models) = (Families::register()?, Models::new(models)?);
+        for model in models.listed() {
+            for kind in TokenKind::ALL {
+                let labels = [kind.name(), &*model];
+                families.upstream.tokens.with_label_values(&labels);
+            }
+        }
+        Ok(Self { families, models })
     }
 
     /// Counts a finished turn.
@@ -69,7 +75,7 @@ impl Metrics {
         f.http
             .requests
             .with_label_values(&[
-                turn.route.as_str(),
+                turn.route.name(),
                 method(&turn.method),
                 status(&turn.status),
             ])
@@ -104,8 +110,8 @@ impl Metrics {
         f.view.prefix_breaks.inc_by(turn.prefix_breaks);
         self.observe_overhead(turn);
         self.observe_events(turn);
-        for (kind, counter) in CostKind::ALL.iter().zip(&f.upstream.cost) {
-            counter.inc_by(turn.costs.get(*kind));
+        for kind in CostKind::ALL {
+            f.upstream.cost.at(kind).inc_by(turn.costs.get(kind));
         }
     }
 
@@ -118,16 +124,16 @@ impl Metrics {
         f.upstream.duration.observe(hop.duration.as_secs_f64());
         if let Some(usage) = hop.usage {
             let counts = [
-                ("input", usage.prompt),
-                ("output", usage.completion),
-                ("cache_read", usage.cached),
-                ("cache_write", usage.cache_write),
-                ("reasoning", usage.reasoning),
+                (TokenKind::Input, usage.prompt),
+                (TokenKind::Output, usage.completion),
+                (TokenKind::CacheRead, usage.cached),
+                (TokenKind::CacheWrite, usage.cache_write),
+                (TokenKind::Reasoning, usage.reasoning),
             ];
             for (kind, count) in counts {
                 f.upstream
                     .tokens
-                    .with_label_values(&[kind, model])
+                    .with_label_values(&[kind.name(), model])
                     .inc_by(count);
             }
             if hop.estimated > 0 && usage.prompt > 0 {
@@ -136,6 +142,9 @@ impl Metrics {
                     .observe(lossy(usage.prompt) / lossy(hop.estimated));
             }
         }
+        if let Some(ratio) = hop.ceiling_ratio {
+            f.view.ceiling_ratio.observe(ratio);
+        }
         if let Some(pass) = &hop.pass {
             self.observe_pass(pass);
         }
@@ -143,17 +152,11 @@ impl Metrics {
 
     fn observe_pass(&self, pass: &Pass) {
         let f = &self.families;
-        f.view.passes.with_label_values(&[pass.trigger]).inc();
+        f.view.passes.at(pass.trigger).inc();
         for row in &pass.evicted {
-            let labels = [row.policy, row.level];
-            f.view
-                .evicted_tokens
-                .with_label_values(&labels)
-                .inc_by(row.tokens);
-            f.view
-                .evicted_items
-                .with_label_values(&labels)
-                .inc_by(row.items);
+            let Evicted { policy, level, .. } = *row;
+            f.view.evicted_tokens.at(policy, level).inc_by(row.tokens);
+            f.view.evicted_items.at(policy, level).inc_by(row.items);
         }
     }
 
@@ -169,9 +172,9 @@ impl Metrics {
 
     fn observe_overhead(&self, turn: &Turn) {
         let f = &self.families;
-        for (phase, histogram) in Phase::ALL.iter().zip(&f.own.phases) {
-            if let Some(time) = turn.overhead.get(*phase) {
-                histogram.observe(time.as_secs_f64());
+        for phase in Phase::ALL {
+            if let Some(time) = turn.overhead.get(phase) {
+                f.own.phases.at(phase).observe(time.as_secs_f64());
             }
         }
         if let Some(total) = turn.overhead.total() {
@@ -182,39 +185,32 @@ impl Metrics {
     fn observe_events(&self, turn: &Turn) {
         let f = &self.families;
         for call in &turn.delimiter_calls {
-            f.hidden
-                .delimiter_calls
-                .with_label_values(&[call.action, call.outcome])
-                .inc();
+            let DelimiterCall { action, outcome } = *call;
+            f.hidden.delimiter_calls.at(action, outcome).inc();
         }
         for call in &turn.recalls {
-            let outcome = f.hidden.recalls.with_label_values(&[call.outcome]);
-            outcome.inc();
+            f.hidden.recalls.at(call.outcome).inc();
             f.hidden.recalled_tokens.inc_by(call.tokens);
         }
         f.hidden.refetches.inc_by(turn.refetches);
         for reason in &turn.retries {
-            f.upstream.retries.with_label_values(&[*reason]).inc();
+            f.upstream.retries.at(*reason).inc();
         }
         if let Some(Abort { side, phase }) = turn.abort {
-            f.http
-                .stream_aborts
-                .with_label_values(&[side.as_str(), phase.as_str()])
-                .inc();
+            f.http.stream_aborts.at(side, phase).inc();
         }
         if let Some(stage) = turn.fail_open {
-            f.http.fail_open.with_label_values(&[stage]).inc();
+            f.http.fail_open.at(stage).inc();
         }
         if let Some(why) = turn.unmanaged {
-            f.http.unmanaged.with_label_values(&[why]).inc();
+            f.http.unmanaged.at(why).inc();
         }
     }
 
     /// Counts one operation of the store, whoever waited for it.
     pub fn observe_store(&self, op: StoreOp, time: Duration) {
-        if let Some(histogram) = self.families.own.store_ops.get(op as usize) {
-            histogram.observe(time.as_secs_f64());
-        }
+        let histogram = self.families.own.store_ops.at(op);
+        histogram.observe(time.as_secs_f64());
     }
 
     /// Counts a request as in flight until the guard is dropped.
@@ -239,11 +235,20 @@ impl Metrics {
             .set(i64::try_from(tokens).unwrap_or(i64::MAX));
     }
 
-    /// Everything in Prometheus' text format.
+    /// Sets how much the store's files hold.
+    pub fn set_store_bytes(&self, bytes: u64) {
+        let gauge = &self.families.own.store_bytes;
+        gauge.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// Everything in Prometheus' text format, with what the system says of the process now.
     ///
     /// # Errors
     /// Only if a metric has no samples to write, which registered ones always have.
     pub fn render(&self) -> Result<String, MetricsError> {
+        if let Some(process) = &self.families.process {
+            process.refresh();
+        }
         Ok(TextEncoder::new().encode_to_string(&self.families.gather())?)
     }
 }

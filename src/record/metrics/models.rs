@@ -55,6 +55,13 @@ impl Models {
         })
     }
 
+    /// The labels that are known beforehand: listed names without wildcards, and `other`.
+    pub fn listed(&self) -> Vec<Arc<str>> {
+        let mut names: Vec<Arc<str>> = self.admitted.read().iter().cloned().collect();
+        names.push(Arc::clone(&self.other));
+        names
+    }
+
     /// The label of a model. `answered` tells that an upstream knew it: what only a client says is
     /// never admitted.
     pub fn label(&self, model: &str, answered: bool) -> Arc<str> {

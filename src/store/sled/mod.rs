@@ -123,6 +123,10 @@ impl SledStore {
         ))
     }
 
+    pub(super) fn disk_bytes(&self) -> u64 {
+        super::files::bytes(&self.shared.config.path)
+    }
+
     pub(super) fn links(&self, keys: &[Digest]) -> Result<Vec<Vec<(u32, Digest)>>, StoreError> {
         // What waits is looked up before what is written: a batch that moves from one to the
         // other in between is met twice, never missed.
