@@ -15,7 +15,7 @@ mod turn;
 pub use headers::{FAIL_OPEN, Zone, response_headers};
 pub use labels::{AbortPhase, Budget, CostKind, Label, Phase, Route, Side, StoreOp, provider_name};
 pub use log::log_turn;
-pub use metrics::{InFlight, Metrics, MetricsError};
+pub use metrics::{InFlight, Metrics, MetricsError, log_lines_lost};
 pub use turn::{
     Abort, Context, Costs, DelimiterCall, Evicted, Hop, Overhead, Pass, RecallCall, Turn,
 };

@@ -34,6 +34,7 @@ mod references;
 mod replay;
 mod reports;
 mod resend;
+mod stderr;
 mod support;
 mod tidy;
 mod turns;

@@ -2,6 +2,8 @@
 //! with labels out of closed sets are resolved here, once, and so are present at zero from the
 //! start; the others are looked up when a turn is counted.
 
+use std::sync::LazyLock;
+
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
 use prometheus::{
@@ -51,6 +53,14 @@ pub(super) const RATIO_BUCKETS: &[f64] = &[
 /// Hidden hops a turn, up to the default bound.
 pub(super) const HOP_BUCKETS: &[f64] = &[0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0];
 
+/// One for the process, as its stderr is: lines are lost where no registry is at hand.
+pub(super) static LOG_LINES_LOST: LazyLock<Result<IntCounter, Error>> = LazyLock::new(|| {
+    IntCounter::with_opts(opts(
+        "log_lines_lost_total",
+        "Lines of the log that could not be written, or not soon enough",
+    ))
+});
+
 /// All handles, and the registry that they are rendered from. The registry is the process' own
 /// and no global, so that tests share no counts.
 #[derive(Debug)]
@@ -68,6 +78,7 @@ impl Families {
         let registrar = Registrar(Registry::new());
         let r = &registrar;
         build_info(r)?;
+        log_lines_lost(r)?;
         Ok(Self {
             http: Http::register(r)?,
             upstream: Upstream::register(r)?,
@@ -329,6 +340,14 @@ fn build_info(r: &Registrar) -> Result<(), Error> {
     )?)?;
     gauge.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
     Ok(())
+}
+
+/// The counter of the process becomes one of this registry's.
+fn log_lines_lost(r: &Registrar) -> Result<(), Error> {
+    match &*LOG_LINES_LOST {
+        Ok(counter) => r.add(counter.clone()).map(drop),
+        Err(error) => Err(Error::Msg(error.to_string())),
+    }
 }
 
 /// Every name gets the prefix here, and nowhere else.

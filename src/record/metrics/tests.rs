@@ -53,6 +53,7 @@ const CONVENTIONS: &[(&str, &str, &[&str])] = &[
     ("store_op_seconds", "histogram", &["op"]),
     ("sessions_active", "gauge", &[]),
     ("ceiling_tokens", "gauge", &[]),
+    ("log_lines_lost_total", "counter", &[]),
 ];
 
 fn metrics() -> Metrics {
