@@ -1,7 +1,6 @@
 //! Arguments to `cli`, exit codes back: 0 done, 1 failed, 2 wrong usage. Owns the allocator; never
 //! does any work itself.
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -14,8 +13,7 @@ fn main() -> ExitCode {
     match plimsoll::cli::run(plimsoll::cli::Cli::parse()) {
         Ok(code) => code,
         Err(error) => {
-            // Where even stderr is gone, the exit code still says it.
-            let _unsaid = writeln!(std::io::stderr(), "plimsoll: {error:#}");
+            plimsoll::cli::say(&format!("plimsoll: {error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -12,7 +12,8 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::Signal;
 use tokio_util::sync::CancellationToken;
 
-use super::{logs, serve};
+use super::logs::{self, say};
+use super::serve;
 use crate::config::{Config, Flags};
 use crate::pipeline::App;
 
@@ -70,7 +71,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         log: Some(log.unwrap_or_else(|| "error".to_owned())),
     };
     let config = Config::load(&flags, serve::variables())?;
-    logs::start(&config.log)?;
+    let _logs = logs::start(&config.log)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();
@@ -140,7 +141,6 @@ async fn wait(mut child: Child, signals: [Signal; 2]) -> anyhow::Result<ExitCode
 }
 
 /// What the session came to, in one line on stderr, read from the proxy's own metrics.
-#[expect(clippy::print_stderr, reason = "stdout is the agent's")]
 fn report(app: &App) {
     let metrics = app.metrics_text();
     let sum = |name: &str, label: &str| -> f64 {
@@ -151,7 +151,7 @@ fn report(app: &App) {
     };
     let turns = sum("plimsoll_context_tokens_count", "stage=\"out\"");
     if turns == 0.0 {
-        eprintln!("plimsoll: nothing was managed: the agent sent no request with tools through it");
+        say("plimsoll: nothing was managed: the agent sent no request with tools through it");
         return;
     }
     let (asked, sent) = (
@@ -169,10 +169,10 @@ fn report(app: &App) {
         // A short session only pays for the tools that would save in a long one.
         format!("{:.0} more, for the hidden tools", sent - asked)
     };
-    eprintln!(
+    say(&format!(
         "plimsoll: {turns:.0} requests; {asked:.0} tokens asked for, {sent:.0} sent ({came_to}) in \
          {passes:.0} passes; {cached:.0} % of the prompts came from the provider's cache",
         passes = sum("plimsoll_passes_total", ""),
         cached = share(cached, prompt),
-    );
+    ));
 }

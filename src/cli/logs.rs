@@ -1,27 +1,83 @@
-//! Where log lines go and how they look: stderr, text or JSON. Owns the subscriber; never decides
-//! what is logged.
+//! Where log lines go and how they look: stderr, text or JSON. Owns the subscriber and the hook of
+//! panics; never decides what is logged, and never waits for whoever reads.
 
-use std::io::IsTerminal as _;
+use std::any::Any;
+use std::fs::File;
+use std::io::{IsTerminal as _, Write};
+use std::os::fd::AsFd as _;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use tracing_subscriber::EnvFilter;
 
+use super::lines::Lines;
 use crate::config::{Log, LogFormat};
+use crate::record;
+
+/// How long the last lines of a process may take to be read.
+const LAST_LINES: Duration = Duration::from_millis(500);
+
+/// The log of the process. Dropping it gives the last lines a moment to be written.
+#[must_use]
+pub struct Logs(Lines);
+
+impl Drop for Logs {
+    fn drop(&mut self) {
+        self.0.flush(LAST_LINES);
+    }
+}
 
 /// Sets up logging for the process.
 ///
 /// # Errors
 /// If the level is no level, or logging was set up before.
-pub fn start(log: &Log) -> anyhow::Result<()> {
+pub fn start(log: &Log) -> anyhow::Result<Logs> {
     let filter = EnvFilter::builder()
         .parse(&log.level)
         .context("can't read log.level")?;
+    let queue = Lines::start(stderr(), record::log_lines_lost).context("can't start logging")?;
+    let writer = queue.clone();
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+        // The subscriber would tell its own troubles on stderr, and panic where that is gone.
+        .log_internal_errors(false)
+        .with_writer(move || writer.clone());
     let started = match log.format {
         LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).try_init(),
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
     };
-    started.map_err(|error| anyhow::anyhow!("can't start logging: {error}"))
+    started.map_err(|error| anyhow::anyhow!("can't start logging: {error}"))?;
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string);
+        panicked(place.as_deref().unwrap_or_default(), panic.payload());
+    }));
+    Ok(Logs(queue))
+}
+
+/// Says something that is no line of the log on stderr, and waits no longer for it than a moment.
+pub fn say(text: &str) {
+    // Where there is no thread for it, it stays unsaid: the exit code still tells.
+    if let Ok(lines) = Lines::start(stderr(), |_| {}) {
+        lines.put(format!("{text}\n").as_bytes());
+        lines.flush(LAST_LINES);
+    }
+}
+
+/// A handle of stderr without the lock that everybody else's has: a write may be stuck for ever.
+fn stderr() -> Box<dyn Write + Send> {
+    match std::io::stderr().as_fd().try_clone_to_owned() {
+        Ok(handle) => Box::new(File::from(handle)),
+        Err(_) => Box::new(std::io::sink()),
+    }
+}
+
+/// Logs a panic. One whose message was put together at run time may quote what a client said, so
+/// that its place alone is told.
+fn panicked(place: &str, payload: &(dyn Any + Send)) {
+    let said = payload.downcast_ref::<&'static str>();
+    tracing::error!(
+        place,
+        said,
+        "a part of the proxy panicked; report this as a bug"
+    );
 }

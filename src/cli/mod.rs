@@ -6,6 +6,7 @@ mod check;
 mod demo;
 mod export;
 mod lab;
+mod lines;
 mod logs;
 mod replay;
 mod serve;
@@ -19,6 +20,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::Flags;
+pub use logs::say;
 
 /// The load line for an agent's context window: an OpenAI-compatible reverse proxy.
 #[derive(Debug, Parser)]

@@ -25,7 +25,7 @@ const INTERRUPTED: i32 = 130;
 /// If the configuration is wrong or something can't be set up.
 pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let config = Config::load(flags, variables())?;
-    logs::start(&config.log)?;
+    let _logs = logs::start(&config.log)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();
@@ -129,8 +129,8 @@ async fn watch_signals([mut terminate, mut interrupt]: [Signal; 2], stop: Cancel
         }
     };
     next().await;
-    tracing::info!("draining; a second signal ends the process at once");
     stop.cancel();
+    tracing::info!("draining; a second signal ends the process at once");
     next().await;
     std::process::exit(INTERRUPTED);
 }

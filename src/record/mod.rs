@@ -18,7 +18,7 @@ pub use labels::{
     Side, Stage, StoreOp, provider_name,
 };
 pub use log::log_turn;
-pub use metrics::{InFlight, Metrics, MetricsError};
+pub use metrics::{InFlight, Metrics, MetricsError, log_lines_lost};
 pub use turn::{
     Abort, Context, Costs, DelimiterCall, Evicted, Hop, Overhead, Pass, RecallCall, Turn, lossy,
 };

@@ -36,6 +36,7 @@ mod replay;
 mod reports;
 mod resend;
 mod series;
+mod stderr;
 mod support;
 mod tidy;
 mod turns;

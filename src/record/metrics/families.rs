@@ -2,11 +2,13 @@
 //! of a closed set is a type here, so that all of its series are present at zero from the start;
 //! open are only statuses, methods, and the models of a provider.
 
+use std::sync::LazyLock;
+
 use prometheus::proto::MetricFamily;
 use prometheus::{Counter, Error, Histogram, IntCounter, IntCounterVec, IntGauge, Registry};
 
 use super::process::Process;
-use super::register::{Each, Pairs, Registrar, each};
+use super::register::{Each, Pairs, Registrar, each, opts};
 use crate::commit::Trigger;
 use crate::dialect::request::Unmanaged;
 use crate::intercept::delimiter;
@@ -59,6 +61,14 @@ pub(super) const CEILING_BUCKETS: &[f64] = &[
 /// Hidden hops a turn, up to the default bound.
 pub(super) const HOP_BUCKETS: &[f64] = &[0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0];
 
+/// One for the process, as its stderr is: lines are lost where no registry is at hand.
+pub(super) static LOG_LINES_LOST: LazyLock<Result<IntCounter, Error>> = LazyLock::new(|| {
+    IntCounter::with_opts(opts(
+        "log_lines_lost_total",
+        "Lines of the log that could not be written, or not soon enough",
+    ))
+});
+
 /// All handles, and the registry that they are rendered from. The registry is the process' own
 /// and no global, so that tests share no counts.
 #[derive(Debug)]
@@ -83,6 +93,7 @@ impl Families {
             "version",
             version,
         )?;
+        log_lines_lost(r)?;
         Ok(Self {
             http: Http::register(r)?,
             upstream: Upstream::register(r)?,
@@ -329,5 +340,13 @@ impl Own {
                 "Bytes of the files in the data directory; 0 where the store is in memory",
             )?,
         })
+    }
+}
+
+/// The counter of the process becomes one of this registry's.
+fn log_lines_lost(r: &Registrar) -> Result<(), Error> {
+    match &*LOG_LINES_LOST {
+        Ok(counter) => r.add(counter.clone()).map(drop),
+        Err(error) => Err(Error::Msg(error.to_string())),
     }
 }

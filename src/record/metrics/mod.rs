@@ -14,7 +14,7 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use prometheus::{IntGauge, TextEncoder};
 
-use self::families::Families;
+use self::families::{Families, LOG_LINES_LOST};
 use self::models::Models;
 use super::labels::{Budget, CostKind, Phase, Route, StoreOp, TokenKind};
 use super::turn::{Abort, Context, DelimiterCall, Evicted, Hop, Pass, Turn, lossy};
@@ -38,6 +38,13 @@ pub enum MetricsError {
         /// What is wrong with it.
         source: globset::Error,
     },
+}
+
+/// Counts lines of the log that had no reader and no room to wait for one.
+pub fn log_lines_lost(lines: u64) {
+    if let Ok(counter) = &*LOG_LINES_LOST {
+        counter.inc_by(lines);
+    }
 }
 
 /// All metrics of the process. Shared by reference; observing takes no lock but the label look-ups'.

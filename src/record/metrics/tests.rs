@@ -62,6 +62,7 @@ const CONVENTIONS: &[(&str, &str, &[&str])] = &[
     ("ceiling_tokens", "gauge", &[]),
     ("context_ceiling_ratio", "histogram", &[]),
     ("store_bytes", "gauge", &[]),
+    ("log_lines_lost_total", "counter", &[]),
 ];
 
 fn metrics() -> Metrics {
