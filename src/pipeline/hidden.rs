@@ -89,6 +89,7 @@ impl<'a> Runner<'a> {
         let mut recalls = Recalls::new(state, prepared, reader);
         for call in state.pending.iter().flat_map(|hop| &hop.calls) {
             match call.tool {
+                Hidden::Delimiter if call.effect == Effect::Refused => {}
                 Hidden::Delimiter => names.note(&call.arguments),
                 Hidden::Recall => recalls.note(&call.arguments),
             }

@@ -96,7 +96,7 @@ impl Earlier<'_> {
 }
 
 /// Why nothing was brought back: how it is counted and what the result reads.
-struct Said(&'static str, String);
+pub(super) struct Said(pub(super) &'static str, pub(super) String);
 
 impl<'a> Recalls<'a> {
     /// The recalls of a hop.
@@ -139,22 +139,19 @@ impl<'a> Recalls<'a> {
         });
     }
 
-    /// Runs one call.
+    /// Runs one call. One that was made before is judged anew, because a pass between two hops may
+    /// have taken what was in view.
     pub(super) fn run(&mut self, arguments: &str) -> Outcome {
-        let given = if self.done.insert(arguments.to_owned()) {
-            Ask::read(arguments)
-                .map_err(|why| Said("refused", why))
-                .and_then(|ask| self.bring(&ask))
-        } else {
-            Err(Said(
-                "repeated",
-                "already done; go on with the work".to_owned(),
-            ))
-        };
-        given.unwrap_or_else(|Said(outcome, result)| Outcome {
-            effect: Effect::Refused,
-            result,
-            counted: RecallCall { outcome, tokens: 0 },
+        let again = !self.done.insert(arguments.to_owned());
+        let given = Ask::read(arguments)
+            .map_err(|why| Said("refused", why))
+            .and_then(|ask| self.bring(&ask));
+        given.unwrap_or_else(|said| match said {
+            Said(IN_VIEW, _) if again => {
+                let done = "already done; go on with the work".to_owned();
+                refused(Said("repeated", done))
+            }
+            said => refused(said),
         })
     }
 
@@ -346,8 +343,20 @@ impl<'a> Recalls<'a> {
     }
 }
 
+/// Counted where what is asked for stands in view already.
+const IN_VIEW: &str = "in_view";
+
 fn in_view(text: String) -> Said {
-    Said("in_view", text)
+    Said(IN_VIEW, text)
+}
+
+/// A call that brings nothing back.
+pub(super) fn refused(Said(outcome, result): Said) -> Outcome {
+    Outcome {
+        effect: Effect::Refused,
+        result,
+        counted: RecallCall { outcome, tokens: 0 },
+    }
 }
 
 /// What the calls of a path brought back, oldest first.
