@@ -75,23 +75,25 @@ impl Names {
         }
     }
 
-    /// Notes a call of an earlier hop of the turn, so that the same call again is answered as done.
+    /// Notes a call that an earlier hop of the turn took, so that the same call again is answered as
+    /// done.
     pub fn note(&mut self, arguments: &str) {
         self.done.insert(arguments.to_owned());
     }
 
-    /// Runs one call. `context` is what the success line says of the budget.
+    /// Runs one call. `context` is what the success line says of the budget. A call is judged for
+    /// itself, whatever was said before: one that was refused may be right by now, and so may one
+    /// that was taken, as the `end` of a second act is.
     pub fn run(&mut self, arguments: &str, protocol: Protocol, context: &str) -> Outcome {
-        if !self.done.insert(arguments.to_owned()) {
-            return refused(
+        match self.effect(arguments, protocol) {
+            Err(_) if self.done.contains(arguments) => refused(
                 Label::Repeated,
                 "already done; go on with the work".to_owned(),
-            );
-        }
-        match self.effect(arguments, protocol) {
+            ),
             Err(why) => refused(Label::Refused, why),
             Ok((effect, said)) => {
                 self.apply(&effect);
+                self.done.insert(arguments.to_owned());
                 Outcome {
                     effect,
                     result: format!("{said} · {context}"),
@@ -351,6 +353,7 @@ mod tests {
                 ),
                 (r#"{"action":"end","description":"d"}"#, "closed"),
                 (r#"{"action":"end","description":"d"}"#, "already done"),
+                (r#"{"action":"end"}"#, "nothing is open"),
                 (
                     r#"{"action":"start","name":"a","type":"act"}"#,
                     "choose another name",
@@ -367,6 +370,25 @@ mod tests {
                     r#"{"action":"end","description":"x"}"#,
                     "end an act without",
                 ),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_call_that_was_refused_is_judged_again() {
+        let start = |name: &str| format!(r#"{{"action":"start","name":"{name}","type":"act"}}"#);
+        let (a, b, end) = (start("a"), start("b"), r#"{"action":"end"}"#);
+        check(
+            false,
+            &[
+                (end, "nothing is open"),
+                (&a, "opened act \"a\""),
+                (&b, "end \"a\" first"),
+                (&a, "already done"),
+                (end, "closed act \"a\""),
+                (end, "already done"),
+                (&b, "opened act \"b\""),
+                (end, "closed act \"b\""),
             ],
         );
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::kept;
 use super::known::{Decoded, Reader};
 use super::original::Originals;
 use super::settings::{Classes, Terms};
@@ -156,6 +157,7 @@ impl State {
         terms: Terms,
     ) -> Self {
         let marks = path.marks.clone();
+        let path = kept::bounded(request.dialect, &path).map_or(path, Arc::new);
         Self {
             request,
             shapes,

@@ -139,22 +139,18 @@ impl<'a> Recalls<'a> {
         });
     }
 
-    /// Runs one call.
+    /// Runs one call. One that was made before is judged anew, because a pass between two hops may
+    /// have taken what was in view.
     pub(super) fn run(&mut self, arguments: &str) -> Outcome {
-        let given = if self.done.insert(arguments.to_owned()) {
-            Ask::read(arguments)
-                .map_err(|why| Said(RecallOutcome::Refused, why))
-                .and_then(|ask| self.bring(&ask))
-        } else {
-            Err(Said(
-                RecallOutcome::Repeated,
-                "already done; go on with the work".to_owned(),
-            ))
-        };
-        given.unwrap_or_else(|Said(outcome, result)| Outcome {
-            effect: Effect::Refused,
-            result,
-            counted: RecallCall { outcome, tokens: 0 },
+        let again = !self.done.insert(arguments.to_owned());
+        let given = Ask::read(arguments)
+            .map_err(|why| Said(RecallOutcome::Refused, why))
+            .and_then(|ask| self.bring(&ask));
+        given.unwrap_or_else(|said| match said {
+            Said(RecallOutcome::InView, _) if again => {
+                refused(RecallOutcome::Repeated, "already done; go on with the work".to_owned())
+            }
+            Said(outcome, why) => refused(outcome, why),
         })
     }
 
@@ -352,6 +348,15 @@ impl<'a> Recalls<'a> {
 
 fn in_view(text: String) -> Said {
     Said(RecallOutcome::InView, text)
+}
+
+/// A call that brings nothing back.
+pub(super) fn refused(outcome: RecallOutcome, result: String) -> Outcome {
+    Outcome {
+        effect: Effect::Refused,
+        result,
+        counted: RecallCall { outcome, tokens: 0 },
+    }
 }
 
 /// What the calls of a path brought back, oldest first.

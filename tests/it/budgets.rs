@@ -3,12 +3,13 @@
 
 use axum::body::Body;
 use axum::response::Response;
+use bytes::Bytes;
 use plimsoll::config::Config;
 use plimsoll::pipeline::Unmet;
 use plimsoll_scripted::Reply;
 use serde_json::{Value, json};
 
-use super::agent::{Agent, Lenient, metric, total, until_metric};
+use super::agent::{Agent, Lenient, bash, completion, metric, total, until_metric};
 use super::support::{Proxy, client, error_of, soon};
 
 #[tokio::test]
@@ -192,5 +193,40 @@ async fn a_budget_that_cannot_be_met_is_surfaced_or_refused() {
             // The budget is not remembered.
             assert_eq!(agent.ask().await.whole().header("x-plimsoll-budget"), "met");
         }
+    }
+}
+
+/// How often what went up did not go on from what went up before.
+fn breaks(bodies: &[Bytes]) -> usize {
+    let lists: Vec<Vec<Value>> = bodies
+        .iter()
+        .map(|body| {
+            let body: Value = serde_json::from_slice(body).unwrap();
+            body["messages"].as_array().unwrap().clone()
+        })
+        .collect();
+    let broken = |pair: &&[Vec<Value>]| !pair[1].starts_with(&pair[0]);
+    lists.windows(2).filter(broken).count()
+}
+
+#[tokio::test]
+async fn a_budget_out_of_reach_is_passed_for_only_where_it_pays() {
+    const TURNS: usize = 50;
+    // Words of a result -> how often the prefix may break: each pass has to free 400 tokens.
+    for (words, at_most) in [(5, 2), (60, 14), (150, 26)] {
+        let upstream = Lenient::start(|number, body| {
+            completion(&Reply::calls(vec![bash(&format!("b{number}"))]), body)
+        })
+        .await;
+        let proxy = Proxy::with(upstream.addr, |config| config.budget.ceiling = 8_000).await;
+        let mut agent = Agent::new(&proxy, false).told(&"user words ".repeat(5_000));
+        for turn in 0..TURNS {
+            let answer = agent.work(&"ten more ".repeat(words)).await;
+            assert_eq!(answer.header("x-plimsoll-budget"), "exceeded", "{turn}");
+        }
+        let broken = breaks(&upstream.bodies());
+        assert!(broken <= at_most, "{words}: {broken}");
+        let declined = metric(&proxy, "plimsoll_passes_declined_total{").await;
+        assert!(declined.is_some(), "{words}: {declined:?}");
     }
 }

@@ -6,6 +6,7 @@ mod levels;
 mod plan;
 mod properties;
 mod protected;
+mod protocol;
 mod recalls;
 mod say;
 mod sim;

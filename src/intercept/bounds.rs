@@ -1,0 +1,157 @@
+//! What is kept of the arguments of a hidden call, and sent upstream with every later request: never
+//! more than a call can need. Pure; never says what a call does.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value};
+
+use crate::model::{Hidden, raw};
+
+/// Bytes of arguments above which a call is refused and kept as [`NOTHING`].
+pub const MOST: usize = 16 * 1024;
+/// Bytes that arguments may hold beside what their own fields need: unknown fields, white space,
+/// escapes. Of arguments that hold more, their own fields are kept alone.
+const LOOSE: usize = 256;
+/// What is kept of arguments that can't be kept.
+pub const NOTHING: &str = "{}";
+
+/// Why a call is refused before it is read, with what to do instead.
+#[must_use]
+pub fn refusal(tool: Hidden, arguments: &str) -> Option<String> {
+    let shorter = match tool {
+        Hidden::Delimiter => "a description of a few sentences",
+        Hidden::Recall => "a short id",
+    };
+    (arguments.len() > MOST).then(|| {
+        format!(
+            "refused: arguments of {} KB, and {} KB is the most; send it again with {shorter} and no other fields",
+            arguments.len().div_ceil(1024),
+            MOST / 1024
+        )
+    })
+}
+
+/// What is kept of a call's arguments where that is not what was sent.
+#[must_use]
+pub fn kept(tool: Hidden, arguments: &str) -> Option<String> {
+    if arguments.len() > MOST {
+        return Some(NOTHING.to_owned());
+    }
+    let Ok(Value::Object(fields)) = serde_json::from_str(arguments) else {
+        // A provider that reads arguments would refuse an object that no reader takes: one that is
+        // nested too deep, or has half a character in it. What is no object is text to all.
+        let object = raw::Object::parse(arguments.as_bytes()).is_ok();
+        return object.then(|| NOTHING.to_owned());
+    };
+    let own = own(tool, &fields);
+    (arguments.len() > own.len() + LOOSE).then_some(own)
+}
+
+/// The tool's own fields, without white space.
+fn own(tool: Hidden, fields: &Map<String, Value>) -> String {
+    let known: &[&str] = match tool {
+        Hidden::Delimiter => &["action", "name", "type", "dependencies", "description"],
+        Hidden::Recall => &["id", "lines", "search"],
+    };
+    let mut own = String::from("{");
+    for key in known {
+        if let Some(value) = fields.get(*key) {
+            let comma = if own.len() > 1 { "," } else { "" };
+            let _ = write!(own, "{comma}\"{key}\":{value}");
+        }
+    }
+    own.push('}');
+    own
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::intercept::delimiter::{Names, Protocol};
+    use crate::intercept::recall::Ask;
+
+    #[test]
+    fn what_is_kept_of_arguments() {
+        let white = |bytes: usize| format!(r#"{{"action":"end",{}"name":"a"}}"#, " ".repeat(bytes));
+        let unknown = |bytes: usize| {
+            format!(
+                r#"{{"note":"{}","action":"end","name":"a"}}"#,
+                "x".repeat(bytes)
+            )
+        };
+        let own = r#"{"action":"end","name":"a"}"#;
+        let deep = format!(r#"{{"x":{}{}}}"#, "[".repeat(200), "]".repeat(200));
+        for (arguments, want) in [
+            (own.to_owned(), None),
+            ("{ \"action\" : \"end\" }".to_owned(), None),
+            ("{\"action\": start".to_owned(), None),
+            (String::new(), None),
+            ("[1,  2]".to_owned(), None),
+            (white(250), None),
+            (white(300), Some(own)),
+            (white(180_000), Some(NOTHING)),
+            (unknown(200), None),
+            (unknown(300), Some(own)),
+            (unknown(1 << 20), Some(NOTHING)),
+            ("x".repeat(MOST), None),
+            ("x".repeat(MOST + 1), Some(NOTHING)),
+            (deep, Some(NOTHING)),
+            (r#"{"name":"\ud800"}"#.to_owned(), Some(NOTHING)),
+        ] {
+            let got = kept(Hidden::Delimiter, &arguments);
+            assert_eq!(got.as_deref(), want, "{} bytes", arguments.len());
+            let refused = refusal(Hidden::Delimiter, &arguments).is_some();
+            assert_eq!(refused, arguments.len() > MOST);
+        }
+        let recall = format!(r#"{{"x":"{}","id":"read:3"}}"#, "x".repeat(300));
+        let got = kept(Hidden::Recall, &recall);
+        assert_eq!(got.as_deref(), Some(r#"{"id":"read:3"}"#));
+    }
+
+    fn field() -> impl Strategy<Value = String> {
+        let key = prop::sample::select(vec![
+            "action",
+            "name",
+            "type",
+            "dependencies",
+            "description",
+            "id",
+            "lines",
+            "search",
+            "note",
+        ]);
+        let value = prop_oneof![
+            Just(r#""start""#.to_owned()),
+            Just(r#""end""#.to_owned()),
+            Just(r#""expl""#.to_owned()),
+            Just(r#"["a",  "b"]"#.to_owned()),
+            Just("null".to_owned()),
+            Just("7e0".to_owned()),
+            "[a-z:0-9 ]{0,400}".prop_map(|text| format!("\"{text}\"")),
+        ];
+        (key, value, 0..300_usize)
+            .prop_map(|(key, value, white)| format!("{}\"{key}\": {value}", " ".repeat(white)))
+    }
+
+    proptest! {
+        /// What is kept means what was sent, and is never much more than it needs.
+        #[test]
+        fn what_is_kept_means_the_same(fields in prop::collection::vec(field(), 0..8)) {
+            let sent = format!("{{{}}}", fields.join(","));
+            for tool in [Hidden::Delimiter, Hidden::Recall] {
+                let kept = kept(tool, &sent).unwrap_or_else(|| sent.clone());
+                prop_assert!(kept.len() <= MOST);
+                let protocol = Protocol { auto_close: false };
+                match tool {
+                    Hidden::Delimiter => prop_assert_eq!(
+                        Names::default().run(&sent, protocol, ""),
+                        Names::default().run(&kept, protocol, "")
+                    ),
+                    Hidden::Recall => prop_assert_eq!(Ask::read(&sent), Ask::read(&kept)),
+                }
+            }
+        }
+    }
+}
