@@ -153,6 +153,17 @@ impl Report {
         self.hop_begun = Instant::now();
     }
 
+    /// Notes that the last hop went up again, as long as the client had made it.
+    pub(super) fn unshortened(&mut self) {
+        let Some(context) = self.turn.context else {
+            return;
+        };
+        if let Some(hop) = self.turn.hops.last_mut() {
+            let whole = lossy(context.tokens_in) / lossy(context.ceiling.max(1));
+            hop.ceiling_ratio = hop.ceiling_ratio.map(|_| whole);
+        }
+    }
+
     /// Notes that the upstream answered.
     pub(super) fn answered(&mut self, status: StatusCode) {
         let waited = self.hop_begun.elapsed();

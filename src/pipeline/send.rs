@@ -371,6 +371,7 @@ async fn original(
         response = Response::from_parts(head, Body::from(body));
     }
     turn.report.failed_open(stage);
+    turn.report.unshortened();
     let stage = HeaderValue::from_static(stage.name());
     response.headers_mut().insert(FAIL_OPEN, stage);
     turn.report.finish(Some(response.status()));

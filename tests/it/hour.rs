@@ -36,6 +36,12 @@ fn eventful() -> Script {
                     retry_after: None,
                     retry_after_ms: Some(1),
                 }),
+            "down" => Reply::text("").fault(Fault::Status {
+                status: 503,
+                retry_after: None,
+                retry_after_ms: Some(1),
+            }),
+            "refuse" if view.offers("delimiter") => Reply::error(400, "{}"),
             "cut" => Reply::text("half an answer").fault(Fault::CloseAt { event: 2 }),
             "gone" => Reply::text("").fault(Fault::CloseBeforeHeaders),
             "alone" => Reply::calls(vec![explore("l1", "alone")]),
@@ -115,7 +121,7 @@ impl Hour {
             }
             after(self).await;
         }
-        for words in ["cut", "gone"] {
+        for words in ["cut", "gone", "down"] {
             agent.clone().told(words).ask().await;
             after(self).await;
         }

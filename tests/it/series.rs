@@ -93,3 +93,15 @@ async fn no_event_makes_a_series_that_was_not_there_at_the_start() {
     .collect();
     assert!(still.is_empty(), "nothing happened to {still:?}");
 }
+
+#[tokio::test]
+async fn what_goes_up_as_the_client_made_it_is_counted_over_the_line() {
+    let hour = Hour::begin().await;
+    let agent = hour.work(false, &mut async |_: &Hour| {}).await;
+    let answer = agent.told("refuse").ask().await.whole();
+    assert_eq!(answer.header("x-plimsoll-fail-open"), "refused");
+    let shown = hour.shown().await;
+    let bucket = "plimsoll_context_ceiling_ratio_bucket{le=\"1\"}";
+    let all = value(&shown, "plimsoll_context_ceiling_ratio_count");
+    assert_eq!(all - value(&shown, bucket), 1.0, "{shown}");
+}
