@@ -54,6 +54,10 @@ pub struct RawServer {
     pub drain: Option<String>,
     /// Requests at once.
     pub max_in_flight: Option<usize>,
+    /// Further hosts by which the proxy may be asked for.
+    pub hosts: Option<Vec<String>>,
+    /// Origins of pages that may use the proxy.
+    pub origins: Option<Vec<String>>,
 }
 
 /// `[upstream]`

@@ -15,6 +15,7 @@ use super::readers::{
 use super::settings::{Backend, LogFormat, StoreSettings};
 use super::{Config, units};
 use crate::dialect::stream::UsageMode;
+use crate::ingress::{Hosts, Origins};
 use crate::pipeline::{
     Budget, Cache, Delimiter, MIN_CEILING, Mode, ProtectRecent, SetBreakpoints, StoreContent,
     ToolClasses, Unmet,
@@ -118,6 +119,12 @@ impl Check<'_> {
             &mut server.max_in_flight,
             at_least_one,
         );
+        self.set("server.hosts", raw.hosts, &mut server.hosts, |list| {
+            Hosts::read(&list)
+        });
+        self.set("server.origins", raw.origins, &mut server.origins, |list| {
+            Origins::read(&list)
+        });
         if server.listen == server.admin && server.listen.port() != 0 {
             self.problem("server.admin", "must not be the address of `server.listen`");
         }

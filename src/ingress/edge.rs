@@ -16,6 +16,7 @@ use super::body::{self, Coding};
 use super::errors;
 use super::headers;
 use super::limit::{Counted, Limit};
+use super::origin::Guard;
 use crate::dialect::Purpose;
 use crate::model::{Dialect, Rope};
 use crate::pipeline::{self, App, ProxyError, Report, Side, TurnRequest, Untouched};
@@ -28,6 +29,7 @@ pub struct Edge {
     app: Arc<App>,
     tenant_key: [u8; 32],
     limit: Limit,
+    guard: Guard,
 }
 
 impl Edge {
@@ -35,11 +37,13 @@ impl Edge {
     #[must_use]
     pub fn new(config: Config, app: Arc<App>, tenant_key: [u8; 32]) -> Self {
         let limit = Limit::new(config.max_in_flight);
+        let guard = Guard::new(config.listen.ip(), &config.hosts, &config.origins);
         Self {
             config,
             app,
             tenant_key,
             limit,
+            guard,
         }
     }
 
@@ -117,6 +121,7 @@ fn refuse(report: Report, dialect: Option<Dialect>, error: &ProxyError) -> Respo
 }
 
 async fn admit(edge: &Edge, request: Request<Incoming>) -> Result<Admitted, ProxyError> {
+    edge.guard.admit(&request)?;
     let managed = managed(&request);
     let (parts, body) = request.into_parts();
     let asked = parts

@@ -4,6 +4,7 @@
 //! | request | goes |
 //! |---|---|
 //! | `POST …/chat/completions` | read whole, then [`crate::pipeline::turn`] |
+//! | a host or a page that is not allowed | 403 |
 //! | a WebSocket upgrade | 426 |
 //! | anything else | [`crate::pipeline::forward`], streamed both ways |
 
@@ -14,6 +15,7 @@ mod edge;
 mod errors;
 mod headers;
 mod limit;
+mod origin;
 mod server;
 
 use std::collections::BTreeSet;
@@ -26,6 +28,7 @@ pub use body::Coding;
 pub use edge::Edge;
 pub use errors::respond;
 pub use headers::{overrides, session};
+pub use origin::{Guard, Host, Hosts, Origins};
 pub use server::{BindError, Drained, Server};
 
 /// Listening and limits.
@@ -41,6 +44,10 @@ pub struct Config {
     pub drain: Duration,
     /// Requests at once, at least 1.
     pub max_in_flight: usize,
+    /// Hosts by which the proxy may be asked for, beside those of this machine.
+    pub hosts: Hosts,
+    /// Origins of pages that may ask, beside those of this machine.
+    pub origins: Origins,
     /// The profiles that a request may name.
     pub profiles: BTreeSet<String>,
 }
@@ -53,6 +60,8 @@ impl Default for Config {
             body_cap: 64 << 20,
             drain: Duration::from_secs(25),
             max_in_flight: 1024,
+            hosts: Hosts::default(),
+            origins: Origins::default(),
             profiles: BTreeSet::new(),
         }
     }

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::admin::{self, Probes};
 use super::edge::{Edge, handle, malformed};
+use super::origin::Guard;
 
 /// How long a request's head may take, and a kept connection may idle. Longer than the pools of
 /// common clients keep theirs, so that it is they who close first.
@@ -89,8 +90,11 @@ impl Server {
         let graceful = GracefulShutdown::new();
         let cut = CancellationToken::new();
         let over = CancellationToken::new();
+        let config = self.edge.config();
+        let guard = Guard::new(config.admin.ip(), &config.hosts, &config.origins);
         let admin = tokio::spawn(admin::serve(
             self.admin,
+            guard,
             self.probes,
             stop.clone(),
             over.clone(),
