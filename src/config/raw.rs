@@ -194,6 +194,12 @@ pub struct RawLog {
 pub struct RawTenant {
     /// The key of the keyed hash; empty: made in the data directory.
     pub key: Option<Secret>,
+    /// Headers that hold credentials.
+    pub headers: Option<Vec<String>>,
+    /// Parameters of the query that do.
+    pub query: Option<Vec<String>>,
+    /// Whether a token's claims may stand for it.
+    pub claims: Option<bool>,
 }
 
 /// `[metrics]`

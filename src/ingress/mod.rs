@@ -23,7 +23,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 pub use admin::Probes;
-pub use auth::{Credential, identity, tenant};
+pub use auth::{Credential, Sources, identity};
 pub use body::Coding;
 pub use edge::Edge;
 pub use errors::respond;
@@ -44,6 +44,8 @@ pub struct Config {
     pub drain: Duration,
     /// Requests at once, at least 1.
     pub max_in_flight: usize,
+    /// Where credentials are looked for.
+    pub sources: Sources,
     /// Hosts by which the proxy may be asked for, beside those of this machine.
     pub hosts: Hosts,
     /// Origins of pages that may ask, beside those of this machine.
@@ -60,6 +62,7 @@ impl Default for Config {
             body_cap: 64 << 20,
             drain: Duration::from_secs(25),
             max_in_flight: 1024,
+            sources: Sources::default(),
             hosts: Hosts::default(),
             origins: Origins::default(),
             profiles: BTreeSet::new(),

@@ -151,9 +151,11 @@ async fn accept(
 
 async fn connection(stream: TcpStream, edge: Arc<Edge>, watcher: Watcher, cut: CancellationToken) {
     let shared = Arc::clone(&edge);
+    // Whose address is not known is not on this machine.
+    let peer = stream.peer_addr().ok().map(|peer| peer.ip());
     let service = service_fn(move |request| {
         let edge = Arc::clone(&shared);
-        async move { Ok::<_, Infallible>(handle(&edge, request).await) }
+        async move { Ok::<_, Infallible>(handle(&edge, peer, request).await) }
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())

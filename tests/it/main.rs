@@ -36,6 +36,7 @@ mod replay;
 mod reports;
 mod resend;
 mod support;
+mod tenants;
 mod tidy;
 mod turns;
 mod wire;
