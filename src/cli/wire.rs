@@ -12,7 +12,7 @@ use crate::dialect;
 use crate::pipeline::find::Paths;
 use crate::pipeline::known::Memo;
 use crate::pipeline::reads::Readers;
-use crate::pipeline::{Active, App, Classes, Settings};
+use crate::pipeline::{Accepted, Active, App, Classes, Settings};
 use crate::record::{Metrics, provider_name};
 use crate::store::{self, Store};
 use crate::tokens::{Counter, Models};
@@ -55,6 +55,7 @@ pub fn app(config: &Config) -> anyhow::Result<Arc<App>> {
             ..Default::default()
         },
         store: Arc::new(opened.store),
+        accepted: Accepted::by(config.upstream.base_url.as_str()),
         readers: Readers::default(),
         unmarked: AtomicBool::default(),
         paths: Paths::default(),

@@ -54,6 +54,10 @@ pub struct RawServer {
     pub drain: Option<String>,
     /// Requests at once.
     pub max_in_flight: Option<usize>,
+    /// Further hosts by which the proxy may be asked for.
+    pub hosts: Option<Vec<String>>,
+    /// Origins of pages that may use the proxy.
+    pub origins: Option<Vec<String>>,
 }
 
 /// `[upstream]`
@@ -190,6 +194,12 @@ pub struct RawLog {
 pub struct RawTenant {
     /// The key of the keyed hash; empty: made in the data directory.
     pub key: Option<Secret>,
+    /// Headers that hold credentials.
+    pub headers: Option<Vec<String>>,
+    /// Parameters of the query that do.
+    pub query: Option<Vec<String>>,
+    /// Whether a token's claims may stand for it.
+    pub claims: Option<bool>,
 }
 
 /// `[metrics]`

@@ -196,6 +196,8 @@ fn each_limit_refuses() {
         ("[server]\nmax_in_flight = 0", "at least 1"),
         ("[server]\nbody_cap = \"1 cup\"", "no size"),
         ("[server]\nbody_cap = 12", "at least 1KiB"),
+        ("[server]\nhosts = [\"http://a\"]", "without a scheme"),
+        ("[server]\norigins = [\"a.example\"]", "no origin"),
         ("[server]\ndrain = \"10\"", "no duration"),
         ("[server]\ndrain = 10", "invalid type"),
         (

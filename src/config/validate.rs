@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use super::problem::{Origin, Problem};
 use super::raw::{
-    RawBudget, RawCache, RawConfig, RawDelimiter, RawServer, RawStore, RawTools, RawUpstream,
+    RawBudget, RawCache, RawConfig, RawDelimiter, RawServer, RawStore, RawTenant, RawTools,
+    RawUpstream,
 };
 use super::readers::{
     address, at_least_one, body_cap, floor, fraction, globs, guidance, log_level, protect_recent,
@@ -15,6 +16,7 @@ use super::readers::{
 use super::settings::{Backend, LogFormat, StoreSettings};
 use super::{Config, units};
 use crate::dialect::stream::UsageMode;
+use crate::ingress::{Hosts, Origins, Sources};
 use crate::pipeline::{
     Budget, Cache, Delimiter, MIN_CEILING, Mode, ProtectRecent, SetBreakpoints, StoreContent,
     ToolClasses, Unmet,
@@ -51,7 +53,7 @@ pub fn validate(raw: RawConfig, origins: &BTreeMap<String, Origin>) -> (Config, 
             )
         },
     );
-    check.set("tenant.key", raw.tenant.key, &mut config.tenant, tenant_key);
+    check.tenant(raw.tenant, &mut config);
     check.set(
         "metrics.models",
         raw.metrics.models,
@@ -118,9 +120,31 @@ impl Check<'_> {
             &mut server.max_in_flight,
             at_least_one,
         );
+        self.set("server.hosts", raw.hosts, &mut server.hosts, |list| {
+            Hosts::read(&list)
+        });
+        self.set("server.origins", raw.origins, &mut server.origins, |list| {
+            Origins::read(&list)
+        });
         if server.listen == server.admin && server.listen.port() != 0 {
             self.problem("server.admin", "must not be the address of `server.listen`");
         }
+    }
+
+    fn tenant(&mut self, raw: RawTenant, config: &mut Config) {
+        self.set("tenant.key", raw.key, &mut config.tenant, tenant_key);
+        let sources = &mut config.server.sources;
+        let mut headers = None;
+        self.set("tenant.headers", raw.headers, &mut headers, |list| {
+            Sources::read_headers(&list).map(Some)
+        });
+        if let Some(headers) = headers {
+            sources.set_headers(headers);
+        }
+        if let Some(query) = raw.query {
+            sources.set_query(&query);
+        }
+        self.set("tenant.claims", raw.claims, &mut sources.claims, Ok);
     }
 
     fn upstream(&mut self, raw: RawUpstream, up: &mut upstream::Config) {

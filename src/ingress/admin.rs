@@ -3,12 +3,17 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::Response;
 use axum::routing::get;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+
+use super::errors;
+use super::origin::Guard;
 
 /// Prometheus' text format.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -31,6 +36,7 @@ struct Admin {
 /// Serves until `stop`; from `draining` on, `/readyz` is 503.
 pub(super) async fn serve(
     listener: TcpListener,
+    guard: Guard,
     probes: Probes,
     draining: CancellationToken,
     stop: CancellationToken,
@@ -39,10 +45,19 @@ pub(super) async fn serve(
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
-        .with_state(Admin { probes, draining });
+        .with_state(Admin { probes, draining })
+        .layer(middleware::from_fn_with_state(guard, guarded));
     tokio::select! {
         outcome = async { axum::serve(listener, router).await } => outcome,
         () = stop.cancelled() => Ok(()),
+    }
+}
+
+/// Holds every request to the guard, those for paths that are not there included.
+async fn guarded(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    match guard.admit(&request) {
+        Ok(()) => next.run(request).await,
+        Err(error) => errors::respond(None, &error),
     }
 }
 

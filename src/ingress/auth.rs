@@ -1,17 +1,21 @@
-//! Who owns a request: the credential is found, hashed under the tenant key, and forgotten. Owns
+//! Who owns a request: its credentials are found, hashed under the tenant key, and forgotten. Owns
 //! what counts as the same tenant; never verifies a credential (the upstream does) and never keeps
 //! or prints one.
 
+mod sources;
+
 use std::fmt;
+use std::net::IpAddr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderMap;
-use http::header::AUTHORIZATION;
 use serde_json::Value;
 
+pub use sources::Sources;
+
 use crate::model::{Digest, TenantId};
-use crate::pipeline::Identity;
+use crate::pipeline::{Identity, Standing};
 
 /// Where a JWT may name the account under its subject (JSON pointers).
 const ACCOUNT_CLAIMS: [&str; 5] = [
@@ -22,30 +26,47 @@ const ACCOUNT_CLAIMS: [&str; 5] = [
     "/https:~1~1api.openai.com~1auth/organization_id",
 ];
 
-/// What a client proves itself with. Printing it shows whether there is one, never what it is.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Credential(Option<Vec<u8>>);
+/// What a client proves itself with. Printing it shows whether there is any, never what it is.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Credential {
+    /// The name of each place with what stands there, in the order of both, so that the order in
+    /// which they were sent is none of the tenant's.
+    found: Vec<(String, Vec<u8>)>,
+    /// Whether claims may stand for a token: nothing else is there that could be what the upstream
+    /// looks at.
+    claims: bool,
+}
 
 impl Credential {
-    /// The credential of a request: `authorization` (a bearer's token, else the whole value), then
-    /// `api-key`, then `x-api-key`. None is a credential of its own: anonymous.
+    /// The credentials of a request: of each place a bearer's token, else the whole value. None is
+    /// a credential of its own: anonymous.
     #[must_use]
-    pub fn of(headers: &HeaderMap) -> Self {
-        let found = [AUTHORIZATION.as_str(), "api-key", "x-api-key"]
-            .iter()
-            .filter_map(|name| headers.get(*name))
-            .map(|value| bearer(value.as_bytes()).trim_ascii())
-            .find(|value| !value.is_empty());
-        Self(found.map(<[u8]>::to_vec))
+    pub fn of(sources: &Sources, headers: &HeaderMap, query: Option<&str>) -> Self {
+        let mut found = sources.find(headers, query);
+        for (_, value) in &mut found {
+            *value = bearer(value).trim_ascii().to_vec();
+        }
+        found.retain(|(_, value)| !value.is_empty());
+        found.sort_unstable();
+        found.dedup();
+        let claims = sources.claims && !sources.more(headers, query);
+        Self { found, claims }
+    }
+
+    /// The one secret that all places hold, where there is one.
+    fn sole(&self) -> Option<&[u8]> {
+        let (_, first) = self.found.first()?;
+        let same = self.found.iter().all(|(_, value)| value == first);
+        same.then_some(first)
     }
 }
 
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() {
-            "[redacted]"
-        } else {
+        f.write_str(if self.found.is_empty() {
             "anonymous"
+        } else {
+            "[redacted]"
         })
     }
 }
@@ -57,37 +78,52 @@ fn bearer(value: &[u8]) -> &[u8] {
     }
 }
 
-/// The tenant and the credential's own hash.
+/// Whose a request is that came from `peer`: a JWT's by issuer, subject and account claims, so that
+/// a renewed token is the same tenant, where it is all that the upstream could look at; anything else
+/// is taken whole. The claims are not verified here: what was recorded waits until the upstream has
+/// taken the token.
 #[must_use]
-pub fn identity(key: &[u8; 32], credential: &Credential) -> Identity {
-    let whole = credential.0.as_deref().unwrap_or_default();
+pub fn identity(key: &[u8; 32], credential: &Credential, peer: Option<IpAddr>) -> Identity {
+    let sole = credential.sole();
+    let digest = match (&credential.found[..], sole) {
+        ([], _) => hash(key, &[b"anonymous"]),
+        (_, Some(whole)) => hash(key, &[b"key", whole]),
+        (several, None) => hash(key, &parts(b"keys", several)),
+    };
+    let claims = sole.filter(|_| credential.claims).and_then(claims);
+    let (tenant, standing) = match claims {
+        Some([issuer, subject, account]) => {
+            let claimed = [&issuer, &subject, &account].map(|text| text.as_bytes());
+            let claimed = hash(key, &[&[&b"jwt"[..]], &claimed[..]].concat());
+            (TenantId(claimed), Standing::Claimed(TenantId(digest)))
+        }
+        None => (TenantId(digest), standing(credential, peer)),
+    };
+    let credential = match sole {
+        Some(whole) => hash(key, &[b"credential", whole]),
+        None => hash(key, &parts(b"credential", &credential.found)),
+    };
     Identity {
-        tenant: tenant(key, credential),
-        credential: hash(key, &[b"credential", whole]),
+        tenant,
+        credential,
+        standing,
     }
 }
 
-/// The tenant: a JWT by issuer, subject and account claims (so a renewed token is the same
-/// tenant), anything else whole. The claims are not verified: nothing recorded may be served
-/// until the upstream has accepted the credential itself.
-#[must_use]
-pub fn tenant(key: &[u8; 32], credential: &Credential) -> TenantId {
-    let digest = match &credential.0 {
-        None => hash(key, &[b"anonymous"]),
-        Some(whole) => match claims(whole) {
-            Some([issuer, subject, account]) => hash(
-                key,
-                &[
-                    b"jwt",
-                    issuer.as_bytes(),
-                    subject.as_bytes(),
-                    account.as_bytes(),
-                ],
-            ),
-            None => hash(key, &[b"key", whole]),
-        },
-    };
-    TenantId(digest)
+fn standing(credential: &Credential, peer: Option<IpAddr>) -> Standing {
+    let local = peer.is_some_and(|peer| peer.to_canonical().is_loopback());
+    if credential.found.is_empty() && !local {
+        Standing::Anonymous
+    } else {
+        Standing::Own
+    }
+}
+
+fn parts<'a>(kind: &'a [u8], found: &'a [(String, Vec<u8>)]) -> Vec<&'a [u8]> {
+    let named = found
+        .iter()
+        .flat_map(|(name, value)| [name.as_bytes(), value]);
+    [kind].into_iter().chain(named).collect()
 }
 
 /// Issuer, subject and account of a JWT; `None` if it is none, or names no issuer or subject.
@@ -125,13 +161,30 @@ mod tests {
     use super::*;
 
     const KEY: [u8; 32] = [7; 32];
+    const LOCAL: Option<IpAddr> = Some(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
+
+    fn of(pairs: &[(&str, &str)], query: Option<&str>) -> Credential {
+        let pair = |(name, value): &(&str, &str)| {
+            let name: http::HeaderName = name.parse().unwrap();
+            (name, value.parse().unwrap())
+        };
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs.iter().map(pair) {
+            headers.append(name, value);
+        }
+        Credential::of(&Sources::default(), &headers, query)
+    }
 
     fn credential(name: &str, value: &str) -> Credential {
-        let pair = (
-            name.parse::<http::HeaderName>().unwrap(),
-            value.parse().unwrap(),
-        );
-        Credential::of(&HeaderMap::from_iter([pair]))
+        of(&[(name, value)], None)
+    }
+
+    fn whose(key: &[u8; 32], credential: &Credential) -> Identity {
+        identity(key, credential, LOCAL)
+    }
+
+    fn tenant(key: &[u8; 32], credential: &Credential) -> TenantId {
+        whose(key, credential).tenant
     }
 
     fn jwt(payload: &str, signature: &str) -> Credential {
@@ -143,24 +196,48 @@ mod tests {
     }
 
     #[test]
+    fn stores_of_before_stay_readable() {
+        let known: [(_, &[&[u8]]); 4] = [
+            (of(&[], None), &[b"anonymous"]),
+            (credential("x-api-key", "sk-1"), &[b"key", b"sk-1"]),
+            (
+                credential("authorization", "Basic YTpi"),
+                &[b"key", b"Basic YTpi"],
+            ),
+            (
+                jwt(r#"{"iss":"i","sub":"s","org_id":"o"}"#, "x"),
+                &[b"jwt", b"i", b"s", b"o"],
+            ),
+        ];
+        for (credential, parts) in known {
+            assert_eq!(tenant(&KEY, &credential), TenantId(hash(&KEY, parts)));
+        }
+    }
+
+    #[test]
     fn the_same_key_is_the_same_tenant_wherever_it_stands() {
         let bearer = credential("authorization", "Bearer sk-1");
         for other in [
-            ("authorization", "bearer sk-1 "),
-            ("api-key", "sk-1"),
-            ("x-api-key", "sk-1"),
+            of(&[("authorization", "bearer sk-1 ")], None),
+            of(&[("api-key", "sk-1")], None),
+            of(&[("x-api-key", "sk-1")], None),
+            of(&[("x-goog-api-key", "sk-1")], None),
+            of(&[("ocp-apim-subscription-key", "sk-1")], None),
+            of(&[], Some("key=sk-1")),
+            of(&[], Some("a=b&k%65y=sk%2d1&key=")),
+            of(
+                &[("x-api-key", "sk-1"), ("authorization", "Bearer sk-1")],
+                Some("key=sk-1&key=sk-1"),
+            ),
         ] {
-            assert_eq!(
-                identity(&KEY, &bearer),
-                identity(&KEY, &credential(other.0, other.1))
-            );
+            assert_eq!(whose(&KEY, &bearer), whose(&KEY, &other));
         }
     }
 
     #[test]
     fn different_credentials_and_keys_are_different_tenants() {
         let all = [
-            Credential::of(&HeaderMap::new()),
+            of(&[], None),
             credential("authorization", "Bearer sk-1"),
             credential("authorization", "Bearer sk-2"),
             credential("authorization", "Basic sk-1"),
@@ -172,13 +249,33 @@ mod tests {
             jwt(r#"{"iss":"i","sub":"s","account_id":"a"}"#, "x"),
             jwt(r#"{"sub":"s"}"#, "x"),
             jwt(r#"["iss"]"#, "x"),
+            of(&[("api-key", "a"), ("x-api-key", "b")], None),
+            of(&[("api-key", "b"), ("x-api-key", "a")], None),
+            of(&[("api-key", "a"), ("api-key", "b")], None),
+            of(&[("api-key", "a")], Some("key=b")),
+            of(&[("key", "a"), ("api-key", "a")], Some("key=b&key=c")),
         ];
         for (i, one) in all.iter().enumerate() {
             assert_ne!(tenant(&KEY, one), tenant(&[8; 32], one), "{i}");
             for other in all.iter().skip(i + 1) {
                 assert_ne!(tenant(&KEY, one), tenant(&KEY, other), "{i}");
+                let credentials = [one, other].map(|one| whose(&KEY, one).credential);
+                assert_ne!(credentials[0], credentials[1], "{i}");
             }
         }
+    }
+
+    #[test]
+    fn several_credentials_are_one_tenant_in_any_order() {
+        let one = of(
+            &[("api-key", "a"), ("api-key", "b"), ("x-api-key", "c")],
+            None,
+        );
+        let other = of(
+            &[("x-api-key", "c"), ("api-key", "b"), ("api-key", "a")],
+            None,
+        );
+        assert_eq!(whose(&KEY, &one), whose(&KEY, &other));
     }
 
     #[test]
@@ -192,21 +289,76 @@ mod tests {
             &format!(r#"{{"exp":2,{account},"sub":"s","iss":"i"}}"#),
             "y",
         );
-        assert_eq!(tenant(&KEY, &old), tenant(&KEY, &new));
-        assert_ne!(
-            identity(&KEY, &old).credential,
-            identity(&KEY, &new).credential
+        let (old, new) = (whose(&KEY, &old), whose(&KEY, &new));
+        assert_eq!(old.tenant, new.tenant);
+        assert_ne!(old.credential, new.credential);
+        // What it is before it was taken is its own alone.
+        assert_ne!(old.standing, new.standing);
+        assert!(matches!(old.standing, Standing::Claimed(own) if own != old.tenant));
+    }
+
+    #[test]
+    fn claims_count_only_where_nothing_else_could_be_looked_at() {
+        let token = jwt(r#"{"iss":"i","sub":"s"}"#, "x");
+        let token = String::from_utf8(token.found[0].1.clone()).unwrap();
+        let beside = |name: &str, query| of(&[("authorization", &token), (name, "1")], query);
+        for (other, claimed) in [
+            (beside("accept", None), true),
+            (beside("session_id", None), true),
+            (beside("cookie", None), true),
+            (beside("x-plimsoll-auth", None), true),
+            (beside("x-api-key", None), false),
+            (beside("x-forwarded-access-token", None), false),
+            (beside("x-goog-iam-authorization", None), false),
+            (beside("accept", Some("a=b")), true),
+            (beside("accept", Some("key=b")), false),
+            (beside("accept", Some("sig=b")), false),
+            (beside("accept", Some("X-Amz-Security-Token=b")), false),
+        ] {
+            let standing = whose(&KEY, &other).standing;
+            assert_eq!(
+                matches!(standing, Standing::Claimed(_)),
+                claimed,
+                "{other:?}"
+            );
+        }
+        let kept_back = of(
+            &[("authorization", &token), ("connection", "Authorization")],
+            None,
         );
+        assert_eq!(tenant(&KEY, &kept_back), tenant(&KEY, &of(&[], None)));
     }
 
     #[test]
     fn empty_credentials_are_anonymous() {
-        let anonymous = tenant(&KEY, &Credential::of(&HeaderMap::new()));
+        let anonymous = whose(&KEY, &of(&[], None));
+        for empty in [
+            credential("authorization", "Bearer "),
+            credential("x-api-key", ""),
+            of(&[], Some("key=&key")),
+        ] {
+            assert_eq!(whose(&KEY, &empty), anonymous);
+        }
+    }
+
+    #[test]
+    fn who_has_no_credential_stands_for_itself_on_this_machine_only() {
+        for (peer, standing) in [
+            ("127.0.0.1", Standing::Own),
+            ("::1", Standing::Own),
+            ("::ffff:127.0.0.1", Standing::Own),
+            ("10.0.0.7", Standing::Anonymous),
+            ("fe80::1", Standing::Anonymous),
+        ] {
+            let peer = Some(peer.parse().unwrap());
+            assert_eq!(identity(&KEY, &of(&[], None), peer).standing, standing);
+            let keyed = credential("x-api-key", "k");
+            assert_eq!(identity(&KEY, &keyed, peer).standing, Standing::Own);
+        }
         assert_eq!(
-            tenant(&KEY, &credential("authorization", "Bearer ")),
-            anonymous
+            identity(&KEY, &of(&[], None), None).standing,
+            Standing::Anonymous
         );
-        assert_eq!(tenant(&KEY, &credential("x-api-key", "")), anonymous);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! One request at the edge: limits, which way it goes, and errors in the caller's shape. Owns the
 //! choice between a turn and a pass; never reads what a body means.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -16,6 +17,7 @@ use super::body::{self, Coding};
 use super::errors;
 use super::headers;
 use super::limit::{Counted, Limit};
+use super::origin::Guard;
 use crate::dialect::Purpose;
 use crate::model::{Dialect, Rope};
 use crate::pipeline::{self, App, ProxyError, Report, Side, TurnRequest, Untouched};
@@ -28,6 +30,7 @@ pub struct Edge {
     app: Arc<App>,
     tenant_key: [u8; 32],
     limit: Limit,
+    guard: Guard,
 }
 
 impl Edge {
@@ -35,11 +38,13 @@ impl Edge {
     #[must_use]
     pub fn new(config: Config, app: Arc<App>, tenant_key: [u8; 32]) -> Self {
         let limit = Limit::new(config.max_in_flight);
+        let guard = Guard::new(config.listen.ip(), &config.hosts, &config.origins);
         Self {
             config,
             app,
             tenant_key,
             limit,
+            guard,
         }
     }
 
@@ -50,7 +55,11 @@ impl Edge {
 
 /// Answers a request. Whatever goes wrong becomes a response, and each response is counted once; a
 /// body that breaks later breaks the connection, so that no cut stream looks like an end.
-pub(super) async fn handle(edge: &Edge, request: Request<Incoming>) -> Response<Body> {
+pub(super) async fn handle(
+    edge: &Edge,
+    peer: Option<IpAddr>,
+    request: Request<Incoming>,
+) -> Response<Body> {
     let managed = managed(&request);
     let dialect = managed.map(|(dialect, _)| dialect);
     let report = Report::begin(&edge.app, route(managed), request.method().clone());
@@ -58,7 +67,7 @@ pub(super) async fn handle(edge: &Edge, request: Request<Incoming>) -> Response<
         return refuse(report, dialect, &ProxyError::Overloaded);
     };
     let flight = edge.app.metrics.in_flight();
-    let response = match admit(edge, request).await {
+    let response = match admit(edge, peer, request).await {
         Ok(admitted) => serve(&edge.app, dialect, admitted, report).await,
         Err(error) => refuse(report, dialect, &error),
     };
@@ -116,7 +125,12 @@ fn refuse(report: Report, dialect: Option<Dialect>, error: &ProxyError) -> Respo
     errors::respond(dialect, error)
 }
 
-async fn admit(edge: &Edge, request: Request<Incoming>) -> Result<Admitted, ProxyError> {
+async fn admit(
+    edge: &Edge,
+    peer: Option<IpAddr>,
+    request: Request<Incoming>,
+) -> Result<Admitted, ProxyError> {
+    edge.guard.admit(&request)?;
     let managed = managed(&request);
     let (parts, body) = request.into_parts();
     let asked = parts
@@ -140,7 +154,8 @@ async fn admit(edge: &Edge, request: Request<Incoming>) -> Result<Admitted, Prox
     }
     let overrides = headers::overrides(&headers, &edge.config.profiles)?;
     let session = headers::session(&headers)?;
-    let identity = auth::identity(&edge.tenant_key, &Credential::of(&headers));
+    let credential = Credential::of(&edge.config.sources, &headers, asked.query());
+    let identity = auth::identity(&edge.tenant_key, &credential, peer);
     let raw = body::read(body, &headers, edge.config.body_cap).await?;
     let body = body::decompress(coding, &raw, edge.config.body_cap).await?;
     Ok(Admitted::Turn(Box::new(TurnRequest {

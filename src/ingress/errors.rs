@@ -34,6 +34,8 @@ pub fn respond(dialect: Option<Dialect>, error: &ProxyError) -> Response<Body> {
         | ProxyError::Budget { .. }
         | ProxyError::Middle(_)
         | ProxyError::Method
+        | ProxyError::Host
+        | ProxyError::Origin
         | ProxyError::Upstream(_) => {}
     }
     response

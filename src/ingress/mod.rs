@@ -4,6 +4,7 @@
 //! | request | goes |
 //! |---|---|
 //! | `POST …/chat/completions` | read whole, then [`crate::pipeline::turn`] |
+//! | a host or a page that is not allowed | 403 |
 //! | a WebSocket upgrade | 426 |
 //! | anything else | [`crate::pipeline::forward`], streamed both ways |
 
@@ -14,6 +15,7 @@ mod edge;
 mod errors;
 mod headers;
 mod limit;
+mod origin;
 mod server;
 
 use std::collections::BTreeSet;
@@ -21,11 +23,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 pub use admin::Probes;
-pub use auth::{Credential, identity, tenant};
+pub use auth::{Credential, Sources, identity};
 pub use body::Coding;
 pub use edge::Edge;
 pub use errors::respond;
 pub use headers::{overrides, session};
+pub use origin::{Guard, Host, Hosts, Origins};
 pub use server::{BindError, Drained, Server};
 
 /// Listening and limits.
@@ -41,6 +44,12 @@ pub struct Config {
     pub drain: Duration,
     /// Requests at once, at least 1.
     pub max_in_flight: usize,
+    /// Where credentials are looked for.
+    pub sources: Sources,
+    /// Hosts by which the proxy may be asked for, beside those of this machine.
+    pub hosts: Hosts,
+    /// Origins of pages that may ask, beside those of this machine.
+    pub origins: Origins,
     /// The profiles that a request may name.
     pub profiles: BTreeSet<String>,
 }
@@ -53,6 +62,9 @@ impl Default for Config {
             body_cap: 64 << 20,
             drain: Duration::from_secs(25),
             max_in_flight: 1024,
+            sources: Sources::default(),
+            hosts: Hosts::default(),
+            origins: Origins::default(),
             profiles: BTreeSet::new(),
         }
     }

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::admin::{self, Probes};
 use super::edge::{Edge, handle, malformed};
+use super::origin::Guard;
 
 /// How long a request's head may take, and a kept connection may idle. Longer than the pools of
 /// common clients keep theirs, so that it is they who close first.
@@ -89,8 +90,11 @@ impl Server {
         let graceful = GracefulShutdown::new();
         let cut = CancellationToken::new();
         let over = CancellationToken::new();
+        let config = self.edge.config();
+        let guard = Guard::new(config.admin.ip(), &config.hosts, &config.origins);
         let admin = tokio::spawn(admin::serve(
             self.admin,
+            guard,
             self.probes,
             stop.clone(),
             over.clone(),
@@ -147,9 +151,11 @@ async fn accept(
 
 async fn connection(stream: TcpStream, edge: Arc<Edge>, watcher: Watcher, cut: CancellationToken) {
     let shared = Arc::clone(&edge);
+    // Whose address is not known is not on this machine.
+    let peer = stream.peer_addr().ok().map(|peer| peer.ip());
     let service = service_fn(move |request| {
         let edge = Arc::clone(&shared);
-        async move { Ok::<_, Infallible>(handle(&edge, request).await) }
+        async move { Ok::<_, Infallible>(handle(&edge, peer, request).await) }
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -12,6 +12,7 @@ use super::find::Paths;
 use super::known::{Memo, Reader};
 use super::reads::Readers;
 use super::settings::Settings;
+use super::standing::Accepted;
 use crate::dialect;
 use crate::model::{Dialect, TenantId};
 use crate::record::{Label, Metrics};
@@ -31,6 +32,8 @@ pub struct App {
     pub intercept: dialect::stream::Config,
     /// Turn records.
     pub store: Arc<Store>,
+    /// Credentials that the upstream has taken.
+    pub accepted: Accepted,
     /// Look-ups that are at the store.
     pub readers: Readers,
     /// Whether the upstream was found to refuse breakpoints of the provider's cache, which are then

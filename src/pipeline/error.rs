@@ -43,6 +43,17 @@ pub enum ProxyError {
     /// A method that names no path.
     #[error("CONNECT is not served here; send requests to the base URL")]
     Method,
+    /// The request asks for a host that is not this proxy's.
+    #[error(
+        "the host of this request is not one that the proxy answers to; use localhost or \
+         127.0.0.1 in the base URL, or add the host to server.hosts"
+    )]
+    Host,
+    /// The request is of a page of the web.
+    #[error(
+        "pages of this origin may not use the proxy; add the origin to server.origins if they should"
+    )]
+    Origin,
     /// As many requests are served as may be.
     #[error("too many requests at once; try again soon, or raise server.max_in_flight")]
     Overloaded,
@@ -105,7 +116,7 @@ impl ProxyError {
             Self::Header { .. } | Self::Coding { .. } | Self::TooLarge { .. } => {
                 (Side::Caller, false)
             }
-            Self::Upgrade | Self::Method => (Side::Caller, false),
+            Self::Upgrade | Self::Method | Self::Host | Self::Origin => (Side::Caller, false),
             Self::Request(_) | Self::Terms(_) | Self::Budget { .. } => (Side::Caller, false),
             Self::Upstream(upstream::Error::Path) => (Side::Caller, false),
             Self::Body => (Side::Caller, true),
@@ -130,6 +141,7 @@ impl ProxyError {
             Self::Body => StatusCode::REQUEST_TIMEOUT,
             Self::Upgrade => StatusCode::UPGRADE_REQUIRED,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Host | Self::Origin => StatusCode::FORBIDDEN,
             Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
             Self::Middle(_) => StatusCode::BAD_GATEWAY,
             Self::Upstream(error) => match error {
@@ -163,6 +175,8 @@ impl ProxyError {
             | Self::Middle(_)
             | Self::Upgrade
             | Self::Method
+            | Self::Host
+            | Self::Origin
             | Self::Overloaded
             | Self::Upstream(_) => None,
         };
@@ -184,6 +198,8 @@ impl ProxyError {
             Self::Body => "body_incomplete",
             Self::Upgrade => "upgrade_not_supported",
             Self::Method => "method_not_supported",
+            Self::Host => "host_not_allowed",
+            Self::Origin => "origin_not_allowed",
             Self::Overloaded => "overloaded",
             Self::Budget { .. } => "context_budget_exceeded",
             Self::Middle(_) => "turn_interrupted",

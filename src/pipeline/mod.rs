@@ -24,6 +24,7 @@ mod report;
 mod request;
 mod send;
 mod settings;
+mod standing;
 mod unary;
 
 use std::panic::AssertUnwindSafe;
@@ -38,12 +39,13 @@ pub use app::App;
 pub use error::{Class, ProxyError, Side};
 pub use report::Report;
 pub use request::{
-    AskedBudget, Identity, MIN_CEILING, Mode, Overrides, Session, TurnRequest, Untouched,
+    AskedBudget, Identity, MIN_CEILING, Mode, Overrides, Session, Standing, TurnRequest, Untouched,
 };
 pub use settings::{
     Budget, Cache, Classes, Delimiter, GlobError, Guidance, ProtectRecent, Recall, SetBreakpoints,
     Settings, StoreContent, Terms, TermsError, ToolClasses, Unmet,
 };
+pub use standing::Accepted;
 
 use crate::upstream::{self, Outbound, Payload};
 use open::Opened;
@@ -57,9 +59,10 @@ pub async fn turn(
     request: TurnRequest,
     report: Report,
 ) -> Result<Response<Body>, ProxyError> {
+    let (identity, purpose) = (request.identity, request.purpose);
     // dialect, session, tokens, policy, commit, render: the request half, pure but for one look-up,
     // which is waited for only so long.
-    match open::open(app, request, report).await? {
+    let answer = match open::open(app, request, report).await? {
         // upstream, intercept, record: one hop after the other until the answer is whole.
         Opened::Managed(turn) => {
             let sending = AssertUnwindSafe(send::first(app, *turn)).catch_unwind();
@@ -68,7 +71,11 @@ pub async fn turn(
             sending.await.unwrap_or_else(gone)
         }
         Opened::Untouched { request, report } => forward(app, *request, *report).await,
+    };
+    if let Ok(response) = &answer {
+        standing::answered(app, &identity, purpose, response.status());
     }
+    answer
 }
 
 /// Serves a request that is not managed.

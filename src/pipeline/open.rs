@@ -19,11 +19,12 @@ use super::refer::{self, Known};
 use super::report::Report;
 use super::request::{Mode, TurnRequest, Untouched};
 use super::settings::{SetBreakpoints, Terms, Unmet};
+use super::standing::{Trust, trust};
 use super::untouched;
 use crate::dialect::Purpose;
 use crate::dialect::edit::bare;
 use crate::dialect::request::{Lost, Request, RequestError};
-use crate::model::{Head, Scope, Shape, TenantId};
+use crate::model::{Head, Role, Scope, Shape, TenantId};
 use crate::record::{Phase, Stage};
 use crate::session::align::stand;
 use crate::session::chain;
@@ -63,7 +64,7 @@ pub(super) struct Turn {
 }
 
 /// Why a request is not managed.
-enum Stop {
+pub(super) enum Stop {
     /// It is forwarded, by right.
     Forward,
     /// A stage failed.
@@ -73,11 +74,13 @@ enum Stop {
 }
 
 /// A request on its way through the middle.
-struct Opening {
-    request: TurnRequest,
+pub(super) struct Opening {
+    /// The client's request.
+    pub request: TurnRequest,
     report: Report,
     /// The bytes that are read: the client's, and those that it refers to.
     size: usize,
+    trust: Trust,
 }
 
 /// What a request says of itself.
@@ -123,11 +126,13 @@ pub(super) async fn open(
 ) -> Result<Opened, ProxyError> {
     report.turn.tenant = request.identity.tenant.0.short();
     let size = request.body.len();
-    let opening = Opening {
+    let mut opening = Opening {
         request,
         report,
         size,
+        trust: Trust::Whole,
     };
+    opening.trust = trust(app, &mut opening).await;
     let (mut opening, mut step) = stage(app, opening, begin).await?;
     if let Ok(Step::Refers(asked)) = step {
         (opening, step) = expand(app, opening, asked).await?;
@@ -253,6 +258,13 @@ fn begin(app: &App, opening: &mut Opening) -> Result<Step, Stop> {
     let asked = asked(app, &opening.request, &mut opening.report)?;
     if asked.request.refers.is_empty() {
         place(app, opening, asked)
+    } else if opening.trust != Trust::Whole {
+        let lost = match asked.request.refers.response {
+            Some(_) => Lost::Response,
+            None => Lost::Item,
+        };
+        opening.report.turn.unmanaged = Some(lost.word());
+        Err(Stop::Forward)
     } else {
         Ok(Step::Refers(Box::new(asked)))
     }
@@ -260,7 +272,7 @@ fn begin(app: &App, opening: &mut Opening) -> Result<Step, Stop> {
 
 /// Finds a request that has all in it, as far as that needs no disk.
 fn place(app: &App, opening: &mut Opening, asked: Asked) -> Result<Step, Stop> {
-    let (read, known) = read(app, &opening.request, &mut opening.report, asked)?;
+    let (read, known) = read(app, opening, asked)?;
     let report = &mut opening.report;
     let known = report.timed(Phase::Session, || {
         let stands = known.and_then(|known| stand(known, &read.shapes));
@@ -276,7 +288,7 @@ fn place(app: &App, opening: &mut Opening, asked: Asked) -> Result<Step, Stop> {
 }
 
 /// Looks something up in a store that may make it wait, as long as the settings allow.
-async fn look_up<T: Send + 'static>(
+pub(super) async fn look_up<T: Send + 'static>(
     app: &Arc<App>,
     opening: &mut Opening,
     find: impl FnOnce(&App) -> Result<T, Stop> + Send + 'static,
@@ -322,32 +334,37 @@ fn asked(app: &App, asked: &TurnRequest, report: &mut Report) -> Result<Asked, S
     })
 }
 
-fn read(
-    app: &App,
-    turn: &TurnRequest,
-    report: &mut Report,
-    asked: Asked,
-) -> Result<(Read, Option<Path>), Stop> {
+fn read(app: &App, opening: &mut Opening, asked: Asked) -> Result<(Read, Option<Path>), Stop> {
     let Asked {
         request,
         known,
-        terms,
+        mut terms,
         family,
     } = asked;
+    let (turn, report) = (&opening.request, &mut opening.report);
     if let Some(why) = request.unmanaged {
         report.turn.unmanaged = Some(why);
         return Err(Stop::Forward);
     }
-    let scope = turn.session.scope(request.hint.as_deref());
-    let parent = turn.session.parent.clone();
-    let place = Place::new(turn.identity.tenant, scope, parent, request.dialect);
-    let reader = app.reader(&family, place.tenant, request.dialect);
+    let reader = app.reader(&family, turn.identity.tenant, request.dialect);
     let shapes = report.timed(Phase::Tokens, || {
         (0..request.messages.len())
             .map(|at| reader.shape(request.message(at)))
             .collect::<Result<Vec<Arc<Shape>>, _>>()
     });
     let shapes = shapes.map_err(|error| Stop::Fail(MiddleError::from(error).stage()))?;
+    let spoken = shapes.iter().any(|shape| shape.role == Role::Assistant);
+    let (tenant, refers) = match opening.trust {
+        Trust::Whole => (turn.identity.tenant, true),
+        Trust::Unnamed => (turn.identity.tenant, false),
+        Trust::Nothing(alone) if spoken => (alone, false),
+        // What begins here has nothing behind it that could be put in.
+        Trust::Nothing(_) => (turn.identity.tenant, true),
+    };
+    terms.refers = refers;
+    let scope = turn.session.scope(request.hint.as_deref());
+    let parent = turn.session.parent.clone();
+    let place = Place::new(tenant, scope, parent, request.dialect);
     let heads = report.timed(Phase::Session, || chain::heads(place.tenant, &shapes));
     let read = Read {
         request,

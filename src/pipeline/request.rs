@@ -56,8 +56,21 @@ pub struct TurnRequest {
 pub struct Identity {
     /// Who owns the credential: stable over renewed tokens of one account.
     pub tenant: TenantId,
-    /// The credential itself, hashed whole: what an upstream has accepted or not.
+    /// The credentials themselves, hashed whole: what an upstream has accepted or not.
     pub credential: Digest,
+    /// How sure it is that the tenant is whose the request is.
+    pub standing: Standing,
+}
+
+/// How sure it is whose a request is, before the upstream has looked at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Nobody else has what the tenant was made of, or all who have are on this machine.
+    Own,
+    /// There is no credential, so that all such callers from elsewhere are one tenant.
+    Anonymous,
+    /// The tenant is what a token says of itself. This one is the token's alone.
+    Claimed(TenantId),
 }
 
 /// What the headers say about the session.

@@ -363,6 +363,8 @@ pub struct Terms {
     /// Raw tokens after which an implicit episode is cut.
     pub implicit_tokens: u32,
     content: StoreContent,
+    /// Whether what the caller is served may be referred to by its id later.
+    pub refers: bool,
     /// Whether `delimiter` is injected.
     pub inject: bool,
     /// Whether `recall` is injected.
@@ -432,6 +434,7 @@ impl Terms {
             unmet: budget.unmet,
             implicit_tokens: budget.implicit_tokens,
             content: settings.content,
+            refers: true,
             inject: delimiter.enabled,
             recall: overrides.recall.unwrap_or(settings.recall.enabled),
             protocol: Protocol {
@@ -465,7 +468,19 @@ impl Terms {
     /// provider would miss the results of our calls.
     #[must_use]
     pub fn may_inject(&self, stored: bool) -> bool {
-        !stored || self.content != StoreContent::Off
+        !stored || self.keeps(stored).1
+    }
+
+    /// Whether a turn's content is stored, and whether it may be referred to, by whether the client
+    /// asks for that.
+    #[must_use]
+    pub fn keeps(&self, asked: bool) -> (bool, bool) {
+        let asked = asked && self.refers;
+        match self.content {
+            StoreContent::All => (true, asked),
+            StoreContent::Asked => (asked, asked),
+            StoreContent::Off => (false, false),
+        }
     }
 
     /// The guidance block for the tools that are injected, unless the operator turned it off.

@@ -15,7 +15,6 @@ use super::finish::{self, Committed, Ended, Ending};
 use super::hidden::{self, Keep};
 use super::open::{Turn, over_budget};
 use super::send::{again, failed, prepare, reply, send, spec};
-use super::settings::StoreContent;
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::unary::{self, Unstreamed};
 use crate::model::Hop;
@@ -225,11 +224,7 @@ impl Turn {
             },
         );
         let request = &self.state.request;
-        let (stored, asked) = match app.settings.content {
-            StoreContent::All => (true, request.stored),
-            StoreContent::Asked => (request.stored, request.stored),
-            StoreContent::Off => (false, false),
-        };
+        let (stored, asked) = self.state.terms.keeps(request.stored);
         // What broke off has no end that a client could go on from.
         let whole = match answer.verdict() {
             Verdict::Done | Verdict::Mixed | Verdict::Cut => true,

@@ -23,13 +23,30 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 ];
 
 /// Where clients put their keys.
-const CREDENTIALS: [&str; 3] = ["authorization", "api-key", "x-api-key"];
+const CREDENTIALS: [&str; 5] = [
+    "authorization",
+    "api-key",
+    "x-api-key",
+    "x-goog-api-key",
+    "ocp-apim-subscription-key",
+];
+
+/// What never goes to the upstream, beside what belongs to the connection.
+const KEPT: [HeaderName; 4] = [HOST, CONTENT_LENGTH, COOKIE, EXPECT];
+
+/// Whether a header of this name goes to the upstream, unless the client names it as one of its
+/// connection.
+#[must_use]
+pub fn is_sent(name: &HeaderName) -> bool {
+    let own = name.as_str().starts_with(OWN_PREFIX);
+    !own && !HOP_BY_HOP.contains(name) && !KEPT.contains(name)
+}
 
 /// What goes to the upstream: neither connection headers nor cookies nor our own. Host and length
 /// are computed anew by the connection; `expect` was answered here.
 /// Credentials are marked, so that no layer below prints or indexes them.
 pub fn to_upstream(headers: &mut HeaderMap) {
-    strip(headers, &[HOST, CONTENT_LENGTH, COOKIE, EXPECT]);
+    strip(headers, &KEPT);
     for (name, value) in headers.iter_mut() {
         if CREDENTIALS.contains(&name.as_str()) {
             value.set_sensitive(true);
@@ -106,6 +123,7 @@ mod tests {
             to_upstream(&mut a);
             to_client(&mut b);
             assert_eq!(a.contains_key(name), up, "{name} up");
+            assert_eq!(is_sent(&name.parse().unwrap()), up, "{name}");
             assert_eq!(b.contains_key(name), down, "{name} down");
         }
     }

@@ -20,7 +20,7 @@ use tower::ServiceExt as _;
 
 pub use body::{BoxError, ResponseBody, Upload};
 pub use error::{BodyError, Error};
-pub use headers::{OWN_PREFIX, to_client, to_upstream};
+pub use headers::{OWN_PREFIX, is_sent, to_client, to_upstream};
 pub use retry::{LONGEST_WAIT, Retry, retry_after};
 pub use target::{BaseUrl, BaseUrlError};
 

@@ -19,7 +19,7 @@ use super::process::Process;
 use super::support::{Proxy, client, soon};
 
 /// What the provider answers to the newest item of a request: its number, the items, the status.
-fn answer(number: usize, body: &Value) -> Value {
+pub fn answer(number: usize, body: &Value) -> Value {
     let newest = match &body["input"] {
         Value::Array(items) => items.last().cloned().unwrap_or_default(),
         text => json!({"content": text}),

@@ -1,0 +1,352 @@
+//! Who is asked for, and which page asks. A page of the web can send requests to this machine, and
+//! by a name that it points here (DNS rebinding) read the answers; it can choose neither the host
+//! nor the origin that its browser names. Owns what hosts and origins may be; never reads more of a
+//! request than these.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use http::Request;
+use http::header::{HOST, HeaderValue, ORIGIN};
+
+use crate::pipeline::ProxyError;
+
+/// A host by which the proxy may be asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// An address.
+    Address(IpAddr),
+    /// A name, in lower case.
+    Name(String),
+}
+
+impl Host {
+    /// The host of `host` or `host:port`; none where it is neither.
+    #[must_use]
+    pub fn parse(authority: &str) -> Option<Self> {
+        let (host, port) = match authority.strip_prefix('[') {
+            Some(rest) => {
+                let (address, port) = rest.split_once(']')?;
+                let address: Ipv6Addr = address.parse().ok()?;
+                (Self::Address(IpAddr::V6(address).to_canonical()), port)
+            }
+            None => {
+                let end = authority.find(':').unwrap_or(authority.len());
+                let (name, port) = authority.split_at(end);
+                (Self::named(name)?, port)
+            }
+        };
+        let digits = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+        let bare = port.is_empty() || port.strip_prefix(':').is_some_and(digits);
+        bare.then_some(host)
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        let name = name.strip_suffix('.').unwrap_or(name);
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        if name.is_empty() || !name.bytes().all(fits) {
+            return None;
+        }
+        Some(match name.parse() {
+            Ok(address) => Self::Address(address),
+            Err(_) => Self::Name(name.to_ascii_lowercase()),
+        })
+    }
+
+    /// Whether it is this machine, whatever a name server says.
+    fn is_loopback(&self) -> bool {
+        match self {
+            Self::Address(address) => address.is_loopback(),
+            Self::Name(name) => name == "localhost",
+        }
+    }
+}
+
+/// Hosts by which the proxy may be asked for, beside those of this machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hosts {
+    /// Whether it may be any.
+    pub any: bool,
+    /// Which, where it may not.
+    pub named: Vec<Host>,
+}
+
+impl Hosts {
+    /// Reads a list of hosts, of which `*` is any.
+    ///
+    /// # Errors
+    /// What is wrong with the first entry that is none.
+    pub fn read(list: &[String]) -> Result<Self, String> {
+        let mut hosts = Self::default();
+        for entry in list {
+            let text = entry.trim();
+            let host = match text.parse::<Ipv6Addr>() {
+                Ok(address) => Some(Host::Address(IpAddr::V6(address).to_canonical())),
+                Err(_) => Host::parse(text).filter(|_| text.ends_with(']') || !text.contains(':')),
+            };
+            match host {
+                _ if text == "*" => hosts.any = true,
+                Some(host) => hosts.named.push(host),
+                None => {
+                    return Err(format!(
+                        "`{entry}` is no host; write its name or address alone, without a scheme \
+                         or a port, or \"*\" for any"
+                    ));
+                }
+            }
+        }
+        Ok(hosts)
+    }
+}
+
+/// Origins of pages that may ask, beside those of this machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origins {
+    /// Whether it may be any.
+    any: bool,
+    /// Which, where it may not: an origin, or a scheme with `://`.
+    named: Vec<String>,
+}
+
+impl Origins {
+    /// Reads a list of origins, of which `*` is any and `scheme://*` all of a scheme.
+    ///
+    /// # Errors
+    /// What is wrong with the first entry that is none.
+    pub fn read(list: &[String]) -> Result<Self, String> {
+        let mut origins = Self::default();
+        for entry in list {
+            match entry.trim() {
+                "*" => origins.any = true,
+                "null" => origins.named.push("null".to_owned()),
+                text => origins.named.push(named_origin(text).ok_or_else(|| {
+                    format!(
+                        "`{entry}` is no origin; write it like \"https://app.example\", \
+                         \"app://*\" for all of a scheme, or \"*\" for any"
+                    )
+                })?),
+            }
+        }
+        Ok(origins)
+    }
+
+    fn has(&self, origin: &HeaderValue) -> bool {
+        let Ok(origin) = origin.to_str() else {
+            return false;
+        };
+        if self.any || is_local(origin) {
+            return true;
+        }
+        let origin = normal(origin);
+        let scheme = origin.find("://").and_then(|at| origin.get(..at + 3));
+        let is = |named: &String| *named == origin || Some(named.as_str()) == scheme;
+        self.named.iter().any(is)
+    }
+}
+
+/// An entry of the list as it is compared.
+fn named_origin(text: &str) -> Option<String> {
+    let text = text
+        .strip_suffix('/')
+        .filter(|text| !text.ends_with('/'))
+        .unwrap_or(text);
+    let (scheme, rest) = text.split_once("://")?;
+    let first = scheme
+        .bytes()
+        .next()
+        .is_some_and(|byte| byte.is_ascii_alphabetic());
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+    if !first || !scheme.bytes().all(inner) {
+        return None;
+    }
+    let fits = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'/' | b'*' | b',' | b'@');
+    match rest {
+        // A scheme of the web is not one program's.
+        "*" if scheme.starts_with("http") => None,
+        "*" => Some(normal(&format!("{scheme}://"))),
+        "" => None,
+        rest => rest.bytes().all(fits).then(|| normal(text)),
+    }
+}
+
+/// An origin in the form in which browsers write it.
+fn normal(origin: &str) -> String {
+    let origin = origin.to_ascii_lowercase();
+    let port = match origin.split_once("://") {
+        Some(("http", _)) => ":80",
+        Some(("https", _)) => ":443",
+        _ => return origin,
+    };
+    origin
+        .strip_suffix(port)
+        .map_or(origin.clone(), str::to_owned)
+}
+
+/// Whether an origin is a page that this machine serves itself.
+fn is_local(origin: &str) -> bool {
+    let Some((scheme, authority)) = origin.split_once("://") else {
+        return false;
+    };
+    let web = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
+    web && Host::parse(authority).is_some_and(|host| host.is_loopback())
+}
+
+/// What a listener holds its requests to.
+#[derive(Clone, Debug)]
+pub struct Guard {
+    /// By which hosts it may be asked for; none: by any.
+    hosts: Option<Vec<Host>>,
+    origins: Origins,
+}
+
+impl Guard {
+    /// The guard of a listener on an address. On loopback only this machine can be meant; elsewhere
+    /// the operator alone knows how the proxy is called.
+    #[must_use]
+    pub fn new(listen: IpAddr, hosts: &Hosts, origins: &Origins) -> Self {
+        let checked = listen.to_canonical().is_loopback() || !hosts.named.is_empty();
+        Self {
+            hosts: (checked && !hosts.any).then(|| hosts.named.clone()),
+            origins: origins.clone(),
+        }
+    }
+
+    /// Whether a request may be read at all.
+    ///
+    /// # Errors
+    /// [`ProxyError::Host`] or [`ProxyError::Origin`].
+    pub fn admit<B>(&self, request: &Request<B>) -> Result<(), ProxyError> {
+        if !self.is_meant(request) {
+            return Err(ProxyError::Host);
+        }
+        let mut origins = request.headers().get_all(ORIGIN).iter();
+        if origins.all(|origin| self.origins.has(origin)) {
+            Ok(())
+        } else {
+            Err(ProxyError::Origin)
+        }
+    }
+
+    /// Whether the request asks for this proxy. One that names no host is no browser's.
+    fn is_meant<B>(&self, request: &Request<B>) -> bool {
+        let Some(allowed) = &self.hosts else {
+            return true;
+        };
+        let own = |authority: &str| {
+            let host = Host::parse(authority);
+            host.is_some_and(|host| host.is_loopback() || allowed.contains(&host))
+        };
+        // A target in absolute form outranks the header, and either may be what is looked at later.
+        let target = request.uri().authority().map(http::uri::Authority::as_str);
+        let mut headers = request.headers().get_all(HOST).iter();
+        let (first, second) = (headers.next(), headers.next());
+        let named = first.map(|host| host.to_str().is_ok_and(|host| own(host.trim())));
+        second.is_none() && target.is_none_or(own) && named.unwrap_or(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(entries: &[&str]) -> Vec<String> {
+        entries.iter().map(ToString::to_string).collect()
+    }
+
+    fn guard(listen: &str, hosts: &[&str], origins: &[&str]) -> Guard {
+        let hosts = Hosts::read(&list(hosts)).unwrap();
+        let origins = Origins::read(&list(origins)).unwrap();
+        Guard::new(listen.parse().unwrap(), &hosts, &origins)
+    }
+
+    fn request(header: &str, value: &str) -> Request<()> {
+        Request::get("/").header(header, value).body(()).unwrap()
+    }
+
+    #[test]
+    fn hosts_are_held_to_where_the_listener_is() {
+        // (listener, configured, asked for, allowed)
+        let table: [(&str, &[&str], &str, bool); 16] = [
+            ("127.0.0.1", &[], "localhost:1", true),
+            ("127.0.0.1", &[], "proxy.example", false),
+            ("::1", &[], "proxy.example", false),
+            ("::ffff:127.0.0.1", &[], "proxy.example", false),
+            ("::1", &[], "[::ffff:127.0.0.1]:1", true),
+            ("127.0.0.1", &["Proxy.Example"], "proxy.example.:8787", true),
+            ("127.0.0.1", &["proxy.example"], "a.proxy.example", false),
+            ("127.0.0.1", &["proxy.example"], "localhost", true),
+            ("127.0.0.1", &["10.0.0.7"], "10.0.0.7:1", true),
+            ("127.0.0.1", &["fe80::1"], "[fe80::1]:1", true),
+            ("127.0.0.1", &["*"], "evil.example", true),
+            ("0.0.0.0", &[], "evil.example", true),
+            ("10.0.0.7", &[], "evil.example", true),
+            ("0.0.0.0", &["plimsoll"], "plimsoll:9187", true),
+            ("0.0.0.0", &["plimsoll"], "evil.example", false),
+            ("0.0.0.0", &["plimsoll"], "localhost:8787", true),
+        ];
+        for (listen, hosts, asked, allowed) in table {
+            let admitted = guard(listen, hosts, &[]).admit(&request("host", asked));
+            assert_eq!(admitted.is_ok(), allowed, "{listen} {hosts:?} {asked}");
+        }
+    }
+
+    #[test]
+    fn origins_are_those_of_this_machine_and_those_configured() {
+        let table: [(&[&str], &str, bool); 17] = [
+            (&[], "http://localhost", true),
+            (&[], "HTTPS://LocalHost:1", true),
+            (&[], "https://app.example", false),
+            (&[], "tauri://localhost", false),
+            (&["https://App.example:443/"], "https://app.example", true),
+            (&["https://app.example"], "http://app.example", false),
+            (&["https://app.example"], "https://app.example:8443", false),
+            (&["https://app.example"], "https://app.example.evil", false),
+            (&["http://app.example:81"], "http://app.example:81", true),
+            (&["http://app.example:80"], "http://app.example", true),
+            (&["app://*"], "app://obsidian.md", true),
+            (&["app://*"], "apps://obsidian.md", false),
+            (&["app://obsidian.md"], "app://other", false),
+            (&["null"], "null", true),
+            (&["app://*"], "null", false),
+            (&["*"], "null", true),
+            (&["*"], "https://evil.example", true),
+        ];
+        for (origins, asked, allowed) in table {
+            // Where hosts are not checked, origins are all the same.
+            for listen in ["127.0.0.1", "0.0.0.0"] {
+                let guard = guard(listen, &["*"], origins);
+                let admitted = guard.admit(&request("origin", asked));
+                assert_eq!(admitted.is_ok(), allowed, "{listen} {origins:?} {asked}");
+            }
+        }
+    }
+
+    #[test]
+    fn entries_that_mean_nothing_are_refused() {
+        for entry in [
+            "",
+            "http://a",
+            "a:1",
+            "a/b",
+            "*.example",
+            "a b",
+            "[::1",
+            "[::1]:1",
+        ] {
+            assert!(Hosts::read(&list(&[entry])).is_err(), "{entry}");
+        }
+        for entry in [
+            "",
+            "a.example",
+            "https://",
+            "https://*",
+            "http://*",
+            "https://a/b",
+            "://a",
+            "https://*.a",
+            "https://a,https://b",
+            "https://u@a",
+        ] {
+            assert!(Origins::read(&list(&[entry])).is_err(), "{entry}");
+        }
+    }
+}
