@@ -9,7 +9,7 @@ use prometheus::{
     IntGauge, IntGaugeVec, Opts, Registry,
 };
 
-use crate::record::labels::{CostKind, Phase, StoreOp};
+use crate::record::labels::{AcceptError, ConnectionCut, CostKind, Phase, StoreOp};
 
 /// 50 µs to 1 s: the proxy's own time and the store's.
 pub(super) const OVERHEAD_BUCKETS: &[f64] = &[
@@ -93,11 +93,33 @@ pub(super) struct Http {
     pub stream_aborts: IntCounterVec,
     pub fail_open: IntCounterVec,
     pub unmanaged: IntCounterVec,
+    /// In the order of `AcceptError::ALL`.
+    pub accept_errors: Vec<IntCounter>,
+    /// In the order of `ConnectionCut::ALL`.
+    pub cut_connections: Vec<IntCounter>,
 }
 
 impl Http {
     fn register(r: &Registrar) -> Result<Self, Error> {
+        let accept_errors = r.counters(
+            "accept_errors_total",
+            "Connections of agents that the system did not let us accept",
+            &["why"],
+        )?;
+        let cut_connections = r.counters(
+            "cut_connections_total",
+            "Connections of agents that were cut: idle ones for others, and those of who did not read",
+            &["why"],
+        )?;
         Ok(Self {
+            accept_errors: AcceptError::ALL
+                .iter()
+                .map(|why| accept_errors.with_label_values(&[why.as_str()]))
+                .collect(),
+            cut_connections: ConnectionCut::ALL
+                .iter()
+                .map(|why| cut_connections.with_label_values(&[why.as_str()]))
+                .collect(),
             requests: r.counters(
                 "http_requests_total",
                 "Requests answered; status=\"none\" where the client left before",

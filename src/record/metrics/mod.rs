@@ -14,7 +14,7 @@ use prometheus::{IntGauge, TextEncoder};
 
 use self::families::Families;
 use self::models::Models;
-use super::labels::{Budget, CostKind, Phase, Route, StoreOp};
+use super::labels::{AcceptError, Budget, ConnectionCut, CostKind, Phase, Route, StoreOp};
 use super::turn::{Abort, Context, Hop, Pass, Turn, lossy};
 
 /// The label of whatever is not on a list.
@@ -214,6 +214,20 @@ impl Metrics {
     pub fn observe_store(&self, op: StoreOp, time: Duration) {
         if let Some(histogram) = self.families.own.store_ops.get(op as usize) {
             histogram.observe(time.as_secs_f64());
+        }
+    }
+
+    /// Counts a connection that could not be accepted.
+    pub fn accept_failed(&self, why: AcceptError) {
+        if let Some(counter) = self.families.http.accept_errors.get(why as usize) {
+            counter.inc();
+        }
+    }
+
+    /// Counts a connection that was cut.
+    pub fn connection_cut(&self, why: ConnectionCut) {
+        if let Some(counter) = self.families.http.cut_connections.get(why as usize) {
+            counter.inc();
         }
     }
 
