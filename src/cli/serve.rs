@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{logs, tenant_key, wire};
 use crate::config::{Config, ENV_PREFIX, Flags};
-use crate::ingress::{Drained, Edge, Probes, Server};
+use crate::ingress::{Drained, Edge, Probes, Server, descriptors};
 use crate::pipeline::App;
 
 /// How long streams that were cut may take to record what they handed out.
@@ -26,6 +26,10 @@ const INTERRUPTED: i32 = 130;
 pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let config = Config::load(flags, variables())?;
     let _logs = logs::start(&config.log)?;
+    // Before anything is opened: how many connections there may be follows from it.
+    if let Err(error) = descriptors::raise() {
+        tracing::warn!(%error, "the limit of open files can't be raised; it stays as it is");
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();

@@ -50,6 +50,16 @@ pub struct RawServer {
     pub admin: Option<String>,
     /// Size of the largest body that is read whole; bytes or text with a unit.
     pub body_cap: Option<Value>,
+    /// Bytes that the bodies of all requests may take.
+    pub body_budget: Option<Value>,
+    /// How long a body may be waited for, whatever came of it.
+    pub body_wait: Option<String>,
+    /// Bytes of a body that earn it a second more.
+    pub body_rate: Option<Value>,
+    /// How long a body may be waited for at most.
+    pub body_timeout: Option<String>,
+    /// How long a client may read nothing of what waits for it.
+    pub write_timeout: Option<String>,
     /// How long requests may go on after SIGTERM.
     pub drain: Option<String>,
     /// Requests at once.

@@ -62,16 +62,16 @@ pub(super) fn at_least_one(number: usize) -> Result<usize, String> {
 }
 
 /// Bytes, as a number or with a unit.
-pub(super) fn body_cap(value: Value) -> Result<usize, String> {
-    let size = match value {
+pub(super) fn size(value: Value) -> Result<usize, String> {
+    let bytes = match value {
         Value::Integer(bytes) => {
             usize::try_from(bytes).map_err(|_| "must not be negative".to_owned())?
         }
         Value::String(text) => units::bytes(&text)?,
         _ => return Err("must be bytes, or a size like \"64MiB\"".to_owned()),
     };
-    if size >= 1024 {
-        Ok(size)
+    if bytes >= 1024 {
+        Ok(bytes)
     } else {
         Err("must be at least 1KiB".to_owned())
     }

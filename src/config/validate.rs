@@ -10,7 +10,7 @@ use super::raw::{
     RawUpstream,
 };
 use super::readers::{
-    address, at_least_one, body_cap, floor, fraction, globs, guidance, log_level, protect_recent,
+    address, at_least_one, floor, fraction, globs, guidance, log_level, protect_recent, size,
     tenant_key, timeout, word,
 };
 use super::settings::{Backend, LogFormat, StoreSettings};
@@ -105,11 +105,20 @@ impl Check<'_> {
     fn server(&mut self, raw: RawServer, server: &mut ingress::Config) {
         self.set("server.listen", raw.listen, &mut server.listen, address);
         self.set("server.admin", raw.admin, &mut server.admin, address);
+        self.set("server.body_cap", raw.body_cap, &mut server.body_cap, size);
+        let budget = raw.body_budget;
+        self.set("server.body_budget", budget, &mut server.body_budget, size);
+        let wait = raw.body_wait;
+        self.set("server.body_wait", wait, &mut server.pace.wait, timeout);
+        let rate = raw.body_rate;
+        self.set("server.body_rate", rate, &mut server.pace.rate, size);
+        let most = raw.body_timeout;
+        self.set("server.body_timeout", most, &mut server.pace.most, timeout);
         self.set(
-            "server.body_cap",
-            raw.body_cap,
-            &mut server.body_cap,
-            body_cap,
+            "server.write_timeout",
+            raw.write_timeout,
+            &mut server.write_timeout,
+            timeout,
         );
         self.set("server.drain", raw.drain, &mut server.drain, |text| {
             units::duration(&text)

@@ -1,19 +1,17 @@
-//! The body of a managed request, read whole and decompressed. Owns the cap, which holds before
-//! and after decompression; never looks at what the bytes mean.
+//! The body of a managed request, read whole. Owns the cap and what a client is given on its word;
+//! never looks at what the bytes mean.
 
-use std::io::Read;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, EXPECT};
 use http_body::Body;
 use http_body_util::BodyExt as _;
 
+use super::budget::{Pieces, Share};
 use crate::pipeline::ProxyError;
-
-/// A client that sends nothing for so long has gone, or means harm.
-const CLIENT_SILENCE: Duration = Duration::from_secs(60);
+use crate::upstream::UploadFault;
 
 /// A body over the cap is read on for so long and no more, so that clients that write before they
 /// read get the answer and not a reset.
@@ -62,13 +60,19 @@ impl Coding {
     }
 }
 
-/// Reads a body whole, at most `cap` bytes.
+/// Reads a body whole, at most `cap` bytes, and holds it against its share of all bodies' memory.
 ///
 /// # Errors
-/// [`ProxyError::TooLarge`] over the cap; [`ProxyError::Body`] if it ends early or stalls.
-pub async fn read<B>(mut body: B, headers: &HeaderMap, cap: usize) -> Result<Bytes, ProxyError>
+/// [`ProxyError::TooLarge`] over the cap; [`ProxyError::Body`] if it ends early or stalls;
+/// [`ProxyError::Overloaded`] where there is no room for it.
+pub(super) async fn read<B>(
+    mut body: B,
+    headers: &HeaderMap,
+    cap: usize,
+    mut share: Share,
+) -> Result<Bytes, ProxyError>
 where
-    B: Body<Data = Bytes> + Unpin,
+    B: Body<Data = Bytes, Error = UploadFault> + Unpin,
 {
     let announced = headers
         .get(CONTENT_LENGTH)
@@ -80,65 +84,59 @@ where
         }
         return Err(ProxyError::TooLarge { cap });
     }
+    let announced = announced.unwrap_or(0);
     let mut first = Bytes::new();
-    let mut whole = BytesMut::new();
+    let mut whole = Pieces::default();
     while let Some(data) = next(&mut body).await? {
-        let so_far = if whole.is_empty() {
-            first.len()
-        } else {
-            whole.len()
-        };
+        let so_far = first.len() + whole.len();
         if so_far + data.len() > cap {
             discard(body, cap).await;
             return Err(ProxyError::TooLarge { cap });
+        }
+        if let Err(full) = share.grow(data.len()).await {
+            discard(body, cap).await;
+            return Err(full);
         }
         // A body of one read is never copied.
         if so_far == 0 {
             first = data;
             continue;
         }
-        if whole.is_empty() {
-            whole.reserve(announced.unwrap_or(0).min(TRUSTED).max(so_far + data.len()));
-            whole.extend_from_slice(&first);
+        if whole.len() == 0 {
+            whole = Pieces::with_room(announced.min(TRUSTED).max(so_far + data.len()));
+            whole.push(&std::mem::take(&mut first));
         }
-        if whole.capacity() < so_far + data.len() {
-            // At once what is still to come: doubling would hold twice the body and copy it often.
-            whole.reserve(
-                announced
-                    .unwrap_or(0)
-                    .saturating_sub(so_far)
-                    .max(data.len()),
-            );
+        if so_far + data.len() > TRUSTED {
+            // At once what is still to come, which costs no memory before it has come.
+            whole.expect(announced);
         }
-        whole.extend_from_slice(&data);
+        whole.push(&data);
     }
-    Ok(if whole.is_empty() {
+    let whole = if whole.len() == 0 {
         first
     } else {
-        whole.freeze()
-    })
+        whole.join()
+    };
+    Ok(share.hold(whole))
 }
 
 /// The next bytes of a body, trailers left out.
-async fn next<B>(body: &mut B) -> Result<Option<Bytes>, ProxyError>
+async fn next<B>(body: &mut B) -> Result<Option<Bytes>, UploadFault>
 where
-    B: Body<Data = Bytes> + Unpin,
+    B: Body<Data = Bytes, Error = UploadFault> + Unpin,
 {
-    loop {
-        let frame = tokio::time::timeout(CLIENT_SILENCE, body.frame());
-        let Some(frame) = frame.await.map_err(|_| ProxyError::Body)? else {
-            return Ok(None);
-        };
-        if let Ok(data) = frame.map_err(|_| ProxyError::Body)?.into_data() {
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame?.into_data() {
             return Ok(Some(data));
         }
     }
+    Ok(None)
 }
 
 /// Reads on and throws away, bounded in time and in bytes.
 async fn discard<B>(mut body: B, cap: usize)
 where
-    B: Body<Data = Bytes> + Unpin,
+    B: Body<Data = Bytes, Error = UploadFault> + Unpin,
 {
     let reading = async {
         let mut read = 0;
@@ -152,61 +150,13 @@ where
     let _late = tokio::time::timeout(DISCARD_TIME, reading).await;
 }
 
-/// Decompresses off the async workers; an uncompressed body is handed back as it is.
-///
-/// # Errors
-/// [`ProxyError::TooLarge`] as soon as the output passes the cap; [`ProxyError::Coding`] if the
-/// input is not what it is said to be.
-pub async fn decompress(coding: Coding, raw: &Bytes, cap: usize) -> Result<Bytes, ProxyError> {
-    let name = match coding {
-        Coding::Identity | Coding::Unknown => return Ok(raw.clone()),
-        Coding::Gzip => "gzip",
-        Coding::Zstd => "zstd",
-    };
-    let input = raw.clone();
-    let work = tokio::task::spawn_blocking(move || inflate(coding, &input, cap));
-    let broken = ProxyError::Coding { coding: name };
-    match work.await {
-        Ok(Ok(Some(body))) => Ok(body.into()),
-        Ok(Ok(None)) => Err(ProxyError::TooLarge { cap }),
-        Ok(Err(_)) | Err(_) => Err(broken),
-    }
-}
-
-/// The output, or `None` where it passes the cap.
-fn inflate(coding: Coding, input: &[u8], cap: usize) -> std::io::Result<Option<Vec<u8>>> {
-    let mut output = Vec::new();
-    let limit = cap as u64 + 1;
-    match coding {
-        Coding::Identity | Coding::Unknown => input.take(limit).read_to_end(&mut output)?,
-        Coding::Gzip => flate2::read::MultiGzDecoder::new(input)
-            .take(limit)
-            .read_to_end(&mut output)?,
-        Coding::Zstd => zstd::stream::read::Decoder::with_buffer(input)?
-            .take(limit)
-            .read_to_end(&mut output)?,
-    };
-    Ok((output.len() <= cap).then_some(output))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
-
     use http_body_util::StreamBody;
     use proptest::prelude::*;
 
+    use super::super::budget::Budget;
     use super::*;
-
-    fn gzip(data: &[u8]) -> Bytes {
-        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        encoder.write_all(data).unwrap();
-        encoder.finish().unwrap().into()
-    }
-
-    fn zstd(data: &[u8]) -> Bytes {
-        zstd::encode_all(data, 1).unwrap().into()
-    }
 
     fn run<T>(future: impl Future<Output = T>) -> T {
         tokio::runtime::Builder::new_current_thread()
@@ -241,48 +191,24 @@ mod tests {
         }
     }
 
-    #[test]
-    fn bombs_stop_at_the_cap() {
-        let zeros = vec![0; 1 << 20];
-        for (coding, raw) in [(Coding::Gzip, gzip(&zeros)), (Coding::Zstd, zstd(&zeros))] {
-            assert!(run(decompress(coding, &raw, 1 << 20)).is_ok());
-            let over = run(decompress(coding, &raw, (1 << 20) - 1));
-            assert!(
-                matches!(over, Err(ProxyError::TooLarge { .. })),
-                "{coding:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn broken_input_is_the_callers_fault() {
-        for (coding, raw) in [
-            (Coding::Gzip, gzip(b"hello")),
-            (Coding::Zstd, zstd(b"hello")),
-        ] {
-            for input in [
-                Bytes::from_static(b"{}"),
-                raw.slice(..raw.len() - 3),
-                raw.slice(1..),
-            ] {
-                let outcome = run(decompress(coding, &input, 1024));
-                assert!(
-                    matches!(outcome, Err(ProxyError::Coding { .. })),
-                    "{coding:?}"
-                );
-            }
-        }
-    }
-
     proptest! {
         #[test]
-        fn reading_joins_whatever_the_cuts(chunks: Vec<Vec<u8>>, cap in 0_usize..200) {
+        fn reading_joins_whatever_the_cuts(
+            chunks: Vec<Vec<u8>>,
+            announced: bool,
+            cap in 0_usize..200,
+        ) {
             let whole = chunks.concat();
+            let mut headers = HeaderMap::new();
+            if announced {
+                headers.insert(CONTENT_LENGTH, whole.len().into());
+            }
             let frames = chunks.into_iter().map(|chunk| {
-                Ok::<_, std::io::Error>(http_body::Frame::data(Bytes::from(chunk)))
+                Ok::<_, UploadFault>(http_body::Frame::data(Bytes::from(chunk)))
             });
             let body = StreamBody::new(futures_util::stream::iter(frames));
-            match run(read(body, &HeaderMap::new(), cap)) {
+            let budget = Budget::new(200);
+            match run(read(body, &headers, cap, budget.share())) {
                 Ok(bytes) => prop_assert!(whole.len() <= cap && bytes == whole),
                 Err(error) => {
                     prop_assert!(whole.len() > cap);
@@ -290,17 +216,7 @@ mod tests {
                     prop_assert!(too_large);
                 }
             }
-        }
-
-        #[test]
-        fn what_was_compressed_comes_back(data: Vec<u8>) {
-            for (coding, raw) in [
-                (Coding::Identity, Bytes::from(data.clone())),
-                (Coding::Gzip, gzip(&data)),
-                (Coding::Zstd, zstd(&data)),
-            ] {
-                prop_assert_eq!(&run(decompress(coding, &raw, data.len())).unwrap(), &data);
-            }
+            prop_assert!(budget.share().try_grow(200), "all of it is given back");
         }
     }
 }

@@ -14,14 +14,19 @@ use hyper::body::Incoming;
 use super::Config;
 use super::auth::{self, Credential};
 use super::body::{self, Coding};
+use super::budget::Budget;
+use super::connections::Busy;
+use super::descriptors;
 use super::errors;
 use super::headers;
+use super::inflate::Unpackers;
 use super::limit::{Counted, Limit};
 use super::origin::Guard;
+use super::pace::Paced;
 use crate::dialect::Purpose;
 use crate::model::{Dialect, Rope};
-use crate::pipeline::{self, App, ProxyError, Report, Side, TurnRequest, Untouched};
-use crate::record::{Route, Stage};
+use crate::pipeline::{self, App, Identity, ProxyError, Report, Side, TurnRequest, Untouched};
+use crate::record::{Metrics, Route, Stage};
 use crate::upstream::Payload;
 
 /// What every request at the edge shares.
@@ -31,15 +36,27 @@ pub struct Edge {
     tenant_key: [u8; 32],
     limit: Limit,
     guard: Guard,
+    budget: Budget,
+    unpackers: Unpackers,
 }
 
 impl Edge {
     /// Ties limits, the application and the tenant key together.
     #[must_use]
     pub fn new(config: Config, app: Arc<App>, tenant_key: [u8; 32]) -> Self {
-        let limit = Limit::new(config.max_in_flight);
+        let affordable = descriptors::places(descriptors::connections());
+        if affordable < config.max_in_flight {
+            tracing::warn!(
+                affordable,
+                "server.max_in_flight is more than the process may open files for; raise their limit"
+            );
+        }
+        let limit = Limit::new(config.max_in_flight.min(affordable));
+        let budget = config.body_budget.max(Budget::least(config.body_cap));
         let guard = Guard::new(config.listen.ip(), &config.hosts, &config.origins);
         Self {
+            budget: Budget::new(budget),
+            unpackers: Unpackers::new(),
             config,
             app,
             tenant_key,
@@ -51,6 +68,10 @@ impl Edge {
     pub(super) fn config(&self) -> &Config {
         &self.config
     }
+
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.app.metrics
+    }
 }
 
 /// Answers a request. Whatever goes wrong becomes a response, and each response is counted once; a
@@ -59,19 +80,27 @@ pub(super) async fn handle(
     edge: &Edge,
     peer: Option<IpAddr>,
     request: Request<Incoming>,
+    busy: Busy,
 ) -> Response<Body> {
     let managed = managed(&request);
     let dialect = managed.map(|(dialect, _)| dialect);
     let report = Report::begin(&edge.app, route(managed), request.method().clone());
-    let Some(place) = edge.limit.enter() else {
-        return refuse(report, dialect, &ProxyError::Overloaded);
+    if let Err(error) = edge.guard.admit(&request) {
+        return refuse(report, dialect, &error);
+    }
+    let sources = &edge.config.sources;
+    let credential = Credential::of(sources, request.headers(), request.uri().query());
+    let identity = auth::identity(&edge.tenant_key, &credential, peer);
+    let Some(place) = edge.limit.enter(identity.tenant) else {
+        let setting = "server.max_in_flight";
+        return refuse(report, dialect, &ProxyError::Overloaded { setting });
     };
     let flight = edge.app.metrics.in_flight();
-    let response = match admit(edge, peer, request).await {
+    let response = match admit(edge, request, identity).await {
         Ok(admitted) => serve(&edge.app, dialect, admitted, report).await,
         Err(error) => refuse(report, dialect, &error),
     };
-    response.map(|body| Body::new(Counted::new(body, place, flight)))
+    response.map(|body| Body::new(Counted::new(body, place, flight, busy)))
 }
 
 /// Counts what the connection answered by itself, because it was no request.
@@ -127,12 +156,12 @@ fn refuse(report: Report, dialect: Option<Dialect>, error: &ProxyError) -> Respo
 
 async fn admit(
     edge: &Edge,
-    peer: Option<IpAddr>,
     request: Request<Incoming>,
+    identity: Identity,
 ) -> Result<Admitted, ProxyError> {
-    edge.guard.admit(&request)?;
     let managed = managed(&request);
     let (parts, body) = request.into_parts();
+    let body = Paced::new(body, edge.config.pace);
     let asked = parts
         .uri
         .path_and_query()
@@ -154,10 +183,10 @@ async fn admit(
     }
     let overrides = headers::overrides(&headers, &edge.config.profiles)?;
     let session = headers::session(&headers)?;
-    let credential = Credential::of(&edge.config.sources, &headers, asked.query());
-    let identity = auth::identity(&edge.tenant_key, &credential, peer);
-    let raw = body::read(body, &headers, edge.config.body_cap).await?;
-    let body = body::decompress(coding, &raw, edge.config.body_cap).await?;
+    let cap = edge.config.body_cap;
+    let raw = body::read(body, &headers, cap, edge.budget.share()).await?;
+    let unpacking = edge.unpackers.unpack(coding, &raw, cap, &edge.budget);
+    let body = unpacking.await?;
     Ok(Admitted::Turn(Box::new(TurnRequest {
         dialect,
         purpose,
@@ -172,11 +201,16 @@ async fn admit(
     })))
 }
 
-fn pass(method: Method, asked: PathAndQuery, headers: HeaderMap, body: Incoming) -> Untouched {
+fn pass(
+    method: Method,
+    asked: PathAndQuery,
+    headers: HeaderMap,
+    body: Paced<Incoming>,
+) -> Untouched {
     let payload = if http_body::Body::is_end_stream(&body) {
         Payload::Whole(Rope::default())
     } else {
-        Payload::Streamed(body.map_err(Into::into).boxed())
+        Payload::Streamed(body.boxed())
     };
     Untouched {
         method,

@@ -17,7 +17,7 @@ pub fn respond(dialect: Option<Dialect>, error: &ProxyError) -> Response<Body> {
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     match error {
-        ProxyError::Overloaded => {
+        ProxyError::Overloaded { .. } => {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         // A 426 has to name what would be understood.
@@ -28,7 +28,8 @@ pub fn respond(dialect: Option<Dialect>, error: &ProxyError) -> Response<Body> {
         ProxyError::Header { .. }
         | ProxyError::Coding { .. }
         | ProxyError::TooLarge { .. }
-        | ProxyError::Body
+        | ProxyError::Unpacks
+        | ProxyError::Body(_)
         | ProxyError::Request(_)
         | ProxyError::Terms(_)
         | ProxyError::Budget { .. }

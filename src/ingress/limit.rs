@@ -1,6 +1,7 @@
-//! How many requests are served at once. Owns the count, from a request's arrival to the last byte
-//! of its response; never queues.
+//! How many requests are served at once, and how many of one tenant's. Owns the count, from a
+//! request's arrival to the last byte of its response; never queues.
 
+use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -8,25 +9,81 @@ use std::task::{Context, Poll};
 use axum::body::Body;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use parking_lot::Mutex;
 
+use super::connections::Busy;
+use crate::model::TenantId;
 use crate::record::InFlight;
+
+/// One place in so many is kept, beside the others, for tenants that hold few.
+const SPARE: usize = 8;
 
 /// The places there are.
 #[derive(Clone, Debug)]
-pub struct Limit(Arc<Semaphore>);
+pub struct Limit(Arc<Places>);
+
+#[derive(Debug)]
+struct Places {
+    most: usize,
+    spare: usize,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    by: HashMap<TenantId, usize>,
+}
+
+/// A place that a request holds. Dropping it gives it back.
+#[derive(Debug)]
+pub struct Place {
+    places: Arc<Places>,
+    tenant: TenantId,
+}
 
 impl Limit {
-    /// So many places.
+    /// So many places, and some more for tenants that would be crowded out of them.
     #[must_use]
     pub fn new(places: usize) -> Self {
-        Self(Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS))))
+        Self(Arc::new(Places {
+            most: places,
+            spare: (places / SPARE).max(1),
+            taken: Mutex::default(),
+        }))
     }
 
-    /// Takes a place, if there is one. Dropping it gives it back.
+    /// Takes a place, if there is one for this tenant. Where all are taken the spare ones are left,
+    /// for who holds fewer than there are left: so a tenant with none gets one as long as there is
+    /// any, and the more a tenant holds the sooner it is refused.
     #[must_use]
-    pub fn enter(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.0).try_acquire_owned().ok()
+    pub fn enter(&self, tenant: TenantId) -> Option<Place> {
+        let places = &self.0;
+        let mut taken = places.taken.lock();
+        let held = taken.by.get(&tenant).copied().unwrap_or_default();
+        let spare = (places.most + places.spare).saturating_sub(taken.all);
+        if taken.all >= places.most && held >= spare {
+            return None;
+        }
+        taken.all += 1;
+        taken.by.insert(tenant, held + 1);
+        Some(Place {
+            places: Arc::clone(places),
+            tenant,
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.taken.lock();
+        taken.all = taken.all.saturating_sub(1);
+        if let Some(held) = taken.by.get_mut(&self.tenant) {
+            *held = held.saturating_sub(1);
+            if *held == 0 {
+                taken.by.remove(&self.tenant);
+            }
+        }
     }
 }
 
@@ -34,18 +91,20 @@ impl Limit {
 #[derive(Debug)]
 pub struct Counted {
     inner: Body,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
     _flight: InFlight,
+    _busy: Busy,
 }
 
 impl Counted {
-    /// Ties a place, and the gauge that counts it, to a body.
+    /// Ties a place, the gauge that counts it and the connection's state to a body.
     #[must_use]
-    pub fn new(inner: Body, place: OwnedSemaphorePermit, flight: InFlight) -> Self {
+    pub(super) fn new(inner: Body, place: Place, flight: InFlight, busy: Busy) -> Self {
         Self {
             inner,
             _place: place,
             _flight: flight,
+            _busy: busy,
         }
     }
 }
@@ -67,5 +126,54 @@ impl http_body::Body for Counted {
 
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::Digest;
+
+    fn tenant(number: u8) -> TenantId {
+        TenantId(Digest([number; 32]))
+    }
+
+    proptest! {
+        #[test]
+        fn whoever_holds_nothing_gets_a_place_while_there_is_one(
+            most in 1_usize..40,
+            asks in proptest::collection::vec((0_u8..6, any::<bool>()), 0..200),
+        ) {
+            let limit = Limit::new(most);
+            let all = most + (most / SPARE).max(1);
+            let mut held: Vec<(u8, Place)> = Vec::new();
+            for (who, enters) in asks {
+                if enters {
+                    let before = held.len();
+                    let own = held.iter().filter(|(other, _)| *other == who).count();
+                    let place = limit.enter(tenant(who));
+                    // All are anybody's, as the setting says, and the spare ones newcomers'.
+                    prop_assert!(place.is_some() || before >= most);
+                    prop_assert!(place.is_some() || own > 0 || before == all);
+                    held.extend(place.map(|place| (who, place)));
+                } else if let Some(at) = held.iter().position(|(other, _)| *other == who) {
+                    held.swap_remove(at);
+                }
+                prop_assert!(held.len() <= all);
+            }
+            held.clear();
+            let taken = limit.0.taken.lock();
+            prop_assert!(taken.all == 0 && taken.by.is_empty());
+        }
+
+        #[test]
+        fn one_tenant_alone_gets_what_the_setting_says(most in 1_usize..40) {
+            let limit = Limit::new(most);
+            let held: Vec<Place> = std::iter::from_fn(|| limit.enter(tenant(1))).take(100).collect();
+            prop_assert_eq!(held.len(), most);
+            prop_assert!(limit.enter(tenant(2)).is_some());
+        }
     }
 }

@@ -11,12 +11,18 @@
 mod admin;
 mod auth;
 mod body;
+mod budget;
+mod connections;
+pub mod descriptors;
 mod edge;
 mod errors;
 mod headers;
+mod inflate;
 mod limit;
 mod origin;
+mod pace;
 mod server;
+mod socket;
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -29,6 +35,7 @@ pub use edge::Edge;
 pub use errors::respond;
 pub use headers::{overrides, session};
 pub use origin::{Guard, Host, Hosts, Origins};
+pub use pace::Pace;
 pub use server::{BindError, Drained, Server};
 
 /// Listening and limits.
@@ -40,6 +47,13 @@ pub struct Config {
     pub admin: SocketAddr,
     /// The largest body that is read whole, in bytes, before and after decompression.
     pub body_cap: usize,
+    /// Bytes that the bodies of all requests may take; where it is less than twice the cap it counts
+    /// as that, so that one body can always be served.
+    pub body_budget: usize,
+    /// How slowly a body may come.
+    pub pace: Pace,
+    /// How long a client may read nothing of what waits for it.
+    pub write_timeout: Duration,
     /// How long requests may go on once the server stops.
     pub drain: Duration,
     /// Requests at once, at least 1.
@@ -60,6 +74,13 @@ impl Default for Config {
             listen: (Ipv4Addr::LOCALHOST, 8787).into(),
             admin: (Ipv4Addr::LOCALHOST, 9187).into(),
             body_cap: 64 << 20,
+            body_budget: 512 << 20,
+            pace: Pace {
+                wait: Duration::from_secs(30),
+                rate: 4 << 10,
+                most: Duration::from_secs(600),
+            },
+            write_timeout: Duration::from_secs(60),
             drain: Duration::from_secs(25),
             max_in_flight: 1024,
             sources: Sources::default(),

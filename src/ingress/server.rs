@@ -10,12 +10,18 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use rustix::io::Errno;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::admin::{self, Probes};
+use super::connections::{Connections, Held};
+use super::descriptors;
 use super::edge::{Edge, handle, malformed};
 use super::origin::Guard;
+use super::socket::Socket;
+use crate::record::{AcceptError, ConnectionCut};
 
 /// How long a request's head may take, and a kept connection may idle. Longer than the pools of
 /// common clients keep theirs, so that it is they who close first.
@@ -23,6 +29,12 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// After a failed accept (no file handles left, mostly) the next is tried so much later.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Failed accepts are said once in so long.
+const SAY_EVERY: Duration = Duration::from_secs(30);
+
+/// Bytes of a connection that are held on their way in or out. A request's head has to fit.
+const BUFFER: usize = 128 << 10;
 
 /// An address that can't be listened on.
 #[derive(Debug, thiserror::Error)]
@@ -136,36 +148,82 @@ async fn accept(
     graceful: &GracefulShutdown,
     cut: &CancellationToken,
 ) {
+    let connections = Connections::new(descriptors::connections());
+    let mut failures = Failures::default();
     loop {
+        // Before the system is asked for one, so that no descriptor is taken that is kept back.
+        connections.room().await;
         match listener.accept().await {
             Ok((stream, _)) => {
-                // Without this, Nagle and delayed acknowledgement cost a stream 40 ms a frame.
-                let _unsupported = stream.set_nodelay(true);
-                let serving = connection(stream, Arc::clone(edge), graceful.watcher(), cut.clone());
-                tokio::spawn(serving);
+                let held = connections.hold();
+                let (watcher, cut) = (graceful.watcher(), cut.clone());
+                tokio::spawn(connection(stream, held, Arc::clone(edge), watcher, cut));
             }
-            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            Err(error) => {
+                failures.note(edge, &error);
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
         }
     }
 }
 
-async fn connection(stream: TcpStream, edge: Arc<Edge>, watcher: Watcher, cut: CancellationToken) {
-    let shared = Arc::clone(&edge);
+/// What could not be accepted, said now and then and not each time.
+#[derive(Default)]
+struct Failures {
+    said: Option<Instant>,
+    since: u64,
+}
+
+impl Failures {
+    fn note(&mut self, edge: &Edge, error: &std::io::Error) {
+        let why = match Errno::from_io_error(error) {
+            Some(Errno::MFILE | Errno::NFILE) => AcceptError::Descriptors,
+            Some(Errno::NOBUFS | Errno::NOMEM) => AcceptError::Memory,
+            Some(_) | None => AcceptError::Other,
+        };
+        edge.metrics().accept_failed(why);
+        self.since += 1;
+        if self.said.is_none_or(|said| said.elapsed() >= SAY_EVERY) {
+            tracing::warn!(
+                %error,
+                failed = self.since,
+                "can't accept connections; raise the process's limit of open files if they are short"
+            );
+            (self.said, self.since) = (Some(Instant::now()), 0);
+        }
+    }
+}
+
+async fn connection(
+    stream: TcpStream,
+    held: Held,
+    edge: Arc<Edge>,
+    watcher: Watcher,
+    cut: CancellationToken,
+) {
     // Whose address is not known is not on this machine.
     let peer = stream.peer_addr().ok().map(|peer| peer.ip());
+    let (shared, slot) = (Arc::clone(&edge), Arc::clone(held.slot()));
     let service = service_fn(move |request| {
-        let edge = Arc::clone(&shared);
-        async move { Ok::<_, Infallible>(handle(&edge, peer, request).await) }
+        let (edge, busy) = (Arc::clone(&shared), slot.busy());
+        async move { Ok::<_, Infallible>(handle(&edge, peer, request, busy).await) }
     });
+    let patience = edge.config().write_timeout;
+    let socket = Socket::new(stream, patience, Arc::clone(held.slot()));
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
-        .serve_connection(TokioIo::new(stream), service);
+        .max_buf_size(BUFFER)
+        .serve_connection(TokioIo::new(socket), service);
     tokio::select! {
         // A broken connection is no event: the body's owner has seen it.
         ended = watcher.watch(serving) => if let Err(error) = ended {
             malformed(&edge, &error);
         },
+        () = held.slot().asked_to_leave() => edge.metrics().connection_cut(ConnectionCut::Idle),
         () = cut.cancelled() => {}
+    }
+    if held.slot().has_stalled() {
+        edge.metrics().connection_cut(ConnectionCut::Stalled);
     }
 }

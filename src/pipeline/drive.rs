@@ -2,6 +2,7 @@
 //! channel to the client. Status and headers wait for the first byte that the client may see.
 //! Never edits a frame itself.
 
+mod channel;
 mod lost;
 
 use std::io;
@@ -14,8 +15,9 @@ use bytes::Bytes;
 use futures_util::{FutureExt as _, StreamExt, stream};
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
+use channel::{Sender, channel};
 use lost::may_pass;
 
 use super::app::App;
@@ -29,8 +31,6 @@ use crate::dialect::stream::Machine;
 use crate::record::{Phase, RetryReason, Side, Stage, StoreOp};
 use crate::upstream::{self, ResponseBody};
 
-/// Frames that may wait for a slow client before the upstream is no longer read.
-const CHANNEL: usize = 32;
 /// Further tries of a later hop, which the client can't retry.
 const HOP_RETRIES: u32 = 4;
 /// The wait before the first of them, where the upstream names none; before each further one it is
@@ -60,7 +60,7 @@ pub(super) async fn stream(
     turn: Turn,
     response: Response<ResponseBody>,
 ) -> Result<Response<Body>, ProxyError> {
-    let (sender, receiver) = mpsc::channel(CHANNEL);
+    let (sender, receiver) = channel();
     let (begin, begun) = oneshot::channel();
     let (head, body) = response.into_parts();
     let client = sender.clone();
@@ -85,7 +85,7 @@ pub(super) async fn stream(
         {
             tracing::error!("a stream was cut: the proxy made a mistake");
             // The connection breaks, because a stream that just ends would look whole.
-            let _ = client.send(Err(io::Error::other("the turn failed"))).await;
+            client.fail(io::Error::other("the turn failed"));
         }
     });
     Ok(match begun.await {
@@ -119,7 +119,7 @@ fn respond(status: StatusCode, mut headers: HeaderMap, body: Body) -> Response<B
 
 /// The client's side of the stream.
 struct Client {
-    sender: mpsc::Sender<Result<Bytes, io::Error>>,
+    sender: Sender,
     begin: Option<oneshot::Sender<Begin>>,
     headers: HeaderMap,
     held: Instant,
@@ -229,7 +229,7 @@ impl Driver {
         for frame in frames {
             self.open();
             self.client.held = Instant::now();
-            self.client.sender.send(Ok(frame)).await.map_err(|_| Gone)?;
+            self.client.sender.send(frame).await?;
         }
         Ok(())
     }
@@ -253,8 +253,8 @@ impl Driver {
         let hiding = !self.turn.state.pending.is_empty() || self.machine.waits();
         self.open();
         if hiding {
-            let beat = Ok(Bytes::from_static(HEARTBEAT));
-            self.client.sender.send(beat).await.map_err(|_| Gone)?;
+            let beat = Bytes::from_static(HEARTBEAT);
+            self.client.sender.send(beat).await?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::dialect::request::RequestError;
 use crate::dialect::{ErrorSide, ErrorText};
 use crate::model::Dialect;
 use crate::policy::Pinned;
-use crate::upstream;
+use crate::upstream::{self, UploadFault};
 
 /// A request that gets an answer of ours instead of the upstream's.
 #[derive(Debug, thiserror::Error)]
@@ -34,9 +34,15 @@ pub enum ProxyError {
         /// Bytes that are allowed.
         cap: usize,
     },
+    /// The body costs far more memory, or time, than its size.
+    #[error(
+        "the body unpacks to far more than its size, or at too high a cost; send it without \
+         content-encoding"
+    )]
+    Unpacks,
     /// The client broke off, or fell silent, in its body.
-    #[error("the body did not arrive whole; send it again")]
-    Body,
+    #[error(transparent)]
+    Body(#[from] UploadFault),
     /// A protocol switch was asked for.
     #[error("WebSocket is not served here; use plain HTTP requests")]
     Upgrade,
@@ -54,9 +60,12 @@ pub enum ProxyError {
         "pages of this origin may not use the proxy; add the origin to server.origins if they should"
     )]
     Origin,
-    /// As many requests are served as may be.
-    #[error("too many requests at once; try again soon, or raise server.max_in_flight")]
-    Overloaded,
+    /// As much is served as may be.
+    #[error("too much at once; try again soon, or raise {setting}")]
+    Overloaded {
+        /// What bounds it.
+        setting: &'static str,
+    },
     /// The body is no request of the dialect.
     #[error(transparent)]
     Request(#[from] RequestError),
@@ -113,14 +122,13 @@ impl ProxyError {
     #[must_use]
     pub fn class(&self) -> Class {
         let (side, retryable) = match self {
-            Self::Header { .. } | Self::Coding { .. } | Self::TooLarge { .. } => {
-                (Side::Caller, false)
-            }
+            Self::Header { .. } | Self::Coding { .. } => (Side::Caller, false),
+            Self::TooLarge { .. } | Self::Unpacks => (Side::Caller, false),
             Self::Upgrade | Self::Method | Self::Host | Self::Origin => (Side::Caller, false),
             Self::Request(_) | Self::Terms(_) | Self::Budget { .. } => (Side::Caller, false),
             Self::Upstream(upstream::Error::Path) => (Side::Caller, false),
-            Self::Body => (Side::Caller, true),
-            Self::Overloaded | Self::Middle(_) => (Side::Us, true),
+            Self::Body(_) | Self::Upstream(upstream::Error::Upload(_)) => (Side::Caller, true),
+            Self::Overloaded { .. } | Self::Middle(_) => (Side::Us, true),
             Self::Upstream(
                 upstream::Error::Connect { .. }
                 | upstream::Error::ConnectTimeout
@@ -137,15 +145,18 @@ impl ProxyError {
         match self {
             Self::Header { .. } | Self::Coding { .. } => StatusCode::BAD_REQUEST,
             Self::Request(_) | Self::Terms(_) | Self::Budget { .. } => StatusCode::BAD_REQUEST,
-            Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Body => StatusCode::REQUEST_TIMEOUT,
+            Self::TooLarge { .. } | Self::Unpacks => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Body(fault) | Self::Upstream(upstream::Error::Upload(fault)) => match fault {
+                UploadFault::Broken => StatusCode::BAD_REQUEST,
+                UploadFault::Late => StatusCode::REQUEST_TIMEOUT,
+            },
             Self::Upgrade => StatusCode::UPGRADE_REQUIRED,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::Host | Self::Origin => StatusCode::FORBIDDEN,
-            Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Overloaded { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Self::Middle(_) => StatusCode::BAD_GATEWAY,
             Self::Upstream(error) => match error {
-                upstream::Error::Path => StatusCode::BAD_REQUEST,
+                upstream::Error::Path | upstream::Error::Upload(_) => StatusCode::BAD_REQUEST,
                 upstream::Error::Connect { .. } | upstream::Error::Broken { .. } => {
                     StatusCode::BAD_GATEWAY
                 }
@@ -165,11 +176,11 @@ impl ProxyError {
         };
         let param = match self {
             Self::Header { name, .. } => Some(*name),
-            Self::Coding { .. } => Some("content-encoding"),
+            Self::Coding { .. } | Self::Unpacks => Some("content-encoding"),
             Self::Budget { .. } => Some(dialect.conversation()),
             Self::Request(RequestError::Missing { field, .. }) => Some(*field),
             Self::TooLarge { .. }
-            | Self::Body
+            | Self::Body(_)
             | Self::Request(RequestError::Body(_) | RequestError::DuplicateKey)
             | Self::Terms(_)
             | Self::Middle(_)
@@ -177,7 +188,7 @@ impl ProxyError {
             | Self::Method
             | Self::Host
             | Self::Origin
-            | Self::Overloaded
+            | Self::Overloaded { .. }
             | Self::Upstream(_) => None,
         };
         dialect.error(&ErrorText {
@@ -194,17 +205,20 @@ impl ProxyError {
         match self {
             Self::Header { .. } | Self::Terms(_) => "invalid_header",
             Self::Coding { .. } | Self::Request(_) => "invalid_body",
-            Self::TooLarge { .. } => "body_too_large",
-            Self::Body => "body_incomplete",
+            Self::TooLarge { .. } | Self::Unpacks => "body_too_large",
+            Self::Body(fault) | Self::Upstream(upstream::Error::Upload(fault)) => match fault {
+                UploadFault::Broken => "body_incomplete",
+                UploadFault::Late => "body_too_slow",
+            },
             Self::Upgrade => "upgrade_not_supported",
             Self::Method => "method_not_supported",
             Self::Host => "host_not_allowed",
             Self::Origin => "origin_not_allowed",
-            Self::Overloaded => "overloaded",
+            Self::Overloaded { .. } => "overloaded",
             Self::Budget { .. } => "context_budget_exceeded",
             Self::Middle(_) => "turn_interrupted",
             Self::Upstream(error) => match error {
-                upstream::Error::Path => "invalid_path",
+                upstream::Error::Path | upstream::Error::Upload(_) => "invalid_path",
                 upstream::Error::Connect { .. } => "upstream_unreachable",
                 upstream::Error::Broken { .. } => "upstream_broken",
                 upstream::Error::ConnectTimeout | upstream::Error::FirstByteTimeout => {

@@ -147,9 +147,10 @@ impl<'a> Recalls<'a> {
             .map_err(|why| Said(RecallOutcome::Refused, why))
             .and_then(|ask| self.bring(&ask));
         given.unwrap_or_else(|said| match said {
-            Said(RecallOutcome::InView, _) if again => {
-                refused(RecallOutcome::Repeated, "already done; go on with the work".to_owned())
-            }
+            Said(RecallOutcome::InView, _) if again => refused(
+                RecallOutcome::Repeated,
+                "already done; go on with the work".to_owned(),
+            ),
             Said(outcome, why) => refused(outcome, why),
         })
     }

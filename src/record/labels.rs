@@ -67,6 +67,28 @@ label_set!(
 );
 
 label_set!(
+    /// Why a connection could not be accepted.
+    AcceptError {
+        /// No file may be opened any more.
+        Descriptors => "descriptors",
+        /// The system has no memory for it.
+        Memory => "memory",
+        /// Anything else, such as a client that left at once.
+        Other => "other",
+    }
+);
+
+label_set!(
+    /// Why an agent's connection was cut.
+    ConnectionCut {
+        /// It was idle, and another needed its place.
+        Idle => "idle",
+        /// Its client did not read.
+        Stalled => "stalled",
+    }
+);
+
+label_set!(
     /// What a token was paid for.
     CostKind {
         /// Prompt tokens at the plain price.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,26 +14,31 @@ use http_body_util::combinators::BoxBody;
 use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep};
 
-use super::BodyError;
+use super::{BodyError, UploadFault};
 use crate::model::Rope;
 
-/// Any error of a client's body.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+/// Any error of a body.
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A client's body that is streamed up.
-pub type Upload = BoxBody<Bytes, BoxError>;
+pub type Upload = BoxBody<Bytes, UploadFault>;
 
-/// When an upload last moved: the first-byte timeout counts from there.
+/// When an upload last moved, from where the first-byte timeout counts, and how it failed.
 #[derive(Clone, Debug)]
-pub(super) struct Progress(Arc<Mutex<Instant>>);
+pub(super) struct Progress(Arc<Mutex<(Instant, Option<UploadFault>)>>);
 
 impl Progress {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(Instant::now())))
+        Self(Arc::new(Mutex::new((Instant::now(), None))))
     }
 
     pub(super) fn last(&self) -> Instant {
-        *self.0.lock()
+        self.0.lock().0
+    }
+
+    /// Why the client's body ended before its end, where it did.
+    pub(super) fn fault(&self) -> Option<UploadFault> {
+        self.0.lock().1
     }
 }
 
@@ -107,11 +112,10 @@ impl Body for Watched {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let polled = Pin::new(&mut self.inner).poll_frame(cx);
-        if polled.is_ready() {
-            *self.progress.0.lock() = Instant::now();
-        }
-        polled
+        let frame = ready!(Pin::new(&mut self.inner).poll_frame(cx));
+        let fault = frame.as_ref().and_then(|frame| frame.as_ref().err());
+        *self.progress.0.lock() = (Instant::now(), fault.copied());
+        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
     }
 
     fn is_end_stream(&self) -> bool {

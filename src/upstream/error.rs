@@ -23,6 +23,9 @@ pub enum Error {
     /// No first byte within `upstream.first_byte_timeout`.
     #[error("the upstream sent nothing in time; try again, or raise upstream.first_byte_timeout")]
     FirstByteTimeout,
+    /// The client's own body failed on its way up.
+    #[error(transparent)]
+    Upload(UploadFault),
     /// The connection broke, or what came was no HTTP, before a response began.
     #[error("the upstream broke off before it answered ({cause}); try again")]
     Broken {
@@ -44,6 +47,19 @@ impl Error {
             (false, _) => Self::Broken { cause: root(error) },
         }
     }
+}
+
+/// Why a client's body ended before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UploadFault {
+    /// The client broke off, or what it sent is no body.
+    #[error("the body did not arrive whole; send it again")]
+    Broken,
+    /// The client sent too slowly.
+    #[error(
+        "the body came too slowly; send it faster, or raise server.body_wait or server.body_timeout"
+    )]
+    Late,
 }
 
 /// Why a response's body ended before its end.

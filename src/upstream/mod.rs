@@ -18,14 +18,21 @@ use reqwest::Url;
 use tokio::time::Instant;
 use tower::ServiceExt as _;
 
-pub use body::{BoxError, ResponseBody, Upload};
-pub use error::{BodyError, Error};
+pub use body::{ResponseBody, Upload};
+pub use error::{BodyError, Error, UploadFault};
 pub use headers::{OWN_PREFIX, is_sent, to_client, to_upstream};
 pub use retry::{LONGEST_WAIT, Retry, retry_after};
 pub use target::{BaseUrl, BaseUrlError};
 
 use body::{Progress, Watched};
 use retry::Tries;
+
+/// Bytes of one answer that an HTTP/2 upstream may send ahead of its reader: they wait in memory.
+const STREAM_WINDOW: u32 = 256 << 10;
+
+/// And of all answers on one connection. More than they can have together, because who does not
+/// read would else hold up everybody on the connection.
+const CONNECTION_WINDOW: u32 = 1 << 30;
 
 /// Where requests go and how long they may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,6 +125,8 @@ impl Client {
             .connect_timeout(config.connect_timeout)
             .pool_max_idle_per_host(config.pool_idle)
             .pool_idle_timeout(config.pool_idle_timeout)
+            .http2_initial_stream_window_size(STREAM_WINDOW)
+            .http2_initial_connection_window_size(CONNECTION_WINDOW)
             .build()?;
         Ok(Self {
             http,
@@ -168,7 +177,11 @@ impl Client {
         let response = loop {
             let deadline = progress.last() + limit;
             tokio::select! {
-                outcome = &mut sending => break outcome.map_err(|error| Error::of(&error))?,
+                outcome = &mut sending => break outcome.map_err(|error| {
+                    // The upstream is not to blame for a body that its sender did not finish.
+                    let fault = progress.fault();
+                    fault.map_or_else(|| Error::of(&error), Error::Upload)
+                })?,
                 () = tokio::time::sleep_until(deadline) => {
                     // An upload that has moved since puts the deadline off.
                     if progress.last() + limit <= Instant::now() {

@@ -83,7 +83,10 @@ impl<F: FnMut(Retry), B> Policy<Outbound, Response<B>, Error> for Tries<'_, F> {
                 (Retry::Status, retry_after(response.headers()))
             }
             Err(Error::Connect { .. } | Error::ConnectTimeout) => (Retry::Connect, None),
-            Ok(_) | Err(Error::Path | Error::FirstByteTimeout | Error::Broken { .. }) => {
+            Ok(_)
+            | Err(
+                Error::Path | Error::FirstByteTimeout | Error::Upload(_) | Error::Broken { .. },
+            ) => {
                 return None;
             }
         };

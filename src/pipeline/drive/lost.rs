@@ -101,8 +101,8 @@ impl Driver {
     pub(super) async fn cut(&mut self, cause: &str) {
         if self.unheard_error(cause).is_err() {
             // A client that left meanwhile has its own end.
-            let broken = Err(io::Error::other(cause.to_owned()));
-            let _ = self.client.sender.send(broken).await;
+            let broken = io::Error::other(cause.to_owned());
+            self.client.sender.fail(broken);
             self.lost(cause);
         }
     }

@@ -14,7 +14,8 @@ use crate::dialect::request::Unmanaged;
 use crate::intercept::delimiter;
 use crate::policy::{Level, Policy};
 use crate::record::labels::{
-    AbortPhase, CostKind, DelimiterAction, Phase, RecallOutcome, RetryReason, Side, Stage, StoreOp,
+    AbortPhase, AcceptError, ConnectionCut, CostKind, DelimiterAction, Phase, RecallOutcome,
+    RetryReason, Side, Stage, StoreOp,
 };
 
 /// 50 µs to 1 s: the proxy's own time and the store's.
@@ -120,11 +121,23 @@ pub(super) struct Http {
     pub stream_aborts: Pairs<Side, AbortPhase>,
     pub fail_open: Each<Stage, IntCounter>,
     pub unmanaged: Each<Unmanaged, IntCounter>,
+    pub accept_errors: Each<AcceptError, IntCounter>,
+    pub cut_connections: Each<ConnectionCut, IntCounter>,
 }
 
 impl Http {
     fn register(r: &Registrar) -> Result<Self, Error> {
         Ok(Self {
+            accept_errors: r.counters(
+                "accept_errors_total",
+                "Connections of agents that the system did not let us accept",
+                "why",
+            )?,
+            cut_connections: r.counters(
+                "cut_connections_total",
+                "Connections of agents that were cut: idle ones for others, and those of who did not read",
+                "why",
+            )?,
             requests: r.open(
                 "http_requests_total",
                 "Requests answered; status=\"none\" where the client left before",

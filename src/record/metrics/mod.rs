@@ -16,7 +16,9 @@ use prometheus::{IntGauge, TextEncoder};
 
 use self::families::{Families, LOG_LINES_LOST};
 use self::models::Models;
-use super::labels::{Budget, CostKind, Phase, Route, StoreOp, TokenKind};
+use super::labels::{
+    AcceptError, Budget, ConnectionCut, CostKind, Phase, Route, StoreOp, TokenKind,
+};
 use super::turn::{Abort, Context, DelimiterCall, Evicted, Hop, Pass, Turn, lossy};
 
 /// The label of whatever is not on a list.
@@ -218,6 +220,16 @@ impl Metrics {
     pub fn observe_store(&self, op: StoreOp, time: Duration) {
         let histogram = self.families.own.store_ops.at(op);
         histogram.observe(time.as_secs_f64());
+    }
+
+    /// Counts a connection that could not be accepted.
+    pub fn accept_failed(&self, why: AcceptError) {
+        self.families.http.accept_errors.at(why).inc();
+    }
+
+    /// Counts a connection that was cut.
+    pub fn connection_cut(&self, why: ConnectionCut) {
+        self.families.http.cut_connections.at(why).inc();
     }
 
     /// Counts a request as in flight until the guard is dropped.

@@ -1,0 +1,129 @@
+//! Streams to be read, and clients that read them at once, slowly or not at all. Asserts that a
+//! stream that was read is whole, and nothing else.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// Bytes of the conversation that comes with each request.
+const SAID: usize = 16 << 10;
+/// The header that says how many frames are wanted.
+const FRAMES: &str = "x-frames";
+/// What is not read to its end has no end.
+const ENDLESS: usize = 1 << 30;
+/// How a slow client reads.
+const SIP: (usize, Duration) = (16 << 10, Duration::from_millis(250));
+
+fn frame() -> Bytes {
+    let text = "word ".repeat(40);
+    let frame = format!(
+        "data: {{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"model\":\"m\",\
+         \"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":null}}]}}\n\n"
+    );
+    frame.into()
+}
+
+const LAST: &[u8] =
+    b"data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"model\":\"m\",\
+    \"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+
+/// Serves streams as fast as they are taken, for ever.
+pub async fn provide(listener: TcpListener) {
+    let frame = frame();
+    let answer = move |request: Request| {
+        let frame = frame.clone();
+        async move {
+            let frames = request.headers().get(FRAMES);
+            let frames = frames.and_then(|text| text.to_str().ok()?.parse().ok());
+            let frames: usize = frames.unwrap_or_default();
+            drop(to_bytes(request.into_body(), usize::MAX).await);
+            let last = stream::iter([Bytes::from_static(LAST)]);
+            let all = stream::iter(0..frames)
+                .map(move |_| frame.clone())
+                .chain(last);
+            let response = Response::builder().header("content-type", "text/event-stream");
+            response
+                .body(Body::from_stream(all.map(Ok::<_, Infallible>)))
+                .unwrap()
+        }
+    };
+    let router = axum::Router::new().fallback(answer);
+    axum::serve(listener, router).await.unwrap();
+}
+
+/// Asks for a stream of so many frames.
+async fn ask(proxy: SocketAddr, frames: usize) -> TcpStream {
+    let said = "so it was said ".repeat(SAID / 15);
+    let body = format!(
+        r#"{{"model":"m","stream":true,"messages":[{{"role":"user","content":"{said}"}}]}}"#
+    );
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer k\r\n{FRAMES}: {frames}\r\n\
+         connection: close\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(proxy).await.unwrap();
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(body.as_bytes()).await.unwrap();
+    stream
+}
+
+/// Reads so many streams at once, each of so many frames, and to its end.
+pub async fn fast(proxy: SocketAddr, streams: usize, frames: usize) {
+    let least = frames * frame().len();
+    let readers = (0..streams).map(|_| {
+        tokio::spawn(async move {
+            let mut stream = ask(proxy, frames).await;
+            let (mut read, mut buffer, mut tail) = (0, vec![0; 64 << 10], Vec::new());
+            loop {
+                let length = stream.read(&mut buffer).await.unwrap();
+                if length == 0 {
+                    break;
+                }
+                read += length;
+                tail.extend_from_slice(&buffer[..length]);
+                tail.drain(..tail.len().saturating_sub(64));
+            }
+            let text = String::from_utf8_lossy(&tail);
+            assert!(read > least, "{read} of {least} bytes: {text}");
+            assert!(
+                text.contains("[DONE]") && text.ends_with("0\r\n\r\n"),
+                "{text}"
+            );
+        })
+    });
+    for reader in readers.collect::<Vec<_>>() {
+        reader.await.unwrap();
+    }
+}
+
+/// So many streams of which nothing, or a little now and then, is read. They last until they are
+/// aborted; each has begun when this returns.
+pub async fn slow(proxy: SocketAddr, streams: usize, sips: bool) -> Vec<JoinHandle<()>> {
+    let mut readers = Vec::new();
+    for _ in 0..streams {
+        let mut stream = ask(proxy, ENDLESS).await;
+        let mut begun = [0; 12];
+        stream.read_exact(&mut begun).await.unwrap();
+        assert_eq!(&begun, b"HTTP/1.1 200");
+        readers.push(tokio::spawn(async move {
+            let mut buffer = vec![0; SIP.0];
+            loop {
+                tokio::time::sleep(SIP.1).await;
+                if sips && !matches!(stream.read(&mut buffer).await, Ok(1..)) {
+                    return;
+                }
+            }
+        }));
+    }
+    readers
+}

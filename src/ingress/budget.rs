@@ -1,0 +1,235 @@
+//! Memory for the bodies of all requests: one budget, and buffers that grow against it. Owns who
+//! has how much of it; never reads a body.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Semaphore;
+
+use crate::pipeline::ProxyError;
+
+/// A body that finds no room waits so long for others to end.
+const WAIT: Duration = Duration::from_secs(2);
+
+/// The least and the most by which a buffer of unknown size grows.
+const STEPS: [usize; 2] = [64 << 10, 1 << 20];
+
+/// The bytes that all bodies may take.
+#[derive(Clone, Debug)]
+pub(super) struct Budget(Arc<Semaphore>);
+
+/// What one body has of them; dropping it gives it back.
+#[derive(Debug)]
+pub(super) struct Share {
+    budget: Arc<Semaphore>,
+    held: usize,
+}
+
+impl Budget {
+    /// So many bytes.
+    pub(super) fn new(bytes: usize) -> Self {
+        Self(Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS))))
+    }
+
+    /// What one body may need: what came and what it unpacks to are held at once, the latter with
+    /// room for its next step.
+    pub(super) fn least(cap: usize) -> usize {
+        let [_, step] = STEPS;
+        cap.saturating_mul(2).saturating_add(step)
+    }
+
+    /// The share of a body that has nothing yet.
+    pub(super) fn share(&self) -> Share {
+        Share {
+            budget: Arc::clone(&self.0),
+            held: 0,
+        }
+    }
+}
+
+impl Share {
+    /// Takes more, if there is as much at once.
+    pub(super) fn try_grow(&mut self, bytes: usize) -> bool {
+        let Ok(permits) = u32::try_from(bytes) else {
+            return false;
+        };
+        let Ok(taken) = self.budget.try_acquire_many(permits) else {
+            return false;
+        };
+        taken.forget();
+        self.held += bytes;
+        true
+    }
+
+    /// Takes more, and waits for it. Who waits first is served first and gives up first, so that of
+    /// bodies that wait for each other some come through.
+    ///
+    /// # Errors
+    /// [`ProxyError::Overloaded`] where nothing came free in time.
+    pub(super) async fn grow(&mut self, bytes: usize) -> Result<(), ProxyError> {
+        if self.try_grow(bytes) {
+            return Ok(());
+        }
+        let full = ProxyError::Overloaded {
+            setting: "server.body_budget",
+        };
+        let Ok(permits) = u32::try_from(bytes) else {
+            return Err(full);
+        };
+        match tokio::time::timeout(WAIT, self.budget.acquire_many(permits)).await {
+            Ok(Ok(taken)) => {
+                taken.forget();
+                self.held += bytes;
+                Ok(())
+            }
+            Ok(Err(_)) | Err(_) => Err(full),
+        }
+    }
+
+    /// Gives back what is more than so much.
+    fn keep(&mut self, bytes: usize) {
+        let over = self.held.saturating_sub(bytes);
+        self.held -= over;
+        self.budget.add_permits(over);
+    }
+
+    /// Bytes that give the share back once the last slice of them is dropped.
+    pub(super) fn hold(mut self, bytes: Bytes) -> Bytes {
+        self.keep(bytes.len());
+        Bytes::from_owner(Held {
+            bytes,
+            _share: self,
+        })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.budget.add_permits(self.held);
+    }
+}
+
+struct Held {
+    bytes: Bytes,
+    _share: Share,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// A buffer that never holds much more than was put in: it grows by pieces, which are joined once.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    full: Vec<Vec<u8>>,
+    last: Vec<u8>,
+    length: usize,
+}
+
+impl Pieces {
+    /// A buffer whose first piece has so much room.
+    pub(super) fn with_room(bytes: usize) -> Self {
+        Self {
+            last: Vec::with_capacity(bytes),
+            ..Self::default()
+        }
+    }
+
+    /// Bytes that were put in.
+    pub(super) fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Makes room for so many bytes in all, while there is but one piece.
+    pub(super) fn expect(&mut self, bytes: usize) {
+        if self.full.is_empty() && self.last.capacity() < bytes {
+            self.last
+                .reserve_exact(bytes.saturating_sub(self.last.len()));
+        }
+    }
+
+    /// Puts bytes in.
+    pub(super) fn push(&mut self, data: &[u8]) {
+        let room = self.last.capacity() - self.last.len();
+        let (now, later) = data.split_at(room.min(data.len()));
+        self.last.extend_from_slice(now);
+        if !later.is_empty() {
+            let [least, most] = STEPS;
+            let step = self.length.clamp(least, most).max(later.len());
+            self.add(Vec::with_capacity(step));
+            self.last.extend_from_slice(later);
+        }
+        self.length += data.len();
+    }
+
+    /// Puts a whole piece in.
+    pub(super) fn push_piece(&mut self, piece: Vec<u8>) {
+        self.length += piece.len();
+        self.add(piece);
+    }
+
+    fn add(&mut self, piece: Vec<u8>) {
+        let full = std::mem::replace(&mut self.last, piece);
+        if !full.is_empty() {
+            self.full.push(full);
+        }
+    }
+
+    /// All of it. Each piece is dropped as it is copied, so that it is never there twice.
+    pub(super) fn join(self) -> Bytes {
+        if self.full.is_empty() {
+            return self.last.into();
+        }
+        let mut whole = Vec::with_capacity(self.length);
+        for piece in self.full {
+            whole.extend_from_slice(&piece);
+        }
+        whole.extend_from_slice(&self.last);
+        whole.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_is_dropped_is_given_back() {
+        let budget = Budget::new(100);
+        let mut share = budget.share();
+        assert!(share.try_grow(60) && !share.try_grow(41));
+        let held = share.hold(Bytes::from_static(&[0; 50]));
+        let slice = held.slice(10..20);
+        drop(held);
+        assert!(!budget.share().try_grow(51) && budget.share().try_grow(50));
+        drop(slice);
+        assert!(budget.share().try_grow(100));
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_join_to_what_was_put_in(
+            chunks: Vec<Vec<u8>>,
+            room in 0_usize..100,
+            expected in 0_usize..100,
+        ) {
+            let mut pieces = Pieces::with_room(room);
+            for (number, chunk) in chunks.iter().enumerate() {
+                if number % 3 == 2 {
+                    pieces.push_piece(chunk.clone());
+                } else {
+                    pieces.push(chunk);
+                }
+                pieces.expect(expected);
+            }
+            let whole = chunks.concat();
+            prop_assert_eq!(pieces.len(), whole.len());
+            prop_assert_eq!(pieces.join(), whole);
+        }
+    }
+}

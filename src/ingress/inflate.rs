@@ -1,0 +1,308 @@
+//! A compressed body, unpacked off the async workers. Owns what unpacking may cost: bytes, time,
+//! and memory of the decoder's; never looks at what the bytes mean.
+
+use std::io::{self, BufRead, Read};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::buf::Reader;
+use bytes::{Buf as _, Bytes};
+use flate2::bufread::MultiGzDecoder;
+use tokio::sync::Semaphore;
+use zstd::stream::read::Decoder;
+
+use super::body::Coding;
+use super::budget::{Budget, Pieces, Share};
+use crate::pipeline::ProxyError;
+
+/// Bytes that any body may unpack to.
+const FREE: usize = 1 << 20;
+
+/// And so many times its own size beyond. JSON packs five to twenty to one, and what an agent says
+/// over and over fifty to one.
+const RATIO: usize = 100;
+
+/// The memory of a decoder for zstd, as a power of two: what its format asks every decoder to have
+/// and no level below 20 goes beyond.
+const WINDOW_LOG: u32 = 23;
+
+/// One body is worked on for so long: frames that unpack to nothing are counted by no byte.
+const WORK: Duration = Duration::from_secs(5);
+
+/// And waits so long for its turn.
+const TURN: Duration = Duration::from_secs(10);
+
+/// Bytes that are unpacked before it is looked at whether there may be more.
+const STEP: usize = 256 << 10;
+
+/// Bytes that a decoder is given before it is looked at the time.
+const FED: usize = 4 << 10;
+
+/// Who unpacks: one body a processor, because each takes one and a window besides.
+#[derive(Clone, Debug)]
+pub(super) struct Unpackers(Arc<Semaphore>);
+
+impl Unpackers {
+    pub(super) fn new() -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Self(Arc::new(Semaphore::new(processors)))
+    }
+
+    /// Unpacks a body to at most `cap` bytes; one that is not packed is handed back as it is.
+    ///
+    /// # Errors
+    /// [`ProxyError::TooLarge`] as soon as the output passes the cap; [`ProxyError::Unpacks`] as
+    /// soon as it costs too much; [`ProxyError::Coding`] if the input is not what it is said to
+    /// be; [`ProxyError::Overloaded`] where the budget has no room for it.
+    pub(super) async fn unpack(
+        &self,
+        coding: Coding,
+        raw: &Bytes,
+        cap: usize,
+        budget: &Budget,
+    ) -> Result<Bytes, ProxyError> {
+        let name = match coding {
+            Coding::Identity | Coding::Unknown => return Ok(raw.clone()),
+            Coding::Gzip => "gzip",
+            Coding::Zstd => "zstd",
+        };
+        let mut share = budget.share();
+        let busy = ProxyError::Overloaded {
+            setting: "the number of processors",
+        };
+        let turn = tokio::time::timeout(TURN, self.0.acquire()).await;
+        let Ok(Ok(_turn)) = turn else {
+            return Err(busy);
+        };
+        let mut work = match Work::new(coding, raw.clone(), cap) {
+            Ok(work) => work,
+            Err(_) => return Err(ProxyError::Coding { coding: name }),
+        };
+        loop {
+            share.grow(STEP).await?;
+            let step = tokio::task::spawn_blocking(move || {
+                let step = work.run(&mut share);
+                (work, share, step)
+            });
+            let step = step.await.map_err(|_| ProxyError::Middle("panic"))?;
+            match step {
+                (_, share, Step::Done(body)) => return Ok(share.hold(body)),
+                (same, grown, Step::Room) => (work, share) = (same, grown),
+                (_, _, Step::Large) => return Err(ProxyError::TooLarge { cap }),
+                (_, _, Step::Costly) => return Err(ProxyError::Unpacks),
+                (_, _, Step::Broken) => return Err(ProxyError::Coding { coding: name }),
+            }
+        }
+    }
+}
+
+/// How far unpacking came.
+enum Step {
+    /// To the end.
+    Done(Bytes),
+    /// To where it needs more room than there is.
+    Room,
+    /// Past the cap.
+    Large,
+    /// Past what such a body may cost.
+    Costly,
+    /// To what is no such coding.
+    Broken,
+}
+
+/// A body that is being unpacked.
+struct Work {
+    input: Input,
+    output: Pieces,
+    /// The most that it may be, and the most that a body of its size may unpack to.
+    cap: usize,
+    most: usize,
+    until: Instant,
+}
+
+enum Input {
+    Gzip(MultiGzDecoder<Timed>),
+    Zstd(Decoder<'static, Timed>),
+}
+
+impl Work {
+    fn new(coding: Coding, raw: Bytes, cap: usize) -> io::Result<Self> {
+        let most = FREE.saturating_add(raw.len().saturating_mul(RATIO));
+        let until = Instant::now() + WORK;
+        let input = Timed {
+            input: raw.reader(),
+            until,
+        };
+        let input = if coding == Coding::Gzip {
+            Input::Gzip(MultiGzDecoder::new(input))
+        } else {
+            let mut decoder = Decoder::with_buffer(input)?;
+            decoder.window_log_max(WINDOW_LOG)?;
+            Input::Zstd(decoder)
+        };
+        Ok(Self {
+            input,
+            output: Pieces::default(),
+            cap,
+            most,
+            until,
+        })
+    }
+
+    /// Unpacks step by step, as long as there is room. Room for the first step is there.
+    fn run(&mut self, share: &mut Share) -> Step {
+        loop {
+            let most = self.cap.min(self.most).saturating_add(1);
+            let step = STEP.min(most.saturating_sub(self.output.len()));
+            let mut piece = Vec::with_capacity(step);
+            let read = match &mut self.input {
+                Input::Gzip(input) => input.take(step as u64).read_to_end(&mut piece),
+                Input::Zstd(input) => input.take(step as u64).read_to_end(&mut piece),
+            };
+            let length = piece.len();
+            self.output.push_piece(piece);
+            if self.output.len() > self.cap {
+                return Step::Large;
+            }
+            if self.output.len() > self.most || Instant::now() > self.until {
+                return Step::Costly;
+            }
+            match read {
+                Err(error) if costly(&error) => return Step::Costly,
+                Err(_) => return Step::Broken,
+                Ok(_) if length < step => {
+                    return Step::Done(std::mem::take(&mut self.output).join());
+                }
+                Ok(_) if !share.try_grow(STEP) => return Step::Room,
+                Ok(_) => {}
+            }
+        }
+    }
+}
+
+/// Whether a decoder stopped for what it would cost: our time, or a window, for which zstd has no
+/// kind of its own.
+fn costly(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::TimedOut || error.to_string().contains("too much memory")
+}
+
+/// Bytes that are handed out for so long and in small portions. A decoder asks for more behind
+/// each frame, also where it has nothing to say for it.
+struct Timed {
+    input: Reader<Bytes>,
+    until: Instant,
+}
+
+impl Read for Timed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let portion = self.fill_buf()?;
+        let length = portion.len().min(buffer.len());
+        for (to, from) in buffer.iter_mut().zip(portion) {
+            *to = *from;
+        }
+        self.consume(length);
+        Ok(length)
+    }
+}
+
+impl BufRead for Timed {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if Instant::now() > self.until {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let rest = self.input.get_ref().chunk();
+        Ok(rest.get(..FED.min(rest.len())).unwrap_or_default())
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.input.consume(amount);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn gzip(data: &[u8]) -> Bytes {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(data).unwrap();
+        encoder.finish().unwrap().into()
+    }
+
+    fn zstd(data: &[u8]) -> Bytes {
+        zstd::encode_all(data, 1).unwrap().into()
+    }
+
+    fn unpack(coding: Coding, raw: &Bytes, cap: usize) -> Result<Bytes, ProxyError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        let budget = Budget::new(STEP.saturating_add(cap));
+        let unpacked = runtime.block_on(Unpackers::new().unpack(coding, raw, cap, &budget));
+        assert!(
+            unpacked.is_ok() || budget.share().try_grow(STEP + cap),
+            "what is refused holds nothing"
+        );
+        unpacked
+    }
+
+    #[test]
+    fn bombs_stop_at_the_cap() {
+        let zeros = vec![0; 1 << 20];
+        for (coding, raw) in [(Coding::Gzip, gzip(&zeros)), (Coding::Zstd, zstd(&zeros))] {
+            assert!(unpack(coding, &raw, 1 << 20).is_ok());
+            let over = unpack(coding, &raw, (1 << 20) - 1);
+            assert!(
+                matches!(over, Err(ProxyError::TooLarge { .. })),
+                "{coding:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_body_may_unpack_to_so_many_times_its_size() {
+        let zeros = vec![0; 2 * FREE];
+        for (coding, raw) in [(Coding::Gzip, gzip(&zeros)), (Coding::Zstd, zstd(&zeros))] {
+            let over = unpack(coding, &raw, 4 * FREE);
+            assert!(matches!(over, Err(ProxyError::Unpacks)), "{coding:?}");
+        }
+    }
+
+    #[test]
+    fn broken_input_is_the_callers_fault() {
+        for (coding, raw) in [
+            (Coding::Gzip, gzip(b"hello")),
+            (Coding::Zstd, zstd(b"hello")),
+        ] {
+            for input in [
+                Bytes::from_static(b"{}"),
+                raw.slice(..raw.len() - 3),
+                raw.slice(1..),
+            ] {
+                let outcome = unpack(coding, &input, 1024);
+                assert!(
+                    matches!(outcome, Err(ProxyError::Coding { .. })),
+                    "{coding:?}"
+                );
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_compressed_comes_back(data: Vec<u8>) {
+            for (coding, raw) in [
+                (Coding::Identity, Bytes::from(data.clone())),
+                (Coding::Gzip, gzip(&data)),
+                (Coding::Zstd, zstd(&data)),
+            ] {
+                prop_assert_eq!(&unpack(coding, &raw, data.len()).unwrap(), &data);
+            }
+        }
+    }
+}
