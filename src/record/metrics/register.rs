@@ -49,7 +49,7 @@ impl<A: LabelSet, B: LabelSet> Pairs<A, B> {
 }
 
 /// Every name gets the prefix here, and nowhere else.
-fn opts(name: &str, help: &str) -> Opts {
+pub(super) fn opts(name: &str, help: &str) -> Opts {
     Opts::new(name, help).namespace("plimsoll")
 }
 
@@ -57,7 +57,8 @@ fn opts(name: &str, help: &str) -> Opts {
 pub(super) struct Registrar(pub Registry);
 
 impl Registrar {
-    fn add<C: Collector + Clone + 'static>(&self, collector: C) -> Result<C, Error> {
+    /// Registers what is made already, such as a counter that the process has before its metrics.
+    pub fn add<C: Collector + Clone + 'static>(&self, collector: C) -> Result<C, Error> {
         self.0.register(Box::new(collector.clone()))?;
         Ok(collector)
     }
