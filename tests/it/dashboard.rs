@@ -215,6 +215,13 @@ fn interval() -> u64 {
     scraped.strip_suffix('s').unwrap().parse().unwrap()
 }
 
+/// Prometheus writes the bounds of buckets in its own way from version 3 on, `1.0` for `1`: whoever
+/// names one has to take both.
+#[track_caller]
+pub fn bounds(expression: &str) {
+    assert!(!expression.contains("le=\""), "{expression}");
+}
+
 /// A panel's expression as Grafana sends it for the default range.
 fn filled(expression: &str, interval: u64) -> String {
     let filled = expression
@@ -222,6 +229,7 @@ fn filled(expression: &str, interval: u64) -> String {
         .replace("$__interval", &format!("{interval}s"))
         .replace("$__range", &format!("{HOUR}s"));
     assert!(!filled.contains('$'), "{expression}");
+    bounds(expression);
     filled
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 
-use super::dashboard::{Scrape, deployed, has, run, scrapes, spread, text};
+use super::dashboard::{Scrape, bounds, deployed, has, run, scrapes, spread, text};
 
 /// Minutes of an hour, its first and its last one included.
 const MINUTES: usize = 61;
@@ -136,6 +136,7 @@ async fn every_rule_fires_for_its_fault_and_none_without_one() {
     let named: BTreeSet<&str> = named.collect();
     let faults: BTreeSet<&str> = FAULTS.iter().map(|(rule, _)| *rule).collect();
     assert_eq!(named, faults, "each rule has the fault that it is for");
+    bounds(&rules);
     if !has("promtool") {
         return;
     }

@@ -57,6 +57,7 @@ pub(super) fn opts(name: &str, help: &str) -> Opts {
 pub(super) struct Registrar(pub Registry);
 
 impl Registrar {
+    /// Registers what is made already, such as a counter that the process has before its metrics.
     pub fn add<C: Collector + Clone + 'static>(&self, collector: C) -> Result<C, Error> {
         self.0.register(Box::new(collector.clone()))?;
         Ok(collector)
