@@ -37,7 +37,7 @@ pub use app::App;
 pub use error::{Class, ProxyError, Side};
 pub use report::Report;
 pub use request::{
-    AskedBudget, Identity, MIN_CEILING, Mode, Overrides, Session, TurnRequest, Untouched,
+    AskedBudget, Identity, MIN_CEILING, Mode, Overrides, Session, TurnRequest, Untouched, tokens,
 };
 pub use settings::{
     Budget, Cache, Classes, Delimiter, GlobError, Guidance, ProtectRecent, Recall, SetBreakpoints,
