@@ -37,6 +37,7 @@ mod resend;
 mod run;
 mod stderr;
 mod support;
+mod texts;
 mod tidy;
 mod turns;
 mod typed;
