@@ -26,6 +26,8 @@ use crate::store::StoreError;
 
 /// What a shell reports for a process that a signal ended, less the signal's number.
 const SIGNALLED: i32 = 128;
+/// The variable that says where requests go.
+const UPSTREAM: &str = "PLIMSOLL__UPSTREAM__BASE_URL";
 /// Where Claude Code's requests go where nobody says otherwise.
 const ANTHROPIC: &str = "https://api.anthropic.com/v1";
 
@@ -70,7 +72,8 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         command,
     } = args;
     let (program, rest) = command.split_first().context("name the agent to run")?;
-    let chosen = config.is_some() || serve::variables().any(|(name, _)| name.contains("UPSTREAM"));
+    let mut variables = serve::variables();
+    let chosen = config.is_some() || variables.any(|(name, _)| name == UPSTREAM);
     let anthropic = || (is(program, "claude") && !chosen).then(|| ANTHROPIC.to_owned());
     let pool = Pool::of(|name| std::env::var_os(name).map(Into::into));
     let flags = Flags {
