@@ -1,24 +1,33 @@
 //! `plimsoll run`: the proxy on a free port, an agent before it that is told where it is, and at the
-//! agent's end what the session saved. Owns what each agent reads its address from; never changes a
-//! file of the agent's.
+//! agent's end what the session saved. Owns what each agent reads its address from, and how long it
+//! may take to end; never changes a file of the agent's, nor of the directory that it works in.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use serde_json::json;
 use tokio::process::{Child, Command};
-use tokio::signal::unix::Signal;
+use tokio::sync::mpsc::Receiver;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::logs::{self, say};
 use super::serve;
-use crate::config::{Config, Flags};
+use super::signals::{self, Heard};
+use super::state::{self, Pool};
+use crate::config::{Backend, Config, Flags, StoreSettings, duration, unread};
+use crate::ingress::Server;
 use crate::pipeline::App;
+use crate::store::StoreError;
 
 /// What a shell reports for a process that a signal ended, less the signal's number.
 const SIGNALLED: i32 = 128;
+/// The variable that says where requests go.
+const UPSTREAM: &str = "PLIMSOLL__UPSTREAM__BASE_URL";
 /// Where Claude Code's requests go where nobody says otherwise.
 const ANTHROPIC: &str = "https://api.anthropic.com/v1";
 
@@ -31,15 +40,18 @@ pub struct RunArgs {
     /// What /v1 stands for [default: the Anthropic API for claude, else the OpenAI API].
     #[arg(long, value_name = "URL")]
     upstream: Option<String>,
-    /// Data directory [default: ./data].
+    /// Data directory [default: one that is free below ~/.local/state/plimsoll/run].
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<String>,
-    /// Ceiling of the context in tokens [default: 80000].
+    /// Ceiling of the context in tokens, like 60000 or 60k [default: 80000].
     #[arg(long, value_name = "TOKENS")]
-    budget: Option<u32>,
+    budget: Option<String>,
     /// Log level [default: error, because the terminal is the agent's].
     #[arg(long, value_name = "LEVEL")]
     log: Option<String>,
+    /// How long the agent may take to end once it was sent a signal, before it is killed.
+    #[arg(long, value_name = "TIME", default_value = "8s", value_parser = duration)]
+    grace: Duration,
     /// The agent and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
@@ -56,13 +68,17 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         data,
         budget,
         log,
+        grace,
         command,
     } = args;
     let (program, rest) = command.split_first().context("name the agent to run")?;
-    let named = config.is_some() || serve::variables().any(|(name, _)| name.contains("UPSTREAM"));
-    let anthropic = || (is(program, "claude") && !named).then(|| ANTHROPIC.to_owned());
+    let mut variables = serve::variables();
+    let chosen = config.is_some() || variables.any(|(name, _)| name == UPSTREAM);
+    let anthropic = || (is(program, "claude") && !chosen).then(|| ANTHROPIC.to_owned());
+    let pool = Pool::of(|name| std::env::var_os(name).map(Into::into));
     let flags = Flags {
         config,
+        fallback_data: pool.as_ref().map(|pool| pool.path().to_owned()),
         listen: Some("127.0.0.1:0".to_owned()),
         admin: Some("127.0.0.1:0".to_owned()),
         upstream: upstream.or_else(anthropic),
@@ -70,32 +86,91 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         budget,
         log: Some(log.unwrap_or_else(|| "error".to_owned())),
     };
-    let config = Config::load(&flags, serve::variables())?;
+    let named = flags.data.is_some();
+    let mut config = Config::load(&flags, serve::variables())?;
+    if pool.is_none() && !named && config.store.path == StoreSettings::default().path {
+        // Nothing says where the user's state is kept, and the directory of the agent's work is no place.
+        config.store.backend = Backend::Memory;
+    }
     let _logs = logs::start(&config.log)?;
+    for note in unread(serve::variables()) {
+        say(&format!("plimsoll: {note}"));
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();
     let runtime = runtime.context("can't start the runtime")?;
-    let code = runtime.block_on(beside(config, program, rest));
+    let code = runtime.block_on(beside(config, pool, grace, program, rest));
     runtime.shutdown_background();
     code
 }
 
 /// Serves while the agent runs.
-async fn beside(config: Config, program: &OsStr, rest: &[OsString]) -> anyhow::Result<ExitCode> {
-    let signals = serve::signals()?;
-    let (server, app) = serve::start(config).await?;
+async fn beside(
+    config: Config,
+    pool: Option<Pool>,
+    grace: Duration,
+    program: &OsStr,
+    rest: &[OsString],
+) -> anyhow::Result<ExitCode> {
+    let mut heard = signals::hear()?;
+    let (server, app) = start(config, pool).await?;
     let base = format!("http://{}", server.listen_addr()?);
     let stop = CancellationToken::new();
     let serving = tokio::spawn(server.run(stop.clone()));
     let child = command(program, rest, &base).spawn();
     let child = child.with_context(|| format!("can't run {}", program.display()))?;
-    let ended = wait(child, signals).await;
+    let ended = wait(child, &mut heard, grace).await;
     stop.cancel();
-    serving.await.context("the server ended")?;
+    tokio::select! {
+        served = serving => drop(served.context("the server ended")?),
+        // What the agent left behind may talk on; nobody has to wait for that.
+        () = asked_to_end(&mut heard) => {}
+    }
     serve::close(&app).await?;
     report(&app);
     ended
+}
+
+/// Starts the proxy in the data directory that is configured, or else in a free one of the pool. A
+/// run that finds none, or can't write there, is worth more than its records: it keeps them in memory.
+async fn start(mut config: Config, pool: Option<Pool>) -> anyhow::Result<(Server, Arc<App>)> {
+    let in_pool = pool.filter(|pool| config.store.path == pool.path());
+    let Some(pool) = in_pool.filter(|_| config.store.backend == Backend::Sled) else {
+        return serve::start(config).await;
+    };
+    let from = std::env::current_dir().unwrap_or_default();
+    let mut why = "all its data directories are in use".to_owned();
+    for place in pool.places(&from) {
+        config.store.path.clone_from(&place);
+        let started = match state::make(&place) {
+            Ok(()) => serve::start(config.clone()).await,
+            Err(error) => Err(error.into()),
+        };
+        match started {
+            Ok(started) => {
+                // Without the note, the next run from here takes another directory at worst.
+                let _unnoted = state::note(&place, &from);
+                return Ok(started);
+            }
+            Err(error) if is_in_use(&error) => {}
+            Err(error) => {
+                why = format!("{error:#}");
+                break;
+            }
+        }
+    }
+    config.store.backend = Backend::Memory;
+    let started = serve::start(config).await?;
+    say(&format!(
+        "plimsoll: what is recorded of this session is kept in memory only: {why} ({}); name a directory by --data",
+        pool.path().display()
+    ));
+    Ok(started)
+}
+
+fn is_in_use(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(StoreError::Locked { .. }))
 }
 
 /// The agent's command, told where the proxy is in every way that one is known to read.
@@ -124,20 +199,50 @@ fn is(program: &OsStr, name: &str) -> bool {
     Path::new(program).file_stem() == Some(OsStr::new(name))
 }
 
-/// Waits for the agent. An interrupt from the keyboard reaches it too, and is its own to act on; a
-/// request to terminate is handed on.
-async fn wait(mut child: Child, signals: [Signal; 2]) -> anyhow::Result<ExitCode> {
-    let [mut terminate, mut interrupt] = signals;
+/// Waits for the agent and hands signals on to it. From the first one that asks for an end it has
+/// its grace, and then it is killed.
+async fn wait(
+    mut child: Child,
+    heard: &mut Receiver<Heard>,
+    grace: Duration,
+) -> anyhow::Result<ExitCode> {
+    let mut deadline = None;
     let status = loop {
+        let over = async {
+            match deadline {
+                Some(deadline) => tokio::time::sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             status = child.wait() => break status.context("can't wait for the agent")?,
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => child.start_kill().context("can't stop the agent")?,
+            Some(heard) = heard.recv() => {
+                if heard.is_to_hand_on() {
+                    heard.hand_on(child.id());
+                }
+                if heard.ends() && deadline.is_none() {
+                    deadline = Some(Instant::now() + grace);
+                }
+            }
+            () = over => {
+                child.start_kill().context("can't end the agent")?;
+                break child.wait().await.context("can't wait for the agent")?;
+            }
         }
     };
     let signalled = std::os::unix::process::ExitStatusExt::signal(&status);
     let code = status.code().or(signalled.map(|signal| SIGNALLED + signal));
     Ok(ExitCode::from(u8::try_from(code.unwrap_or(1)).unwrap_or(1)))
+}
+
+/// Waits for a signal that asks for an end.
+async fn asked_to_end(heard: &mut Receiver<Heard>) {
+    while let Some(next) = heard.recv().await {
+        if next.ends() {
+            return;
+        }
+    }
+    std::future::pending().await
 }
 
 /// What the session came to, in one line on stderr, read from the proxy's own metrics.

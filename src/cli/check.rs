@@ -1,27 +1,56 @@
-//! `plimsoll check FILE`. Owns what it prints; never starts anything.
+//! `plimsoll check FILE`. Owns its arguments and what it prints; never starts anything.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::config::{Config, Error};
+use super::{logs, serve};
+use crate::config::{Config, DEFAULT_FILE, Error, Flags, Problem, unread};
 
-/// Prints `ok`, or every problem on a line of its own.
+/// What is checked.
+#[derive(Debug, clap::Args)]
+pub struct CheckArgs {
+    /// The file [default: config/plimsoll.toml].
+    file: Option<PathBuf>,
+    /// The file, as `serve` takes it.
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    config: Option<PathBuf>,
+}
+
+/// Prints `ok`, or every problem on a line of its own: those of the file, and those that the
+/// variables of the environment would add.
 ///
 /// # Errors
 /// If the file can't be read, or the output can't be written.
-pub fn run(file: &Path, out: &mut impl Write) -> anyhow::Result<ExitCode> {
-    match Config::check(file) {
-        Ok(_) => {
-            writeln!(out, "{}: ok", file.display())?;
-            Ok(ExitCode::SUCCESS)
-        }
-        Err(Error::Invalid(problems)) => {
-            for problem in problems {
-                writeln!(out, "{problem}")?;
-            }
-            Ok(ExitCode::FAILURE)
-        }
+pub fn run(args: &CheckArgs, out: &mut impl Write) -> anyhow::Result<ExitCode> {
+    let named = args.file.as_deref().or(args.config.as_deref());
+    let file = named.unwrap_or(Path::new(DEFAULT_FILE));
+    let flags = Flags {
+        config: Some(file.to_owned()),
+        ..Flags::default()
+    };
+    // The file alone first: a variable that wins would hide what is wrong in it.
+    let mut problems = problems(Config::check(file))?;
+    problems.extend(self::problems(Config::load(&flags, serve::variables()))?);
+    problems.sort();
+    problems.dedup();
+    for note in unread(serve::variables()) {
+        logs::say(&format!("plimsoll: {note}"));
+    }
+    for problem in &problems {
+        writeln!(out, "{problem}")?;
+    }
+    if !problems.is_empty() {
+        return Ok(ExitCode::FAILURE);
+    }
+    writeln!(out, "{}: ok", file.display())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn problems(read: Result<Config, Error>) -> anyhow::Result<Vec<Problem>> {
+    match read {
+        Ok(_) => Ok(Vec::new()),
+        Err(Error::Invalid(problems)) => Ok(problems),
         Err(error @ Error::Read { .. }) => Err(error.into()),
     }
 }

@@ -9,6 +9,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use crate::commit::Floor;
+use crate::pipeline::{MIN_CEILING, tokens};
 use crate::replay::{Annotate, Options, Pricing, Trace, Watch};
 
 /// How sessions are played.
@@ -74,6 +75,15 @@ pub fn not_empty(played: usize, short: usize, min_tokens: u64) -> anyhow::Result
         "all {short} sessions are below {min_tokens} tokens: lower --min-tokens"
     );
     Ok(())
+}
+
+/// Reads a ceiling as it is typed.
+///
+/// # Errors
+/// Where it is none, in words.
+pub fn ceiling(text: &str) -> Result<u32, String> {
+    let ceiling = tokens(text).filter(|ceiling| *ceiling >= MIN_CEILING);
+    ceiling.ok_or_else(|| format!("give at least {MIN_CEILING} tokens, like 80000 or 80k"))
 }
 
 /// Reads a floor as it is typed.
@@ -154,6 +164,15 @@ impl Watch for Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ceilings_are_tokens() {
+        assert_eq!(ceiling("80000"), Ok(80_000));
+        assert_eq!(ceiling("40k"), Ok(40_000));
+        for wrong in ["3999", "40%", "", "k", "-1"] {
+            assert!(ceiling(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn floors_are_words_or_fractions() {

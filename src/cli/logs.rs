@@ -81,3 +81,48 @@ fn panicked(place: &str, payload: &(dyn Any + Send)) {
         "a part of the proxy panicked; report this as a bug"
     );
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    /// Collects what the subscriber writes.
+    #[derive(Clone, Default)]
+    struct Sink(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_panic_is_one_line_without_what_it_may_quote() {
+        for (payload, told) in [
+            (Box::new("out of luck") as Box<dyn Any + Send>, true),
+            (Box::new("said by a client".to_owned()), false),
+            (Box::new(7), false),
+        ] {
+            let sink = Sink::default();
+            let writer = sink.clone();
+            let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone());
+            tracing::subscriber::with_default(subscriber.finish(), || {
+                panicked("src/x.rs:1:2", payload.as_ref());
+            });
+            let line = String::from_utf8(sink.0.lock().clone()).unwrap();
+            assert_eq!(line.lines().count(), 1, "{line}");
+            assert!(line.contains("src/x.rs:1:2"), "{line}");
+            assert_eq!(line.contains("out of luck"), told, "{line}");
+            assert!(!line.contains("client"), "{line}");
+        }
+    }
+}

@@ -10,6 +10,8 @@ mod lines;
 mod logs;
 mod replay;
 mod serve;
+mod signals;
+mod state;
 mod tenant_key;
 mod tune;
 pub mod wire;
@@ -46,11 +48,8 @@ pub enum Command {
     Tune(tune::TuneArgs),
     /// List recorded sessions, or write one as JSONL.
     Export(export::ExportArgs),
-    /// Say what is wrong with a configuration file, and where.
-    Check {
-        /// The file.
-        file: PathBuf,
-    },
+    /// Say what is wrong with a configuration file and the variables, and where.
+    Check(check::CheckArgs),
 }
 
 /// Flags win over PLIMSOLL__SECTION__KEY variables, which win over the file.
@@ -71,9 +70,9 @@ pub struct ServeArgs {
     /// Data directory [default: ./data].
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<String>,
-    /// Ceiling of the context in tokens [default: 80000].
+    /// Ceiling of the context in tokens, like 60000 or 60k [default: 80000].
     #[arg(long, value_name = "TOKENS")]
-    budget: Option<u32>,
+    budget: Option<String>,
     /// Log level, or directives like warn,plimsoll=debug [default: info].
     #[arg(long, value_name = "LEVEL")]
     log: Option<String>,
@@ -98,6 +97,7 @@ impl From<ServeArgs> for Flags {
             data,
             budget,
             log,
+            ..Self::default()
         }
     }
 }
@@ -114,6 +114,6 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Replay(args) => replay::run(&args),
         Command::Tune(args) => tune::run(&args),
         Command::Export(args) => export::run(&args),
-        Command::Check { file } => check::run(&file, &mut std::io::stdout().lock()),
+        Command::Check(args) => check::run(&args, &mut std::io::stdout().lock()),
     }
 }

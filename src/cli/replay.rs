@@ -7,9 +7,8 @@ use std::process::ExitCode;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use super::lab::{LabArgs, Progress, floor, not_empty, rising, write};
+use super::lab::{LabArgs, Progress, ceiling, floor, not_empty, rising, write};
 use crate::commit::Floor;
-use crate::pipeline::MIN_CEILING;
 use crate::policy::Policy;
 use crate::replay::explain::{self, ExplainError};
 use crate::replay::{Lab, Options, html, json, policy_named, table, trace};
@@ -24,7 +23,7 @@ pub struct ReplayArgs {
     policies: Vec<String>,
     /// Ceilings in tokens; the figures are summed over them.
     #[arg(long, value_delimiter = ',', default_value = "80000", value_name = "TOKENS",
-          value_parser = clap::value_parser!(u32).range(i64::from(MIN_CEILING)..))]
+          value_parser = ceiling)]
     ceiling: Vec<u32>,
     /// Down to where a pass evicts: auto, ceiling, or a fraction of the ceiling.
     #[arg(long, default_value = "auto", value_parser = floor)]

@@ -1,6 +1,7 @@
 //! `plimsoll serve`: reads the configuration, wires the parts, serves, and stops in good order.
 //! Owns the wiring and the signals; never touches a request.
 
+use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +11,15 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::{logs, tenant_key, wire};
-use crate::config::{Config, ENV_PREFIX, Flags};
+use crate::config::{Config, Flags, is_ours, unread};
 use crate::ingress::{Drained, Edge, Probes, Server, descriptors};
 use crate::pipeline::App;
+use crate::upstream::BaseUrl;
 
 /// How long streams that were cut may take to record what they handed out.
 const LAST_RECORDS: Duration = Duration::from_secs(5);
+/// How long the upstream's name may take to be looked up before it is believed to be another's.
+const LOOK_UP: Duration = Duration::from_secs(2);
 /// What a shell reports for a process that SIGINT ended.
 const INTERRUPTED: i32 = 130;
 
@@ -30,6 +34,9 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     if let Err(error) = descriptors::raise() {
         tracing::warn!(%error, "the limit of open files can't be raised; it stays as it is");
     }
+    for note in unread(variables()) {
+        tracing::warn!("{note}");
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();
@@ -40,12 +47,12 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Our variables. Names or values that are no UTF-8 become text that no setting accepts.
+/// Variables that are ours, or look as if they were meant to be. Names or values that are no UTF-8 become text that no setting accepts.
 pub(super) fn variables() -> impl Iterator<Item = (String, String)> {
     let text = |os: std::ffi::OsString| os.to_string_lossy().into_owned();
     std::env::vars_os()
         .map(move |(name, value)| (text(name), text(value)))
-        .filter(|(name, _)| name.starts_with(ENV_PREFIX))
+        .filter(|(name, _)| is_ours(name))
 }
 
 async fn serve(config: Config) -> anyhow::Result<()> {
@@ -76,6 +83,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 pub(super) async fn start(config: Config) -> anyhow::Result<(Server, Arc<App>)> {
     let tenant_key = tenant_key::obtain(&config.tenant, &config.store)?;
     let app = wire::app(&config)?;
+    let upstream = config.upstream.base_url;
     let edge = Edge::new(config.server, Arc::clone(&app), tenant_key);
     let probes = Probes {
         metrics: {
@@ -87,7 +95,36 @@ pub(super) async fn start(config: Config) -> anyhow::Result<(Server, Arc<App>)> 
             Arc::new(move || !app.store.degraded())
         },
     };
-    Ok((Server::bind(edge, probes).await?, app))
+    let server = Server::bind(edge, probes).await?;
+    for own in [server.listen_addr()?, server.admin_addr()?] {
+        anyhow::ensure!(
+            !is_own(&upstream, own).await,
+            "upstream.base_url is {}, which is the proxy's own address {own}; give the provider's by --upstream",
+            upstream.as_str(),
+        );
+    }
+    Ok((server, app))
+}
+
+/// Whether the upstream is an address that was just bound. Its host is looked up where the ports are
+/// the same, and an address that this machine can bind is its own.
+async fn is_own(upstream: &BaseUrl, own: SocketAddr) -> bool {
+    let Some((host, port)) = upstream.host_and_port() else {
+        return false;
+    };
+    if port != own.port() {
+        return false;
+    }
+    let look_up = tokio::net::lookup_host((host.as_str(), port));
+    // A name that can't be looked up now is the first request's trouble, not this check's.
+    let Ok(Ok(mut found)) = tokio::time::timeout(LOOK_UP, look_up).await else {
+        return false;
+    };
+    let is_here = |ip: IpAddr| std::net::UdpSocket::bind((ip, 0)).is_ok();
+    found.any(|found| {
+        let ip = found.ip();
+        ip == own.ip() || own.ip().is_unspecified() && is_here(ip)
+    })
 }
 
 /// Waits for the last records and makes them durable.
@@ -112,24 +149,31 @@ pub(super) async fn close(app: &Arc<App>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The signals that end a command, in the order terminate, interrupt.
+/// What a server hears, in the order terminate, interrupt, hang up.
 ///
 /// # Errors
 /// If the system does not let them be watched.
-pub(super) fn signals() -> anyhow::Result<[Signal; 2]> {
+fn signals() -> anyhow::Result<[Signal; 3]> {
     let install = |kind| signal(kind).context("can't watch for signals");
     Ok([
         install(SignalKind::terminate())?,
         install(SignalKind::interrupt())?,
+        install(SignalKind::hangup())?,
     ])
 }
 
-/// The first signal drains; the second ends the process at once.
-async fn watch_signals([mut terminate, mut interrupt]: [Signal; 2], stop: CancellationToken) {
+/// The first signal drains; the second ends the process at once. A terminal that closes is neither.
+async fn watch_signals(signals: [Signal; 3], stop: CancellationToken) {
+    let [mut terminate, mut interrupt, mut hang_up] = signals;
     let mut next = async || {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => return,
+                _ = interrupt.recv() => return,
+                _ = hang_up.recv() => {
+                    tracing::info!("a hang-up changes nothing: settings are read at the start alone");
+                }
+            }
         }
     };
     next().await;

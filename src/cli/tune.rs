@@ -6,9 +6,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::lab::{LabArgs, Progress, floor, not_empty, rising, write};
+use super::lab::{LabArgs, Progress, ceiling, floor, not_empty, rising, write};
 use crate::commit::Floor;
-use crate::pipeline::MIN_CEILING;
 use crate::replay::{Options, advice, surface as drawn, trace, tune};
 
 /// Replays recorded sessions with cwl at many ceilings and floors, shows what each pair costs and
@@ -19,7 +18,7 @@ pub struct TuneArgs {
     lab: LabArgs,
     /// Ceilings to try, in tokens [default: shares of the long sessions' size, and 80000].
     #[arg(long, value_delimiter = ',', value_name = "TOKENS",
-          value_parser = clap::value_parser!(u32).range(i64::from(MIN_CEILING)..))]
+          value_parser = ceiling)]
     ceilings: Vec<u32>,
     /// Floors to try: auto, ceiling, or fractions of the ceiling
     /// [default: auto,0.5,0.6,0.7,0.8,0.9].

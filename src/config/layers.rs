@@ -9,11 +9,9 @@ use std::path::Path;
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
+use super::names::{self, ENV_PREFIX};
 use super::problem::{Origin, Problem};
 use super::raw::RawConfig;
-
-/// What the name of every variable starts with.
-pub const ENV_PREFIX: &str = "PLIMSOLL__";
 
 /// Settings from all sources so far, with the place each came from.
 #[derive(Debug, Default)]
@@ -73,6 +71,11 @@ impl Layers {
         self.set(&key.map(str::to_owned), &[value], &Origin::Flag(flag));
     }
 
+    /// What a setting is where no source names it.
+    pub fn fallback(&mut self, key: [&str; 2], value: Value) {
+        self.set(&key.map(str::to_owned), &[value], &Origin::Default);
+    }
+
     /// The raw configuration, the place of each setting, and the problems so far.
     #[must_use]
     pub fn finish(mut self) -> (RawConfig, BTreeMap<String, Origin>, Vec<Problem>) {
@@ -106,7 +109,12 @@ impl Layers {
             }
         }
         if let Some(refusal) = refusal {
-            let message = explain(keys, &refusal);
+            let message = match origin {
+                Origin::Env(name) => explain(keys, &refusal, names::nearest(name)),
+                Origin::File { .. } | Origin::Flag(_) | Origin::Default => {
+                    explain(keys, &refusal, None)
+                }
+            };
             self.problems.push(Problem {
                 origin: origin.clone(),
                 message,
@@ -163,8 +171,9 @@ fn line_of(text: &str, offset: usize) -> usize {
     1 + head.iter().filter(|&&byte| byte == b'\n').count()
 }
 
-/// Words a refusal: the setting's name, and for an unknown one the nearest that exists.
-fn explain(keys: &[String], refusal: &str) -> String {
+/// Words a refusal: the setting's name, and for an unknown one the nearest that exists. For a variable
+/// that is the nearest by its whole name where its parts lead nowhere.
+fn explain(keys: &[String], refusal: &str, variable: Option<String>) -> String {
     let name = keys.join(".");
     let Some(rest) = refusal.strip_prefix("unknown field ") else {
         return format!("`{name}`: {refusal}");
@@ -183,6 +192,9 @@ fn explain(keys: &[String], refusal: &str) -> String {
             format!("unknown section `{unknown}`; did you mean `{known}`?")
         }
         Some((_, known)) => format!("unknown key `{name}`; did you mean `{section}.{known}`?"),
-        None => format!("unknown key `{name}`; config/plimsoll.toml lists every setting"),
+        None => match variable {
+            Some(variable) => format!("unknown key `{name}`; did you mean {variable}?"),
+            None => format!("unknown key `{name}`; config/plimsoll.toml lists every setting"),
+        },
     }
 }

@@ -3,6 +3,8 @@
 //! `Config` of theirs find it filled here; no module imports this one.
 
 mod layers;
+mod level;
+mod names;
 mod problem;
 mod raw;
 mod readers;
@@ -17,10 +19,11 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-pub use layers::ENV_PREFIX;
+pub use names::{is_ours, unread};
 pub use problem::{Error, Origin, Problem};
 pub use secret::Secret;
 pub use settings::{Backend, Log, LogFormat, Metrics, Models, StoreSettings, TenantKey};
+pub use units::duration;
 
 use crate::pipeline::{Budget, Cache, Delimiter, Recall, ToolClasses};
 use crate::{ingress, upstream};
@@ -73,8 +76,10 @@ pub struct Flags {
     pub upstream: Option<String>,
     /// `--data`
     pub data: Option<String>,
+    /// Where data is kept if no source says it: a command's own place in that of the default.
+    pub fallback_data: Option<PathBuf>,
     /// `--budget`, in tokens.
-    pub budget: Option<u32>,
+    pub budget: Option<String>,
     /// `--log`
     pub log: Option<String>,
 }
@@ -89,6 +94,9 @@ impl Config {
         env: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, Error> {
         let mut layers = Layers::default();
+        if let Some(path) = &flags.fallback_data {
+            layers.fallback(["store", "path"], path.to_string_lossy().as_ref().into());
+        }
         let path = flags.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE));
         if flags.config.is_some() || path.exists() {
             layers.file(path, &read(path)?);
@@ -134,18 +142,12 @@ fn lay_flags(layers: &mut Layers, flags: &Flags) {
         ("--admin", ["server", "admin"], &flags.admin),
         ("--upstream", ["upstream", "base_url"], &flags.upstream),
         ("--data", ["store", "path"], &flags.data),
+        ("--budget", ["budget", "ceiling"], &flags.budget),
         ("--log", ["log", "level"], &flags.log),
     ];
     for (flag, key, value) in texts {
         if let Some(text) = value {
             layers.flag(flag, key, toml::Value::String(text.clone()));
         }
-    }
-    if let Some(tokens) = flags.budget {
-        layers.flag(
-            "--budget",
-            ["budget", "ceiling"],
-            toml::Value::Integer(tokens.into()),
-        );
     }
 }

@@ -45,9 +45,9 @@ pub struct RawConfig {
 #[serde(deny_unknown_fields, default)]
 pub struct RawServer {
     /// Address and port for agents.
-    pub listen: Option<String>,
+    pub listen: Option<Value>,
     /// Address and port for metrics and health.
-    pub admin: Option<String>,
+    pub admin: Option<Value>,
     /// Size of the largest body that is read whole; bytes or text with a unit.
     pub body_cap: Option<Value>,
     /// Bytes that the bodies of all requests may take.
@@ -99,7 +99,7 @@ pub struct RawBudget {
     /// `manage`, `observe` or `off`.
     pub mode: Option<String>,
     /// Tokens.
-    pub ceiling: Option<u32>,
+    pub ceiling: Option<Value>,
     /// `auto`, `ceiling` or a fraction.
     pub floor: Option<Value>,
     /// A fraction.
@@ -107,7 +107,7 @@ pub struct RawBudget {
     /// `auto` or tokens.
     pub protect_recent: Option<Value>,
     /// Tokens.
-    pub implicit_tokens: Option<u32>,
+    pub implicit_tokens: Option<Value>,
     /// `surface` or `refuse`.
     pub unmet: Option<String>,
     /// The paper's rule for episodes that never end.

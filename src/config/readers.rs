@@ -1,7 +1,8 @@
 //! One raw value to one checked value, with a refusal that says what is allowed. Owns the reading
-//! of single settings; never knows where a value came from.
+//! of single settings, and of a file that one names; never knows where a value came from.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use globset::Glob;
@@ -11,7 +12,8 @@ use super::secret::Secret;
 use super::settings::TenantKey;
 use super::units;
 use crate::commit::Floor;
-use crate::pipeline::{Guidance, ProtectRecent};
+use crate::pipeline::{Guidance, MIN_CEILING, ProtectRecent};
+use crate::tokens::Models;
 
 /// One of a closed set of words.
 pub(super) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
@@ -32,10 +34,55 @@ pub(super) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String
     clippy::needless_pass_by_value,
     reason = "the readers share one signature"
 )]
-/// An address and port.
-pub(super) fn address(text: String) -> Result<SocketAddr, String> {
-    text.parse()
-        .map_err(|_| format!("`{text}` is no address; write one like \"127.0.0.1:8787\""))
+/// An address and port. A port alone, and `localhost`, are this machine's: nothing is opened to a
+/// network that was not named.
+pub(super) fn address(value: Value) -> Result<SocketAddr, String> {
+    let text = match &value {
+        Value::Integer(port) => port.to_string(),
+        Value::String(text) => text.trim().to_ascii_lowercase(),
+        _ => return Err("must be an address like \"127.0.0.1:8787\"".to_owned()),
+    };
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let (host, port) = text.rsplit_once(':').unwrap_or(("", &text));
+    match (host, port.parse()) {
+        ("" | "localhost", Ok(port)) => Ok((Ipv4Addr::LOCALHOST, port).into()),
+        _ => Err(format!(
+            "`{text}` is no address; write one like \"{}\", or a port alone for this machine",
+            meant(&text).unwrap_or_else(|| "127.0.0.1:8787".to_owned())
+        )),
+    }
+}
+
+/// The address that a text most likely means.
+fn meant(text: &str) -> Option<String> {
+    let bare = text.split_once("://").map_or(text, |(_, rest)| rest);
+    let bare = bare.split('/').next()?;
+    if let Ok(address) = bare.parse::<SocketAddr>() {
+        return Some(address.to_string());
+    }
+    let own = |host: &str| match host {
+        "*" => Some("0.0.0.0".to_owned()),
+        "localhost" => Some("127.0.0.1".to_owned()),
+        _ => None,
+    };
+    if let Some(host) = own(bare) {
+        return Some(format!("{host}:8787"));
+    }
+    if let Ok(host) = bare.trim_matches(['[', ']']).parse::<IpAddr>() {
+        // Without brackets, an IPv6 address ends in what may be meant as the port.
+        let told = bare.rsplit_once(':').filter(|_| !bare.starts_with('['));
+        let told = told.and_then(|(host, port)| {
+            let host = host.parse::<std::net::Ipv6Addr>().ok()?;
+            let port = port.parse::<u16>().ok().filter(|port| *port > 999)?;
+            Some(SocketAddr::from((host, port)))
+        });
+        return Some(told.unwrap_or_else(|| (host, 8787).into()).to_string());
+    }
+    let (host, port) = bare.rsplit_once(':')?;
+    let port: u16 = port.parse().ok()?;
+    Some(format!("{}:{port}", own(host)?))
 }
 
 #[expect(
@@ -59,6 +106,45 @@ pub(super) fn at_least_one(number: usize) -> Result<usize, String> {
     } else {
         Err("must be at least 1".to_owned())
     }
+}
+
+/// Tokens, as a number or as people write it.
+fn tokens(value: &Value) -> Option<u32> {
+    match value {
+        Value::Integer(number) => u32::try_from(*number).ok(),
+        Value::String(text) => crate::pipeline::tokens(text),
+        _ => None,
+    }
+}
+
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the readers share one signature"
+)]
+/// Tokens, and no fewer than these.
+pub(super) fn at_least(least: u32, value: Value) -> Result<u32, String> {
+    match tokens(&value) {
+        Some(number) if number >= least => Ok(number),
+        Some(_) => Err(format!("must be at least {least} tokens")),
+        None => Err(format!(
+            "must be a number of tokens, at least {least}, like 80000 or \"80k\""
+        )),
+    }
+}
+
+/// The budget.
+pub(super) fn ceiling(value: Value) -> Result<u32, String> {
+    if value
+        .as_str()
+        .is_some_and(|text| text.trim().ends_with('%'))
+    {
+        return Err(
+            "must be a number of tokens, like 80000 or \"80k\"; a share of the model's window goes with a \
+             request, as x-plimsoll-budget: 40%"
+                .to_owned(),
+        );
+    }
+    at_least(MIN_CEILING, value)
 }
 
 /// Bytes, as a number or with a unit.
@@ -111,10 +197,7 @@ pub(super) fn floor(value: Value) -> Result<Floor, String> {
 )]
 /// How much of the tail is protected.
 pub(super) fn protect_recent(value: Value) -> Result<ProtectRecent, String> {
-    let tokens = value
-        .as_integer()
-        .and_then(|tokens| u32::try_from(tokens).ok());
-    match (value.as_str(), tokens) {
+    match (value.as_str(), tokens(&value)) {
         (Some("auto"), _) => Ok(ProtectRecent::Auto),
         (_, Some(tokens)) => Ok(ProtectRecent::Tokens(tokens)),
         _ => Err("must be \"auto\" or a number of tokens".to_owned()),
@@ -139,11 +222,16 @@ pub(super) fn globs(list: Vec<String>) -> Result<Vec<String>, String> {
     Ok(list)
 }
 
-/// A level or directives, as the subscriber reads them.
-pub(super) fn log_level(text: String) -> Result<String, String> {
-    let known = tracing_subscriber::EnvFilter::builder().parse(&text);
-    known.map_err(|_| format!("`{text}` is no level; write error, warn, info, debug or trace"))?;
-    Ok(text)
+/// A file of model families that can be read; empty means that there is none.
+pub(super) fn families(text: String) -> Result<Option<PathBuf>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let path = PathBuf::from(text);
+    let table = std::fs::read_to_string(&path)
+        .map_err(|error| format!("can't read {}: {error}", path.display()))?;
+    Models::parse(&table).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(Some(path))
 }
 
 /// A secret long enough to be one; empty means none is given.

@@ -89,7 +89,7 @@ fn later_sources_win() {
         ("PLIMSOLL_LOG", "nonsense"),
     ];
     let flags = Flags {
-        budget: Some(7_000),
+        budget: Some("7k".to_owned()),
         data: Some("/y".to_owned()),
         ..Flags::default()
     };
@@ -117,7 +117,8 @@ fn every_flag_has_its_setting() {
         admin: text("0.0.0.0:2"),
         upstream: text("http://h/v1/"),
         data: text("/d"),
-        budget: Some(4_000),
+        fallback_data: Some(PathBuf::from("/f")),
+        budget: text("4000"),
         log: text("warn,plimsoll=debug"),
     };
     let config = with_file("", flags, &[]).unwrap();
@@ -133,7 +134,7 @@ fn every_flag_has_its_setting() {
 fn values_of_several_kinds_are_read() {
     let config = good(
         "[server]\nbody_cap = 2048\ndrain = \"1m\"\n[budget]\nfloor = 0.7\nprotect_recent = 100\nmode = \"observe\"\n\
-         [delimiter]\nguidance = \"say it\"\n[store]\nbackend = \"memory\"\nwait = \"0ms\"\nread_wait = \"1s\"\n[models]\nfamilies = \"m.toml\"",
+         [delimiter]\nguidance = \"say it\"\n[store]\nbackend = \"memory\"\nwait = \"0ms\"\nread_wait = \"1s\"\n[models]\nfamilies = \"config/models.toml\"",
     );
     assert_eq!(config.server.body_cap, 2048);
     assert_eq!(config.server.drain, Duration::from_secs(60));
@@ -147,11 +148,89 @@ fn values_of_several_kinds_are_read() {
     assert_eq!(config.store.backend, Backend::Memory);
     assert_eq!(config.store.wait, Duration::ZERO);
     assert_eq!(config.store.read_wait, Duration::from_secs(1));
-    assert_eq!(config.models.families, Some(PathBuf::from("m.toml")));
+    assert_eq!(
+        config.models.families,
+        Some(PathBuf::from("config/models.toml"))
+    );
     assert_eq!(
         good("[budget]\nfloor = \"ceiling\"").budget.floor,
         Floor::Ceiling
     );
+}
+
+#[test]
+fn values_are_read_as_people_write_them() {
+    let table = [
+        ("[server]\nlisten = 8787", "127.0.0.1:8787"),
+        ("[server]\nlisten = \"8787\"", "127.0.0.1:8787"),
+        ("[server]\nlisten = \":80\"", "127.0.0.1:80"),
+        ("[server]\nlisten = \"localhost:80\"", "127.0.0.1:80"),
+        ("[server]\nlisten = \"Localhost:80\"", "127.0.0.1:80"),
+        ("[server]\nlisten = \"[::1]:80\"", "[::1]:80"),
+        ("[server]\nlisten = \" 0.0.0.0:80 \"", "0.0.0.0:80"),
+    ];
+    for (text, address) in table {
+        assert_eq!(good(text).server.listen, address.parse().unwrap(), "{text}");
+    }
+    for (text, meant) in [
+        ("127.0.0.1", "\"127.0.0.1:8787\""),
+        ("0.0.0.0", "\"0.0.0.0:8787\""),
+        ("*:80", "\"0.0.0.0:80\""),
+        ("localhost", "\"127.0.0.1:8787\""),
+        ("http://127.0.0.1:80/", "\"127.0.0.1:80\""),
+        ("http://localhost:80", "\"127.0.0.1:80\""),
+        ("::1", "\"[::1]:8787\""),
+        ("::1:8080", "\"[::1]:8080\""),
+        ("[::1]", "\"[::1]:8787\""),
+        ("99999", "\"127.0.0.1:8787\""),
+        ("host.example:80", "\"127.0.0.1:8787\""),
+        ("", "\"127.0.0.1:8787\""),
+    ] {
+        let found = problems(&format!("[server]\nlisten = \"{text}\""), &[]);
+        assert!(
+            found[0].contains(&format!("like {meant}")),
+            "{text}: {found:?}"
+        );
+    }
+    for (text, tokens) in [
+        ("40000", 40_000),
+        ("\"40k\"", 40_000),
+        ("\"40K\"", 40_000),
+        ("\"0.1M\"", 100_000),
+        ("\"12.5k\"", 12_500),
+        ("\"80_000\"", 80_000),
+    ] {
+        let config = good(&format!(
+            "[budget]\nceiling = {text}\nprotect_recent = \"2k\""
+        ));
+        assert_eq!(config.budget.ceiling, tokens, "{text}");
+        assert_eq!(config.budget.protect_recent.tokens(tokens), 2_000);
+    }
+    for (name, value) in [
+        ("PLIMSOLL__SERVER__LISTEN", "80"),
+        ("PLIMSOLL__SERVER__LISTEN", ":80"),
+        ("PLIMSOLL__BUDGET__CEILING", "40k"),
+        ("PLIMSOLL__PROFILES__SMALL__CEILING", "8k"),
+    ] {
+        with_file("", Flags::default(), &[(name, value)]).unwrap();
+    }
+}
+
+#[test]
+fn a_commands_own_place_gives_way_to_every_source() {
+    let flags = |data: Option<&str>| Flags {
+        data: data.map(str::to_owned),
+        fallback_data: Some(PathBuf::from("/f")),
+        ..Flags::default()
+    };
+    let path =
+        |text: &str, flags, env: &[(&str, &str)]| with_file(text, flags, env).unwrap().store.path;
+    let file = "[store]\npath = \"./data\"";
+    assert_eq!(path("", flags(None), &[]), PathBuf::from("/f"));
+    assert_eq!(path(file, flags(None), &[]), PathBuf::from("./data"));
+    let env = [("PLIMSOLL__STORE__PATH", "/e")];
+    assert_eq!(path(file, flags(None), &env), PathBuf::from("/e"));
+    assert_eq!(path(file, flags(Some("/d")), &env), PathBuf::from("/d"));
 }
 
 #[test]
@@ -180,10 +259,10 @@ fn every_problem_is_told_with_its_line() {
     let text = "[server]\nlisten = \"here\"\nbody_capp = 3\n\n[budgett]\nceiling = 1\n[budget]\nceiling = \"much\"\n\
                 floor = 2.0\n[log]\nformat = \"xml\"\n";
     let wanted = [
-        "2: `server.listen`: `here` is no address; write one like \"127.0.0.1:8787\"",
+        "2: `server.listen`: `here` is no address; write one like \"127.0.0.1:8787\", or a port alone for this machine",
         "3: unknown key `server.body_capp`; did you mean `server.body_cap`?",
         "6: unknown section `budgett`; did you mean `budget`?",
-        "8: `budget.ceiling`: invalid type: string \"much\", expected u32",
+        "8: `budget.ceiling`: must be a number of tokens, at least 4000, like 80000 or \"80k\"",
         "9: `budget.floor`: must be a fraction above 0 and at most 1",
         "11: `log.format`: `xml` is not one of \"text\", \"json\"",
     ];
@@ -213,7 +292,21 @@ fn each_limit_refuses() {
         ("[upstream]\nretry_statuses = [404]", "408, 429 and 5xx"),
         ("[upstream]\nidle_timeout = \"0s\"", "longer than nothing"),
         ("[budget]\nceiling = 3999", "at least 4000"),
-        ("[budget]\nceiling = -1", "invalid value"),
+        ("[budget]\nceiling = -1", "like 80000"),
+        ("[budget]\nceiling = \"40%\"", "x-plimsoll-budget: 40%"),
+        ("[budget]\nceiling = \"3k\"", "at least 4000"),
+        ("[budget]\nceiling = 40.5", "like 80000"),
+        ("[budget]\nimplicit_tokens = \"x\"", "at least 500"),
+        ("[models]\nfamilies = \"no.toml\"", "can't read no.toml"),
+        ("[models]\nfamilies = \"Cargo.toml\"", "Cargo.toml: "),
+        (
+            "[upstream]\nbase_url = \"http://localhost:8787/v1\"",
+            "(`server.listen`)",
+        ),
+        (
+            "[upstream]\nbase_url = \"http://127.0.0.1:9187\"",
+            "(`server.admin`)",
+        ),
         ("[budget]\nmin_floor = 0.0", "fraction"),
         ("[budget]\nfloor = \"low\"", "\"auto\", \"ceiling\""),
         ("[budget]\nprotect_recent = 80000", "below the ceiling"),
@@ -229,6 +322,10 @@ fn each_limit_refuses() {
         ("[store]\nbackend = \"redis\"", "\"sled\", \"memory\""),
         ("[store]\ncache_mb = 1", "between 8 and"),
         ("[log]\nlevel = \"=loud\"", "no level"),
+        (
+            "[log]\nlevel = \"loud\"",
+            "error, warn, info, debug or trace",
+        ),
         ("[tenant]\nkey = \"short\"", "at least 32"),
         ("[profiles.a]\nceiling = 1", "at least 4000"),
         ("[profiles.a]\nlisten = \"x\"", "unknown key"),
@@ -254,7 +351,7 @@ fn problems_of_variables_name_them() {
         (
             "PLIMSOLL__BUDGET__CEILING",
             "lots",
-            "`budget.ceiling`: invalid type",
+            "`budget.ceiling`: must be a number",
         ),
         (
             "PLIMSOLL__BUDGET__CEILING",
@@ -267,7 +364,17 @@ fn problems_of_variables_name_them() {
             "did you mean `budget.ceiling`",
         ),
         ("PLIMSOLL__BUGDET__CEILING", "5000", "did you mean `budget`"),
-        ("PLIMSOLL__LISTEN", "x", "unknown"),
+        (
+            "PLIMSOLL__LISTEN",
+            "x",
+            "did you mean PLIMSOLL__SERVER__LISTEN",
+        ),
+        (
+            "PLIMSOLL__BUDGET_CEILING",
+            "40k",
+            "did you mean PLIMSOLL__BUDGET__CEILING",
+        ),
+        ("PLIMSOLL__BUDGE__X", "x", "did you mean `budget`"),
         ("PLIMSOLL__", "x", "unknown"),
     ];
     for (name, value, hint) in table {

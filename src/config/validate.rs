@@ -4,22 +4,22 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use super::level::log_level;
 use super::problem::{Origin, Problem};
 use super::raw::{
     RawBudget, RawCache, RawConfig, RawDelimiter, RawServer, RawStore, RawTenant, RawTools,
     RawUpstream,
 };
 use super::readers::{
-    address, at_least_one, floor, fraction, globs, guidance, log_level, protect_recent, size,
-    tenant_key, timeout, word,
+    address, at_least, at_least_one, ceiling, families, floor, fraction, globs, guidance,
+    protect_recent, size, tenant_key, timeout, word,
 };
 use super::settings::{Backend, LogFormat, StoreSettings};
 use super::{Config, units};
 use crate::dialect::stream::UsageMode;
 use crate::ingress::{Hosts, Origins, Sources};
 use crate::pipeline::{
-    Budget, Cache, Delimiter, MIN_CEILING, Mode, ProtectRecent, SetBreakpoints, StoreContent,
-    ToolClasses, Unmet,
+    Budget, Cache, Delimiter, Mode, ProtectRecent, SetBreakpoints, StoreContent, ToolClasses, Unmet,
 };
 use crate::policy::{Order, Policy};
 use crate::upstream::BaseUrl;
@@ -34,6 +34,7 @@ pub fn validate(raw: RawConfig, origins: &BTreeMap<String, Origin>) -> (Config, 
     let mut config = Config::default();
     check.server(raw.server, &mut config.server);
     check.upstream(raw.upstream, &mut config.upstream);
+    check.loops(&config);
     check.budget("budget", raw.budget, &mut config.budget);
     check.delimiter(raw.delimiter, &mut config.delimiter);
     let recall = raw.recall.enabled;
@@ -64,7 +65,7 @@ pub fn validate(raw: RawConfig, origins: &BTreeMap<String, Origin>) -> (Config, 
         "models.families",
         raw.models.families,
         &mut config.models.families,
-        |text| Ok((!text.is_empty()).then(|| PathBuf::from(text))),
+        families,
     );
     for (name, profile) in raw.profiles {
         let mut budget = config.budget.clone();
@@ -156,6 +157,22 @@ impl Check<'_> {
         self.set("tenant.claims", raw.claims, &mut sources.claims, Ok);
     }
 
+    /// A proxy that asks itself would do so until nothing is left to ask with.
+    fn loops(&mut self, config: &Config) {
+        let own = [
+            ("server.listen", config.server.listen),
+            ("server.admin", config.server.admin),
+        ];
+        for (key, address) in own {
+            if config.upstream.base_url.reaches(address) {
+                let message = format!(
+                    "is the proxy's own address (`{key}`); give the provider's, like \"https://api.openai.com/v1\""
+                );
+                self.problem("upstream.base_url", &message);
+            }
+        }
+    }
+
     fn upstream(&mut self, raw: RawUpstream, up: &mut upstream::Config) {
         self.set(
             "upstream.base_url",
@@ -217,18 +234,7 @@ impl Check<'_> {
         self.set(&key("mode"), raw.mode, &mut budget.mode, |text| {
             word(&text, Mode::WORDS)
         });
-        self.set(
-            &key("ceiling"),
-            raw.ceiling,
-            &mut budget.ceiling,
-            |tokens| {
-                if tokens >= MIN_CEILING {
-                    Ok(tokens)
-                } else {
-                    Err(format!("must be at least {MIN_CEILING} tokens"))
-                }
-            },
-        );
+        self.set(&key("ceiling"), raw.ceiling, &mut budget.ceiling, ceiling);
         self.set(&key("floor"), raw.floor, &mut budget.floor, floor);
         self.set(
             &key("min_floor"),
@@ -246,13 +252,7 @@ impl Check<'_> {
             &key("implicit_tokens"),
             raw.implicit_tokens,
             &mut budget.implicit_tokens,
-            |tokens| {
-                if tokens >= 500 {
-                    Ok(tokens)
-                } else {
-                    Err("must be at least 500 tokens".to_owned())
-                }
-            },
+            |value| at_least(500, value),
         );
         self.set(&key("unmet"), raw.unmet, &mut budget.unmet, |text| {
             word(

@@ -16,7 +16,7 @@ pub const EVENT_CAP: usize = 16 << 20;
 /// An event outgrew its cap. The stream can't be read on from here.
 #[derive(Debug, thiserror::Error, Clone, Copy, PartialEq, Eq)]
 #[error(
-    "the upstream sent an event of more than {cap} bytes; raise the event cap if this is expected"
+    "the upstream sent an event of more than {cap} bytes, the most that is read; ask for less in one answer"
 )]
 pub struct TooLarge {
     /// The cap in bytes.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use http::HeaderMap;
 
 use crate::model::Scope;
-use crate::pipeline::{AskedBudget, MIN_CEILING, Mode, Overrides, ProxyError, Session};
+use crate::pipeline::{AskedBudget, MIN_CEILING, Mode, Overrides, ProxyError, Session, tokens};
 use crate::policy::Policy;
 
 /// Names the session.
@@ -15,7 +15,7 @@ pub const SESSION: &str = "x-plimsoll-session";
 pub const PARENT: &str = "x-plimsoll-parent";
 /// `manage`, `observe` or `off`.
 pub const MODE: &str = "x-plimsoll-mode";
-/// Tokens, or a share of the model's window like `40%`.
+/// Tokens like `40000` or `40k`, or a share of the model's window like `40%`.
 pub const BUDGET: &str = "x-plimsoll-budget";
 /// A named section of the configuration.
 pub const PROFILE: &str = "x-plimsoll-profile";
@@ -223,14 +223,14 @@ fn budget(text: &str) -> Result<AskedBudget, String> {
             .filter(|share| *share > 0.0 && *share <= 100.0)
             .map(|share| AskedBudget::WindowShare(share / 100.0)),
         Some(_) => None,
-        None => text
-            .parse()
-            .ok()
+        None => tokens(text)
             .filter(|tokens| *tokens >= MIN_CEILING)
             .map(AskedBudget::Tokens),
     };
     parsed.ok_or_else(|| {
-        format!("must be at least {MIN_CEILING} tokens, or a share of the model's window like 40%")
+        format!(
+            "must be at least {MIN_CEILING} tokens, like 80000 or 80k, or a share of the model's window like 40%"
+        )
     })
 }
 
@@ -286,8 +286,15 @@ mod tests {
             let read = parse(&[(BUDGET, text)]).unwrap();
             assert_eq!(read.budget, Some(AskedBudget::WindowShare(share)), "{text}");
         }
-        let tightest = parse(&[(BUDGET, "4000")]).unwrap();
-        assert_eq!(tightest.budget, Some(AskedBudget::Tokens(4_000)));
+        for (text, tokens) in [
+            ("4000", 4_000),
+            ("4k", 4_000),
+            ("40K", 40_000),
+            ("4.5k", 4_500),
+        ] {
+            let read = parse(&[(BUDGET, text)]).unwrap();
+            assert_eq!(read.budget, Some(AskedBudget::Tokens(tokens)), "{text}");
+        }
     }
 
     #[test]
@@ -298,6 +305,9 @@ mod tests {
             (BUDGET, "3999", "at least 4000"),
             (BUDGET, "-1", "at least 4000"),
             (BUDGET, "4e4", "like 40%"),
+            (BUDGET, "3k", "at least 4000"),
+            (BUDGET, "40kk", "80k"),
+            (BUDGET, "k", "80k"),
             (BUDGET, "0%", "like 40%"),
             (BUDGET, "101%", "like 40%"),
             (BUDGET, "%", "like 40%"),

@@ -3,7 +3,8 @@
 //!
 //! | request | goes |
 //! |---|---|
-//! | `POST …/chat/completions` | read whole, then [`crate::pipeline::turn`] |
+//! | `POST …/chat/completions`, `…/responses`, `…/v1/messages` | read whole, then [`crate::pipeline::turn`] |
+//! | `POST …/v1/messages/count_tokens` | the same, and only counted |
 //! | a host or a page that is not allowed | 403 |
 //! | a WebSocket upgrade | 426 |
 //! | anything else | [`crate::pipeline::forward`], streamed both ways |

@@ -40,6 +40,7 @@ pub use error::{Class, ProxyError, Side};
 pub use report::Report;
 pub use request::{
     AskedBudget, Identity, MIN_CEILING, Mode, Overrides, Session, Standing, TurnRequest, Untouched,
+    tokens,
 };
 pub use settings::{
     Budget, Cache, Classes, Delimiter, GlobError, Guidance, ProtectRecent, Recall, SetBreakpoints,

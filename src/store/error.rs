@@ -46,7 +46,9 @@ pub enum StoreError {
     #[error("the store stopped after a corruption: restart to set it aside and begin afresh")]
     Degraded,
     /// More is waiting to be written than the configuration allows.
-    #[error("the store can't keep up: its queue is full; use a faster disk or raise the queue")]
+    #[error(
+        "the store can't keep up: its queue is full; use a faster disk or lower server.max_in_flight"
+    )]
     Busy,
     /// Closing did not end in time.
     #[error(

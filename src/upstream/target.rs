@@ -2,6 +2,7 @@
 //! choose a host or leave the base.
 
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use http::uri::PathAndQuery;
 use reqwest::Url;
@@ -11,16 +12,43 @@ use super::Error;
 /// The proxy's own base: a client's `/v1/x` and `/x` both mean `BASE_URL/x`.
 const OWN_BASE: &str = "/v1";
 
-/// A base URL that was checked: http or https, a host, no user, query or fragment; kept without a
-/// slash at its end.
+/// What an endpoint's address ends in, the longest first: people copy these for bases.
+const ENDPOINTS: [&str; 7] = [
+    "/messages/count_tokens",
+    "/chat/completions",
+    "/completions",
+    "/embeddings",
+    "/responses",
+    "/messages",
+    "/models",
+];
+
+/// The bases of hosts that are often named alone.
+const BASES: [(&str, &str); 5] = [
+    ("api.openai.com", OWN_BASE),
+    ("api.anthropic.com", OWN_BASE),
+    ("openrouter.ai", "/api/v1"),
+    ("api.groq.com", "/openai/v1"),
+    ("api.githubcopilot.com", ""),
+];
+
+/// A base URL that was checked: http or https, a host, no user, query or fragment; kept without an
+/// endpoint or a slash at its end.
 #[derive(Clone, PartialEq, Eq)]
-pub struct BaseUrl(String);
+pub struct BaseUrl {
+    text: String,
+    /// Whether it has no path and nothing is known of its host: clients' paths stay as they are then,
+    /// since most such hosts have a `/v1` of their own.
+    bare: bool,
+}
 
 /// Why a text is no base URL.
 #[derive(Debug, thiserror::Error)]
 pub enum BaseUrlError {
     /// It does not parse, or has another scheme.
-    #[error("must be a URL like \"https://api.openai.com/v1\"")]
+    #[error(
+        "must be a URL that begins with https:// or http://, like \"https://api.openai.com/v1\""
+    )]
     Url,
     /// It carries credentials, a query or a fragment.
     #[error("must have no user, password, query or fragment; clients bring their own credentials")]
@@ -31,19 +59,54 @@ impl BaseUrl {
     /// Whether it names this machine by a loopback address or `localhost`.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
-        let url = Url::parse(&self.0).ok();
-        let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
-        let host = host.trim_matches(['[', ']']);
-        let address = host.parse::<std::net::IpAddr>();
-        host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+        let (addresses, _) = self.addresses();
+        !addresses.is_empty() && addresses.iter().all(IpAddr::is_loopback)
     }
 
-    /// Checks a text.
+    /// Whether it names an address that a server of ours listens on, as far as that can be told
+    /// without asking anybody.
+    #[must_use]
+    pub fn reaches(&self, own: SocketAddr) -> bool {
+        let (addresses, port) = self.addresses();
+        let meets = |there: &IpAddr| {
+            let here = own.ip();
+            *there == here
+                || here.is_unspecified() && there.is_loopback()
+                || there.is_unspecified() && (here.is_loopback() || here.is_unspecified())
+        };
+        own.port() != 0 && port == Some(own.port()) && addresses.iter().any(meets)
+    }
+
+    /// Host and port, for whoever looks the host up.
+    #[must_use]
+    pub fn host_and_port(&self) -> Option<(String, u16)> {
+        let url = Url::parse(&self.text).ok()?;
+        let host = url.host_str()?.trim_matches(['[', ']']).to_owned();
+        Some((host, url.port_or_known_default()?))
+    }
+
+    /// The addresses that the host itself says, and the port.
+    fn addresses(&self) -> (Vec<IpAddr>, Option<u16>) {
+        let Some((host, port)) = self.host_and_port() else {
+            return (Vec::new(), None);
+        };
+        let addresses = match host.parse() {
+            Ok(address) => vec![address],
+            Err(_) if host == "localhost" => {
+                vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]
+            }
+            Err(_) => Vec::new(),
+        };
+        (addresses, Some(port))
+    }
+
+    /// Checks a text. The address of an endpoint stands for its base, and a well-known host for
+    /// what it serves.
     ///
     /// # Errors
     /// If it is no http or https URL, or holds more than scheme, host, port and path.
     pub fn parse(text: &str) -> Result<Self, BaseUrlError> {
-        let url = Url::parse(text).map_err(|_| BaseUrlError::Url)?;
+        let url = Url::parse(text.trim()).map_err(|_| BaseUrlError::Url)?;
         if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
             return Err(BaseUrlError::Url);
         }
@@ -51,13 +114,29 @@ impl BaseUrl {
         if extra || !url.username().is_empty() || url.password().is_some() {
             return Err(BaseUrlError::Extra);
         }
-        Ok(Self(url.as_str().trim_end_matches('/').to_owned()))
+        let text = url.as_str().trim_end_matches('/');
+        let path = url.path().trim_end_matches('/');
+        let host = url.host_str().unwrap_or_default();
+        let known = BASES.iter().find(|(name, _)| *name == host);
+        if let Some(endpoint) = ENDPOINTS.iter().find(|end| path.ends_with(*end)) {
+            let base = text.strip_suffix(endpoint).unwrap_or(text);
+            return Ok(Self::of(base.trim_end_matches('/'), false));
+        }
+        match known {
+            Some((_, base)) if path.is_empty() => Ok(Self::of(&format!("{text}{base}"), false)),
+            _ => Ok(Self::of(text, path.is_empty())),
+        }
+    }
+
+    fn of(text: &str, bare: bool) -> Self {
+        let text = text.to_owned();
+        Self { text, bare }
     }
 
     /// The text, without a slash at its end.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 
     /// Lays a client's path under the base; the query goes along as it is.
@@ -67,7 +146,7 @@ impl BaseUrl {
     /// part of a URL.
     pub fn join(&self, asked: &PathAndQuery) -> Result<Url, Error> {
         let path = match asked.path().strip_prefix(OWN_BASE) {
-            Some(rest) if rest.is_empty() || rest.starts_with('/') => rest,
+            Some(rest) if !self.bare && (rest.is_empty() || rest.starts_with('/')) => rest,
             _ => asked.path(),
         };
         if path.split(['/', '\\']).any(is_dots) || !(path.is_empty() || path.starts_with('/')) {
@@ -77,19 +156,19 @@ impl BaseUrl {
             .query()
             .map(|query| format!("?{query}"))
             .unwrap_or_default();
-        Url::parse(&format!("{}{path}{query}", self.0)).map_err(|_| Error::Path)
+        Url::parse(&format!("{}{path}{query}", self.text)).map_err(|_| Error::Path)
     }
 }
 
 impl Default for BaseUrl {
     fn default() -> Self {
-        Self("https://api.openai.com/v1".to_owned())
+        Self::of("https://api.openai.com/v1", false)
     }
 }
 
 impl fmt::Debug for BaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
@@ -141,6 +220,67 @@ mod tests {
         ];
         for (base, asked, wanted) in table {
             assert_eq!(join(base, asked).unwrap(), wanted, "{base} + {asked}");
+        }
+    }
+
+    #[test]
+    fn bases_are_taken_as_people_write_them() {
+        let openai = "https://api.openai.com/v1/responses";
+        for base in [
+            "https://api.openai.com",
+            "https://api.openai.com/",
+            "https://api.openai.com/v1",
+            "https://api.openai.com/v1/",
+            " https://API.openai.com/v1// ",
+            "https://api.openai.com/v1/chat/completions",
+            "https://api.openai.com/v1/responses/",
+            "https://api.openai.com/v1/messages",
+            "https://api.openai.com/v1/messages/count_tokens",
+            "https://api.openai.com/v1/models",
+        ] {
+            assert_eq!(join(base, "/v1/responses").unwrap(), openai, "{base}");
+            assert_eq!(join(base, "/responses").unwrap(), openai, "{base}");
+        }
+        for (base, asked, wanted) in [
+            // Nothing is known of the host: what the client writes is what is asked for.
+            ("http://h:8000", "/v1/models", "http://h:8000/v1/models"),
+            ("http://h:8000/", "/v1/models", "http://h:8000/v1/models"),
+            ("http://h:8000", "/models", "http://h:8000/models"),
+            // This one says where its endpoints are.
+            ("http://h/chat/completions", "/v1/models", "http://h/models"),
+            (
+                "https://openrouter.ai",
+                "/v1/models",
+                "https://openrouter.ai/api/v1/models",
+            ),
+            (
+                "https://api.githubcopilot.com",
+                "/v1/models",
+                "https://api.githubcopilot.com/models",
+            ),
+        ] {
+            assert_eq!(join(base, asked).unwrap(), wanted, "{base} + {asked}");
+        }
+    }
+
+    #[test]
+    fn the_proxys_own_addresses_are_known() {
+        for (base, own, same) in [
+            ("http://127.0.0.1:8787/v1", "127.0.0.1:8787", true),
+            ("http://localhost:8787", "127.0.0.1:8787", true),
+            ("http://localhost:8787", "[::1]:8787", true),
+            ("http://[::1]:8787", "[::1]:8787", true),
+            ("http://127.0.0.1:8787", "0.0.0.0:8787", true),
+            ("http://[::1]:8787", "[::]:8787", true),
+            ("http://0.0.0.0:8787", "127.0.0.1:8787", true),
+            ("https://127.0.0.1", "127.0.0.1:443", true),
+            ("http://127.0.0.1:8788", "127.0.0.1:8787", false),
+            ("http://10.0.0.1:8787", "127.0.0.1:8787", false),
+            ("http://127.0.0.1:0", "127.0.0.1:0", false),
+            ("https://h:8787", "127.0.0.1:8787", false),
+        ] {
+            let reaches = BaseUrl::parse(base).unwrap().reaches(own.parse().unwrap());
+            assert_eq!(reaches, same, "{base} {own}");
         }
     }
 

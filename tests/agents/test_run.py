@@ -1,9 +1,14 @@
 """`plimsoll run`: an agent that reads its address from the environment works through the proxy, its
-exit code is the command's, and what was saved is said at the end."""
+exit code is the command's, and what was saved is said at the end. What the keyboard of its terminal
+sends is the agent's own."""
 
+import contextlib
+import os
+import pty
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -65,3 +70,42 @@ def test_each_agent_is_told_in_its_own_way(provider, tmp_path):
 def test_a_program_that_is_not_there_is_named(provider, tmp_path):
     done = run(provider, tmp_path, "no-such-agent")
     assert done.returncode == 1 and "can't run no-such-agent" in done.stderr
+
+
+COUNTS = """
+import pathlib, signal, sys, time
+heard = []
+signal.signal(signal.SIGINT, lambda *_: heard.append(1))
+pathlib.Path("ready").touch()
+while not pathlib.Path("end").exists():
+    time.sleep(0.02)
+pathlib.Path("heard").write_text(str(len(heard)))
+sys.exit(4)
+"""
+
+
+def test_an_interrupt_from_the_keyboard_is_the_agents_own(tmp_path):
+    script = tmp_path / "agent.py"
+    script.write_text(COUNTS)
+    arguments = ["--grace", "100ms", "--upstream", "http://127.0.0.1:9/v1", "--", sys.executable]
+    process, terminal = pty.fork()
+    if process == 0:
+        os.chdir(tmp_path)
+        os.environ["XDG_STATE_HOME"] = str(tmp_path / "state")
+        os.execv(binary(), [str(binary()), "run", *arguments, str(script)])
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "ready").exists():
+        assert time.monotonic() < deadline, "the agent did not start"
+        time.sleep(0.02)
+    os.write(terminal, b"\x03")
+    # Were the interrupt handed on as well, it would be heard twice; or the agent killed by now.
+    time.sleep(0.5)
+    (tmp_path / "end").touch()
+    with contextlib.suppress(OSError):
+        # A terminal whose last user has gone reads as an error.
+        while os.read(terminal, 1024):
+            pass
+    _, status = os.waitpid(process, 0)
+    os.close(terminal)
+    assert (tmp_path / "heard").read_text() == "1"
+    assert os.waitstatus_to_exitcode(status) == 4

@@ -34,6 +34,8 @@ pub struct Process {
     listen: SocketAddr,
     admin: SocketAddr,
     log: BufReader<std::process::ChildStderr>,
+    /// What it said before it served.
+    pub before: String,
 }
 
 impl Process {
@@ -60,8 +62,9 @@ impl Process {
             .spawn()
             .unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap());
-        let mut line = String::new();
+        let (mut line, mut before) = (String::new(), String::new());
         while !(line.contains("serving") && line.contains("listen")) {
+            before += &line;
             line.clear();
             assert!(
                 log.read_line(&mut line).unwrap() > 0,
@@ -83,6 +86,7 @@ impl Process {
             listen,
             admin,
             log,
+            before,
         }
     }
 
@@ -222,6 +226,29 @@ async fn a_second_signal_ends_at_once() {
     assert_eq!(process.end().await.0, Some(130));
     assert!(soon(open.bytes()).await.is_err());
     drop(sender);
+}
+
+/// A terminal that closes, or a supervisor that asks for a reload.
+#[tokio::test]
+async fn a_hang_up_ends_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let (sender, addr) = held().await;
+    let process = Process::start(directory.path(), addr, &[], &[]);
+    let mut open = process.ask().await;
+    sender.send("one ").await.unwrap();
+    assert_eq!(soon(open.chunk()).await.unwrap().unwrap(), "one ");
+    process.signal("-HUP");
+    process.signal("-HUP");
+    sender.send("two").await.unwrap();
+    drop(sender);
+    assert_eq!(soon(open.text()).await.unwrap(), "two");
+    let again = soon(client().get(process.url("/v1/models")).send()).await;
+    assert_eq!(again.unwrap().status(), 200);
+    process.signal("-TERM");
+    let (code, log) = process.end().await;
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("a hang-up changes nothing"), "{log}");
+    assert!(log.contains("all requests finished"), "{log}");
 }
 
 #[tokio::test]

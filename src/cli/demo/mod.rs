@@ -21,7 +21,6 @@ use plimsoll_scripted::size::{CountFn, MESSAGE_OVERHEAD, Sizer};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
-use crate::pipeline::MIN_CEILING;
 use crate::tokens::{Counter, Encoding, Models};
 use agent::{Agent, MODEL, http_client};
 use measure::{Figures, Meter, TurnFacts};
@@ -41,7 +40,7 @@ const TERMINATED: u8 = 143;
 pub struct DemoArgs {
     /// Ceiling of the context in tokens.
     #[arg(long, value_name = "TOKENS", default_value_t = 40_000,
-          value_parser = clap::value_parser!(u32).range(i64::from(MIN_CEILING)..))]
+          value_parser = super::lab::ceiling)]
     budget: u32,
     /// Write the picture of the run to a file as well.
     #[arg(long, value_name = "FILE", hide = true)]

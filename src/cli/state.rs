@@ -1,0 +1,139 @@
+//! Where `run` keeps what it records: a few data directories below the user's state directory, one
+//! for each run that is under way. Owns their places and their order; never opens a store.
+
+use std::cmp::Reverse;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Runs that keep records at once.
+const PLACES: usize = 16;
+/// In a data directory: a file for each working directory that it was used from.
+const USED: &str = "used";
+
+/// The directories of all runs of a user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pool(PathBuf);
+
+impl Pool {
+    /// The pool as the environment places it: `$XDG_STATE_HOME/plimsoll/run`, or
+    /// `~/.local/state/plimsoll/run`. None where neither is known. A relative path there is none.
+    pub fn of(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<Self> {
+        let absolute = |name: &str| variable(name).filter(|path| path.is_absolute());
+        let state = absolute("XDG_STATE_HOME")
+            .or_else(|| Some(absolute("HOME")?.join(".local").join("state")))?;
+        Some(Self(state.join("plimsoll").join("run")))
+    }
+
+    /// Where the pool lies.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Its data directories, the best for a run from this working directory first: those that were
+    /// used from there, the latest of them first, because an agent resumes a session where it had
+    /// it; then the others by number.
+    pub fn places(&self, from: &Path) -> Vec<PathBuf> {
+        let mut places: Vec<_> = (1..=PLACES)
+            .map(|number| self.0.join(number.to_string()))
+            .map(|place| (Reverse(last_used(&place, from)), place))
+            .collect();
+        // The sort is stable, and what was never used from here is the oldest.
+        places.sort_by_key(|(used, _)| *used);
+        places.into_iter().map(|(_, place)| place).collect()
+    }
+}
+
+/// Makes a data directory that nobody else may read.
+///
+/// # Errors
+/// If the system refuses.
+pub fn make(place: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(place)
+}
+
+/// Notes that a data directory is used from a working directory.
+///
+/// # Errors
+/// If the system refuses.
+pub fn note(place: &Path, from: &Path) -> io::Result<()> {
+    let mark = mark(place, from);
+    if let Some(directory) = mark.parent() {
+        make(directory)?;
+    }
+    File::create(mark)?.set_modified(SystemTime::now())
+}
+
+fn last_used(place: &Path, from: &Path) -> Option<SystemTime> {
+    fs::metadata(mark(place, from)).ok()?.modified().ok()
+}
+
+fn mark(place: &Path, from: &Path) -> PathBuf {
+    let name = blake3::hash(from.as_os_str().as_encoded_bytes()).to_hex();
+    place.join(USED).join(name.get(..16).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn pool(pairs: &[(&str, &str)]) -> Option<Pool> {
+        Pool::of(|name| {
+            let found = pairs.iter().find(|(named, _)| *named == name);
+            found.map(|(_, path)| PathBuf::from(path))
+        })
+    }
+
+    #[test]
+    fn the_environment_says_where_state_is_kept() {
+        let at = |path: &str| Some(Pool(PathBuf::from(path)));
+        let home = ("HOME", "/h");
+        for (pairs, wanted) in [
+            (&[home][..], at("/h/.local/state/plimsoll/run")),
+            (&[home, ("XDG_STATE_HOME", "/s")], at("/s/plimsoll/run")),
+            (
+                &[home, ("XDG_STATE_HOME", "")],
+                at("/h/.local/state/plimsoll/run"),
+            ),
+            (
+                &[home, ("XDG_STATE_HOME", "here")],
+                at("/h/.local/state/plimsoll/run"),
+            ),
+            (&[("HOME", "")], None),
+            (&[], None),
+        ] {
+            assert_eq!(pool(pairs), wanted, "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn a_run_goes_back_to_where_its_sessions_are() {
+        let directory = tempfile::tempdir().unwrap();
+        let pool = Pool(directory.path().join("run"));
+        let numbers = |from: &str| -> Vec<String> {
+            let places = pool.places(Path::new(from));
+            let names = places.iter().map(|place| place.file_name().unwrap());
+            names
+                .map(|name| name.to_string_lossy().into_owned())
+                .collect()
+        };
+        assert_eq!(numbers("/a")[..3], ["1", "2", "3"]);
+        for (number, from, age) in [("1", "/a", 9), ("3", "/a", 5), ("2", "/b", 1)] {
+            let place = pool.path().join(number);
+            note(&place, Path::new(from)).unwrap();
+            let time = SystemTime::now() - Duration::from_secs(age);
+            let mark = File::options()
+                .write(true)
+                .open(mark(&place, Path::new(from)));
+            mark.unwrap().set_modified(time).unwrap();
+        }
+        assert_eq!(numbers("/a")[..3], ["3", "1", "2"]);
+        assert_eq!(numbers("/b")[..3], ["2", "1", "3"]);
+        assert_eq!(numbers("/c")[..3], ["1", "2", "3"]);
+        assert_eq!(numbers("/a").len(), PLACES);
+    }
+}

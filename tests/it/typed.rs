@@ -1,0 +1,258 @@
+//! Settings as people type them: taken as they are meant, or refused at the start with what to type.
+
+use std::path::Path;
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+use axum::extract::Request;
+use axum::response::Response;
+use plimsoll::upstream::BaseUrl;
+
+use super::process::{Process, plimsoll};
+use super::support::{EMPTY, PATIENCE, Proxy, client, soon, upstream};
+
+/// Runs to the end: the exit code, and all that was said.
+fn ends(directory: &Path, arguments: &[&str], env: &[(&str, &str)]) -> (Option<i32>, String) {
+    let mut command = plimsoll(directory);
+    command.args(arguments).envs(env.iter().copied());
+    let mut child = command.spawn().unwrap();
+    let patience = Instant::now() + PATIENCE;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > patience {
+            // It serves, where it should have refused to.
+            child.kill().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = child.wait_with_output().unwrap();
+    let said = [stdout, stderr].concat();
+    (status.code(), String::from_utf8(said).unwrap())
+}
+
+#[test]
+fn what_can_not_be_meant_is_refused_with_what_to_type() {
+    let directory = tempfile::tempdir().unwrap();
+    type Row<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a str);
+    let table: [Row<'_>; 12] = [
+        (&["--log", "loud"], &[], "error, warn, info, debug or trace"),
+        (
+            &[],
+            &[("PLIMSOLL__LOG__LEVEL", "loud")],
+            "error, warn, info, debug or trace",
+        ),
+        (&["--log", "info,verbose"], &[], "`verbose` is no level"),
+        (&["--log", "hyper=debug"], &[], "\"warn,hyper=debug\""),
+        (&["--budget", "40%"], &[], "x-plimsoll-budget: 40%"),
+        (&["--budget", "3k"], &[], "at least 4000"),
+        (&["--budget", "lots"], &[], "like 80000 or \"80k\""),
+        (&["--listen", "127.0.0.1"], &[], "\"127.0.0.1:8787\""),
+        (&["--listen", "*:80"], &[], "\"0.0.0.0:80\""),
+        (
+            &["--upstream", "api.openai.com/v1"],
+            &[],
+            "begins with https:// or http://",
+        ),
+        (
+            &[
+                "--listen",
+                "18787",
+                "--upstream",
+                "http://localhost:18787/v1",
+            ],
+            &[],
+            "the proxy's own address",
+        ),
+        (
+            &[],
+            &[("PLIMSOLL__BUDGET_CEILING", "40k")],
+            "PLIMSOLL__BUDGET__CEILING",
+        ),
+    ];
+    for (arguments, env, hint) in table {
+        let arguments = [&["serve"], arguments].concat();
+        let (code, said) = ends(directory.path(), &arguments, env);
+        assert_eq!(code, Some(1), "{arguments:?} {env:?}: {said}");
+        assert!(said.contains(hint), "{arguments:?} {env:?}: {said}");
+    }
+}
+
+/// Every address is listened on, and the upstream is one of them that no text shows to be.
+#[test]
+fn an_upstream_that_turns_out_to_be_the_proxy_is_refused() {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+    // Sends nothing, and tells which address of this machine would; without a network there is none.
+    let own = match socket.connect("192.0.2.1:9") {
+        Ok(()) => socket.local_addr().unwrap().ip(),
+        Err(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+    };
+    let free = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let directory = tempfile::tempdir().unwrap();
+    let (listen, base) = (format!("0.0.0.0:{port}"), format!("http://{own}:{port}/v1"));
+    let arguments = [
+        "serve",
+        "--listen",
+        &listen,
+        "--admin",
+        "127.0.0.1:0",
+        "--upstream",
+        &base,
+    ];
+    let (code, said) = ends(directory.path(), &arguments, &[]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("the proxy's own address"), "{said}");
+}
+
+#[test]
+fn check_refuses_what_serve_would() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("p.toml");
+    for (text, env, hint) in [
+        ("[log]\nlevel = \"loud\"\n", None, "p.toml:2: `log.level`"),
+        (
+            "",
+            Some(("PLIMSOLL__LOG__LEVEL", "loud")),
+            "PLIMSOLL__LOG__LEVEL",
+        ),
+        (
+            "[log]\nlevel = \"loud\"\n",
+            Some(("PLIMSOLL__LOG__LEVEL", "info")),
+            "p.toml:2: `log.level`",
+        ),
+        (
+            "[models]\nfamilies = \"no.toml\"\n",
+            None,
+            "p.toml:2: `models.families`: can't read no.toml",
+        ),
+        (
+            "[models]\nfamilies = \"p.toml\"\n",
+            None,
+            "p.toml:2: `models.families`: p.toml: ",
+        ),
+        (
+            "[upstream]\nbase_url = \"http://127.0.0.1:8787\"\n",
+            None,
+            "p.toml:2: `upstream.base_url`: is the proxy's own address",
+        ),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let env: Vec<_> = env.into_iter().collect();
+        for arguments in [&["check", "p.toml"][..], &["check", "--config", "p.toml"]] {
+            let (code, said) = ends(directory.path(), arguments, &env);
+            assert_eq!(code, Some(1), "{text}: {said}");
+            assert!(said.contains(hint), "{text}: {said}");
+        }
+    }
+}
+
+#[test]
+fn check_takes_what_people_write() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("p.toml");
+    for text in [
+        "[server]\nlisten = 8080",
+        "[server]\nlisten = \":8080\"\nadmin = \"localhost:9090\"",
+        "[server]\nlisten = \"[::1]:8787\"",
+        "[budget]\nceiling = \"40k\"\nimplicit_tokens = \"2k\"",
+        "[log]\nlevel = \"warn, plimsoll=debug\"",
+        "[upstream]\nbase_url = \"https://api.openai.com/v1/chat/completions\"",
+        "[upstream]\nbase_url = \"https://api.anthropic.com/\"",
+    ] {
+        std::fs::write(&file, text).unwrap();
+        for arguments in [&["check", "p.toml"][..], &["check", "--config", "p.toml"]] {
+            let (code, said) = ends(directory.path(), arguments, &[]);
+            assert_eq!((code, said.as_str()), (Some(0), "p.toml: ok\n"), "{text}");
+        }
+    }
+    std::fs::create_dir(directory.path().join("config")).unwrap();
+    std::fs::rename(&file, directory.path().join("config/plimsoll.toml")).unwrap();
+    let said = ends(directory.path(), &["check"], &[]);
+    assert_eq!(said, (Some(0), "config/plimsoll.toml: ok\n".to_owned()));
+    let stray = [("PLIMSOLL_BUDGET", "40000")];
+    let (code, said) = ends(directory.path(), &["check"], &stray);
+    assert_eq!(code, Some(0));
+    assert!(said.contains("PLIMSOLL__BUDGET__CEILING"), "{said}");
+}
+
+/// An upstream that says which path it was asked for.
+async fn echo() -> std::net::SocketAddr {
+    upstream(
+        |request: Request| async move { Response::new(request.uri().path().to_owned().into()) },
+    )
+    .await
+}
+
+#[tokio::test]
+async fn an_upstream_is_reached_however_its_base_is_written() {
+    let echo = echo().await;
+    for (base, models) in [
+        ("/v1", "/v1/models"),
+        ("/v1/", "/v1/models"),
+        ("", "/v1/models"),
+        ("/", "/v1/models"),
+        ("/v1/chat/completions", "/v1/models"),
+        ("/v1/responses", "/v1/models"),
+        ("/api/v1/messages/", "/api/v1/models"),
+        ("/v4", "/v4/models"),
+    ] {
+        let proxy = Proxy::with(echo, |config| {
+            config.upstream.base_url = BaseUrl::parse(&format!("http://{echo}{base}")).unwrap();
+        })
+        .await;
+        let answer = client().get(proxy.url("/v1/models")).send();
+        assert_eq!(
+            soon(answer).await.unwrap().text().await.unwrap(),
+            models,
+            "{base}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_server_takes_short_forms_and_says_which_variables_it_does_not_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let arguments = ["--budget", "40k", "--log", "info,plimsoll=debug"];
+    let env = [
+        ("PLIMSOLL_BUDGET", "1"),
+        ("PLIMSOLL_LISTEN", "x"),
+        ("PLIMSOLL_SERVICE_HOST", "10.0.0.1"),
+    ];
+    let process = Process::start(directory.path(), echo().await, &arguments, &env);
+    let request = client().post(process.url("/v1/chat/completions"));
+    let request = request.header("x-plimsoll-budget", "5k").body(EMPTY);
+    assert_eq!(soon(request.send()).await.unwrap().status(), 200);
+    process.signal("-TERM");
+    let before = process.before.clone();
+    assert_eq!(process.end().await.0, Some(0));
+    assert!(before.contains("PLIMSOLL__BUDGET__CEILING"), "{before}");
+    assert!(before.contains("PLIMSOLL__SERVER__LISTEN"), "{before}");
+    assert!(!before.contains("SERVICE_HOST"), "{before}");
+}
+
+/// The header is held to the same notation as the settings.
+#[tokio::test]
+async fn a_request_asks_for_a_budget_in_thousands() {
+    let proxy = Proxy::before(echo().await).await;
+    for (budget, status) in [
+        ("40000", 200),
+        ("40k", 200),
+        ("40K", 200),
+        ("4.5k", 200),
+        ("3k", 400),
+        ("k", 400),
+        ("40kb", 400),
+    ] {
+        let request = client().post(proxy.url("/v1/chat/completions"));
+        let request = request.header("x-plimsoll-budget", budget).body(EMPTY);
+        assert_eq!(
+            soon(request.send()).await.unwrap().status(),
+            status,
+            "{budget}"
+        );
+    }
+}
