@@ -31,8 +31,35 @@ pub struct AssistantEdit<'a> {
     pub keep_calls: Option<Vec<bool>>,
     /// Hidden calls that go back in, in order.
     pub insert: Vec<Insert<'a>>,
-    /// New arguments of the client's calls, by index.
+    /// New arguments of the message's own calls, by index.
     pub arguments: Vec<(usize, &'a str)>,
+    /// New names of the message's own calls, by index.
+    pub names: Vec<(usize, &'a str)>,
+}
+
+/// What to change in one call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallEdit<'a> {
+    /// Its new name.
+    pub name: Option<&'a str>,
+    /// Its new arguments.
+    pub arguments: Option<&'a str>,
+}
+
+impl<'a> AssistantEdit<'a> {
+    /// What changes in the call of an index; none where nothing does.
+    #[must_use]
+    pub fn of_call(&self, index: usize) -> Option<CallEdit<'a>> {
+        let new = |all: &[(usize, &'a str)]| {
+            let found = all.iter().find(|(at, _)| *at == index);
+            found.map(|(_, new)| *new)
+        };
+        let edit = CallEdit {
+            name: new(&self.names),
+            arguments: new(&self.arguments),
+        };
+        (edit != CallEdit::default()).then_some(edit)
+    }
 }
 
 /// What earlier hops of a turn handed out, and the client sends back as the front of one message.

@@ -22,7 +22,7 @@ use bytes::Bytes;
 use crate::model::raw::{Edit, Object};
 use crate::model::{Dialect, Digest, Handed, TurnRecord};
 use answer::{Answer, Call};
-use edit::AssistantEdit;
+use edit::{AssistantEdit, CallEdit};
 use message::{MessageError, Parsed, ParsedCall};
 use request::{Found, Request, RequestError};
 
@@ -299,6 +299,17 @@ impl Dialect {
             Self::Chat => chat::form::call(call),
             Self::Responses => responses::form::call(call),
             Self::Messages => messages::form::call(call),
+        }
+    }
+
+    /// A hidden call in its stored form with another name or other arguments; `None` if its bytes
+    /// can't be read.
+    #[must_use]
+    pub fn edit_call(self, call: &[u8], edit: &CallEdit<'_>) -> Option<Bytes> {
+        match self {
+            Self::Chat => chat::edit::call(call, edit),
+            Self::Responses => responses::edit::call(call, edit),
+            Self::Messages => messages::edit::call(call, edit),
         }
     }
 

@@ -112,7 +112,14 @@ mod tests {
 
     fn field() -> impl Strategy<Value = String> {
         let key = prop::sample::select(vec![
-            "action", "name", "type", "dependencies", "description", "id", "lines", "search",
+            "action",
+            "name",
+            "type",
+            "dependencies",
+            "description",
+            "id",
+            "lines",
+            "search",
             "note",
         ]);
         let value = prop_oneof![

@@ -2,10 +2,12 @@
 //! never sends anything.
 
 use super::hop::{Prepared, State};
+use super::kept;
 use super::known::Reader;
-use super::recall::Recalls;
+use super::recall::{self, Recalls};
 use crate::dialect::answer::{Answer, Call, Reasoning};
 use crate::dialect::message::call_digest;
+use crate::intercept::bounds;
 use crate::intercept::delimiter::{Label, Names, Outcome};
 use crate::model::{CallId, Effect, Hidden, HiddenCall, Hop, ItemKind, MESSAGE_TOKENS, raw};
 use crate::record::{DelimiterCall, RecallCall};
@@ -44,6 +46,9 @@ pub fn settle(
     keep: Keep,
     reader: &Reader<'_>,
 ) -> (Hop, Counted) {
+    // What is sent again and again is never more than a call can need.
+    let sent = answer;
+    let answer = &*kept::answer(state, sent);
     let text = reader.count(&answer.text) + reader.count(&answer.refusal);
     let reasoning = answer
         .reasoning
@@ -54,7 +59,7 @@ pub fn settle(
         })
         .sum();
     let runner = Runner::new(state, prepared, reader);
-    let (calls, mut counted) = runner.run(answer, text + reasoning);
+    let (calls, mut counted) = runner.run(sent, answer, text + reasoning);
     counted.refetches = refetches(state, prepared, answer);
     let message = state.request.dialect.message_of(answer);
     let (marks, kept) = state.moved();
@@ -105,8 +110,9 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// The hidden calls of an answer that says so many tokens beside its calls, in their order.
-    fn run(mut self, answer: &Answer, said: u32) -> (Vec<HiddenCall>, Counted) {
+    /// The hidden calls of an answer that says so many tokens beside its calls, in their order. What
+    /// was sent says which of them are refused unread.
+    fn run(mut self, sent: &Answer, answer: &Answer, said: u32) -> (Vec<HiddenCall>, Counted) {
         // Only names that are injected are hidden.
         let tool = |call: &Call| self.state.injected.of(&call.name).unwrap_or_default();
         let (marks, recalls): (Vec<_>, Vec<_>) = answer
@@ -114,7 +120,10 @@ impl<'a> Runner<'a> {
             .partition(|(_, call)| tool(call) == Hidden::Delimiter);
         let mut ran: Vec<HiddenCall> = Vec::new();
         for (place, call) in marks {
-            let (effect, result) = self.delimiter(call);
+            let (effect, result) = match refusal(sent, place, Hidden::Delimiter) {
+                Some(why) => self.unread(why),
+                None => self.delimiter(call),
+            };
             ran.push(self.ran(answer, place, call, Hidden::Delimiter, effect, result));
         }
         let nudge = nudge(self.state, self.prepared);
@@ -126,7 +135,10 @@ impl<'a> Runner<'a> {
         self.recalls
             .beside(adds(answer, said, &ran, self.reader), &ran);
         for (place, call) in recalls {
-            let outcome = self.recalls.run(&call.arguments);
+            let outcome = match refusal(sent, place, Hidden::Recall) {
+                Some(why) => recall::refused("refused", why),
+                None => self.recalls.run(&call.arguments),
+            };
             self.counted.recalls.push(outcome.counted);
             let done = self.ran(
                 answer,
@@ -167,6 +179,15 @@ impl<'a> Runner<'a> {
         }
     }
 
+    /// A call of `delimiter` that is refused without being read.
+    fn unread(&mut self, why: String) -> (Effect, String) {
+        self.counted.delimiters.push(DelimiterCall {
+            action: "other",
+            outcome: "refused",
+        });
+        (Effect::Refused, why)
+    }
+
     fn delimiter(&mut self, call: &Call) -> (Effect, String) {
         let protocol = self.state.terms.protocol;
         let outcome = self.names.run(&call.arguments, protocol, &self.said);
@@ -195,6 +216,11 @@ impl<'a> Runner<'a> {
             .collect();
         (!calls.is_empty()).then(|| format!("\nevicted originals: {}", calls.join(", ")))
     }
+}
+
+/// Why a call that was sent is not read at all.
+fn refusal(sent: &Answer, place: usize, tool: Hidden) -> Option<String> {
+    bounds::refusal(tool, &sent.calls.get(place)?.arguments)
 }
 
 /// Tokens that the message of an answer adds to the view: what it says, its calls, the results of

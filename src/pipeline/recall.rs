@@ -96,7 +96,7 @@ impl Earlier<'_> {
 }
 
 /// Why nothing was brought back: how it is counted and what the result reads.
-pub(super) struct Said(pub(super) &'static str, pub(super) String);
+struct Said(&'static str, String);
 
 impl<'a> Recalls<'a> {
     /// The recalls of a hop.
@@ -148,10 +148,9 @@ impl<'a> Recalls<'a> {
             .and_then(|ask| self.bring(&ask));
         given.unwrap_or_else(|said| match said {
             Said(IN_VIEW, _) if again => {
-                let done = "already done; go on with the work".to_owned();
-                refused(Said("repeated", done))
+                refused("repeated", "already done; go on with the work".to_owned())
             }
-            said => refused(said),
+            Said(outcome, why) => refused(outcome, why),
         })
     }
 
@@ -351,7 +350,7 @@ fn in_view(text: String) -> Said {
 }
 
 /// A call that brings nothing back.
-pub(super) fn refused(Said(outcome, result): Said) -> Outcome {
+pub(super) fn refused(outcome: &'static str, result: String) -> Outcome {
     Outcome {
         effect: Effect::Refused,
         result,

@@ -10,6 +10,7 @@ use super::app::App;
 use super::hidden::Counted;
 use super::hop::{MiddleError, Prepared, State, Tools};
 use super::request::Mode;
+use crate::commit::Trigger;
 use crate::dialect::answer::Answer;
 use crate::dialect::request::Request;
 use crate::record::{
@@ -145,6 +146,7 @@ impl Report {
         self.turn.hops.push(Hop {
             estimated: prepared.estimate,
             pass,
+            declined: prepared.declined.map(Trigger::name),
             ..Hop::default()
         });
         self.hop_begun = Instant::now();

@@ -1,6 +1,7 @@
 //! Sends the hops of a turn and deals with what an upstream refuses: once more without our
 //! breakpoints where it knows none, one emergency pass where the view was too long, once the
-//! client's own request where ours was not taken. Never reads a body that was accepted.
+//! client's own request where ours was not taken, or is too long still and the client's is shorter.
+//! Never reads a body that was accepted.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,6 +9,7 @@ use std::sync::atomic::Ordering;
 use axum::body::Body;
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE};
+use http::response::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use memchr::memmem;
@@ -98,22 +100,44 @@ async fn refused(
             Err(error) => return Err(failed(turn, error)),
         };
     }
-    let text = String::from_utf8_lossy(&body);
-    let too_long = app.models.context_length_error(head.status.as_u16(), &text);
-    if too_long.is_some() {
-        if let Some(answer) = emergency(app, &mut turn, head.status, &body).await {
-            return match answer {
-                Ok(response) if response.status().is_success() => {
-                    accepted(app, turn, response).await
-                }
-                Ok(response) => Ok(forward(turn, response)),
-                Err(error) => Err(failed(turn, error)),
-            };
-        }
-    } else if is_ours(head.status) && !turn.prepared.body.is(own(&turn)) {
+    if let Some(answer) = emergency(app, &mut turn, head.status, &body).await {
+        let response = match answer {
+            Ok(response) if response.status().is_success() => {
+                return accepted(app, turn, response).await;
+            }
+            Ok(response) => response,
+            Err(error) => return Err(failed(turn, error)),
+        };
+        let (second, refusal) = response.into_parts();
+        head = second;
+        body = match refusal_of(refusal).await {
+            Ok(body) => body,
+            Err(error) => return Err(failed(turn, error)),
+        };
+    }
+    let own_may_do = if is_too_long(app, head.status, &body) {
+        is_shorter(&turn)
+    } else {
+        is_ours(head.status) && !turn.prepared.body.is(own(&turn))
+    };
+    if own_may_do {
         return original(app, turn, REFUSED).await;
     }
     Ok(reply(turn, head.status, head.headers, body))
+}
+
+/// Whether a refusal says that the prompt was too long for the model.
+fn is_too_long(app: &App, status: StatusCode, refusal: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(refusal);
+    let error = app.models.context_length_error(status.as_u16(), &text);
+    error.is_some()
+}
+
+/// Whether the client's own request is shorter than ours: then what was added to it may be all that
+/// makes it too long.
+fn is_shorter(turn: &Turn) -> bool {
+    let fewer_tokens = turn.state.client_tokens < turn.prepared.estimate;
+    fewer_tokens || own(turn).len() < turn.prepared.body.len()
 }
 
 /// The body of a refusal. One that breaks off, or never ends, says nothing that could be acted on.
@@ -156,18 +180,52 @@ fn is_ours(status: StatusCode) -> bool {
     matches!(status.as_u16(), 400 | 404 | 413 | 422)
 }
 
-/// Another try of a later hop that was refused, where one is of use: without our breakpoints, or
-/// behind an emergency pass.
+/// A response that refuses a hop, read whole.
+pub(super) type Refusal = (Parts, Bytes);
+
+/// Tries a later hop that was refused again, where that is of use: without our breakpoints, behind an
+/// emergency pass, or as the client's own request, which the hops before it don't make any longer.
+/// What is refused still is handed back.
+///
+/// # Errors
+/// [`ProxyError`] if the upstream gave no response.
 pub(super) async fn again(
     app: &App,
     turn: &mut Turn,
-    status: StatusCode,
-    refusal: &[u8],
-) -> Option<Result<Response<ResponseBody>, ProxyError>> {
-    match unmarked(app, turn, status, refusal).await {
-        None => emergency(app, turn, status, refusal).await,
+    refusal: Refusal,
+) -> Result<Result<Response<ResponseBody>, Refusal>, ProxyError> {
+    let (head, body) = &refusal;
+    let answer = match unmarked(app, turn, head.status, body).await {
+        None => emergency(app, turn, head.status, body).await,
         answer => answer,
+    };
+    let (head, body) = match answer {
+        None => refusal,
+        Some(answer) => match settled(answer?).await {
+            Ok(response) => return Ok(Ok(response)),
+            Err(refusal) => refusal,
+        },
+    };
+    if !is_too_long(app, head.status, &body) || !is_shorter(turn) {
+        return Ok(Err((head, body)));
     }
+    turn.prepared.body = own(turn).clone().into();
+    // The answer's usage tells of what was sent.
+    turn.prepared.estimate = turn.state.client_tokens;
+    turn.prepared.breakpoints = None;
+    turn.report.failed_open(REFUSED);
+    let response = send(app, turn).await?;
+    turn.report.answered(response.status());
+    Ok(settled(response).await)
+}
+
+/// A response to a later hop: a refusal is read whole, and is empty where it breaks off.
+async fn settled(response: Response<ResponseBody>) -> Result<Response<ResponseBody>, Refusal> {
+    if response.status().is_success() {
+        return Ok(response);
+    }
+    let (head, body) = response.into_parts();
+    Err((head, refusal_of(body).await.unwrap_or_default()))
 }
 
 /// Where a hop was refused for a breakpoint, and some of ours are in it: one more try of the same

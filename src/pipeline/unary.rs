@@ -121,15 +121,12 @@ async fn next(app: &Arc<App>, turn: &mut Turn, answers: &[Answer]) -> Result<Nex
     if head.status.is_success() {
         return Ok(Next::Body(Box::new(head.headers), body));
     }
-    let Some(answer) = again(app, turn, head.status, &body).await else {
-        return Ok(Next::Refused(head.status, Box::new(head.headers), body));
-    };
-    let (head, body) = answer?.into_parts();
-    let body = collect(turn, body).await?;
-    Ok(if head.status.is_success() {
-        Next::Body(Box::new(head.headers), body)
-    } else {
-        Next::Refused(head.status, Box::new(head.headers), body)
+    Ok(match again(app, turn, (head, body)).await? {
+        Ok(response) => {
+            let (head, body) = response.into_parts();
+            Next::Body(Box::new(head.headers), collect(turn, body).await?)
+        }
+        Err((head, body)) => Next::Refused(head.status, Box::new(head.headers), body),
     })
 }
 

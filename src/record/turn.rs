@@ -159,6 +159,8 @@ pub struct Hop {
     pub estimated: u64,
     /// The pass that was committed before this hop.
     pub pass: Option<Pass>,
+    /// What started a pass that was not committed, because it would have freed too little.
+    pub declined: Option<Label>,
 }
 
 /// One run of the policies that was committed.

@@ -7,7 +7,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::message::REASONING_FIELDS;
-use crate::dialect::edit::AssistantEdit;
+use crate::dialect::edit::{AssistantEdit, CallEdit};
 use crate::model::Handed;
 use crate::model::raw::{self, Edit, Object};
 
@@ -122,7 +122,8 @@ enum Calls {
 }
 
 fn calls(object: &Object<'_>, edit: &AssistantEdit<'_>) -> Calls {
-    if edit.keep_calls.is_none() && edit.insert.is_empty() && edit.arguments.is_empty() {
+    let edits_calls = !edit.arguments.is_empty() || !edit.names.is_empty();
+    if edit.keep_calls.is_none() && edit.insert.is_empty() && !edits_calls {
         return Calls::Same;
     }
     let raw = object.present("tool_calls").unwrap_or(b"[]");
@@ -135,8 +136,7 @@ fn calls(object: &Object<'_>, edit: &AssistantEdit<'_>) -> Calls {
     };
     let element = |index: usize, span: Range<usize>| {
         let call = raw.get(span).filter(|_| kept(index))?;
-        let new = edit.arguments.iter().find(|(at, _)| *at == index);
-        let new = new.and_then(|(_, arguments)| with_arguments(call, arguments));
+        let new = edit.of_call(index).and_then(|new| self::call(call, &new));
         Some(new.map_or(Cow::Borrowed(call), |new| Cow::Owned(new.to_vec())))
     };
     let mut all: Vec<Option<Cow<'_, [u8]>>> = elements
@@ -161,16 +161,20 @@ fn calls(object: &Object<'_>, edit: &AssistantEdit<'_>) -> Calls {
     Calls::These(Bytes::from(array))
 }
 
-/// A function call with other arguments.
-fn with_arguments(call: &[u8], arguments: &str) -> Option<Bytes> {
+/// A function call with the edit applied.
+#[must_use]
+pub fn call(call: &[u8], edit: &CallEdit<'_>) -> Option<Bytes> {
     let object = Object::parse(call).ok()?;
     let function = object.get("function")?;
     let inner = Object::parse(call.get(function.clone())?).ok()?;
-    let (span, new) = inner.set("arguments", raw::quote(arguments).as_bytes());
-    Some(raw::splice(
-        call,
-        &[(raw::shift(&span, function.start), new)],
-    ))
+    let members = [("name", edit.name), ("arguments", edit.arguments)];
+    let mut edits: Vec<Edit> = members
+        .into_iter()
+        .filter_map(|(key, new)| Some(inner.set(key, raw::quote(new?).as_bytes())))
+        .map(|(span, new)| (raw::shift(&span, function.start), new))
+        .collect();
+    edits.sort_by_key(|(span, _)| span.start);
+    Some(raw::splice(call, &edits))
 }
 
 /// The first text of a message's content with the span of its JSON string.

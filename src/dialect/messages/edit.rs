@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 use super::block::{self, Block, Form, Kind, Unit};
-use crate::dialect::edit::{AssistantEdit, bare, behind};
+use crate::dialect::edit::{AssistantEdit, CallEdit, bare, behind};
 use crate::dialect::message::canonical_part;
 use crate::model::raw::{self, Object};
 use crate::model::{Handed, TurnRecord};
@@ -82,8 +82,7 @@ fn kept<'a>(own: &[Own<'_, 'a>], edit: &AssistantEdit<'_>) -> Vec<Slot<'a>> {
                 let call = calls.next().unwrap_or_default();
                 let keep = edit.keep_calls.as_ref();
                 let keeps = keep.is_none_or(|keep| keep.get(call).copied().unwrap_or(true));
-                let new = edit.arguments.iter().find(|(at, _)| *at == call);
-                let new = new.and_then(|(_, input)| with_input(block, input));
+                let new = edit.of_call(call).and_then(|new| with(block.raw, &new));
                 let bytes = new.map_or_else(as_is, |new| Some(Cow::Owned(new)));
                 bytes.filter(|_| keeps)
             }
@@ -104,10 +103,26 @@ fn kept<'a>(own: &[Own<'_, 'a>], edit: &AssistantEdit<'_>) -> Vec<Slot<'a>> {
     slots
 }
 
-/// A call with other arguments, which must be an object.
-fn with_input(call: &Block<'_>, input: &str) -> Option<Vec<u8>> {
-    Object::parse(input.as_bytes()).ok()?;
-    call.with("input", input.as_bytes())
+/// A call with the edit applied.
+#[must_use]
+pub fn call(call: &[u8], edit: &CallEdit<'_>) -> Option<Bytes> {
+    with(call, edit).map(Bytes::from)
+}
+
+/// A call with the edit applied; its arguments must be an object.
+fn with(call: &[u8], edit: &CallEdit<'_>) -> Option<Vec<u8>> {
+    if let Some(input) = edit.arguments {
+        Object::parse(input.as_bytes()).ok()?;
+    }
+    let name = edit.name.map(raw::quote);
+    let members = [("name", name.as_deref()), ("input", edit.arguments)];
+    let object = Object::parse(call).ok()?;
+    let mut edits: Vec<_> = members
+        .into_iter()
+        .filter_map(|(key, new)| Some(object.set(key, new?.as_bytes())))
+        .collect();
+    edits.sort_by_key(|(span, _)| span.start);
+    Some(raw::splice(call, &edits).to_vec())
 }
 
 /// Puts hidden calls back. Where the client kept all other blocks of the hop, each goes to its

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 use super::item::{self, Item, Kind, Unit};
-use crate::dialect::edit::{AssistantEdit, Insert, bare, behind};
+use crate::dialect::edit::{AssistantEdit, CallEdit, Insert, bare, behind};
 use crate::model::raw::{self, Edit, Object, Span};
 use crate::model::{Handed, TurnRecord};
 
@@ -52,10 +52,8 @@ fn slots<'a>(own: &[Own<'_, 'a>], edit: &AssistantEdit<'_>) -> Option<Vec<Slot<'
             Kind::Message(_) => !edit.drop_text,
             Kind::Call => {
                 let call = calls.next().unwrap_or_default();
-                let new = edit.arguments.iter().find(|(at, _)| *at == call);
-                if let Some((_, new)) = new {
-                    let new = item.object.set("arguments", raw::quote(new).as_bytes());
-                    bytes = Cow::Owned(raw::splice(item.raw(), &[new]).to_vec());
+                if let Some(new) = edit.of_call(call) {
+                    bytes = Cow::Owned(with(&item.object, &new).to_vec());
                 }
                 let keep = edit.keep_calls.as_ref();
                 keep.is_none_or(|keep| keep.get(call).copied().unwrap_or(true))
@@ -70,6 +68,22 @@ fn slots<'a>(own: &[Own<'_, 'a>], edit: &AssistantEdit<'_>) -> Option<Vec<Slot<'
         })
     };
     own.iter().map(slot).collect()
+}
+
+/// A call with the edit applied.
+#[must_use]
+pub fn call(call: &[u8], edit: &CallEdit<'_>) -> Option<Bytes> {
+    Some(with(&Object::parse(call).ok()?, edit))
+}
+
+fn with(call: &Object<'_>, edit: &CallEdit<'_>) -> Bytes {
+    let members = [("name", edit.name), ("arguments", edit.arguments)];
+    let mut edits: Vec<Edit> = members
+        .into_iter()
+        .filter_map(|(key, new)| Some(call.set(key, raw::quote(new?).as_bytes())))
+        .collect();
+    edits.sort_by_key(|(span, _)| span.start);
+    raw::splice(call.bytes(), &edits)
 }
 
 /// Puts hidden calls back: at their places among all items where the client sends every one that

@@ -17,7 +17,7 @@ use crate::upstream::{self, ResponseBody};
 
 impl Driver {
     /// The upstream refused a later hop. One that was too long, or was refused for a breakpoint of
-    /// ours, is tried once more; else the upstream's own answer is the client's where that has seen
+    /// ours, is tried again; else the upstream's own answer is the client's where that has seen
     /// nothing yet. Otherwise it is an error event, or where asking again may help a cut, because
     /// some agents ask again behind that alone.
     pub(super) async fn refused(
@@ -27,15 +27,10 @@ impl Driver {
         let (head, body) = response.into_parts();
         // Empty where it breaks off or never ends.
         let body = refusal_of(body).await.unwrap_or_default();
-        let answer = again(&self.app, &mut self.turn, head.status, &body).await;
-        let (head, body) = match answer {
-            None => (head, body),
-            Some(Ok(again)) if again.status().is_success() => return Some(again.into_body()),
-            Some(Ok(again)) => {
-                let (head, body) = again.into_parts();
-                (head, refusal_of(body).await.unwrap_or_default())
-            }
-            Some(Err(error)) => {
+        let (head, body) = match again(&self.app, &mut self.turn, (head, body)).await {
+            Ok(Ok(again)) => return Some(again.into_body()),
+            Ok(Err(refusal)) => refusal,
+            Err(error) => {
                 self.cut(&error.to_string()).await;
                 return None;
             }

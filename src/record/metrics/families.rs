@@ -200,6 +200,7 @@ pub(super) struct View {
     pub ceiling: IntGauge,
     pub budget_unmet: IntCounter,
     pub passes: IntCounterVec,
+    pub passes_declined: IntCounterVec,
     pub evicted_tokens: IntCounterVec,
     pub evicted_items: IntCounterVec,
     pub prefix_breaks: IntCounter,
@@ -226,6 +227,11 @@ impl View {
                 "Turns over the ceiling after everything that may be evicted was",
             )?,
             passes: r.counters("passes_total", "Passes committed", &["trigger"])?,
+            passes_declined: r.counters(
+                "passes_declined_total",
+                "Passes that would have freed too little for the prefix that they break",
+                &["trigger"],
+            )?,
             evicted_tokens: r.counters(
                 "evicted_tokens_total",
                 "Tokens that passes took out of views",
