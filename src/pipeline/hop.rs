@@ -111,6 +111,9 @@ pub struct Prepared {
     pub notes: Notes,
     /// The pass that was committed.
     pub pass: Option<(Trigger, Proposal)>,
+    /// What started a pass that was not committed, because it frees too little for the prefix that
+    /// it breaks.
+    pub declined: Option<Trigger>,
     /// What is pinned, where the budget can't be met.
     pub pinned: Option<Pinned>,
     /// Breakpoints of the provider's cache, where any are to be set.
@@ -223,7 +226,7 @@ impl State {
         let (sizes, size) = view::sizes(&transcript, &self.marks, &notes);
         let mut estimate = size + self.fixed;
         let whole = self.whole(&transcript, estimate);
-        let (mut pass, mut pinned) = (None, None);
+        let (mut pass, mut declined, mut pinned) = (None, None, None);
         let config = self.terms.eviction(tools.family, self.request.dialect);
         let most = self.terms.breakpoints(tools.family);
         let before = most.and_then(|_| policy::next_cut(&transcript, &self.marks));
@@ -247,6 +250,8 @@ impl State {
                 notes = view::notes(&transcript, &self.marks, measure);
                 estimate = view::sizes(&transcript, &self.marks, &notes).1 + self.fixed;
                 pass = Some((trigger, proposal));
+            } else if !proposal.plan.is_empty() {
+                declined = Some(trigger);
             }
         } else if self.reads_ahead(&config) && estimate * 2 > limits.ceiling {
             originals.read_ahead(tools.reader, &notes);
@@ -270,6 +275,7 @@ impl State {
             eviction: config,
             notes,
             pass,
+            declined,
             pinned,
         }))
     }
@@ -310,6 +316,7 @@ impl State {
             transcript: &prepared.transcript,
             marks: &self.marks,
             notes: &prepared.notes,
+            injected: &self.injected,
             guidance: self.guidance.clone(),
             breakpoints,
         })?;

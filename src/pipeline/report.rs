@@ -148,6 +148,7 @@ impl Report {
             estimated: prepared.estimate,
             ceiling_ratio: held.then(|| lossy(out) / lossy(ceiling.max(1))),
             pass,
+            declined: prepared.declined,
             ..Hop::default()
         });
         self.hop_begun = Instant::now();

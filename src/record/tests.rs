@@ -60,9 +60,11 @@ pub(super) fn full_turn() -> Turn {
                     },
                 ],
             }),
+            declined: None,
         },
         Hop {
             usage: usage(500, 400, 0, 25, 5),
+            declined: Some(Trigger::Cold),
             ..Hop::default()
         },
     ];

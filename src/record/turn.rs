@@ -168,6 +168,8 @@ pub struct Hop {
     pub ceiling_ratio: Option<f64>,
     /// The pass that was committed before this hop.
     pub pass: Option<Pass>,
+    /// What started a pass that was not committed, because it would have freed too little.
+    pub declined: Option<Trigger>,
 }
 
 /// One run of the policies that was committed.

@@ -7,13 +7,14 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use crate::dialect::edit::{AssistantEdit, Insert};
+use crate::dialect::edit::{AssistantEdit, CallEdit, Insert};
 use crate::dialect::request::{Request, View};
 use crate::dialect::splice::{Breakpoint, Own};
-use crate::model::{Handed, Hop, ItemKind, Marks, Role, TurnRecord};
+use crate::model::{Handed, Hidden, HiddenCall, Hop, ItemKind, Marks, Role, TurnRecord};
 use crate::session::path::Path;
 use crate::session::transcript::{Entry, Source, Transcript};
 use crate::session::view::{self, Notes, Shown};
+use tools::Injected;
 
 /// What a view is rendered from.
 pub struct Input<'a> {
@@ -29,6 +30,8 @@ pub struct Input<'a> {
     pub marks: &'a Marks,
     /// The notes of the view.
     pub notes: &'a Notes,
+    /// The hidden tools by the names that they have now.
+    pub injected: &'a Injected,
     /// The first system message with guidance, and the index of the client's message that it
     /// replaces; a message of its own where the index is `None`.
     pub guidance: Option<(Option<usize>, Bytes)>,
@@ -114,9 +117,14 @@ fn entry_bytes<'a>(input: &Input<'a>, entry: &Entry, shown: &Shown<'_>) -> Optio
         Source::Hop { step, hop } => {
             let hop = input.path.hop(input.pending, step, hop)?;
             let bytes = hop.message.as_deref()?.as_bytes();
-            // Text that the client changed goes with the client's bytes; here it is left out.
-            let left_out = entry.handed == Handed::Changed && hop.text > 0;
-            less(input, bytes, entry, shown, left_out)
+            let new = |call: &HiddenCall| Some((call.place as usize, renamed(input, step, call)?));
+            let own = AssistantEdit {
+                // Text that the client changed goes with the client's bytes; here it is left out.
+                drop_text: entry.handed == Handed::Changed && hop.text > 0,
+                names: hop.calls.iter().filter_map(new).collect(),
+                ..AssistantEdit::default()
+            };
+            less(input, bytes, entry, shown, own)
         }
         Source::HiddenResult { step, hop, call } => {
             let call = input.path.hop(input.pending, step, hop)?.calls.get(call)?;
@@ -150,18 +158,46 @@ fn client<'a>(
             .result(bytes, text)
             .map(|new| Cow::Owned(new.to_vec())),
         (_, Shown::Whole | Shown::Less { .. } | Shown::Gone) => {
-            less(input, bytes, entry, shown, false)
+            less(input, bytes, entry, shown, AssistantEdit::default())
         }
     }
 }
 
-/// A message whose bytes stand, or without the items that are gone.
+/// The name that a hidden call of a recorded turn goes by now, where that is not the one that it was
+/// made under: then that is the name of a tool of the client's own.
+fn renamed<'a>(input: &Input<'a>, step: usize, call: &HiddenCall) -> Option<&'a str> {
+    let record = &input.path.entries.get(step)?.record;
+    let then = match call.tool {
+        Hidden::Delimiter => record.injected.as_deref(),
+        Hidden::Recall => record.recall.as_deref(),
+    };
+    let now = input.injected.name(call.tool)?;
+    then.is_some_and(|then| then != now).then_some(now)
+}
+
+/// A hidden call under the name that it goes by now.
+fn call_bytes<'a>(input: &Input<'a>, step: usize, call: &'a HiddenCall) -> Cow<'a, str> {
+    let Some(name) = renamed(input, step, call) else {
+        return Cow::Borrowed(&call.bytes);
+    };
+    let edit = CallEdit {
+        name: Some(name),
+        ..CallEdit::default()
+    };
+    let dialect = input.request.dialect;
+    match dialect.edit_call(call.bytes.as_bytes(), &edit) {
+        Some(new) => Cow::Owned(String::from_utf8_lossy(&new).into_owned()),
+        None => Cow::Borrowed(&call.bytes),
+    }
+}
+
+/// A message whose bytes stand but for what is its own edit, or without the items that are gone.
 fn less<'a>(
     input: &Input<'a>,
     bytes: &'a [u8],
     entry: &Entry,
     shown: &Shown<'_>,
-    drop_text: bool,
+    own: AssistantEdit<'_>,
 ) -> Option<Cow<'a, [u8]>> {
     let edit = match shown {
         Shown::Less {
@@ -170,17 +206,16 @@ fn less<'a>(
             calls,
             arguments,
         } => AssistantEdit {
-            drop_text: !text || drop_text,
+            drop_text: !text || own.drop_text,
             drop_reasoning: !reasoning,
             keep_calls: Some(calls.clone()),
             arguments: arguments.clone(),
-            ..AssistantEdit::default()
+            ..own
         },
-        Shown::Whole | Shown::Note(_) | Shown::Gone if drop_text => AssistantEdit {
-            drop_text,
-            ..AssistantEdit::default()
-        },
-        Shown::Whole | Shown::Note(_) | Shown::Gone => return Some(Cow::Borrowed(bytes)),
+        Shown::Whole | Shown::Note(_) | Shown::Gone if own == AssistantEdit::default() => {
+            return Some(Cow::Borrowed(bytes));
+        }
+        Shown::Whole | Shown::Note(_) | Shown::Gone => own,
     };
     let edit = keep_opaque(input, entry, edit);
     input
@@ -231,12 +266,15 @@ fn last_hop<'a>(
         Handed::All => edit.drop_text = true,
         Handed::Nothing | Handed::Changed => {}
     }
+    let calls = hidden.iter().map(|call| call_bytes(input, step, call));
+    let calls: Vec<Cow<'a, str>> = calls.collect();
     edit.insert = hidden
         .iter()
-        .map(|call| Insert {
+        .zip(&calls)
+        .map(|(call, bytes)| Insert {
             place: call.place as usize,
             block: call.block,
-            bytes: &call.bytes,
+            bytes,
         })
         .collect();
     if let Shown::Less {

@@ -50,50 +50,68 @@ async fn a_budget_that_is_refused_is_told_in_the_callers_dialect() {
     }
 }
 
-/// A stream of one hidden call that is too long for its budget, behind this text.
+/// A stream of three hidden calls that are too long for their budget, behind this text.
 fn swollen(path: &str, text: &str) -> String {
-    let long = "a word or two ".repeat(3_000);
-    let start = json!({"action": "start", "name": "a", "type": "expl", "note": long});
-    let arguments = start.to_string();
+    let long = "a word or two ".repeat(1_000);
+    let arguments = json!({"action": "end", "description": long}).to_string();
+    let ids = ["d1", "d2", "d3"];
     let events = match path {
         "/v1/chat/completions" => {
             let chunk = |delta: Value, finish: Value| {
                 let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
                 json!({"id": "c", "created": 1, "choices": [choice]})
             };
-            let call = json!({"index": 0, "id": "d1", "type": "function",
-                "function": {"name": "delimiter", "arguments": arguments}});
+            let call = |index: usize| {
+                json!({"index": index, "id": ids[index], "type": "function",
+                    "function": {"name": "delimiter", "arguments": arguments}})
+            };
             let said = (!text.is_empty()).then(|| chunk(json!({"content": text}), json!(null)));
-            let call = chunk(json!({"tool_calls": [call]}), json!("tool_calls"));
-            said.into_iter().chain([call]).collect()
+            let calls = json!({"tool_calls": [call(0), call(1), call(2)]});
+            said.into_iter()
+                .chain([chunk(calls, json!("tool_calls"))])
+                .collect()
         }
         "/v1/responses" => {
-            let item = json!({"type": "function_call", "id": "fc_1", "call_id": "d1",
-                "name": "delimiter", "arguments": arguments, "status": "completed"});
+            let items = ids.map(|id| {
+                json!({"type": "function_call", "id": format!("fc_{id}"), "call_id": id,
+                    "name": "delimiter", "arguments": arguments, "status": "completed"})
+            });
             let response = |status: &str, output: &Value| {
                 json!({"id": "r", "object": "response", "created_at": 1, "status": status,
                     "output": output})
             };
-            vec![
-                json!({"type": "response.created", "response": response("in_progress", &json!([]))}),
-                json!({"type": "response.output_item.added", "output_index": 0, "item": item}),
-                json!({"type": "response.output_item.done", "output_index": 0, "item": item}),
-                json!({"type": "response.completed", "response": response("completed", &json!([item]))}),
-            ]
+            let begun = response("in_progress", &json!([]));
+            let mut events = vec![json!({"type": "response.created", "response": begun})];
+            for (at, item) in items.iter().enumerate() {
+                for kind in ["added", "done"] {
+                    let kind = format!("response.output_item.{kind}");
+                    events.push(json!({"type": kind, "output_index": at, "item": item}));
+                }
+            }
+            let whole = response("completed", &json!(items));
+            events.push(json!({"type": "response.completed", "response": whole}));
+            events
         }
-        _ => vec![
-            json!({"type": "message_start", "message": {"id": "m", "type": "message",
-                "role": "assistant", "model": "m", "content": [], "stop_reason": null,
-                "usage": {"input_tokens": 9, "output_tokens": 1}}}),
-            json!({"type": "content_block_start", "index": 0, "content_block":
-                {"type": "tool_use", "id": "d1", "name": "delimiter", "input": {}}}),
-            json!({"type": "content_block_delta", "index": 0, "delta":
-                {"type": "input_json_delta", "partial_json": arguments}}),
-            json!({"type": "content_block_stop", "index": 0}),
-            json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"},
+        _ => {
+            let mut events = vec![json!({"type": "message_start", "message": {"id": "m",
+                "type": "message", "role": "assistant", "model": "m", "content": [],
+                "stop_reason": null, "usage": {"input_tokens": 9, "output_tokens": 1}}})];
+            for (at, id) in ids.iter().enumerate() {
+                events.push(
+                    json!({"type": "content_block_start", "index": at, "content_block":
+                    {"type": "tool_use", "id": id, "name": "delimiter", "input": {}}}),
+                );
+                events.push(json!({"type": "content_block_delta", "index": at, "delta":
+                    {"type": "input_json_delta", "partial_json": arguments}}));
+                events.push(json!({"type": "content_block_stop", "index": at}));
+            }
+            events.push(
+                json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"},
                 "usage": {"output_tokens": 9}}),
-            json!({"type": "message_stop"}),
-        ],
+            );
+            events.push(json!({"type": "message_stop"}));
+            events
+        }
     };
     let frames = events.iter().map(|event| match event["type"].as_str() {
         Some(kind) => format!("event: {kind}\ndata: {event}\n\n"),

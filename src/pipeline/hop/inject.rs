@@ -1,5 +1,6 @@
 //! What a turn adds to the client's request: the hidden tools and the block that explains them,
-//! decided once for a conversation. Never renders a view.
+//! decided once for a conversation; only a tool of the client's own takes a name from it later. Never
+//! renders a view.
 
 use super::{MiddleError, State, Tools};
 use crate::model::{Digest, Hidden, Role};
@@ -45,21 +46,44 @@ impl State {
         // Records of requests without tools say nothing: a title or a compaction is a side branch.
         if let Some(record) = before.clone().find(|record| record.tooled) {
             return Injected {
-                delimiter: record.injected.clone(),
-                recall: record.recall.clone(),
+                delimiter: self.still(Hidden::Delimiter, record.injected.as_deref()),
+                recall: self.still(Hidden::Recall, record.recall.as_deref()),
             };
         }
         // What is said beside a hidden call joins what is said behind it, and two pieces of JSON are
         // none.
         let safe = self.terms.may_inject(self.request.stored) && !self.request.structured;
         let name = |wanted: bool, tool| {
-            let free = || tools::free_name(tool, &self.request.tool_names);
+            let free = || tools::free_name(tool, &self.taken());
             (wanted && safe).then(free).flatten()
         };
         Injected {
             delimiter: name(self.terms.inject, Hidden::Delimiter),
             recall: name(self.terms.recall, Hidden::Recall),
         }
+    }
+
+    /// The name that a tool had, or where the client has brought a tool of that name since another.
+    /// The tools array and with it all that the provider has cached has changed by then, so that it
+    /// costs nothing more; and the new name is kept when the client's tool goes again.
+    fn still(&self, tool: Hidden, name: Option<&str>) -> Option<String> {
+        let name = name?;
+        if self.request.tool_names.iter().any(|taken| taken == name) {
+            return tools::free_name(tool, &self.taken());
+        }
+        Some(name.to_owned())
+    }
+
+    /// The names of the client's tools, those among them that only its history calls any longer.
+    fn taken(&self) -> Vec<String> {
+        let called = self.shapes.iter().flat_map(|shape| &shape.calls);
+        let called = called.map(|call| call.name.to_string());
+        self.request
+            .tool_names
+            .iter()
+            .cloned()
+            .chain(called)
+            .collect()
     }
 
     fn guide(&mut self, block: &str, tools: &Tools<'_>) -> Result<(), MiddleError> {

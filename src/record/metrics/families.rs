@@ -237,6 +237,7 @@ pub(super) struct View {
     pub ceiling: IntGauge,
     pub budget_unmet: IntCounter,
     pub passes: Each<Trigger, IntCounter>,
+    pub passes_declined: Each<Trigger, IntCounter>,
     pub evicted_tokens: Pairs<Policy, Level>,
     pub evicted_items: Pairs<Policy, Level>,
     pub prefix_breaks: IntCounter,
@@ -268,6 +269,11 @@ impl View {
                 "Turns over the ceiling after everything that may be evicted was",
             )?,
             passes: r.counters("passes_total", "Passes committed", "trigger")?,
+            passes_declined: r.counters(
+                "passes_declined_total",
+                "Passes that would have freed too little for the prefix that they break",
+                "trigger",
+            )?,
             evicted_tokens: r.pairs(
                 "evicted_tokens_total",
                 "Tokens that passes took out of views",

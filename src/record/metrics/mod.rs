@@ -157,6 +157,9 @@ impl Metrics {
         if let Some(pass) = &hop.pass {
             self.observe_pass(pass);
         }
+        if let Some(trigger) = hop.declined {
+            f.view.passes_declined.at(trigger).inc();
+        }
     }
 
     fn observe_pass(&self, pass: &Pass) {

@@ -46,6 +46,7 @@ const CONVENTIONS: &[(&str, &str, &[&str])] = &[
     ("delimiter_calls_total", "counter", &["action", "outcome"]),
     ("hidden_hops", "histogram", &[]),
     ("passes_total", "counter", &["trigger"]),
+    ("passes_declined_total", "counter", &["trigger"]),
     ("evicted_tokens_total", "counter", &["level", "policy"]),
     ("evicted_items_total", "counter", &["level", "policy"]),
     ("prefix_breaks_total", "counter", &[]),
@@ -173,6 +174,7 @@ fn a_turn_moves_each_metric_by_its_facts() {
         (r#"delimiter_calls_total{action="start",outcome="ok"}"#, 1.0),
         ("hidden_hops_sum", 1.0),
         (r#"passes_total{trigger="ceiling"}"#, 1.0),
+        (r#"passes_declined_total{trigger="cold"}"#, 1.0),
         (
             r#"evicted_tokens_total{level="bulk",policy="cwl"}"#,
             20_000.0,
