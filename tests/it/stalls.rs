@@ -248,7 +248,7 @@ async fn a_client_that_does_not_read_is_cut_and_its_upstream_too() {
                 match first.swap(false, Ordering::SeqCst) {
                     false => Response::new(Body::from("{}")),
                     true if streamed => made.answer("text/event-stream", frame(20_000), 1_000_000),
-                    true => made.answer("application/json", whole(48 << 20), 1),
+                    true => made.answer("application/json", whole(12 << 20), 1),
                 }
             }
         })
