@@ -18,6 +18,9 @@ use tokio::task::JoinHandle;
 const SAID: usize = 16 << 10;
 /// The header that says how many frames are wanted.
 const FRAMES: &str = "x-frames";
+/// With a tool of its own a request is offered ours, and its answer is read on its way.
+const TOOL: &str =
+    r#"{"type":"function","function":{"name":"bash","parameters":{"type":"object"}}}"#;
 /// What is not read to its end has no end.
 const ENDLESS: usize = 1 << 30;
 /// How a slow client reads.
@@ -64,7 +67,7 @@ pub async fn provide(listener: TcpListener) {
 async fn ask(proxy: SocketAddr, frames: usize) -> TcpStream {
     let said = "so it was said ".repeat(SAID / 15);
     let body = format!(
-        r#"{{"model":"m","stream":true,"messages":[{{"role":"user","content":"{said}"}}]}}"#
+        r#"{{"model":"m","stream":true,"tools":[{TOOL}],"messages":[{{"role":"user","content":"{said}"}}]}}"#
     );
     let head = format!(
         "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer k\r\n{FRAMES}: {frames}\r\n\

@@ -2,6 +2,7 @@
 //! has how much of it; never reads a body.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,24 +13,38 @@ use crate::pipeline::ProxyError;
 /// A body that finds no room waits so long for others to end.
 const WAIT: Duration = Duration::from_secs(2);
 
+/// And so much longer for each that waits already, up to so many. Bodies that wait for each other
+/// would else give up at one moment, when the first to do so makes room for the rest.
+const LATER: Duration = Duration::from_millis(100);
+const LATER_MOST: u32 = 20;
+
 /// The least and the most by which a buffer of unknown size grows.
 const STEPS: [usize; 2] = [64 << 10, 1 << 20];
 
 /// The bytes that all bodies may take.
 #[derive(Clone, Debug)]
-pub(super) struct Budget(Arc<Semaphore>);
+pub(super) struct Budget {
+    room: Arc<Semaphore>,
+    waiting: Arc<AtomicU32>,
+}
 
 /// What one body has of them; dropping it gives it back.
 #[derive(Debug)]
 pub(super) struct Share {
-    budget: Arc<Semaphore>,
+    budget: Budget,
     held: usize,
 }
+
+/// One that waits, until this is dropped.
+struct Waiting<'a>(&'a AtomicU32);
 
 impl Budget {
     /// So many bytes.
     pub(super) fn new(bytes: usize) -> Self {
-        Self(Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS))))
+        Self {
+            room: Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS))),
+            waiting: Arc::default(),
+        }
     }
 
     /// What one body may need: what came and what it unpacks to are held at once, the latter with
@@ -42,7 +57,7 @@ impl Budget {
     /// The share of a body that has nothing yet.
     pub(super) fn share(&self) -> Share {
         Share {
-            budget: Arc::clone(&self.0),
+            budget: self.clone(),
             held: 0,
         }
     }
@@ -54,7 +69,7 @@ impl Share {
         let Ok(permits) = u32::try_from(bytes) else {
             return false;
         };
-        let Ok(taken) = self.budget.try_acquire_many(permits) else {
+        let Ok(taken) = self.budget.room.try_acquire_many(permits) else {
             return false;
         };
         taken.forget();
@@ -77,7 +92,12 @@ impl Share {
         let Ok(permits) = u32::try_from(bytes) else {
             return Err(full);
         };
-        match tokio::time::timeout(WAIT, self.budget.acquire_many(permits)).await {
+        let before = self.budget.waiting.fetch_add(1, Ordering::Relaxed);
+        let waiting = Waiting(&self.budget.waiting);
+        let wait = WAIT + LATER * before.min(LATER_MOST);
+        let granted = tokio::time::timeout(wait, self.budget.room.acquire_many(permits)).await;
+        drop(waiting);
+        match granted {
             Ok(Ok(taken)) => {
                 taken.forget();
                 self.held += bytes;
@@ -91,7 +111,7 @@ impl Share {
     fn keep(&mut self, bytes: usize) {
         let over = self.held.saturating_sub(bytes);
         self.held -= over;
-        self.budget.add_permits(over);
+        self.budget.room.add_permits(over);
     }
 
     /// Bytes that give the share back once the last slice of them is dropped.
@@ -106,7 +126,13 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.budget.add_permits(self.held);
+        self.budget.room.add_permits(self.held);
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

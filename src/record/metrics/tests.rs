@@ -29,6 +29,8 @@ const CONVENTIONS: &[(&str, &str, &[&str])] = &[
     ),
     ("http_request_duration_seconds", "histogram", &[]),
     ("in_flight_requests", "gauge", &[]),
+    ("accept_errors_total", "counter", &["why"]),
+    ("cut_connections_total", "counter", &["why"]),
     ("build_info", "gauge", &["version"]),
     (
         "upstream_requests_total",
