@@ -1,6 +1,8 @@
 //! Answers the hidden calls of one hop and turns its answer into the hop that is recorded. Pure;
 //! never sends anything.
 
+mod ids;
+
 use super::hop::{Prepared, State};
 use super::known::Reader;
 use super::recall::Recalls;
@@ -44,6 +46,8 @@ pub fn settle(
     keep: Keep,
     reader: &Reader<'_>,
 ) -> (Hop, Counted) {
+    let usable = ids::usable(state, answer);
+    let answer = usable.as_ref();
     let text = reader.count(&answer.text) + reader.count(&answer.refusal);
     let reasoning = answer
         .reasoning
