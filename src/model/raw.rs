@@ -14,8 +14,10 @@ use bytes::{Bytes, BytesMut};
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
+mod lone;
 mod scan;
 
+pub use lone::mended;
 use scan::Scan;
 
 /// A byte range into the slice that was parsed.

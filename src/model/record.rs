@@ -84,7 +84,7 @@ pub enum Hidden {
 /// One call of a hidden tool, with the answer that it got.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HiddenCall {
-    /// The call's id as the provider issued it.
+    /// The call's id as the provider issued it, or one of ours where that could not be used.
     pub id: CallId,
     /// Its place among the message's calls, visible calls counted.
     pub place: u32,

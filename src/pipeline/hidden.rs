@@ -1,6 +1,8 @@
 //! Answers the hidden calls of one hop and turns its answer into the hop that is recorded. Pure;
 //! never sends anything.
 
+mod ids;
+
 use super::hop::{Prepared, State};
 use super::kept;
 use super::known::Reader;
@@ -46,9 +48,11 @@ pub fn settle(
     keep: Keep,
     reader: &Reader<'_>,
 ) -> (Hop, Counted) {
-    // What is sent again and again is never more than a call can need.
+    // What is sent again and again is never more than a call can need, under an id of its own.
     let sent = answer;
-    let answer = &*kept::answer(state, sent);
+    let bounded = kept::answer(state, sent);
+    let usable = ids::usable(state, &bounded);
+    let answer = usable.as_ref();
     let text = reader.count(&answer.text) + reader.count(&answer.refusal);
     let reasoning = answer
         .reasoning

@@ -47,7 +47,8 @@ pub(super) fn answer<'a>(state: &State, answer: &'a Answer) -> Cow<'a, Answer> {
     out
 }
 
-fn replace(dialect: Dialect, answer: &mut Answer, place: usize, call: Call) {
+/// Puts a call in the place of one, in the list and in what the message is made of.
+pub(super) fn replace(dialect: Dialect, answer: &mut Answer, place: usize, call: Call) {
     let of_call = |block: &&mut Block| block.kind == BlockKind::Call(place);
     if let Some(block) = answer.blocks.iter_mut().find(of_call) {
         block.raw = dialect.call_of(&call).into();

@@ -15,6 +15,7 @@ use twox_hash::XxHash3_128;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::dialect::message::{self, MessageError, Parsed, Part};
+use crate::model::raw;
 use crate::model::{CALL_TOKENS, CallId, CallShape, Dialect, Shape, TenantId, Words};
 use crate::policy::Text;
 use crate::session::note::{Left, Note};
@@ -169,9 +170,24 @@ impl Reader<'_> {
         if let Some(shape) = self.memo.shapes.get(&key) {
             return Ok(shape);
         }
-        let shape = Arc::new(self.measure(self.dialect.parse(bytes)?));
+        let shape = match self.dialect.parse(bytes) {
+            Ok(parsed) => self.measure(parsed),
+            Err(error) => self.halved(bytes).ok_or(error)?,
+        };
+        let shape = Arc::new(shape);
         self.memo.shapes.insert(key, shape.clone());
         Ok(shape)
+    }
+
+    /// The shape of a message that holds half a character, which no text can: it is counted as if
+    /// that were one, and as nothing could write it again, it stays as it is.
+    fn halved(&self, bytes: &[u8]) -> Option<Shape> {
+        let mended = raw::mended(bytes)?;
+        let parsed = self.dialect.parse(&mended).ok()?;
+        Some(Shape {
+            opaque: true,
+            ..self.measure(parsed)
+        })
     }
 
     /// The size in tokens of a text that comes again with every request, such as the tools array.

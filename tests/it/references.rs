@@ -51,7 +51,7 @@ pub fn answer(number: usize, body: &Value) -> Value {
         "usage": {"input_tokens": 9, "output_tokens": 2, "total_tokens": 11}})
 }
 
-fn events(response: &Value) -> String {
+pub fn events(response: &Value) -> String {
     let mut begun = response.clone();
     begun["output"] = json!([]);
     let mut events = vec![json!({"type": "response.created", "response": begun})];

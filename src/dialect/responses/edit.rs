@@ -320,7 +320,9 @@ pub fn hidden_result(id: &str, text: &str) -> Bytes {
 /// an array.
 #[must_use]
 pub fn append_text(bytes: &[u8], block: &str) -> Option<Bytes> {
-    let edit = match item::read(bytes).ok()? {
+    // Half a character in what stands there can't be read, and need not be: nothing is moved by that.
+    let mended = raw::mended(bytes);
+    let edit = match item::read(mended.as_deref().unwrap_or(bytes)).ok()? {
         Unit::Instructions(_, span) => append(bytes, span, block)?,
         Unit::Items(items) => append(bytes, items.first()?.object.get("content")?, block)?,
         Unit::Input(_) => return None,
