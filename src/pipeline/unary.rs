@@ -4,8 +4,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use axum::body::Body;
 use bytes::Bytes;
+use http::response::Parts;
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 
@@ -13,8 +13,9 @@ use super::app::App;
 use super::error::ProxyError;
 use super::finish::{self, Committed, Ended, Ending};
 use super::hidden::{self, Keep};
+use super::incoming::Incoming;
 use super::open::{Turn, over_budget};
-use super::send::{again, failed, prepare, reply, send, spec};
+use super::send::{Served, again, failed, prepare, reply, send, spec};
 use super::settings::StoreContent;
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::unary::{self, Unstreamed};
@@ -35,22 +36,28 @@ pub(super) const CAP_LINE: &str = "the model only annotated; send \"continue\"";
 pub(super) async fn answer(
     app: &Arc<App>,
     mut turn: Turn,
-    response: Response<ResponseBody>,
-) -> Result<Response<Body>, ProxyError> {
-    match hops(app, &mut turn, response).await {
-        Ok((status, headers, body)) => Ok(reply(turn, status, headers, body)),
+    head: Parts,
+    body: Incoming,
+) -> Result<Served, ProxyError> {
+    match hops(app, &mut turn, head, body).await {
+        Ok(Some((status, headers, body))) => Ok(Served::Answer(reply(turn, status, headers, body))),
+        Ok(None) => Ok(Served::Own(Box::new(turn))),
         Err(error) => Err(failed(turn, error)),
     }
 }
 
-/// Goes from hop to hop until one is the client's answer.
+/// The client's answer.
+type Whole = (StatusCode, HeaderMap, Bytes);
+
+/// Goes from hop to hop until one is the client's answer; `None` where one can't be read and may hold
+/// hidden calls.
 async fn hops(
     app: &Arc<App>,
     turn: &mut Turn,
-    response: Response<ResponseBody>,
-) -> Result<(StatusCode, HeaderMap, Bytes), ProxyError> {
+    head: Parts,
+    body: Incoming,
+) -> Result<Option<Whole>, ProxyError> {
     let spec = spec(turn);
-    let (head, body) = response.into_parts();
     let (status, mut headers) = (head.status, head.headers);
     let mut last = collect(turn, body).await?;
     let first = last.clone();
@@ -58,7 +65,8 @@ async fn hops(
     loop {
         let Some(answer) = unary::read(&last, &spec) else {
             // No choice with a message: whatever it is, it is the upstream's own.
-            return Ok((status, headers, last));
+            let own = !unary::may_hide(&last, &spec);
+            return Ok(own.then_some((status, headers, last)));
         };
         turn.report.ended(&answer, &turn.family);
         let verdict = answer.verdict();
@@ -66,10 +74,6 @@ async fn hops(
         let capped = turn.state.pending.len() + 1 >= turn.state.terms.hops;
         if verdict != Verdict::HiddenOnly || capped {
             let closed = (verdict == Verdict::HiddenOnly).then(|| cap_line(&answers));
-            // What failed said nothing that a client could send back.
-            if verdict != Verdict::Broken {
-                settle(app, turn, &answers, closed).await;
-            }
             let ended = Unstreamed {
                 config: &app.intercept,
                 spec: &spec,
@@ -78,13 +82,22 @@ async fn hops(
                 hops: &answers,
                 closed,
             };
-            return Ok((status, headers, ended.compose()));
+            let composed = ended.compose();
+            if unary::still_hides(&composed, &spec) {
+                return Ok(None);
+            }
+            // What failed said nothing that a client could send back.
+            if verdict != Verdict::Broken {
+                settle(app, turn, &answers, closed).await;
+            }
+            return Ok(Some((status, headers, composed)));
         }
         match next(app, turn, &answers).await? {
             Next::Body(new, body) => (headers, last) = (*new, body),
             Next::Refused(status, headers, body) => {
-                return Ok((status, *headers, body));
+                return Ok(Some((status, *headers, body)));
             }
+            Next::Coded => return Ok(None),
         }
     }
 }
@@ -100,6 +113,8 @@ pub(super) fn cap_line(answers: &[Answer]) -> Option<&'static str> {
 enum Next {
     Body(Box<HeaderMap>, Bytes),
     Refused(StatusCode, Box<HeaderMap>, Bytes),
+    /// An answer that can't be read at all.
+    Coded,
 }
 
 /// Answers the hidden calls of the newest hop and sends the next one. The client has seen nothing
@@ -116,20 +131,29 @@ async fn next(app: &Arc<App>, turn: &mut Turn, answers: &[Answer]) -> Result<Nex
     turn.prepared = prepared;
     let response = send(app, turn).await?;
     turn.report.answered(response.status());
-    let (head, body) = response.into_parts();
-    let body = collect(turn, body).await?;
-    if head.status.is_success() {
-        return Ok(Next::Body(Box::new(head.headers), body));
-    }
-    let Some(answer) = again(app, turn, head.status, &body).await else {
-        return Ok(Next::Refused(head.status, Box::new(head.headers), body));
+    let (status, headers, body) = match whole(turn, response).await? {
+        Next::Refused(status, headers, body) => (status, headers, body),
+        answer => return Ok(answer),
     };
-    let (head, body) = answer?.into_parts();
+    match again(app, turn, status, &body).await {
+        Some(answer) => whole(turn, answer?).await,
+        None => Ok(Next::Refused(status, headers, body)),
+    }
+}
+
+/// Reads a later hop's answer whole.
+async fn whole(turn: &mut Turn, response: Response<ResponseBody>) -> Result<Next, ProxyError> {
+    let (head, body) = Incoming::of(response);
+    let accepted = head.status.is_success();
+    if accepted && body.coded {
+        return Ok(Next::Coded);
+    }
     let body = collect(turn, body).await?;
-    Ok(if head.status.is_success() {
-        Next::Body(Box::new(head.headers), body)
+    let headers = Box::new(head.headers);
+    Ok(if accepted {
+        Next::Body(headers, body)
     } else {
-        Next::Refused(head.status, Box::new(head.headers), body)
+        Next::Refused(head.status, headers, body)
     })
 }
 
@@ -255,7 +279,7 @@ async fn settle(app: &Arc<App>, turn: &mut Turn, answers: &[Answer], closed: Opt
     }
 }
 
-async fn collect(turn: &mut Turn, body: ResponseBody) -> Result<Bytes, ProxyError> {
+async fn collect(turn: &mut Turn, body: Incoming) -> Result<Bytes, ProxyError> {
     match Limited::new(body, ANSWER).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) => {

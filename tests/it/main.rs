@@ -37,4 +37,5 @@ mod resend;
 mod support;
 mod tidy;
 mod turns;
+mod unread;
 mod wire;
