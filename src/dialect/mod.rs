@@ -5,6 +5,7 @@ pub mod answer;
 mod blocks;
 pub mod chat;
 pub mod edit;
+mod guard;
 pub mod message;
 pub mod messages;
 pub mod request;

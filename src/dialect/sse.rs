@@ -72,6 +72,11 @@ impl Frame {
         (self.data_lines == 1).then(|| self.data.clone())
     }
 
+    /// The lines that are no data.
+    pub(super) fn other_lines(&self) -> impl Iterator<Item = &[u8]> {
+        lines(&self.raw).filter(|line| data_of(line).is_none())
+    }
+
     /// The event's name as its last `event:` line says, empty if there is none.
     #[must_use]
     pub fn event(&self) -> &[u8] {

@@ -17,6 +17,8 @@
 
 #[cfg(test)]
 pub(crate) mod harness;
+#[cfg(test)]
+mod law;
 
 use bytes::Bytes;
 
@@ -96,6 +98,9 @@ pub enum StreamError {
     /// One event outgrew the cap.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
+    /// What came may hold a hidden call where none can be taken out.
+    #[error("the upstream's answer can't be read, and may hold a call that is not the client's")]
+    Withheld,
 }
 
 /// Reads a turn's upstream streams and writes the client's.
@@ -127,7 +132,8 @@ impl Machine {
     /// Takes one read of the upstream's body and appends what the client gets of it.
     ///
     /// # Errors
-    /// [`StreamError`] if the stream can't be read on; call [`Machine::fail`] then.
+    /// [`StreamError`] if the stream can't be read on; call [`Machine::fail`] then, or where it is
+    /// [`StreamError::Withheld`], end the client's stream without a word.
     pub fn push(&mut self, chunk: Bytes, out: &mut Vec<Bytes>) -> Result<(), StreamError> {
         match self {
             Self::Chat(machine) => machine.push(chunk, out),
@@ -173,8 +179,18 @@ impl Machine {
         }
     }
 
+    /// Whether the machine met what it must not hand on. It says nothing more from there on, so
+    /// that the driver serves something else or breaks the stream off.
+    #[must_use]
+    pub fn withheld(&self) -> bool {
+        match self {
+            Self::Chat(machine) => machine.withheld(),
+            Self::Blocks(machine) => machine.withheld(),
+        }
+    }
+
     /// The upstream's body has ended: what the hop said. What was still undecided is decided, and
-    /// what may be seen of it is appended.
+    /// what may be seen of it is appended. Ask [`withheld`](Self::withheld) behind it.
     pub fn end_hop(&mut self, out: &mut Vec<Bytes>) -> Answer {
         match self {
             Self::Chat(machine) => machine.end_hop(out),
@@ -218,11 +234,53 @@ impl Machine {
     }
 }
 
+/// What a body is by its first bytes, whatever its headers call it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// A stream of events.
+    Events,
+    /// JSON.
+    Json,
+    /// Neither.
+    Other,
+}
+
+impl Form {
+    /// The form of a body that begins with these bytes; `None` until there are more.
+    #[must_use]
+    pub fn of(begin: &[u8]) -> Option<Self> {
+        const MARK: &[u8] = b"\xef\xbb\xbf";
+        const FIELDS: [&[u8]; 4] = [b"data", b"event", b"id", b"retry"];
+        let mut rest = begin.trim_ascii_start();
+        while let Some(behind) = rest.strip_prefix(MARK) {
+            rest = behind.trim_ascii_start();
+        }
+        let begins = |field: &&[u8]| match rest.strip_prefix(*field) {
+            Some(behind) => matches!(behind.first(), Some(b':' | b'\n' | b'\r')),
+            None => false,
+        };
+        match rest.first()? {
+            b'{' | b'[' => Some(Self::Json),
+            b':' => Some(Self::Events),
+            _ if FIELDS.iter().any(begins) => Some(Self::Events),
+            _ if FIELDS
+                .iter()
+                .chain([&MARK])
+                .any(|known| known.starts_with(rest)) =>
+            {
+                None
+            }
+            _ => Some(Self::Other),
+        }
+    }
+}
+
 /// The unstreamed equal of the machine.
 pub mod unary {
     use bytes::Bytes;
 
     use super::{Answer, Config, Spec, chat, messages, responses};
+    use crate::dialect::guard::Guard;
     use crate::dialect::usage::told;
     use crate::model::Dialect;
     use crate::model::Usage;
@@ -235,6 +293,18 @@ pub mod unary {
             Dialect::Responses => responses::stream::unary::read(body, spec),
             Dialect::Messages => messages::stream::unary::read(body, spec),
         }
+    }
+
+    /// Whether a body in which [`read`] found no answer may hold a hidden call.
+    #[must_use]
+    pub fn may_hide(body: &[u8], spec: &Spec) -> bool {
+        Guard::new(spec).stops_unread(body)
+    }
+
+    /// Whether a body that was composed still holds a hidden call.
+    #[must_use]
+    pub fn still_hides(composed: &[u8], spec: &Spec) -> bool {
+        Guard::new(spec).stops_json(composed)
     }
 
     /// A turn that has come to its end.

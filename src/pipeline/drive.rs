@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::{FutureExt as _, StreamExt, stream};
+use http::response::Parts;
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt;
 use tokio::sync::oneshot;
@@ -23,13 +24,14 @@ use lost::may_pass;
 use super::app::App;
 use super::error::ProxyError;
 use super::finish::Committed;
+use super::incoming::{Beginning, Begun, Incoming};
 use super::open::{Turn, over_budget};
-use super::send::{outbound, prepare, spec};
+use super::send::{Served, outbound, prepare, spec};
 use super::unary::cap_line;
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::Machine;
 use crate::record::{Phase, RetryReason, Side, Stage, StoreOp};
-use crate::upstream::{self, ResponseBody};
+use crate::upstream;
 
 /// Further tries of a later hop, which the client can't retry.
 const HOP_RETRIES: u32 = 4;
@@ -49,6 +51,10 @@ enum Begin {
     Refusal(StatusCode, Box<HeaderMap>, Bytes),
     /// With an error of ours, as an unstreamed turn does.
     Error(ProxyError),
+    /// With what the client's own request is answered.
+    Own(Box<Turn>),
+    /// As an unstreamed turn does, because this is the body of one.
+    Whole(Box<Turn>, HeaderMap, Incoming),
 }
 
 /// Streams a turn to the client.
@@ -58,11 +64,11 @@ enum Begin {
 pub(super) async fn stream(
     app: &Arc<App>,
     turn: Turn,
-    response: Response<ResponseBody>,
-) -> Result<Response<Body>, ProxyError> {
+    mut head: Parts,
+    body: Incoming,
+) -> Result<Served, ProxyError> {
     let (sender, receiver) = channel();
     let (begin, begun) = oneshot::channel();
-    let (head, body) = response.into_parts();
     let client = sender.clone();
     let driver = Driver {
         app: app.clone(),
@@ -73,7 +79,7 @@ pub(super) async fn stream(
         client: Client {
             sender,
             begin: Some(begin),
-            headers: head.headers,
+            headers: std::mem::take(&mut head.headers),
             held: Instant::now(),
         },
     };
@@ -88,7 +94,12 @@ pub(super) async fn stream(
             client.fail(io::Error::other("the turn failed"));
         }
     });
-    Ok(match begun.await {
+    let answer = match begun.await {
+        Ok(Begin::Own(turn)) => return Ok(Served::Own(turn)),
+        Ok(Begin::Whole(turn, headers, body)) => {
+            head.headers = headers;
+            return Ok(Served::Whole(turn, Box::new(head), body));
+        }
         Ok(Begin::Stream(headers)) => {
             let frames = stream::unfold(receiver, |mut receiver| async move {
                 let frame = receiver.recv().await?;
@@ -105,7 +116,8 @@ pub(super) async fn stream(
         Ok(Begin::Error(error)) => return Err(error),
         // The driver ended without a word, which only a panic in it can do.
         Err(_) => return Err(ProxyError::Middle("panic")),
-    })
+    };
+    Ok(Served::Answer(answer))
 }
 
 fn respond(status: StatusCode, mut headers: HeaderMap, body: Body) -> Response<Body> {
@@ -146,13 +158,18 @@ enum End {
     Cut(String),
     /// The upstream sent what can't be read.
     Unreadable(String),
+    /// It is no stream of events.
+    Other(Incoming),
 }
 
 impl Driver {
-    async fn run(mut self, first: ResponseBody) {
+    async fn run(mut self, first: Incoming) {
         let mut body = first;
         loop {
-            let read = self.read(body).await;
+            let read = match self.read(body).await {
+                Ok(End::Other(body)) => return self.other(body).await,
+                read => read,
+            };
             let mut out = Vec::new();
             let answer = self.machine.end_hop(&mut out);
             self.turn.report.ended(&answer, &self.turn.family);
@@ -162,6 +179,9 @@ impl Driver {
                 Ok(end) => end,
                 Err(Gone) => return self.gone(),
             };
+            if self.machine.withheld() {
+                return self.withhold().await;
+            }
             if self.say(out).await.is_err() {
                 return self.gone();
             }
@@ -180,25 +200,40 @@ impl Driver {
     }
 
     /// Passes one hop's frames on until its body ends.
-    async fn read(&mut self, mut body: ResponseBody) -> Result<End, Gone> {
-        let mut out = Vec::new();
+    async fn read(&mut self, mut body: Incoming) -> Result<End, Gone> {
+        if body.coded {
+            return Ok(End::Other(body));
+        }
+        let mut beginning = Beginning::default();
         let every = self.app.settings.delimiter.heartbeat;
         loop {
             let silence = every.saturating_sub(self.client.held.elapsed());
+            // What may turn out to be no stream gets no head before that is known.
+            let beats = body.events || beginning.is_known() || self.client.begin.is_none();
             tokio::select! {
-                frame = body.frame() => match frame {
-                    None => return Ok(End::Whole),
-                    Some(Err(error)) => return Ok(End::Cut(error.to_string())),
-                    Some(Ok(frame)) => {
-                        let Ok(data) = frame.into_data() else { continue };
-                        if let Err(error) = self.machine.push(data, &mut out) {
-                            return Ok(End::Unreadable(error.to_string()));
+                frame = body.frame() => {
+                    let (begun, end) = match frame {
+                        None => (beginning.end(body.events), Some(End::Whole)),
+                        Some(Err(error)) => {
+                            (beginning.end(body.events), Some(End::Cut(error.to_string())))
                         }
-                        self.record_early();
-                        self.say(std::mem::take(&mut out)).await?;
+                        Some(Ok(frame)) => {
+                            let Ok(data) = frame.into_data() else { continue };
+                            (beginning.take(data, body.events), None)
+                        }
+                    };
+                    match (begun, end) {
+                        (Begun::Other(_), Some(End::Cut(cause))) => return Ok(End::Cut(cause)),
+                        (Begun::Other(begun), _) => return Ok(End::Other(body.unread(begun))),
+                        (Begun::Waits, None) => {}
+                        (Begun::Events(data), end) => match (self.take(data).await?, end) {
+                            (None, None) => {}
+                            (None, Some(end)) | (Some(end), _) => return Ok(end),
+                        },
+                        (Begun::Waits, Some(end)) => return Ok(end),
                     }
                 },
-                () = tokio::time::sleep(silence.max(LEAST_SILENCE)) => {
+                () = tokio::time::sleep(silence.max(LEAST_SILENCE)), if beats => {
                     self.heartbeat().await?;
                 }
                 () = self.client.sender.closed() => {
@@ -212,8 +247,27 @@ impl Driver {
         }
     }
 
+    /// Passes on what one read says; how the hop ends where it can't be read on.
+    async fn take(&mut self, read: Bytes) -> Result<Option<End>, Gone> {
+        let mut out = Vec::new();
+        match self.machine.push(read, &mut out) {
+            Ok(()) => {
+                self.record_early();
+                self.say(out).await?;
+                Ok(None)
+            }
+            Err(error) => {
+                // A client that has heard nothing is served something else where that is due.
+                if self.client.begin.is_none() {
+                    self.say(out).await?;
+                }
+                Ok(Some(End::Unreadable(error.to_string())))
+            }
+        }
+    }
+
     /// Reads a hop to its end for a client that has gone.
-    async fn swallow(&mut self, body: &mut ResponseBody) {
+    async fn swallow(&mut self, body: &mut Incoming) {
         while let Some(Ok(frame)) = body.frame().await {
             let Ok(data) = frame.into_data() else {
                 continue;
@@ -260,7 +314,7 @@ impl Driver {
     }
 
     /// Answers the hidden calls and sends the next hop; `None` where the turn has ended instead.
-    async fn next(&mut self) -> Option<ResponseBody> {
+    async fn next(&mut self) -> Option<Incoming> {
         if let Some(answer) = self.answers.last() {
             self.turn.pend(&self.app, answer);
         }
@@ -287,7 +341,7 @@ impl Driver {
     }
 
     /// Sends a later hop, and again while it fails where the client can't retry any longer.
-    async fn send_hop(&mut self) -> Option<ResponseBody> {
+    async fn send_hop(&mut self) -> Option<Incoming> {
         let app = self.app.clone();
         let mut tries = 0;
         loop {
@@ -322,7 +376,7 @@ impl Driver {
                 continue;
             }
             return match sent {
-                Ok(response) if response.status().is_success() => Some(response.into_body()),
+                Ok(response) if response.status().is_success() => Some(Incoming::of(response).1),
                 Ok(response) => self.refused(response).await,
                 Err(error) => {
                     self.cut(&error.to_string()).await;

@@ -11,6 +11,7 @@ pub mod find;
 pub mod finish;
 pub mod hidden;
 pub mod hop;
+mod incoming;
 mod kept;
 pub mod known;
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use axum::body::Body;
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use http::response::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
@@ -17,6 +17,7 @@ use memchr::memmem;
 use super::app::App;
 use super::error::ProxyError;
 use super::hop::{MiddleError, Prepared, Tools};
+use super::incoming::Incoming;
 use super::open::Turn;
 use super::settings::SetBreakpoints;
 use super::{drive, unary, untouched};
@@ -46,7 +47,20 @@ pub(super) async fn first(app: &Arc<App>, mut turn: Turn) -> Result<Response<Bod
     refused(app, turn, response).await
 }
 
-/// Hands an accepted response to the half that reads its form.
+/// What a reader made of an accepted answer.
+pub(super) enum Served {
+    /// The client's answer.
+    Answer(Response<Body>),
+    /// Nothing that may be handed on: it can't be read, and may hold calls that the client must not
+    /// see. That has seen nothing yet.
+    Own(Box<Turn>),
+    /// Nothing yet: what came where a stream was expected is none.
+    Whole(Box<Turn>, Box<Parts>, Incoming),
+}
+
+/// Hands an accepted response to the half that reads its form. That is told by what was asked and by
+/// the bytes; the header counts only where those say nothing. Where it can't be read and may hold
+/// hidden calls, the client's own request is served instead.
 async fn accepted(
     app: &Arc<App>,
     turn: Turn,
@@ -56,19 +70,22 @@ async fn accepted(
         // Nothing was said, so there is nothing to read and nothing to record.
         return Ok(forward(turn, response));
     }
-    let kind = response
-        .headers()
-        .get(CONTENT_TYPE)
-        .and_then(|kind| kind.to_str().ok());
-    let coded = response.headers().contains_key(CONTENT_ENCODING);
-    match kind.map(|kind| kind.trim().to_ascii_lowercase()) {
-        // We asked for identity. What comes coded all the same can't be read, and may hold calls
-        // that the client must not see, so the client's own request is served instead.
-        _ if coded => original(app, turn, Stage::Intercept).await,
-        Some(kind) if kind.starts_with("text/event-stream") => {
-            drive::stream(app, turn, response).await
-        }
-        _ => unary::answer(app, turn, response).await,
+    let (head, body) = Incoming::of(response);
+    if body.coded {
+        return original(app, turn, Stage::Intercept).await;
+    }
+    let served = if body.events || turn.state.request.stream {
+        drive::stream(app, turn, head, body).await?
+    } else {
+        unary::answer(app, turn, head, body).await?
+    };
+    let served = match served {
+        Served::Whole(turn, head, body) => unary::answer(app, *turn, *head, body).await?,
+        Served::Answer(_) | Served::Own(_) => served,
+    };
+    match served {
+        Served::Answer(answer) => Ok(answer),
+        Served::Own(turn) | Served::Whole(turn, ..) => original(app, *turn, Stage::Intercept).await,
     }
 }
 

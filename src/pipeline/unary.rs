@@ -4,8 +4,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use axum::body::Body;
 use bytes::Bytes;
+use http::response::Parts;
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 
@@ -13,8 +13,9 @@ use super::app::App;
 use super::error::ProxyError;
 use super::finish::{self, Committed, Ended, Ending};
 use super::hidden::{self, Keep};
+use super::incoming::Incoming;
 use super::open::{Turn, over_budget};
-use super::send::{again, failed, prepare, reply, send, spec};
+use super::send::{Served, again, failed, prepare, reply, send, spec};
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::unary::{self, Unstreamed};
 use crate::model::Hop;
@@ -34,22 +35,28 @@ pub(super) const CAP_LINE: &str = "the model only annotated; send \"continue\"";
 pub(super) async fn answer(
     app: &Arc<App>,
     mut turn: Turn,
-    response: Response<ResponseBody>,
-) -> Result<Response<Body>, ProxyError> {
-    match hops(app, &mut turn, response).await {
-        Ok((status, headers, body)) => Ok(reply(turn, status, headers, body)),
+    head: Parts,
+    body: Incoming,
+) -> Result<Served, ProxyError> {
+    match hops(app, &mut turn, head, body).await {
+        Ok(Some((status, headers, body))) => Ok(Served::Answer(reply(turn, status, headers, body))),
+        Ok(None) => Ok(Served::Own(Box::new(turn))),
         Err(error) => Err(failed(turn, error)),
     }
 }
 
-/// Goes from hop to hop until one is the client's answer.
+/// The client's answer.
+type Whole = (StatusCode, HeaderMap, Bytes);
+
+/// Goes from hop to hop until one is the client's answer; `None` where one can't be read and may hold
+/// hidden calls.
 async fn hops(
     app: &Arc<App>,
     turn: &mut Turn,
-    response: Response<ResponseBody>,
-) -> Result<(StatusCode, HeaderMap, Bytes), ProxyError> {
+    head: Parts,
+    body: Incoming,
+) -> Result<Option<Whole>, ProxyError> {
     let spec = spec(turn);
-    let (head, body) = response.into_parts();
     let (status, mut headers) = (head.status, head.headers);
     let mut last = collect(turn, body).await?;
     let first = last.clone();
@@ -57,7 +64,8 @@ async fn hops(
     loop {
         let Some(answer) = unary::read(&last, &spec) else {
             // No choice with a message: whatever it is, it is the upstream's own.
-            return Ok((status, headers, last));
+            let own = !unary::may_hide(&last, &spec);
+            return Ok(own.then_some((status, headers, last)));
         };
         turn.report.ended(&answer, &turn.family);
         let verdict = answer.verdict();
@@ -65,10 +73,6 @@ async fn hops(
         let capped = turn.state.pending.len() + 1 >= turn.state.terms.hops;
         if verdict != Verdict::HiddenOnly || capped {
             let closed = (verdict == Verdict::HiddenOnly).then(|| cap_line(&answers));
-            // What failed said nothing that a client could send back.
-            if verdict != Verdict::Broken {
-                settle(app, turn, &answers, closed).await;
-            }
             let ended = Unstreamed {
                 config: &app.intercept,
                 spec: &spec,
@@ -77,13 +81,22 @@ async fn hops(
                 hops: &answers,
                 closed,
             };
-            return Ok((status, headers, ended.compose()));
+            let composed = ended.compose();
+            if unary::still_hides(&composed, &spec) {
+                return Ok(None);
+            }
+            // What failed said nothing that a client could send back.
+            if verdict != Verdict::Broken {
+                settle(app, turn, &answers, closed).await;
+            }
+            return Ok(Some((status, headers, composed)));
         }
         match next(app, turn, &answers).await? {
             Next::Body(new, body) => (headers, last) = (*new, body),
             Next::Refused(status, headers, body) => {
-                return Ok((status, *headers, body));
+                return Ok(Some((status, *headers, body)));
             }
+            Next::Coded => return Ok(None),
         }
     }
 }
@@ -99,6 +112,8 @@ pub(super) fn cap_line(answers: &[Answer]) -> Option<&'static str> {
 enum Next {
     Body(Box<HeaderMap>, Bytes),
     Refused(StatusCode, Box<HeaderMap>, Bytes),
+    /// An answer that can't be read at all.
+    Coded,
 }
 
 /// Answers the hidden calls of the newest hop and sends the next one. The client has seen nothing
@@ -116,17 +131,25 @@ async fn next(app: &Arc<App>, turn: &mut Turn, answers: &[Answer]) -> Result<Nex
     turn.prepared = prepared;
     let response = send(app, turn).await?;
     turn.report.answered(response.status());
-    let (head, body) = response.into_parts();
-    let body = collect(turn, body).await?;
-    if head.status.is_success() {
-        return Ok(Next::Body(Box::new(head.headers), body));
+    if response.status().is_success() {
+        return whole(turn, response).await;
     }
-    Ok(match again(app, turn, (head, body)).await? {
-        Ok(response) => {
-            let (head, body) = response.into_parts();
-            Next::Body(Box::new(head.headers), collect(turn, body).await?)
-        }
-        Err((head, body)) => Next::Refused(head.status, Box::new(head.headers), body),
+    let (head, body) = Incoming::of(response);
+    let body = collect(turn, body).await?;
+    match again(app, turn, (head, body)).await? {
+        Ok(response) => whole(turn, response).await,
+        Err((head, body)) => Ok(Next::Refused(head.status, Box::new(head.headers), body)),
+    }
+}
+
+/// Reads the answer of a later hop that was accepted.
+async fn whole(turn: &mut Turn, response: Response<ResponseBody>) -> Result<Next, ProxyError> {
+    let (head, body) = Incoming::of(response);
+    Ok(if body.coded {
+        Next::Coded
+    } else {
+        let body = collect(turn, body).await?;
+        Next::Body(Box::new(head.headers), body)
     })
 }
 
@@ -248,7 +271,7 @@ async fn settle(app: &Arc<App>, turn: &mut Turn, answers: &[Answer], closed: Opt
     }
 }
 
-async fn collect(turn: &mut Turn, body: ResponseBody) -> Result<Bytes, ProxyError> {
+async fn collect(turn: &mut Turn, body: Incoming) -> Result<Bytes, ProxyError> {
     match Limited::new(body, ANSWER).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) => {

@@ -57,4 +57,5 @@ mod tidy;
 mod turns;
 mod typed;
 mod unpacking;
+mod unread;
 mod wire;

@@ -12,6 +12,7 @@ use crate::dialect::answer::Answer;
 use crate::dialect::sse::Frame;
 use crate::dialect::stream::Spec;
 use crate::dialect::{messages, responses};
+use crate::model::raw::Object;
 use crate::model::{Dialect, Usage};
 
 /// What a frame is.
@@ -54,7 +55,8 @@ pub(in crate::dialect) enum Step {
     /// It has no place in the order and is never changed: a comment, `ping`, an unknown event
     /// without numbers. Shown at once, even while frames before it wait.
     Aside,
-    /// Its data is no JSON object. Shown at once unless a hidden tool's name stands in it.
+    /// Its data is no JSON object, or nothing known that names a hidden tool. Shown at once unless
+    /// such a name stands in it.
     Unreadable,
 }
 
@@ -131,6 +133,24 @@ impl Events {
             Self::Responses(events) => events.take(frame),
             Self::Messages(events) => events.take(frame),
         }
+    }
+
+    /// Whether the frame that was taken last can hold no call: all that it says is said in strings
+    /// and numbers of its own.
+    pub(in crate::dialect) fn is_plain(&self) -> bool {
+        match self {
+            Self::Responses(events) => events.is_plain(),
+            Self::Messages(events) => events.is_plain(),
+        }
+    }
+
+    /// The block that a frame's data brings, as raw JSON.
+    pub(in crate::dialect) fn brought<'a>(&self, data: &'a [u8]) -> Option<&'a [u8]> {
+        let key = match self {
+            Self::Responses(_) => "item",
+            Self::Messages(_) => "content_block",
+        };
+        Object::parse(data).ok()?.raw(key)
     }
 
     /// What the hop has said so far: whole blocks only, those that are hidden or wait included.

@@ -13,6 +13,7 @@ use bytes::Bytes;
 
 use super::events::{Events, Fate, Numbers, Step, Told};
 use crate::dialect::answer::{Answer, Verdict};
+use crate::dialect::guard::Guard;
 use crate::dialect::sse::{Frame, Splitter};
 use crate::dialect::stream::{Config, Spec, StreamError};
 use crate::dialect::told;
@@ -23,8 +24,9 @@ use crate::model::{Usage, raw};
 #[derive(Debug)]
 pub struct Machine {
     config: Config,
-    /// The hidden tools' names, quoted.
-    hidden: Vec<String>,
+    guard: Guard,
+    /// Whether the guard stopped something: nothing is said from there on.
+    withheld: bool,
     splitter: Splitter,
     events: Events,
     /// The blocks of the hop, in the order in which they were begun.
@@ -55,6 +57,8 @@ struct Slot {
     /// The client's.
     shown_as: Option<u64>,
     fate: Fate,
+    /// Whether its fate was not known when it began.
+    late: bool,
     closed: bool,
 }
 
@@ -86,7 +90,8 @@ impl Machine {
         Self {
             splitter: Splitter::new(config.event_cap),
             config,
-            hidden: spec.hidden.iter().map(|name| raw::quote(name)).collect(),
+            guard: Guard::new(spec),
+            withheld: false,
             events: Events::new(spec),
             slots: Vec::new(),
             queue: VecDeque::new(),
@@ -107,11 +112,23 @@ impl Machine {
     /// # Errors
     /// [`StreamError`] if the stream can't be read on; call [`Machine::fail`] then.
     pub fn push(&mut self, chunk: Bytes, out: &mut Vec<Bytes>) -> Result<(), StreamError> {
+        if self.withheld {
+            return Err(StreamError::Withheld);
+        }
         self.splitter.push(chunk);
         while let Some(frame) = self.splitter.next_frame()? {
             self.take(frame, out);
+            if self.withheld {
+                return Err(StreamError::Withheld);
+            }
         }
         Ok(())
+    }
+
+    /// Whether it met what it must not hand on.
+    #[must_use]
+    pub fn withheld(&self) -> bool {
+        self.withheld
     }
 
     /// Whether the frame with the finish reason was seen: it and all after it are held, and what
@@ -214,14 +231,21 @@ impl Machine {
 
     fn take(&mut self, frame: Frame, out: &mut Vec<Bytes>) {
         let step = self.events.take(&frame);
-        if step == Step::Unreadable && self.names_hidden(&frame) {
-            return;
-        }
         self.failed |= step == Step::Error;
         if matches!(step, Step::Finish | Step::End | Step::Error) {
             self.settle(out);
         }
         let slot = self.route(step);
+        let fate = slot.map_or(Fate::Shown, |place| self.fate(place));
+        if fate == Fate::Hidden {
+            self.note(step, &frame);
+        } else if fate != Fate::Open && self.stops(step, &frame) {
+            self.withheld = true;
+            return;
+        }
+        if step == Step::Unreadable && self.guard.names(&frame) {
+            return;
+        }
         let routed = Routed { frame, step, slot };
         if self.finish_seen() {
             self.held.push(routed);
@@ -243,6 +267,39 @@ impl Machine {
                 } else {
                     self.queue.push_back(routed);
                 }
+            }
+        }
+    }
+
+    /// Whether a frame that the client would see holds a hidden call all the same.
+    fn stops(&self, step: Step, frame: &Frame) -> bool {
+        match step {
+            Step::Unreadable => self.guard.stops_odd(frame),
+            Step::Aside => match frame.data() {
+                None => self.guard.stops_odd(frame),
+                Some(data) => self.guard.stops(frame, &[]) || self.guard.has_id(&data),
+            },
+            // The end repeats what was said, and what is hidden is taken out of it.
+            Step::Finish | Step::Error => {
+                let usage = self.usage_told();
+                let shown = self.events.end(frame, &self.told(usage.as_ref()));
+                self.guard.stops(&Frame::of(shown), &[])
+            }
+            Step::Begin
+            | Step::Open { .. }
+            | Step::Within { .. }
+            | Step::Close { .. }
+            | Step::End
+            | Step::Other => !self.events.is_plain() && self.guard.stops(frame, &[]),
+        }
+    }
+
+    /// Notes whose call is left out.
+    fn note(&mut self, step: Step, frame: &Frame) {
+        if matches!(step, Step::Open { .. } | Step::Close { .. }) {
+            let data = frame.data().unwrap_or_default();
+            if let Some(call) = self.events.brought(&data) {
+                self.guard.note(call);
             }
         }
     }
@@ -281,6 +338,7 @@ impl Machine {
             at,
             shown_as: None,
             fate: Fate::Open,
+            late: fate == Fate::Open,
             closed: false,
         });
         let place = self.slots.len() - 1;
@@ -345,6 +403,14 @@ impl Machine {
     /// Shows the client a frame that is decided, or leaves it out.
     fn pass(&mut self, routed: Routed, out: &mut Vec<Bytes>) {
         let Routed { frame, step, slot } = routed;
+        // What waited may have been judged by what came behind it alone.
+        let opened = slot.and_then(|place| self.slots.get(place));
+        if opened.is_some_and(|slot| slot.late && slot.fate == Fate::Shown)
+            && self.guard.stops(&frame, &[])
+        {
+            self.withheld = true;
+            return;
+        }
         let again = step == Step::Begin && self.later && self.begun;
         let hidden = slot.is_some_and(|place| self.fate(place) != Fate::Shown);
         if again || hidden {
@@ -428,13 +494,10 @@ impl Machine {
         told(self.config.usage, self.counted.iter().chain(&self.usage))
     }
 
-    fn names_hidden(&self, frame: &Frame) -> bool {
-        self.hidden
-            .iter()
-            .any(|name| memchr::memmem::find(frame.raw(), name.as_bytes()).is_some())
-    }
-
     fn say(&mut self, bytes: Bytes, out: &mut Vec<Bytes>) {
+        if self.withheld {
+            return;
+        }
         self.spoken = true;
         out.push(bytes);
     }

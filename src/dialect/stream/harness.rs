@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::{Config, Machine, Spec};
+use super::{Config, Machine, Spec, StreamError};
 use crate::dialect::answer::{Answer, Verdict};
 use crate::model::raw;
 
@@ -27,6 +27,8 @@ pub(crate) struct Turn<'a> {
 pub(crate) struct Seen {
     pub(crate) client: Vec<u8>,
     pub(crate) answers: Vec<Answer>,
+    /// Whether the machine met what it must not hand on, and so the client got no more.
+    pub(crate) withheld: bool,
 }
 
 /// The line that a turn ends with at the hop cap, where nothing was said.
@@ -50,13 +52,20 @@ impl Turn<'_> {
         for (number, hop) in self.hops.iter().enumerate() {
             for piece in pieces(number, hop) {
                 let (held, before) = (machine.finish_seen(), out.len());
-                machine.push(piece, &mut out).unwrap();
+                let pushed = machine.push(piece, &mut out);
                 let late = held && out.len() != before;
                 assert!(!late, "{name}: said something after the end");
                 assert_eq!(machine.spoken(), !out.is_empty(), "{name}");
+                if pushed == Err(StreamError::Withheld) {
+                    break;
+                }
+                pushed.unwrap();
             }
             let said = machine.said();
             let answer = machine.end_hop(&mut out);
+            if machine.withheld() {
+                break;
+            }
             if let (Some(said), true) = (said, answer.error.is_none()) {
                 assert_eq!(said.blocks, answer.blocks, "{name}: said early");
             }
@@ -78,6 +87,7 @@ impl Turn<'_> {
         Seen {
             client: out.concat(),
             answers,
+            withheld: machine.withheld(),
         }
     }
 

@@ -8,27 +8,29 @@ use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 
 use super::{Begin, Driver, End};
+use crate::dialect::stream::StreamError;
 use crate::dialect::{ErrorSide, ErrorText};
 use crate::pipeline::error::ProxyError;
+use crate::pipeline::incoming::Incoming;
 use crate::pipeline::open::Turn;
 use crate::pipeline::send::{again, refusal_of};
 use crate::record::Side;
 use crate::upstream::{self, ResponseBody};
+
+/// Why a body is not handed on that does not look like a stream.
+const NO_STREAM: &str = "the upstream's answer is no stream of events";
 
 impl Driver {
     /// The upstream refused a later hop. One that was too long, or was refused for a breakpoint of
     /// ours, is tried again; else the upstream's own answer is the client's where that has seen
     /// nothing yet. Otherwise it is an error event, or where asking again may help a cut, because
     /// some agents ask again behind that alone.
-    pub(super) async fn refused(
-        &mut self,
-        response: Response<ResponseBody>,
-    ) -> Option<ResponseBody> {
+    pub(super) async fn refused(&mut self, response: Response<ResponseBody>) -> Option<Incoming> {
         let (head, body) = response.into_parts();
         // Empty where it breaks off or never ends.
         let body = refusal_of(body).await.unwrap_or_default();
         let (head, body) = match again(&self.app, &mut self.turn, (head, body)).await {
-            Ok(Ok(again)) => return Some(again.into_body()),
+            Ok(Ok(again)) => return Some(Incoming::of(again).1),
             Ok(Err(refusal)) => refusal,
             Err(error) => {
                 self.cut(&error.to_string()).await;
@@ -93,6 +95,36 @@ impl Driver {
             End::Whole => self.cut("the stream ended early").await,
             End::Cut(cause) => self.cut(&cause).await,
             End::Unreadable(cause) => self.refuse(&cause).await,
+            End::Other(_) => self.cut(NO_STREAM).await,
+        }
+    }
+
+    /// What came can't be read, and may hold calls that the client must not see: its own request is
+    /// served where it has heard nothing yet, else the stream breaks off.
+    pub(super) async fn withhold(mut self) {
+        match self.client.begin.take() {
+            Some(begin) => {
+                tracing::warn!("the client's own request is served: the answer can't be read");
+                // The client may have left.
+                let _ = begin.send(Begin::Own(Box::new(self.turn)));
+            }
+            None => self.cut(&StreamError::Withheld.to_string()).await,
+        }
+    }
+
+    /// What came is no stream: a first hop is read as a whole body where the client has heard
+    /// nothing yet. Behind what was streamed nothing else can stand.
+    pub(super) async fn other(mut self, body: Incoming) {
+        let first = self.answers.is_empty() && !body.coded;
+        match self.client.begin.take() {
+            Some(begin) if first => {
+                let turn = Box::new(self.turn);
+                let _ = begin.send(Begin::Whole(turn, self.client.headers, body));
+            }
+            Some(begin) => {
+                let _ = begin.send(Begin::Own(Box::new(self.turn)));
+            }
+            None => self.cut(NO_STREAM).await,
         }
     }
 

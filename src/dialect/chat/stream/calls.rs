@@ -8,6 +8,9 @@ use super::answer::Call;
 use super::wire::{Arguments, CallPart, Chunk};
 use crate::model::raw;
 
+/// Ids that are shorter stand in other texts, too.
+const LONG_ID: usize = 8;
+
 /// What is known about whether the client may see a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
@@ -42,6 +45,18 @@ pub(super) struct Table {
     calls: Vec<Pieces>,
     /// The first index that no visible call was shown under.
     next_shown: u64,
+    /// What the names that were shown come to by index, as far as they begin a hidden one.
+    spelt: Vec<Spelt>,
+}
+
+/// What the pieces of names come to that the client was shown under one index.
+#[derive(Debug, Clone)]
+struct Spelt {
+    index: u64,
+    /// The call of the first piece.
+    slot: usize,
+    /// `None` once it can't become a hidden name any longer.
+    name: Option<String>,
 }
 
 impl Table {
@@ -50,6 +65,7 @@ impl Table {
             hidden: hidden.to_vec(),
             calls: Vec::new(),
             next_shown: 0,
+            spelt: Vec::new(),
         }
     }
 
@@ -57,6 +73,11 @@ impl Table {
     pub(super) fn hides(&self) -> bool {
         let kept = |call: &Pieces| matches!(call.fate, Fate::Hidden | Fate::Withheld);
         self.calls.iter().any(kept)
+    }
+
+    /// Whether any of the calls is kept from the client, or may have to be.
+    pub(super) fn keeps(&self) -> bool {
+        self.calls.iter().any(|call| call.fate != Fate::Visible)
     }
 
     /// An empty table for the next hop, which goes on numbering what the client sees.
@@ -67,11 +88,37 @@ impl Table {
         }
     }
 
-    /// Whether bytes that could not be read show a hidden name.
-    pub(super) fn names_hidden(&self, bytes: &[u8]) -> bool {
-        self.hidden
-            .iter()
-            .any(|name| memchr::memmem::find(bytes, name.as_bytes()).is_some())
+    /// Whether bytes that could not be read show the id of a call that is kept from the client, or
+    /// may have to be.
+    pub(super) fn has_hidden_id(&self, bytes: &[u8]) -> bool {
+        let kept = |call: &&Pieces| call.fate != Fate::Visible && call.id.len() >= LONG_ID;
+        let mut kept = self.calls.iter().filter(kept);
+        kept.any(|call| memchr::memmem::find(bytes, call.id.as_bytes()).is_some())
+    }
+
+    /// Notes a piece of a name that the client is shown under an index, and says whether it makes a
+    /// hidden name of the pieces of another call. Clients put calls together by index alone, even
+    /// where ids say that they are two.
+    pub(super) fn spells_hidden(&mut self, index: u64, slot: usize, piece: &str) -> bool {
+        if piece.is_empty() || self.hidden.is_empty() {
+            return false;
+        }
+        let known = self.spelt.iter_mut().find(|spelt| spelt.index == index);
+        let Some(spelt) = known else {
+            let name = Some(piece.to_owned());
+            self.spelt.push(Spelt { index, slot, name });
+            return false;
+        };
+        let whole = spelt.name.take().map(|name| name + piece);
+        // What begins no hidden name never will.
+        let begins =
+            |name: &String| may_become_hidden(&self.hidden, name) || self.hidden.contains(name);
+        spelt.name = whole.filter(begins);
+        let spells = spelt
+            .name
+            .as_ref()
+            .is_some_and(|name| self.hidden.contains(name));
+        spells && spelt.slot != slot
     }
 
     /// Adds one piece and says to which call it belongs.

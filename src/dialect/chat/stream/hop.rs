@@ -19,6 +19,8 @@ pub(super) struct Hop {
     audio: Option<Bytes>,
     tokens: Option<Bytes>,
     pub(super) calls: Table,
+    /// The index of the choice that it is read from.
+    pub(super) choice: Option<u64>,
     pub(super) origin: Origin,
     pub(super) usage: Option<Usage>,
     finish: Option<String>,
@@ -41,6 +43,7 @@ impl Hop {
             audio: None,
             tokens: None,
             calls,
+            choice: None,
             origin: Origin::default(),
             usage: None,
             finish: None,
@@ -52,6 +55,7 @@ impl Hop {
     /// Takes in a chunk and says to which call each of its pieces belongs.
     pub(super) fn absorb(&mut self, chunk: &Chunk<'_>) -> Vec<usize> {
         self.origin.learn(chunk);
+        self.choice = self.choice.or(chunk.index());
         if let Some(span) = chunk.text() {
             self.text.extend_from_slice(chunk.bytes(&span));
         }

@@ -16,6 +16,7 @@ use super::hop::Hop;
 use super::shape::Shape;
 use super::wire::{self, Body, CallFate, Chunk, Finish, Origin, Plan, Seam, Told};
 use super::{Config, Spec, StreamError, UsageWish, told};
+use crate::dialect::guard::Guard;
 use crate::dialect::sse::{Frame, Splitter};
 use crate::model::{Usage, raw};
 
@@ -29,6 +30,9 @@ use crate::model::{Usage, raw};
 pub struct Machine {
     config: Config,
     wish: UsageWish,
+    guard: Guard,
+    /// Whether the guard stopped something: nothing is said from there on.
+    withheld: bool,
     splitter: Splitter,
     hop: Hop,
     /// Usage of the hops before this one.
@@ -65,6 +69,8 @@ impl Machine {
             splitter: Splitter::new(config.event_cap),
             config,
             wish: spec.usage_wish,
+            guard: Guard::new(spec),
+            withheld: false,
             hop: Hop::new(Table::new(&spec.hidden)),
             counted: Vec::new(),
             earlier: String::new(),
@@ -87,11 +93,23 @@ impl Machine {
     /// # Errors
     /// [`StreamError`] if the stream can't be read on; call [`Machine::fail`] then.
     pub fn push(&mut self, chunk: Bytes, out: &mut Vec<Bytes>) -> Result<(), StreamError> {
+        if self.withheld {
+            return Err(StreamError::Withheld);
+        }
         self.splitter.push(chunk);
         while let Some(frame) = self.splitter.next_frame()? {
             self.take(frame, out);
+            if self.withheld {
+                return Err(StreamError::Withheld);
+            }
         }
         Ok(())
+    }
+
+    /// Whether it met what it must not hand on.
+    #[must_use]
+    pub fn withheld(&self) -> bool {
+        self.withheld
     }
 
     /// Whether the frame with the finish reason (or `[DONE]`) was seen: it and all after it are
@@ -155,7 +173,7 @@ impl Machine {
     pub fn next_hop(&mut self, out: &mut Vec<Bytes>) {
         for frame in std::mem::take(&mut self.ending) {
             let Some(data) = frame.data() else { continue };
-            let Some(chunk) = Chunk::read(&data, Body::Delta) else {
+            let Some(chunk) = Chunk::read(&data, Body::Delta, self.hop.choice) else {
                 continue;
             };
             let plan = Plan {
@@ -177,7 +195,7 @@ impl Machine {
         let mut owed = self.usage_taken && self.wish == UsageWish::Asked;
         for frame in std::mem::take(&mut self.ending) {
             let data = frame.data().unwrap_or_default();
-            let chunk = Chunk::read(&data, Body::Delta);
+            let chunk = Chunk::read(&data, Body::Delta, self.hop.choice);
             let counts = chunk.as_ref().is_some_and(Chunk::has_usage);
             let ends = data == wire::DONE;
             if ends && owed {
@@ -242,16 +260,17 @@ impl Machine {
             self.shape = None;
         }
         match frame.data() {
-            None => self.hold_or_say(frame, out),
+            None => self.take_unknown(frame, out),
             Some(data) if data == wire::DONE => self.take_done(frame, out),
-            Some(data) => match Chunk::read(&data, Body::Delta) {
+            Some(data) => match Chunk::read(&data, Body::Delta, self.hop.choice) {
+                Some(chunk) if self.stops(&frame, &chunk) => self.withheld = true,
                 Some(chunk) if chunk.is_error() || frame.event() == b"error" => {
                     self.hop.fail(data.clone());
                     self.drain(out);
                     self.hold_or_say(frame, out);
                 }
                 Some(chunk) => self.take_chunk(frame, &chunk, out),
-                None => self.take_unknown(frame, &data, out),
+                None => self.take_unknown(frame, out),
             },
         }
     }
@@ -265,12 +284,24 @@ impl Machine {
         }
     }
 
-    /// What is no JSON object is the client's to judge, unless it shows what must be hidden.
-    fn take_unknown(&mut self, frame: Frame, data: &[u8], out: &mut Vec<Bytes>) {
-        if self.hop.calls.names_hidden(data) {
+    /// Whether a chunk holds a hidden call where none is taken out.
+    fn stops(&self, frame: &Frame, chunk: &Chunk<'_>) -> bool {
+        let named = chunk.names_at();
+        let goes_on = self.hop.calls.keeps();
+        self.guard.stops(frame, &named)
+            || (chunk.is_odd() && self.guard.stops_piece(chunk.data(), &named, goes_on))
+    }
+
+    /// What is no JSON object is the client's to judge, unless it may hold a hidden call.
+    fn take_unknown(&mut self, frame: Frame, out: &mut Vec<Bytes>) {
+        if self.guard.stops_odd(&frame) || self.hop.calls.has_hidden_id(frame.raw()) {
+            self.withheld = true;
             return;
         }
-        if self.queue.is_empty() {
+        if frame.data().is_some() && self.guard.names(&frame) {
+            return;
+        }
+        if frame.data().is_none() || self.queue.is_empty() {
             self.hold_or_say(frame, out);
         } else {
             self.queue.push_back((frame, Vec::new()));
@@ -331,7 +362,7 @@ impl Machine {
     /// As [`Machine::shown`], for a frame that had to wait.
     fn shown_later(&mut self, frame: Frame, slots: &[usize], held: bool) -> Option<Frame> {
         let data = frame.data().unwrap_or_default();
-        match Chunk::read(&data, Body::Delta) {
+        match Chunk::read(&data, Body::Delta, self.hop.choice) {
             Some(chunk) if !chunk.is_error() => self.shown(&frame, &chunk, slots, held),
             Some(_) | None => Some(frame),
         }
@@ -388,17 +419,21 @@ impl Machine {
         let hides = |fate| matches!(fate, Fate::Hidden | Fate::Withheld);
         self.hid |= slots.iter().any(|slot| hides(calls.fate(*slot)));
         let renumber = self.hid || self.origin.is_some();
+        let mut spells = false;
         let fate = |(part, slot): (&wire::CallPart<'_>, &usize)| {
             if hides(calls.fate(*slot)) {
                 return CallFate::Hide;
             }
             let shown_as = calls.shown_as(*slot, part.index, renumber);
+            spells |= calls.spells_hidden(shown_as, *slot, &part.name);
             match part.index {
                 Some(own) if renumber && own != shown_as => CallFate::Number(shown_as),
                 Some(_) | None => CallFate::Keep,
             }
         };
-        chunk.calls.iter().zip(slots).map(fate).collect()
+        let fates = chunk.calls.iter().zip(slots).map(fate).collect();
+        self.withheld |= spells;
+        fates
     }
 
     fn begin_hop(&mut self) {
@@ -441,6 +476,9 @@ impl Machine {
     }
 
     fn say(&mut self, bytes: Bytes, out: &mut Vec<Bytes>) {
+        if self.withheld {
+            return;
+        }
         self.spoken = true;
         out.push(bytes);
     }

@@ -15,4 +15,4 @@ use crate::dialect::stream::{Config, Spec, StreamError, UsageWish};
 use crate::dialect::usage::told;
 
 #[cfg(test)]
-mod tests;
+pub(in crate::dialect) mod tests;

@@ -14,7 +14,7 @@ use crate::dialect::stream::unary::Unstreamed;
 /// Reads a hop's body; `None` if it holds no choice with a message (an error body, say).
 #[must_use]
 pub fn read(body: &Bytes, spec: &Spec) -> Option<Answer> {
-    let chunk = Chunk::read(body, Body::Message)?;
+    let chunk = Chunk::read(body, Body::Message, None)?;
     if !chunk.has_body() || chunk.is_error() {
         return None;
     }
@@ -38,7 +38,7 @@ pub fn compose(turn: &Unstreamed<'_>) -> Bytes {
         closed,
         ..
     } = *turn;
-    let Some(chunk) = Chunk::read(last, Body::Message) else {
+    let Some(chunk) = Chunk::read(last, Body::Message, None) else {
         return last.clone();
     };
     let fates = fates(&chunk, spec);
@@ -63,7 +63,7 @@ pub fn compose(turn: &Unstreamed<'_>) -> Bytes {
     edits.extend(spoken.and_then(|audio| chunk.audio_edit(audio)));
     if several {
         let mut origin = Origin::default();
-        if let Some(first) = Chunk::read(first, Body::Message) {
+        if let Some(first) = Chunk::read(first, Body::Message, None) {
             origin.learn(&first);
         }
         edits.extend(chunk.origin_edits(&origin));

@@ -14,8 +14,12 @@ use crate::model::raw::{self, Edit, Object, Span};
 mod counts;
 mod events;
 mod logprobs;
+mod parts;
 
 pub(super) use events::{Origin, error_event, finish_event, text_event, usage_event};
+pub(super) use parts::{Arguments, CallPart};
+
+use parts::{choice_of, index_of, said_of};
 
 /// An object somewhere in the data, with where it begins.
 struct Node<'a> {
@@ -51,12 +55,21 @@ impl<'a> Node<'a> {
         )
     }
 
+    /// Whether a key is not in lower case, which some clients do not mind.
+    fn is_cased(&self) -> bool {
+        let cased = |key: &str| key.bytes().any(|byte| byte.is_ascii_uppercase());
+        self.object
+            .members()
+            .iter()
+            .any(|member| cased(&member.key))
+    }
+
     fn shifted(&self, edit: Edit) -> Edit {
         (raw::shift(&edit.0, self.at), edit.1)
     }
 }
 
-/// Under which key a choice says what it says.
+/// Under which key a choice says what it says. Where it says nothing there, the other is read.
 #[derive(Clone, Copy)]
 pub(super) enum Body {
     /// A stream's chunk.
@@ -65,45 +78,20 @@ pub(super) enum Body {
     Message,
 }
 
-/// One chunk, or one unstreamed body, taken apart. Only the choice with index 0 (or without an
-/// index) is looked at: conversations with hidden tools have no other.
+/// One chunk, or one unstreamed body, taken apart. Only one choice is looked at, that with index 0
+/// (or without an index) where there is one: conversations with hidden tools have no other.
 pub(super) struct Chunk<'a> {
     data: &'a [u8],
     top: Node<'a>,
     choices: usize,
     choice: Option<Node<'a>>,
+    /// Whether something that may be a call stands where none is looked for.
+    odd: bool,
     said: Option<Node<'a>>,
     body: Body,
     call_spans: Vec<Span>,
     /// The calls, or pieces of calls, in the order of the array.
     pub(super) calls: Vec<CallPart<'a>>,
-}
-
-/// One element of `tool_calls`.
-pub(super) struct CallPart<'a> {
-    /// Its place in the array.
-    pub(super) place: usize,
-    pub(super) index: Option<u64>,
-    index_span: Option<Span>,
-    /// Empty if absent or null.
-    pub(super) id: Cow<'a, str>,
-    pub(super) kind: Option<Cow<'a, str>>,
-    /// Empty if absent or null.
-    pub(super) name: Cow<'a, str>,
-    pub(super) arguments: Arguments,
-    /// Unknown fields as raw JSON.
-    pub(super) extra: Vec<(String, &'a [u8])>,
-}
-
-/// The arguments that one element brings.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Arguments {
-    /// None, null, or an empty string.
-    Nothing,
-    /// What stands between the quotes of a string.
-    Text(Span),
-    /// A value that is no string, which some servers send.
-    Value(Span),
 }
 
 /// Reasoning that one chunk brings under one field.
@@ -115,39 +103,68 @@ pub(super) enum ReasoningPart {
 }
 
 impl<'a> Chunk<'a> {
-    /// Takes a chunk apart; `None` if the data is no JSON object.
-    pub(super) fn read(data: &'a [u8], body: Body) -> Option<Self> {
+    /// Takes a chunk apart; `None` if the data is no JSON object. `known` is the index of the
+    /// choice that was looked at before.
+    pub(super) fn read(data: &'a [u8], body: Body, known: Option<u64>) -> Option<Self> {
         let top = Node {
             at: 0,
             object: Object::parse(data).ok()?,
         };
-        let spans = top.elements("choices").unwrap_or_default();
-        let choice = spans
-            .iter()
-            .filter_map(|span| Node::at(data, span))
-            .find(is_first);
-        let said = choice
-            .as_ref()
-            .and_then(|choice| choice.child(data, body.key()));
-        let call_spans = said
-            .as_ref()
-            .and_then(|said| said.elements("tool_calls"))
-            .unwrap_or_default();
-        let calls = call_spans
+        let elements = top.elements("choices");
+        let mut odd =
+            elements.is_none() && (top.object.present("choices").is_some() || top.is_cased());
+        let spans = elements.unwrap_or_default();
+        let choice = choice_of(data, &spans, known);
+        odd |= spans.len() > usize::from(choice.is_some());
+        let (said, other) = match &choice {
+            Some(choice) => said_of(data, choice, body),
+            None => (None, false),
+        };
+        odd |= other || [&choice, &said].into_iter().flatten().any(Node::is_cased);
+        let elements = said.as_ref().and_then(|said| said.elements("tool_calls"));
+        let has = |key| {
+            let said = said.as_ref();
+            said.is_some_and(|said| said.object.present(key).is_some())
+        };
+        odd |= (elements.is_none() && has("tool_calls")) || has("function_call");
+        let call_spans = elements.unwrap_or_default();
+        let calls: Vec<CallPart<'a>> = call_spans
             .iter()
             .enumerate()
             .filter_map(|(place, span)| CallPart::read(data, place, span))
             .collect();
+        odd |= calls.len() < call_spans.len() || calls.iter().any(|part| part.odd);
         Some(Self {
             data,
             top,
             choices: spans.len(),
             choice,
+            odd,
             said,
             body,
             call_spans,
             calls,
         })
+    }
+
+    /// The index of the choice that is looked at.
+    pub(super) fn index(&self) -> Option<u64> {
+        self.choice.as_ref().map(index_of)
+    }
+
+    /// Whether something that may be a call, or a piece of one, stands where none is looked for.
+    pub(super) fn is_odd(&self) -> bool {
+        self.odd
+    }
+
+    /// Where the names of its calls begin.
+    pub(super) fn names_at(&self) -> Vec<usize> {
+        self.calls.iter().filter_map(|part| part.name_at).collect()
+    }
+
+    /// All of its bytes.
+    pub(super) fn data(&self) -> &'a [u8] {
+        self.data
     }
 
     /// The bytes at a span.
@@ -523,55 +540,13 @@ impl Body {
             Self::Message => "message",
         }
     }
-}
 
-impl<'a> CallPart<'a> {
-    fn read(data: &'a [u8], place: usize, span: &Span) -> Option<Self> {
-        let node = Node::at(data, span)?;
-        let function = ["function", "custom"]
-            .iter()
-            .find_map(|key| node.child(data, key));
-        let index = node.object.number("index");
-        let mut part = Self {
-            place,
-            index,
-            index_span: index.and_then(|_| node.span("index")),
-            id: node.object.text("id").unwrap_or_default(),
-            kind: node.object.text("type").filter(|kind| !kind.is_empty()),
-            name: Cow::default(),
-            arguments: Arguments::Nothing,
-            extra: Vec::new(),
-        };
-        if let Some(function) = function {
-            part.name = function.object.text("name").unwrap_or_default();
-            let value = function
-                .span("arguments")
-                .or_else(|| function.span("input"));
-            part.arguments = value.map_or(Arguments::Nothing, |span| arguments(data, span));
+    fn other(self) -> &'static str {
+        match self {
+            Self::Delta => Self::Message.key(),
+            Self::Message => Self::Delta.key(),
         }
-        let known = ["index", "id", "type", "function", "custom"];
-        let unknown = node
-            .object
-            .members()
-            .iter()
-            .filter(|m| !known.contains(&m.key.as_ref()));
-        part.extra = unknown
-            .filter_map(|m| Some((m.key.to_string(), node.object.bytes().get(m.value.clone())?)))
-            .collect();
-        Some(part)
     }
-}
-
-fn arguments(data: &[u8], span: Span) -> Arguments {
-    match data.get(span.clone()).unwrap_or_default() {
-        b"" | b"null" | b"\"\"" => Arguments::Nothing,
-        [b'"', ..] => Arguments::Text(span.start + 1..span.end - 1),
-        _ => Arguments::Value(span),
-    }
-}
-
-fn is_first(choice: &Node<'_>) -> bool {
-    choice.object.number("index").is_none_or(|index| index == 0)
 }
 
 fn is_reasoning(key: &str) -> bool {

@@ -19,6 +19,8 @@ pub(in crate::dialect) struct Events {
     hidden: Vec<String>,
     hop: Hop,
     fast: Option<Fast>,
+    /// Whether the last frame was like the one before it but for one string.
+    plain: bool,
 }
 
 /// The delta that was read last, for the next one that is like it but for one string.
@@ -39,13 +41,20 @@ impl Events {
             hidden: spec.hidden.clone(),
             hop: Hop::default(),
             fast: None,
+            plain: false,
         }
     }
 
+    pub(in crate::dialect) fn is_plain(&self) -> bool {
+        self.plain
+    }
+
     pub(in crate::dialect) fn take(&mut self, frame: &Frame) -> Step {
+        self.plain = false;
         if let Some(fast) = &self.fast {
             if let Some(string) = fast.shape.read(frame.raw()) {
                 self.hop.sink(fast.to, string);
+                self.plain = true;
                 return Step::Within { at: fast.at };
             }
             self.fast = None;

@@ -7,4 +7,4 @@ pub mod unary;
 mod usage;
 
 #[cfg(test)]
-mod tests;
+pub(in crate::dialect) mod tests;

@@ -123,3 +123,9 @@ fn goldens() {
     }
     harness::golden(&seen, include_str!("tests/goldens.txt"));
 }
+
+/// The corpus as bytes.
+pub(in crate::dialect) fn streams() -> Vec<(Spec, Vec<Bytes>)> {
+    let cases = corpus::cases().into_iter();
+    cases.map(|case| (case.spec, case.hops)).collect()
+}

@@ -26,6 +26,8 @@ pub(in crate::dialect) struct Events {
     /// Who the response is towards the client; none before the first hop has said so.
     origin: Option<Origin>,
     hop: Hop,
+    /// Whether the last frame has no members but strings and numbers, and none that names.
+    plain: bool,
 }
 
 /// What the hop that is read has said so far.
@@ -47,10 +49,16 @@ impl Events {
             spec: spec.clone(),
             origin: None,
             hop: Hop::default(),
+            plain: false,
         }
     }
 
+    pub(in crate::dialect) fn is_plain(&self) -> bool {
+        self.plain
+    }
+
     pub(in crate::dialect) fn take(&mut self, frame: &Frame) -> Step {
+        self.plain = false;
         let Some(data) = frame.data() else {
             return Step::Aside;
         };
@@ -60,6 +68,7 @@ impl Events {
         let Some(event) = Node::root(&data) else {
             return Step::Unreadable;
         };
+        self.plain = is_plain(frame, &event);
         let kind = event.object.text("type").unwrap_or_default();
         let kind = match kind.as_bytes() {
             b"" => frame.event(),
@@ -310,6 +319,19 @@ impl Events {
         }
         rewrite(frame, &data, edits)
     }
+}
+
+/// Whether an event has no members but strings and numbers, and none that names; nor has its frame
+/// any other lines than its name and its data.
+fn is_plain(frame: &Frame, event: &Node<'_>) -> bool {
+    const FIELDS: usize = "event: \r\ndata: \r\n\r\n".len();
+    let mut members = event.object.members().iter();
+    let said = event.object.bytes().len() + frame.event().len();
+    frame.raw().len() <= said + FIELDS
+        && members.all(|member| {
+            let value = event.bytes(&member.value);
+            !matches!(value, [b'{' | b'[', _, _, ..]) && !member.key.eq_ignore_ascii_case("name")
+        })
 }
 
 fn number_edits(event: &Node<'_>, numbers: Numbers) -> Vec<Edit> {

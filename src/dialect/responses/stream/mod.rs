@@ -12,4 +12,4 @@ mod usage;
 pub(super) use own::Line;
 
 #[cfg(test)]
-mod tests;
+pub(in crate::dialect) mod tests;

@@ -248,3 +248,9 @@ fn odd_servers_leak_nothing() {
         assert!(text.ends_with(&want), "{text}");
     }
 }
+
+/// The corpus as bytes.
+pub(in crate::dialect) fn streams() -> Vec<(crate::dialect::stream::Spec, Vec<Bytes>)> {
+    let cases = corpus::cases().into_iter();
+    cases.map(|case| (case.spec, case.hops)).collect()
+}

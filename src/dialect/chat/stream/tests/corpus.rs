@@ -483,16 +483,6 @@ fn failed() -> Vec<Case> {
         )
         .text("x")
         .finish("stop"),
-        Case::new(
-            "unread bytes with a hidden name",
-            &[cat(&[
-                say("x"),
-                event("{\"name\":\"delimiter\""),
-                finish("stop"),
-                DONE.into(),
-            ])],
-        )
-        .text("x"),
         Case::new("nothing at all", &[String::new()]).broken(),
     ]
 }

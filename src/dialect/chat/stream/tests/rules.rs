@@ -456,3 +456,66 @@ fn streamed_and_unstreamed_are_read_alike() {
     );
     assert_eq!(form::message(&unstreamed), form::message(&streamed));
 }
+
+#[test]
+fn what_may_hide_a_call_ends_what_is_said() {
+    let frames = |odd: &str| [frame(r#""content":"x""#, "null"), odd.to_owned()];
+    let odd = [
+        // Torn, or read by loose clients alone.
+        "data: {\"name\":\"delimiter\"\n\n".to_owned(),
+        call("read", "").replace("tool_calls", "x\":NaN,\"tool_calls"),
+        ": {\"name\":\"delimiter\"}\n\n".to_owned(),
+        // Read, but not where calls are looked for.
+        frame(r#""function_call":{"name":"deli"}"#, "null"),
+        frame(
+            r#""Tool_Calls":[{"function":{"name":"delimiter"}}]"#,
+            "null",
+        ),
+        frame(r#""tool_calls":{"function":{"name":"delimiter"}}"#, "null"),
+        call("delimiter", "{}").replace("\"index\":0,\"delta\"", "\"index\":1,\"delta\""),
+    ];
+    for odd in odd {
+        let mut machine = Machine::new(Config::default(), &spec());
+        let mut out = Vec::new();
+        let stream = frames(&odd).concat();
+        let pushed = machine.push(Bytes::from(stream), &mut out);
+        assert_eq!(pushed, Err(StreamError::Withheld), "{odd}");
+        assert_eq!(out.concat(), frames("")[0].as_bytes(), "{odd}");
+        assert!(machine.withheld());
+        let more = machine.push(Bytes::from(frame(r#""content":"y""#, "null")), &mut out);
+        assert_eq!(more, Err(StreamError::Withheld));
+        machine.end_hop(&mut out);
+        machine.release(&mut out);
+        assert_eq!(out.len(), 1, "{odd}");
+    }
+}
+
+#[test]
+fn calls_are_read_in_whichever_choice_and_under_either_key() {
+    for (from, to) in [
+        ("\"index\":0,\"delta\"", "\"index\":1,\"delta\""),
+        ("\"delta\"", "\"message\""),
+    ] {
+        let odd = |frame: String| frame.replace(from, to);
+        let (text, end) = (
+            odd(frame(r#""content":"x""#, "null")),
+            odd(frame("", "\"stop\"")),
+        );
+        let hop = [
+            text.clone(),
+            odd(call("deli", "")),
+            odd(frame(
+                r#""tool_calls":[{"index":0,"function":{"name":"miter","arguments":"{}"}}]"#,
+                "null",
+            )),
+            end.clone(),
+        ];
+        let mut machine = Machine::new(Config::default(), &spec());
+        let mut out = Vec::new();
+        machine.push(Bytes::from(hop.concat()), &mut out).unwrap();
+        let answer = machine.end_hop(&mut out);
+        assert_eq!(answer.verdict(), Verdict::HiddenOnly, "{to}");
+        assert_eq!(answer.text, "x");
+        assert_eq!(out.concat(), text.as_bytes());
+    }
+}

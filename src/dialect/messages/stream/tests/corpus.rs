@@ -385,17 +385,6 @@ fn hidden() -> Vec<Case> {
         )
         .blocks(&["text a"])
         .finish("max_tokens"),
-        Case::new(
-            "no JSON that names a hidden tool",
-            &[[
-                start("m1"),
-                "data: \"delimiter\" {\n\n".to_owned(),
-                text(0, &["a"]),
-                end("end_turn"),
-            ]
-            .concat()],
-        )
-        .blocks(&["text a"]),
     ]
 }
 

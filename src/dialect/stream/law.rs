@@ -1,0 +1,201 @@
+//! The law of hiding, over spoilt answers: whatever an upstream sends, streamed or whole and in any
+//! dialect, no client that reads as loosely as any known one finds a call of a hidden tool in what it
+//! gets, nor the id of one that was hidden from it. And its other half: what only talks about hidden
+//! tools is never touched.
+
+mod bases;
+mod client;
+mod spoil;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::harness::line;
+use super::unary::{self, Unstreamed};
+use super::{Config, Machine, Spec};
+use crate::dialect::answer::{Answer, Verdict};
+use crate::model::{Dialect, raw};
+use spoil::Spoiling;
+
+/// What a client gets of a turn that is played as a driver plays it, in reads of at most so many
+/// bytes, and the ids of the hidden calls that were kept from it.
+fn streamed(spec: &Spec, hops: &[Bytes], size: usize) -> (Vec<u8>, Vec<String>) {
+    let mut machine = Machine::new(Config::default(), spec);
+    let (mut out, mut answers): (Vec<Bytes>, Vec<Answer>) = (Vec::new(), Vec::new());
+    for (number, hop) in hops.iter().enumerate() {
+        for read in hop.chunks(size) {
+            if machine
+                .push(Bytes::copy_from_slice(read), &mut out)
+                .is_err()
+            {
+                break;
+            }
+        }
+        let answer = machine.end_hop(&mut out);
+        let verdict = answer.verdict();
+        answers.push(answer);
+        if machine.withheld() {
+            break;
+        }
+        match verdict {
+            Verdict::HiddenOnly if number + 1 < hops.len() => {
+                machine.next_hop(&mut out);
+                continue;
+            }
+            Verdict::HiddenOnly => machine.close(line(&answers), &mut out),
+            Verdict::Done | Verdict::Mixed | Verdict::Cut => machine.release(&mut out),
+            Verdict::Broken => {
+                if answers.last().is_some_and(|answer| answer.error.is_some()) {
+                    machine.release(&mut out);
+                }
+            }
+        }
+        break;
+    }
+    (out.concat(), hidden(&answers))
+}
+
+/// The same of a turn of whole bodies; none where nothing may be handed on.
+fn whole(spec: &Spec, hops: &[Bytes]) -> (Option<Bytes>, Vec<String>) {
+    let mut answers: Vec<Answer> = Vec::new();
+    for (number, body) in hops.iter().enumerate() {
+        let Some(answer) = unary::read(body, spec) else {
+            let own = !unary::may_hide(body, spec);
+            return (own.then(|| body.clone()), hidden(&answers));
+        };
+        let verdict = answer.verdict();
+        answers.push(answer);
+        if verdict == Verdict::HiddenOnly && number + 1 < hops.len() {
+            continue;
+        }
+        let ended = Unstreamed {
+            config: &Config::default(),
+            spec,
+            first: &hops[0],
+            last: body,
+            hops: &answers,
+            closed: (verdict == Verdict::HiddenOnly).then(|| line(&answers)),
+        };
+        let composed = ended.compose();
+        let own = !unary::still_hides(&composed, spec);
+        return (own.then_some(composed), hidden(&answers));
+    }
+    (None, hidden(&answers))
+}
+
+fn hidden(answers: &[Answer]) -> Vec<String> {
+    let calls = answers.iter().flat_map(Answer::hidden_calls);
+    calls.map(|(_, call)| call.id.clone()).collect()
+}
+
+/// Nothing that a client reads is a hidden call.
+fn holds(spec: &Spec, client: &[u8], kept: &[String], upstream: &[Bytes]) {
+    let what = || {
+        format!(
+            "upstream:\n{}\nclient:\n{}",
+            String::from_utf8_lossy(&upstream.concat()),
+            String::from_utf8_lossy(client)
+        )
+    };
+    let calls = client::calls(spec.dialect, client);
+    for call in &calls {
+        assert!(!spec.hidden.contains(&call.name), "{call:?}\n{}", what());
+    }
+    // Some servers give an id twice, to a hidden call and to one that is not.
+    let sent = upstream
+        .iter()
+        .flat_map(|hop| client::calls(spec.dialect, hop));
+    let shown: Vec<String> = sent
+        .filter(|call| !spec.hidden.contains(&call.name))
+        .map(|call| call.id)
+        .collect();
+    let ids = client::ids(client);
+    // The corpora have short ones that stand in much else; those of the law's own turns do not.
+    let own = kept.iter().filter(|id| id.starts_with(bases::HIDDEN));
+    for id in own.filter(|id| !shown.contains(id)) {
+        assert!(!ids.contains(id), "{id}\n{}", what());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_spoilt_stream_shows_a_hidden_call(
+        base in any::<prop::sample::Index>(),
+        spoiling in spoil::any(),
+        size in prop::sample::select(vec![1, 7, 64, 1 << 20]),
+    ) {
+        let (spec, hops) = bases::stream(base);
+        let hops = spoiling.over(hops);
+        let (client, kept) = streamed(spec, &hops, size);
+        holds(spec, &client, &kept, &hops);
+    }
+
+    #[test]
+    fn no_spoilt_body_shows_a_hidden_call(
+        base in any::<prop::sample::Index>(),
+        spoiling in spoil::any(),
+    ) {
+        let (spec, hops) = bases::body(base);
+        let hops = spoiling.over(hops);
+        let (client, kept) = whole(spec, &hops);
+        holds(spec, &client.unwrap_or_default(), &kept, &hops);
+    }
+
+    #[test]
+    fn a_spoilt_stream_in_a_body_shows_none(
+        base in any::<prop::sample::Index>(),
+        spoiling in spoil::any(),
+    ) {
+        let (spec, hops) = bases::stream(base);
+        let hops = spoiling.over(hops);
+        let (client, kept) = whole(spec, &hops);
+        holds(spec, &client.unwrap_or_default(), &kept, &hops);
+    }
+
+    /// Whatever is said in strings is the client's.
+    #[test]
+    fn talk_of_hidden_calls_passes_byte_for_byte(
+        parts in prop::collection::vec(prop::sample::select(bases::talk()), 0..6),
+        dialect in prop::sample::select(vec![Dialect::Chat, Dialect::Responses, Dialect::Messages]),
+    ) {
+        let text = raw::quote(&parts.concat());
+        for text in [text.clone(), text.replace('d', r"\u0064")] {
+            let (spec, stream, body) = bases::saying(dialect, &text);
+            let (client, _) = streamed(&spec, &[stream.clone()], 64);
+            prop_assert_eq!(Bytes::from(client), stream);
+            let (client, _) = whole(&spec, &[body.clone()]);
+            prop_assert_eq!(client, Some(body));
+        }
+    }
+}
+
+/// One edit of each kind everywhere, which random ones may miss.
+#[test]
+fn no_word_in_the_place_of_another_shows_a_hidden_call() {
+    for (spec, hops) in bases::own() {
+        for edit in Spoiling::words() {
+            let hops = edit.over(&hops);
+            let (client, kept) = streamed(&spec, &hops, 1 << 20);
+            holds(&spec, &client, &kept, &hops);
+        }
+    }
+    for (spec, hops) in bases::bodies() {
+        for edit in Spoiling::words() {
+            let hops = edit.over(&hops);
+            let (client, kept) = whole(&spec, &hops);
+            holds(&spec, &client.unwrap_or_default(), &kept, &hops);
+        }
+    }
+}
+
+/// The reader that the law is held by finds what it must: else the law would say nothing.
+#[test]
+fn the_loose_client_reads_hidden_calls_where_they_are() {
+    for (spec, hops) in bases::own().into_iter().chain(bases::bodies()) {
+        let calls = client::calls(spec.dialect, &hops[0]);
+        let hidden = calls.iter().filter(|call| spec.hidden.contains(&call.name));
+        assert!(hidden.count() >= 1, "{:?} {calls:?}", spec.dialect);
+    }
+}
