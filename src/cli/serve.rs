@@ -24,6 +24,8 @@ const INTERRUPTED: i32 = 130;
 /// # Errors
 /// If the configuration is wrong or something can't be set up.
 pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
+    // What the process writes, the store's engine included, is the owner's from the first byte.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     let config = Config::load(flags, variables())?;
     logs::start(&config.log)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -70,9 +72,9 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 /// # Errors
 /// If something can't be set up.
 pub(super) async fn start(config: Config) -> anyhow::Result<(Server, Arc<App>)> {
-    let tenant_key = tenant_key::obtain(&config.tenant, &config.store)?;
-    let app = wire::app(&config)?;
-    let edge = Edge::new(config.server, Arc::clone(&app), tenant_key);
+    let tenant = tenant_key::obtain(&config.tenant, &config.store)?;
+    let app = wire::app_keeping(&config, tenant.keepsake)?;
+    let edge = Edge::new(config.server, Arc::clone(&app), tenant.key);
     let probes = Probes {
         metrics: {
             let app = Arc::clone(&app);
@@ -80,7 +82,7 @@ pub(super) async fn start(config: Config) -> anyhow::Result<(Server, Arc<App>)> 
         },
         ready: {
             let app = Arc::clone(&app);
-            Arc::new(move || !app.store.degraded())
+            Arc::new(move || wire::readiness(&app.store))
         },
     };
     Ok((Server::bind(edge, probes).await?, app))

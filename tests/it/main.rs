@@ -34,6 +34,7 @@ mod references;
 mod replay;
 mod reports;
 mod resend;
+mod stores;
 mod support;
 mod tidy;
 mod turns;

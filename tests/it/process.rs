@@ -34,6 +34,7 @@ pub struct Process {
     listen: SocketAddr,
     admin: SocketAddr,
     log: BufReader<std::process::ChildStderr>,
+    before: String,
 }
 
 impl Process {
@@ -44,8 +45,18 @@ impl Process {
         arguments: &[&str],
         env: &[(&str, &str)],
     ) -> Self {
+        Self::of(plimsoll(directory), upstream, arguments, env)
+    }
+
+    /// The same, from a command that is to become the binary.
+    pub fn of(
+        mut command: Command,
+        upstream: SocketAddr,
+        arguments: &[&str],
+        env: &[(&str, &str)],
+    ) -> Self {
         let base = format!("http://{upstream}/v1");
-        let mut child = plimsoll(directory)
+        let mut child = command
             .args([
                 "serve",
                 "--listen",
@@ -61,7 +72,9 @@ impl Process {
             .unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
+        let mut before = String::new();
         while !(line.contains("serving") && line.contains("listen")) {
+            before.push_str(&line);
             line.clear();
             assert!(
                 log.read_line(&mut line).unwrap() > 0,
@@ -83,7 +96,18 @@ impl Process {
             listen,
             admin,
             log,
+            before,
         }
+    }
+
+    /// What it logged before it served.
+    pub fn before(&self) -> &str {
+        &self.before
+    }
+
+    /// An address of the admin port.
+    pub fn admin(&self, path: &str) -> String {
+        format!("http://{}{path}", self.admin)
     }
 
     pub fn url(&self, path: &str) -> String {

@@ -15,6 +15,8 @@ use prometheus::{IntGauge, TextEncoder};
 use self::families::Families;
 use self::models::Models;
 use super::labels::{Budget, CostKind, Phase, Route, StoreOp};
+use crate::store::Health;
+
 use super::turn::{Abort, Context, Hop, Pass, Turn, lossy};
 
 /// The label of whatever is not on a list.
@@ -215,6 +217,20 @@ impl Metrics {
         if let Some(histogram) = self.families.own.store_ops.get(op as usize) {
             histogram.observe(time.as_secs_f64());
         }
+    }
+
+    /// Takes over how the store fares. `durable` says whether turns outlive the process.
+    pub fn set_store(&self, health: &Health, durable: bool) {
+        let own = &self.families.own;
+        let counts = [
+            (&own.store_lost, health.lost),
+            (&own.store_rebuilt, health.rebuilt),
+            (&own.store_wiped, health.wiped),
+        ];
+        for (counter, now) in counts {
+            counter.inc_by(now.saturating_sub(counter.get()));
+        }
+        own.store_durable.set(i64::from(durable));
     }
 
     /// Counts a request as in flight until the guard is dropped.

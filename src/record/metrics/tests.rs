@@ -51,6 +51,10 @@ const CONVENTIONS: &[(&str, &str, &[&str])] = &[
     ("fail_open_total", "counter", &["stage"]),
     ("unmanaged_total", "counter", &["why"]),
     ("store_op_seconds", "histogram", &["op"]),
+    ("store_lost_total", "counter", &[]),
+    ("store_rebuilt_total", "counter", &[]),
+    ("store_wiped_total", "counter", &[]),
+    ("store_durable", "gauge", &[]),
     ("sessions_active", "gauge", &[]),
     ("ceiling_tokens", "gauge", &[]),
 ];
