@@ -20,7 +20,7 @@ use axum::serve::ListenerExt as _;
 use futures_util::{StreamExt as _, stream};
 use plimsoll::cli::wire;
 use plimsoll::config::{Backend, Config};
-use plimsoll::ingress::{Edge, Probes, Server};
+use plimsoll::ingress::{Edge, Probes, Readiness, Server};
 use plimsoll::upstream::BaseUrl;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -97,7 +97,7 @@ async fn proxy(upstream: SocketAddr, backend: Backend, data: &std::path::Path) -
     let app = wire::app(&config).unwrap();
     let probes = Probes {
         metrics: Arc::new(String::new),
-        ready: Arc::new(|| true),
+        ready: Arc::new(Readiness::default),
     };
     let server = Server::bind(Edge::new(config.server, app, [1; 32]), probes)
         .await

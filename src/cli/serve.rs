@@ -28,6 +28,8 @@ const INTERRUPTED: i32 = 130;
 /// # Errors
 /// If the configuration is wrong or something can't be set up.
 pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
+    // What the process writes, the store's engine included, is the owner's from the first byte.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     let config = Config::load(flags, variables())?;
     let _logs = logs::start(&config.log)?;
     // Before anything is opened: how many connections there may be follows from it.
@@ -81,10 +83,10 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 /// # Errors
 /// If something can't be set up.
 pub(super) async fn start(config: Config) -> anyhow::Result<(Server, Arc<App>)> {
-    let tenant_key = tenant_key::obtain(&config.tenant, &config.store)?;
-    let app = wire::app(&config)?;
+    let tenant = tenant_key::obtain(&config.tenant, &config.store)?;
+    let app = wire::app_keeping(&config, tenant.keepsake)?;
     let upstream = config.upstream.base_url;
-    let edge = Edge::new(config.server, Arc::clone(&app), tenant_key);
+    let edge = Edge::new(config.server, Arc::clone(&app), tenant.key);
     let probes = Probes {
         metrics: {
             let app = Arc::clone(&app);
@@ -92,7 +94,7 @@ pub(super) async fn start(config: Config) -> anyhow::Result<(Server, Arc<App>)> 
         },
         ready: {
             let app = Arc::clone(&app);
-            Arc::new(move || !app.store.degraded())
+            Arc::new(move || wire::readiness(&app.store))
         },
     };
     let server = Server::bind(edge, probes).await?;

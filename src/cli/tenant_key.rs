@@ -3,11 +3,13 @@
 
 use std::fs;
 use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
 use anyhow::Context as _;
 
 use crate::config::{Backend, StoreSettings, TenantKey};
+use crate::store::{Keepsake, is_of_disk};
 
 /// The file in the data directory; mode 600.
 const FILE: &str = "tenant.key";
@@ -15,18 +17,51 @@ const FILE: &str = "tenant.key";
 /// Keeps this use of the secret apart from any other.
 const PURPOSE: &str = "plimsoll 2026-11 tenant key";
 
+/// The key of this process, and where it is to be kept.
+pub struct Obtained {
+    /// The key.
+    pub key: [u8; 32],
+    /// What has to lie in the data directory for the next process to have the same.
+    pub keepsake: Option<Keepsake>,
+}
+
 /// The key of this process.
 ///
 /// # Errors
-/// If the data directory can't be written, or holds a file that is no key.
-pub fn obtain(key: &TenantKey, store: &StoreSettings) -> anyhow::Result<[u8; 32]> {
-    let secret = match (key, store.backend) {
-        (TenantKey::Given(secret), _) => secret.expose().as_bytes().to_vec(),
-        (TenantKey::DataDirectory, Backend::Sled) => kept(&store.path)?,
+/// If the data directory can't be written, or holds a file that is no key. A disk that is full or
+/// broken is no error: the key is kept once the disk takes it.
+pub fn obtain(key: &TenantKey, store: &StoreSettings) -> anyhow::Result<Obtained> {
+    let (secret, outlives) = match (key, store.backend) {
+        (TenantKey::Given(secret), _) => (secret.expose().as_bytes().to_vec(), false),
+        (TenantKey::DataDirectory, Backend::Sled) => (kept_or_fresh(&store.path)?, true),
         // Nothing outlives the process there, so neither need the key.
-        (TenantKey::DataDirectory, Backend::Memory) => fresh()?,
+        (TenantKey::DataDirectory, Backend::Memory) => (fresh()?, false),
     };
-    Ok(blake3::derive_key(PURPOSE, &secret))
+    let key = blake3::derive_key(PURPOSE, &secret);
+    let keepsake = outlives.then_some(Keepsake {
+        name: FILE,
+        bytes: secret,
+    });
+    Ok(Obtained { key, keepsake })
+}
+
+/// The secret in the directory, or where the disk refuses one that is kept later.
+fn kept_or_fresh(directory: &Path) -> anyhow::Result<Vec<u8>> {
+    let there = directory.exists();
+    match kept(directory) {
+        Err(error) if refused(&error, there) => {
+            tracing::warn!(
+                "no tenant key could be read or kept: {error:#}; one of this process serves until the disk takes it"
+            );
+            fresh()
+        }
+        other => other,
+    }
+}
+
+fn refused(error: &anyhow::Error, there: bool) -> bool {
+    let cause = error.root_cause().downcast_ref::<std::io::Error>();
+    cause.is_some_and(|cause| is_of_disk(cause.kind(), &cause.to_string(), there))
 }
 
 /// The secret in the directory, made if there is none. Two processes that start at once agree,
@@ -48,7 +83,11 @@ fn kept(directory: &Path) -> anyhow::Result<Vec<u8>> {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(error).with_context(advice),
     }
-    fs::create_dir_all(directory).with_context(advice)?;
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .with_context(advice)?;
     let secret = fresh()?;
     // Temporary files are made with mode 600, and the name is only taken with the content in it.
     let mut file = tempfile::NamedTempFile::new_in(directory).with_context(advice)?;
@@ -82,6 +121,10 @@ mod tests {
 
     use super::*;
     use crate::config::Secret;
+
+    fn obtain(key: &TenantKey, store: &StoreSettings) -> anyhow::Result<[u8; 32]> {
+        super::obtain(key, store).map(|obtained| obtained.key)
+    }
 
     fn sled(path: &Path) -> StoreSettings {
         StoreSettings {

@@ -9,12 +9,13 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{Backend, Config};
 use crate::dialect;
+use crate::ingress::Readiness;
 use crate::pipeline::find::Paths;
 use crate::pipeline::known::Memo;
 use crate::pipeline::reads::Readers;
 use crate::pipeline::{Accepted, Active, App, Classes, Settings};
 use crate::record::{Metrics, provider_name};
-use crate::store::{self, Store};
+use crate::store::{self, Keepsake, Opened, Store};
 use crate::tokens::{Counter, Models};
 use crate::upstream::Client;
 
@@ -23,14 +24,19 @@ use crate::upstream::Client;
 /// # Errors
 /// If the store is another process's, or something can't be set up.
 pub fn app(config: &Config) -> anyhow::Result<Arc<App>> {
-    let opened = Store::open(&store_config(config))?;
-    if let Some(moved) = &opened.report.quarantined {
-        tracing::warn!(
-            moved = %moved.display(),
-            reason = opened.report.reason.as_deref().unwrap_or("unknown"),
-            "the store was corrupt; it was moved aside and a new one begun"
-        );
-    }
+    app_keeping(config, None)
+}
+
+/// The same, with a file that goes with the store.
+///
+/// # Errors
+/// As [`app`].
+pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Result<Arc<App>> {
+    let opened = Store::open_or_stand_by(&store::Config {
+        keepsake,
+        ..store_config(config)
+    })?;
+    say(&opened);
     let metrics = Metrics::new(&config.metrics.models).context("can't register metrics")?;
     metrics.set_ceiling(u64::from(config.budget.ceiling));
     let host = config.upstream.base_url.as_str();
@@ -67,6 +73,35 @@ pub fn app(config: &Config) -> anyhow::Result<Arc<App>> {
         streams: TaskTracker::new(),
         clock: App::system_clock,
     }))
+}
+
+/// Logs what was met on the way to the store.
+fn say(opened: &Opened) {
+    let closed = &opened.report.closed;
+    if let Some(first) = closed.first() {
+        tracing::warn!(
+            first = %first.display(),
+            count = closed.len(),
+            "others could read the data directory; it is closed to them now"
+        );
+    }
+    let notes = opened.report.notes();
+    let now = opened.store.notes();
+    for note in notes
+        .iter()
+        .chain(now.iter().filter(|note| !notes.contains(note)))
+    {
+        tracing::warn!("{note}");
+    }
+}
+
+/// Whether requests can be served as far as the store goes, and what is to be known of it.
+#[must_use]
+pub fn readiness(store: &Store) -> Readiness {
+    Readiness {
+        ready: !store.degraded(),
+        notes: store.notes(),
+    }
 }
 
 /// How the store is opened.

@@ -24,7 +24,26 @@ pub struct Probes {
     /// The metrics, in Prometheus' text format.
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
     /// Whether requests can be served, the store included.
-    pub ready: Arc<dyn Fn() -> bool + Send + Sync>,
+    pub ready: Arc<dyn Fn() -> Readiness + Send + Sync>,
+}
+
+/// What `/readyz` answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Readiness {
+    /// Whether requests can be served.
+    pub ready: bool,
+    /// What an operator must know all the same, a line each.
+    pub notes: Vec<String>,
+}
+
+impl Default for Readiness {
+    /// Ready, and nothing to say.
+    fn default() -> Self {
+        Self {
+            ready: true,
+            notes: Vec::new(),
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -61,15 +80,22 @@ async fn guarded(State(guard): State<Guard>, request: Request, next: Next) -> Re
     }
 }
 
-async fn readyz(State(admin): State<Admin>) -> (StatusCode, &'static str) {
+async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
     if admin.draining.is_cancelled() {
-        return (StatusCode::SERVICE_UNAVAILABLE, "draining\n");
+        return (StatusCode::SERVICE_UNAVAILABLE, "draining\n".to_owned());
     }
-    if (admin.probes.ready)() {
-        (StatusCode::OK, "ok\n")
+    let Readiness { ready, notes } = (admin.probes.ready)();
+    let (status, word) = if ready {
+        (StatusCode::OK, "ok")
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
+        (StatusCode::SERVICE_UNAVAILABLE, "not ready")
+    };
+    let mut text = format!("{word}\n");
+    for note in notes {
+        text.push_str(&note);
+        text.push('\n');
     }
+    (status, text)
 }
 
 async fn metrics(State(admin): State<Admin>) -> ([(http::HeaderName, &'static str); 1], String) {

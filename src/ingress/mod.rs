@@ -29,7 +29,7 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-pub use admin::Probes;
+pub use admin::{Probes, Readiness};
 pub use auth::{Credential, Sources, identity};
 pub use body::Coding;
 pub use edge::Edge;

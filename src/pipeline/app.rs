@@ -63,6 +63,9 @@ impl App {
     pub fn metrics_text(&self) -> String {
         self.metrics.set_sessions_active(self.active.count());
         self.metrics.set_store_bytes(self.store.disk_bytes());
+        let health = self.store.health();
+        self.metrics
+            .set_store(&health, self.store.is_durable(&health));
         self.metrics.render().unwrap_or_else(|error| {
             tracing::warn!(%error, "metrics could not be written");
             String::new()

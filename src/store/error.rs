@@ -85,7 +85,31 @@ pub enum StoreError {
     Injected,
 }
 
+/// The system's numbers for a disk that refuses: EIO, EFBIG, ENOSPC, EROFS and EDQUOT. The engine
+/// hands on some errors as text.
+const READ_ONLY: u8 = 30;
+const DISK: [u8; 5] = [5, 27, 28, READ_ONLY, 122];
+
+/// Whether the disk refused, and not the configuration: it is full, broken or mounted to be read.
+/// A read-only place where nothing was ever kept (`there` is false) is a wrong configuration.
+pub(crate) fn is_of_disk(kind: io::ErrorKind, detail: &str, there: bool) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    let says = |number: &u8| {
+        detail.contains(&format!("(os error {number})"))
+            || detail.contains(&format!("Os {{ code: {number},"))
+    };
+    if kind == ReadOnlyFilesystem || says(&READ_ONLY) {
+        return there;
+    }
+    matches!(kind, StorageFull | QuotaExceeded | FileTooLarge) || DISK.iter().any(says)
+}
+
 impl StoreError {
+    /// Whether the disk refused; see [`is_of_disk`].
+    pub(super) fn is_of_disk(&self, there: bool) -> bool {
+        matches!(self, Self::Io { kind, detail, .. } if is_of_disk(*kind, detail, there))
+    }
+
     /// An error of the operating system, with what was being done to which path.
     pub(super) fn io(doing: &'static str, path: &Path, error: &io::Error) -> Self {
         Self::Io {

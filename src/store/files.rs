@@ -1,8 +1,31 @@
-//! Small files that must be whole or absent. It never opens the engine's own files.
+//! Small files that must be whole or absent, and who may read what lies in a data directory: the
+//! owner and nobody else. It never opens the engine's own files, and never follows a link.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::path::Path;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// The owner's alone.
+const DIRECTORY: u32 = 0o700;
+const FILE: u32 = 0o600;
+/// Everybody may write there, as in `/tmp`: whose it is, is not ours to say.
+const STICKY: u32 = 0o1000;
+
+/// What this program puts into a data directory.
+const OURS: [&str; 10] = [
+    "lock",
+    "sled",
+    "journal",
+    "archive",
+    "archive.new",
+    "clean",
+    "clean.new",
+    "suspect",
+    "suspect.new",
+    "probe",
+];
+const KEY: &str = "tenant.key";
 
 /// Entries that a look at a directory's size goes through at most: the engine has a dozen files.
 const ENTRIES: usize = 4096;
@@ -17,10 +40,36 @@ pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
     }
 }
 
+/// Makes a directory, and those above it, for the owner alone; one that is there stays as it is.
+pub(super) fn create_dir(dir: &Path) -> io::Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(DIRECTORY)
+        .create(dir)
+}
+
+/// Opens a file to read and write, or makes one for the owner alone.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .mode(FILE)
+        .open(path)
+}
+
+/// An empty file for the owner alone.
+pub(super) fn create(path: &Path) -> io::Result<File> {
+    let file = open(path)?;
+    file.set_len(0)?;
+    Ok(file)
+}
+
 /// Writes a file so that a reader finds all of it or nothing, also after a crash.
 pub(super) fn write_whole(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let draft = dir.join(format!("{name}.new"));
-    let mut file = File::create(&draft)?;
+    let mut file = create(&draft)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&draft, dir.join(name))?;
@@ -54,6 +103,84 @@ pub(super) fn bytes(dir: &Path) -> u64 {
     sum
 }
 
+/// What was found open to others in a data directory.
+#[derive(Debug, Default)]
+pub(super) struct Privacy {
+    /// Closed to them now.
+    pub(super) mended: Vec<PathBuf>,
+    /// Still open, and why.
+    pub(super) open: Vec<(PathBuf, String)>,
+}
+
+/// Takes a data directory, and what of ours lies in it, from everybody but the owner. What holds
+/// files of others keeps its own mode: only what is ours in it is closed.
+pub(super) fn close_to_others(dir: &Path) -> Privacy {
+    let mut privacy = Privacy::default();
+    let Ok(entries) = fs::read_dir(dir) else {
+        return privacy;
+    };
+    let mut foreign = false;
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        if name.to_str().is_some_and(is_ours) {
+            close_all(&entry.path(), &mut privacy);
+        } else {
+            foreign = true;
+        }
+    }
+    let mode = fs::metadata(dir).map(|meta| meta.permissions().mode());
+    let mode = mode.unwrap_or_default();
+    if foreign || mode & STICKY != 0 {
+        if mode & 0o077 != 0 {
+            let why = "it holds other files, too; give the store a directory of its own";
+            privacy.open.push((dir.to_owned(), why.to_owned()));
+        }
+    } else {
+        close(dir, DIRECTORY, &mut privacy);
+    }
+    privacy
+}
+
+/// Closes a directory with all that is in it, or a file.
+pub(super) fn close_all(path: &Path, privacy: &mut Privacy) {
+    let Ok(meta) = fs::symlink_metadata(path) else {
+        return;
+    };
+    if meta.is_file() {
+        close(path, FILE, privacy);
+    } else if meta.is_dir() {
+        close(path, DIRECTORY, privacy);
+        let entries = fs::read_dir(path).into_iter().flatten().flatten();
+        for entry in entries {
+            close_all(&entry.path(), privacy);
+        }
+    }
+}
+
+fn close(path: &Path, wanted: u32, privacy: &mut Privacy) {
+    let Ok(meta) = fs::metadata(path) else {
+        return;
+    };
+    let mode = meta.permissions().mode();
+    if mode & 0o077 == 0 {
+        return;
+    }
+    match fs::set_permissions(path, Permissions::from_mode(wanted)) {
+        Ok(()) => privacy.mended.push(path.to_owned()),
+        // It was the name of a draft, and is gone.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => privacy.open.push((path.to_owned(), error.to_string())),
+    }
+}
+
+fn is_ours(name: &str) -> bool {
+    OURS.contains(&name)
+        || name.starts_with(KEY)
+        || name.starts_with(super::QUARANTINE)
+        // Drafts of the key, of a start that was killed.
+        || name.starts_with(".tmp")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,5 +199,50 @@ mod tests {
             fs::write(dir.join(format!("a/b/{n}")), "x").unwrap();
         }
         assert!(bytes(dir) <= 3_210 + ENTRIES as u64, "it ends");
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn a_wide_directory_is_closed_with_all_that_is_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        fs::create_dir_all(data.join("quarantine-1/blobs")).unwrap();
+        fs::write(data.join("quarantine-1/db"), "text").unwrap();
+        fs::write(data.join("tenant.key"), "key").unwrap();
+        for path in ["", "quarantine-1", "quarantine-1/blobs"] {
+            fs::set_permissions(data.join(path), Permissions::from_mode(0o755)).unwrap();
+        }
+        for path in ["quarantine-1/db", "tenant.key"] {
+            fs::set_permissions(data.join(path), Permissions::from_mode(0o644)).unwrap();
+        }
+        let privacy = close_to_others(&data);
+        assert_eq!((privacy.mended.len(), privacy.open.len()), (5, 0));
+        for path in ["", "quarantine-1", "quarantine-1/blobs"] {
+            assert_eq!(mode(&data.join(path)), 0o700, "{path}");
+        }
+        for path in ["quarantine-1/db", "tenant.key"] {
+            assert_eq!(mode(&data.join(path)), 0o600, "{path}");
+        }
+        assert!(close_to_others(&data).mended.is_empty());
+    }
+
+    #[test]
+    fn a_directory_of_others_keeps_its_mode_and_their_files_theirs() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path();
+        fs::set_permissions(data, Permissions::from_mode(0o755)).unwrap();
+        for name in ["lock", "letter.txt"] {
+            fs::write(data.join(name), "").unwrap();
+            fs::set_permissions(data.join(name), Permissions::from_mode(0o644)).unwrap();
+        }
+        std::os::unix::fs::symlink(data.join("letter.txt"), data.join("suspect")).unwrap();
+        let privacy = close_to_others(data);
+        assert_eq!(privacy.mended, [data.join("lock")]);
+        assert_eq!(privacy.open.len(), 1);
+        assert_eq!(mode(data), 0o755);
+        assert_eq!(mode(&data.join("letter.txt")), 0o644);
     }
 }

@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::model::Digest;
 
-use super::{Batch, Health, StoreError, Ticket};
+use super::{Batch, Health, Link, StoreError, Ticket};
 
 /// What a test wants to go wrong. A clone is a handle to the same faults, so that a test can
 /// set and lift them while the store works. For tests only.
@@ -133,6 +133,31 @@ impl Memory {
         let members = tables.links.values().flatten().copied();
         let set: BTreeSet<(u32, Digest)> = members.filter(known).collect();
         Ok(set.into_iter().collect())
+    }
+
+    /// All that it holds, a batch for each key and one for what no link leads to.
+    pub(super) fn batches(&self) -> Vec<Batch> {
+        let tables = self.tables.lock();
+        let mut batches = Vec::new();
+        for (id, value) in &tables.blobs {
+            let blobs = vec![(*id, value.clone())];
+            batches.push(Batch {
+                blobs,
+                links: Vec::new(),
+            });
+        }
+        for (key, set) in &tables.links {
+            let link = |&(turn, id)| Link {
+                key: *key,
+                id,
+                turn,
+            };
+            batches.push(Batch {
+                blobs: Vec::new(),
+                links: set.iter().map(link).collect(),
+            });
+        }
+        batches
     }
 
     pub(super) fn blobs(&self, ids: &[Digest]) -> Result<Vec<Option<Bytes>>, StoreError> {

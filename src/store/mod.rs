@@ -24,11 +24,13 @@ mod files;
 pub mod memory;
 mod overlay;
 pub mod sled;
+pub mod standby;
 
 #[cfg(test)]
 mod tests;
 
 pub use error::StoreError;
+pub(crate) use error::is_of_disk;
 
 /// Where blobs and links are kept.
 pub enum Store {
@@ -36,6 +38,8 @@ pub enum Store {
     Memory(memory::Memory),
     /// In a directory of this machine.
     Sled(sled::SledStore),
+    /// In memory until a disk that refused gives way.
+    Standby(standby::Standby),
 }
 
 /// The kinds of store.
@@ -64,6 +68,29 @@ pub struct Config {
     pub retry: Duration,
     /// How long closing may take before it is given up, as if the process had been killed.
     pub close_wait: Duration,
+    /// How often it is looked whether the files that are written are still those in the directory.
+    pub look: Duration,
+    /// How often a disk that refuses is tried again, where memory serves in its place.
+    pub stand_by: Duration,
+    /// What is to lie in the directory beside the store, also where somebody emptied it.
+    pub keepsake: Option<Keepsake>,
+}
+
+/// A small secret file that goes with the store.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Keepsake {
+    /// Its name in the data directory.
+    pub name: &'static str,
+    /// What is in it.
+    pub bytes: Vec<u8>,
+}
+
+impl std::fmt::Debug for Keepsake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keepsake")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for Config {
@@ -76,6 +103,9 @@ impl Default for Config {
             queue_bytes: 64 << 20,
             retry: Duration::from_secs(1),
             close_wait: Duration::from_secs(10),
+            look: Duration::from_secs(1),
+            stand_by: Duration::from_secs(15),
+            keepsake: None,
         }
     }
 }
@@ -145,6 +175,62 @@ pub struct OpenReport {
     pub links: u64,
     /// Entries read to check the store after an unclean stop.
     pub checked: u64,
+    /// What was acknowledged once and is nowhere any more.
+    pub lost: Loss,
+    /// Files and directories that others could read and that are closed to them now.
+    pub closed: Vec<PathBuf>,
+    /// Those that others can still read, and why.
+    pub open: Vec<(PathBuf, String)>,
+}
+
+impl OpenReport {
+    /// What an operator must know of it, a sentence each.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let Some(moved) = &self.quarantined {
+            notes.push(format!(
+                "the store was corrupt ({}): it was moved to {} and put together anew from its copies; remove it by hand",
+                self.reason.as_deref().unwrap_or("unknown"),
+                moved.display()
+            ));
+        }
+        if self.lost.records() > 0 {
+            let Loss {
+                writes,
+                blobs,
+                links,
+            } = self.lost;
+            notes.push(format!(
+                "records are lost to damage: of {writes} groups of writes nothing but a trace is left, and {blobs} blobs and {links} links of earlier ones are missing; restore a backup if they matter"
+            ));
+        }
+        for (path, why) in &self.open {
+            notes.push(format!("others may read {}: {why}", path.display()));
+        }
+        notes
+    }
+}
+
+/// What damage took that no copy holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Loss {
+    /// Groups of writes of which nothing but a trace is left. One that was not yet acknowledged
+    /// when the machine lost power leaves such a trace, too.
+    pub writes: u64,
+    /// Blobs fewer than were counted.
+    pub blobs: u64,
+    /// Links fewer than were counted.
+    pub links: u64,
+}
+
+impl Loss {
+    /// How much is lost in one number; 0 only if nothing is.
+    #[must_use]
+    pub fn records(self) -> u64 {
+        let least = u64::from(self.links > 0);
+        self.writes.max(self.blobs).max(least)
+    }
 }
 
 /// How a store fares.
@@ -158,6 +244,14 @@ pub struct Health {
     pub failed: u64,
     /// Batches that wait to be written.
     pub waiting: usize,
+    /// Records that were acknowledged and are gone.
+    pub lost: u64,
+    /// How often a damaged store was put together anew.
+    pub rebuilt: u64,
+    /// How often files were removed or replaced while they were in use.
+    pub wiped: u64,
+    /// Nothing outlives the process, though it should: the disk refuses.
+    pub memory_only: bool,
 }
 
 impl Store {
@@ -189,6 +283,22 @@ impl Store {
         }
     }
 
+    /// As [`Self::open`], but where the disk itself refuses, because it is full, broken or mounted
+    /// to be read, the store stands by in memory and tries again from time to time.
+    ///
+    /// # Errors
+    /// As [`Self::open`], where somebody has to do something first.
+    pub fn open_or_stand_by(config: &Config) -> Result<Opened, StoreError> {
+        let there = config.path.exists();
+        match Self::open(config) {
+            Err(error) if error.is_of_disk(there) => Ok(Opened {
+                store: Self::Standby(standby::Standby::new(config, error)?),
+                report: OpenReport::default(),
+            }),
+            other => other,
+        }
+    }
+
     /// The set of each key, sorted by turn, then id. Links whose blob is not stored are left
     /// out. May read the disk.
     ///
@@ -198,6 +308,7 @@ impl Store {
         match self {
             Self::Memory(store) => store.links(keys),
             Self::Sled(store) => store.links(keys),
+            Self::Standby(store) => store.links(keys),
         }
     }
 
@@ -210,6 +321,7 @@ impl Store {
         match self {
             Self::Memory(store) => store.blobs(ids),
             Self::Sled(store) => store.blobs(ids),
+            Self::Standby(store) => store.blobs(ids),
         }
     }
 
@@ -222,6 +334,7 @@ impl Store {
         match self {
             Self::Memory(store) => store.linked(),
             Self::Sled(store) => store.linked(),
+            Self::Standby(store) => store.linked(),
         }
     }
 
@@ -230,7 +343,7 @@ impl Store {
     pub fn reads_wait(&self) -> bool {
         match self {
             Self::Memory(store) => store.reads_wait(),
-            Self::Sled(_) => true,
+            Self::Sled(_) | Self::Standby(_) => true,
         }
     }
 
@@ -242,6 +355,7 @@ impl Store {
         match self {
             Self::Memory(store) => store.commit(batch),
             Self::Sled(store) => store.commit(batch),
+            Self::Standby(store) => store.commit(batch),
         }
     }
 
@@ -252,6 +366,7 @@ impl Store {
         match self {
             Self::Memory(store) => store.commit(batch),
             Self::Sled(store) => store.commit_spare(batch),
+            Self::Standby(store) => store.commit_spare(batch),
         }
     }
 
@@ -268,6 +383,7 @@ impl Store {
                 Ok(())
             }
             Self::Sled(store) => store.close(),
+            Self::Standby(store) => store.close(),
         }
     }
 
@@ -277,6 +393,7 @@ impl Store {
         match self {
             Self::Memory(store) => store.health(),
             Self::Sled(store) => store.health(),
+            Self::Standby(store) => store.health(),
         }
     }
 
@@ -287,7 +404,24 @@ impl Store {
         match self {
             Self::Memory(_) => 0,
             Self::Sled(store) => store.disk_bytes(),
+            Self::Standby(store) => store.disk_bytes(),
         }
+    }
+
+    /// What an operator must know of the store, a sentence each; nothing where all is well.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        match self {
+            Self::Memory(_) => Vec::new(),
+            Self::Sled(store) => store.notes(),
+            Self::Standby(store) => store.notes(),
+        }
+    }
+
+    /// Whether what is committed now outlives the process.
+    #[must_use]
+    pub fn is_durable(&self, health: &Health) -> bool {
+        !matches!(self, Self::Memory(_)) && !health.memory_only && !health.degraded
     }
 
     /// Whether a corruption stopped the store until a restart.
@@ -336,6 +470,17 @@ impl Ticket {
     #[must_use]
     pub fn is_refused(&self) -> bool {
         matches!(self.0, Outcome::Done(Err(_)))
+    }
+
+    /// Blocks until it is decided: for threads of the store's own.
+    fn wait(self) -> Result<(), StoreError> {
+        match self.0 {
+            Outcome::Done(outcome) => outcome,
+            Outcome::Waiting(receiver) => {
+                let closed = |_| Err(StoreError::Closed);
+                receiver.blocking_recv().unwrap_or_else(closed)
+            }
+        }
     }
 
     fn waiting() -> (Acknowledge, Self) {

@@ -28,6 +28,12 @@ impl Overlay {
         }
         self.batches += 1;
         self.bytes += size;
+        self.hold(batch);
+        true
+    }
+
+    /// Shows a batch to readers that does not wait.
+    pub(super) fn hold(&mut self, batch: &Batch) {
         for (id, value) in &batch.blobs {
             self.blobs
                 .entry(*id)
@@ -38,7 +44,6 @@ impl Overlay {
             let set = self.links.entry(link.key).or_default();
             *set.entry((link.turn, link.id)).or_default() += 1;
         }
-        true
     }
 
     /// Whether a batch can wait beside the others, `batches` and `bytes` in all at most.
@@ -50,6 +55,11 @@ impl Overlay {
     pub(super) fn remove(&mut self, batch: &Batch) {
         self.batches = self.batches.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(batch.size());
+        self.release(batch);
+    }
+
+    /// Takes a held batch out again.
+    pub(super) fn release(&mut self, batch: &Batch) {
         for (id, _) in &batch.blobs {
             if let Some((_, count)) = self.blobs.get_mut(id) {
                 *count -= 1;

@@ -21,6 +21,8 @@ pub(super) fn config(dir: &Path) -> Config {
         path: dir.to_owned(),
         cache_mb: 8,
         retry: Duration::ZERO,
+        look: Duration::from_millis(20),
+        stand_by: Duration::from_millis(50),
         ..Config::default()
     }
 }

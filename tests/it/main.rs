@@ -49,6 +49,7 @@ mod run;
 mod series;
 mod stalls;
 mod stderr;
+mod stores;
 mod streams;
 mod support;
 mod tenants;

@@ -46,8 +46,18 @@ impl Process {
         arguments: &[&str],
         env: &[(&str, &str)],
     ) -> Self {
+        Self::of(plimsoll(directory), upstream, arguments, env)
+    }
+
+    /// The same, from a command that is to become the binary.
+    pub fn of(
+        mut command: Command,
+        upstream: SocketAddr,
+        arguments: &[&str],
+        env: &[(&str, &str)],
+    ) -> Self {
         let base = format!("http://{upstream}/v1");
-        let mut child = plimsoll(directory)
+        let mut child = command
             .args([
                 "serve",
                 "--listen",
@@ -88,6 +98,16 @@ impl Process {
             log,
             before,
         }
+    }
+
+    /// What it logged before it served.
+    pub fn before(&self) -> &str {
+        &self.before
+    }
+
+    /// An address of the admin port.
+    pub fn admin(&self, path: &str) -> String {
+        format!("http://{}{path}", self.admin)
     }
 
     pub fn url(&self, path: &str) -> String {

@@ -14,7 +14,7 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use plimsoll::cli::wire;
 use plimsoll::config::{Backend, Config};
-use plimsoll::ingress::{Drained, Edge, Probes, Server};
+use plimsoll::ingress::{Drained, Edge, Probes, Readiness, Server};
 use plimsoll::pipeline::App;
 use plimsoll::upstream::BaseUrl;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -70,7 +70,7 @@ impl Proxy {
         let metrics = app.clone();
         let probes = Probes {
             metrics: Arc::new(move || metrics.metrics_text()),
-            ready: Arc::new(|| true),
+            ready: Arc::new(Readiness::default),
         };
         let server = Server::bind(Edge::new(config.server, Arc::clone(&app), [1; 32]), probes)
             .await

@@ -50,13 +50,13 @@ impl Stage {
         let provider = provider.context("can't start the scripted provider")?;
         let directory = tempfile::tempdir().context("can't make a temporary directory")?;
         let config = config(&provider, &directory, ceiling)?;
-        let key = tenant_key::obtain(&config.tenant, &config.store)?;
+        let key = tenant_key::obtain(&config.tenant, &config.store)?.key;
         let app = wire::app(&config)?;
         let metrics = Arc::clone(&app);
         let store = Arc::clone(&app);
         let probes = Probes {
             metrics: Arc::new(move || metrics.metrics.render().unwrap_or_default()),
-            ready: Arc::new(move || !store.store.degraded()),
+            ready: Arc::new(move || wire::readiness(&store.store)),
         };
         let edge = Edge::new(config.server, Arc::clone(&app), key);
         let server = Server::bind(edge, probes).await?;

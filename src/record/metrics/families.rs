@@ -334,6 +334,10 @@ pub(super) struct Own {
     pub total: Histogram,
     pub store_ops: Each<StoreOp, Histogram>,
     pub store_bytes: IntGauge,
+    pub store_lost: IntCounter,
+    pub store_rebuilt: IntCounter,
+    pub store_wiped: IntCounter,
+    pub store_durable: IntGauge,
 }
 
 impl Own {
@@ -357,6 +361,22 @@ impl Own {
             store_bytes: r.gauge(
                 "store_bytes",
                 "Bytes of the files in the data directory; 0 where the store is in memory",
+            )?,
+            store_lost: r.counter(
+                "store_lost_total",
+                "Records that were acknowledged and are gone",
+            )?,
+            store_rebuilt: r.counter(
+                "store_rebuilt_total",
+                "Times a damaged store was put together anew from its copies",
+            )?,
+            store_wiped: r.counter(
+                "store_wiped_total",
+                "Times files of the store were removed or replaced while in use",
+            )?,
+            store_durable: r.gauge(
+                "store_durable",
+                "1 where turns outlive a restart; 0 where they are kept in memory, or not at all",
             )?,
         })
     }

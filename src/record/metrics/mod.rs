@@ -20,6 +20,7 @@ use super::labels::{
     AcceptError, Budget, ConnectionCut, CostKind, Phase, Route, StoreOp, TokenKind,
 };
 use super::turn::{Abort, Context, DelimiterCall, Evicted, Hop, Pass, Turn, lossy};
+use crate::store::Health;
 
 /// The label of whatever is not on a list.
 const OTHER: &str = "other";
@@ -233,6 +234,20 @@ impl Metrics {
     /// Counts a connection that was cut.
     pub fn connection_cut(&self, why: ConnectionCut) {
         self.families.http.cut_connections.at(why).inc();
+    }
+
+    /// Takes over how the store fares. `durable` says whether turns outlive the process.
+    pub fn set_store(&self, health: &Health, durable: bool) {
+        let own = &self.families.own;
+        let counts = [
+            (&own.store_lost, health.lost),
+            (&own.store_rebuilt, health.rebuilt),
+            (&own.store_wiped, health.wiped),
+        ];
+        for (counter, now) in counts {
+            counter.inc_by(now.saturating_sub(counter.get()));
+        }
+        own.store_durable.set(i64::from(durable));
     }
 
     /// Counts a request as in flight until the guard is dropped.

@@ -1,13 +1,15 @@
 //! The store in a directory, on sled 0.34. The engine is fast and unmaintained, and so it is
 //! guarded: its flush is followed by an own fdatasync, its panics are caught, values are cut
 //! into chunks, a corrupt directory is moved aside, and one thread does all the writing. What was
-//! written last stands in a journal too, because that is durable sooner. It never removes anything
-//! that was committed.
+//! written last stands in a journal too, because that is durable sooner, and all that was ever
+//! written in an archive, because the engine loses in silence what stands behind a damaged place.
+//! It never removes anything that was committed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
+use std::time::Instant;
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
@@ -18,15 +20,21 @@ use super::codec::Encoder;
 use super::overlay::Overlay;
 use super::{Batch, Config, Health, OpenReport, StoreError, Ticket};
 
+mod archive;
 mod committer;
+mod entry;
 mod journal;
+mod old;
 mod open;
+mod recover;
 mod salvage;
 mod trees;
+mod watch;
 
 #[cfg(test)]
 mod tests;
 
+use archive::Archive;
 use committer::{Committer, Job};
 use journal::Journal;
 use open::Place;
@@ -48,7 +56,15 @@ struct Shared {
     degraded: AtomicBool,
     mismatched: AtomicU64,
     failed: AtomicU64,
+    lost: AtomicU64,
+    rebuilt: AtomicU64,
+    wiped: AtomicU64,
+    notes: Mutex<Vec<String>>,
 }
+
+/// How many sentences are kept for whoever asks how the store is: the first, which say how the
+/// trouble began.
+const NOTES: usize = 20;
 
 enum Engine {
     Open(Trees),
@@ -77,11 +93,11 @@ impl SledStore {
         let lock = place.lock()?;
         let (trees, counts, mut report) = place.open(config)?;
         let journal = Journal::open(place.dir());
-        let mut journal = journal
+        let journal = journal
             .map_err(|error| StoreError::io("opening the journal in", place.dir(), &error))?;
-        if report.clean {
-            journal.restart();
-        }
+        let archive = Archive::open(place.dir());
+        let archive = archive
+            .map_err(|error| StoreError::io("opening the archive in", place.dir(), &error))?;
         let shared = Arc::new(Shared {
             config: config.clone(),
             place,
@@ -90,6 +106,10 @@ impl SledStore {
             degraded: AtomicBool::new(false),
             mismatched: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            rebuilt: AtomicU64::new(u64::from(report.quarantined.is_some())),
+            wiped: AtomicU64::new(0),
+            notes: Mutex::default(),
         });
         let (jobs, queue) = sync_channel(config.queue.max(1));
         let (said, closed) = channel();
@@ -97,16 +117,30 @@ impl SledStore {
             shared: Arc::clone(&shared),
             encoder: Encoder::new()?,
             journal,
+            archive,
+            pending: Batch::default(),
             counts,
+            group: 0,
+            behind: false,
+            flushed: 0,
             wrote: false,
+            held: Vec::new(),
             failed: None,
+            anew: false,
+            looked: Instant::now(),
             lock,
         };
-        match committer.replay(&trees) {
+        match committer.recover(&trees, report.clean) {
+            Ok(lost) => {
+                report.lost = lost;
+                committer.settle_recovered(&trees)?;
+            }
             // The next start will look at everything; this one serves without a store.
             Err(StoreError::Corrupt { .. }) => shared.degrade(),
-            other => other?,
+            Err(error) => return Err(error),
         }
+        shared.lost.store(report.lost.records(), Ordering::Relaxed);
+        *shared.notes.lock() = report.notes();
         (report.blobs, report.links) = (committer.counts.blobs, committer.counts.links);
         *shared.engine.write() = Engine::Open(trees);
         std::thread::Builder::new()
@@ -253,7 +287,25 @@ impl SledStore {
             mismatched: shared.mismatched.load(Ordering::Relaxed),
             failed: shared.failed.load(Ordering::Relaxed),
             waiting: shared.overlay.lock().len(),
+            lost: shared.lost.load(Ordering::Relaxed),
+            rebuilt: shared.rebuilt.load(Ordering::Relaxed),
+            wiped: shared.wiped.load(Ordering::Relaxed),
+            memory_only: false,
         }
+    }
+
+    pub(super) fn notes(&self) -> Vec<String> {
+        let mut notes = self.shared.notes.lock().clone();
+        if self.shared.is_degraded() {
+            notes.push(StoreError::Degraded.to_string());
+        }
+        // Whoever asks must not wait while the engine is put together anew.
+        match self.shared.engine.try_read().as_deref() {
+            Some(Engine::Failed(error)) => notes.push(error.to_string()),
+            Some(Engine::Open(_) | Engine::Closed) => {}
+            None => notes.push("the store is being put together anew".to_owned()),
+        }
+        notes
     }
 }
 
@@ -302,6 +354,15 @@ impl Shared {
     fn degrade(&self) {
         if !self.degraded.swap(true, Ordering::AcqRel) {
             self.place.suspect();
+        }
+    }
+
+    /// Tells the log, and whoever asks how the store is.
+    fn say(&self, note: String) {
+        tracing::warn!("{note}");
+        let mut notes = self.notes.lock();
+        if notes.len() < NOTES {
+            notes.push(note);
         }
     }
 

@@ -1,20 +1,23 @@
 //! From a data directory to an open engine: the lock, the check that the last stop calls for,
 //! and quarantine. It never deletes what it can't read, and never touches the tenant key.
 //!
-//! The directory: `lock` (held while the store is open), `sled/` (the engine's), `journal` (see
-//! there; of use only where `clean` is missing), `clean` (there
-//! only between a clean stop and the next start: the log's length and the counts), `suspect` (there once the engine met damage),
-//! `quarantine-N/` (engine directories that could not be opened).
+//! The directory: `lock` (held while the store is open), `sled/` (the engine's), `archive` (all that
+//! was stored, once more), `journal` (what is not archived yet; of use only where `clean` is
+//! missing), `clean` (there only between a clean stop and the next start: the log's length and the
+//! counts), `suspect` (there once the engine met damage), `quarantine-N/` (engine directories that
+//! could not be opened). All of it is the owner's alone.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::super::files;
-use super::super::{Config, OpenReport, StoreError, quarantine_path};
+use super::super::{Config, Keepsake, OpenReport, StoreError, quarantine_path};
 use super::trees::{Counts, Trees};
 
-const LOCK: &str = "lock";
+pub(super) const LOCK: &str = "lock";
+/// The engine's log.
+pub(super) const LOG: &str = "sled/db";
 const ENGINE: &str = "sled";
 const CLEAN: &str = "clean";
 const SUSPECT: &str = "suspect";
@@ -23,7 +26,8 @@ const PROBE: &str = "probe";
 /// Two of the engine's segments.
 const PROBE_BYTES: usize = 4 << 20;
 
-/// How many entries of each tree are read after an unclean stop: a fraction of a second.
+/// How many entries of each tree are read where the disk failed under the engine, which nobody
+/// should have to wait for.
 const CHECK: usize = 50_000;
 
 /// The paths of one data directory.
@@ -69,6 +73,8 @@ enum LastStop {
     Unclean,
     /// The engine met damage.
     Suspect,
+    /// It was none: the disk failed, and this process goes on.
+    Failed,
 }
 
 impl Place {
@@ -96,14 +102,9 @@ impl Place {
 
     /// Makes the directory and takes its lock, which holds until the file is dropped.
     pub(super) fn lock(&self) -> Result<File, StoreError> {
-        fs::create_dir_all(&self.dir).map_err(self.error("creating"))?;
+        files::create_dir(&self.dir).map_err(self.error("creating"))?;
         let path = self.dir.join(LOCK);
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-            .map_err(|error| StoreError::io("opening", &path, &error))?;
+        let file = files::open(&path).map_err(|error| StoreError::io("opening", &path, &error))?;
         match file.try_lock() {
             Ok(()) => Ok(file),
             Err(TryLockError::WouldBlock) => Err(StoreError::Locked {
@@ -116,6 +117,12 @@ impl Place {
     /// Opens the engine and checks it as far as the last stop calls for; a corrupt one is moved
     /// aside and a new one opened.
     pub(super) fn open(&self, config: &Config) -> Result<(Trees, Counts, OpenReport), StoreError> {
+        let mut privacy = files::close_to_others(&self.dir);
+        if let Some(Keepsake { name, bytes }) = &config.keepsake
+            && !self.dir.join(name).exists()
+        {
+            files::write_whole(&self.dir, name, bytes).map_err(self.error("writing"))?;
+        }
         let mark = fs::read_to_string(self.dir.join(CLEAN));
         let mark = mark.ok().and_then(|text| Mark::parse(&text));
         let last = self.last_stop(mark);
@@ -137,6 +144,8 @@ impl Place {
             }
         };
         files::remove(&self.dir, SUSPECT).map_err(self.error("cleaning"))?;
+        report.closed = std::mem::take(&mut privacy.mended);
+        report.open = privacy.open;
         (report.blobs, report.links) = (counts.blobs, counts.links);
         Ok((trees, counts, report))
     }
@@ -144,7 +153,7 @@ impl Place {
     /// Finds out whether the disk takes as many bytes as the engine writes when it opens.
     pub(super) fn probe(&self) -> Result<(), StoreError> {
         let path = self.dir.join(PROBE);
-        let written = File::create(&path).and_then(|mut file| {
+        let written = files::create(&path).and_then(|mut file| {
             file.write_all(&vec![0; PROBE_BYTES])?;
             file.sync_data()
         });
@@ -156,7 +165,7 @@ impl Place {
 
     /// Opens the engine again after the disk had failed; the check is that of a kill.
     pub(super) fn reopen(&self, config: &Config) -> Result<(Trees, Counts), StoreError> {
-        let (trees, counts, _) = self.attempt(config, LastStop::Unclean, None)?;
+        let (trees, counts, _) = self.attempt(config, LastStop::Failed, None)?;
         Ok((trees, counts))
     }
 
@@ -167,7 +176,10 @@ impl Place {
         last: LastStop,
         expected: Option<Counts>,
     ) -> Result<(Trees, Counts, u64), StoreError> {
+        self.prepare()
+            .map_err(self.error("creating the engine's directory in"))?;
         let trees = Trees::open(&self.engine, config)?;
+        self.close_engine();
         let changed = || StoreError::Corrupt {
             detail: "it is not as it was closed".to_owned(),
         };
@@ -187,20 +199,34 @@ impl Place {
         }
     }
 
+    /// The engine makes its files for whoever the umask lets: the directory and the log, which all
+    /// else follows from, are there before.
+    fn prepare(&self) -> io::Result<()> {
+        files::create_dir(&self.engine)?;
+        files::create_dir(&self.engine.join("blobs"))?;
+        files::open(&self.engine.join("db")).map(drop)
+    }
+
+    /// Takes what the engine made from everybody but the owner.
+    pub(super) fn close_engine(&self) {
+        files::close_all(&self.engine, &mut files::Privacy::default());
+    }
+
     fn check(&self, trees: &Trees, last: LastStop) -> Result<(Counts, u64), StoreError> {
-        let checked = match last {
+        let limit = match last {
             LastStop::None => {
                 trees.sync(&self.engine)?;
                 files::sync_dir(&self.engine)
                     .and_then(|()| files::sync_dir(&self.dir))
                     .map_err(self.error("syncing"))?;
-                0
+                return Ok((trees.position(&self.engine)?.counts, 0));
             }
-            LastStop::Clean => trees.check(&self.engine, 1)?,
-            LastStop::Unclean => trees.check(&self.engine, CHECK)?,
-            LastStop::Suspect => trees.check(&self.engine, usize::MAX)?,
+            LastStop::Clean => 1,
+            // A damaged log loses in silence what stood behind the damage: only counting tells.
+            LastStop::Unclean | LastStop::Suspect => usize::MAX,
+            LastStop::Failed => CHECK,
         };
-        Ok((trees.counts(&self.engine)?, checked))
+        trees.check(&self.engine, limit)
     }
 
     /// Moves a damaged engine aside and saves what can be saved of it. Where it does not even
@@ -221,20 +247,19 @@ impl Place {
             }
             fs::remove_dir_all(&self.engine).map_err(self.error("mending"))?;
         }
-        let (trees, _, _) = self.attempt(config, LastStop::None, None)?;
+        let (trees, mut counts, _) = self.attempt(config, LastStop::None, None)?;
         if let Ok(damaged) = Trees::open(&aside, config) {
             let saved = trees.salvage(&self.engine, &damaged, &aside);
             // Closing a damaged engine might wait for ever for writes that it can't do.
             std::mem::forget(damaged);
-            saved?;
+            counts = saved?;
         }
-        let counts = trees.counts(&self.engine)?;
         Ok((trees, counts))
     }
 
     /// Opens a copy of a log without what the engine derives from it.
     fn rebuild(&self, config: &Config, aside: &Path) -> Result<(Trees, Counts, u64), StoreError> {
-        fs::create_dir_all(&self.engine)
+        self.prepare()
             .and_then(|()| fs::copy(aside.join("db"), self.engine.join("db")))
             .map_err(self.error("mending"))?;
         self.attempt(config, LastStop::Suspect, None)
@@ -267,11 +292,12 @@ impl Place {
         wrote: bool,
     ) -> Result<(), StoreError> {
         trees.sync(&self.engine)?;
-        let counts = trees.counts(&self.engine)?;
+        let counts = trees.position(&self.engine)?.counts;
         trees.shut(&self.engine)?;
         if wrote {
             Trees::open(&self.engine, config)?.shut(&self.engine)?;
         }
+        self.close_engine();
         self.log_len()
             .map(|log| Mark { log, counts }.text())
             .and_then(|text| files::write_whole(&self.dir, CLEAN, text.as_bytes()))

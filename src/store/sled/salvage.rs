@@ -5,7 +5,7 @@ use std::path::Path;
 use ::sled::Tree;
 
 use super::super::StoreError;
-use super::trees::{Counts, Trees, guarded};
+use super::trees::{Counts, Position, Trees, guarded};
 
 impl Trees {
     /// Copies all that can be read of a damaged engine into this one, which is new: each tree
@@ -16,14 +16,20 @@ impl Trees {
         path: &Path,
         damaged: &Self,
         aside: &Path,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Counts, StoreError> {
         let mut counts = Counts::default();
         let blobs = |key: &[u8]| counts.blobs += u64::from(key.ends_with(&[0; 4]));
         copy_readable((&damaged.blobs, aside), (&self.blobs, path), blobs)?;
         let links = |_: &[u8]| counts.links += 1;
         copy_readable((&damaged.links, aside), (&self.links, path), links)?;
-        self.put_counts(path, counts)?;
-        self.sync(path)
+        // It knows of no group: all that the archive and the journal hold is laid over it.
+        let position = Position {
+            counts,
+            ..Position::default()
+        };
+        self.put_position(path, position)?;
+        self.sync(path)?;
+        Ok(counts)
     }
 }
 

@@ -6,7 +6,9 @@
 //!   The engine puts pages over a quarter of a segment into files of their own, which it never
 //!   syncs; chunks of this size never make such a page.
 //! * `links`: `key ‖ turn (u32, big-endian) ‖ id` leads to nothing: the key says it all.
-//! * `meta`: `format` leads to the format's number, `counts` to the numbers of blobs and links.
+//! * `meta`: `format` leads to the format's number, `counts` to the numbers of blobs and links, of the
+//!   last group of writes, and of the archive's bytes up to there, each a big-endian u64. In format 1
+//!   the last two were not there. Formats 1 and 2 are read, and 2 is written.
 
 use std::fs::{File, OpenOptions};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,15 +20,17 @@ use bytes::Bytes;
 
 use crate::model::Digest;
 
-use super::super::codec::{self, CodecError, Encoder};
+use super::super::codec::{self, CodecError};
 use super::super::{Config, Link, StoreError, blob_id};
 
 /// Fixed when a store is made; the engine refuses any other afterwards.
 const SEGMENT: usize = 2 << 20;
 /// The longest piece of a value under one key.
 pub(super) const CHUNK: usize = 6 << 10;
-/// The form of the directory that this version writes and reads.
-const FORMAT: u8 = 1;
+/// The form of the directory that this version writes.
+const FORMAT: u8 = 2;
+/// The oldest form that it reads: one without an archive.
+const OLDEST: u8 = 1;
 /// How often, and how long apart, the engine's own file lock is tried: its threads may hold it
 /// for a moment after a store of this process was dropped.
 const LOCK_TRIES: u32 = 200;
@@ -39,12 +43,32 @@ pub(super) struct Counts {
     pub(super) links: u64,
 }
 
+/// Up to where the engine holds what was written. Its log keeps the order of writes, so that what
+/// was lost behind a place is told by the position that is left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Position {
+    pub(super) counts: Counts,
+    /// The last group of writes that it has whole.
+    pub(super) group: u64,
+    /// It has all that the archive holds before this place.
+    pub(super) archived: u64,
+}
+
 /// A blob as it was found.
 pub(super) enum Found {
     Whole(Bytes),
     /// Bytes are there and do not belong to the id.
     Mismatch,
     Absent,
+}
+
+/// What became of a blob that was put.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Put {
+    /// Nothing stood under its id.
+    pub(super) new: bool,
+    /// Something of it was written.
+    pub(super) wrote: bool,
 }
 
 /// The open engine.
@@ -130,6 +154,7 @@ impl Trees {
         let found = guarded(path, || self.meta.get("format"))?;
         match found.as_ref().and_then(|value| value.first()) {
             Some(&FORMAT) => Ok(()),
+            Some(&OLDEST) => self.put_format(path),
             Some(&found) => Err(StoreError::Format {
                 found,
                 known: FORMAT,
@@ -139,45 +164,61 @@ impl Trees {
                     detail: "blobs without a format".to_owned(),
                 })
             }
-            None => guarded(path, || self.meta.insert("format", &[FORMAT]).map(|_| ())),
+            None => self.put_format(path),
         }
     }
 
-    /// What was counted when the last group was written.
-    pub(super) fn counts(&self, path: &Path) -> Result<Counts, StoreError> {
+    fn put_format(&self, path: &Path) -> Result<(), StoreError> {
+        guarded(path, || self.meta.insert("format", &[FORMAT]).map(|_| ()))
+    }
+
+    /// What was noted when the last group was written.
+    pub(super) fn position(&self, path: &Path) -> Result<Position, StoreError> {
         let value = guarded(path, || self.meta.get("counts"))?;
         let Some(value) = value else {
-            return Ok(Counts::default());
+            return Ok(Position::default());
         };
-        let damaged = || StoreError::Corrupt {
-            detail: "the counts are damaged".to_owned(),
+        let (numbers, rest) = value.as_chunks::<8>();
+        let (blobs, links, group, archived) = match (numbers, rest) {
+            ([blobs, links], []) => (*blobs, *links, [0; 8], [0; 8]),
+            ([blobs, links, group, archived], []) => (*blobs, *links, *group, *archived),
+            _ => {
+                return Err(StoreError::Corrupt {
+                    detail: "the counts are damaged".to_owned(),
+                });
+            }
         };
-        let (halves, rest) = value.as_chunks::<8>();
-        match (halves, rest) {
-            ([blobs, links], []) => Ok(Counts {
-                blobs: u64::from_be_bytes(*blobs),
-                links: u64::from_be_bytes(*links),
-            }),
-            _ => Err(damaged()),
-        }
+        Ok(Position {
+            counts: Counts {
+                blobs: u64::from_be_bytes(blobs),
+                links: u64::from_be_bytes(links),
+            },
+            group: u64::from_be_bytes(group),
+            archived: u64::from_be_bytes(archived),
+        })
     }
 
-    pub(super) fn put_counts(&self, path: &Path, counts: Counts) -> Result<(), StoreError> {
-        let value = [counts.blobs.to_be_bytes(), counts.links.to_be_bytes()].concat();
-        guarded(path, || self.meta.insert("counts", value).map(|_| ()))
+    pub(super) fn put_position(&self, path: &Path, position: Position) -> Result<(), StoreError> {
+        let Position {
+            counts: Counts { blobs, links },
+            group,
+            archived,
+        } = position;
+        let value = [blobs, links, group, archived].map(u64::to_be_bytes);
+        guarded(path, || {
+            self.meta.insert("counts", value.as_flattened()).map(|_| ())
+        })
     }
 
-    /// Writes a blob unless the same bytes are there; says whether the id is new.
+    /// Writes a blob in its stored form unless the same bytes are there.
     pub(super) fn put_blob(
         &self,
         path: &Path,
-        encoder: &mut Encoder,
         id: &Digest,
-        value: &[u8],
-    ) -> Result<bool, StoreError> {
-        let stored = encoder.encode(value)?;
+        stored: &[u8],
+    ) -> Result<Put, StoreError> {
         guarded(path, || {
-            let mut new = false;
+            let mut put = Put::default();
             for (number, chunk) in (0u32..).zip(stored.chunks(CHUNK)) {
                 let key = chunk_key(id, number);
                 // Rewriting what is there would only wear the log; what is there and differs
@@ -185,10 +226,11 @@ impl Trees {
                 let old = self.blobs.get(key)?;
                 if old.as_deref() != Some(chunk) {
                     self.blobs.insert(key, chunk)?;
+                    put.wrote = true;
                 }
-                new |= number == 0 && old.is_none();
+                put.new |= number == 0 && old.is_none();
             }
-            Ok(new)
+            Ok(put)
         })
     }
 
@@ -210,6 +252,11 @@ impl Trees {
         self.log
             .sync_data()
             .map_err(|error| StoreError::io("syncing", path, &error))
+    }
+
+    /// The open log, to tell whether it is still the one in the directory.
+    pub(super) fn log(&self) -> &File {
+        &self.log
     }
 
     /// Closes the engine, which writes once more as it goes and may panic over it.
@@ -235,6 +282,43 @@ impl Trees {
         })
     }
 
+    /// Hands over every blob in its stored form, then every link. A blob that lacks a part is left
+    /// out.
+    pub(super) fn each(
+        &self,
+        path: &Path,
+        mut each: impl FnMut(Option<(Digest, Bytes)>, Option<Link>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut chunks = self.blobs.iter();
+        let mut blob: Option<(Digest, Vec<u8>)> = None;
+        loop {
+            let next = guarded(path, || chunks.next().transpose())?;
+            let next = next.as_ref().map(|(key, value)| (parse_chunk(key), value));
+            if let (Some((Some((id, number)), value)), Some((open, bytes))) = (&next, &mut blob)
+                && id == open
+                && *number > 0
+            {
+                bytes.extend_from_slice(value);
+                continue;
+            }
+            if let Some((id, bytes)) = blob.take()
+                && codec::stored_len(&bytes).is_ok_and(|length| length == bytes.len())
+            {
+                each(Some((id, bytes.into())), None)?;
+            }
+            match next {
+                Some((Some((id, 0)), value)) => blob = Some((id, value.to_vec())),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        let mut links = self.links.iter().keys();
+        while let Some(key) = guarded(path, || links.next().transpose())? {
+            each(None, parse_link(&key))?;
+        }
+        Ok(())
+    }
+
     /// Hands over the turn and id of every link.
     pub(super) fn each_member(
         &self,
@@ -251,6 +335,11 @@ impl Trees {
     /// Whether a blob is there, going by its first chunk.
     pub(super) fn has_blob(&self, path: &Path, id: &Digest) -> Result<bool, StoreError> {
         guarded(path, || self.blobs.contains_key(chunk_key(id, 0)))
+    }
+
+    /// Whether a link is there.
+    pub(super) fn has_link(&self, path: &Path, link: &Link) -> Result<bool, StoreError> {
+        guarded(path, || self.links.contains_key(link_key(link)))
     }
 
     /// Reads a blob and holds it to its id.
@@ -286,35 +375,39 @@ impl Trees {
     }
 
     /// Reads up to `limit` entries of each tree, and holds the counts to what it met where it
-    /// met all. Returns how many entries were read.
-    pub(super) fn check(&self, path: &Path, limit: usize) -> Result<u64, StoreError> {
-        let (blobs, links, read, whole) = guarded(path, || {
-            let (mut blobs, mut links, mut read) = (0u64, 0u64, 0u64);
+    /// met all. Returns how much is there, counted where it met all, and how many entries were
+    /// read.
+    pub(super) fn check(&self, path: &Path, limit: usize) -> Result<(Counts, u64), StoreError> {
+        let (met, read, whole) = guarded(path, || {
+            let (mut met, mut read) = (Counts::default(), 0u64);
             let mut entries = self.blobs.iter();
             for entry in entries.by_ref().take(limit) {
                 let (key, _) = entry?;
-                blobs += u64::from(key.ends_with(&[0; 4]));
+                met.blobs += u64::from(key.ends_with(&[0; 4]));
                 read += 1;
             }
             let mut rest = self.links.iter();
             for entry in rest.by_ref().take(limit) {
                 entry?;
-                links += 1;
+                met.links += 1;
                 read += 1;
             }
             let whole = entries.next().is_none() && rest.next().is_none();
-            Ok((blobs, links, read, whole))
+            Ok((met, read, whole))
         })?;
-        let counted = self.counts(path)?;
-        if whole && (blobs < counted.blobs || links < counted.links) {
+        let counted = self.position(path)?.counts;
+        if !whole {
+            return Ok((counted, read));
+        }
+        if met.blobs < counted.blobs || met.links < counted.links {
             return Err(StoreError::Corrupt {
                 detail: format!(
-                    "{blobs} blobs and {links} links are left of {} and {}",
-                    counted.blobs, counted.links
+                    "{} blobs and {} links are left of {} and {}",
+                    met.blobs, met.links, counted.blobs, counted.links
                 ),
             });
         }
-        Ok(read)
+        Ok((met, read))
     }
 }
 
@@ -337,6 +430,23 @@ fn chunk_key(id: &Digest, number: u32) -> [u8; 36] {
     head.copy_from_slice(id.as_bytes());
     tail.copy_from_slice(&number.to_be_bytes());
     key
+}
+
+fn parse_chunk(key: &[u8]) -> Option<(Digest, u32)> {
+    let (id, rest) = key.split_first_chunk::<32>()?;
+    let number = <[u8; 4]>::try_from(rest).ok()?;
+    Some((Digest(*id), u32::from_be_bytes(number)))
+}
+
+fn parse_link(key: &[u8]) -> Option<Link> {
+    let (of, rest) = key.split_first_chunk::<32>()?;
+    let (turn, rest) = rest.split_first_chunk::<4>()?;
+    let id = <[u8; 32]>::try_from(rest).ok()?;
+    Some(Link {
+        key: Digest(*of),
+        id: Digest(id),
+        turn: u32::from_be_bytes(*turn),
+    })
 }
 
 fn link_key(link: &Link) -> [u8; 68] {

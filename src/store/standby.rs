@@ -1,0 +1,193 @@
+//! What serves where the disk refuses a store: memory, and another try from time to time. Once the
+//! disk gives way, all that memory holds is written there, and what comes goes there. It never gives
+//! up, and never hides that a restart would lose what it holds.
+
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+
+use crate::model::Digest;
+
+use super::memory::Memory;
+use super::sled::SledStore;
+use super::{Config, Health, StoreError, Ticket};
+
+/// Memory before a disk that refuses.
+pub struct Standby(Arc<Inner>);
+
+struct Inner {
+    config: Config,
+    memory: Memory,
+    disk: RwLock<Disk>,
+    /// Held while what memory holds is written to the disk.
+    moving: Mutex<()>,
+}
+
+enum Disk {
+    Refuses(StoreError),
+    Open(SledStore),
+    Closed,
+}
+
+impl Standby {
+    /// Serves from memory, because the disk refused with `error`.
+    ///
+    /// # Errors
+    /// Where the system has no thread for the next tries.
+    pub(super) fn new(config: &Config, error: StoreError) -> Result<Self, StoreError> {
+        let inner = Arc::new(Inner {
+            config: config.clone(),
+            memory: Memory::default(),
+            disk: RwLock::new(Disk::Refuses(error)),
+            moving: Mutex::default(),
+        });
+        let weak = Arc::downgrade(&inner);
+        std::thread::Builder::new()
+            .name("standby".to_owned())
+            .spawn(move || retry(&weak))
+            .map_err(|error| StoreError::io("starting a thread for", &config.path, &error))?;
+        Ok(Self(inner))
+    }
+
+    pub(super) fn links(&self, keys: &[Digest]) -> Result<Vec<Vec<(u32, Digest)>>, StoreError> {
+        let mut sets = self.0.memory.links(keys)?;
+        if let Disk::Open(disk) = &*self.0.disk.read() {
+            for (set, more) in sets.iter_mut().zip(disk.links(keys)?) {
+                set.extend(more);
+                set.sort_unstable();
+                set.dedup();
+            }
+        }
+        Ok(sets)
+    }
+
+    pub(super) fn linked(&self) -> Result<Vec<(u32, Digest)>, StoreError> {
+        let mut set = self.0.memory.linked()?;
+        if let Disk::Open(disk) = &*self.0.disk.read() {
+            set.extend(disk.linked()?);
+            set.sort_unstable();
+            set.dedup();
+        }
+        Ok(set)
+    }
+
+    pub(super) fn blobs(&self, ids: &[Digest]) -> Result<Vec<Option<Bytes>>, StoreError> {
+        let mut blobs = self.0.memory.blobs(ids)?;
+        if let Disk::Open(disk) = &*self.0.disk.read() {
+            for (blob, more) in blobs.iter_mut().zip(disk.blobs(ids)?) {
+                *blob = blob.take().or(more);
+            }
+        }
+        Ok(blobs)
+    }
+
+    pub(super) fn commit(&self, batch: super::Batch) -> Ticket {
+        match &*self.0.disk.read() {
+            Disk::Open(disk) => disk.commit(batch),
+            Disk::Refuses(_) | Disk::Closed => self.0.memory.commit(batch),
+        }
+    }
+
+    pub(super) fn commit_spare(&self, batch: super::Batch) -> Ticket {
+        match &*self.0.disk.read() {
+            Disk::Open(disk) => disk.commit_spare(batch),
+            Disk::Refuses(_) | Disk::Closed => self.0.memory.commit(batch),
+        }
+    }
+
+    pub(super) fn disk_bytes(&self) -> u64 {
+        super::files::bytes(&self.0.config.path)
+    }
+
+    pub(super) fn close(&self) -> Result<(), StoreError> {
+        // What is on its way to the disk gets there, unless the disk is too slow.
+        let _moved = self.0.moving.try_lock_for(self.0.config.close_wait);
+        self.0.memory.close();
+        match std::mem::replace(&mut *self.0.disk.write(), Disk::Closed) {
+            Disk::Open(disk) => disk.close(),
+            Disk::Refuses(error) => Err(error),
+            Disk::Closed => Err(StoreError::Closed),
+        }
+    }
+
+    pub(super) fn health(&self) -> Health {
+        match &*self.0.disk.read() {
+            Disk::Open(disk) => disk.health(),
+            Disk::Refuses(_) | Disk::Closed => Health {
+                memory_only: true,
+                ..self.0.memory.health()
+            },
+        }
+    }
+
+    pub(super) fn notes(&self) -> Vec<String> {
+        match &*self.0.disk.read() {
+            Disk::Open(disk) => disk.notes(),
+            Disk::Refuses(error) => vec![format!(
+                "turns are kept in memory only, and a restart loses them: {error}; it is tried again every {} s",
+                self.0.config.stand_by.as_secs()
+            )],
+            Disk::Closed => Vec::new(),
+        }
+    }
+}
+
+/// Tries the disk until it gives way, or nobody serves any more.
+fn retry(inner: &Weak<Inner>) {
+    loop {
+        let Some(pause) = inner.upgrade().map(|inner| inner.config.stand_by) else {
+            return;
+        };
+        std::thread::sleep(pause);
+        let Some(inner) = inner.upgrade() else { return };
+        if !matches!(*inner.disk.read(), Disk::Refuses(_)) {
+            return;
+        }
+        match SledStore::open(&inner.config) {
+            Ok((store, report)) => {
+                for note in report.notes() {
+                    tracing::warn!("{note}");
+                }
+                return inner.take(store);
+            }
+            Err(error) => inner.refused(error),
+        }
+    }
+}
+
+impl Inner {
+    fn refused(&self, error: StoreError) {
+        if let Disk::Refuses(last) = &mut *self.disk.write() {
+            *last = error;
+        }
+    }
+
+    /// Goes over to the disk: what comes goes there from now on, and what memory holds follows.
+    fn take(&self, store: SledStore) {
+        let _moving = self.moving.lock();
+        let mut disk = self.disk.write();
+        if !matches!(*disk, Disk::Refuses(_)) {
+            let _ = store.close();
+            return;
+        }
+        *disk = Disk::Open(store);
+        drop(disk);
+        let (mut kept, mut left) = (0u64, 0u64);
+        for batch in self.memory.batches() {
+            let ticket = match &*self.disk.read() {
+                Disk::Open(disk) => disk.commit(batch),
+                Disk::Refuses(_) | Disk::Closed => return,
+            };
+            match ticket.wait() {
+                Ok(()) => kept += 1,
+                Err(_) => left += 1,
+            }
+        }
+        tracing::warn!(
+            kept,
+            left,
+            "the disk takes the store again, and has what memory held"
+        );
+    }
+}
