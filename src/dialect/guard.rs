@@ -316,7 +316,7 @@ impl Walk<'_> {
     fn key(&mut self, inner: &[u8], value: usize) -> bool {
         let key = decoded(inner);
         let is = |known: &&str| key.eq_ignore_ascii_case(known);
-        let calls = self.look == Look::Calls && OF_CALLS.iter().any(|own| is(&own));
+        let calls = self.look == Look::Calls && OF_CALLS.iter().any(is);
         if calls && holds_something(self.bytes, value) {
             return false;
         }

@@ -88,8 +88,9 @@ fn hidden(answers: &[Answer]) -> Vec<String> {
     calls.map(|(_, call)| call.id.clone()).collect()
 }
 
-/// Nothing that a client reads is a hidden call.
-fn holds(spec: &Spec, client: &[u8], kept: &[String], upstream: &[Bytes]) {
+/// Nothing that a client reads is a hidden call. `base` is what the upstream's answers were before they
+/// were spoilt.
+fn holds(spec: &Spec, client: &[u8], kept: &[String], upstream: &[Bytes], base: &[Bytes]) {
     let what = || {
         format!(
             "upstream:\n{}\nclient:\n{}",
@@ -101,24 +102,29 @@ fn holds(spec: &Spec, client: &[u8], kept: &[String], upstream: &[Bytes]) {
     for call in &calls {
         assert!(!spec.hidden.contains(&call.name), "{call:?}\n{}", what());
     }
-    // Some servers give an id twice, to a hidden call and to one that is not.
-    let sent = upstream
-        .iter()
-        .flat_map(|hop| client::calls(spec.dialect, hop));
+    // Where spoiling gave an id to two calls, or changed the name in one of several places that say
+    // it, one that the client may see has it, too.
+    let sent = upstream.iter();
+    let sent = sent.flat_map(|hop| client::calls(spec.dialect, hop));
     let shown: Vec<String> = sent
         .filter(|call| !spec.hidden.contains(&call.name))
         .map(|call| call.id)
         .collect();
+    let times = |hops: &[Bytes], id: &String| -> usize {
+        let stands = |hop: &Bytes| memchr::memmem::find_iter(hop, id.as_bytes()).count();
+        hops.iter().map(stands).sum()
+    };
+    let doubled = |id: &String| times(upstream, id) > times(base, id);
     let ids = client::ids(client);
     // The corpora have short ones that stand in much else; those of the law's own turns do not.
     let own = kept.iter().filter(|id| id.starts_with(bases::HIDDEN));
-    for id in own.filter(|id| !shown.contains(id)) {
+    for id in own.filter(|id| !shown.contains(id) && !doubled(id)) {
         assert!(!ids.contains(id), "{id}\n{}", what());
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
 
     #[test]
     fn no_spoilt_stream_shows_a_hidden_call(
@@ -127,9 +133,9 @@ proptest! {
         size in prop::sample::select(vec![1, 7, 64, 1 << 20]),
     ) {
         let (spec, hops) = bases::stream(base);
-        let hops = spoiling.over(hops);
-        let (client, kept) = streamed(spec, &hops, size);
-        holds(spec, &client, &kept, &hops);
+        let spoilt = spoiling.over(hops);
+        let (client, kept) = streamed(spec, &spoilt, size);
+        holds(spec, &client, &kept, &spoilt, hops);
     }
 
     #[test]
@@ -138,9 +144,9 @@ proptest! {
         spoiling in spoil::any(),
     ) {
         let (spec, hops) = bases::body(base);
-        let hops = spoiling.over(hops);
-        let (client, kept) = whole(spec, &hops);
-        holds(spec, &client.unwrap_or_default(), &kept, &hops);
+        let spoilt = spoiling.over(hops);
+        let (client, kept) = whole(spec, &spoilt);
+        holds(spec, &client.unwrap_or_default(), &kept, &spoilt, hops);
     }
 
     #[test]
@@ -149,9 +155,9 @@ proptest! {
         spoiling in spoil::any(),
     ) {
         let (spec, hops) = bases::stream(base);
-        let hops = spoiling.over(hops);
-        let (client, kept) = whole(spec, &hops);
-        holds(spec, &client.unwrap_or_default(), &kept, &hops);
+        let spoilt = spoiling.over(hops);
+        let (client, kept) = whole(spec, &spoilt);
+        holds(spec, &client.unwrap_or_default(), &kept, &spoilt, hops);
     }
 
     /// Whatever is said in strings is the client's.
@@ -163,9 +169,9 @@ proptest! {
         let text = raw::quote(&parts.concat());
         for text in [text.clone(), text.replace('d', r"\u0064")] {
             let (spec, stream, body) = bases::saying(dialect, &text);
-            let (client, _) = streamed(&spec, &[stream.clone()], 64);
+            let (client, _) = streamed(&spec, std::slice::from_ref(&stream), 64);
             prop_assert_eq!(Bytes::from(client), stream);
-            let (client, _) = whole(&spec, &[body.clone()]);
+            let (client, _) = whole(&spec, std::slice::from_ref(&body));
             prop_assert_eq!(client, Some(body));
         }
     }
@@ -176,16 +182,16 @@ proptest! {
 fn no_word_in_the_place_of_another_shows_a_hidden_call() {
     for (spec, hops) in bases::own() {
         for edit in Spoiling::words() {
-            let hops = edit.over(&hops);
-            let (client, kept) = streamed(&spec, &hops, 1 << 20);
-            holds(&spec, &client, &kept, &hops);
+            let spoilt = edit.over(&hops);
+            let (client, kept) = streamed(&spec, &spoilt, 1 << 20);
+            holds(&spec, &client, &kept, &spoilt, &hops);
         }
     }
     for (spec, hops) in bases::bodies() {
         for edit in Spoiling::words() {
-            let hops = edit.over(&hops);
-            let (client, kept) = whole(&spec, &hops);
-            holds(&spec, &client.unwrap_or_default(), &kept, &hops);
+            let spoilt = edit.over(&hops);
+            let (client, kept) = whole(&spec, &spoilt);
+            holds(&spec, &client.unwrap_or_default(), &kept, &spoilt, &hops);
         }
     }
 }

@@ -93,14 +93,15 @@ pub(super) fn choice_of<'a>(
     spans: &[Span],
     known: Option<u64>,
 ) -> Option<Node<'a>> {
-    let mut choices: Vec<Node<'a>> = spans
-        .iter()
-        .filter_map(|span| Node::at(data, span))
-        .collect();
     let wanted = known.unwrap_or(0);
-    let place = choices.iter().position(|own| index_of(own) == wanted);
-    let place = place.or((known.is_none() && !choices.is_empty()).then_some(0))?;
-    Some(choices.swap_remove(place))
+    let mut any = None;
+    for choice in spans.iter().filter_map(|span| Node::at(data, span)) {
+        if index_of(&choice) == wanted {
+            return Some(choice);
+        }
+        any = any.or_else(|| known.is_none().then_some(choice));
+    }
+    any
 }
 
 pub(super) fn index_of(choice: &Node<'_>) -> u64 {
