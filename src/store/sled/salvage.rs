@@ -43,8 +43,10 @@ fn copy_readable(
     let mut last = None;
     let mut forward = from.iter();
     while let Ok(Some((key, value))) = guarded(aside, || forward.next().transpose()) {
-        guarded(path, || to.insert(&key, value))?;
-        copied(&key);
+        // A damaged tree may show an entry twice.
+        if guarded(path, || to.insert(&key, value))?.is_none() {
+            copied(&key);
+        }
         last = Some(key);
     }
     let mut backward = from.iter().rev();
@@ -52,8 +54,9 @@ fn copy_readable(
         if last.as_ref().is_some_and(|last| key <= *last) {
             break;
         }
-        guarded(path, || to.insert(&key, value))?;
-        copied(&key);
+        if guarded(path, || to.insert(&key, value))?.is_none() {
+            copied(&key);
+        }
     }
     Ok(())
 }

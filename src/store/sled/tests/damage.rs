@@ -118,12 +118,8 @@ fn what_is_removed_in_use_is_made_again_from_what_was_left() {
         let dir = scratch.path().join(gone.replace('/', "-"));
         let store = open(&dir).store;
         (0..30).for_each(|n| wait(store.commit(numbered(n))).unwrap());
-        let path = dir.join(gone);
-        if path.is_dir() {
-            fs::remove_dir_all(path).unwrap();
-        } else {
-            fs::remove_file(path).unwrap();
-        }
+        // At once, so that nothing is made again in the middle of it.
+        fs::rename(dir.join(gone), scratch.path().join("gone")).unwrap();
         until(&store, |store| store.health().wiped > 0);
         until(&store, |store| present(store, 0..30) == Ok(30));
         wait(store.commit(numbered(30))).unwrap();
@@ -132,6 +128,14 @@ fn what_is_removed_in_use_is_made_again_from_what_was_left() {
         copy(&dir, &image);
         assert_eq!(present(&open(&image).store, 0..31), Ok(31), "{gone}");
         fs::remove_dir_all(&image).unwrap();
+        let moved = scratch.path().join("gone");
+        fs::rename(
+            moved,
+            scratch
+                .path()
+                .join(format!("{}-gone", gone.replace('/', "-"))),
+        )
+        .unwrap();
         store.close().unwrap();
     }
 }
@@ -142,7 +146,7 @@ fn a_directory_that_is_removed_in_use_is_begun_anew() {
     let dir = scratch.path().join("data");
     let store = open(&dir).store;
     (0..30).for_each(|n| wait(store.commit(numbered(n))).unwrap());
-    fs::remove_dir_all(&dir).unwrap();
+    fs::rename(&dir, scratch.path().join("gone")).unwrap();
     until(&store, |store| store.health().wiped > 0);
     until(&store, |store| present(store, 0..30) == Ok(0));
     wait(store.commit(numbered(30))).unwrap();
