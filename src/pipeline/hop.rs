@@ -256,13 +256,7 @@ impl State {
         } else if self.reads_ahead(&config) && estimate * 2 > limits.ceiling {
             originals.read_ahead(tools.reader, &notes);
         }
-        if !self.is_managed() && estimate > limits.ceiling {
-            pinned = Some(Pinned {
-                fixed: self.fixed,
-                rest: size,
-                ..Pinned::default()
-            });
-        }
+        pinned = pinned.or_else(|| self.unheld(estimate > limits.ceiling, size));
         Ok(Planned(Prepared {
             breakpoints: most.map(|max| self.breakpoints(max, &transcript, before)),
             body: Rope::default(),
@@ -278,6 +272,15 @@ impl State {
             declined,
             pinned,
         }))
+    }
+
+    /// What is pinned of a request that is over its ceiling and not managed: all of it.
+    fn unheld(&self, over: bool, size: u64) -> Option<Pinned> {
+        (over && !self.is_managed()).then(|| Pinned {
+            fixed: self.fixed,
+            rest: size,
+            ..Pinned::default()
+        })
     }
 
     /// Breakpoints for a view: before what its pass was expected to edit first, because the
