@@ -50,6 +50,8 @@ pub struct RawServer {
     pub admin: Option<String>,
     /// Size of the largest body that is read whole; bytes or text with a unit.
     pub body_cap: Option<Value>,
+    /// Memory of what is remembered between requests; bytes or text with a unit.
+    pub cache_memory: Option<Value>,
     /// How long requests may go on after SIGTERM.
     pub drain: Option<String>,
     /// Requests at once.

@@ -11,7 +11,7 @@ use super::secret::Secret;
 use super::settings::TenantKey;
 use super::units;
 use crate::commit::Floor;
-use crate::pipeline::{Guidance, ProtectRecent};
+use crate::pipeline::{Guidance, ProtectRecent, caches};
 
 /// One of a closed set of words.
 pub(super) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
@@ -62,14 +62,29 @@ pub(super) fn at_least_one(number: usize) -> Result<usize, String> {
 }
 
 /// Bytes, as a number or with a unit.
-pub(super) fn body_cap(value: Value) -> Result<usize, String> {
-    let size = match value {
+fn size(value: Value) -> Result<usize, String> {
+    match value {
         Value::Integer(bytes) => {
-            usize::try_from(bytes).map_err(|_| "must not be negative".to_owned())?
+            usize::try_from(bytes).map_err(|_| "must not be negative".to_owned())
         }
-        Value::String(text) => units::bytes(&text)?,
-        _ => return Err("must be bytes, or a size like \"64MiB\"".to_owned()),
-    };
+        Value::String(text) => units::bytes(&text),
+        _ => Err("must be bytes, or a size like \"64MiB\"".to_owned()),
+    }
+}
+
+/// The memory of all caches.
+pub(super) fn cache_memory(value: Value) -> Result<usize, String> {
+    let size = size(value)?;
+    if size >= caches::LEAST {
+        Ok(size)
+    } else {
+        Err("must be at least 4MiB".to_owned())
+    }
+}
+
+/// The size of the largest body.
+pub(super) fn body_cap(value: Value) -> Result<usize, String> {
+    let size = size(value)?;
     if size >= 1024 {
         Ok(size)
     } else {

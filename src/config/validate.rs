@@ -9,8 +9,8 @@ use super::raw::{
     RawBudget, RawCache, RawConfig, RawDelimiter, RawServer, RawStore, RawTools, RawUpstream,
 };
 use super::readers::{
-    address, at_least_one, body_cap, floor, fraction, globs, guidance, log_level, protect_recent,
-    tenant_key, timeout, word,
+    address, at_least_one, body_cap, cache_memory, floor, fraction, globs, guidance, log_level,
+    protect_recent, tenant_key, timeout, word,
 };
 use super::settings::{Backend, LogFormat, StoreSettings};
 use super::{Config, units};
@@ -108,6 +108,12 @@ impl Check<'_> {
             raw.body_cap,
             &mut server.body_cap,
             body_cap,
+        );
+        self.set(
+            "server.cache_memory",
+            raw.cache_memory,
+            &mut server.cache_memory,
+            cache_memory,
         );
         self.set("server.drain", raw.drain, &mut server.drain, |text| {
             units::duration(&text)

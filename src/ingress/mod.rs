@@ -20,6 +20,8 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use crate::pipeline::caches::MEMORY;
+
 pub use admin::Probes;
 pub use auth::{Credential, identity, tenant};
 pub use body::Coding;
@@ -37,6 +39,8 @@ pub struct Config {
     pub admin: SocketAddr,
     /// The largest body that is read whole, in bytes, before and after decompression.
     pub body_cap: usize,
+    /// What is remembered between requests takes so many bytes at most.
+    pub cache_memory: usize,
     /// How long requests may go on once the server stops.
     pub drain: Duration,
     /// Requests at once, at least 1.
@@ -51,6 +55,7 @@ impl Default for Config {
             listen: (Ipv4Addr::LOCALHOST, 8787).into(),
             admin: (Ipv4Addr::LOCALHOST, 9187).into(),
             body_cap: 64 << 20,
+            cache_memory: MEMORY,
             drain: Duration::from_secs(25),
             max_in_flight: 1024,
             profiles: BTreeSet::new(),

@@ -4,6 +4,7 @@
 
 mod active;
 mod app;
+pub mod caches;
 pub mod content;
 mod drive;
 mod error;
@@ -16,6 +17,7 @@ pub mod known;
 mod laws;
 mod open;
 mod original;
+mod patience;
 pub mod reads;
 mod recall;
 mod refer;

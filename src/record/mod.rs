@@ -13,7 +13,9 @@ mod tests;
 mod turn;
 
 pub use headers::{FAIL_OPEN, Zone, response_headers};
-pub use labels::{AbortPhase, Budget, CostKind, Label, Phase, Route, Side, StoreOp, provider_name};
+pub use labels::{
+    AbortPhase, Budget, CacheName, CostKind, Label, Phase, Route, Side, StoreOp, provider_name,
+};
 pub use log::log_turn;
 pub use metrics::{InFlight, Metrics, MetricsError};
 pub use turn::{

@@ -26,6 +26,7 @@ mod gone;
 mod hop_errors;
 mod hops;
 mod limits;
+mod memory;
 mod pass;
 mod policies;
 mod process;

@@ -9,7 +9,7 @@ use prometheus::{
     IntGauge, IntGaugeVec, Opts, Registry,
 };
 
-use crate::record::labels::{CostKind, Phase, StoreOp};
+use crate::record::labels::{CacheName, CostKind, Phase, StoreOp};
 
 /// 50 µs to 1 s: the proxy's own time and the store's.
 pub(super) const OVERHEAD_BUCKETS: &[f64] = &[
@@ -291,6 +291,10 @@ pub(super) struct Own {
     pub total: Histogram,
     /// In the order of `StoreOp::ALL`.
     pub store_ops: Vec<Histogram>,
+    /// In the order of `CacheName::ALL`.
+    pub cache_bytes: Vec<IntGauge>,
+    /// In the order of `CacheName::ALL`.
+    pub cache_limits: Vec<IntGauge>,
 }
 
 impl Own {
@@ -317,8 +321,27 @@ impl Own {
                 .iter()
                 .map(|op| store_ops.with_label_values(&[op.as_str()]))
                 .collect(),
+            cache_bytes: caches(
+                r,
+                "cache_bytes",
+                "Memory that is taken by what is remembered between requests, in bytes",
+            )?,
+            cache_limits: caches(
+                r,
+                "cache_limit_bytes",
+                "The most that each cache may take: its share of server.cache_memory",
+            )?,
         })
     }
+}
+
+/// A gauge for each cache.
+fn caches(r: &Registrar, name: &str, help: &str) -> Result<Vec<IntGauge>, Error> {
+    let gauges = r.add(IntGaugeVec::new(opts(name, help), &["cache"])?)?;
+    let named = CacheName::ALL.iter().map(|cache| cache.as_str());
+    Ok(named
+        .map(|name| gauges.with_label_values(&[name]))
+        .collect())
 }
 
 /// `plimsoll_build_info` is 1 for ever; its label tells which version runs.

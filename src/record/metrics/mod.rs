@@ -14,7 +14,7 @@ use prometheus::{IntGauge, TextEncoder};
 
 use self::families::Families;
 use self::models::Models;
-use super::labels::{Budget, CostKind, Phase, Route, StoreOp};
+use super::labels::{Budget, CacheName, CostKind, Phase, Route, StoreOp};
 use super::turn::{Abort, Context, Hop, Pass, Turn, lossy};
 
 /// The label of whatever is not on a list.
@@ -229,6 +229,18 @@ impl Metrics {
             .view
             .sessions_active
             .set(i64::try_from(sessions).unwrap_or(i64::MAX));
+    }
+
+    /// Sets how many bytes a cache takes, and how many it may take.
+    pub fn set_cache(&self, cache: CacheName, bytes: u64, limit: u64) {
+        let own = &self.families.own;
+        let set = |gauges: &[IntGauge], value: u64| {
+            if let Some(gauge) = gauges.get(cache as usize) {
+                gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+            }
+        };
+        set(&own.cache_bytes, bytes);
+        set(&own.cache_limits, limit);
     }
 
     /// Sets the configured ceiling, for the line that dashboards draw.

@@ -53,6 +53,8 @@ const CONVENTIONS: &[(&str, &str, &[&str])] = &[
     ("store_op_seconds", "histogram", &["op"]),
     ("sessions_active", "gauge", &[]),
     ("ceiling_tokens", "gauge", &[]),
+    ("cache_bytes", "gauge", &["cache"]),
+    ("cache_limit_bytes", "gauge", &["cache"]),
 ];
 
 fn metrics() -> Metrics {
