@@ -70,6 +70,24 @@ fn main() {
             ratio(first, base) * scale
         );
     }
+    large(&counter, &mixed);
+}
+
+/// Texts of many megabytes against mixed text of one, by the byte: what is linear has the same ratio
+/// at every size, and what is bounded has a smaller one.
+fn large(counter: &Counter, mixed: &str) {
+    let base = timed(|| counter.count(Encoding::O200k, mixed));
+    for (name, text) in hostile() {
+        for megabytes in [8, 64] {
+            let large = text.repeat(megabytes);
+            let time = timed(|| counter.count(Encoding::O200k, &large));
+            let scale = mixed.len() as f64 / large.len() as f64;
+            println!(
+                "ratio hostile {name} of {megabytes} MB: {:.2} times mixed",
+                ratio(time, base) * scale
+            );
+        }
+    }
 }
 
 fn timed<T>(work: impl FnOnce() -> T) -> Duration {

@@ -60,6 +60,8 @@ pub struct RawServer {
     pub body_timeout: Option<String>,
     /// How long a client may read nothing of what waits for it.
     pub write_timeout: Option<String>,
+    /// Memory of what is remembered between requests; bytes or text with a unit.
+    pub cache_memory: Option<Value>,
     /// How long requests may go on after SIGTERM.
     pub drain: Option<String>,
     /// Requests at once.

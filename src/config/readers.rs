@@ -12,7 +12,7 @@ use super::secret::Secret;
 use super::settings::TenantKey;
 use super::units;
 use crate::commit::Floor;
-use crate::pipeline::{Guidance, MIN_CEILING, ProtectRecent};
+use crate::pipeline::{Guidance, MIN_CEILING, ProtectRecent, caches};
 use crate::tokens::Models;
 
 /// One of a closed set of words.
@@ -160,6 +160,16 @@ pub(super) fn size(value: Value) -> Result<usize, String> {
         Ok(bytes)
     } else {
         Err("must be at least 1KiB".to_owned())
+    }
+}
+
+/// The memory of all caches.
+pub(super) fn cache_memory(value: Value) -> Result<usize, String> {
+    let size = size(value)?;
+    if size >= caches::LEAST {
+        Ok(size)
+    } else {
+        Err("must be at least 4MiB".to_owned())
     }
 }
 

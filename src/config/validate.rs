@@ -11,8 +11,8 @@ use super::raw::{
     RawUpstream,
 };
 use super::readers::{
-    address, at_least, at_least_one, ceiling, families, floor, fraction, globs, guidance,
-    protect_recent, size, tenant_key, timeout, word,
+    address, at_least, at_least_one, cache_memory, ceiling, families, floor, fraction, globs,
+    guidance, protect_recent, size, tenant_key, timeout, word,
 };
 use super::settings::{Backend, LogFormat, StoreSettings};
 use super::{Config, units};
@@ -120,6 +120,12 @@ impl Check<'_> {
             raw.write_timeout,
             &mut server.write_timeout,
             timeout,
+        );
+        self.set(
+            "server.cache_memory",
+            raw.cache_memory,
+            &mut server.cache_memory,
+            cache_memory,
         );
         self.set("server.drain", raw.drain, &mut server.drain, |text| {
             units::duration(&text)

@@ -29,6 +29,8 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use crate::pipeline::caches::MEMORY;
+
 pub use admin::{Probes, Readiness};
 pub use auth::{Credential, Sources, identity};
 pub use body::Coding;
@@ -55,6 +57,8 @@ pub struct Config {
     pub pace: Pace,
     /// How long a client may read nothing of what waits for it.
     pub write_timeout: Duration,
+    /// What is remembered between requests takes so many bytes at most.
+    pub cache_memory: usize,
     /// How long requests may go on once the server stops.
     pub drain: Duration,
     /// Requests at once, at least 1.
@@ -82,6 +86,7 @@ impl Default for Config {
                 most: Duration::from_secs(600),
             },
             write_timeout: Duration::from_secs(60),
+            cache_memory: MEMORY,
             drain: Duration::from_secs(25),
             max_in_flight: 1024,
             sources: Sources::default(),

@@ -13,7 +13,7 @@ use crate::pipeline::content::{self, Said};
 use crate::pipeline::find::{self, FindError};
 use crate::pipeline::reads::Reads;
 use crate::session::path::Entry;
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 /// A session that was written out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,8 @@ impl From<FindError> for ArchiveError {
         match error {
             FindError::Store(error) => Self::Store(error),
             FindError::Record(error) => Self::Record(error),
+            // A command waits for as long as it takes, unless the store is closed under it.
+            FindError::Late => Self::Store(StoreError::Closed),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::weight::{list, shared};
 use super::{ItemNo, Mark};
 
 /// What a pass chose to leave of a call and its result, as spans of bytes of the originals: the
@@ -33,7 +34,12 @@ pub struct Kept {
 pub struct Marks {
     marks: Vec<Mark>,
     kept: BTreeMap<ItemNo, Arc<Kept>>,
+    /// What all of `kept` takes.
+    weight: usize,
 }
+
+/// What a place in the map takes: nodes are half full at worst.
+const PLACE: usize = 32;
 
 impl Marks {
     /// The mark of an item.
@@ -58,16 +64,22 @@ impl Marks {
             *slot = mark.max(*slot);
         }
         if mark == Mark::Removed {
-            self.kept.remove(&item);
+            self.drop_kept(item);
+        }
+    }
+
+    fn drop_kept(&mut self, item: ItemNo) {
+        if let Some(kept) = self.kept.remove(&item) {
+            self.weight = self.weight.saturating_sub(weight(&kept));
         }
     }
 
     /// Says what is left of an item. What is removed may leave strings that its episode's tombstone
     /// names.
     pub fn keep(&mut self, item: ItemNo, kept: Arc<Kept>) {
-        if *kept == Kept::default() {
-            self.kept.remove(&item);
-        } else {
+        self.drop_kept(item);
+        if *kept != Kept::default() {
+            self.weight += weight(&kept);
             self.kept.insert(item, kept);
         }
     }
@@ -96,9 +108,20 @@ impl Marks {
         self.kept.iter().map(|(item, kept)| (*item, kept))
     }
 
+    /// Bytes of memory that they take.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        list(&self.marks) + self.weight
+    }
+
     /// Whether nothing was ever evicted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.marks.is_empty()
     }
+}
+
+/// What is left of an item, with its place.
+fn weight(kept: &Kept) -> usize {
+    shared::<Kept>() + kept.owned() + PLACE
 }

@@ -10,6 +10,7 @@ mod record;
 mod rope;
 mod strings;
 mod usage;
+pub mod weight;
 mod words;
 
 pub use ids::{CallId, Dialect, Digest, Head, RecordId, Scope, TenantId};

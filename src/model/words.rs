@@ -9,6 +9,11 @@ use std::ops::Range;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::strings::{strings, tells_place};
+use super::weight::{block, shared};
+
+/// So many strings of a text are known at most; those behind them are as if they stood nowhere. It
+/// takes a text of some ten megabytes to have more.
+const MOST: usize = 1 << 20;
 
 /// The hash of a distinctive string, or of a whole text.
 #[must_use]
@@ -84,7 +89,7 @@ impl Words {
     #[must_use]
     pub fn of(text: &str) -> Self {
         let mut seen: HashSet<u64, Hashed> = HashSet::default();
-        let all = strings(text).filter_map(|(at, string)| {
+        let all = strings(text).take(MOST).filter_map(|(at, string)| {
             let hash = hash(string);
             Word::new(at, string, hash, seen.insert(hash))
         });
@@ -139,10 +144,10 @@ impl Words {
         self.longest
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory that it takes where it is shared.
     #[must_use]
     pub fn weight(&self) -> usize {
-        size_of::<Self>() + size_of_val(&*self.all)
+        shared::<Self>() + block(size_of_val(&*self.all))
     }
 }
 

@@ -1,43 +1,105 @@
-//! Which sessions were served lately, for one gauge. Never remembers more than a hash and a time.
+//! Which sessions were served lately, for one gauge. Never remembers more than a hash and a time,
+//! and of no more sessions than fit into its share of the memory.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::caches::{MEMORY, share};
+use crate::model::{Hashed, hash};
+use crate::record::CacheName;
+
 /// How long a session counts as active after its last turn.
 const LATELY: Duration = Duration::from_secs(15 * 60);
-/// How many sessions are told apart; past it the oldest no longer count.
-const MOST: usize = 100_000;
+/// How often the full table is looked through at most.
+const SELDOM: Duration = Duration::from_secs(1);
+/// Bytes of memory that a session takes at the most: the table grows by doubling.
+const EACH: usize = 2 * (size_of::<(u64, Instant)>() + 2);
 
-/// Sessions by the short hash that clients see.
+/// Sessions by the hash of the name that clients see.
+#[derive(Debug)]
+pub struct Active {
+    seen: Mutex<Seen>,
+    /// How many are told apart; past it new ones do not count until others have ended.
+    most: usize,
+}
+
 #[derive(Debug, Default)]
-pub struct Active(Mutex<HashMap<String, Instant>>);
+struct Seen {
+    sessions: HashMap<u64, Instant, Hashed>,
+    pruned: Option<Instant>,
+}
+
+impl Seen {
+    fn prune(&mut self) {
+        self.sessions.retain(|_, at| at.elapsed() < LATELY);
+        self.pruned = Some(Instant::now());
+    }
+}
+
+impl Default for Active {
+    fn default() -> Self {
+        Self::new(MEMORY)
+    }
+}
 
 impl Active {
+    /// As many sessions as fit into their share of the memory of all caches.
+    #[must_use]
+    pub fn new(all: usize) -> Self {
+        Self {
+            seen: Mutex::default(),
+            most: share(CacheName::Sessions, all) / EACH,
+        }
+    }
+
     /// Notes a turn of a session.
     pub fn touch(&self, session: &str) {
         if session.is_empty() {
             return;
         }
-        let mut seen = self.0.lock();
-        if seen.len() >= MOST {
-            Self::prune(&mut seen);
+        let session = hash(session);
+        let mut seen = self.seen.lock();
+        let recent = seen.pruned.is_some_and(|at| at.elapsed() < SELDOM);
+        if seen.sessions.len() >= self.most && !recent {
+            seen.prune();
         }
-        if seen.len() < MOST || seen.contains_key(session) {
-            seen.insert(session.to_owned(), Instant::now());
+        if seen.sessions.len() < self.most || seen.sessions.contains_key(&session) {
+            seen.sessions.insert(session, Instant::now());
         }
     }
 
     /// How many sessions were served lately.
     #[must_use]
     pub fn count(&self) -> usize {
-        let mut seen = self.0.lock();
-        Self::prune(&mut seen);
-        seen.len()
+        let mut seen = self.seen.lock();
+        seen.prune();
+        seen.sessions.len()
     }
 
-    fn prune(seen: &mut HashMap<String, Instant>) {
-        seen.retain(|_, at| at.elapsed() < LATELY);
+    /// Bytes of memory that they take.
+    #[must_use]
+    pub fn weight(&self) -> u64 {
+        (self.seen.lock().sessions.len() * EACH) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_sessions_are_told_apart_than_fit() {
+        let active = Active::new(1 << 20);
+        for session in 0..100_000 {
+            active.touch(&session.to_string());
+        }
+        let fit = share(CacheName::Sessions, 1 << 20);
+        assert!(active.weight() as usize <= fit);
+        assert!(active.count() > fit / EACH / 2);
+        active.touch("");
+        active.touch("0");
+        assert_eq!(active.count(), fit / EACH);
     }
 }

@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio_util::task::TaskTracker;
 
 use super::active::Active;
+use super::caches;
 use super::find::Paths;
 use super::known::{Memo, Reader};
 use super::reads::Readers;
@@ -15,7 +16,7 @@ use super::settings::Settings;
 use super::standing::Accepted;
 use crate::dialect;
 use crate::model::{Dialect, TenantId};
-use crate::record::{Label, Metrics};
+use crate::record::{CacheName, Label, Metrics};
 use crate::store::Store;
 use crate::tokens::{Counter, Family, Models};
 use crate::upstream;
@@ -66,6 +67,19 @@ impl App {
         let health = self.store.health();
         self.metrics
             .set_store(&health, self.store.is_durable(&health));
+        for cache in CacheName::ALL {
+            let held = match cache {
+                CacheName::Paths => self.paths.weight(),
+                CacheName::Sessions => self.active.weight(),
+                CacheName::Shapes
+                | CacheName::Sizes
+                | CacheName::Words
+                | CacheName::Lefts
+                | CacheName::Notes => self.memo.weight(cache),
+            };
+            let limit = caches::share(cache, self.settings.cache_memory);
+            self.metrics.set_cache(cache, held, limit as u64);
+        }
         self.metrics.render().unwrap_or_else(|error| {
             tracing::warn!(%error, "metrics could not be written");
             String::new()

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
+use super::caches::{MEMORY, bounded, entry};
 use super::reads::Reads;
 use crate::model::{
     Digest, Head, Parent, RecordId, Role, Scope, Shape, Snapshot, TenantId, TurnRecord, Usage,
 };
+use crate::record::CacheName;
 use crate::session::align::align;
 use crate::session::chain::{self, Key};
 use crate::session::path::{Path, REPORTS};
@@ -17,14 +19,19 @@ use crate::store::StoreError;
 
 /// How many heads are looked up at a time, from the tail backwards.
 const PROBES: usize = 8;
-/// How many of the newest call ids are tried as anchors.
+/// How many of the newest heads are looked up one by one. An agent goes on from the newest, or from
+/// a place not far behind it.
+const NEAR: usize = 256;
+/// How many of the newest answers are tried as anchors, and how many calls of each.
 const ANCHORS: usize = 64;
-/// How many path entries are remembered over all sessions; at some 100 bytes each.
-const REMEMBERED: u64 = 1_000_000;
+/// How many records of one key are looked at: where a provider gives one id to all calls, or a
+/// client says the same in many sessions, all of them would else be read for each request.
+const SAME: usize = 64;
 /// From this many entries on, a path is remembered for the newest two turns of its branch only.
-/// Each turn has a path of its own, so that a session would else hold the square of its length;
-/// shorter ones stay, because agents fork from them.
-const LONG: usize = 128;
+/// Each turn has a path of its own that is weighed with all of its records, since it may be the
+/// last that holds them, so that a session would else weigh the square of its length; the shortest
+/// stay, because agents fork from them.
+const LONG: usize = 8;
 
 /// Why a path could not be found. The request is then forwarded as it came.
 #[derive(Debug, thiserror::Error)]
@@ -32,30 +39,40 @@ pub enum FindError {
     /// The store did not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Nobody waits for the answer any more.
+    #[error("nobody waits for what is looked up")]
+    Late,
     /// A record can't be read.
     #[error("a stored record can't be read: {0}")]
     Record(#[from] rmp_serde::decode::Error),
 }
 
 /// Folded paths by the key of the head that they end at.
-pub struct Paths(Cache<Digest, Arc<Path>, ByLength>);
+pub struct Paths(Cache<Digest, Arc<Path>, ByBytes>);
 
+/// Weighs a path by the memory that it takes.
 #[derive(Clone)]
-struct ByLength;
+struct ByBytes;
 
-impl Weighter<Digest, Arc<Path>> for ByLength {
+impl Weighter<Digest, Arc<Path>> for ByBytes {
     fn weight(&self, _key: &Digest, path: &Arc<Path>) -> u64 {
-        path.entries.len() as u64 + 8
+        (path.weight() + entry::<Digest, Arc<Path>>()) as u64
     }
 }
 
 impl Default for Paths {
     fn default() -> Self {
-        Self(Cache::with_weighter(20_000, REMEMBERED, ByLength))
+        Self::new(MEMORY)
     }
 }
 
 impl Paths {
+    /// Paths with their share of the memory of all caches.
+    #[must_use]
+    pub fn new(all: usize) -> Self {
+        Self(bounded(CacheName::Paths, all, ByBytes))
+    }
+
     /// Remembers the path that ends at a head. Among several records of one head the lowest turn
     /// wins, then the lowest id, so that replicas agree.
     pub fn insert(&self, key: Digest, path: &Arc<Path>) {
@@ -88,9 +105,9 @@ impl Paths {
         }
     }
 
-    /// How many path entries are remembered over all sessions, by the weight that bounds them.
+    /// The bytes of memory that are taken, records that several paths hold counted for each.
     #[must_use]
-    pub fn entries(&self) -> u64 {
+    pub fn weight(&self) -> u64 {
         self.0.weight()
     }
 }
@@ -167,25 +184,63 @@ fn by_head(
     request: &Request<'_>,
     assistants: &[usize],
 ) -> Result<Option<Arc<Path>>, FindError> {
-    for probe in assistants.chunks(PROBES) {
-        if let Some(path) = probe_heads(store, paths, request, probe, Key::After)? {
-            return Ok(Some(path));
-        }
+    if let Some(path) = newest_known(store, paths, request, assistants, Key::After)? {
+        return Ok(Some(path));
     }
-    let covering = |at: &&usize| {
-        request
-            .shapes
-            .iter()
-            .take(**at + 1)
-            .any(|shape| !shape.calls.is_empty())
+    let called = |shape: &Arc<Shape>| !shape.calls.is_empty();
+    let Some(first) = request.shapes.iter().position(called) else {
+        return Ok(None);
     };
-    let covering: Vec<usize> = assistants.iter().filter(covering).copied().collect();
-    for probe in covering.chunks(PROBES) {
-        if let Some(path) = probe_heads(store, paths, request, probe, Key::Fork)? {
+    let covering = assistants.partition_point(|at| *at >= first);
+    let covering = assistants.get(..covering).unwrap_or_default();
+    newest_known(store, paths, request, covering, Key::Fork)
+}
+
+/// The path of the newest known head of these, the newest first. Of a history of millions of
+/// messages some hundred heads are looked up and no more: all of the newest, and of those behind
+/// them ever fewer. In a session that was served from its beginning every head is known up to a
+/// place, which is then found by halves.
+fn newest_known(
+    store: &Reads<'_>,
+    paths: &Paths,
+    request: &Request<'_>,
+    assistants: &[usize],
+    key: fn(Head) -> Key<'static>,
+) -> Result<Option<Arc<Path>>, FindError> {
+    let (near, far) = assistants.split_at(assistants.len().min(NEAR));
+    for probe in near.chunks(PROBES) {
+        if let Some(path) = probe_heads(store, paths, request, probe, key)? {
             return Ok(Some(path));
         }
     }
-    Ok(None)
+    let doubling = std::iter::successors(Some(1_usize), |at| at.checked_mul(2));
+    let sparse = doubling.map(|at| at - 1).take_while(|at| *at < far.len());
+    let mut sparse: Vec<usize> = sparse.chain(far.len().checked_sub(1)).collect();
+    sparse.dedup();
+    let known = |places: &[usize]| {
+        let heads = places
+            .iter()
+            .filter_map(|at| request.heads.get(far.get(*at)? + 1));
+        let keys = heads.map(|head| key(*head).digest(request.tenant, request.scope));
+        let sets = store.links(&keys.collect::<Vec<_>>())?;
+        Ok::<_, FindError>(sets.iter().position(|set| !set.is_empty()))
+    };
+    let Some(hit) = known(&sparse)? else {
+        return Ok(None);
+    };
+    let place = |at: usize| sparse.get(at).copied().unwrap_or(0);
+    let (mut unknown, mut newest) = (hit.checked_sub(1).map(place), place(hit));
+    while let Some(half) = unknown.map(|unknown| unknown.midpoint(newest)) {
+        if Some(half) == unknown {
+            break;
+        }
+        match known(&[half])? {
+            Some(_) => newest = half,
+            None => unknown = Some(half),
+        }
+    }
+    let found = far.iter().skip(newest).take(PROBES).copied();
+    probe_heads(store, paths, request, &found.collect::<Vec<_>>(), key)
 }
 
 fn probe_heads(
@@ -210,7 +265,7 @@ fn probe_heads(
     let digests: Vec<Digest> = keys.iter().map(|(_, key)| *key).collect();
     let sets = store.links(&digests)?;
     for ((at, key), set) in keys.iter().zip(sets) {
-        for (_, id) in set {
+        for (_, id) in set.into_iter().take(SAME) {
             let Some(path) = load(store, RecordId(id))? else {
                 continue;
             };
@@ -238,6 +293,7 @@ fn by_anchor(
             .calls
             .iter()
             .filter(|call| !call.id.0.is_empty())
+            .take(ANCHORS)
             .map(|call| Key::Call(&call.id, &call.name).digest(request.tenant, request.scope))
             .collect();
         if shape.calls.is_empty()
@@ -271,7 +327,7 @@ fn tie(
     ids: &[RecordId],
 ) -> Result<Option<Path>, FindError> {
     let mut known = Vec::new();
-    for id in ids {
+    for id in ids.iter().take(SAME) {
         if let Some(record) = record(store, *id)? {
             known.push((*id, record));
         }
@@ -281,7 +337,9 @@ fn tie(
     let visible = request.shapes.get(at).map(|shape| shape.canonical);
     let bare = (request.bare)(at);
     let alike = |record: &TurnRecord| Some(record.bare) == bare;
-    let only = known.iter().filter(|(_, record)| alike(record)).count() == 1;
+    // Of what was not looked at, some may be alike too.
+    let alone = known.iter().filter(|(_, record)| alike(record)).count() == 1;
+    let only = alone && ids.len() <= SAME;
     for (id, record) in &known {
         let same = Some(record.visible) == visible;
         let mut path = match load(store, *id)? {
@@ -386,3 +444,6 @@ pub fn late_usage(store: &Reads<'_>, id: RecordId) -> Result<Option<Usage>, Find
         .map(|bytes| rmp_serde::from_slice(&bytes))
         .transpose()?)
 }
+
+#[cfg(test)]
+mod tests;

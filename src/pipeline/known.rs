@@ -14,24 +14,15 @@ use quick_cache::sync::Cache;
 use twox_hash::XxHash3_128;
 use xxhash_rust::xxh3::Xxh3;
 
+use super::caches::{MEMORY, bounded, entry};
 use crate::dialect::message::{self, MessageError, Parsed, Part};
 use crate::model::raw;
 use crate::model::{CALL_TOKENS, CallId, CallShape, Dialect, Shape, TenantId, Words};
 use crate::policy::Text;
+use crate::record::CacheName;
 use crate::session::note::{Left, Note};
 use crate::tokens::{Counter, Encoding, UNREADABLE_IMAGE, area_tokens, image_tokens};
 
-/// How many messages are remembered; at some 200 bytes each.
-const REMEMBERED: usize = 200_000;
-/// Bytes of memory that the strings of texts take at most.
-const WORDS: u64 = 64 << 20;
-/// About as many bytes of memory do texts of the proxy's own take at most, in each of the two
-/// places that remember them.
-const WRITTEN: u64 = 32 << 20;
-/// How much a text takes with its strings to what it takes alone.
-const WITH_STRINGS: usize = 3;
-/// Texts of which the strings are expected to be remembered.
-const READ: usize = 100_000;
 /// Bytes of an unknown content part above which it is counted as an attachment, not as text.
 const ATTACHMENT: usize = 4096;
 /// Bytes a token of reasoning that only the provider can read: base64 of what it says and more.
@@ -39,8 +30,8 @@ const SEALED: usize = 6;
 
 /// Shapes of messages and sizes of texts by the digest of their bytes.
 pub struct Memo {
-    shapes: Cache<u128, Arc<Shape>>,
-    sizes: Cache<u128, u32>,
+    shapes: Cache<u128, Arc<Shape>, ByBytes>,
+    sizes: Cache<u128, u32, ByBytes>,
     /// What is left of calls, which comes with every request after the pass that chose it.
     lefts: Cache<u128, Left, ByBytes>,
     /// Lines of what is gone, which come with every request, too.
@@ -53,28 +44,34 @@ pub struct Memo {
 #[derive(Clone)]
 struct ByBytes;
 
-/// The key of what is remembered and the cache's own entry beside it.
-const ENTRY: usize = 48;
+impl Weighter<u128, Arc<Shape>> for ByBytes {
+    fn weight(&self, _key: &u128, shape: &Arc<Shape>) -> u64 {
+        (shape.weight() + entry::<u128, Arc<Shape>>()) as u64
+    }
+}
+
+impl Weighter<u128, u32> for ByBytes {
+    fn weight(&self, _key: &u128, _size: &u32) -> u64 {
+        entry::<u128, u32>() as u64
+    }
+}
 
 impl Weighter<u128, Option<Arc<Words>>> for ByBytes {
     fn weight(&self, _key: &u128, words: &Option<Arc<Words>>) -> u64 {
-        let own = words.as_ref().map_or(0, |words| words.weight() + 16);
-        (own + ENTRY) as u64
+        let own = words.as_ref().map_or(0, |words| words.weight());
+        (own + entry::<u128, Option<Arc<Words>>>()) as u64
     }
 }
 
 impl Weighter<u128, Note> for ByBytes {
     fn weight(&self, _key: &u128, note: &Note) -> u64 {
-        (note.text().len() * WITH_STRINGS + ENTRY) as u64
+        (note.weight() + entry::<u128, Note>()) as u64
     }
 }
 
 impl Weighter<u128, Left> for ByBytes {
     fn weight(&self, _key: &u128, left: &Left) -> u64 {
-        let notes = left.result.iter().chain(&left.arguments);
-        let notes: usize = notes.map(|note| note.text().len()).sum();
-        let names = left.names.as_ref().map_or(0, |names| names.len());
-        (notes * WITH_STRINGS + names + ENTRY) as u64
+        (left.weight() + entry::<u128, Left>()) as u64
     }
 }
 
@@ -119,17 +116,36 @@ pub struct Reader<'a> {
 
 impl Default for Memo {
     fn default() -> Self {
-        Self {
-            shapes: Cache::new(REMEMBERED),
-            sizes: Cache::new(REMEMBERED / 20),
-            lefts: Cache::with_weighter(REMEMBERED / 20, WRITTEN, ByBytes),
-            notes: Cache::with_weighter(REMEMBERED / 20, WRITTEN, ByBytes),
-            words: Cache::with_weighter(READ, WORDS, ByBytes),
-        }
+        Self::new(MEMORY)
     }
 }
 
 impl Memo {
+    /// A memo with its shares of the memory of all caches.
+    #[must_use]
+    pub fn new(all: usize) -> Self {
+        Self {
+            shapes: bounded(CacheName::Shapes, all, ByBytes),
+            sizes: bounded(CacheName::Sizes, all, ByBytes),
+            lefts: bounded(CacheName::Lefts, all, ByBytes),
+            notes: bounded(CacheName::Notes, all, ByBytes),
+            words: bounded(CacheName::Words, all, ByBytes),
+        }
+    }
+
+    /// The bytes of memory that one of its parts takes; none of what is no part of it.
+    #[must_use]
+    pub fn weight(&self, cache: CacheName) -> u64 {
+        match cache {
+            CacheName::Shapes => self.shapes.weight(),
+            CacheName::Sizes => self.sizes.weight(),
+            CacheName::Lefts => self.lefts.weight(),
+            CacheName::Notes => self.notes.weight(),
+            CacheName::Words => self.words.weight(),
+            CacheName::Paths | CacheName::Sessions => 0,
+        }
+    }
+
     /// How many texts it knows the strings of, and the bytes of memory that these take.
     #[must_use]
     pub fn read(&self) -> (usize, u64) {

@@ -4,6 +4,7 @@
 
 mod active;
 mod app;
+pub mod caches;
 pub mod content;
 mod drive;
 mod error;
@@ -18,6 +19,7 @@ pub mod known;
 mod laws;
 mod open;
 mod original;
+mod patience;
 pub mod reads;
 mod recall;
 mod refer;

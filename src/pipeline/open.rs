@@ -11,9 +11,10 @@ use bytes::Bytes;
 
 use super::app::App;
 use super::error::ProxyError;
-use super::find::{self, locate, remembered};
+use super::find::{self, FindError, locate, remembered};
 use super::finish::{self, Place};
 use super::hop::{MiddleError, Prepared, State, Tools};
+use super::patience::Patience;
 use super::reads::Reads;
 use super::refer::{self, Known};
 use super::report::Report;
@@ -71,6 +72,8 @@ pub(super) enum Stop {
     Fail(Stage),
     /// The caller gets an error.
     Error(ProxyError),
+    /// The caller has gone.
+    Gone,
 }
 
 /// A request on its way through the middle.
@@ -81,6 +84,8 @@ pub(super) struct Opening {
     /// The bytes that are read: the client's, and those that it refers to.
     size: usize,
     trust: Trust,
+    /// Whether the caller still waits.
+    patience: Patience,
 }
 
 /// What a request says of itself.
@@ -126,11 +131,14 @@ pub(super) async fn open(
 ) -> Result<Opened, ProxyError> {
     report.turn.tenant = request.identity.tenant.0.short();
     let size = request.body.len();
+    // Dropped with this future, which a caller who leaves drops.
+    let (_waiting, patience) = Patience::new();
     let mut opening = Opening {
         request,
         report,
         size,
         trust: Trust::Whole,
+        patience,
     };
     opening.trust = trust(app, &mut opening).await;
     let (mut opening, mut step) = stage(app, opening, begin).await?;
@@ -144,8 +152,8 @@ pub(super) async fn open(
         Ok(Step::Refers(_)) => return opening.resolve(Err(Stop::Forward)),
         Ok(Step::Cold(read)) => read,
     };
-    let find = move |app: &App| {
-        let path = read.locate(app)?;
+    let find = move |app: &App, patience: &Patience| {
+        let path = read.locate(app, patience)?;
         Ok((read, path))
     };
     let (read, path) = match look_up(app, &mut opening, find).await {
@@ -166,8 +174,8 @@ async fn expand(
 ) -> Result<(Opening, Result<Step, Stop>), ProxyError> {
     let tenant = opening.request.identity.tenant;
     let scope = opening.request.session.scope(asked.request.hint.as_deref());
-    let find = move |app: &App| {
-        let known = asked.look_up(app, tenant, &scope)?;
+    let find = move |app: &App, patience: &Patience| {
+        let known = asked.look_up(app, tenant, &scope, patience)?;
         Ok((asked, known))
     };
     let (mut asked, known) = match look_up(app, &mut opening, find).await {
@@ -240,7 +248,7 @@ impl Opening {
                 report.refuse(error.status());
                 return Err(error);
             }
-            Err(Stop::Forward) => {}
+            Err(Stop::Forward | Stop::Gone) => {}
             Err(Stop::Fail(stage)) => {
                 tracing::warn!(stage = stage.name(), "forwarding the client's own bytes");
                 report.failed_open(stage);
@@ -273,7 +281,7 @@ fn begin(app: &App, opening: &mut Opening) -> Result<Step, Stop> {
 /// Finds a request that has all in it, as far as that needs no disk.
 fn place(app: &App, opening: &mut Opening, asked: Asked) -> Result<Step, Stop> {
     let (read, known) = read(app, opening, asked)?;
-    let report = &mut opening.report;
+    let (report, patience) = (&mut opening.report, &opening.patience);
     let known = report.timed(Phase::Session, || {
         let stands = known.and_then(|known| stand(known, &read.shapes));
         let remembered = || read.ask(|request| remembered(&app.paths, request));
@@ -282,7 +290,7 @@ fn place(app: &App, opening: &mut Opening, asked: Asked) -> Result<Step, Stop> {
     let path = match known {
         Some(path) => path,
         None if app.store.reads_wait() => return Ok(Step::Cold(Box::new(read))),
-        None => report.timed(Phase::Store, || read.locate(app))?,
+        None => report.timed(Phase::Store, || read.locate(app, patience))?,
     };
     Ok(Step::Ready(Box::new(ready(app, opening, read, path)?)))
 }
@@ -291,15 +299,17 @@ fn place(app: &App, opening: &mut Opening, asked: Asked) -> Result<Step, Stop> {
 pub(super) async fn look_up<T: Send + 'static>(
     app: &Arc<App>,
     opening: &mut Opening,
-    find: impl FnOnce(&App) -> Result<T, Stop> + Send + 'static,
+    find: impl FnOnce(&App, &Patience) -> Result<T, Stop> + Send + 'static,
 ) -> Result<T, Stop> {
     let begun = Instant::now();
     let limit = app.settings.read_wait;
     let worker = app.clone();
-    let find = move || guarded(|| find(&worker));
-    let found = app.readers.run(limit, find).await;
+    let find = move |patience: &Patience| guarded(|| find(&worker, patience));
+    let found = app.readers.run(&opening.patience, limit, find).await;
     let report = &mut opening.report;
     report.turn.overhead.add(Phase::Store, begun.elapsed());
+    // The look-up may notice that it is late before the clock here does.
+    let found = found.filter(|found| !matches!(found, Err(Stop::Gone)));
     found.unwrap_or_else(|| {
         tracing::warn!(?limit, "the store did not answer in time");
         Err(Stop::Fail(Stage::Store))
@@ -341,7 +351,13 @@ fn read(app: &App, opening: &mut Opening, asked: Asked) -> Result<(Read, Option<
         mut terms,
         family,
     } = asked;
-    let (turn, report) = (&opening.request, &mut opening.report);
+    let Opening {
+        request: turn,
+        report,
+        patience,
+        trust,
+        ..
+    } = opening;
     if let Some(why) = request.unmanaged {
         report.turn.unmanaged = Some(why);
         return Err(Stop::Forward);
@@ -349,12 +365,17 @@ fn read(app: &App, opening: &mut Opening, asked: Asked) -> Result<(Read, Option<
     let reader = app.reader(&family, turn.identity.tenant, request.dialect);
     let shapes = report.timed(Phase::Tokens, || {
         (0..request.messages.len())
-            .map(|at| reader.shape(request.message(at)))
+            .map(|at| {
+                if patience.is_over() {
+                    return Err(Stop::Gone);
+                }
+                let shape = reader.shape(request.message(at));
+                shape.map_err(|error| Stop::Fail(MiddleError::from(error).stage()))
+            })
             .collect::<Result<Vec<Arc<Shape>>, _>>()
-    });
-    let shapes = shapes.map_err(|error| Stop::Fail(MiddleError::from(error).stage()))?;
+    })?;
     let spoken = shapes.iter().any(|shape| shape.role == Role::Assistant);
-    let (tenant, refers) = match opening.trust {
+    let (tenant, refers) = match *trust {
         Trust::Whole => (turn.identity.tenant, true),
         Trust::Unnamed => (turn.identity.tenant, false),
         Trust::Nothing(alone) if spoken => (alone, false),
@@ -387,6 +408,9 @@ fn ready(app: &App, opening: &mut Opening, read: Read, path: Arc<Path>) -> Resul
         place,
         family,
     } = read;
+    if opening.patience.is_over() {
+        return Err(Stop::Gone);
+    }
     let report = &mut opening.report;
     let reader = app.reader(&family, place.tenant, request.dialect);
     let mut state = State::new(request, shapes, heads, path, terms);
@@ -407,6 +431,15 @@ fn ready(app: &App, opening: &mut Opening, read: Read, path: Arc<Path>) -> Resul
     Ok((state, prepared, place, family))
 }
 
+/// What a look-up that failed is to the request; that it was given up is told by who waited.
+fn unfound(error: FindError) -> Stop {
+    if let FindError::Late = error {
+        return Stop::Gone;
+    }
+    tracing::warn!(%error, "the store did not answer");
+    Stop::Fail(Stage::Store)
+}
+
 /// What can't be read is the caller's mistake where no upstream could read it either; what only
 /// the proxy can't edit safely goes on as it came.
 fn unreadable(error: RequestError) -> Stop {
@@ -425,19 +458,17 @@ impl Asked {
         app: &App,
         tenant: TenantId,
         scope: &Scope,
+        patience: &Patience,
     ) -> Result<Result<Known, Lost>, Stop> {
         let told = |op, time| app.metrics.observe_store(op, time);
-        let reads = Reads::new(&app.store, &told);
+        let reads = Reads::new(&app.store, &told).while_waited_for(patience);
         let known = refer::look_up(
             &reads,
             (tenant, scope),
             &self.request,
             app.settings.body_cap,
         );
-        known.map_err(|error| {
-            tracing::warn!(%error, "the store did not answer");
-            Stop::Fail(Stage::Store)
-        })
+        known.map_err(unfound)
     }
 }
 
@@ -459,14 +490,11 @@ impl Read {
     }
 
     /// The path behind the request, from the store where memory does not have it.
-    fn locate(&self, app: &App) -> Result<Arc<Path>, Stop> {
+    fn locate(&self, app: &App, patience: &Patience) -> Result<Arc<Path>, Stop> {
         let told = |op, time| app.metrics.observe_store(op, time);
-        let reads = Reads::new(&app.store, &told);
+        let reads = Reads::new(&app.store, &told).while_waited_for(patience);
         let path = self.ask(|request| locate(&reads, &app.paths, request));
-        path.map_err(|error| {
-            tracing::warn!(%error, "the store did not answer");
-            Stop::Fail(Stage::Store)
-        })
+        path.map_err(unfound)
     }
 }
 

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 
+use super::find::FindError;
+use super::patience::Patience;
 use crate::model::Digest;
 use crate::record::StoreOp;
 use crate::store::{Store, StoreError};
@@ -14,6 +16,8 @@ use crate::store::{Store, StoreError};
 /// How many look-ups may be at a disk at once. More would not make it quicker, and where it is
 /// stuck each of them holds a thread until it moves again.
 const READERS: usize = 16;
+/// How many blobs are read between two looks at whether anybody still waits.
+const AT_ONCE: usize = 256;
 
 /// Look-ups that may wait for a disk: off the async workers, bounded in number and in time.
 pub struct Readers(Arc<Semaphore>);
@@ -25,19 +29,21 @@ impl Default for Readers {
 }
 
 impl Readers {
-    /// Runs a look-up and waits for it, `limit` at most; `None` where it is late. A late one goes
-    /// on and keeps its place until it ends, so that a stuck disk holds so many threads and no
-    /// more.
+    /// Runs a look-up and waits for it, `limit` at most; `None` where it is late. A late one stops
+    /// before its next reading, and keeps its place until then, so that a stuck disk holds so many
+    /// threads and no more.
     pub async fn run<T: Send + 'static>(
         &self,
+        patience: &Patience,
         limit: Duration,
-        look_up: impl FnOnce() -> T + Send + 'static,
+        look_up: impl FnOnce(&Patience) -> T + Send + 'static,
     ) -> Option<T> {
         let places = Arc::clone(&self.0);
+        let patience = patience.within(limit);
         let run = async {
             let place = places.acquire_owned().await.ok()?;
             let work = tokio::task::spawn_blocking(move || {
-                let found = look_up();
+                let found = look_up(&patience);
                 drop(place);
                 found
             });
@@ -51,29 +57,54 @@ impl Readers {
 pub struct Reads<'a> {
     store: &'a Store,
     told: &'a dyn Fn(StoreOp, Duration),
+    patience: Patience,
 }
 
 impl<'a> Reads<'a> {
     /// A store, and who wants to know.
     #[must_use]
     pub fn new(store: &'a Store, told: &'a dyn Fn(StoreOp, Duration)) -> Self {
-        Self { store, told }
+        Self {
+            store,
+            told,
+            patience: Patience::default(),
+        }
+    }
+
+    /// The same, as long as somebody waits.
+    #[must_use]
+    pub(super) fn while_waited_for(self, patience: &Patience) -> Self {
+        Self {
+            patience: patience.clone(),
+            ..self
+        }
     }
 
     /// As [`Store::links`].
-    pub(super) fn links(&self, keys: &[Digest]) -> Result<Vec<Vec<(u32, Digest)>>, StoreError> {
+    pub(super) fn links(&self, keys: &[Digest]) -> Result<Vec<Vec<(u32, Digest)>>, FindError> {
         self.timed(StoreOp::Links, |store| store.links(keys))
     }
 
-    /// As [`Store::blobs`].
-    pub(super) fn blobs(&self, ids: &[Digest]) -> Result<Vec<Option<Bytes>>, StoreError> {
-        self.timed(StoreOp::Blobs, |store| store.blobs(ids))
+    /// As [`Store::blobs`], a few at a time, so that a long list is given up in between.
+    pub(super) fn blobs(&self, ids: &[Digest]) -> Result<Vec<Option<Bytes>>, FindError> {
+        let mut blobs = Vec::with_capacity(ids.len());
+        for some in ids.chunks(AT_ONCE) {
+            blobs.append(&mut self.timed(StoreOp::Blobs, |store| store.blobs(some))?);
+        }
+        Ok(blobs)
     }
 
-    fn timed<T>(&self, op: StoreOp, read: impl FnOnce(&Store) -> T) -> T {
+    fn timed<T>(
+        &self,
+        op: StoreOp,
+        read: impl FnOnce(&Store) -> Result<T, StoreError>,
+    ) -> Result<T, FindError> {
+        if self.patience.is_over() {
+            return Err(FindError::Late);
+        }
         let begun = Instant::now();
         let answer = read(self.store);
         (self.told)(op, begun.elapsed());
-        answer
+        Ok(answer?)
     }
 }

@@ -39,6 +39,8 @@ pub struct Settings {
     /// The largest body that is read whole, which is also the longest conversation that is put
     /// together for a request that refers to it, in bytes.
     pub body_cap: usize,
+    /// What is remembered between requests takes so many bytes at most.
+    pub cache_memory: usize,
 }
 
 /// What of the client's content is stored.

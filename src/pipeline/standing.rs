@@ -8,6 +8,7 @@ use quick_cache::sync::Cache;
 
 use super::app::App;
 use super::open::{Opening, look_up};
+use super::patience::Patience;
 use super::reads::Reads;
 use super::request::{Identity, Standing};
 use crate::dialect::Purpose;
@@ -80,9 +81,10 @@ pub(super) async fn trust(app: &std::sync::Arc<App>, opening: &mut Opening) -> T
     if app.accepted.known.get(&key).is_some() {
         return Trust::Whole;
     }
-    let find = move |app: &App| {
+    let find = move |app: &App, patience: &Patience| {
         let told = |op, time| app.metrics.observe_store(op, time);
-        let found = Reads::new(&app.store, &told).links(&[key]);
+        let reads = Reads::new(&app.store, &told).while_waited_for(patience);
+        let found = reads.links(&[key]);
         // What can't be read was not taken.
         Ok(found.is_ok_and(|sets| sets.iter().any(|set| !set.is_empty())))
     };

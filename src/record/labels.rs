@@ -115,6 +115,26 @@ label_set!(
 );
 
 label_set!(
+    /// What is remembered between requests.
+    CacheName {
+        /// Folded paths with their records.
+        Paths => "paths",
+        /// What is known of messages.
+        Shapes => "shapes",
+        /// Sizes of texts that come with every request.
+        Sizes => "sizes",
+        /// The strings of originals.
+        Words => "words",
+        /// What is left of calls.
+        Lefts => "lefts",
+        /// Lines of what is gone.
+        Notes => "notes",
+        /// Which sessions were served lately.
+        Sessions => "sessions",
+    }
+);
+
+label_set!(
     /// Whether the view was brought under the ceiling.
     Budget {
         /// The request that was sent holds at most the ceiling.

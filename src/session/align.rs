@@ -41,12 +41,9 @@ pub fn align(known: &Path, shapes: &[Arc<Shape>]) -> Path {
         from = position + 1;
         before = Some(index);
     }
-    Path {
-        entries,
-        marks: known.marks.clone(),
-        next,
-        aligned: true,
-    }
+    let mut path = Path::new(entries, known.marks.clone(), next);
+    path.aligned = true;
+    path
 }
 
 /// The path to a response that a request says it goes on from, whose messages were put together

@@ -4,6 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::model::Words;
+use crate::model::weight::{block, shared};
 
 /// A text that stands in place of one of the client's.
 #[derive(Clone, Debug)]
@@ -40,6 +41,14 @@ impl Note {
         self.0.tokens
     }
 
+    /// Bytes of memory that it takes with its strings, read or not: they may be read later. The
+    /// shortest of them is five characters and stands behind another one, and each takes sixteen.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        let text = self.0.text.len();
+        block(text) + block(text * 16 / 6 + 16) + shared::<Written>() + shared::<Words>()
+    }
+
     /// Its distinctive strings, which are read when they are first asked for.
     #[must_use]
     pub fn words(&self) -> &Arc<Words> {
@@ -66,4 +75,14 @@ pub struct Left {
     pub arguments: Option<Note>,
     /// What its episode's tombstone names of it once it is removed.
     pub names: Option<Arc<str>>,
+}
+
+impl Left {
+    /// Bytes of memory that it takes.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        let notes = self.result.iter().chain(&self.arguments);
+        let names = self.names.as_ref().map_or(0, |names| names.len() + 16);
+        notes.map(Note::weight).sum::<usize>() + block(names)
+    }
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::model::weight::{list, shared};
 use crate::model::{Hop, ItemNo, Kept, Marks, RecordId, Snapshot, Step, TurnRecord, Usage};
 
 /// Item numbers that an assistant message takes beside its calls: one for reasoning, one for
@@ -51,13 +52,41 @@ pub struct Path {
     pub next: ItemNo,
     /// Whether an edit of the client's was aligned: then the next record stands on a snapshot.
     pub aligned: bool,
+    /// Bytes of memory that the records take.
+    records: usize,
 }
 
 impl Path {
+    /// A path of these entries, marks and next number.
+    #[must_use]
+    pub fn new(entries: Vec<Entry>, marks: Marks, next: ItemNo) -> Self {
+        let records = entries.iter().map(|entry| entry.record.weight()).sum();
+        Self {
+            entries,
+            marks,
+            next,
+            aligned: false,
+            records,
+        }
+    }
+
+    /// Bytes of memory that it takes with all of its records, whoever else holds these.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        shared::<Self>() + list(&self.entries) + self.marks.weight() + self.records
+    }
+
     /// The path after one more turn that stands on this one.
     #[must_use]
     pub fn extend(&self, id: RecordId, record: Arc<TurnRecord>) -> Self {
-        let mut path = self.clone();
+        // Room for one more and no further: each turn has a path of its own.
+        let mut entries = Vec::with_capacity(self.entries.len() + 1);
+        entries.extend_from_slice(&self.entries);
+        let mut path = Self {
+            entries,
+            marks: self.marks.clone(),
+            ..*self
+        };
         path.push(id, record);
         path
     }
@@ -67,6 +96,7 @@ impl Path {
         for hop in &record.hops {
             self.marks.apply(&hop.marks, &hop.kept);
         }
+        self.records += record.weight();
         self.next = self.next.max(record.first_item + response_items(&record));
         self.aligned = false;
         let (position, base) = (record.position, record.base);
@@ -97,12 +127,7 @@ impl Path {
                 base: step.base,
             })
             .collect();
-        Self {
-            entries,
-            marks,
-            next: snapshot.next,
-            aligned: false,
-        }
+        Self::new(entries, marks, snapshot.next)
     }
 
     /// The snapshot of this path.

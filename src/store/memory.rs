@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::model::Digest;
 
-use super::{Batch, Health, Link, StoreError, Ticket};
+use super::{Batch, Health, Link, MEMBERS, StoreError, Ticket};
 
 /// What a test wants to go wrong. A clone is a handle to the same faults, so that a test can
 /// set and lift them while the store works. For tests only.
@@ -122,6 +122,7 @@ impl Memory {
                 .into_iter()
                 .flatten()
                 .filter(known)
+                .take(MEMBERS)
                 .copied()
         };
         Ok(keys.iter().map(|key| set(key).collect()).collect())

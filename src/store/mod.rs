@@ -254,6 +254,10 @@ pub struct Health {
     pub memory_only: bool,
 }
 
+/// So many members of a set are read: what many sessions have said alike leads to as many records,
+/// and a request must not wait for all of them.
+pub const MEMBERS: usize = 1024;
+
 impl Store {
     /// Opens or makes the store that `config` asks for. A corrupt one is moved aside and a new
     /// one begun with what could be read of it, which the report says; everything lives below `config.path`.
@@ -299,8 +303,8 @@ impl Store {
         }
     }
 
-    /// The set of each key, sorted by turn, then id. Links whose blob is not stored are left
-    /// out. May read the disk.
+    /// The set of each key, sorted by turn, then id, of up to [`MEMBERS`]: the first ones of larger
+    /// sets. Links whose blob is not stored are left out. May read the disk.
     ///
     /// # Errors
     /// Any, where the store can't be read; never a partial answer.

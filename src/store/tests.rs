@@ -347,3 +347,36 @@ fn secrets_and_paths_apart_the_errors_say_what_to_do() {
     let format = StoreError::Format { found: 3, known: 1 };
     assert!(format.to_string().contains("format 3"));
 }
+
+/// What many sessions have said alike leads to as many records: no request waits for all of them.
+#[test]
+fn of_a_large_set_the_first_members_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let most = u32::try_from(MEMBERS).unwrap();
+    let blobs: Vec<(Digest, Bytes)> = (0..most + 50)
+        .map(|number| Bytes::from(number.to_le_bytes().to_vec()))
+        .map(|bytes| (blob_id(&bytes), bytes))
+        .collect();
+    let links = blobs
+        .iter()
+        .zip((0..most + 50).rev())
+        .map(|((id, _), turn)| Link {
+            key: key(1),
+            id: *id,
+            turn,
+        });
+    let links: Vec<Link> = links.collect();
+    let batch = Batch { blobs, links };
+    let store = open(dir.path()).store;
+    for store in [store, Store::Memory(Memory::default())] {
+        // Waiting to be written, and written.
+        let ticket = store.commit(batch.clone());
+        for _ in 0..2 {
+            let sets = store.links(&[key(1)]).unwrap();
+            let turns: Vec<u32> = sets[0].iter().map(|(turn, _)| *turn).collect();
+            assert_eq!(turns, (0..most).collect::<Vec<u32>>());
+        }
+        wait(ticket).unwrap();
+        assert_eq!(store.links(&[key(1)]).unwrap()[0].len(), MEMBERS);
+    }
+}

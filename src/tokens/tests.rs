@@ -180,6 +180,41 @@ fn a_megabyte_of_anything_is_counted() {
     }
 }
 
+/// The tables of a merge take many times their text, and the worst texts take many times as long as
+/// the best: neither may grow with what a client sends.
+#[test]
+fn texts_of_any_size_are_counted_in_bounded_time_and_memory() {
+    let limit = 4 << 20;
+    for (unit, per_token) in [(" ", 128), ("a", 8), ("-", 64), ("=\u{301}", 1)] {
+        let below = unit.repeat(limit / unit.len());
+        let count = COUNTER.count(Encoding::O200k, &below);
+        assert!(count as usize <= limit / per_token, "{unit:?}: {count}");
+        let above = unit.repeat(16 * limit / unit.len());
+        let more = COUNTER.count(Encoding::O200k, &above) - count;
+        // Never less than there are, and no more than there are bytes.
+        assert!(more as usize >= 15 * (count as usize), "{unit:?}: {more}");
+        assert!(more as usize <= 15 * limit + 4, "{unit:?}: {more}");
+    }
+}
+
+/// A piece that is cut into parts, within a token a part of what it would be whole.
+#[test]
+fn long_pieces_are_counted_in_parts() {
+    let mut random = noise(5);
+    let letters: String = (0..200_000)
+        .map(|_| char::from(b'a' + u8::try_from(random(26)).unwrap()))
+        .collect();
+    let whole = bpe_openai::o200k_base().bpe.count(letters.as_bytes());
+    let parts = COUNTER.count(Encoding::O200k, &letters) as usize;
+    assert!(parts.abs_diff(whole) <= 4, "{parts} of {whole}");
+    assert_eq!(
+        COUNTER.count(Encoding::O200k, &letters[..65_536]) as usize,
+        bpe_openai::o200k_base()
+            .bpe
+            .count(&letters.as_bytes()[..65_536])
+    );
+}
+
 #[test]
 fn counts_agree_across_threads() {
     let text = include_str!("counter.rs");

@@ -34,6 +34,7 @@ mod hops;
 mod hour;
 mod limits;
 mod lone;
+mod memory;
 mod names;
 mod origins;
 mod pass;

@@ -114,6 +114,24 @@ impl Process {
         format!("http://{}{path}", self.listen)
     }
 
+    pub fn admin_url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.admin)
+    }
+
+    /// Bytes of memory that it has in use.
+    pub fn resident(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let kib: u64 = line
+            .unwrap()
+            .split_whitespace()
+            .nth(1)
+            .unwrap()
+            .parse()
+            .unwrap();
+        kib << 10
+    }
+
     /// A request whose answer has begun.
     async fn ask(&self) -> reqwest::Response {
         let request = client().post(self.url("/v1/chat/completions"));

@@ -411,7 +411,7 @@ async fn a_long_session_does_not_hold_the_square_of_its_length_and_is_found_at_a
     .await;
     let proxy = Proxy::before(provider.address).await;
     let mut agent = Agent::new(&proxy, false).told("go");
-    let (mut old, mut sent) = (None, None);
+    let (mut old, mut sent, mut half) = (None, None, 0);
     for turn in 0..160 {
         agent.work("out").await;
         if turn == 140 {
@@ -420,10 +420,14 @@ async fn a_long_session_does_not_hold_the_square_of_its_length_and_is_found_at_a
         if turn == 141 {
             sent = Some(newest(&provider).body);
         }
+        if turn == 79 {
+            half = proxy.app.paths.weight();
+        }
     }
-    // Paths of up to 128 turns stay, which hold 9,280 entries by weight, and of longer ones two.
-    let held = proxy.app.paths.entries();
-    assert!(held < 9_280 + 3 * 170, "{held}");
+    // Of longer paths two stay, each weighed with all of its records: twice the turns weigh twice
+    // as much.
+    let held = proxy.app.paths.weight();
+    assert!(held < half * 5 / 2, "{held} after {half}");
     old.unwrap().turn().await;
     assert_eq!(Some(newest(&provider).body), sent);
     none_refused(&provider);

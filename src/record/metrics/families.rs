@@ -14,8 +14,8 @@ use crate::dialect::request::Unmanaged;
 use crate::intercept::delimiter;
 use crate::policy::{Level, Policy};
 use crate::record::labels::{
-    AbortPhase, AcceptError, ConnectionCut, CostKind, DelimiterAction, Phase, RecallOutcome,
-    RetryReason, Side, Stage, StoreOp,
+    AbortPhase, AcceptError, CacheName, ConnectionCut, CostKind, DelimiterAction, Phase,
+    RecallOutcome, RetryReason, Side, Stage, StoreOp,
 };
 
 /// 50 µs to 1 s: the proxy's own time and the store's.
@@ -338,6 +338,8 @@ pub(super) struct Own {
     pub store_rebuilt: IntCounter,
     pub store_wiped: IntCounter,
     pub store_durable: IntGauge,
+    pub cache_bytes: Each<CacheName, IntGauge>,
+    pub cache_limits: Each<CacheName, IntGauge>,
 }
 
 impl Own {
@@ -358,6 +360,16 @@ impl Own {
             phases: each(&overhead),
             total: overhead.with_label_values(&["total"]),
             store_ops: each(&store_ops),
+            cache_bytes: r.gauges(
+                "cache_bytes",
+                "Memory that is taken by what is remembered between requests, in bytes",
+                "cache",
+            )?,
+            cache_limits: r.gauges(
+                "cache_limit_bytes",
+                "The most that each cache may take: its share of server.cache_memory",
+                "cache",
+            )?,
             store_bytes: r.gauge(
                 "store_bytes",
                 "Bytes of the files in the data directory; 0 where the store is in memory",

@@ -17,7 +17,7 @@ use prometheus::{IntGauge, TextEncoder};
 use self::families::{Families, LOG_LINES_LOST};
 use self::models::Models;
 use super::labels::{
-    AcceptError, Budget, ConnectionCut, CostKind, Phase, Route, StoreOp, TokenKind,
+    AcceptError, Budget, CacheName, ConnectionCut, CostKind, Phase, Route, StoreOp, TokenKind,
 };
 use super::turn::{Abort, Context, DelimiterCall, Evicted, Hop, Pass, Turn, lossy};
 use crate::store::Health;
@@ -262,6 +262,14 @@ impl Metrics {
             .view
             .sessions_active
             .set(i64::try_from(sessions).unwrap_or(i64::MAX));
+    }
+
+    /// Sets how many bytes a cache takes, and how many it may take.
+    pub fn set_cache(&self, cache: CacheName, bytes: u64, limit: u64) {
+        let own = &self.families.own;
+        let whole = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        own.cache_bytes.at(cache).set(whole(bytes));
+        own.cache_limits.at(cache).set(whole(limit));
     }
 
     /// Sets the configured ceiling, for the line that dashboards draw.

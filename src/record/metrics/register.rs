@@ -112,6 +112,17 @@ impl Registrar {
         self.add(IntGauge::with_opts(opts(name, help))?)
     }
 
+    /// Gauges of a closed set.
+    pub fn gauges<L: LabelSet>(
+        &self,
+        name: &str,
+        help: &str,
+        label: &str,
+    ) -> Result<Each<L, IntGauge>, Error> {
+        let gauges = self.add(IntGaugeVec::new(opts(name, help), &[label])?)?;
+        Ok(Each::of(|word| gauges.with_label_values(&[word])))
+    }
+
     /// A gauge that is 1 for ever and says something by its label.
     pub fn fact(&self, name: &str, help: &str, label: &str, word: &str) -> Result<(), Error> {
         let gauge = self.add(IntGaugeVec::new(opts(name, help), &[label])?)?;

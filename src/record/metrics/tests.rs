@@ -70,6 +70,8 @@ const CONVENTIONS: &[(&str, &str, &[&str])] = &[
     ("context_ceiling_ratio", "histogram", &[]),
     ("store_bytes", "gauge", &[]),
     ("log_lines_lost_total", "counter", &[]),
+    ("cache_bytes", "gauge", &["cache"]),
+    ("cache_limit_bytes", "gauge", &["cache"]),
 ];
 
 fn metrics() -> Metrics {

@@ -18,7 +18,7 @@ use crate::model::Digest;
 
 use super::codec::Encoder;
 use super::overlay::Overlay;
-use super::{Batch, Config, Health, OpenReport, StoreError, Ticket};
+use super::{Batch, Config, Health, MEMBERS, OpenReport, StoreError, Ticket};
 
 mod archive;
 mod committer;
@@ -175,6 +175,7 @@ impl SledStore {
                 set.extend(trees.links(path, key)?);
                 set.sort_unstable();
                 set.dedup();
+                set.truncate(MEMBERS);
             }
             self.shared.drop_dangling(trees, &mut sets)
         })?;

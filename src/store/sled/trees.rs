@@ -21,7 +21,7 @@ use bytes::Bytes;
 use crate::model::Digest;
 
 use super::super::codec::{self, CodecError};
-use super::super::{Config, Link, StoreError, blob_id};
+use super::super::{Config, Link, MEMBERS, StoreError, blob_id};
 
 /// Fixed when a store is made; the engine refuses any other afterwards.
 const SEGMENT: usize = 2 << 20;
@@ -267,7 +267,7 @@ impl Trees {
         })
     }
 
-    /// The links of a key, in order.
+    /// The first links of a key, in order.
     pub(super) fn links(
         &self,
         path: &Path,
@@ -278,6 +278,7 @@ impl Trees {
             entries
                 .map(|entry| entry.map(|(key, _)| key))
                 .filter_map(member)
+                .take(MEMBERS)
                 .collect()
         })
     }

@@ -1,0 +1,245 @@
+//! What values that are remembered between requests take of the memory, so that caches are bounded
+//! by bytes. Counts what a value owns, with what an allocator adds; never measures.
+
+use std::mem::size_of;
+
+use super::{CallShape, Effect, HiddenCall, Hop, Kept, Shape, TurnRecord};
+
+/// What an allocation of so many bytes takes: allocators round up.
+#[must_use]
+pub const fn block(bytes: usize) -> usize {
+    if bytes == 0 {
+        0
+    } else {
+        bytes + bytes / 8 + 16
+    }
+}
+
+/// What an allocation of a shared value takes: two counts stand beside it.
+#[must_use]
+pub const fn shared<T>() -> usize {
+    block(size_of::<T>() + 2 * size_of::<usize>())
+}
+
+/// What a text owns.
+#[must_use]
+pub fn text(text: &String) -> usize {
+    block(text.capacity())
+}
+
+fn optional(option: Option<&String>) -> usize {
+    option.map_or(0, text)
+}
+
+/// What a list owns beside what its elements own.
+#[must_use]
+pub fn list<T>(list: &Vec<T>) -> usize {
+    block(list.capacity() * size_of::<T>())
+}
+
+/// What a list and its elements own.
+fn all<T>(elements: &Vec<T>, each: impl Fn(&T) -> usize) -> usize {
+    list(elements) + elements.iter().map(each).sum::<usize>()
+}
+
+impl TurnRecord {
+    /// Bytes of memory that it takes where it is shared.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        let calls = all(&self.calls, |(id, name)| text(&id.0) + text(name));
+        let words = [&self.handed, &self.model, &self.session];
+        let options = [&self.injected, &self.recall, &self.parent_session];
+        shared::<Self>()
+            + all(&self.hops, Hop::owned)
+            + calls
+            + words.into_iter().map(text).sum::<usize>()
+            + options
+                .map(|option| optional(option.as_ref()))
+                .iter()
+                .sum::<usize>()
+    }
+}
+
+impl Hop {
+    fn owned(&self) -> usize {
+        optional(self.message.as_ref())
+            + all(&self.calls, HiddenCall::owned)
+            + list(&self.marks)
+            + all(&self.kept, |(_, kept)| kept.owned())
+    }
+}
+
+impl HiddenCall {
+    fn owned(&self) -> usize {
+        let texts = [&self.id.0, &self.bytes, &self.arguments, &self.result];
+        texts.into_iter().map(text).sum::<usize>() + self.effect.owned()
+    }
+}
+
+impl Effect {
+    fn owned(&self) -> usize {
+        match self {
+            Self::Started {
+                name, dependencies, ..
+            } => text(name) + all(dependencies, text),
+            Self::Ended { name, description } => text(name) + optional(description.as_ref()),
+            Self::Recalled { id, originals, .. } => text(id) + list(originals),
+            Self::Refused => 0,
+        }
+    }
+}
+
+impl Kept {
+    /// What it owns.
+    #[must_use]
+    pub fn owned(&self) -> usize {
+        list(&self.lines) + list(&self.index) + self.trimmed.as_ref().map_or(0, list)
+    }
+}
+
+impl Shape {
+    /// Bytes of memory that it takes where it is shared.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        let call = |call: &CallShape| text(&call.id.0) + text(&call.name);
+        let answers = self.result_of.as_ref().map_or(0, |id| text(&id.0));
+        shared::<Self>() + all(&self.calls, call) + answers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{CallId, Mark};
+
+    /// Every field that can be large is weighed: what it grows by, the weight grows by.
+    #[test]
+    fn a_record_weighs_what_any_part_of_it_takes() {
+        const MUCH: usize = 10_000;
+        let much = || "x".repeat(MUCH);
+        let hidden = |change: fn(&mut HiddenCall, String)| {
+            let mut call = HiddenCall {
+                id: CallId(String::new()),
+                place: 0,
+                bytes: String::new(),
+                arguments: String::new(),
+                tokens: 0,
+                result: String::new(),
+                result_tokens: 0,
+                effect: Effect::Refused,
+                nudge: false,
+                tool: crate::model::Hidden::Delimiter,
+                block: None,
+            };
+            change(&mut call, "x".repeat(MUCH));
+            let hop = Hop {
+                calls: vec![call],
+                ..Hop::default()
+            };
+            TurnRecord {
+                hops: vec![hop],
+                ..TurnRecord::default()
+            }
+        };
+        let hop = |hop: Hop| TurnRecord {
+            hops: vec![hop],
+            ..TurnRecord::default()
+        };
+        let with = |change: fn(&mut TurnRecord, String)| {
+            let mut record = TurnRecord::default();
+            change(&mut record, "x".repeat(MUCH));
+            record
+        };
+        let spans = || vec![(0, 0); MUCH / 8];
+        let kept = |kept: Kept| {
+            hop(Hop {
+                kept: vec![(0, kept)],
+                ..Hop::default()
+            })
+        };
+        let records = [
+            with(|record, much| record.handed = much),
+            with(|record, much| record.model = much),
+            with(|record, much| record.session = much),
+            with(|record, much| record.injected = Some(much)),
+            with(|record, much| record.recall = Some(much)),
+            with(|record, much| record.parent_session = Some(much)),
+            with(|record, much| record.calls = vec![(CallId(much), String::new())]),
+            with(|record, much| record.calls = vec![(CallId(String::new()), much)]),
+            hop(Hop {
+                message: Some(much()),
+                ..Hop::default()
+            }),
+            hop(Hop {
+                marks: vec![(0, Mark::Live); MUCH / 8],
+                ..Hop::default()
+            }),
+            kept(Kept {
+                lines: spans(),
+                ..Kept::default()
+            }),
+            kept(Kept {
+                index: spans(),
+                ..Kept::default()
+            }),
+            kept(Kept {
+                trimmed: Some(spans()),
+                ..Kept::default()
+            }),
+            hidden(|call, much| call.id = CallId(much)),
+            hidden(|call, much| call.bytes = much),
+            hidden(|call, much| call.arguments = much),
+            hidden(|call, much| call.result = much),
+            hidden(|call, much| {
+                call.effect = Effect::Started {
+                    name: much,
+                    kind: crate::model::EpisodeKind::Act,
+                    dependencies: vec![],
+                };
+            }),
+            hidden(|call, much| {
+                call.effect = Effect::Started {
+                    name: String::new(),
+                    kind: crate::model::EpisodeKind::Act,
+                    dependencies: vec![much],
+                };
+            }),
+            hidden(|call, much| {
+                call.effect = Effect::Ended {
+                    name: String::new(),
+                    description: Some(much),
+                };
+            }),
+        ];
+        for record in records {
+            let weight = record.weight();
+            let most = MUCH + MUCH / 4 + 2_000;
+            assert!((MUCH..most).contains(&weight), "{weight}: {record:?}");
+        }
+    }
+
+    #[test]
+    fn a_shape_weighs_its_ids() {
+        let long = "x".repeat(5_000);
+        let call = CallShape {
+            id: CallId(long.clone()),
+            name: long.clone(),
+            tokens: 1,
+            digest: 0,
+        };
+        let shape = Shape {
+            role: crate::model::Role::Assistant,
+            canonical: crate::model::Digest::default(),
+            calls: vec![call],
+            result_of: Some(CallId(long)),
+            text: 0,
+            reasoning: 0,
+            opaque: false,
+        };
+        assert!(
+            (15_000..20_000).contains(&shape.weight()),
+            "{}",
+            shape.weight()
+        );
+    }
+}
