@@ -70,7 +70,7 @@ async fn ask(proxy: SocketAddr, frames: usize) -> TcpStream {
         r#"{{"model":"m","stream":true,"tools":[{TOOL}],"messages":[{{"role":"user","content":"{said}"}}]}}"#
     );
     let head = format!(
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer k\r\n{FRAMES}: {frames}\r\n\
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer k\r\n{FRAMES}: {frames}\r\n\
          connection: close\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );

@@ -98,7 +98,7 @@ async fn what_is_no_request_at_all_is_counted() {
     );
     for (bytes, method, status) in [
         (
-            "CONNECT a.example:443 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+            "CONNECT a.example:443 HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
             "CONNECT",
             "405",
         ),
@@ -121,7 +121,8 @@ async fn what_is_no_request_at_all_is_counted() {
 async fn a_client_that_leaves_in_its_body_is_counted() {
     let proxy = Proxy::before(plain().await).await;
     let mut stream = TcpStream::connect(proxy.addr).await.unwrap();
-    let half = format!("POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n{{\"a\"");
+    let half =
+        format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n{{\"a\"");
     tokio::io::AsyncWriteExt::write_all(&mut stream, half.as_bytes())
         .await
         .unwrap();

@@ -33,7 +33,7 @@ async fn idle_connections_silence_neither_the_admin_port_nor_agents() {
     let proxy = Serving::start(ok().await, "ulimit -n 256", &[]);
     for sent in [
         "",
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-le",
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-le",
     ] {
         let mut idle = Vec::new();
         for _ in 0..400 {
@@ -58,7 +58,7 @@ async fn requests_that_hold_their_connections_leave_the_admin_port_alone() {
     let addr = upstream(|_| async { std::future::pending::<Response>().await }).await;
     let proxy = Serving::start(addr, "ulimit -n 256", &[]);
     let request = format!(
-        "POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{EMPTY}",
+        "POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{EMPTY}",
         EMPTY.len()
     );
     let mut open = Vec::new();

@@ -102,7 +102,7 @@ async fn a_client_that_writes_before_it_reads_gets_the_answer_and_no_reset() {
     let proxy = Proxy::with(echo().await, |config| config.server.body_cap = cap).await;
     // Far more than socket buffers hold: unread, it would be answered with a reset.
     let mut request = format!(
-        "POST {CHAT} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        "POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
         2 * cap
     )
     .into_bytes();
@@ -119,7 +119,7 @@ async fn a_client_that_writes_before_it_reads_gets_the_answer_and_no_reset() {
 async fn a_client_that_asks_first_is_refused_before_it_sends() {
     let proxy = Proxy::with(echo().await, |config| config.server.body_cap = CAP).await;
     let head = format!(
-        "POST {CHAT} HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 999999999\r\n\r\n"
+        "POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 999999999\r\n\r\n"
     );
     let answer = talk(proxy.addr, head.as_bytes()).await;
     assert!(
@@ -217,7 +217,7 @@ async fn what_is_not_plain_http_is_refused() {
 
     let connect = talk(
         proxy.addr,
-        b"CONNECT evil.example:443 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+        b"CONNECT evil.example:443 HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
     )
     .await;
     assert!(
@@ -228,7 +228,7 @@ async fn what_is_not_plain_http_is_refused() {
 
     let dots = talk(
         proxy.addr,
-        b"GET /v1/../admin HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+        b"GET /v1/../admin HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
     )
     .await;
     assert!(
@@ -285,7 +285,8 @@ async fn a_full_house_is_503_and_empties_again() {
 async fn a_body_that_never_comes_whole_is_no_request() {
     let proxy = Proxy::before(echo().await).await;
     let mut stream = TcpStream::connect(proxy.addr).await.unwrap();
-    let half = format!("POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n{{\"a\"");
+    let half =
+        format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n{{\"a\"");
     stream.write_all(half.as_bytes()).await.unwrap();
     stream.shutdown().await.unwrap();
     let mut answer = Vec::new();

@@ -304,7 +304,7 @@ async fn uploads_are_not_buffered() {
 async fn chunked_bodies_are_managed_too() {
     let (addr, seen) = keeping(|| Response::new(Body::empty())).await;
     let proxy = Proxy::before(addr).await;
-    let request = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+    let request = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
         transfer-encoding: chunked\r\n\r\n3\r\n{\"m\r\nd\r\nessages\": []}\r\n0\r\n\r\n";
     let answer = talk(proxy.addr, request).await;
     assert!(
@@ -320,7 +320,10 @@ async fn chunked_bodies_are_managed_too() {
 #[tokio::test]
 async fn an_absolute_url_names_no_host_to_us() {
     let (addr, seen) = keeping(|| Response::new(Body::from("ok"))).await;
-    let proxy = Proxy::before(addr).await;
+    let proxy = Proxy::with(addr, |config| {
+        config.server.hosts = Hosts::read(&["evil.example".to_owned()]).unwrap();
+    })
+    .await;
     let request = b"GET http://evil.example/v1/models HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n";
     let answer = talk(proxy.addr, request).await;
     assert!(answer.ends_with(b"ok"));
@@ -334,7 +337,7 @@ async fn a_client_that_asks_first_is_told_to_go_on() {
     let (addr, seen) = keeping(|| Response::new(Body::from("ok"))).await;
     let proxy = Proxy::before(addr).await;
     let mut stream = TcpStream::connect(proxy.addr).await.unwrap();
-    let head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+    let head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
         expect: 100-continue\r\ncontent-length: 15\r\n\r\n";
     stream.write_all(head).await.unwrap();
     let mut go_on = [0; 25];
@@ -356,7 +359,7 @@ async fn one_connection_serves_many_requests() {
     let mut stream = TcpStream::connect(proxy.addr).await.unwrap();
     for _ in 0..3 {
         stream
-            .write_all(b"GET /v1/x HTTP/1.1\r\nhost: x\r\n\r\n")
+            .write_all(b"GET /v1/x HTTP/1.1\r\nhost: localhost\r\n\r\n")
             .await
             .unwrap();
         let mut answer = Vec::new();

@@ -57,7 +57,7 @@ async fn served_again(proxy: &Proxy) {
 }
 
 fn head(path: &str, length: usize) -> String {
-    format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n")
+    format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n")
 }
 
 /// Sends pieces with a pause after each until they end or an answer comes; then the answer's
@@ -85,7 +85,8 @@ async fn trickle(addr: SocketAddr, head: &str, piece: &[u8], pieces: usize, paus
 #[tokio::test]
 async fn a_body_that_trickles_gives_its_place_back() {
     let proxy = Proxy::with(echo().await, short).await;
-    let chunked = format!("POST {CHAT} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n");
+    let chunked =
+        format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n");
     for (what, head, piece) in [
         ("chat", head(CHAT, 100_000), " "),
         ("messages", head(MESSAGES, 100_000), " "),
@@ -147,7 +148,7 @@ async fn a_chunk_that_is_none_is_the_callers_fault() {
             "ffffffffffffffffff\r\n",
         ] {
             let request = format!(
-                "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+                "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
                  transfer-encoding: chunked\r\n\r\n2\r\n{{}}\r\n{bad}"
             );
             let answer = String::from_utf8(talk(proxy.addr, request.as_bytes()).await).unwrap();

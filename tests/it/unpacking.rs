@@ -210,7 +210,7 @@ async fn bodies_that_wait_for_each_other_do_not_wait_for_ever() {
     for _ in 0..3 {
         let mut stream = TcpStream::connect(proxy.addr).await.unwrap();
         let head = format!(
-            "POST {CHAT} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+            "POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );
         stream.write_all(head.as_bytes()).await.unwrap();

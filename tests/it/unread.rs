@@ -212,7 +212,7 @@ fn spoilt(dialect: Dialect) -> Vec<(&'static str, Vec<u8>)> {
             "a comma too many",
             with(r#""model":"m","#, r#""model":"m",,"#),
         ),
-        ("cut", body[..body.len() - 1].as_bytes().to_vec()),
+        ("cut", body.as_bytes()[..body.len() - 1].to_vec()),
         (
             "escapes and a mark",
             format!("\u{feff}{}", body.replace("delimiter", r"\u0064elimiter")).into_bytes(),
@@ -550,7 +550,7 @@ fn spoilt_somewhere(dialect: Dialect, stream: bool, seed: usize) -> Sent {
     ];
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15 ^ (seed as u64 + 1) << 20);
     let mut bytes = match stream {
-        true => streamed(dialect, (seed % 2 == 0).then_some(FIRST), true).concat(),
+        true => streamed(dialect, seed.is_multiple_of(2).then_some(FIRST), true).concat(),
         false => whole_hidden(dialect),
     }
     .into_bytes();
