@@ -11,6 +11,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
+use plimsoll::ingress::Hosts;
+
 use crate::support::{EMPTY, Proxy, channel_body, client, noise, padded, soon, talk, upstream};
 
 /// What the upstream was asked last.
