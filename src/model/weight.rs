@@ -112,51 +112,66 @@ mod tests {
     use super::*;
     use crate::model::{CallId, Mark};
 
+    const MUCH: usize = 10_000;
+
+    fn much() -> String {
+        "x".repeat(MUCH)
+    }
+
+    fn with(change: fn(&mut TurnRecord, String)) -> TurnRecord {
+        let mut record = TurnRecord::default();
+        change(&mut record, much());
+        record
+    }
+
+    fn hop(hop: Hop) -> TurnRecord {
+        TurnRecord {
+            hops: vec![hop],
+            ..TurnRecord::default()
+        }
+    }
+
+    fn kept(change: fn(&mut Kept, Vec<(u32, u32)>)) -> TurnRecord {
+        let mut kept = Kept::default();
+        change(&mut kept, vec![(0, 0); MUCH / 8]);
+        hop(Hop {
+            kept: vec![(0, kept)],
+            ..Hop::default()
+        })
+    }
+
+    fn hidden(change: fn(&mut HiddenCall, String)) -> TurnRecord {
+        let mut call = HiddenCall {
+            id: CallId(String::new()),
+            place: 0,
+            bytes: String::new(),
+            arguments: String::new(),
+            tokens: 0,
+            result: String::new(),
+            result_tokens: 0,
+            effect: Effect::Refused,
+            nudge: false,
+            tool: crate::model::Hidden::Delimiter,
+            block: None,
+        };
+        change(&mut call, much());
+        hop(Hop {
+            calls: vec![call],
+            ..Hop::default()
+        })
+    }
+
+    fn started(name: String, dependencies: Vec<String>) -> Effect {
+        Effect::Started {
+            name,
+            kind: crate::model::EpisodeKind::Act,
+            dependencies,
+        }
+    }
+
     /// Every field that can be large is weighed: what it grows by, the weight grows by.
     #[test]
     fn a_record_weighs_what_any_part_of_it_takes() {
-        const MUCH: usize = 10_000;
-        let much = || "x".repeat(MUCH);
-        let hidden = |change: fn(&mut HiddenCall, String)| {
-            let mut call = HiddenCall {
-                id: CallId(String::new()),
-                place: 0,
-                bytes: String::new(),
-                arguments: String::new(),
-                tokens: 0,
-                result: String::new(),
-                result_tokens: 0,
-                effect: Effect::Refused,
-                nudge: false,
-                tool: crate::model::Hidden::Delimiter,
-                block: None,
-            };
-            change(&mut call, "x".repeat(MUCH));
-            let hop = Hop {
-                calls: vec![call],
-                ..Hop::default()
-            };
-            TurnRecord {
-                hops: vec![hop],
-                ..TurnRecord::default()
-            }
-        };
-        let hop = |hop: Hop| TurnRecord {
-            hops: vec![hop],
-            ..TurnRecord::default()
-        };
-        let with = |change: fn(&mut TurnRecord, String)| {
-            let mut record = TurnRecord::default();
-            change(&mut record, "x".repeat(MUCH));
-            record
-        };
-        let spans = || vec![(0, 0); MUCH / 8];
-        let kept = |kept: Kept| {
-            hop(Hop {
-                kept: vec![(0, kept)],
-                ..Hop::default()
-            })
-        };
         let records = [
             with(|record, much| record.handed = much),
             with(|record, much| record.model = much),
@@ -174,36 +189,15 @@ mod tests {
                 marks: vec![(0, Mark::Live); MUCH / 8],
                 ..Hop::default()
             }),
-            kept(Kept {
-                lines: spans(),
-                ..Kept::default()
-            }),
-            kept(Kept {
-                index: spans(),
-                ..Kept::default()
-            }),
-            kept(Kept {
-                trimmed: Some(spans()),
-                ..Kept::default()
-            }),
+            kept(|kept, spans| kept.lines = spans),
+            kept(|kept, spans| kept.index = spans),
+            kept(|kept, spans| kept.trimmed = Some(spans)),
             hidden(|call, much| call.id = CallId(much)),
             hidden(|call, much| call.bytes = much),
             hidden(|call, much| call.arguments = much),
             hidden(|call, much| call.result = much),
-            hidden(|call, much| {
-                call.effect = Effect::Started {
-                    name: much,
-                    kind: crate::model::EpisodeKind::Act,
-                    dependencies: vec![],
-                };
-            }),
-            hidden(|call, much| {
-                call.effect = Effect::Started {
-                    name: String::new(),
-                    kind: crate::model::EpisodeKind::Act,
-                    dependencies: vec![much],
-                };
-            }),
+            hidden(|call, much| call.effect = started(much, vec![])),
+            hidden(|call, much| call.effect = started(String::new(), vec![much])),
             hidden(|call, much| {
                 call.effect = Effect::Ended {
                     name: String::new(),

@@ -101,7 +101,8 @@ mod tests {
                 cache.insert(key, weight);
                 assert!(cache.weight() <= share, "{name:?}");
             }
-            assert!(cache.weight() > share / 2, "{name:?}: {}", cache.weight());
+            // The smallest shares hold a handful of the large ones, and which stay is chance.
+            assert!(cache.weight() > share / 4, "{name:?}: {}", cache.weight());
         }
     }
 }

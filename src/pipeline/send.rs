@@ -72,7 +72,7 @@ async fn accepted(
     }
     let (head, body) = Incoming::of(response);
     if body.coded {
-        return original(app, turn, Stage::Intercept).await;
+        return original(app, turn, Because::Unread).await;
     }
     let served = if body.events || turn.state.request.stream {
         drive::stream(app, turn, head, body).await?
@@ -85,7 +85,7 @@ async fn accepted(
     };
     match served {
         Served::Answer(answer) => Ok(answer),
-        Served::Own(turn) | Served::Whole(turn, ..) => original(app, *turn, Stage::Intercept).await,
+        Served::Own(turn) | Served::Whole(turn, ..) => original(app, *turn, Because::Unread).await,
     }
 }
 
@@ -130,13 +130,14 @@ async fn refused(
             Err(error) => return Err(failed(turn, error)),
         };
     }
-    let own_may_do = if is_too_long(app, head.status, &body) {
+    let too_long = is_too_long(app, head.status, &body);
+    let own_may_do = if too_long {
         is_shorter(&turn)
     } else {
         is_ours(head.status) && !turn.prepared.body.is(own(&turn))
     };
     if own_may_do {
-        return original(app, turn, Stage::Refused).await;
+        return original(app, turn, Because::Refused { too_long }).await;
     }
     Ok(reply(turn, head.status, head.headers, body))
 }
@@ -356,12 +357,28 @@ pub(super) async fn send(app: &App, turn: &mut Turn) -> Result<Response<Response
     Ok(app.upstream.send(outbound, told).await?)
 }
 
+/// Why the client's own request is sent in place of ours.
+#[derive(Clone, Copy)]
+enum Because {
+    /// The answer to ours can't be read, and may hold a hidden call.
+    Unread,
+    /// Ours was refused.
+    Refused {
+        /// For its length.
+        too_long: bool,
+    },
+}
+
 /// Sends the client's own request once, and says so; that answer stands.
 async fn original(
     app: &Arc<App>,
     mut turn: Turn,
-    mut stage: Stage,
+    because: Because,
 ) -> Result<Response<Body>, ProxyError> {
+    let mut stage = match because {
+        Because::Unread => Stage::Intercept,
+        Because::Refused { .. } => Stage::Refused,
+    };
     let mut request = untouched(&turn.request);
     let body = own(&turn);
     if *body != turn.request.body {
@@ -372,17 +389,17 @@ async fn original(
         Ok(response) => response,
         Err(error) => return Err(failed(turn, error)),
     };
-    if stage == Stage::Refused && is_ours(response.status()) {
+    if let Because::Refused { too_long } = because
+        && is_ours(response.status())
+    {
         let (head, body) = response.into_parts();
         let body = match refusal_of(body).await {
             Ok(body) => body,
             Err(error) => return Err(failed(turn, error)),
         };
-        let text = String::from_utf8_lossy(&body);
-        let too_long = app.models.context_length_error(head.status.as_u16(), &text);
         // What is refused either way is most likely the agent's own mistake, not one of ours; but
-        // what we would have made shorter says nothing of it.
-        if too_long.is_none() {
+        // what is too long where ours was not says nothing of it.
+        if too_long || !is_too_long(app, head.status, &body) {
             stage = Stage::RefusedTwice;
         }
         response = Response::from_parts(head, Body::from(body));

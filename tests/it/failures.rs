@@ -445,8 +445,11 @@ async fn what_no_pass_can_shorten_is_refused_in_the_upstreams_words() {
             (param.as_str(), code.as_str()),
             ("messages", "context_length_exceeded")
         );
-        assert_eq!(provider.chats().len(), 1);
-        assert_eq!(answer.header("x-plimsoll-fail-open"), "");
+        // Nothing can be evicted, but what the proxy adds can be left out: it is never the reason.
+        let asked = provider.chats();
+        assert_eq!(asked.len(), 2);
+        assert_eq!(asked[1].body, agent.body());
+        assert_eq!(answer.header("x-plimsoll-fail-open"), "refused_twice");
     }
 }
 

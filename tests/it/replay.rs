@@ -128,7 +128,7 @@ fn what_cannot_be_done_is_said_in_words() {
             2,
             "possible values: none, recency",
         ),
-        (&["--ceiling", "100"], 2, "100 is not in 4000"),
+        (&["--ceiling", "100"], 2, "at least 4000 tokens"),
         (&["--floor", "2"], 2, "at most 1"),
     ] {
         let output = replay(arguments);
@@ -228,7 +228,7 @@ fn a_ceiling_and_a_floor_are_recommended_with_the_reason() {
 fn tune_says_what_it_cannot_do() {
     for (arguments, code, words) in [
         (&["--min-tokens", "9000000"][..], 1, "lower --min-tokens"),
-        (&["--ceilings", "100"], 2, "100 is not in 4000"),
+        (&["--ceilings", "100"], 2, "at least 4000 tokens"),
         (&["--floors", "0.5,low"], 2, "a fraction above 0"),
     ] {
         let output = run("tune", arguments);

@@ -53,7 +53,8 @@ fn a_session_with_endless_arguments_is_served_without_them() {
         let (before, after) = (before.body.to_bytes(), after.body.to_bytes());
         assert!(after.len() < before.len(), "{dialect:?} {}", after.len());
         let text = String::from_utf8_lossy(&after);
-        assert!(!text.contains("poison"), "{dialect:?} {text}");
+        // What the calls were answered stays: a name in it is as short as it was.
+        assert!(!text.contains("xxxx"), "{dialect:?} {text}");
         assert_eq!(text.matches("delimiter").count(), {
             let before = String::from_utf8_lossy(&before);
             before.matches("delimiter").count()

@@ -244,6 +244,7 @@ fn all_kinds() -> Vec<Turn> {
             });
             let evicted = evicted.to_vec();
             with(&|turn| {
+                turn.hops[0].declined = Some(trigger);
                 turn.hops[0].pass = Some(Pass {
                     trigger,
                     evicted: evicted.clone(),
@@ -267,6 +268,12 @@ fn no_event_makes_a_series() {
     }
     for op in StoreOp::ALL {
         metrics.observe_store(op, Duration::ZERO);
+    }
+    for why in AcceptError::ALL {
+        metrics.accept_failed(why);
+    }
+    for why in ConnectionCut::ALL {
+        metrics.connection_cut(why);
     }
     let new: Vec<String> = (&names(&metrics) - &start).into_iter().collect();
     // Open are statuses and methods, and what a provider's models answered.
