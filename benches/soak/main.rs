@@ -70,7 +70,7 @@ async fn main() -> ExitCode {
         ("LOG__LEVEL", "error"),
     ];
     if let Ok(caches) = &caches {
-        settings.push(("MEMORY__CACHES", caches));
+        settings.push(("SERVER__CACHE_MEMORY", caches));
     }
     let base = format!("http://{upstream}/v1");
     let process = Process::start(&http, &base, &settings).await;

@@ -48,7 +48,7 @@ impl Edge {
         if affordable < config.max_in_flight {
             tracing::warn!(
                 affordable,
-                "server.max_in_flight is more than the process may open files for; raise their limit"
+                "server.max_in_flight is more than the process may open files for; start it with a higher `ulimit -n`"
             );
         }
         let limit = Limit::new(config.max_in_flight.min(affordable));
