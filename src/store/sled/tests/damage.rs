@@ -103,6 +103,41 @@ fn a_store_that_the_disk_refuses_stands_by_until_it_gives_way() {
     }
 }
 
+#[test]
+fn a_disk_that_goes_on_refusing_costs_the_oldest_records_and_no_more_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    // Where a directory should be made is a file, until it is taken away.
+    let data = dir.path().join("data");
+    fs::create_dir(&data).unwrap();
+    fs::write(data.join("sled"), b"in the way").unwrap();
+    let config = Config {
+        queue_bytes: 100_000,
+        ..config(&data)
+    };
+    let error = StoreError::io("writing", &data, &std::io::ErrorKind::StorageFull.into());
+    let standby = super::super::super::standby::Standby::new(&config, error).unwrap();
+    let store = Store::Standby(standby);
+    // Said again all the time, and so never the oldest.
+    let again = numbered(1);
+    for n in 2..1_000 {
+        wait(store.commit(again.clone())).unwrap();
+        wait(store.commit(numbered(n))).unwrap();
+    }
+    assert_eq!(present(&store, 1..2), Ok(1));
+    let kept = present(&store, 2..1_000).unwrap() as u64;
+    assert!((5..200).contains(&kept), "{kept}");
+    assert_eq!(present(&store, 999..1_000), Ok(1));
+    assert_eq!(store.health().lost, 998 - kept);
+    assert!(store.notes().join(" ").contains("records are lost"));
+    fs::remove_file(data.join("sled")).unwrap();
+    until(&store, |store| !store.health().memory_only);
+    assert_eq!(store.health().lost, 998 - kept);
+    let whole = kept as usize + 1;
+    until(&store, |store| present(store, 1..1_000) == Ok(whole));
+    store.close().unwrap();
+    assert_eq!(present(&open(&data).store, 1..1_000), Ok(whole));
+}
+
 /// Waits until a store says so.
 fn until(store: &Store, said: impl Fn(&Store) -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
