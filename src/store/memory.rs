@@ -1,7 +1,8 @@
 //! The store without a disk: the oracle that the others are held to, and the home of injected
-//! faults for tests. It keeps everything until it is dropped, and never writes a file.
+//! faults for tests. It keeps everything until it is dropped, or as much as it was told to, and never
+//! writes a file.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,11 +92,34 @@ pub struct Memory {
 
 #[derive(Default)]
 struct Tables {
-    blobs: HashMap<Digest, Bytes>,
-    links: BTreeMap<Digest, BTreeSet<(u32, Digest)>>,
+    /// Each with the number of the last batch that had it.
+    blobs: HashMap<Digest, (Bytes, u64)>,
+    links: BTreeMap<Digest, BTreeMap<(u32, Digest), u64>>,
     failed: u64,
     closed: bool,
+    bound: Option<Bound>,
 }
+
+/// What memory may take where it can't keep everything.
+struct Bound {
+    most: usize,
+    held: usize,
+    /// The batches that are there, oldest first, and their weights.
+    batches: VecDeque<(Named, usize)>,
+    next: u64,
+    /// Blobs that had to go.
+    lost: u64,
+}
+
+/// What a batch named, without the bytes.
+struct Named {
+    number: u64,
+    blobs: Vec<Digest>,
+    links: Vec<Link>,
+}
+
+/// About what an entry takes in the tables and in the list of batches, besides a blob's bytes.
+const ENTRY: usize = 256;
 
 impl Memory {
     /// An empty store that fails as `faults` says. For tests only.
@@ -104,6 +128,36 @@ impl Memory {
         Self {
             tables: Mutex::default(),
             faults: Some(faults),
+        }
+    }
+
+    /// An empty store that keeps about `most` bytes: where more comes the oldest batches go, which
+    /// [`Health::lost`] counts.
+    pub(super) fn bounded(most: usize) -> Self {
+        let bound = Bound {
+            most,
+            held: 0,
+            batches: VecDeque::new(),
+            next: 0,
+            lost: 0,
+        };
+        let tables = Tables {
+            bound: Some(bound),
+            ..Tables::default()
+        };
+        Self {
+            tables: Mutex::new(tables),
+            faults: None,
+        }
+    }
+
+    /// Lets go of all that it holds, because it is kept elsewhere.
+    pub(super) fn release(&self) {
+        let mut tables = self.tables.lock();
+        (tables.blobs, tables.links) = Default::default();
+        if let Some(bound) = &mut tables.bound {
+            bound.held = 0;
+            bound.batches = VecDeque::new();
         }
     }
 
@@ -120,7 +174,7 @@ impl Memory {
                 .links
                 .get(key)
                 .into_iter()
-                .flatten()
+                .flat_map(BTreeMap::keys)
                 .filter(known)
                 .take(MEMBERS)
                 .copied()
@@ -131,7 +185,7 @@ impl Memory {
     pub(super) fn linked(&self) -> Result<Vec<(u32, Digest)>, StoreError> {
         let tables = self.readable()?;
         let known = |(_, id): &(u32, Digest)| tables.blobs.contains_key(id);
-        let members = tables.links.values().flatten().copied();
+        let members = tables.links.values().flat_map(BTreeMap::keys).copied();
         let set: BTreeSet<(u32, Digest)> = members.filter(known).collect();
         Ok(set.into_iter().collect())
     }
@@ -140,7 +194,7 @@ impl Memory {
     pub(super) fn batches(&self) -> Vec<Batch> {
         let tables = self.tables.lock();
         let mut batches = Vec::new();
-        for (id, value) in &tables.blobs {
+        for (id, (value, _)) in &tables.blobs {
             let blobs = vec![(*id, value.clone())];
             batches.push(Batch {
                 blobs,
@@ -155,7 +209,7 @@ impl Memory {
             };
             batches.push(Batch {
                 blobs: Vec::new(),
-                links: set.iter().map(link).collect(),
+                links: set.keys().map(link).collect(),
             });
         }
         batches
@@ -163,7 +217,8 @@ impl Memory {
 
     pub(super) fn blobs(&self, ids: &[Digest]) -> Result<Vec<Option<Bytes>>, StoreError> {
         let tables = self.readable()?;
-        Ok(ids.iter().map(|id| tables.blobs.get(id).cloned()).collect())
+        let blob = |id| tables.blobs.get(id).map(|(value, _)| value.clone());
+        Ok(ids.iter().map(blob).collect())
     }
 
     pub(super) fn commit(&self, batch: Batch) -> Ticket {
@@ -199,8 +254,10 @@ impl Memory {
     }
 
     pub(super) fn health(&self) -> Health {
+        let tables = self.tables.lock();
         Health {
-            failed: self.tables.lock().failed,
+            failed: tables.failed,
+            lost: tables.bound.as_ref().map_or(0, |bound| bound.lost),
             ..Health::default()
         }
     }
@@ -220,12 +277,72 @@ impl Memory {
 
 impl Tables {
     fn apply(&mut self, batch: Batch) {
-        self.blobs.extend(batch.blobs);
-        for link in batch.links {
-            self.links
-                .entry(link.key)
-                .or_default()
-                .insert((link.turn, link.id));
+        let number = self.bound.as_mut().map_or(0, |bound| bound.take(&batch));
+        for (id, value) in batch.blobs {
+            self.blobs.insert(id, (value, number));
         }
+        for link in batch.links {
+            let set = self.links.entry(link.key).or_default();
+            set.insert((link.turn, link.id), number);
+        }
+        while let Some(oldest) = self.bound.as_mut().and_then(Bound::pass) {
+            self.drop_batch(&oldest);
+        }
+    }
+
+    /// Forgets what a batch named and no later one did.
+    fn drop_batch(&mut self, batch: &Named) {
+        let mut lost = 0;
+        for id in &batch.blobs {
+            if self
+                .blobs
+                .get(id)
+                .is_some_and(|(_, last)| *last == batch.number)
+            {
+                self.blobs.remove(id);
+                lost += 1;
+            }
+        }
+        for link in &batch.links {
+            let Some(set) = self.links.get_mut(&link.key) else {
+                continue;
+            };
+            let member = (link.turn, link.id);
+            if set.get(&member) == Some(&batch.number) {
+                set.remove(&member);
+            }
+            if set.is_empty() {
+                self.links.remove(&link.key);
+            }
+        }
+        if let Some(bound) = &mut self.bound {
+            bound.lost += lost;
+        }
+    }
+}
+
+impl Bound {
+    /// Weighs a batch that comes, and numbers it.
+    fn take(&mut self, batch: &Batch) -> u64 {
+        let weight = batch.size() + ENTRY * (batch.blobs.len() + batch.links.len());
+        self.next += 1;
+        self.held += weight;
+        let named = Named {
+            number: self.next,
+            blobs: batch.blobs.iter().map(|(id, _)| *id).collect(),
+            links: batch.links.clone(),
+        };
+        self.batches.push_back((named, weight));
+        self.next
+    }
+
+    /// The oldest batch, where there is more than may be. The newest stays, however large.
+    fn pass(&mut self) -> Option<Named> {
+        if self.held <= self.most || self.batches.len() < 2 {
+            return None;
+        }
+        let (oldest, weight) = self.batches.pop_front()?;
+        self.held -= weight;
+        Some(oldest)
     }
 }

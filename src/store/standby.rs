@@ -1,6 +1,7 @@
 //! What serves where the disk refuses a store: memory, and another try from time to time. Once the
-//! disk gives way, all that memory holds is written there, and what comes goes there. It never gives
-//! up, and never hides that a restart would lose what it holds.
+//! disk gives way, all that memory holds is written there, and what comes goes there. Memory holds as much
+//! as may wait for a disk ([`Config::queue_bytes`]), then the oldest goes. It never gives up, and never
+//! hides what is lost, or what a restart would lose.
 
 use std::sync::{Arc, Weak};
 
@@ -38,7 +39,7 @@ impl Standby {
     pub(super) fn new(config: &Config, error: StoreError) -> Result<Self, StoreError> {
         let inner = Arc::new(Inner {
             config: config.clone(),
-            memory: Memory::default(),
+            memory: Memory::bounded(config.queue_bytes),
             disk: RwLock::new(Disk::Refuses(error)),
             moving: Mutex::default(),
         });
@@ -112,24 +113,38 @@ impl Standby {
     }
 
     pub(super) fn health(&self) -> Health {
+        let memory = self.0.memory.health();
         match &*self.0.disk.read() {
-            Disk::Open(disk) => disk.health(),
+            Disk::Open(disk) => {
+                let health = disk.health();
+                Health {
+                    lost: health.lost + memory.lost,
+                    ..health
+                }
+            }
             Disk::Refuses(_) | Disk::Closed => Health {
                 memory_only: true,
-                ..self.0.memory.health()
+                ..memory
             },
         }
     }
 
     pub(super) fn notes(&self) -> Vec<String> {
-        match &*self.0.disk.read() {
+        let mut notes = match &*self.0.disk.read() {
             Disk::Open(disk) => disk.notes(),
             Disk::Refuses(error) => vec![format!(
                 "turns are kept in memory only, and a restart loses them: {error}; it is tried again every {} s",
                 self.0.config.stand_by.as_secs()
             )],
             Disk::Closed => Vec::new(),
+        };
+        let lost = self.0.memory.health().lost;
+        if lost > 0 {
+            notes.push(format!(
+                "{lost} records are lost: the disk refused for longer than memory could keep them"
+            ));
         }
+        notes
     }
 }
 
@@ -183,6 +198,9 @@ impl Inner {
                 Ok(()) => kept += 1,
                 Err(_) => left += 1,
             }
+        }
+        if left == 0 {
+            self.memory.release();
         }
         tracing::warn!(
             kept,

@@ -40,6 +40,9 @@ pub(super) struct Committer {
     /// What was applied and is not archived yet, in the stored form; the journal has it.
     pub(super) pending: Batch,
     pub(super) counts: Counts,
+    /// Whether the engine's entries were counted when it was opened; else the counts are what was
+    /// noted last, and the engine may hold some entries more.
+    pub(super) counted: bool,
     /// The number of the last group.
     pub(super) group: u64,
     /// Whether the engine has what it was not flushed for.
@@ -276,6 +279,7 @@ impl Committer {
             counts: self.counts,
             group: self.group,
             archived: self.archive.as_ref().map_or(0, Archive::end),
+            log: 0,
         }
     }
 
@@ -381,8 +385,8 @@ impl Committer {
             let _ = trees.shut(shared.place.engine());
         }
         let opened = shared.place.reopen(&shared.config);
-        let held = opened.and_then(|(trees, counts)| {
-            self.counts = counts;
+        let held = opened.and_then(|(trees, checked)| {
+            (self.counts, self.counted) = (checked.counts, checked.counted);
             let held = self.unapplied(&trees)?;
             Ok((trees, held))
         });

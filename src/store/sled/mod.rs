@@ -23,6 +23,7 @@ use super::{Batch, Config, Health, MEMBERS, OpenReport, StoreError, Ticket};
 mod archive;
 mod committer;
 mod entry;
+mod intact;
 mod journal;
 mod old;
 mod open;
@@ -91,7 +92,7 @@ impl SledStore {
     pub fn open(config: &Config) -> Result<(Self, OpenReport), StoreError> {
         let place = Place::new(&config.path);
         let lock = place.lock()?;
-        let (trees, counts, mut report) = place.open(config)?;
+        let (trees, checked, mut report) = place.open(config)?;
         let journal = Journal::open(place.dir());
         let journal = journal
             .map_err(|error| StoreError::io("opening the journal in", place.dir(), &error))?;
@@ -119,7 +120,8 @@ impl SledStore {
             journal,
             archive,
             pending: Batch::default(),
-            counts,
+            counts: checked.counts,
+            counted: checked.counted,
             group: 0,
             behind: false,
             flushed: 0,

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 
 use super::super::files;
 use super::super::{Config, Keepsake, OpenReport, StoreError, quarantine_path};
-use super::trees::{Counts, Trees};
+use super::intact;
+use super::trees::{Checked, Counts, Trees};
 
 pub(super) const LOCK: &str = "lock";
 /// The engine's log.
@@ -69,7 +70,9 @@ enum LastStop {
     None,
     /// Clean, and the log is as long as it was then.
     Clean,
-    /// Killed, or the log was changed since.
+    /// Killed, and its log, of so many bytes, is as the engine wrote it.
+    Killed(u64),
+    /// Killed, and the log was damaged since, or may have been.
     Unclean,
     /// The engine met damage.
     Suspect,
@@ -116,7 +119,7 @@ impl Place {
 
     /// Opens the engine and checks it as far as the last stop calls for; a corrupt one is moved
     /// aside and a new one opened.
-    pub(super) fn open(&self, config: &Config) -> Result<(Trees, Counts, OpenReport), StoreError> {
+    pub(super) fn open(&self, config: &Config) -> Result<(Trees, Checked, OpenReport), StoreError> {
         let mut privacy = files::close_to_others(&self.dir);
         if let Some(Keepsake { name, bytes }) = &config.keepsake
             && !self.dir.join(name).exists()
@@ -132,22 +135,18 @@ impl Place {
             ..OpenReport::default()
         };
         let opened = self.attempt(config, last, mark.map(|mark| mark.counts));
-        let (trees, counts) = match opened {
+        let (trees, checked) = match opened {
             Err(error) if is_damage(&error) => {
                 report.reason = Some(error.to_string());
                 self.mend(config, &mut report)?
             }
-            other => {
-                let (trees, counts, checked) = other?;
-                report.checked = checked;
-                (trees, counts)
-            }
+            other => other?,
         };
+        report.checked = checked.read;
         files::remove(&self.dir, SUSPECT).map_err(self.error("cleaning"))?;
         report.closed = std::mem::take(&mut privacy.mended);
         report.open = privacy.open;
-        (report.blobs, report.links) = (counts.blobs, counts.links);
-        Ok((trees, counts, report))
+        Ok((trees, checked, report))
     }
 
     /// Finds out whether the disk takes as many bytes as the engine writes when it opens.
@@ -164,9 +163,8 @@ impl Place {
     }
 
     /// Opens the engine again after the disk had failed; the check is that of a kill.
-    pub(super) fn reopen(&self, config: &Config) -> Result<(Trees, Counts), StoreError> {
-        let (trees, counts, _) = self.attempt(config, LastStop::Failed, None)?;
-        Ok((trees, counts))
+    pub(super) fn reopen(&self, config: &Config) -> Result<(Trees, Checked), StoreError> {
+        self.attempt(config, LastStop::Failed, None)
     }
 
     /// Opens the engine and checks it; with `expected` it must hold just that much.
@@ -175,7 +173,7 @@ impl Place {
         config: &Config,
         last: LastStop,
         expected: Option<Counts>,
-    ) -> Result<(Trees, Counts, u64), StoreError> {
+    ) -> Result<(Trees, Checked), StoreError> {
         self.prepare()
             .map_err(self.error("creating the engine's directory in"))?;
         let trees = Trees::open(&self.engine, config)?;
@@ -184,13 +182,13 @@ impl Place {
             detail: "it is not as it was closed".to_owned(),
         };
         let checked = match self.check(&trees, last) {
-            Ok((counts, _)) if expected.is_some_and(|expected| expected != counts) => {
+            Ok(Checked { counts, .. }) if expected.is_some_and(|expected| expected != counts) => {
                 Err(changed())
             }
             other => other,
         };
         match checked {
-            Ok((counts, checked)) => Ok((trees, counts, checked)),
+            Ok(checked) => Ok((trees, checked)),
             Err(error) => {
                 // What is wrong was said already; closing may only find the same again.
                 let _ = trees.shut(&self.engine);
@@ -212,18 +210,24 @@ impl Place {
         files::close_all(&self.engine, &mut files::Privacy::default());
     }
 
-    fn check(&self, trees: &Trees, last: LastStop) -> Result<(Counts, u64), StoreError> {
+    fn check(&self, trees: &Trees, last: LastStop) -> Result<Checked, StoreError> {
         let limit = match last {
             LastStop::None => {
                 trees.sync(&self.engine)?;
                 files::sync_dir(&self.engine)
                     .and_then(|()| files::sync_dir(&self.dir))
                     .map_err(self.error("syncing"))?;
-                return Ok((trees.position(&self.engine)?.counts, 0));
+                return Ok(Checked {
+                    counts: trees.position(&self.engine)?.counts,
+                    counted: true,
+                    read: 0,
+                });
             }
             LastStop::Clean => 1,
+            // All that it had was read, unless the end of the file was cut off.
+            LastStop::Killed(log) if trees.position(&self.engine)?.log <= log => 1,
             // A damaged log loses in silence what stood behind the damage: only counting tells.
-            LastStop::Unclean | LastStop::Suspect => usize::MAX,
+            LastStop::Killed(_) | LastStop::Unclean | LastStop::Suspect => usize::MAX,
             LastStop::Failed => CHECK,
         };
         trees.check(&self.engine, limit)
@@ -236,29 +240,28 @@ impl Place {
         &self,
         config: &Config,
         report: &mut OpenReport,
-    ) -> Result<(Trees, Counts), StoreError> {
+    ) -> Result<(Trees, Checked), StoreError> {
         let opens = Trees::open(&self.engine, config).and_then(|trees| trees.shut(&self.engine));
         let aside = self.quarantine()?;
         report.quarantined = Some(aside.clone());
         if opens.is_err() {
-            if let Ok((trees, counts, checked)) = self.rebuild(config, &aside) {
-                report.checked = checked;
-                return Ok((trees, counts));
+            if let Ok(rebuilt) = self.rebuild(config, &aside) {
+                return Ok(rebuilt);
             }
             fs::remove_dir_all(&self.engine).map_err(self.error("mending"))?;
         }
-        let (trees, mut counts, _) = self.attempt(config, LastStop::None, None)?;
+        let (trees, mut checked) = self.attempt(config, LastStop::None, None)?;
         if let Ok(damaged) = Trees::open(&aside, config) {
             let saved = trees.salvage(&self.engine, &damaged, &aside);
             // Closing a damaged engine might wait for ever for writes that it can't do.
             std::mem::forget(damaged);
-            counts = saved?;
+            checked.counts = saved?;
         }
-        Ok((trees, counts))
+        Ok((trees, checked))
     }
 
     /// Opens a copy of a log without what the engine derives from it.
-    fn rebuild(&self, config: &Config, aside: &Path) -> Result<(Trees, Counts, u64), StoreError> {
+    fn rebuild(&self, config: &Config, aside: &Path) -> Result<(Trees, Checked), StoreError> {
         self.prepare()
             .and_then(|()| fs::copy(aside.join("db"), self.engine.join("db")))
             .map_err(self.error("mending"))?;
@@ -273,7 +276,11 @@ impl Place {
         } else {
             match (mark, self.log_len()) {
                 (Some(mark), Ok(now)) if mark.log == now => LastStop::Clean,
-                _ => LastStop::Unclean,
+                (Some(_), _) => LastStop::Unclean,
+                (None, _) => {
+                    let log = intact::length_if_whole(&self.dir.join(LOG));
+                    log.map_or(LastStop::Unclean, LastStop::Killed)
+                }
             }
         }
     }

@@ -7,8 +7,8 @@
 //!   syncs; chunks of this size never make such a page.
 //! * `links`: `key ‖ turn (u32, big-endian) ‖ id` leads to nothing: the key says it all.
 //! * `meta`: `format` leads to the format's number, `counts` to the numbers of blobs and links, of the
-//!   last group of writes, and of the archive's bytes up to there, each a big-endian u64. In format 1
-//!   the last two were not there. Formats 1 and 2 are read, and 2 is written.
+//!   last group of writes, of the archive's bytes up to there, and of the log's, each a big-endian u64.
+//!   In format 1 the last three were not there. Formats 1 and 2 are read, and 2 is written.
 
 use std::fs::{File, OpenOptions};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,7 +24,7 @@ use super::super::codec::{self, CodecError};
 use super::super::{Config, Link, MEMBERS, StoreError, blob_id};
 
 /// Fixed when a store is made; the engine refuses any other afterwards.
-const SEGMENT: usize = 2 << 20;
+pub(super) const SEGMENT: usize = 2 << 20;
 /// The longest piece of a value under one key.
 pub(super) const CHUNK: usize = 6 << 10;
 /// The form of the directory that this version writes.
@@ -52,6 +52,18 @@ pub(super) struct Position {
     pub(super) group: u64,
     /// It has all that the archive holds before this place.
     pub(super) archived: u64,
+    /// How long its log was then.
+    pub(super) log: u64,
+}
+
+/// What a check met.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Checked {
+    /// How much is there: counted where `counted` says so, else as it was noted last.
+    pub(super) counts: Counts,
+    pub(super) counted: bool,
+    /// How many entries were read.
+    pub(super) read: u64,
 }
 
 /// A blob as it was found.
@@ -179,9 +191,11 @@ impl Trees {
             return Ok(Position::default());
         };
         let (numbers, rest) = value.as_chunks::<8>();
-        let (blobs, links, group, archived) = match (numbers, rest) {
-            ([blobs, links], []) => (*blobs, *links, [0; 8], [0; 8]),
-            ([blobs, links, group, archived], []) => (*blobs, *links, *group, *archived),
+        let (blobs, links, [group, archived, log]) = match (numbers, rest) {
+            ([blobs, links], []) => (*blobs, *links, [[0; 8]; 3]),
+            ([blobs, links, rest @ ..], []) if let Ok(rest) = <[_; 3]>::try_from(rest) => {
+                (*blobs, *links, rest)
+            }
             _ => {
                 return Err(StoreError::Corrupt {
                     detail: "the counts are damaged".to_owned(),
@@ -195,16 +209,21 @@ impl Trees {
             },
             group: u64::from_be_bytes(group),
             archived: u64::from_be_bytes(archived),
+            log: u64::from_be_bytes(log),
         })
     }
 
+    /// Notes a position, with the log's length as it is by now.
     pub(super) fn put_position(&self, path: &Path, position: Position) -> Result<(), StoreError> {
         let Position {
             counts: Counts { blobs, links },
             group,
             archived,
+            log: _,
         } = position;
-        let value = [blobs, links, group, archived].map(u64::to_be_bytes);
+        let log = self.log.metadata();
+        let log = log.map_err(|error| StoreError::io("looking at", path, &error))?;
+        let value = [blobs, links, group, archived, log.len()].map(u64::to_be_bytes);
         guarded(path, || {
             self.meta.insert("counts", value.as_flattened()).map(|_| ())
         })
@@ -376,10 +395,9 @@ impl Trees {
     }
 
     /// Reads up to `limit` entries of each tree, and holds the counts to what it met where it
-    /// met all. Returns how much is there, counted where it met all, and how many entries were
-    /// read.
-    pub(super) fn check(&self, path: &Path, limit: usize) -> Result<(Counts, u64), StoreError> {
-        let (met, read, whole) = guarded(path, || {
+    /// met all.
+    pub(super) fn check(&self, path: &Path, limit: usize) -> Result<Checked, StoreError> {
+        let (met, read, all) = guarded(path, || {
             let (mut met, mut read) = (Counts::default(), 0u64);
             let mut entries = self.blobs.iter();
             for entry in entries.by_ref().take(limit) {
@@ -393,12 +411,16 @@ impl Trees {
                 met.links += 1;
                 read += 1;
             }
-            let whole = entries.next().is_none() && rest.next().is_none();
-            Ok((met, read, whole))
+            let all = entries.next().is_none() && rest.next().is_none();
+            Ok((met, read, all))
         })?;
         let counted = self.position(path)?.counts;
-        if !whole {
-            return Ok((counted, read));
+        if !all {
+            return Ok(Checked {
+                counts: counted,
+                counted: false,
+                read,
+            });
         }
         if met.blobs < counted.blobs || met.links < counted.links {
             return Err(StoreError::Corrupt {
@@ -408,7 +430,11 @@ impl Trees {
                 ),
             });
         }
-        Ok((met, read))
+        Ok(Checked {
+            counts: met,
+            counted: true,
+            read,
+        })
     }
 }
 

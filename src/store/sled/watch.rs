@@ -87,8 +87,8 @@ impl Committer {
         if !leads_to(&place.dir().join(open::LOCK), &self.lock) {
             self.lock = place.lock()?;
         }
-        let (trees, counts, report) = place.open(&shared.config)?;
-        self.counts = counts;
+        let (trees, checked, report) = place.open(&shared.config)?;
+        (self.counts, self.counted) = (checked.counts, checked.counted);
         let failed =
             |error: io::Error| StoreError::io("opening the journal in", place.dir(), &error);
         self.journal = Journal::open(place.dir()).map_err(failed)?;

@@ -1,6 +1,7 @@
 //! Single faults in a directory, met while it is in use or behind a kill: whatever one of the
 //! engine, the archive and the journal loses, another has, or it is told.
 
+use super::super::{intact, trees};
 use super::*;
 
 /// For every `from`th bit of each file of a directory as a kill left it: flips that one, opens, and
@@ -102,6 +103,41 @@ fn a_store_that_the_disk_refuses_stands_by_until_it_gives_way() {
     }
 }
 
+#[test]
+fn a_disk_that_goes_on_refusing_costs_the_oldest_records_and_no_more_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    // Where a directory should be made is a file, until it is taken away.
+    let data = dir.path().join("data");
+    fs::create_dir(&data).unwrap();
+    fs::write(data.join("sled"), b"in the way").unwrap();
+    let config = Config {
+        queue_bytes: 100_000,
+        ..config(&data)
+    };
+    let error = StoreError::io("writing", &data, &std::io::ErrorKind::StorageFull.into());
+    let standby = super::super::super::standby::Standby::new(&config, error).unwrap();
+    let store = Store::Standby(standby);
+    // Said again all the time, and so never the oldest.
+    let again = numbered(1);
+    for n in 2..1_000 {
+        wait(store.commit(again.clone())).unwrap();
+        wait(store.commit(numbered(n))).unwrap();
+    }
+    assert_eq!(present(&store, 1..2), Ok(1));
+    let kept = present(&store, 2..1_000).unwrap() as u64;
+    assert!((5..200).contains(&kept), "{kept}");
+    assert_eq!(present(&store, 999..1_000), Ok(1));
+    assert_eq!(store.health().lost, 998 - kept);
+    assert!(store.notes().join(" ").contains("records are lost"));
+    fs::remove_file(data.join("sled")).unwrap();
+    until(&store, |store| !store.health().memory_only);
+    assert_eq!(store.health().lost, 998 - kept);
+    let whole = kept as usize + 1;
+    until(&store, |store| present(store, 1..1_000) == Ok(whole));
+    store.close().unwrap();
+    assert_eq!(present(&open(&data).store, 1..1_000), Ok(whole));
+}
+
 /// Waits until a store says so.
 fn until(store: &Store, said: impl Fn(&Store) -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
@@ -126,7 +162,10 @@ fn what_is_removed_in_use_is_made_again_from_what_was_left() {
         assert_eq!(store.health().lost, 0, "{gone}");
         let image = scratch.path().join("image");
         copy(&dir, &image);
-        assert_eq!(present(&open(&image).store, 0..31), Ok(31), "{gone}");
+        let opened = open(&image);
+        assert_eq!(present(&opened.store, 0..31), Ok(31), "{gone}");
+        // Its thread would go on writing to what is removed.
+        opened.store.close().unwrap();
         fs::remove_dir_all(&image).unwrap();
         let moved = scratch.path().join("gone");
         fs::rename(
@@ -240,4 +279,66 @@ fn one_flipped_bit_behind_a_kill_is_healed_or_told() {
             assert_eq!(place, "journal", "two copies were there: {rest}");
         }
     }
+}
+
+/// Places in the log that are flipped one after the other.
+const PLACES: u64 = 80;
+
+#[test]
+fn a_flipped_bit_in_the_log_is_found_before_the_engine_steps_over_it() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (data, image) = (scratch.path().join("data"), scratch.path().join("image"));
+    // Several segments, behind a clean stop and a kill.
+    for round in 0..3 {
+        let opened = open(&data);
+        assert_eq!(opened.report.lost, Loss::default());
+        let batch = |n: u64| {
+            let bytes = noise(round * 100 + n, 40_000);
+            let id = blob_id(&bytes);
+            Batch {
+                blobs: vec![(id, bytes)],
+                links: Vec::new(),
+            }
+        };
+        (0..50).for_each(|n| wait(opened.store.commit(batch(n))).unwrap());
+        if round == 0 {
+            opened.store.close().unwrap();
+            continue;
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        copy(&data, &image);
+        drop(opened);
+        fs::remove_dir_all(&data).unwrap();
+        fs::rename(&image, &data).unwrap();
+        let log = data.join("sled/db");
+        let length = fs::metadata(&log).unwrap().len();
+        assert_eq!(intact::length_if_whole(&log), Some(length), "{round}");
+    }
+    let log = data.join("sled/db");
+    let used = used(&log);
+    assert!(used > 2 * trees::SEGMENT as u64, "{used}");
+    for at in (0..PLACES).map(|n| n * used / PLACES) {
+        flip_bit(&log, at, at % 8);
+        let found = intact::length_if_whole(&log).is_none();
+        // The last message may be one that was never whole; behind a cap nothing counts.
+        let spare = used - at < 8_192 || at % trees::SEGMENT as u64 > trees::SEGMENT as u64 - 64;
+        assert!(found || spare, "{at} of {used}");
+        flip_bit(&log, at, at % 8);
+    }
+    let opened = open(&data);
+    assert_eq!(
+        (opened.report.checked > 2, opened.report.lost),
+        (false, Loss::default())
+    );
+    assert_eq!(opened.report.blobs, 150);
+    opened.store.close().unwrap();
+    // What was cut off at the end is counted, and put back.
+    let file = fs::OpenOptions::new().write(true).open(&log).unwrap();
+    file.set_len(trees::SEGMENT as u64).unwrap();
+    let opened = open(&data);
+    assert_eq!(
+        (opened.report.blobs, opened.report.lost),
+        (150, Loss::default())
+    );
+    opened.store.close().unwrap();
 }
