@@ -15,7 +15,7 @@ mod load;
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use child::Serving;
@@ -27,6 +27,8 @@ const HALF: usize = 500;
 const FRAMES: usize = 2_000;
 /// Times that both are measured.
 const ROUNDS: usize = 3;
+/// MiB that all of it may cost over an idle process.
+const GOAL: u64 = 256;
 /// Has this program be the provider.
 const PROVIDER: &str = "--provider";
 
@@ -61,30 +63,32 @@ async fn provide() {
 }
 
 /// The time in which the half that is read arrives.
-async fn time(proxy: SocketAddr) -> Duration {
+async fn time(proxy: &Serving) -> Duration {
     let begun = Instant::now();
-    load::fast(proxy, HALF, FRAMES).await;
+    let wrong = load::fast(proxy.listen, HALF, FRAMES).await;
+    assert!(wrong.is_empty(), "{} of {HALF}: {wrong:?}", wrong.len());
     begun.elapsed()
 }
 
 #[expect(clippy::print_stdout, reason = "a bench reports to the terminal")]
-async fn measure() {
+async fn measure() -> ExitCode {
     let (_provider, upstream) = provider();
     let proxy = Serving::start(upstream, "", &[]);
     // Once before, so that what is made once is there.
-    load::fast(proxy.listen, 1, 1).await;
+    let wrong = load::fast(proxy.listen, 1, 1).await;
+    assert!(wrong.is_empty(), "{wrong:?}");
     let mib = |bytes: u64| bytes >> 20;
     let idle = proxy.resident().0;
     let (mut alone, mut beside) = (Duration::MAX, Duration::MAX);
     let mut without = 0;
     for round in 0..ROUNDS {
-        alone = alone.min(time(proxy.listen).await);
+        alone = alone.min(time(&proxy).await);
         if round == 0 {
             without = proxy.resident().1;
         }
         let mut slow = load::slow(proxy.listen, HALF / 2, false).await;
         slow.extend(load::slow(proxy.listen, HALF / 2, true).await);
-        beside = beside.min(time(proxy.listen).await);
+        beside = beside.min(time(&proxy).await);
         for reader in slow {
             reader.abort();
         }
@@ -92,7 +96,7 @@ async fn measure() {
     let most = proxy.resident().1;
     let over = mib(most.saturating_sub(idle));
     println!(
-        "{} streams, half of them slow: {over} MiB over the {} of an idle process (goal: 256); \
+        "{} streams, half of them slow: {over} MiB over the {} of an idle process (goal: {GOAL}); \
          {} without the slow ones",
         2 * HALF,
         mib(idle),
@@ -102,19 +106,22 @@ async fn measure() {
         "the others took {:.2} times as long as alone (goal: 1.25): {beside:.1?} for {alone:.1?}",
         beside.as_secs_f64() / alone.as_secs_f64()
     );
+    // How fast the machine is depends on who else uses it; memory does not.
+    ExitCode::from(u8::from(over > GOAL))
 }
 
-fn main() {
+fn main() -> ExitCode {
     let asked = |name: &str| std::env::args().any(|argument| argument == name);
     // `cargo test --benches` runs benches too; there is nothing to measure in a debug build.
     if !asked("--bench") && !asked(PROVIDER) {
-        return;
+        return ExitCode::SUCCESS;
     }
     plimsoll::ingress::descriptors::raise().unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     if asked(PROVIDER) {
         runtime.block_on(provide());
+        ExitCode::SUCCESS
     } else {
-        runtime.block_on(measure());
+        runtime.block_on(measure())
     }
 }

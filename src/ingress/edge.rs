@@ -85,6 +85,11 @@ pub(super) async fn handle(
     let managed = managed(&request);
     let dialect = managed.map(|(dialect, _)| dialect);
     let report = Report::begin(&edge.app, route(managed), request.method().clone());
+    // Before its host is looked at: that is never ours, and a client that takes us for a proxy of
+    // another kind is better told so.
+    if request.method() == Method::CONNECT {
+        return refuse(report, dialect, &ProxyError::Method);
+    }
     if let Err(error) = edge.guard.admit(&request) {
         return refuse(report, dialect, &error);
     }
@@ -167,9 +172,6 @@ async fn admit(
         .path_and_query()
         .cloned()
         .ok_or(ProxyError::Method)?;
-    if parts.method == Method::CONNECT {
-        return Err(ProxyError::Method);
-    }
     if wants_websocket(&parts.headers) {
         return Err(ProxyError::Upgrade);
     }

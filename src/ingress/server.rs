@@ -11,7 +11,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use rustix::io::Errno;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -35,6 +35,10 @@ const SAY_EVERY: Duration = Duration::from_secs(30);
 
 /// Bytes of a connection that are held on their way in or out. A request's head has to fit.
 const BUFFER: usize = 128 << 10;
+
+/// Connections that may wait to be accepted; the system may allow fewer. Past that they are dropped,
+/// and a client whose request was sent already sees a reset.
+const BACKLOG: u32 = 4096;
 
 /// An address that can't be listened on.
 #[derive(Debug, thiserror::Error)]
@@ -133,12 +137,25 @@ impl Server {
 }
 
 async fn listen(address: SocketAddr, setting: &'static str) -> Result<TcpListener, BindError> {
-    let bound = TcpListener::bind(address).await;
-    bound.map_err(|cause| BindError {
+    bound(address).map_err(|cause| BindError {
         address,
         setting,
         cause,
     })
+}
+
+/// As [`TcpListener::bind`], but with a queue for all that come at once.
+fn bound(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }?;
+    // Else a restart would find the address taken by connections that have ended. Elsewhere than on
+    // Unix this means that others may take it too.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Accepts for ever. A connection that fails is its client's matter.

@@ -82,6 +82,13 @@ impl Serving {
         std::fs::read_to_string(format!("/proc/{}/{file}", self.child.id())).unwrap()
     }
 
+    /// Sends it a signal by name.
+    pub fn signal(&self, name: &str) {
+        let (name, id) = (format!("-{name}"), self.child.id().to_string());
+        let sent = Command::new("kill").args([name, id]).status().unwrap();
+        assert!(sent.success());
+    }
+
     /// Bytes that are resident, now and at most so far.
     pub fn resident(&self) -> (u64, u64) {
         let status = self.proc("status");

@@ -4,7 +4,7 @@
 #[path = "../../benches/streams/load.rs"]
 mod load;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::child::Serving;
 use crate::support::soon;
@@ -17,11 +17,24 @@ async fn streams_that_nobody_reads_cost_little_and_hold_up_nobody() {
     let upstream = listener.local_addr().unwrap();
     tokio::spawn(load::provide(listener));
     let proxy = Serving::start(upstream, "", &[]);
-    soon(load::fast(proxy.listen, 1, 1)).await;
+    let whole: [String; 0] = [];
+    assert_eq!(soon(load::fast(proxy.listen, 1, 1)).await, whole);
     let idle = proxy.resident().0;
     let slow = soon(load::slow(proxy.listen, HALF, false)).await;
-    soon(load::fast(proxy.listen, HALF, 200)).await;
+    assert_eq!(soon(load::fast(proxy.listen, HALF, 200)).await, whole);
     let over = proxy.resident().1.saturating_sub(idle) >> 20;
     assert!(over < 96, "{over} MiB");
     assert!(slow.iter().all(|reader| !reader.is_finished()));
+}
+
+#[tokio::test]
+async fn all_who_come_at_once_are_accepted() {
+    const AT_ONCE: usize = 600;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let proxy = Serving::start(listener.local_addr().unwrap(), "", &[]);
+    // Nothing is accepted meanwhile, as on a busy machine.
+    proxy.signal("STOP");
+    let connecting = (0..AT_ONCE).map(|_| TcpStream::connect(proxy.listen));
+    let all = soon(futures_util::future::join_all(connecting)).await;
+    assert!(all.iter().all(Result::is_ok));
 }
