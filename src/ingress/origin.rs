@@ -5,8 +5,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use http::Request;
 use http::header::{HOST, HeaderValue, ORIGIN};
-use http::{Method, Request};
 
 use crate::pipeline::ProxyError;
 
@@ -215,8 +215,7 @@ impl Guard {
     /// # Errors
     /// [`ProxyError::Host`] or [`ProxyError::Origin`].
     pub fn admit<B>(&self, request: &Request<B>) -> Result<(), ProxyError> {
-        // A tunnel names the host that it leads to, and none is dug here.
-        if request.method() != Method::CONNECT && !self.is_meant(request) {
+        if !self.is_meant(request) {
             return Err(ProxyError::Host);
         }
         let mut origins = request.headers().get_all(ORIGIN).iter();
