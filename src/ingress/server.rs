@@ -204,7 +204,7 @@ impl Failures {
             tracing::warn!(
                 %error,
                 failed = self.since,
-                "can't accept connections; raise the process's limit of open files if they are short"
+                "can't accept connections; where files are short, start with a higher `ulimit -n`"
             );
             (self.said, self.since) = (Some(Instant::now()), 0);
         }

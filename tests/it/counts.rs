@@ -94,7 +94,7 @@ async fn each_refusal_at_the_edge_is_a_request_that_was_answered() {
 async fn what_is_no_request_at_all_is_counted() {
     let long = format!(
         "GET /v1/models HTTP/1.1\r\nx-long: {}\r\n\r\n",
-        "x".repeat(160 << 10)
+        "x".repeat(320 << 10)
     );
     for (bytes, method, status) in [
         (
