@@ -291,6 +291,7 @@ impl Session {
                 _ => ToolClass::Write,
             },
             implicit_tokens: 8000,
+            without: Default::default(),
         });
         (transcript, path)
     }

@@ -2,7 +2,6 @@
 //! never serves anything.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
 use tokio_util::task::TaskTracker;
@@ -13,7 +12,7 @@ use crate::ingress::Readiness;
 use crate::pipeline::find::Paths;
 use crate::pipeline::known::Memo;
 use crate::pipeline::reads::Readers;
-use crate::pipeline::{Accepted, Active, App, Classes, Settings};
+use crate::pipeline::{Accepted, Active, App, Classes, Learned, Settings};
 use crate::record::{Metrics, provider_name};
 use crate::store::{self, Keepsake, Opened, Store};
 use crate::tokens::{Counter, Models};
@@ -64,7 +63,7 @@ pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Resul
         store: Arc::new(opened.store),
         accepted: Accepted::by(config.upstream.base_url.as_str()),
         readers: Readers::default(),
-        unmarked: AtomicBool::default(),
+        learned: Learned::default(),
         paths: Paths::new(config.server.cache_memory),
         active: Active::new(config.server.cache_memory),
         memo: Memo::new(config.server.cache_memory),

@@ -27,6 +27,9 @@ pub struct AssistantEdit<'a> {
     pub drop_text: bool,
     /// Whether reasoning fields go.
     pub drop_reasoning: bool,
+    /// Whether reasoning stays where something of its message goes, even in a dialect that binds it
+    /// to its place among all that was said.
+    pub keep_reasoning: bool,
     /// Which of the client's calls stay; all where it is `None`.
     pub keep_calls: Option<Vec<bool>>,
     /// Hidden calls that go back in, in order.

@@ -283,6 +283,12 @@ impl Dialect {
         }
     }
 
+    /// Whether reasoning goes with whatever goes of its message, unless the upstream refuses that.
+    #[must_use]
+    pub const fn binds_reasoning(self) -> bool {
+        matches!(self, Self::Messages)
+    }
+
     /// The message of a hop in the one form in which it is stored and sent back.
     #[must_use]
     pub fn message_of(self, answer: &Answer) -> Bytes {

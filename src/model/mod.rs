@@ -1,6 +1,7 @@
 //! The vocabulary of the whole crate: ids, items, marks, raw JSON, usage and turn records.
 //! Rank 0: it imports nothing of the crate and does no IO.
 
+mod edits;
 mod ids;
 mod item;
 mod labels;
@@ -13,6 +14,7 @@ mod usage;
 pub mod weight;
 mod words;
 
+pub use edits::{EditKind, Edits};
 pub use ids::{CallId, Dialect, Digest, Head, RecordId, Scope, TenantId};
 pub use item::{
     CALL_TOKENS, CallShape, Handed, ItemKind, ItemNo, MESSAGE_TOKENS, Mark, Role, Shape, ToolClass,

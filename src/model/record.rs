@@ -2,7 +2,7 @@
 //! Written once, named by the hash of its bytes, never edited. Holds no client content; where that
 //! is stored, it names it.
 
-use super::{CallId, Digest, ItemNo, Kept, Mark, RecordId, Usage};
+use super::{CallId, Digest, Edits, ItemNo, Kept, Mark, RecordId, Usage};
 use serde::{Deserialize, Serialize};
 
 /// What a record stands on.
@@ -182,6 +182,9 @@ pub struct TurnRecord {
     /// The turn's [`Content`], where the operator has it stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Digest>,
+    /// Edits that the upstream was known to refuse for this model: its view was shown without.
+    #[serde(default, skip_serializing_if = "Edits::is_empty")]
+    pub without: Edits,
 }
 
 /// What of the client's was stored with a turn. With the contents of the turns before it, back to
@@ -295,6 +298,7 @@ mod tests {
             session: "0011223344556677".to_owned(),
             parent_session: Some("8899aabbccddeeff".to_owned()),
             content: Some(Digest([4; 32])),
+            without: Edits::default(),
         }
     }
 

@@ -2,7 +2,6 @@
 //! a configuration.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio_util::task::TaskTracker;
@@ -11,6 +10,7 @@ use super::active::Active;
 use super::caches;
 use super::find::Paths;
 use super::known::{Memo, Reader};
+use super::learned::Learned;
 use super::reads::Readers;
 use super::settings::Settings;
 use super::standing::Accepted;
@@ -37,9 +37,8 @@ pub struct App {
     pub accepted: Accepted,
     /// Look-ups that are at the store.
     pub readers: Readers,
-    /// Whether the upstream was found to refuse breakpoints of the provider's cache, which are then
-    /// set no more.
-    pub unmarked: AtomicBool,
+    /// What the upstream was found to refuse.
+    pub learned: Learned,
     /// Folded paths.
     pub paths: Paths,
     /// Sessions that were served lately.

@@ -26,7 +26,7 @@ use super::error::ProxyError;
 use super::finish::Committed;
 use super::incoming::{Beginning, Begun, Incoming};
 use super::open::{Turn, over_budget};
-use super::send::{Served, outbound, prepare, spec};
+use super::send::{Served, outbound, prepare, spec, taken};
 use super::unary::cap_line;
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::Machine;
@@ -376,7 +376,10 @@ impl Driver {
                 continue;
             }
             return match sent {
-                Ok(response) if response.status().is_success() => Some(Incoming::of(response).1),
+                Ok(response) if response.status().is_success() => {
+                    taken(&app, &self.turn);
+                    Some(Incoming::of(response).1)
+                }
                 Ok(response) => self.refused(response).await,
                 Err(error) => {
                     self.cut(&error.to_string()).await;

@@ -125,6 +125,7 @@ pub fn record(state: &State, base: u32, first_item: u32, ending: Ending<'_>) -> 
         session: String::new(),
         parent_session: None,
         content: None,
+        without: state.known,
     }
 }
 

@@ -16,7 +16,8 @@ use crate::dialect::message::MessageError;
 use crate::dialect::request::{Request, Rewrite, View};
 use crate::dialect::stream::UsageWish;
 use crate::model::{
-    Digest, Head, Hidden, Hop, ItemNo, Kept, Mark, Marks, Role, Rope, Shape, TurnRecord,
+    Digest, EditKind, Edits, Head, Hidden, Hop, ItemNo, Kept, Mark, Marks, Role, Rope, Shape,
+    TurnRecord,
 };
 use crate::policy::{self, Ask, Order, Pinned, PlanError, Policy, Proposal, Target};
 use crate::record::Stage;
@@ -84,6 +85,9 @@ pub struct State {
     pub pending: Vec<Hop>,
     /// All marks, those of this turn's passes included.
     pub marks: Marks,
+    /// Edits that the upstream is known to refuse, for the record: the terms may go without more of
+    /// them, to find out.
+    pub known: Edits,
 }
 
 /// Marks that moved, and what is left of items that are shown in part.
@@ -109,6 +113,8 @@ pub struct Prepared {
     pub eviction: policy::Config,
     /// The notes of its view.
     pub notes: Notes,
+    /// The kinds of edits in its view.
+    pub edits: Edits,
     /// The pass that was committed.
     pub pass: Option<(Trigger, Proposal)>,
     /// What started a pass that was not committed, because it frees too little for the prefix that
@@ -175,7 +181,17 @@ impl State {
             prologue: Digest([0; 32]),
             pending: Vec::new(),
             marks,
+            known: Edits::default(),
         }
+    }
+
+    /// Takes in what is known of the upstream, and what the session's records say of it: they know
+    /// after a restart, and at another replica, what this turn's predecessor knew.
+    pub fn know(&mut self, learned: Edits) {
+        let same = |record: &&TurnRecord| record.model == self.request.model;
+        let before = self.path.newest().filter(same).map(|record| record.without);
+        self.known = self.known.or(learned).or(before.unwrap_or_default());
+        self.terms.go_without(self.known);
     }
 
     /// Prepares the next hop: [`State::plan`], then [`State::render`].
@@ -260,6 +276,7 @@ impl State {
         Ok(Planned(Prepared {
             breakpoints: most.map(|max| self.breakpoints(max, &transcript, before)),
             body: Rope::default(),
+            edits: self.edits(&transcript, &notes, most.is_some()),
             transcript,
             estimate,
             whole,
@@ -272,6 +289,19 @@ impl State {
             declined,
             pinned,
         }))
+    }
+
+    /// The kinds of edits in a view.
+    fn edits(&self, transcript: &Transcript, notes: &Notes, breakpoints: bool) -> Edits {
+        let bound = self.request.dialect.binds_reasoning();
+        let mut edits = view::edits(transcript, &self.marks, notes, bound);
+        if breakpoints {
+            edits.put(EditKind::Breakpoints);
+        }
+        if self.injected.any() {
+            edits.put(EditKind::Hidden);
+        }
+        edits
     }
 
     /// What is pinned of a request that is over its ceiling and not managed: all of it.
@@ -344,6 +374,7 @@ impl State {
             handed: &handed,
             class: &|name| tools.classes.of(name),
             implicit_tokens: self.terms.implicit_tokens,
+            without: self.terms.without,
         })
     }
 

@@ -17,6 +17,7 @@ mod kept;
 pub mod known;
 #[cfg(test)]
 mod laws;
+mod learned;
 mod open;
 mod original;
 mod patience;
@@ -40,6 +41,7 @@ use http::Response;
 pub use active::Active;
 pub use app::App;
 pub use error::{Class, ProxyError, Side};
+pub use learned::Learned;
 pub use report::Report;
 pub use request::{
     AskedBudget, Identity, MIN_CEILING, Mode, Overrides, Session, Standing, TurnRequest, Untouched,

@@ -4,7 +4,6 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -25,7 +24,7 @@ use super::untouched;
 use crate::dialect::Purpose;
 use crate::dialect::edit::bare;
 use crate::dialect::request::{Lost, Request, RequestError};
-use crate::model::{Head, Role, Scope, Shape, TenantId};
+use crate::model::{Edits, Head, Role, Scope, Shape, TenantId};
 use crate::record::{Phase, Stage};
 use crate::session::align::stand;
 use crate::session::chain;
@@ -62,6 +61,8 @@ pub(super) struct Turn {
     pub family: Family,
     /// The report so far.
     pub report: Report,
+    /// The edits of the other view that was refused too, where one was sent.
+    pub tried: Option<Edits>,
 }
 
 /// Why a request is not managed.
@@ -242,6 +243,7 @@ impl Opening {
                     place,
                     family,
                     report,
+                    tried: None,
                 })));
             }
             Err(Stop::Error(error)) => {
@@ -332,7 +334,7 @@ fn asked(app: &App, asked: &TurnRequest, report: &mut Report) -> Result<Asked, S
     let mut terms = Terms::of(&app.settings, &asked.overrides, &family, &request.model)
         .map_err(|error| Stop::Error(error.into()))?;
     // What is only counted is not kept either.
-    if asked.purpose == Purpose::Count || app.unmarked.load(Ordering::Relaxed) {
+    if asked.purpose == Purpose::Count {
         terms.breakpoints = SetBreakpoints::Off;
     }
     report.asked(&request, terms.mode);
@@ -413,7 +415,9 @@ fn ready(app: &App, opening: &mut Opening, read: Read, path: Arc<Path>) -> Resul
     }
     let report = &mut opening.report;
     let reader = app.reader(&family, place.tenant, request.dialect);
+    let known = app.learned.without(place.tenant, &request.model);
     let mut state = State::new(request, shapes, heads, path, terms);
+    state.know(known);
     let tools = Tools {
         reader,
         classes: &app.settings.classes,

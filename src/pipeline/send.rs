@@ -1,10 +1,9 @@
-//! Sends the hops of a turn and deals with what an upstream refuses: once more without our
-//! breakpoints where it knows none, one emergency pass where the view was too long, once the
+//! Sends the hops of a turn and deals with what an upstream refuses: one more view without the edits
+//! that it may have been refused for, one emergency pass where the view was too long, once the
 //! client's own request where ours was not taken, or is too long still and the client's is shorter.
 //! Never reads a body that was accepted.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -19,16 +18,16 @@ use super::error::ProxyError;
 use super::hop::{MiddleError, Prepared, Tools};
 use super::incoming::Incoming;
 use super::open::Turn;
-use super::settings::SetBreakpoints;
 use super::{drive, unary, untouched};
 use crate::dialect::Purpose;
 use crate::dialect::stream::Spec;
+use crate::model::{EditKind, Edits};
 use crate::record::{FAIL_OPEN, RetryReason, Stage};
 use crate::upstream::{self, Outbound, Payload, ResponseBody};
 
 /// Bytes of a refusal that are read to find out why.
 const REFUSAL: usize = 1 << 20;
-/// What a refusal names that is for a breakpoint.
+/// The field that a breakpoint of the provider's cache is.
 const MARKER: &[u8] = b"cache_control";
 
 /// Sends the first hop and answers the client with what comes of it.
@@ -66,6 +65,7 @@ async fn accepted(
     turn: Turn,
     response: Response<ResponseBody>,
 ) -> Result<Response<Body>, ProxyError> {
+    taken(app, &turn);
     if turn.request.purpose == Purpose::Count {
         // Nothing was said, so there is nothing to read and nothing to record.
         return Ok(forward(turn, response));
@@ -95,41 +95,15 @@ async fn refused(
     mut turn: Turn,
     response: Response<ResponseBody>,
 ) -> Result<Response<Body>, ProxyError> {
-    let (mut head, body) = response.into_parts();
-    let mut body = match refusal_of(body).await {
-        Ok(body) => body,
+    let mended = match settled(response).await {
+        Ok(Err(refusal)) => mended(app, &mut turn, refusal).await,
+        settled => settled,
+    };
+    let (head, body) = match mended {
+        Ok(Ok(response)) => return accepted(app, turn, response).await,
+        Ok(Err(refusal)) => refusal,
         Err(error) => return Err(failed(turn, error)),
     };
-    if let Some(answer) = unmarked(app, &mut turn, head.status, &body).await {
-        let response = match answer {
-            Ok(response) if response.status().is_success() => {
-                return accepted(app, turn, response).await;
-            }
-            Ok(response) => response,
-            Err(error) => return Err(failed(turn, error)),
-        };
-        let (second, refusal) = response.into_parts();
-        head = second;
-        body = match refusal_of(refusal).await {
-            Ok(body) => body,
-            Err(error) => return Err(failed(turn, error)),
-        };
-    }
-    if let Some(answer) = emergency(app, &mut turn, head.status, &body).await {
-        let response = match answer {
-            Ok(response) if response.status().is_success() => {
-                return accepted(app, turn, response).await;
-            }
-            Ok(response) => response,
-            Err(error) => return Err(failed(turn, error)),
-        };
-        let (second, refusal) = response.into_parts();
-        head = second;
-        body = match refusal_of(refusal).await {
-            Ok(body) => body,
-            Err(error) => return Err(failed(turn, error)),
-        };
-    }
     let too_long = is_too_long(app, head.status, &body);
     let own_may_do = if too_long {
         is_shorter(&turn)
@@ -199,9 +173,9 @@ fn is_ours(status: StatusCode) -> bool {
 /// A response that refuses a hop, read whole.
 pub(super) type Refusal = (Parts, Bytes);
 
-/// Tries a later hop that was refused again, where that is of use: without our breakpoints, behind an
-/// emergency pass, or as the client's own request, which the hops before it don't make any longer.
-/// What is refused still is handed back.
+/// Tries a later hop that was refused again, where that is of use: as another view, or as the client's
+/// own request where ours is too long, which the hops before it don't make any longer. What is refused
+/// still is handed back.
 ///
 /// # Errors
 /// [`ProxyError`] if the upstream gave no response.
@@ -210,17 +184,12 @@ pub(super) async fn again(
     turn: &mut Turn,
     refusal: Refusal,
 ) -> Result<Result<Response<ResponseBody>, Refusal>, ProxyError> {
-    let (head, body) = &refusal;
-    let answer = match unmarked(app, turn, head.status, body).await {
-        None => emergency(app, turn, head.status, body).await,
-        answer => answer,
-    };
-    let (head, body) = match answer {
-        None => refusal,
-        Some(answer) => match settled(answer?).await {
-            Ok(response) => return Ok(Ok(response)),
-            Err(refusal) => refusal,
-        },
+    let (head, body) = match mended(app, turn, refusal).await? {
+        Ok(response) => {
+            taken(app, turn);
+            return Ok(Ok(response));
+        }
+        Err(refusal) => refusal,
     };
     if !is_too_long(app, head.status, &body) || !is_shorter(turn) {
         return Ok(Err((head, body)));
@@ -229,55 +198,113 @@ pub(super) async fn again(
     // The answer's usage tells of what was sent.
     turn.prepared.estimate = turn.state.client_tokens;
     turn.prepared.breakpoints = None;
+    turn.prepared.edits = Edits::default();
     turn.report.failed_open(Stage::Refused);
     let response = send(app, turn).await?;
     turn.report.answered(response.status());
-    Ok(settled(response).await)
+    settled(response).await
 }
 
-/// A response to a later hop: a refusal is read whole, and is empty where it breaks off.
-async fn settled(response: Response<ResponseBody>) -> Result<Response<ResponseBody>, Refusal> {
+/// A response: where it is a refusal, that is read whole.
+///
+/// # Errors
+/// [`ProxyError`] if the refusal breaks off.
+async fn settled(
+    response: Response<ResponseBody>,
+) -> Result<Result<Response<ResponseBody>, Refusal>, ProxyError> {
     if response.status().is_success() {
-        return Ok(response);
+        return Ok(Ok(response));
     }
     let (head, body) = response.into_parts();
-    Err((head, refusal_of(body).await.unwrap_or_default()))
+    Ok(Err((head, refusal_of(body).await?)))
 }
 
-/// Where a hop was refused for a breakpoint, and some of ours are in it: one more try of the same
-/// view without them. If that is taken, and the client had set none, the upstream knows none and
-/// gets none any more; beside the client's own ours may only have been too many.
-async fn unmarked(
+/// Sends another view in place of one that was refused: without the edits that it may have been
+/// refused for, then a shorter one where it was too long. What is refused still is handed back.
+///
+/// # Errors
+/// [`ProxyError`] if the upstream gave no response.
+async fn mended(
     app: &App,
     turn: &mut Turn,
-    status: StatusCode,
-    refusal: &[u8],
+    refusal: Refusal,
+) -> Result<Result<Response<ResponseBody>, Refusal>, ProxyError> {
+    let refusal = match differently(app, turn, &refusal).await {
+        None => refusal,
+        Some(answer) => match settled(answer?).await? {
+            Ok(response) => return Ok(Ok(response)),
+            Err(refusal) => refusal,
+        },
+    };
+    match emergency(app, turn, refusal.0.status, &refusal.1).await {
+        None => Ok(Err(refusal)),
+        Some(answer) => settled(answer?).await,
+    }
+}
+
+/// Where a view was refused for how it is made, and some of its edits may be why: the same without
+/// those. Whether that is taken says what the upstream refuses. `None` where nothing is suspected.
+async fn differently(
+    app: &App,
+    turn: &mut Turn,
+    (head, refusal): &Refusal,
 ) -> Option<Result<Response<ResponseBody>, ProxyError>> {
-    turn.prepared.breakpoints?;
-    if !is_ours(status) || memmem::find(refusal, MARKER).is_none() {
+    if !is_ours(head.status) || is_too_long(app, head.status, refusal) {
         return None;
     }
-    let body = turn.state.bytes(&turn.prepared, None).ok()?;
-    if body.len() == turn.prepared.body.len() {
-        // The markers are the client's own.
+    let (tenant, edits) = (turn.place.tenant, turn.prepared.edits);
+    let model = turn.state.request.model.clone();
+    let suspects = app.learned.suspects(tenant, &model, edits, refusal)?;
+    let without = prepare_without(app, turn, suspects.edits).ok()?;
+    if without.body.is(&turn.prepared.body.to_bytes()) {
+        // Such edits as the client makes itself.
         return None;
     }
-    turn.prepared.body = body;
-    turn.prepared.breakpoints = None;
-    turn.state.terms.breakpoints = SetBreakpoints::Off;
-    turn.report.turn.retries.push(RetryReason::Breakpoints);
+    let breaks = suspects.edits.has(EditKind::Breakpoints);
+    turn.report.turn.retries.push(if breaks {
+        RetryReason::Breakpoints
+    } else {
+        RetryReason::Edits
+    });
+    turn.report.prepared(&turn.state, &without);
+    turn.prepared = without;
     let answer = send(app, turn).await;
-    if let Ok(response) = &answer {
-        turn.report.answered(response.status());
-        let sole = memmem::find(&turn.state.request.body, MARKER).is_none();
-        let taken = response.status().is_success();
-        if sole && taken && !app.unmarked.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                "the upstream refuses cache_control; no breakpoints are set until the next start"
-            );
-        }
+    let Ok(response) = &answer else {
+        return Some(answer);
+    };
+    turn.report.answered(response.status());
+    // Beside breakpoints of the client's own ours may only have been too many.
+    let sole = memmem::find(&turn.state.request.body, MARKER).is_none();
+    if response.status().is_success() && (sole || !breaks) {
+        let learned = app.learned.explained(tenant, &model, suspects);
+        teach(turn, learned);
+    } else if !response.status().is_success() {
+        turn.tried = Some(turn.prepared.edits);
     }
     Some(answer)
+}
+
+/// Notes what a turn found out of its upstream.
+fn teach(turn: &mut Turn, learned: Edits) {
+    let new = learned.without(turn.state.known);
+    if new.is_empty() {
+        return;
+    }
+    turn.state.known = turn.state.known.or(new);
+    turn.report.turn.learned = turn.report.turn.learned.or(new);
+    let kinds: Vec<&str> = new.iter().map(EditKind::name).collect();
+    tracing::warn!(
+        model = turn.state.request.model,
+        kinds = kinds.join(","),
+        "the upstream refuses these edits; views for the model go without them until the next start"
+    );
+}
+
+/// Notes that the upstream took the view in hand.
+pub(super) fn taken(app: &App, turn: &Turn) {
+    let model = &turn.state.request.model;
+    let edits = turn.prepared.edits;
+    app.learned.taken(turn.place.tenant, model, edits);
 }
 
 /// Where a hop was refused as too long: one pass to four fifths of the size that the upstream
@@ -325,6 +352,21 @@ pub(super) fn prepare(
         now: app.now(),
     };
     turn.report.prepare(&mut turn.state, &tools, refused)
+}
+
+/// Prepares the hop in hand anew, without some edits.
+///
+/// # Errors
+/// [`MiddleError`] where the middle fails.
+fn prepare_without(app: &App, turn: &mut Turn, edits: Edits) -> Result<Prepared, MiddleError> {
+    let tools = Tools {
+        reader: app.reader(&turn.family, turn.place.tenant, turn.state.request.dialect),
+        classes: &app.settings.classes,
+        family: &turn.family,
+        now: app.now(),
+    };
+    turn.state.go_without(edits, &tools)?;
+    turn.report.prepare(&mut turn.state, &tools, None)
 }
 
 /// The prepared hop with the client's headers, ready to be sent.
@@ -403,6 +445,12 @@ async fn original(
             stage = Stage::RefusedTwice;
         }
         response = Response::from_parts(head, Body::from(body));
+    } else if response.status().is_success()
+        && let (Because::Refused { too_long: false }, Some(tried)) = (because, turn.tried)
+    {
+        let model = turn.state.request.model.clone();
+        let learned = app.learned.unexplained(turn.place.tenant, &model, tried);
+        teach(&mut turn, learned);
     }
     turn.report.failed_open(stage);
     turn.report.unshortened();

@@ -10,7 +10,7 @@ use super::request::{AskedBudget, MIN_CEILING, Mode, Overrides};
 use crate::commit::{self, Floor};
 use crate::dialect::stream::UsageMode;
 use crate::intercept::delimiter::Protocol;
-use crate::model::{Dialect, Hidden, ToolClass};
+use crate::model::{Dialect, EditKind, Edits, Hidden, ToolClass};
 use crate::policy::{self, Order, Policy};
 use crate::render::tools::{self, Injected};
 use crate::tokens::{CacheModel, Family};
@@ -381,6 +381,8 @@ pub struct Terms {
     pub policy: Policy,
     /// Where breakpoints are set.
     pub breakpoints: SetBreakpoints,
+    /// Edits that its views go without, because the upstream refuses them.
+    pub without: Edits,
     guidance: Guidance,
     order: Order,
     protect_recent: u32,
@@ -445,12 +447,21 @@ impl Terms {
             hops: delimiter.hops as usize,
             nudge: delimiter.nudge,
             breakpoints: settings.cache.breakpoints,
+            without: Edits::default(),
             guidance: delimiter.guidance.clone(),
             protect_recent: budget.protect_recent.tokens(ceiling),
             strict_active: budget.strict_active,
             policy,
             order: budget.order,
         })
+    }
+
+    /// Has views go without some edits.
+    pub fn go_without(&mut self, edits: Edits) {
+        self.without = self.without.or(edits);
+        if self.without.has(EditKind::Breakpoints) {
+            self.breakpoints = SetBreakpoints::Off;
+        }
     }
 
     /// The eviction order's settings for a model.
@@ -460,7 +471,9 @@ impl Terms {
             order: self.order,
             protect_recent: self.protect_recent,
             strict_active: self.strict_active,
-            keep_reasoning: family.reasoning_back || dialect.keeps_reasoning(),
+            keep_reasoning: family.reasoning_back
+                || dialect.keeps_reasoning()
+                || self.without.has(EditKind::Reasoning),
             ..policy::Config::default()
         }
     }

@@ -181,6 +181,8 @@ label_set!(
         Hop => "hop",
         /// The upstream refused a breakpoint of ours.
         Breakpoints => "breakpoints",
+        /// The upstream refused a view for another edit, as it seemed.
+        Edits => "edits",
     }
 );
 

@@ -8,7 +8,7 @@ use super::*;
 use crate::commit::Trigger;
 use crate::dialect::request::Unmanaged;
 use crate::intercept::delimiter;
-use crate::model::Usage;
+use crate::model::{EditKind, Usage};
 use crate::policy::{Level, Policy};
 
 /// Two hops, a pass, hidden calls, an abort, a retry, a stage that failed: one of everything.
@@ -94,6 +94,7 @@ pub(super) fn full_turn() -> Turn {
         phase: AbortPhase::Body,
     });
     turn.retries = vec![RetryReason::Connect];
+    turn.learned = [EditKind::Reasoning].into_iter().collect();
     turn.fail_open = Some(Stage::Store);
     turn.unmanaged = Some(Unmanaged::Conversation);
     turn.costs.add(CostKind::Input, 0.002);

@@ -14,7 +14,7 @@ use super::labels::{
 use crate::commit::Trigger;
 use crate::dialect::request::Unmanaged;
 use crate::intercept::delimiter;
-use crate::model::Usage;
+use crate::model::{Edits, Usage};
 use crate::policy::{Level, Policy};
 
 /// The report of one finished turn. Also used for a forwarded request, which has at most one hop
@@ -71,6 +71,8 @@ pub struct Turn {
     pub abort: Option<Abort>,
     /// The reasons of upstream calls that were repeated, in order.
     pub retries: Vec<RetryReason>,
+    /// Kinds of edits that this turn found the upstream to refuse.
+    pub learned: Edits,
     /// The stage whose failure sent the client's original bytes upstream.
     pub fail_open: Option<Stage>,
     /// Money.
@@ -107,6 +109,7 @@ impl Turn {
             prefix_breaks: 0,
             abort: None,
             retries: Vec::new(),
+            learned: Edits::default(),
             fail_open: None,
             costs: Costs::default(),
         }

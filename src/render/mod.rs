@@ -10,7 +10,7 @@ use bytes::Bytes;
 use crate::dialect::edit::{AssistantEdit, CallEdit, Insert};
 use crate::dialect::request::{Request, View};
 use crate::dialect::splice::{Breakpoint, Own};
-use crate::model::{Handed, Hidden, HiddenCall, Hop, ItemKind, Marks, Role, TurnRecord};
+use crate::model::{EditKind, Handed, Hidden, HiddenCall, Hop, ItemKind, Marks, Role, TurnRecord};
 use crate::session::path::Path;
 use crate::session::transcript::{Entry, Source, Transcript};
 use crate::session::view::{self, Notes, Shown};
@@ -208,6 +208,7 @@ fn less<'a>(
         } => AssistantEdit {
             drop_text: !text || own.drop_text,
             drop_reasoning: !reasoning,
+            keep_reasoning: input.transcript.without.has(EditKind::Reasoning),
             keep_calls: Some(calls.clone()),
             arguments: arguments.clone(),
             ..own
@@ -286,6 +287,7 @@ fn last_hop<'a>(
     {
         edit.drop_text |= !text;
         edit.drop_reasoning = !reasoning;
+        edit.keep_reasoning = input.transcript.without.has(EditKind::Reasoning);
         split_calls(&mut edit, calls, arguments);
     }
     let edit = keep_opaque(input, entry, edit);

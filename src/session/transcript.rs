@@ -10,8 +10,8 @@ use std::sync::Arc;
 use super::graph::{Delimiter, Graph};
 use super::path::{ASSISTANT_ITEMS, Path};
 use crate::model::{
-    CALL_TOKENS, Handed, HiddenCall, Hop, ItemKind, ItemNo, MESSAGE_TOKENS, Role, Shape, ToolClass,
-    TurnRecord,
+    CALL_TOKENS, Edits, Handed, HiddenCall, Hop, ItemKind, ItemNo, MESSAGE_TOKENS, Role, Shape,
+    ToolClass, TurnRecord,
 };
 
 /// Where an entry's bytes come from.
@@ -120,6 +120,8 @@ pub struct Transcript {
     pub first_item: ItemNo,
     /// Whether the client changed text that the newest turn handed out, which breaks the prefix.
     pub changed: bool,
+    /// Edits that its views go without, because the upstream refuses them.
+    pub without: Edits,
 }
 
 /// What a transcript is built from.
@@ -136,6 +138,8 @@ pub struct Input<'a> {
     pub class: &'a dyn Fn(&str) -> ToolClass,
     /// Raw tokens after which an implicit episode is cut.
     pub implicit_tokens: u32,
+    /// Edits that its views go without.
+    pub without: Edits,
 }
 
 /// Builds the transcript of a request.
@@ -199,7 +203,10 @@ enum Call<'a> {
 
 impl<'a> Builder<'a> {
     fn new(input: &'a Input<'a>) -> Self {
-        let mut transcript = Transcript::default();
+        let mut transcript = Transcript {
+            without: input.without,
+            ..Transcript::default()
+        };
         transcript.entries.reserve(input.shapes.len() + 8);
         transcript.items.reserve(input.shapes.len() * 2);
         Self {

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use super::graph::{Delimiter, Episode, Kind};
 use super::note::{Left, Note};
 use super::tombstone;
-use super::transcript::{Entry, Item, Transcript};
-use crate::model::{ItemKind, Kept, MESSAGE_TOKENS, Mark, Marks, Role};
+use super::transcript::{Entry, Item, Source, Transcript};
+use crate::model::{EditKind, Edits, ItemKind, Kept, MESSAGE_TOKENS, Mark, Marks, Role};
 
 /// How texts that the proxy writes are made and sized.
 #[derive(Clone, Copy)]
@@ -105,7 +105,8 @@ pub fn note_left(
             if let Some(note) = left.result {
                 notes.results.insert(index, note);
             }
-            if let Some(note) = left.arguments {
+            let note = left.arguments;
+            if let Some(note) = note.filter(|_| !transcript.without.has(EditKind::Arguments)) {
                 notes.arguments.insert(index, note);
             }
         }
@@ -289,15 +290,107 @@ pub fn mark_of(transcript: &Transcript, marks: &Marks, item: usize) -> Mark {
 }
 
 /// Whether an item is shown. Only text, reasoning and calls have marks; a result follows its call,
-/// and a `delimiter` call whose episode is not on the path is left out.
-fn shown(marks: &Marks, item: &Item) -> bool {
+/// and a `delimiter` call whose episode is not on the path is left out. An upstream that refuses
+/// results of another text is shown no call that has one, and one that refuses hidden calls none of
+/// those.
+fn shown(transcript: &Transcript, marks: &Marks, item: &Item) -> bool {
+    let mark = marks.get(item.no);
     match item.kind {
-        ItemKind::Text | ItemKind::Reasoning => marks.get(item.no) != Mark::Removed,
+        ItemKind::Text | ItemKind::Reasoning => mark != Mark::Removed,
         ItemKind::Call => {
-            item.delimiter != Some(Delimiter::Stray) && marks.get(item.no) != Mark::Removed
+            let refused = if item.hidden {
+                transcript.without.has(EditKind::Hidden)
+            } else {
+                mark != Mark::Live && transcript.without.has(EditKind::Results)
+            };
+            item.delimiter != Some(Delimiter::Stray) && mark != Mark::Removed && !refused
         }
         ItemKind::Result | ItemKind::System | ItemKind::User | ItemKind::Opaque => true,
     }
+}
+
+/// Whether an item of a message that stands is shown: by its mark, or because the upstream refuses
+/// the message without it, or with it. Text that is gone comes back beside calls only: alone it would
+/// be the whole message.
+fn stays(transcript: &Transcript, marks: &Marks, item: &Item, called: bool) -> bool {
+    let demanded = match item.kind {
+        ItemKind::Reasoning
+            if transcript.without.has(EditKind::HopReasoning) && is_hop(transcript, item) =>
+        {
+            return false;
+        }
+        ItemKind::Reasoning => transcript.without.has(EditKind::Reasoning),
+        ItemKind::Text => called && transcript.without.has(EditKind::Text),
+        ItemKind::Call
+        | ItemKind::Result
+        | ItemKind::System
+        | ItemKind::User
+        | ItemKind::Opaque => false,
+    };
+    demanded || shown(transcript, marks, item)
+}
+
+/// Whether an item stands in the message of a hop that the client never saw.
+fn is_hop(transcript: &Transcript, item: &Item) -> bool {
+    let entry = transcript.entries.get(item.entry);
+    entry.is_some_and(|entry| matches!(entry.source, Source::Hop { .. }))
+}
+
+/// Whether any call of a message is shown.
+fn is_called(transcript: &Transcript, marks: &Marks, items: &[Item]) -> bool {
+    let mut calls = items.iter().filter(|item| item.kind == ItemKind::Call);
+    calls.any(|item| shown(transcript, marks, item))
+}
+
+/// The kinds of edits in a view, but for those of breakpoints, which the renderer makes. Where reasoning
+/// is `bound` to its message, it goes with whatever goes of that.
+#[must_use]
+pub fn edits(transcript: &Transcript, marks: &Marks, notes: &Notes, bound: bool) -> Edits {
+    let bound = bound && !transcript.without.has(EditKind::Reasoning);
+    let mut edits = Edits::default();
+    for entry in &transcript.entries {
+        let items = transcript.items.get(entry.items.clone());
+        let items = items.unwrap_or_default();
+        match shown_of(transcript, marks, notes, entry) {
+            Shown::Gone | Shown::Whole => {}
+            Shown::Note(_) => {
+                let call = items.first().and_then(|item| item.pair);
+                let call = call.and_then(|call| transcript.items.get(call));
+                if call.is_some_and(|call| !call.hidden) {
+                    edits.put(EditKind::Results);
+                }
+            }
+            Shown::Less {
+                text,
+                reasoning,
+                arguments,
+                ..
+            } => {
+                let lost = |kind, kept: bool| !kept && items.iter().any(|item| item.kind == kind);
+                if lost(ItemKind::Reasoning, reasoning && !bound) {
+                    edits.put(EditKind::Reasoning);
+                }
+                if lost(ItemKind::Text, text) {
+                    edits.put(EditKind::Text);
+                }
+                if !arguments.is_empty() {
+                    edits.put(EditKind::Arguments);
+                }
+            }
+        }
+    }
+    let thought = |item: &Item| {
+        let reasoning = item.kind == ItemKind::Reasoning && item.tokens > 0;
+        reasoning && is_hop(transcript, item) && stays(transcript, marks, item, true)
+    };
+    if transcript.items.iter().any(thought) {
+        edits.put(EditKind::HopReasoning);
+    }
+    let hidden = |item: &Item| item.hidden && shown(transcript, marks, item);
+    if transcript.items.iter().any(hidden) {
+        edits.put(EditKind::Hidden);
+    }
+    edits
 }
 
 /// What is shown of an entry.
@@ -322,7 +415,7 @@ pub fn shown_of<'a>(
                 .get(&call)
                 .map_or(Shown::Whole, |note| Shown::Note(note.text())),
         },
-        Role::Assistant => assistant(marks, notes, entry.items.start, items),
+        Role::Assistant => assistant(transcript, marks, notes, entry.items.start, items),
     }
 }
 
@@ -340,6 +433,11 @@ pub fn is_whole(transcript: &Transcript, marks: &Marks, notes: &Notes, index: us
         // A message without text and calls is not shown, whatever reasoning it has.
         return false;
     }
+    if matches!(item.kind, ItemKind::Text | ItemKind::Reasoning) {
+        let items = entry.and_then(|entry| transcript.items.get(entry.items.clone()));
+        let called = is_called(transcript, marks, items.unwrap_or_default());
+        return stays(transcript, marks, item, called);
+    }
     let noted = notes.results.contains_key(&call) || notes.arguments.contains_key(&call);
     !noted && call_shown(transcript, marks, call)
 }
@@ -348,11 +446,18 @@ fn call_shown(transcript: &Transcript, marks: &Marks, call: usize) -> bool {
     transcript
         .items
         .get(call)
-        .is_some_and(|item| shown(marks, item))
+        .is_some_and(|item| shown(transcript, marks, item))
 }
 
-fn assistant<'a>(marks: &Marks, notes: &'a Notes, first: usize, items: &[Item]) -> Shown<'a> {
-    let kept = |item: &Item| shown(marks, item);
+fn assistant<'a>(
+    transcript: &Transcript,
+    marks: &Marks,
+    notes: &'a Notes,
+    first: usize,
+    items: &[Item],
+) -> Shown<'a> {
+    let is_called = is_called(transcript, marks, items);
+    let kept = |item: &Item| stays(transcript, marks, item, is_called);
     let trimmed = |at: usize| notes.arguments.get(&at);
     let whole = |(at, item): (usize, &Item)| kept(item) && trimmed(at).is_none();
     if (first..).zip(items).all(whole) {
@@ -398,7 +503,8 @@ pub fn tokens(transcript: &Transcript, marks: &Marks, notes: &Notes, entry: &Ent
         },
         Role::Assistant => {
             let first = entry.items.start;
-            let kept = |item: &&Item| shown(marks, item);
+            let is_called = is_called(transcript, marks, items);
+            let kept = |item: &&Item| stays(transcript, marks, item, is_called);
             let whole = items.iter().all(|item| kept(&item));
             let standing = items.iter().filter(kept).any(|item| {
                 matches!(

@@ -82,6 +82,12 @@ impl Serving {
         std::fs::read_to_string(format!("/proc/{}/{file}", self.child.id())).unwrap()
     }
 
+    /// How many files it has open.
+    pub fn open_files(&self) -> usize {
+        let files = std::fs::read_dir(format!("/proc/{}/fd", self.child.id()));
+        files.unwrap().count()
+    }
+
     /// Sends it a signal by name.
     pub fn signal(&self, name: &str) {
         let (name, id) = (format!("-{name}"), self.child.id().to_string());

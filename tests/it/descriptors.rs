@@ -2,6 +2,7 @@
 //! after it, and says what it could not accept.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
@@ -105,6 +106,12 @@ async fn what_could_not_be_accepted_is_counted_and_said() {
     for _ in 0..64 {
         taken.push(soon(TcpStream::connect(proxy.admin)).await.unwrap());
     }
+    soon(async {
+        while proxy.open_files() < 48 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
     let mut agents = Vec::new();
     for _ in 0..16 {
         agents.push(soon(TcpStream::connect(proxy.listen)).await.unwrap());

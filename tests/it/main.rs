@@ -32,6 +32,7 @@ mod hidden_calls;
 mod hop_errors;
 mod hops;
 mod hour;
+mod learning;
 mod limits;
 mod lone;
 mod memory;

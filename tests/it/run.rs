@@ -28,6 +28,28 @@ fn run(directory: &Path, state: &Path, arguments: &[&str], script: &str) -> Comm
     command
 }
 
+/// The same, hearing every signal: whatever runs the tests may have some ignored by all that it starts.
+fn hearing(inner: &Command) -> Command {
+    let mut command = Command::new("env");
+    command
+        .arg("--default-signal")
+        .arg(inner.get_program())
+        .args(inner.get_args())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    if let Some(directory) = inner.get_current_dir() {
+        command.current_dir(directory);
+    }
+    for (name, value) in inner.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
+}
+
 impl Run {
     fn start(mut command: Command) -> Self {
         Self(command.spawn().unwrap())
@@ -75,7 +97,8 @@ async fn signals_reach_the_agent_which_ends_in_its_own_way() {
     for signal in ["TERM", "HUP", "INT", "USR1"] {
         let directory = tempfile::tempdir().unwrap();
         let script = until(signal);
-        let run = Run::start(run(directory.path(), directory.path(), &[], &script));
+        let run = run(directory.path(), directory.path(), &[], &script);
+        let run = Run::start(hearing(&run));
         made(&directory.path().join("ready")).await;
         run.signal(&format!("-{signal}"));
         let (code, said) = run.ended().await;
@@ -90,7 +113,8 @@ async fn an_agent_that_does_not_end_is_killed_after_its_grace() {
         let directory = tempfile::tempdir().unwrap();
         let script = format!("trap '' {signal}; touch ready; while :; do sleep 0.02; done");
         let grace = ["--grace", "200ms"];
-        let run = Run::start(run(directory.path(), directory.path(), &grace, &script));
+        let run = run(directory.path(), directory.path(), &grace, &script);
+        let run = Run::start(hearing(&run));
         made(&directory.path().join("ready")).await;
         run.signal(&format!("-{signal}"));
         assert_eq!(run.ended().await.0, Some(128 + 9), "{signal}");

@@ -32,7 +32,8 @@ pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
     let exact = insert(&mut slots, edit);
     let said = |slot: &Slot<'_>| !slot.kind.is_reasoning();
     let incomplete = edit.keep_calls.is_some() && exact == Some(false);
-    if incomplete || slots.iter().any(|slot| said(slot) && slot.bytes.is_none()) {
+    let parted = incomplete || slots.iter().any(|slot| said(slot) && slot.bytes.is_none());
+    if parted && !edit.keep_reasoning {
         // What was thought is bound to its place among all that was said.
         slots
             .iter_mut()

@@ -3,10 +3,29 @@
 //! renders a view.
 
 use super::{MiddleError, State, Tools};
-use crate::model::{Digest, Hidden, Role};
+use crate::model::{Digest, EditKind, Edits, Hidden, Role};
 use crate::render::tools::{self, Injected};
 
 impl State {
+    /// Has views go without some edits, the injected tools and their guidance among them.
+    ///
+    /// # Errors
+    /// As [`State::inject`].
+    pub fn go_without(&mut self, edits: Edits, tools: &Tools<'_>) -> Result<(), MiddleError> {
+        self.terms.go_without(edits);
+        if !edits.has(EditKind::Hidden) {
+            return Ok(());
+        }
+        if let Some((Some(at), _)) = self.guidance.take() {
+            let shape = tools.reader.shape(self.request.message(at))?;
+            if let Some(slot) = self.shapes.get_mut(at) {
+                *slot = shape;
+            }
+        }
+        self.tools = None;
+        self.inject(tools)
+    }
+
     /// Decides what is injected, and counts what stands outside the transcript.
     ///
     /// # Errors
@@ -39,7 +58,8 @@ impl State {
     /// Injection is decided at the first request of a conversation that carries tools, and kept:
     /// the tools array never flips.
     fn decide(&self) -> Injected {
-        if self.request.tools.is_none() {
+        // What calls them is shown no more where the upstream refuses it.
+        if self.request.tools.is_none() || self.terms.without.has(EditKind::Hidden) {
             return Injected::default();
         }
         let before = self.path.entries.iter().rev().map(|entry| &entry.record);

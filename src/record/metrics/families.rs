@@ -12,6 +12,7 @@ use super::register::{Each, Pairs, Registrar, each, opts};
 use crate::commit::Trigger;
 use crate::dialect::request::Unmanaged;
 use crate::intercept::delimiter;
+use crate::model::EditKind;
 use crate::policy::{Level, Policy};
 use crate::record::labels::{
     AbortPhase, AcceptError, CacheName, ConnectionCut, CostKind, DelimiterAction, Phase,
@@ -179,6 +180,7 @@ pub(super) struct Upstream {
     pub requests: IntCounterVec,
     pub duration: Histogram,
     pub retries: Each<RetryReason, IntCounter>,
+    pub learned: Each<EditKind, IntCounter>,
     pub tokens: IntCounterVec,
     pub estimate_ratio: Histogram,
     pub cache_hit_ratio: Histogram,
@@ -202,6 +204,12 @@ impl Upstream {
                 "retries_total",
                 "Upstream calls that were repeated",
                 "reason",
+            )?,
+            learned: r.counters(
+                "rules_learned_total",
+                "Kinds of edits that the upstream was found to refuse for a tenant's model; its \
+                 views go without them from then on",
+                "kind",
             )?,
             tokens: r.open(
                 "tokens_total",

@@ -209,6 +209,9 @@ impl Metrics {
         for reason in &turn.retries {
             f.upstream.retries.at(*reason).inc();
         }
+        for kind in turn.learned.iter() {
+            f.upstream.learned.at(kind).inc();
+        }
         if let Some(Abort { side, phase }) = turn.abort {
             f.http.stream_aborts.at(side, phase).inc();
         }

@@ -13,6 +13,7 @@ use super::*;
 use crate::commit::Trigger;
 use crate::dialect::request::Unmanaged;
 use crate::intercept::delimiter;
+use crate::model::EditKind;
 use crate::policy::{Level, Policy};
 use crate::record::tests::full_turn;
 use crate::record::{
@@ -41,6 +42,7 @@ const CONVENTIONS: &[(&str, &str, &[&str])] = &[
     ("time_to_first_token_seconds", "histogram", &[]),
     ("overhead_seconds", "histogram", &["phase"]),
     ("retries_total", "counter", &["reason"]),
+    ("rules_learned_total", "counter", &["kind"]),
     ("stream_aborts_total", "counter", &["phase", "side"]),
     ("tokens_total", "counter", &["model", "type"]),
     ("context_tokens", "histogram", &["stage"]),
@@ -221,6 +223,7 @@ fn all_kinds() -> Vec<Turn> {
         with(&|turn| turn.unmanaged = Some(why));
     }
     with(&|turn| turn.retries = RetryReason::ALL.to_vec());
+    with(&|turn| turn.learned = EditKind::ALL.into_iter().collect());
     for side in Side::ALL {
         for phase in AbortPhase::ALL {
             with(&|turn| turn.abort = Some(Abort { side, phase }));
