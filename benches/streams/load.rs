@@ -27,10 +27,13 @@ const ENDLESS: usize = 1 << 30;
 const SIP: (usize, Duration) = (16 << 10, Duration::from_millis(250));
 
 fn frame() -> Bytes {
-    let text = "word ".repeat(40);
+    // A token a frame and some bytes that hide its length, as providers send it.
+    let hidden = "x".repeat(64);
     let frame = format!(
-        "data: {{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"model\":\"m\",\
-         \"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":null}}]}}\n\n"
+        "data: {{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1760000000,\
+         \"model\":\"m\",\"service_tier\":\"default\",\"system_fingerprint\":\"fp_1\",\
+         \"choices\":[{{\"index\":0,\"delta\":{{\"content\":\" word\"}},\"logprobs\":null,\
+         \"finish_reason\":null}}],\"obfuscation\":\"{hidden}\"}}\n\n"
     );
     frame.into()
 }
