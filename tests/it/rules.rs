@@ -69,6 +69,14 @@ const FAULTS: &[(&str, Faults)] = &[
         "PlimsollRestarts",
         &[(&["process_start_time_seconds"], Fault::Changes)],
     ),
+    (
+        "PlimsollRecordsLost",
+        &[(&["store_lost_total"], Fault::Reads(1.0))],
+    ),
+    (
+        "PlimsollLogLinesLost",
+        &[(&["log_lines_lost_total"], Fault::Grows(1.0))],
+    ),
 ];
 
 /// The series of an hour as `promtool` reads them, with a fault in it.
