@@ -429,10 +429,14 @@ impl State {
         free.then_some(Trigger::Cold)
     }
 
-    /// Whether there is anything to manage: without tools only what stands on a known path is.
+    /// Whether there is anything to manage. Without tools it is a conversation that was answered
+    /// before, or one whose client may go on from its answer without sending it again: all else is
+    /// asked once, as a title is, and leaves nothing behind.
     #[must_use]
     pub fn is_managed(&self) -> bool {
-        self.request.tools.is_some() || !self.path.entries.is_empty()
+        let known = self.request.tools.is_some() || !self.path.entries.is_empty();
+        let answered = || self.shapes.iter().any(|one| one.role == Role::Assistant);
+        known || self.terms.keeps(self.request.stored).1 || answered()
     }
 
     /// Whether model or prologue changed after at least three requests in which it stayed.

@@ -13,6 +13,7 @@ use crate::policy::Text;
 use crate::render;
 use crate::session::note::{Left, Note};
 use crate::session::path::Path;
+use crate::session::recall;
 use crate::session::stub;
 use crate::session::transcript::{Entry, Item, Source, Transcript};
 use crate::session::view::Notes;
@@ -215,7 +216,7 @@ impl<'a> Originals<'a> {
                 };
             }
             Left {
-                result: self.result(reader, item, mark, kept),
+                result: self.result(reader, call, mark, kept),
                 arguments: self.arguments(reader, item, call, kept),
                 names: None,
             }
@@ -238,9 +239,19 @@ impl<'a> Originals<'a> {
         }
     }
 
-    fn result(&self, reader: Reader<'_>, item: &Item, mark: Mark, kept: &Kept) -> Option<Note> {
+    /// What stands in place of a call's result, or of a text.
+    fn result(&self, reader: Reader<'_>, index: usize, mark: Mark, kept: &Kept) -> Option<Note> {
         kept.of?;
-        let result = item.pair?;
+        let item = self.transcript.items.get(index)?;
+        let result = match item.kind {
+            ItemKind::Text => index,
+            ItemKind::System
+            | ItemKind::User
+            | ItemKind::Reasoning
+            | ItemKind::Call
+            | ItemKind::Result
+            | ItemKind::Opaque => item.pair?,
+        };
         let tokens = self.transcript.items.get(result)?.tokens;
         // Where nothing of the text is named it need not be decoded.
         let spans = !kept.lines.is_empty() || !kept.index.is_empty();
@@ -248,7 +259,7 @@ impl<'a> Originals<'a> {
             .then(|| self.text(result))
             .flatten()
             .unwrap_or_default();
-        let id = format!("{}:{}", item.name, item.no);
+        let id = recall::id(item);
         let text = stub::result(&id, tokens, mark, kept, &original);
         let size = reader.count(&text);
         Some(Note::new(text, size))

@@ -171,6 +171,35 @@ impl<'a> Levels<'a> {
         }
     }
 
+    /// Leaves a line of a text in its own place: there is no call whose result could say what is gone,
+    /// and providers that take user and assistant in turns only would refuse the list without it.
+    pub fn line(&mut self, work: &mut Work<'a>, text: usize) {
+        let due = |item: &&Item| {
+            item.kind == ItemKind::Text
+                && item.tokens >= STUB_FROM
+                && work.mark(text) == Mark::Live
+                && !work.protected(text)
+        };
+        let Some(item) = work.item(text).filter(due) else {
+            return;
+        };
+        let kept = Some(Arc::new(self.lexicon.stub(text, &Kept::default())));
+        work.shrink(Level::Stub, text, Mark::Masked, kept);
+        // What led to it is demanded back with calls alone, whatever the family.
+        let spoken = work.transcript.entries.get(item.entry);
+        let spoken = spoken.map_or(0..0, |entry| entry.items.clone());
+        let kind = |at: usize| work.item(at).map(|item| item.kind);
+        if spoken.clone().any(|at| kind(at) == Some(ItemKind::Call)) {
+            return;
+        }
+        let thought = |at: &usize| kind(*at) == Some(ItemKind::Reasoning);
+        for at in spoken.filter(thought).collect::<Vec<_>>() {
+            if work.mark(at) < Mark::Removed {
+                work.shrink(Level::Reasoning, at, Mark::Removed, None);
+            }
+        }
+    }
+
     /// Says what is left of what goes with these moves: its strings in the tombstone of its
     /// episode. Trims the calls that become tombstones.
     pub fn fold(&mut self, work: &Work<'a>, episode: &Episode, moves: &mut [Move]) {

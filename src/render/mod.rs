@@ -202,11 +202,13 @@ fn less<'a>(
     let edit = match shown {
         Shown::Less {
             text,
+            line,
             reasoning,
             calls,
             arguments,
         } => AssistantEdit {
             drop_text: !text || own.drop_text,
+            text: *line,
             drop_reasoning: !reasoning,
             keep_calls: Some(calls.clone()),
             arguments: arguments.clone(),
@@ -238,6 +240,7 @@ fn keep_opaque<'e>(
         .unwrap_or_default();
     if items.iter().any(|item| item.kind == ItemKind::Opaque) {
         edit.drop_text = false;
+        edit.text = None;
         edit.drop_reasoning = false;
     }
     edit
@@ -279,12 +282,14 @@ fn last_hop<'a>(
         .collect();
     if let Shown::Less {
         text,
+        line,
         reasoning,
         calls,
         arguments,
     } = shown
     {
         edit.drop_text |= !text;
+        edit.text = *line;
         edit.drop_reasoning = !reasoning;
         split_calls(&mut edit, calls, arguments);
     }

@@ -29,7 +29,8 @@ pub struct Measure<'a> {
 /// The notes of a view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
-    /// By the item index of the call whose result they replace.
+    /// By the item index of the call whose result they replace, or of the text that they stand for in
+    /// its own place.
     pub results: HashMap<usize, Note>,
     /// By the item index of the call whose arguments they replace.
     pub arguments: HashMap<usize, Note>,
@@ -48,6 +49,8 @@ pub enum Shown<'a> {
     Less {
         /// Whether its text stays.
         text: bool,
+        /// What stands in place of its text.
+        line: Option<&'a str>,
         /// Whether its reasoning stays.
         reasoning: bool,
         /// Which of its calls stay, hidden ones counted.
@@ -77,7 +80,7 @@ pub fn notes(transcript: &Transcript, marks: &Marks, measure: Measure<'_>) -> No
     notes
 }
 
-/// Writes what is left of one call anew, or takes it away where nothing is.
+/// Writes what is left of one call or text anew, or takes it away where nothing is.
 pub fn note_left(
     transcript: &Transcript,
     marks: &Marks,
@@ -85,9 +88,16 @@ pub fn note_left(
     measure: Measure<'_>,
     notes: &mut Notes,
 ) {
-    let call = transcript.items.get(index);
-    let Some(item) = call.filter(|item| item.kind == ItemKind::Call && item.delimiter.is_none())
-    else {
+    let lasting = |item: &&Item| match item.kind {
+        ItemKind::Call => item.delimiter.is_none(),
+        ItemKind::Text => true,
+        ItemKind::System
+        | ItemKind::User
+        | ItemKind::Reasoning
+        | ItemKind::Result
+        | ItemKind::Opaque => false,
+    };
+    let Some(item) = transcript.items.get(index).filter(lasting) else {
         return;
     };
     let mark = marks.get(item.no);
@@ -354,7 +364,7 @@ fn call_shown(transcript: &Transcript, marks: &Marks, call: usize) -> bool {
 fn assistant<'a>(marks: &Marks, notes: &'a Notes, first: usize, items: &[Item]) -> Shown<'a> {
     let kept = |item: &Item| shown(marks, item);
     let trimmed = |at: usize| notes.arguments.get(&at);
-    let whole = |(at, item): (usize, &Item)| kept(item) && trimmed(at).is_none();
+    let whole = |(at, item): (usize, &Item)| kept(item) && own_note(notes, at, item).is_none();
     if (first..).zip(items).all(whole) {
         return Shown::Whole;
     }
@@ -368,14 +378,31 @@ fn assistant<'a>(marks: &Marks, notes: &'a Notes, first: usize, items: &[Item]) 
         .collect();
     let has = |kind| items.iter().any(|item| item.kind == kind && kept(item));
     let text = has(ItemKind::Text) || has(ItemKind::Opaque);
+    let mut texts = (first..).zip(items);
+    let line = texts.find(|(_, item)| item.kind == ItemKind::Text && kept(item));
+    let line = line.and_then(|(at, item)| own_note(notes, at, item));
     if !text && !calls.contains(&true) {
         return Shown::Gone;
     }
     Shown::Less {
         text,
+        line: line.map(Note::text),
         reasoning: has(ItemKind::Reasoning),
         calls,
         arguments,
+    }
+}
+
+/// What stands in place of a part of an assistant message: of a call its arguments, or of a text.
+fn own_note<'a>(notes: &'a Notes, at: usize, item: &Item) -> Option<&'a Note> {
+    match item.kind {
+        ItemKind::Call => notes.arguments.get(&at),
+        ItemKind::Text => notes.results.get(&at),
+        ItemKind::System
+        | ItemKind::User
+        | ItemKind::Reasoning
+        | ItemKind::Result
+        | ItemKind::Opaque => None,
     }
 }
 
@@ -410,7 +437,7 @@ pub fn tokens(transcript: &Transcript, marks: &Marks, notes: &Notes, entry: &Ent
                 return 0;
             }
             let all = (first..).zip(items).filter(|(_, item)| kept(item));
-            let shown = all.map(|(at, item)| match notes.arguments.get(&at) {
+            let shown = all.map(|(at, item)| match own_note(notes, at, item) {
                 Some(note) => note.tokens(),
                 None => item.tokens,
             });

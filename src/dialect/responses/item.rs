@@ -249,6 +249,20 @@ impl<'a> Item<'a> {
         Some(raw::splice(self.raw(), &[self.object.set("content", &parts)]).to_vec())
     }
 
+    /// Its bytes as a message that says another text, in the form that its content has.
+    #[must_use]
+    pub fn instead(&self, text: &str) -> Vec<u8> {
+        let text = raw::quote(text);
+        let raw = self.object.present("content");
+        let content = if raw.is_some_and(|raw| raw.first() == Some(&b'[')) {
+            format!(r#"[{{"type":"output_text","text":{text},"annotations":[]}}]"#)
+        } else {
+            text
+        };
+        let edit = self.object.set("content", content.as_bytes());
+        raw::splice(self.raw(), &[edit]).to_vec()
+    }
+
     /// The texts of reasoning that can be read.
     #[must_use]
     pub fn thoughts(&self) -> Vec<Cow<'a, str>> {

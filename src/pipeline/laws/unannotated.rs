@@ -3,6 +3,9 @@
 
 use super::say::{act, call, done, end, expl, text};
 use super::sim::{Sim, check};
+use crate::commit::Floor;
+use crate::model::Dialect;
+use crate::policy::Order;
 use crate::session::graph::Kind;
 
 /// The implicit episodes of the next request: the labels of their calls and texts, and whether
@@ -139,6 +142,53 @@ fn a_run_with_one_user_message_is_evicted_all_the_same() {
     }
     assert!(sim.sent.iter().all(|sent| !sent.exceeded));
     assert!(sim.sent.iter().any(|sent| sent.passed));
+}
+
+/// A chat: no tools, no calls, nothing but texts.
+fn chat(dialect: Dialect) -> Sim {
+    let mut sim = Sim::new();
+    (sim.dialect, sim.tools, sim.thorough) = (dialect, false, true);
+    sim.settings.budget.order = Order::Levels;
+    sim.settings.budget.floor = Floor::Fraction(0.7);
+    sim.ceiling(3000);
+    sim
+}
+
+#[test]
+fn the_answers_of_a_chat_become_lines_in_their_own_places() {
+    for dialect in [Dialect::Chat, Dialect::Responses, Dialect::Messages] {
+        let mut sim = chat(dialect);
+        for _ in 0..40 {
+            sim.turn([super::say::think(40), text(300)]);
+            sim.user(20);
+        }
+        assert!(sim.sent.iter().all(|sent| !sent.exceeded));
+        let passes = sim.sent.iter().filter(|sent| sent.passed).count();
+        assert!((3..20).contains(&passes), "{passes}");
+        let (sent, _) = sim.look();
+        let line = "[evicted text:3, ";
+        let all = sent.messages.join("\n");
+        assert!(all.contains(line), "{all}");
+        assert!(sent.gist.contains(&"user1".to_owned()));
+        assert!(!sent.gist.contains(&"text1".to_owned()));
+        assert!(sent.gist.contains(&"text40".to_owned()));
+    }
+}
+
+#[test]
+fn a_history_of_calls_is_held_without_tools_too() {
+    for dialect in [Dialect::Chat, Dialect::Responses, Dialect::Messages] {
+        let mut sim = chat(dialect);
+        for turn in 0..40 {
+            sim.turn([text(60), call("grep", 300)]);
+            if turn % 7 == 6 {
+                sim.turn([text(20)]);
+                sim.user(20);
+            }
+        }
+        assert!(sim.sent.iter().all(|sent| !sent.exceeded));
+        assert!(sim.sent.iter().any(|sent| sent.passed));
+    }
 }
 
 #[test]

@@ -37,7 +37,9 @@ impl Sim {
         );
         let same = match self.dialect {
             Dialect::Chat => body.clone(),
-            Dialect::Responses | Dialect::Messages => wire::body(Dialect::Chat, &messages),
+            Dialect::Responses | Dialect::Messages => {
+                wire::body(Dialect::Chat, &messages, self.tools)
+            }
         };
         if let Err(refusal) = validate::request(&same) {
             panic!("{}\n{context}", refusal.message);
@@ -48,6 +50,16 @@ impl Sim {
         let own = wire::shown(self.dialect, &self.body());
         assert_eq!(users(&messages), users(&own), "user text changed");
         marks_move_right(state, prepared, before);
+        if !self.tools {
+            assert!(
+                prepared
+                    .body
+                    .to_bytes()
+                    .windows(8)
+                    .all(|at| at != br#""tools":"#)
+            );
+            self.in_turns(state, &own, &messages);
+        }
         if prepared.pass.is_none() && !self.edited {
             let last = self.sent.last();
             extends(last.map(|sent| &sent.messages), &messages);
@@ -75,6 +87,23 @@ impl Sim {
             exceeded: prepared.pinned.is_some(),
         });
         self.edited = false;
+    }
+
+    /// A conversation without calls has the same speakers in the same order, whatever went of it.
+    fn in_turns(&self, state: &State, own: &[String], messages: &[String]) {
+        let called = state.shapes.iter().any(|shape| !shape.calls.is_empty());
+        let ours = matches!(state.terms.policy, Policy::Cwl | Policy::CwlPaper);
+        if called || !ours {
+            return;
+        }
+        let roles = |messages: &[String]| -> Vec<serde_json::Value> {
+            let role = |message: &String| {
+                let message: serde_json::Value = serde_json::from_str(message).unwrap();
+                message["role"].clone()
+            };
+            messages.iter().map(role).collect()
+        };
+        assert_eq!(roles(messages), roles(own));
     }
 
     /// What left the view never comes back.
