@@ -25,6 +25,8 @@ pub struct AssistantEdit<'a> {
     pub cut: Cut<'a>,
     /// Whether all text goes.
     pub drop_text: bool,
+    /// What stands in place of all text.
+    pub text: Option<&'a str>,
     /// Whether reasoning fields go.
     pub drop_reasoning: bool,
     /// Whether reasoning stays where something of its message goes, even in a dialect that binds it

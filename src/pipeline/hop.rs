@@ -11,6 +11,7 @@ use super::kept;
 use super::known::{Decoded, Reader};
 use super::original::Originals;
 use super::settings::{Classes, Terms};
+use super::texts::Fronts;
 use crate::commit::{self, Growth, Trigger, Warmth};
 use crate::dialect::message::MessageError;
 use crate::dialect::request::{Request, Rewrite, View};
@@ -88,6 +89,8 @@ pub struct State {
     /// Edits that the upstream is known to refuse, for the record: the terms may go without more of
     /// them, to find out.
     pub known: Edits,
+    /// What the client's results that came as text begin with.
+    fronts: Fronts,
 }
 
 /// Marks that moved, and what is left of items that are shown in part.
@@ -166,6 +169,7 @@ impl State {
         terms: Terms,
     ) -> Self {
         let marks = path.marks.clone();
+        let fronts = terms.fronts(&request, &shapes);
         let path = kept::bounded(request.dialect, &path).map_or(path, Arc::new);
         Self {
             request,
@@ -182,6 +186,7 @@ impl State {
             pending: Vec::new(),
             marks,
             known: Edits::default(),
+            fronts,
         }
     }
 
@@ -372,6 +377,7 @@ impl State {
             path: &self.path,
             pending: &self.pending,
             handed: &handed,
+            front: &|message| self.fronts.get(message)?.clone(),
             class: &|name| tools.classes.of(name),
             implicit_tokens: self.terms.implicit_tokens,
             without: self.terms.without,
@@ -460,10 +466,14 @@ impl State {
         free.then_some(Trigger::Cold)
     }
 
-    /// Whether there is anything to manage: without tools only what stands on a known path is.
+    /// Whether there is anything to manage. Without tools it is a conversation that was answered
+    /// before, or one whose client may go on from its answer without sending it again: all else is
+    /// asked once, as a title is, and leaves nothing behind.
     #[must_use]
     pub fn is_managed(&self) -> bool {
-        self.request.tools.is_some() || !self.path.entries.is_empty()
+        let known = self.request.tools.is_some() || !self.path.entries.is_empty();
+        let answered = || self.shapes.iter().any(|one| one.role == Role::Assistant);
+        known || self.terms.keeps(self.request.stored).1 || answered()
     }
 
     /// Whether model or prologue changed after at least three requests in which it stayed.

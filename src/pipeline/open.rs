@@ -510,7 +510,7 @@ fn decide(state: &State, prepared: &Prepared) -> Result<(), Stop> {
     if let Some(error) = over_budget(state, prepared) {
         return Err(Stop::Error(error));
     }
-    // Off every known path there is nothing to manage without tools, and nothing to remember.
+    // What is asked once and without tools has nothing to manage, and nothing to remember.
     if state.is_managed() {
         Ok(())
     } else {

@@ -13,9 +13,10 @@ use crate::policy::Text;
 use crate::render;
 use crate::session::note::{Left, Note};
 use crate::session::path::Path;
+use crate::session::recall;
 use crate::session::stub;
 use crate::session::transcript::{Entry, Item, Source, Transcript};
-use crate::session::view::Notes;
+use crate::session::view::{self, Notes};
 
 /// What a transcript was built from.
 #[derive(Clone, Copy)]
@@ -53,6 +54,7 @@ impl<'a> Originals<'a> {
             | ItemKind::User
             | ItemKind::Text
             | ItemKind::Opaque => self.request.dialect.text(message),
+            ItemKind::Call if item.said => self.request.dialect.text(message),
             ItemKind::Call => {
                 let place = self.place(entry, index)?;
                 let arguments = self.request.dialect.arguments(message, place);
@@ -119,6 +121,9 @@ impl<'a> Originals<'a> {
         let items = self.transcript.items.get(entry.items.start..index)?;
         let same = |other: &&Item| other.kind == ItemKind::Call && other.hidden == item.hidden;
         let place = items.iter().filter(same).count();
+        if item.said {
+            return self.decode(index).map(Cow::into_owned);
+        }
         if !item.hidden {
             return self.request.dialect.call(self.message(entry)?, place);
         }
@@ -152,6 +157,7 @@ impl<'a> Originals<'a> {
         let place = match item.kind {
             ItemKind::Reasoning => return None,
             // Beside its text a message has the arguments of its calls.
+            ItemKind::Call if item.said => 0,
             ItemKind::Call if is_visible(item) => self.place(entry, index)? + 1,
             ItemKind::Call => return None,
             ItemKind::Result
@@ -163,7 +169,7 @@ impl<'a> Originals<'a> {
         let read = || {
             let text = self.decode(index)?;
             Some(match item.kind {
-                ItemKind::Call => stub::words(&text),
+                ItemKind::Call if !item.said => stub::words(&text),
                 _ => Words::of(&text),
             })
         };
@@ -215,12 +221,14 @@ impl<'a> Originals<'a> {
                 };
             }
             Left {
-                result: self.result(reader, item, mark, kept),
+                result: self.result(reader, call, mark, kept),
                 arguments: self.arguments(reader, item, call, kept),
                 names: None,
             }
         };
-        reader.left(&(name, originals, call, kept), make)
+        let result = item.pair.and_then(|at| self.transcript.items.get(at));
+        let front = result.and_then(|result| result.front.as_deref());
+        reader.left(&(name, originals, call, kept, front), make)
     }
 
     /// The digest of the client's message that an item stands in.
@@ -238,9 +246,19 @@ impl<'a> Originals<'a> {
         }
     }
 
-    fn result(&self, reader: Reader<'_>, item: &Item, mark: Mark, kept: &Kept) -> Option<Note> {
+    /// What stands in place of a call's result, or of a text.
+    fn result(&self, reader: Reader<'_>, index: usize, mark: Mark, kept: &Kept) -> Option<Note> {
         kept.of?;
-        let result = item.pair?;
+        let item = self.transcript.items.get(index)?;
+        let result = match item.kind {
+            ItemKind::Text => index,
+            ItemKind::System
+            | ItemKind::User
+            | ItemKind::Reasoning
+            | ItemKind::Call
+            | ItemKind::Result
+            | ItemKind::Opaque => item.pair?,
+        };
         let tokens = self.transcript.items.get(result)?.tokens;
         // Where nothing of the text is named it need not be decoded.
         let spans = !kept.lines.is_empty() || !kept.index.is_empty();
@@ -248,8 +266,9 @@ impl<'a> Originals<'a> {
             .then(|| self.text(result))
             .flatten()
             .unwrap_or_default();
-        let id = format!("{}:{}", item.name, item.no);
+        let id = recall::id(item);
         let text = stub::result(&id, tokens, mark, kept, &original);
+        let text = view::fronted(self.transcript, index, text);
         let size = reader.count(&text);
         Some(Note::new(text, size))
     }
@@ -275,5 +294,5 @@ impl<'a> Originals<'a> {
 
 /// A call that the client sees, too.
 fn is_visible(item: &Item) -> bool {
-    item.kind == ItemKind::Call && !item.hidden
+    item.kind == ItemKind::Call && !item.hidden && !item.said
 }

@@ -69,6 +69,7 @@ impl<'a> Pass<'a> {
             let floor = self.work.target;
             self.work.target = self.removal();
             self.evict_closed();
+            self.line_texts();
             merge_tombstones(&mut self.work);
             let met = self.work.met();
             self.work.target = floor;
@@ -140,6 +141,22 @@ impl<'a> Pass<'a> {
         }
         for expl in episodes.iter().filter(|one| one.is_expl()) {
             self.evict_one(expl);
+        }
+    }
+
+    /// Texts of spans without calls, oldest first: each leaves a line in its own place, before any of
+    /// them goes whole.
+    fn line_texts(&mut self) {
+        let episodes = self.episodes();
+        let Some(levels) = &mut self.levels else {
+            return;
+        };
+        for episode in episodes.iter().filter(|one| one.carrier.is_none()) {
+            if !self.work.met() && is_silent(&self.work, episode) {
+                for item in &episode.items {
+                    levels.line(&mut self.work, *item);
+                }
+            }
         }
     }
 
@@ -222,10 +239,11 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// Closed, not yet removed, every act that depends on it removed already.
+/// Closed, not yet removed but for what must stay, every act that depends on it removed already.
 fn eligible(work: &Work<'_>, episode: &Episode) -> bool {
+    let removed = || view::is_removed(work.transcript, &work.marks, episode);
     episode.closed
-        && !view::is_removed(work.transcript, &work.marks, episode)
+        && (!episode.bound.is_empty() || !removed())
         && !has_dependents(work.transcript, &work.marks, episode)
 }
 

@@ -118,7 +118,7 @@ impl<'a> Levels<'a> {
             episodes.filter(move |episode| (episode.kind == Kind::Act) == acts)
         };
         let all = of_kind(true).chain(of_kind(false));
-        let items = all.flat_map(|episode| &episode.items);
+        let items = all.flat_map(|episode| episode.items.iter().chain(&episode.bound));
         let pairs: Vec<Pair> = items.filter_map(|call| Pair::new(work, *call)).collect();
         for stage in STAGES {
             for pair in &pairs {
@@ -171,6 +171,35 @@ impl<'a> Levels<'a> {
         }
     }
 
+    /// Leaves a line of a text in its own place: there is no call whose result could say what is gone,
+    /// and providers that take user and assistant in turns only would refuse the list without it.
+    pub fn line(&mut self, work: &mut Work<'a>, text: usize) {
+        let due = |item: &&Item| {
+            item.kind == ItemKind::Text
+                && item.tokens >= STUB_FROM
+                && work.mark(text) == Mark::Live
+                && !work.protected(text)
+        };
+        let Some(item) = work.item(text).filter(due) else {
+            return;
+        };
+        let kept = Some(Arc::new(self.lexicon.stub(text, &Kept::default())));
+        work.shrink(Level::Stub, text, Mark::Masked, kept);
+        // What led to it is demanded back with calls alone, whatever the family.
+        let spoken = work.transcript.entries.get(item.entry);
+        let spoken = spoken.map_or(0..0, |entry| entry.items.clone());
+        let kind = |at: usize| work.item(at).map(|item| item.kind);
+        if spoken.clone().any(|at| kind(at) == Some(ItemKind::Call)) {
+            return;
+        }
+        let thought = |at: &usize| kind(*at) == Some(ItemKind::Reasoning);
+        for at in spoken.filter(thought).collect::<Vec<_>>() {
+            if work.mark(at) < Mark::Removed {
+                work.shrink(Level::Reasoning, at, Mark::Removed, None);
+            }
+        }
+    }
+
     /// Says what is left of what goes with these moves: its strings in the tombstone of its
     /// episode. Trims the calls that become tombstones.
     pub fn fold(&mut self, work: &Work<'a>, episode: &Episode, moves: &mut [Move]) {
@@ -183,8 +212,10 @@ impl<'a> Levels<'a> {
         }
         self.name(work, episode, moves);
         for one in moves.iter_mut().filter(|one| one.mark == Mark::Folded) {
-            let item = work.item(one.item).filter(|item| item.delimiter.is_none());
-            let Some(item) = item else { continue };
+            let written = |item: &&Item| item.delimiter.is_none() && !item.said;
+            let Some(item) = work.item(one.item).filter(written) else {
+                continue;
+            };
             let kept = work.marks.kept(item.no).cloned().unwrap_or_default();
             one.kept = self.lexicon.trim(one.item, &kept).map(Arc::new);
         }
@@ -207,7 +238,7 @@ impl<'a> Levels<'a> {
             let Some(item) = item else { continue };
             let parts = Parts {
                 text: item.pair.unwrap_or(one.item),
-                call: item.kind == ItemKind::Call,
+                call: item.kind == ItemKind::Call && !item.said,
             };
             let result = item.pair.and_then(|pair| work.item(pair));
             let tokens = item.tokens + result.map_or(0, |result| result.tokens);
@@ -223,6 +254,10 @@ impl<'a> Levels<'a> {
     /// for the whole episode.
     fn trim(&mut self, work: &mut Work<'a>, call: usize) {
         let item = work.item(call);
+        // What was written as text has no arguments of its own, and some messages stay as they are.
+        if item.is_some_and(|item| item.said || item.bound) {
+            return;
+        }
         let episode = item.and_then(|item| work.transcript.graph.episodes.get(item.episode?));
         if episode.is_some_and(|episode| episode.carrier == Some(call)) {
             return;

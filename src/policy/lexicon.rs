@@ -150,7 +150,7 @@ impl<'a> Lexicon<'a> {
         (self.words)(item).unwrap_or_default()
     }
 
-    /// The stub of a result: an index of the strings that stand nowhere else.
+    /// The stub of a result or of a text: an index of the strings that stand nowhere else.
     pub fn stub(&mut self, result: usize, kept: &Kept) -> Kept {
         self.hide(result);
         let words = self.original(result);
@@ -391,12 +391,8 @@ fn is_gone(work: &Work<'_>, index: usize, item: &Item) -> bool {
 fn note<'w>(work: &'w Work<'_>, index: usize, item: &Item) -> Option<&'w Note> {
     let notes = match item.kind {
         ItemKind::Call => &work.notes.arguments,
-        ItemKind::Result => &work.notes.results,
-        ItemKind::System
-        | ItemKind::User
-        | ItemKind::Opaque
-        | ItemKind::Text
-        | ItemKind::Reasoning => return None,
+        ItemKind::Result | ItemKind::Text => &work.notes.results,
+        ItemKind::System | ItemKind::User | ItemKind::Opaque | ItemKind::Reasoning => return None,
     };
     notes.get(&item.holder(index))
 }

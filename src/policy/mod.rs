@@ -175,7 +175,7 @@ label_set!(
         Reasoning => "reasoning",
         /// A result that stands again further on: a stub is left.
         Superseded => "superseded",
-        /// A result of which a stub is left.
+        /// A result of which a stub is left, or the text of a span without calls.
         Stub => "stub",
         /// A result of which some lines are left.
         Skeleton => "skeleton",

@@ -152,12 +152,14 @@ fn is_showable(item: &Item, one: &Move, episode: &Episode) -> Result<(), PlanErr
     );
     let carrier = episode.is_expl() && episode.carrier == Some(one.item);
     let partly = is_call(item) && one.kept.is_some();
+    // A text that no call's result could speak for is a line in its own place.
+    let line = item.kind == ItemKind::Text && one.kept.is_some() && episode.carrier.is_none();
     let showable = match one.mark {
         Mark::Live => false,
         Mark::Clipped => partly,
-        Mark::Masked => holder || partly,
-        Mark::Folded => carrier || partly,
-        Mark::Removed => true,
+        Mark::Masked => holder || partly || line,
+        Mark::Folded => carrier || (partly && !item.bound),
+        Mark::Removed => !item.bound,
     };
     if showable {
         Ok(())
@@ -168,7 +170,8 @@ fn is_showable(item: &Item, one: &Move, episode: &Episode) -> Result<(), PlanErr
 
 /// Whether an open episode's rules allow the move: of one only calls may go.
 fn is_free(item: &Item, one: &Move, episode: &Episode) -> Result<(), PlanError> {
-    if episode.closed || is_call(item) || one.mark == Mark::Masked {
+    let line = one.mark == Mark::Masked && item.kind != ItemKind::Text;
+    if episode.closed || is_call(item) || line {
         Ok(())
     } else {
         Err(PlanError::Open(one.item))

@@ -85,6 +85,19 @@ fn only_passes_break_a_prefix_and_most_policies_hold_the_ceiling() {
 }
 
 #[test]
+fn a_session_without_tools_is_held_under_its_ceiling() {
+    for ceiling in [20_000, 40_000] {
+        let mut trace = trace::parse("bundled", &SESSION).unwrap();
+        (trace.tools, trace.tools_from) = (None, trace::Tools::None);
+        let lab = Lab::new(options(&[Policy::Cwl], ceiling)).unwrap();
+        let held = lab.session(&trace).unwrap().policies[0].outcome();
+        assert_eq!((held.over, held.extra), (0, 0), "{held:?}");
+        assert!(held.passes > 1 && held.breaks == held.passes, "{held:?}");
+        assert!(held.prunable > 0 && held.peak <= u64::from(ceiling));
+    }
+}
+
+#[test]
 fn annotations_are_charged_where_they_are_said_to_be() {
     let with = |annotate| {
         outcomes(Options {

@@ -3,6 +3,7 @@
 //! records alone, so that any replica builds the same. Never edited: marks say what is shown.
 
 mod calls;
+mod said;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -82,6 +83,12 @@ pub struct Item {
     pub digest: u64,
     /// Whether it is a call that the client never sees.
     pub hidden: bool,
+    /// Whether it is a call of a message that must never be edited: its result may be shown in part.
+    pub bound: bool,
+    /// Whether it is a call that was written as text, which is its message's.
+    pub said: bool,
+    /// What a result that came as text begins with, whatever is left of the rest.
+    pub front: Option<Arc<str>>,
     /// Whether it was brought back to stay until its episode ends.
     pub pinned: bool,
     /// Whether its result must never be edited nor left out, nor it itself.
@@ -134,6 +141,8 @@ pub struct Input<'a> {
     pub pending: &'a [Hop],
     /// How a client's message relates to the text that earlier hops handed out.
     pub handed: &'a dyn Fn(usize, &TurnRecord) -> Handed,
+    /// What the client's message at an index begins with, where it is a result that came as text.
+    pub front: &'a dyn Fn(usize) -> Option<Arc<str>>,
     /// The class of a tool by its name.
     pub class: &'a dyn Fn(&str) -> ToolClass,
     /// Raw tokens after which an implicit episode is cut.
@@ -172,6 +181,9 @@ struct Builder<'a> {
     transcript: Transcript,
     /// The calls of the newest assistant message that still lack results.
     waiting: Vec<(&'a str, usize)>,
+    /// The text of the newest assistant message, if that has nothing but text, and nothing stands
+    /// behind it yet.
+    spoken: Option<usize>,
     begun: bool,
     nameless: Arc<str>,
     delimiter: Arc<str>,
@@ -213,6 +225,7 @@ impl<'a> Builder<'a> {
             input,
             transcript,
             waiting: Vec::new(),
+            spoken: None,
             begun: false,
             nameless: Arc::from(""),
             delimiter: Arc::from("delimiter"),
@@ -249,6 +262,11 @@ impl<'a> Builder<'a> {
                 number
             }
             Role::User | Role::System | Role::Other => {
+                if let Some(front) = (self.input.front)(message)
+                    && self.said(source, shape, &front)
+                {
+                    return number + 1;
+                }
                 let kind = match shape.role {
                     Role::User => ItemKind::User,
                     Role::System => ItemKind::System,
@@ -401,6 +419,8 @@ impl<'a> Builder<'a> {
             let call = self.call(call, entry, number, message.opaque);
             opened = call.or(opened.take());
         }
+        let alone = message.calls.is_empty() && message.text > 0 && !message.opaque;
+        self.spoken = alone.then(|| spoken.end - 1);
         self.place_spoken(spoken, opened.or(before), message.opaque);
         self.transcript.entries.push(Entry {
             source: message.source,
@@ -464,12 +484,12 @@ impl<'a> Builder<'a> {
             self.fixed(source, Role::Tool, ItemKind::Opaque, 0, tokens);
             return;
         };
-        let (no, episode, pinned) = self
+        let (no, episode, pinned, bound) = self
             .transcript
             .items
             .get(call)
-            .map_or((0, None, false), |item| {
-                (item.no, item.episode, item.pinned)
+            .map_or((0, None, false, false), |item| {
+                (item.no, item.episode, item.pinned, item.bound)
             });
         let index = self.item(no, ItemKind::Result, entry, tokens);
         if let Some(item) = self.transcript.items.get_mut(index) {
@@ -479,7 +499,9 @@ impl<'a> Builder<'a> {
             item.pair = Some(index);
             item.stays = stays;
         }
-        if let Some(episode) = episode.and_then(|e| self.transcript.graph.episodes.get_mut(e)) {
+        // What can't go as a whole cuts no span.
+        let free = episode.filter(|_| !bound);
+        if let Some(episode) = free.and_then(|e| self.transcript.graph.episodes.get_mut(e)) {
             episode.tokens += tokens + MESSAGE_TOKENS;
         }
         self.transcript.entries.push(Entry {
@@ -492,6 +514,7 @@ impl<'a> Builder<'a> {
 
     /// An entry of one item that is never evicted.
     fn fixed(&mut self, source: Source, role: Role, kind: ItemKind, no: ItemNo, tokens: u32) {
+        self.spoken = None;
         let entry = self.transcript.entries.len();
         let index = self.item(no, kind, entry, tokens);
         let items = index..index + 1;
@@ -516,6 +539,9 @@ impl<'a> Builder<'a> {
             name: self.nameless.clone(),
             digest: 0,
             hidden: false,
+            bound: false,
+            said: false,
+            front: None,
             pinned: false,
             stays: false,
         });

@@ -29,7 +29,8 @@ pub struct Measure<'a> {
 /// The notes of a view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
-    /// By the item index of the call whose result they replace.
+    /// By the item index of the call whose result they replace, or of the text that they stand for in
+    /// its own place.
     pub results: HashMap<usize, Note>,
     /// By the item index of the call whose arguments they replace.
     pub arguments: HashMap<usize, Note>,
@@ -48,6 +49,8 @@ pub enum Shown<'a> {
     Less {
         /// Whether its text stays.
         text: bool,
+        /// What stands in place of its text.
+        line: Option<&'a str>,
         /// Whether its reasoning stays.
         reasoning: bool,
         /// Which of its calls stay, hidden ones counted.
@@ -77,7 +80,7 @@ pub fn notes(transcript: &Transcript, marks: &Marks, measure: Measure<'_>) -> No
     notes
 }
 
-/// Writes what is left of one call anew, or takes it away where nothing is.
+/// Writes what is left of one call or text anew, or takes it away where nothing is.
 pub fn note_left(
     transcript: &Transcript,
     marks: &Marks,
@@ -85,9 +88,16 @@ pub fn note_left(
     measure: Measure<'_>,
     notes: &mut Notes,
 ) {
-    let call = transcript.items.get(index);
-    let Some(item) = call.filter(|item| item.kind == ItemKind::Call && item.delimiter.is_none())
-    else {
+    let lasting = |item: &&Item| match item.kind {
+        ItemKind::Call => item.delimiter.is_none(),
+        ItemKind::Text => true,
+        ItemKind::System
+        | ItemKind::User
+        | ItemKind::Reasoning
+        | ItemKind::Result
+        | ItemKind::Opaque => false,
+    };
+    let Some(item) = transcript.items.get(index).filter(lasting) else {
         return;
     };
     let mark = marks.get(item.no);
@@ -125,6 +135,7 @@ pub fn note_episode(
         return;
     };
     let mut put = |at: usize, text: String| {
+        let text = fronted(transcript, at, text);
         notes.results.insert(at, (measure.note)(text));
     };
     match (mark_of(transcript, marks, carrier), episode.kind) {
@@ -176,6 +187,17 @@ fn with_names(
     text
 }
 
+/// A text in place of the result of a call: one that came as text still begins as it did.
+#[must_use]
+pub fn fronted(transcript: &Transcript, call: usize, text: String) -> String {
+    let result = transcript.items.get(call).and_then(|item| item.pair);
+    let result = result.and_then(|at| transcript.items.get(at));
+    match result.and_then(|result| result.front.as_ref()) {
+        Some(front) => format!("{front}\n{text}"),
+        None => text,
+    }
+}
+
 /// Writes the notes of calls that carried a tombstone before an edit of the client's moved the
 /// bounds of their episode: what was evicted stays evicted.
 fn note_strays(transcript: &Transcript, marks: &Marks, measure: Measure<'_>, notes: &mut Notes) {
@@ -185,7 +207,8 @@ fn note_strays(transcript: &Transcript, marks: &Marks, measure: Measure<'_>, not
     };
     for (index, item) in transcript.items.iter().enumerate() {
         if folded(item) && !notes.results.contains_key(&index) {
-            let note = (measure.note)(tombstone::stray(item));
+            let text = fronted(transcript, index, tombstone::stray(item));
+            let note = (measure.note)(text);
             notes.results.insert(index, note);
         }
     }
@@ -203,6 +226,7 @@ pub fn note_ledger(
     notes.host = ledger.as_ref().map(|(host, _)| *host);
     if let Some((host, gone)) = ledger {
         let own = tombstone::ledger(transcript, marks, &gone, measure);
+        let own = fronted(transcript, host, own);
         notes.results.insert(host, (measure.note)(own));
     }
 }
@@ -459,11 +483,11 @@ fn assistant<'a>(
     let is_called = is_called(transcript, marks, items);
     let kept = |item: &Item| stays(transcript, marks, item, is_called);
     let trimmed = |at: usize| notes.arguments.get(&at);
-    let whole = |(at, item): (usize, &Item)| kept(item) && trimmed(at).is_none();
+    let whole = |(at, item): (usize, &Item)| kept(item) && own_note(notes, at, item).is_none();
     if (first..).zip(items).all(whole) {
         return Shown::Whole;
     }
-    let called = |(_, item): &(usize, &Item)| item.kind == ItemKind::Call;
+    let called = |(_, item): &(usize, &Item)| item.kind == ItemKind::Call && !item.said;
     let all = || (first..).zip(items).filter(called);
     let calls: Vec<bool> = all().map(|(_, item)| kept(item)).collect();
     let arguments = all()
@@ -472,15 +496,33 @@ fn assistant<'a>(
         .filter_map(|(place, (at, _))| Some((place, trimmed(at)?.text())))
         .collect();
     let has = |kind| items.iter().any(|item| item.kind == kind && kept(item));
-    let text = has(ItemKind::Text) || has(ItemKind::Opaque);
+    let said = items.iter().any(|item| item.said && kept(item));
+    let text = said || has(ItemKind::Text) || has(ItemKind::Opaque);
+    let mut texts = (first..).zip(items);
+    let line = texts.find(|(_, item)| item.kind == ItemKind::Text && kept(item));
+    let line = line.and_then(|(at, item)| own_note(notes, at, item));
     if !text && !calls.contains(&true) {
         return Shown::Gone;
     }
     Shown::Less {
         text,
+        line: line.map(Note::text),
         reasoning: has(ItemKind::Reasoning),
         calls,
         arguments,
+    }
+}
+
+/// What stands in place of a part of an assistant message: of a call its arguments, or of a text.
+fn own_note<'a>(notes: &'a Notes, at: usize, item: &Item) -> Option<&'a Note> {
+    match item.kind {
+        ItemKind::Call => notes.arguments.get(&at),
+        ItemKind::Text => notes.results.get(&at),
+        ItemKind::System
+        | ItemKind::User
+        | ItemKind::Reasoning
+        | ItemKind::Result
+        | ItemKind::Opaque => None,
     }
 }
 
@@ -516,7 +558,7 @@ pub fn tokens(transcript: &Transcript, marks: &Marks, notes: &Notes, entry: &Ent
                 return 0;
             }
             let all = (first..).zip(items).filter(|(_, item)| kept(item));
-            let shown = all.map(|(at, item)| match notes.arguments.get(&at) {
+            let shown = all.map(|(at, item)| match own_note(notes, at, item) {
                 Some(note) => note.tokens(),
                 None => item.tokens,
             });

@@ -1,5 +1,5 @@
-//! The base URL and how a client's path is laid under it. Owns the mapping; never lets a client
-//! choose a host or leave the base.
+//! The base URL and how a client's path is laid under it, or under the root of the same server.
+//! Owns the mapping; never lets a client choose a host, nor climb out of either by dot segments.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,6 +8,7 @@ use http::uri::PathAndQuery;
 use reqwest::Url;
 
 use super::Error;
+use crate::model::Dialect;
 
 /// The proxy's own base: a client's `/v1/x` and `/x` both mean `BASE_URL/x`.
 const OWN_BASE: &str = "/v1";
@@ -21,6 +22,46 @@ const ENDPOINTS: [&str; 7] = [
     "/responses",
     "/messages",
     "/models",
+];
+
+/// First segments of paths that OpenAI's and Anthropic's APIs, and OpenRouter's, have under their
+/// version: clients whose base URL lacks `/v1` ask for them without it. Any other path is one of the
+/// server's own, such as Ollama's `/api/tags`
+/// (<https://github.com/ollama/ollama/blob/main/docs/api.md>), and stands under its root.
+const UNDER_BASE: [&str; 33] = [
+    "assistants",
+    "audio",
+    "auth",
+    "batches",
+    "chat",
+    "completions",
+    "complete",
+    "containers",
+    "conversations",
+    "credits",
+    "edits",
+    "embeddings",
+    "engines",
+    "evals",
+    "files",
+    "fine-tunes",
+    "fine_tuning",
+    "generation",
+    "images",
+    "key",
+    "keys",
+    "messages",
+    "models",
+    "moderations",
+    "organization",
+    "providers",
+    "realtime",
+    "rerank",
+    "responses",
+    "threads",
+    "uploads",
+    "vector_stores",
+    "videos",
 ];
 
 /// The bases of hosts that are often named alone.
@@ -139,25 +180,86 @@ impl BaseUrl {
         &self.text
     }
 
-    /// Lays a client's path under the base; the query goes along as it is.
+    /// Lays a client's path under the base, or under the server's root where no API has it under its
+    /// version; the query goes along as it is.
     ///
     /// # Errors
     /// [`Error::Path`] where the path has dot segments (they would leave the base) or can't be
     /// part of a URL.
     pub fn join(&self, asked: &PathAndQuery) -> Result<Url, Error> {
-        let path = match asked.path().strip_prefix(OWN_BASE) {
-            Some(rest) if !self.bare && (rest.is_empty() || rest.starts_with('/')) => rest,
-            _ => asked.path(),
-        };
+        let path = asked.path();
         if path.split(['/', '\\']).any(is_dots) || !(path.is_empty() || path.starts_with('/')) {
             return Err(Error::Path);
         }
+        let (before, path) = self.place(path);
         let query = asked
             .query()
             .map(|query| format!("?{query}"))
             .unwrap_or_default();
-        Url::parse(&format!("{}{path}{query}", self.text)).map_err(|_| Error::Path)
+        Url::parse(&format!("{before}{path}{query}")).map_err(|_| Error::Path)
     }
+
+    /// What a path stands under, and what is left of it there.
+    fn place<'a>(&'a self, path: &'a str) -> (&'a str, &'a str) {
+        if self.bare {
+            return (&self.text, path);
+        }
+        if let Some(rest) = below(path, OWN_BASE) {
+            return (&self.text, rest);
+        }
+        let first = path
+            .strip_prefix('/')
+            .and_then(|path| path.split('/').next());
+        if first.is_some_and(|first| UNDER_BASE.contains(&first)) {
+            return (&self.text, path);
+        }
+        // Who writes the whole path of the upstream means that.
+        let root = self.root();
+        let origin = self.origin();
+        let above = root.get(origin.len()..).unwrap_or_default();
+        if !above.is_empty() && below(path, above).is_some() {
+            return (origin, path);
+        }
+        // What is managed was asked for by its end alone, whatever stands before that.
+        if Dialect::of_path(path).is_some() {
+            return (&self.text, path);
+        }
+        (root, path)
+    }
+
+    /// Scheme and authority.
+    fn origin(&self) -> &str {
+        let host = self.text.find("://").map_or(0, |at| at + 3);
+        let rest = self.text.get(host..).unwrap_or_default();
+        let end = rest.find('/').map_or(self.text.len(), |at| host + at);
+        self.text.get(..end).unwrap_or(&self.text)
+    }
+
+    /// The base up to its version: what else the server has stands beside that. A base without a
+    /// version is its own root.
+    fn root(&self) -> &str {
+        let mut end = self.origin().len();
+        let path = self.text.get(end..).unwrap_or_default();
+        for segment in path.split_inclusive('/') {
+            if is_version(segment.trim_end_matches('/')) {
+                return self.text.get(..end.saturating_sub(1)).unwrap_or(&self.text);
+            }
+            end += segment.len();
+        }
+        &self.text
+    }
+}
+
+/// What of a path is below another; `None` where it is not.
+fn below<'a>(path: &'a str, above: &str) -> Option<&'a str> {
+    let rest = path.strip_prefix(above)?;
+    (rest.is_empty() || rest.starts_with('/')).then_some(rest)
+}
+
+/// Whether a segment names a version, such as `v1` or `v1beta`.
+fn is_version(segment: &str) -> bool {
+    let number = segment.strip_prefix('v');
+    number.is_some_and(|number| number.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 impl Default for BaseUrl {
@@ -196,7 +298,7 @@ mod tests {
             ("https://h/v1", "/v1/models", "https://h/v1/models"),
             ("https://h/v1", "/models", "https://h/v1/models"),
             ("https://h/v1/", "/v1", "https://h/v1"),
-            ("https://h/v1", "/v1beta/x", "https://h/v1/v1beta/x"),
+            ("https://h/v1", "/v1beta/x", "https://h/v1beta/x"),
             (
                 "https://h/api/paas/v4",
                 "/v1/chat/completions",
@@ -210,7 +312,17 @@ mod tests {
             (
                 "http://h:1/v1",
                 "//evil.example/x",
+                "http://h:1//evil.example/x",
+            ),
+            (
+                "http://h:1/v1",
+                "/v1//evil.example/x",
                 "http://h:1/v1//evil.example/x",
+            ),
+            (
+                "http://h:1/v1",
+                "/@evil.example/x",
+                "http://h:1/@evil.example/x",
             ),
             (
                 "https://h/v1",
@@ -264,6 +376,52 @@ mod tests {
     }
 
     #[test]
+    fn what_no_api_has_under_its_version_stands_under_the_root() {
+        let ollama = "http://h:11434/v1";
+        let router = "https://openrouter.ai/api/v1";
+        let gemini = "https://h/v1beta/openai";
+        for (base, asked, wanted) in [
+            (ollama, "/api/tags", "http://h:11434/api/tags"),
+            (ollama, "/api/chat", "http://h:11434/api/chat"),
+            (ollama, "/", "http://h:11434/"),
+            (ollama, "/models/m", "http://h:11434/v1/models/m"),
+            (ollama, "/v1/api/tags", "http://h:11434/v1/api/tags"),
+            (ollama, "/version?x=/v1", "http://h:11434/version?x=/v1"),
+            ("http://h/ollama/v1", "/api/ps", "http://h/ollama/api/ps"),
+            (
+                "http://h/ollama/v1",
+                "/ollama/api/ps",
+                "http://h/ollama/api/ps",
+            ),
+            // Whoever knows the upstream's own paths may write them.
+            (router, "/api/tags", "https://openrouter.ai/api/tags"),
+            (
+                router,
+                "/api/v1/models",
+                "https://openrouter.ai/api/v1/models",
+            ),
+            (router, "/apiary", "https://openrouter.ai/api/apiary"),
+            (router, "/key", "https://openrouter.ai/api/v1/key"),
+            (gemini, "/v1beta/models/m:x", "https://h/v1beta/models/m:x"),
+            (gemini, "/models", "https://h/v1beta/openai/models"),
+            // Without a version there is nothing to stand beside.
+            ("https://h/inference", "/info", "https://h/inference/info"),
+            (
+                "https://h/v1",
+                "/openai/deployments/d/chat/completions",
+                "https://h/v1/openai/deployments/d/chat/completions",
+            ),
+            (
+                "https://h/openai/v1",
+                "/openai/deployments/d/chat/completions",
+                "https://h/openai/deployments/d/chat/completions",
+            ),
+        ] {
+            assert_eq!(join(base, asked).unwrap(), wanted, "{base} + {asked}");
+        }
+    }
+
+    #[test]
     fn the_proxys_own_addresses_are_known() {
         for (base, own, same) in [
             ("http://127.0.0.1:8787/v1", "127.0.0.1:8787", true),
@@ -293,6 +451,8 @@ mod tests {
             "/a/./b",
             "/v1/.%2e/x",
             "/a/..?q",
+            "/api/../admin",
+            "/api\\..\\admin",
         ] {
             assert!(
                 matches!(join("https://h/v1", asked), Err(Error::Path)),

@@ -61,7 +61,7 @@ async fn any_method_and_path_arrives_byte_for_byte() {
             "/v1/files/f?x=/chat/completions",
             "/v1/files/f?x=/chat/completions",
         ),
-        ("PROPFIND", "/unknown//path", "/v1/unknown//path"),
+        ("PROPFIND", "/unknown//path", "/unknown//path"),
         ("OPTIONS", "/v1/chat/completions", "/v1/chat/completions"),
     ];
     for (method, path, wanted) in table {
@@ -243,6 +243,32 @@ async fn a_head_keeps_its_length() {
         .await
         .unwrap();
     assert_eq!(response.headers()["content-length"], "12345");
+}
+
+/// Programs that know Ollama ask for its own paths beside OpenAI's, and whether it is there at all.
+#[tokio::test]
+async fn paths_of_no_api_go_to_the_root_of_the_upstream() {
+    let (addr, seen) = keeping(|| Response::new(Body::from("Ollama is running"))).await;
+    let proxy = Proxy::before(addr).await;
+    for (method, path) in [
+        (Method::HEAD, "/"),
+        (Method::GET, "/"),
+        (Method::GET, "/api/tags"),
+        (Method::POST, "/api/show?x=1"),
+    ] {
+        let asked = client().request(method.clone(), proxy.url(path));
+        let response = soon(asked.send()).await.unwrap();
+        assert_eq!(response.status(), 200, "{method} {path}");
+        let text = response.text().await.unwrap();
+        let wanted = if method == Method::HEAD {
+            ""
+        } else {
+            "Ollama is running"
+        };
+        assert_eq!(text, wanted, "{method} {path}");
+        let (got, asked, ..) = seen.lock().unwrap().take().unwrap();
+        assert_eq!((got, asked.as_str()), (method, path));
+    }
 }
 
 #[tokio::test]

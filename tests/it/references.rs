@@ -435,9 +435,15 @@ async fn what_was_not_kept_is_the_providers() {
         is_forwarded(&provider, &asker, failed.id()).await;
         let cut = asker.ask(json!({"input": "stop"})).await;
         asker.after(&cut, json!("go on")).await;
-        // Without tools there is nothing to manage, and nothing was recorded.
+        // A chat without tools may be gone on from, too.
         let plain = asker.ask(json!({"input": "one", "tools": []})).await;
-        is_forwarded(&provider, &asker, plain.id()).await;
+        let next = json!({"previous_response_id": plain.id(), "input": "two", "tools": []});
+        let next = asker.ask(next).await;
+        assert_eq!((next.status, next.unmanaged()), (200, None));
+        assert_eq!(next.headers["x-plimsoll-turn"], "2");
+        let asked_once = json!({"input": "one", "tools": [], "store": false});
+        let asked_once = asker.ask(asked_once).await;
+        is_forwarded(&provider, &asker, asked_once.id()).await;
     }
     let proxy = Proxy::with(provider.addr, |config| {
         config.store.content = StoreContent::Off;

@@ -25,7 +25,10 @@ pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
         (Calls::These(array), Some(span)) => edits.push((span, array.clone())),
         (Calls::These(array), None) => edits.push(object.append("tool_calls", array)),
     }
-    if edit.drop_text {
+    if let Some(text) = edit.text.filter(|_| !edit.drop_text) {
+        edits.push(object.set("content", raw::quote(text).as_bytes()));
+        removed.extend(object.position("refusal"));
+    } else if edit.drop_text {
         if let Some(span) = object.get("content") {
             edits.push((span, Bytes::from_static(b"null")));
         }
@@ -249,6 +252,13 @@ mod tests {
                 ..Default::default()
             },
             r#"{"role": "assistant","content":null, "tool_calls":[{"id":"b"}],"x":1e3}"#,
+        );
+        check(
+            &AssistantEdit {
+                text: Some("[a \"line\"]"),
+                ..Default::default()
+            },
+            r#"{"role": "assistant","content":"[a \"line\"]", "reasoning_content":"hm" ,"tool_calls":[{"id":"a"}, {"id":"b"}],"x":1e3}"#,
         );
         check(
             &AssistantEdit {

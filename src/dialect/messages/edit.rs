@@ -72,12 +72,18 @@ fn element(slot: Slot<'_>) -> Option<Cow<'_, [u8]>> {
 /// The blocks of the last hop, without those that go.
 fn kept<'a>(own: &[Own<'_, 'a>], edit: &AssistantEdit<'_>) -> Vec<Slot<'a>> {
     let mut calls = 0..;
+    let mut line = edit.text;
     let mut slots = Vec::with_capacity(own.len() + edit.insert.len());
     for own in own {
         let block = own.block;
         let as_is = || Some(own.bytes());
         let bytes = match block.kind {
             Kind::Text if edit.drop_text => None,
+            // All that was said is one line, in the place of the first of it.
+            Kind::Text if edit.text.is_some() => match line.take() {
+                Some(line) => Some(Cow::Owned(raw::quote(line).into_bytes())),
+                None => continue,
+            },
             Kind::Thinking | Kind::Redacted if edit.drop_reasoning => None,
             Kind::Call => {
                 let call = calls.next().unwrap_or_default();

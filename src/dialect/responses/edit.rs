@@ -45,10 +45,19 @@ pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
 /// now.
 fn slots<'a>(own: &[Own<'_, 'a>], edit: &AssistantEdit<'_>) -> Option<Vec<Slot<'a>>> {
     let mut calls = 0..;
+    let mut line = edit.text;
     let slot = |own: &Own<'_, 'a>| {
         let item = own.item;
         let mut bytes = own.bytes()?;
         let stays = match item.kind {
+            Kind::Message(_) if edit.text.is_some() && !edit.drop_text => {
+                // All that was said is one line, in the place of the first of it.
+                let line = line.take();
+                if let Some(line) = line {
+                    bytes = Cow::Owned(item.instead(line));
+                }
+                line.is_some()
+            }
             Kind::Message(_) => !edit.drop_text,
             Kind::Call => {
                 let call = calls.next().unwrap_or_default();
@@ -302,8 +311,10 @@ fn capped(bytes: &[u8], handed: &str) -> Handed {
 /// A result with other content.
 #[must_use]
 pub fn result(bytes: &[u8], text: &str) -> Option<Bytes> {
-    let object = Object::parse(bytes).ok()?;
-    let new = object.set("output", raw::quote(text).as_bytes());
+    let item = Item::read(bytes).ok()?;
+    let output = item.shell_saying(text);
+    let output = output.unwrap_or_else(|| raw::quote(text).into_bytes());
+    let new = item.object.set("output", &output);
     Some(raw::splice(bytes, &[new]))
 }
 

@@ -273,6 +273,10 @@ pub fn play(terms: &Terms, events: &[Event]) -> Sim {
 fn play_in(dialect: Dialect, terms: &Terms, events: &[Event]) -> Sim {
     let mut sim = session(terms);
     sim.dialect = dialect;
+    play_on(sim, terms, events)
+}
+
+fn play_on(mut sim: Sim, terms: &Terms, events: &[Event]) -> Sim {
     let mut script = Script {
         auto_close: terms.auto_close,
         ..Script::default()
@@ -282,7 +286,10 @@ fn play_in(dialect: Dialect, terms: &Terms, events: &[Event]) -> Sim {
             Event::User(tokens) => sim.user(*tokens),
             Event::Turn(pieces) => {
                 let ids = if terms.recall { sim.ids() } else { Vec::new() };
-                let said = script.said(pieces, &ids);
+                let mut said = script.said(pieces, &ids);
+                if !sim.tools {
+                    unhidden(&mut said);
+                }
                 sim.turn(said);
             }
             Event::Blank(place) => edit(&mut sim, place, "tool", |messages, at| {
@@ -290,6 +297,7 @@ fn play_in(dialect: Dialect, terms: &Terms, events: &[Event]) -> Sim {
                 message["content"] = Value::from("cleared");
                 messages[at] = message.to_string();
             }),
+            Event::Capped(..) if !sim.tools => sim.turn([text(4)]),
             Event::Capped(hops, said) => {
                 let mut all = Vec::new();
                 for _ in 0..*hops {
@@ -318,6 +326,19 @@ fn play_in(dialect: Dialect, terms: &Terms, events: &[Event]) -> Sim {
         }
     }
     sim
+}
+
+/// What a model says that was given no tools but may have had some before: nothing hidden.
+fn unhidden(said: &mut Vec<Say>) {
+    said.retain(|say| !matches!(say, Say::Delimit(_) | Say::Recall(_) | Say::Hop));
+    let mut thought = false;
+    said.retain(|say| match say {
+        Say::Think(_) => !std::mem::replace(&mut thought, true),
+        Say::Text(_) | Say::Call(..) | Say::Delimit(_) | Say::Recall(_) | Say::Hop => true,
+    });
+    if said.iter().all(|say| matches!(say, Say::Think(_))) {
+        said.push(text(1));
+    }
 }
 
 /// Lets the client change one of its messages of a role.
@@ -388,6 +409,32 @@ fn fewer() -> ProptestConfig {
 
 proptest! {
     #![proptest_config(fewer())]
+
+    /// A client without tools may have a history with calls all the same.
+    #[test]
+    fn the_laws_hold_without_tools(
+        dialect in prop::sample::select(&[Dialect::Chat, Dialect::Responses, Dialect::Messages][..]),
+        terms in terms(),
+        edits in any::<bool>(),
+        calls in any::<bool>(),
+        mut events in prop::collection::vec(event(true), 1..40),
+    ) {
+        let edits = edits && dialect == Dialect::Chat;
+        let drops_reasoning = terms.drops_reasoning && dialect == Dialect::Chat;
+        let terms = Terms { recall: false, drops_reasoning, ..terms };
+        let edit = |event: &Event| matches!(event, Event::Blank(_) | Event::Drop(_) | Event::Reword(_));
+        events.retain(|event| edits || !edit(event));
+        for event in &mut events {
+            if let Event::Turn(pieces) = event
+                && !calls
+            {
+                pieces.retain(|piece| !matches!(piece, Piece::Call(..)));
+            }
+        }
+        let mut sim = session(&terms);
+        (sim.dialect, sim.tools) = (dialect, false);
+        play_on(sim, &terms, &events);
+    }
 
     /// What is recalled is held to its original in chat alone.
     #[test]

@@ -64,6 +64,8 @@ pub struct Sim {
     pub family: Family,
     /// All hops sent so far.
     pub sent: Vec<Sent>,
+    /// Whether the client sends tools with its requests.
+    pub tools: bool,
     /// Whether the client drops reasoning when it resends an answer.
     pub drops_reasoning: bool,
     /// Whether every hop is also prepared from decoded records.
@@ -107,6 +109,7 @@ impl Sim {
             settings,
             family: Models::builtin().family("gpt-4o").clone(),
             sent: Vec::new(),
+            tools: true,
             drops_reasoning: false,
             thorough: false,
             labels: Labels::default(),
@@ -131,6 +134,7 @@ impl Sim {
 
     /// One message of the client's, whatever it is.
     pub fn push(&mut self, message: &Value) {
+        self.spoke = false;
         self.messages.push(message.to_string());
     }
 
@@ -219,7 +223,7 @@ impl Sim {
     }
 
     pub fn body(&self) -> Bytes {
-        wire::body(self.dialect, &self.messages)
+        wire::body(self.dialect, &self.messages, self.tools)
     }
 
     fn reader(&self) -> Reader<'static> {

@@ -37,7 +37,9 @@ impl Sim {
         );
         let same = match self.dialect {
             Dialect::Chat => body.clone(),
-            Dialect::Responses | Dialect::Messages => wire::body(Dialect::Chat, &messages),
+            Dialect::Responses | Dialect::Messages => {
+                wire::body(Dialect::Chat, &messages, self.tools)
+            }
         };
         if let Err(refusal) = validate::request(&same) {
             panic!("{}\n{context}", refusal.message);
@@ -48,6 +50,16 @@ impl Sim {
         let own = wire::shown(self.dialect, &self.body());
         assert_eq!(users(&messages), users(&own), "user text changed");
         marks_move_right(state, prepared, before);
+        if !self.tools {
+            assert!(
+                prepared
+                    .body
+                    .to_bytes()
+                    .windows(8)
+                    .all(|at| at != br#""tools":"#)
+            );
+            self.in_turns(state, prepared, &own, &messages);
+        }
         if prepared.pass.is_none() && !self.edited {
             let last = self.sent.last();
             extends(last.map(|sent| &sent.messages), &messages);
@@ -75,6 +87,24 @@ impl Sim {
             exceeded: prepared.pinned.is_some(),
         });
         self.edited = false;
+    }
+
+    /// A conversation without calls has the same speakers in the same order, whatever went of it.
+    fn in_turns(&self, state: &State, prepared: &Prepared, own: &[String], messages: &[String]) {
+        let items = &prepared.transcript.items;
+        let called = items.iter().any(|item| item.kind == ItemKind::Call);
+        let ours = matches!(state.terms.policy, Policy::Cwl | Policy::CwlPaper);
+        if called || !ours {
+            return;
+        }
+        let roles = |messages: &[String]| -> Vec<serde_json::Value> {
+            let role = |message: &String| {
+                let message: serde_json::Value = serde_json::from_str(message).unwrap();
+                message["role"].clone()
+            };
+            messages.iter().map(role).collect()
+        };
+        assert_eq!(roles(messages), roles(own));
     }
 
     /// What left the view never comes back.
@@ -139,7 +169,10 @@ fn extends(last: Option<&Vec<String>>, messages: &[String]) {
 
 /// User messages in order, byte for byte.
 fn users(messages: &[String]) -> Vec<&String> {
-    let user = |message: &&String| message.contains(r#""role":"user""#);
+    // A result that comes as text is no user's.
+    let user = |message: &&String| {
+        message.contains(r#""role":"user""#) && !message.contains("Observation:")
+    };
     messages.iter().filter(user).collect()
 }
 

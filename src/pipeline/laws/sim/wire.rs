@@ -82,25 +82,28 @@ pub fn results(dialect: Dialect, results: &[(String, String)]) -> Vec<String> {
 }
 
 /// The body of a request.
-pub fn body(dialect: Dialect, messages: &[String]) -> Bytes {
+pub fn body(dialect: Dialect, messages: &[String], tools: bool) -> Bytes {
     let tool = |name: &&str| match dialect {
         Dialect::Chat => json!({"type": "function", "function": {"name": name}}),
         Dialect::Responses => json!({"type": "function", "name": name}),
         Dialect::Messages => json!({"name": name, "input_schema": {"type": "object"}}),
     };
-    let tools: Vec<Value> = NAMES.iter().map(tool).collect();
-    let tools = Value::from(tools);
+    let all: Vec<Value> = NAMES.iter().map(tool).collect();
+    let tools = match tools {
+        true => format!(r#","tools":{}"#, Value::from(all)),
+        false => String::new(),
+    };
     let all = messages.join(",");
     Bytes::from(match dialect {
-        Dialect::Chat => format!(r#"{{"model":"gpt-4o","messages":[{all}],"tools":{tools}}}"#),
+        Dialect::Chat => format!(r#"{{"model":"gpt-4o","messages":[{all}]{tools}}}"#),
         Dialect::Responses => {
-            format!(r#"{{"model":"gpt-4o","store":false,"input":[{all}],"tools":{tools}}}"#)
+            format!(r#"{{"model":"gpt-4o","store":false,"input":[{all}]{tools}}}"#)
         }
         Dialect::Messages => {
             let system: Value = serde_json::from_str(&messages[0]).unwrap();
             let (system, all) = (&system["content"], messages[1..].join(","));
             format!(
-                r#"{{"model":"gpt-4o","max_tokens":9,"system":{system},"messages":[{all}],"tools":{tools}}}"#
+                r#"{{"model":"gpt-4o","max_tokens":9,"system":{system},"messages":[{all}]{tools}}}"#
             )
         }
     })
