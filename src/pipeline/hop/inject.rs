@@ -3,10 +3,17 @@
 //! renders a view.
 
 use super::{MiddleError, State, Tools};
+use crate::dialect::names::Names;
 use crate::model::{Digest, Hidden, Role};
 use crate::render::tools::{self, Injected};
 
 impl State {
+    /// The names of the hidden tools beside those of the client's, by which calls are told apart.
+    pub fn hidden_names(&self) -> Names {
+        let own: Names = self.injected.names().collect();
+        own.beside(&self.request.tool_names)
+    }
+
     /// Decides what is injected, and counts what stands outside the transcript.
     ///
     /// # Errors

@@ -8,6 +8,9 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
+use super::owed::Signs;
+use crate::dialect::chat::content;
+use crate::dialect::chat::signature::{DETAILS, Detailed};
 use crate::model::Usage;
 use crate::model::raw::{self, Edit, Object, Span};
 
@@ -15,6 +18,7 @@ mod counts;
 mod events;
 mod logprobs;
 mod parts;
+mod said;
 
 pub(super) use events::{Origin, error_event, finish_event, text_event, usage_event};
 pub(super) use parts::{Arguments, CallPart};
@@ -199,9 +203,22 @@ impl<'a> Chunk<'a> {
         (!reason.is_empty()).then_some(reason)
     }
 
-    /// What stands between the quotes of the text, if there is any.
+    /// What stands between the quotes of the text, if there is any: of a list of parts, the first
+    /// one's that says something.
     pub(super) fn text(&self) -> Option<Span> {
-        self.hole("content")
+        self.texts().into_iter().next()
+    }
+
+    /// The same for all of its texts.
+    pub(super) fn texts(&self) -> Vec<Span> {
+        match self.hole("content") {
+            Some(text) => vec![text],
+            None => self
+                .parts()
+                .iter()
+                .filter_map(|part| part.hole("text", content::Kind::Text))
+                .collect(),
+        }
     }
 
     /// What stands between the quotes of the refusal, if there is any.
@@ -226,6 +243,8 @@ impl<'a> Chunk<'a> {
                 let part = match self.bytes(&value) {
                     [b'"', _, .., b'"'] => ReasoningPart::Text(inner),
                     [b'[', _, .., b']'] => ReasoningPart::Items(inner),
+                    // A provider that sends the field empty may demand it back.
+                    b"\"\"" if member.key == EMPTY => ReasoningPart::Text(inner),
                     _ => return None,
                 };
                 Some((member.key.as_ref(), part))
@@ -328,8 +347,8 @@ impl<'a> Chunk<'a> {
             let span = choice.span("finish_reason").unwrap_or_default();
             edits.push((span, Bytes::from_static(b"null")));
         }
-        if let (Some(seam), Some(text)) = (&plan.seam, self.text()) {
-            let at = text.start + seam.behind;
+        if let Some(seam) = &plan.seam {
+            let at = seam.at;
             edits.push((at..at, Bytes::from(r"\n".repeat(seam.newlines))));
         }
         Some(splice(self.data, edits))
@@ -350,6 +369,7 @@ impl<'a> Chunk<'a> {
                 .is_some_and(|member| match member.key.as_ref() {
                     "role" => plan.drop_role,
                     "tool_calls" => all_gone,
+                    DETAILS => plan.loses_details(),
                     _ => false,
                 })
         });
@@ -357,6 +377,7 @@ impl<'a> Chunk<'a> {
             .into_iter()
             .map(|cut| said.shifted((cut, Bytes::new())))
             .collect();
+        edits.extend(self.sign_edits(plan));
         if !all_gone {
             let cuts = raw::remove_spans(&self.call_spans, gone);
             edits.extend(cuts.into_iter().map(|cut| (cut, Bytes::new())));
@@ -403,7 +424,15 @@ impl<'a> Chunk<'a> {
     /// The edit that gives the text this value.
     pub(super) fn content_edit(&self, text: &str) -> Option<Edit> {
         let said = self.said.as_ref()?;
-        Some(said.shifted(said.object.set("content", raw::quote(text).as_bytes())))
+        let parts = said
+            .object
+            .raw("content")
+            .filter(|raw| raw.starts_with(b"["));
+        let new = match parts {
+            Some(parts) => content::saying(parts, text),
+            None => Bytes::from(raw::quote(text)),
+        };
+        Some(said.shifted(said.object.set("content", &new)))
     }
 
     /// The edit that has it speak, where it does not.
@@ -443,6 +472,7 @@ impl<'a> Chunk<'a> {
                 nothing
                     || match member.key.as_ref() {
                         "role" => plan.drop_role,
+                        DETAILS => plan.loses_details(),
                         "tool_calls" => {
                             (0..self.call_spans.len()).all(|at| plan.hides(&self.calls, at))
                         }
@@ -461,6 +491,8 @@ pub(super) struct Plan<'a> {
     pub(super) drop_role: bool,
     /// What becomes of each of [`Chunk::calls`].
     pub(super) calls: &'a [CallFate],
+    /// What it gets of calls that the client does not see.
+    pub(super) signs: Option<&'a Signs>,
     /// Whether the hop has a call that the client must not see, of whose tokens it may tell.
     pub(super) hides: bool,
     /// Newlines to put into the text.
@@ -478,11 +510,17 @@ impl Plan<'_> {
             origin: None,
             drop_role: false,
             calls: &[],
+            signs: None,
             hides: false,
             seam: None,
             usage: Told::AsIs,
             finish: Finish::Keep,
         }
+    }
+
+    fn loses_details(&self) -> bool {
+        let details = self.signs.and_then(|signs| signs.details.as_ref());
+        details == Some(&Detailed::Gone)
     }
 
     fn hides(&self, calls: &[CallPart<'_>], place: usize) -> bool {
@@ -507,8 +545,8 @@ pub(super) enum CallFate {
 /// Newlines that go into a chunk's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seam {
-    /// Bytes of the text's raw form that stand before them.
-    pub(super) behind: usize,
+    /// Where in the data.
+    pub(super) at: usize,
     /// How many.
     pub(super) newlines: usize,
 }
@@ -563,5 +601,7 @@ pub(super) fn splice(data: &[u8], mut edits: Vec<Edit>) -> Bytes {
     raw::splice(data, &edits)
 }
 
+/// The field of reasoning that is kept where it came as an empty string.
+const EMPTY: &str = "reasoning_content";
 /// The data that ends a stream.
 pub(super) const DONE: &[u8] = b"[DONE]";
