@@ -9,7 +9,6 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 use super::owed::Signs;
-use crate::dialect::chat::content;
 use crate::dialect::chat::signature::{DETAILS, Detailed};
 use crate::model::Usage;
 use crate::model::raw::{self, Edit, Object, Span};
@@ -201,24 +200,6 @@ impl<'a> Chunk<'a> {
     pub(super) fn finish(&self) -> Option<Cow<'a, str>> {
         let reason = self.choice.as_ref()?.object.text("finish_reason")?;
         (!reason.is_empty()).then_some(reason)
-    }
-
-    /// What stands between the quotes of the text, if there is any: of a list of parts, the first
-    /// one's that says something.
-    pub(super) fn text(&self) -> Option<Span> {
-        self.texts().into_iter().next()
-    }
-
-    /// The same for all of its texts.
-    pub(super) fn texts(&self) -> Vec<Span> {
-        match self.hole("content") {
-            Some(text) => vec![text],
-            None => self
-                .parts()
-                .iter()
-                .filter_map(|part| part.hole("text", content::Kind::Text))
-                .collect(),
-        }
     }
 
     /// What stands between the quotes of the refusal, if there is any.
@@ -419,20 +400,6 @@ impl<'a> Chunk<'a> {
                 .flat_map(|node| counts::write(self.data, &node, usage))
                 .collect(),
         }
-    }
-
-    /// The edit that gives the text this value.
-    pub(super) fn content_edit(&self, text: &str) -> Option<Edit> {
-        let said = self.said.as_ref()?;
-        let parts = said
-            .object
-            .raw("content")
-            .filter(|raw| raw.starts_with(b"["));
-        let new = match parts {
-            Some(parts) => content::saying(parts, text),
-            None => Bytes::from(raw::quote(text)),
-        };
-        Some(said.shifted(said.object.set("content", &new)))
     }
 
     /// The edit that has it speak, where it does not.

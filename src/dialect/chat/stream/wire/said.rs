@@ -6,16 +6,16 @@ use bytes::Bytes;
 use super::{Chunk, Node, Plan};
 use crate::dialect::chat::content;
 use crate::dialect::chat::signature::{DETAILS, Detailed};
-use crate::model::raw::{Edit, Object, Span};
+use crate::model::raw::{self, Edit, Object, Span};
 
 /// One part of a content that is a list.
-pub(super) struct Part<'a> {
+struct Part<'a> {
     node: Node<'a>,
 }
 
 impl Part<'_> {
     /// What stands between the quotes of a member of such a part, if there is any.
-    pub(super) fn hole(&self, key: &str, kind: content::Kind) -> Option<Span> {
+    fn hole(&self, key: &str, kind: content::Kind) -> Option<Span> {
         let span = self.node.object.get(key)?;
         let raw = self.node.object.bytes().get(span.clone())?;
         let says = content::Kind::of(&self.node.object) == kind;
@@ -25,8 +25,40 @@ impl Part<'_> {
 }
 
 impl<'a> Chunk<'a> {
+    /// What stands between the quotes of the text, if there is any: of a list of parts, the first
+    /// one's that says something.
+    pub(in crate::dialect::chat::stream) fn text(&self) -> Option<Span> {
+        self.texts().into_iter().next()
+    }
+
+    /// The same for all of its texts.
+    pub(in crate::dialect::chat::stream) fn texts(&self) -> Vec<Span> {
+        match self.hole("content") {
+            Some(text) => vec![text],
+            None => self
+                .parts()
+                .iter()
+                .filter_map(|part| part.hole("text", content::Kind::Text))
+                .collect(),
+        }
+    }
+
+    /// The edit that gives the text this value.
+    pub(in crate::dialect::chat::stream) fn content_edit(&self, text: &str) -> Option<Edit> {
+        let said = self.said.as_ref()?;
+        let parts = said
+            .object
+            .raw("content")
+            .filter(|raw| raw.starts_with(b"["));
+        let new = match parts {
+            Some(parts) => content::saying(parts, text),
+            None => Bytes::from(raw::quote(text)),
+        };
+        Some(said.shifted(said.object.set("content", &new)))
+    }
+
     /// The parts of its content, where that is a list.
-    pub(super) fn parts(&self) -> Vec<Part<'a>> {
+    fn parts(&self) -> Vec<Part<'a>> {
         let said = self.said.as_ref();
         let spans = said.and_then(|said| said.elements("content"));
         let spans = spans.unwrap_or_default().into_iter();
