@@ -221,6 +221,7 @@ fn hidden(turn: usize, place: u32, effect: Effect) -> HiddenCall {
         nudge: false,
         tool: Hidden::Delimiter,
         block: None,
+        signed: false,
     }
 }
 

@@ -13,8 +13,10 @@ pub struct Answer {
     pub text: String,
     /// The refusal, decoded; empty if there was none.
     pub refusal: String,
-    /// Reasoning under the field names it came with, in order of appearance; never empty ones,
-    /// because some providers refuse them when they come back.
+    /// Reasoning under the field names it came with, in order of appearance. Of empty ones only
+    /// `reasoning_content`, where the provider itself sent an empty string: DeepSeek refuses a call
+    /// without the field (<https://api-docs.deepseek.com/guides/thinking_mode>), and others refuse
+    /// it empty, which is nothing that they send.
     pub reasoning: Vec<(String, Reasoning)>,
     /// What it spoke, as a JSON object with its id: whole, or of a stream that alone.
     pub audio: Option<Bytes>,
@@ -71,6 +73,8 @@ pub enum Reasoning {
     Text(String),
     /// An array field as raw JSON, the elements of all its pieces in order.
     Items(Bytes),
+    /// A part of the content as raw JSON, which stands there before the text.
+    Part(Bytes),
 }
 
 /// One tool call.

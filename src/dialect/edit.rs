@@ -32,10 +32,15 @@ pub struct AssistantEdit<'a> {
     /// Whether reasoning stays where something of its message goes, even in a dialect that binds it
     /// to its place among all that was said.
     pub keep_reasoning: bool,
+    /// Whether another model made it than the one that reads it: then what only its own provider can
+    /// read goes, all reasoning and what signs calls.
+    pub foreign: bool,
     /// Which of the client's calls stay; all where it is `None`.
     pub keep_calls: Option<Vec<bool>>,
     /// Hidden calls that go back in, in order.
     pub insert: Vec<Insert<'a>>,
+    /// Hidden calls that stay out, each with the place that it would have among the others.
+    pub left_out: Vec<Insert<'a>>,
     /// New arguments of the message's own calls, by index.
     pub arguments: Vec<(usize, &'a str)>,
     /// New names of the message's own calls, by index.
@@ -49,6 +54,8 @@ pub struct CallEdit<'a> {
     pub name: Option<&'a str>,
     /// Its new arguments.
     pub arguments: Option<&'a str>,
+    /// Whether what only its own provider can read goes.
+    pub bare: bool,
 }
 
 impl<'a> AssistantEdit<'a> {
@@ -62,6 +69,7 @@ impl<'a> AssistantEdit<'a> {
         let edit = CallEdit {
             name: new(&self.names),
             arguments: new(&self.arguments),
+            bare: self.foreign,
         };
         (edit != CallEdit::default()).then_some(edit)
     }
@@ -77,7 +85,7 @@ pub struct Cut<'a> {
 }
 
 /// A hidden call that goes back into its message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Insert<'a> {
     /// Its place among all calls of the message.
     pub place: usize,
@@ -85,4 +93,8 @@ pub struct Insert<'a> {
     pub block: Option<(u32, u32)>,
     /// The call as it is sent.
     pub bytes: &'a str,
+    /// Whether reasoning of its message signed it, which at the client signs the next call.
+    pub signed: bool,
+    /// Whether another model made it than the one that reads it.
+    pub foreign: bool,
 }

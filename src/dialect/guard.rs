@@ -11,6 +11,7 @@ use std::borrow::Cow;
 
 use memchr::memmem::{self, Finder};
 
+use super::names::Names;
 use super::sse::Frame;
 use super::stream::Spec;
 use crate::model::{Dialect, raw};
@@ -47,8 +48,7 @@ const OF_CALLS: [&str; 7] = [
 /// What it looks for: the names of the hidden tools, and the ids of hidden calls.
 #[derive(Debug, Clone)]
 pub(super) struct Guard {
-    hidden: Vec<String>,
-    names: Vec<Finder<'static>>,
+    hidden: Names,
     /// How an escape begins that may stand for a letter of a name.
     escape: Finder<'static>,
     ids: Vec<String>,
@@ -71,10 +71,8 @@ enum Look {
 
 impl Guard {
     pub(super) fn new(spec: &Spec) -> Self {
-        let finder = |name: &String| Finder::new(name.as_bytes()).into_owned();
         Self {
             hidden: spec.hidden.clone(),
-            names: spec.hidden.iter().map(finder).collect(),
             escape: Finder::new(br"\u00").into_owned(),
             ids: Vec::new(),
             owned: spec.dialect != Dialect::Chat,
@@ -114,13 +112,11 @@ impl Guard {
 
     /// Whether a frame names a hidden tool at all.
     pub(super) fn names(&self, frame: &Frame) -> bool {
-        let stands = |name: &Finder<'_>| name.find(frame.raw()).is_some();
-        self.names.iter().any(stands)
+        self.hidden.find(frame.raw()).next().is_some()
     }
 
     fn stops_beside(&self, frame: &Frame) -> bool {
-        let quoted = |line: &[u8]| self.hidden.iter().any(|name| quotes(line, name));
-        frame.other_lines().any(quoted)
+        frame.other_lines().any(|line| quotes(line, &self.hidden))
     }
 
     /// The same for data with a call in a place where none is meant to be, of which there may be
@@ -153,7 +149,7 @@ impl Guard {
 
     /// Whether there are bits of a call in what is no JSON at all, so that a walk may lose its way.
     fn may_call(&self, bytes: &[u8]) -> bool {
-        self.hidden.iter().any(|name| quotes(bytes, name))
+        quotes(bytes, &self.hidden)
             || OF_CALLS.iter().any(|key| {
                 memmem::find_iter(bytes, key).any(|at| is_call_key(bytes, at, key.len()))
             })
@@ -167,8 +163,7 @@ impl Guard {
 
     fn may_stop(&self, bytes: &[u8]) -> bool {
         !self.hidden.is_empty()
-            && (self.names.iter().any(|name| name.find(bytes).is_some())
-                || self.escape.find(bytes).is_some())
+            && (self.hidden.find(bytes).next().is_some() || self.escape.find(bytes).is_some())
     }
 
     fn walk(&self, bytes: &[u8], look: Look, seen: &[usize]) -> bool {
@@ -186,10 +181,10 @@ impl Guard {
 
 /// Whether a name stands in the bytes with a quote at either side. Such quotes as a string holds are
 /// escaped.
-fn quotes(bytes: &[u8], name: &str) -> bool {
-    memmem::find_iter(bytes, name.as_bytes()).any(|at| {
-        let before = bytes.get(..at).unwrap_or_default();
-        let behind = bytes.get(at + name.len()..).unwrap_or_default();
+fn quotes(bytes: &[u8], names: &Names) -> bool {
+    names.find(bytes).any(|(begin, end)| {
+        let before = bytes.get(..begin).unwrap_or_default();
+        let behind = bytes.get(end..).unwrap_or_default();
         let opens = before.ends_with(b"\"") && !before.ends_with(b"\\\"");
         opens || behind.starts_with(b"\"")
     })
@@ -333,11 +328,13 @@ impl Walk<'_> {
     }
 
     fn is_hidden(&self, name: &str) -> bool {
-        self.guard.hidden.iter().any(|hidden| match self.look {
-            Look::Whole | Look::Calls => hidden == name,
-            Look::Begun => !name.is_empty() && hidden.starts_with(name),
-            Look::Named => !name.is_empty(),
-        })
+        let hidden = &self.guard.hidden;
+        let meant = || hidden.meant(name).is_some();
+        match self.look {
+            Look::Whole | Look::Calls => meant(),
+            Look::Begun => !name.is_empty() && (meant() || hidden.may_become(name)),
+            Look::Named => !name.is_empty() && !hidden.is_empty(),
+        }
     }
 }
 
@@ -383,7 +380,7 @@ mod tests {
     fn guard(dialect: Dialect) -> Guard {
         let mut guard = Guard::new(&Spec {
             dialect,
-            hidden: vec!["delimiter".into(), "recall".into()],
+            hidden: ["delimiter", "recall"].into_iter().collect(),
             usage_wish: UsageWish::Asked,
             echo: Echo::default(),
         });
@@ -399,6 +396,8 @@ mod tests {
             r#" [ { "x" : [ { "Name" :  "recall" } ] } ] "#,
             r#"{"\u006eame":"\u0064elimiter"}"#,
             r#"{"name":"delimiter","name":"x"}"#,
+            r#"{"name":"Delimiter"}"#,
+            r#"{"name":" functions.delimiter"}"#,
             r#"{"name":"delimiter","server_label":null}"#,
             r#"{"server_label":"s","x":{"name":"delimiter"}}"#,
             r#"{"arguments":{},"name":"recall"}"#,
@@ -413,7 +412,6 @@ mod tests {
         for json in [
             r#"{"text":"\"name\":\"delimiter\"","x":"delimiter"}"#,
             r#"{"name":"delimiters"}"#,
-            r#"{"name":"Delimiter"}"#,
             r#"{"name":"ls","arguments":{"name":"delimiter"},"input":{"a":[{"name":"recall"}]}}"#,
             r#"{"name":"delimiter","server_label":"s"}"#,
             r#"{"type":"mcp_list_tools","tools":[{"name":"delimiter"}]}"#,
@@ -471,7 +469,7 @@ mod tests {
     fn nothing_is_stopped_where_nothing_is_hidden() {
         let guard = Guard::new(&Spec {
             dialect: Dialect::Chat,
-            hidden: Vec::new(),
+            hidden: Names::default(),
             usage_wish: UsageWish::Asked,
             echo: Echo::default(),
         });

@@ -8,6 +8,7 @@ pub mod edit;
 mod guard;
 pub mod message;
 pub mod messages;
+pub mod names;
 pub mod request;
 pub mod responses;
 mod shape;
@@ -306,6 +307,15 @@ impl Dialect {
             Self::Chat => chat::form::call(call),
             Self::Responses => responses::form::call(call),
             Self::Messages => messages::form::call(call),
+        }
+    }
+
+    /// Whether reasoning of an answer signs the call of this id, so that the two belong together.
+    #[must_use]
+    pub fn signs(self, answer: &Answer, id: &str) -> bool {
+        match self {
+            Self::Chat => chat::form::signs(answer, id),
+            Self::Responses | Self::Messages => false,
         }
     }
 

@@ -23,6 +23,7 @@ mod law;
 use bytes::Bytes;
 
 use super::answer::Answer;
+use super::names::Names;
 use super::sse::TooLarge;
 use super::{blocks, chat, messages, responses};
 use crate::model::Dialect;
@@ -73,7 +74,7 @@ pub struct Spec {
     /// The dialect of the conversation.
     pub dialect: Dialect,
     /// The names of the hidden tools as this conversation knows them.
-    pub hidden: Vec<String>,
+    pub hidden: Names,
     /// Whether the client wants to see usage.
     pub usage_wish: UsageWish,
     /// What the client's request said where the response repeats it.

@@ -15,9 +15,25 @@ const LOOSE: usize = 256;
 /// What is kept of arguments that can't be kept.
 pub const NOTHING: &str = "{}";
 
+/// Whether arguments are an object, which some providers ask of every call in a history: vLLM
+/// (<https://github.com/vllm-project/vllm/blob/main/vllm/entrypoints/chat_utils.py>) and llama.cpp
+/// (<https://github.com/ggml-org/llama.cpp/blob/master/common/chat.cpp>) read them before the model's
+/// own template does, and refuse the request where they can't.
+#[must_use]
+pub fn is_object(arguments: &str) -> bool {
+    raw::Object::parse(arguments.as_bytes()).is_ok()
+}
+
 /// Why a call is refused before it is read, with what to do instead.
 #[must_use]
 pub fn refusal(tool: Hidden, arguments: &str) -> Option<String> {
+    if arguments.len() <= MOST && !is_object(arguments) {
+        let with = match tool {
+            Hidden::Delimiter => "an action",
+            Hidden::Recall => "an id",
+        };
+        return Some(format!("send the arguments as a JSON object with {with}"));
+    }
     let shorter = match tool {
         Hidden::Delimiter => "a description of a few sentences",
         Hidden::Recall => "a short id",
@@ -38,10 +54,9 @@ pub fn kept(tool: Hidden, arguments: &str) -> Option<String> {
         return Some(NOTHING.to_owned());
     }
     let Ok(Value::Object(fields)) = serde_json::from_str(arguments) else {
-        // A provider that reads arguments would refuse an object that no reader takes: one that is
-        // nested too deep, or has half a character in it. What is no object is text to all.
-        let object = raw::Object::parse(arguments.as_bytes()).is_ok();
-        return object.then(|| NOTHING.to_owned());
+        // A provider that reads arguments refuses what is no object, and an object that no reader
+        // takes: one that is nested too deep, or has half a character in it.
+        return Some(NOTHING.to_owned());
     };
     let own = own(tool, &fields);
     (arguments.len() > own.len() + LOOSE).then_some(own)
@@ -86,16 +101,17 @@ mod tests {
         for (arguments, want) in [
             (own.to_owned(), None),
             ("{ \"action\" : \"end\" }".to_owned(), None),
-            ("{\"action\": start".to_owned(), None),
-            (String::new(), None),
-            ("[1,  2]".to_owned(), None),
+            ("{\"action\": start".to_owned(), Some(NOTHING)),
+            (String::new(), Some(NOTHING)),
+            ("[1,  2]".to_owned(), Some(NOTHING)),
+            ("\"{}\"".to_owned(), Some(NOTHING)),
             (white(250), None),
             (white(300), Some(own)),
             (white(180_000), Some(NOTHING)),
             (unknown(200), None),
             (unknown(300), Some(own)),
             (unknown(1 << 20), Some(NOTHING)),
-            ("x".repeat(MOST), None),
+            ("x".repeat(MOST), Some(NOTHING)),
             ("x".repeat(MOST + 1), Some(NOTHING)),
             (deep, Some(NOTHING)),
             (r#"{"name":"\ud800"}"#.to_owned(), Some(NOTHING)),
@@ -103,7 +119,8 @@ mod tests {
             let got = kept(Hidden::Delimiter, &arguments);
             assert_eq!(got.as_deref(), want, "{} bytes", arguments.len());
             let refused = refusal(Hidden::Delimiter, &arguments).is_some();
-            assert_eq!(refused, arguments.len() > MOST);
+            let unread = arguments.len() > MOST || !is_object(&arguments);
+            assert_eq!(refused, unread);
         }
         let recall = format!(r#"{{"x":"{}","id":"read:3"}}"#, "x".repeat(300));
         let got = kept(Hidden::Recall, &recall);

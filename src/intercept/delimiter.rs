@@ -216,11 +216,14 @@ impl Names {
             (EpisodeKind::Expl, None) => {
                 Err("add a description of what you learned to end an expl".to_owned())
             }
-            (EpisodeKind::Act, Some(_)) => {
-                Err("end an act without a description: its effects speak for it".to_owned())
+            // Models that describe every end would never end an act. Its effects speak for it, so
+            // that what they say of it is left out.
+            (EpisodeKind::Act, _) => {
+                let description = None;
+                Ok((Effect::Ended { name, description }, said))
             }
-            (_, description) => {
-                let description = description.map(str::to_owned);
+            (EpisodeKind::Expl, Some(description)) => {
+                let description = Some(description.to_owned());
                 Ok((Effect::Ended { name, description }, said))
             }
         }
@@ -366,12 +369,23 @@ mod tests {
                     r#"{"action":"start","name":"b","type":"act","dependencies":["a","a"]}"#,
                     "opened act",
                 ),
-                (
-                    r#"{"action":"end","description":"x"}"#,
-                    "end an act without",
-                ),
             ],
         );
+    }
+
+    #[test]
+    fn an_act_that_is_described_is_ended() {
+        let mut names = Names::default();
+        let protocol = Protocol { auto_close: false };
+        let mut run = |arguments| names.run(arguments, protocol, "");
+        run(r#"{"action":"start","name":"b","type":"act"}"#);
+        let outcome = run(r#"{"action":"end","description":"wrote it"}"#);
+        assert!(outcome.result.starts_with("closed act \"b\""));
+        let ended = Effect::Ended {
+            name: "b".to_owned(),
+            description: None,
+        };
+        assert_eq!(outcome.effect, ended);
     }
 
     #[test]

@@ -109,6 +109,9 @@ pub struct HiddenCall {
     /// whose messages are not made of blocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block: Option<(u32, u32)>,
+    /// Whether reasoning of its message signed it, which at the client signs the next call.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub signed: bool,
 }
 
 /// One upstream call of a turn.
@@ -246,6 +249,7 @@ mod tests {
             nudge: false,
             tool,
             block: None,
+            signed: false,
         };
         let original = Original {
             item: 3,

@@ -153,6 +153,7 @@ mod tests {
             nudge: false,
             tool: crate::model::Hidden::Delimiter,
             block: None,
+            signed: false,
         };
         change(&mut call, much());
         hop(Hop {

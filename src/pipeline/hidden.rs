@@ -59,11 +59,13 @@ pub fn settle(
         .iter()
         .map(|(_, reasoning)| match reasoning {
             Reasoning::Text(text) => reader.count(text),
-            Reasoning::Items(raw) => std::str::from_utf8(raw).map_or(0, |raw| reader.count(raw)),
+            Reasoning::Items(raw) | Reasoning::Part(raw) => {
+                std::str::from_utf8(raw).map_or(0, |raw| reader.count(raw))
+            }
         })
         .sum();
-    let runner = Runner::new(state, prepared, reader);
-    let (calls, mut counted) = runner.run(sent, answer, text + reasoning);
+    let runner = Runner::new(state, prepared, sent, reader);
+    let (calls, mut counted) = runner.run(answer, text + reasoning);
     counted.refetches = refetches(state, prepared, answer);
     let message = state.request.dialect.message_of(answer);
     let (marks, kept) = state.moved();
@@ -85,6 +87,8 @@ pub fn settle(
 struct Runner<'a> {
     state: &'a State,
     prepared: &'a Prepared,
+    /// The answer as it came, which says which calls are refused unread.
+    sent: &'a Answer,
     reader: &'a Reader<'a>,
     names: Names,
     said: String,
@@ -93,7 +97,12 @@ struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    fn new(state: &'a State, prepared: &'a Prepared, reader: &'a Reader<'a>) -> Self {
+    fn new(
+        state: &'a State,
+        prepared: &'a Prepared,
+        sent: &'a Answer,
+        reader: &'a Reader<'a>,
+    ) -> Self {
         let mut names = Names::of(&prepared.transcript.graph);
         let mut recalls = Recalls::new(state, prepared, reader);
         for call in state.pending.iter().flat_map(|hop| &hop.calls) {
@@ -106,6 +115,7 @@ impl<'a> Runner<'a> {
         Self {
             state,
             prepared,
+            sent,
             reader,
             names,
             said: context(state, prepared),
@@ -114,9 +124,8 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// The hidden calls of an answer that says so many tokens beside its calls, in their order. What
-    /// was sent says which of them are refused unread.
-    fn run(mut self, sent: &Answer, answer: &Answer, said: u32) -> (Vec<HiddenCall>, Counted) {
+    /// The hidden calls of an answer that says so many tokens beside its calls, in their order.
+    fn run(mut self, answer: &Answer, said: u32) -> (Vec<HiddenCall>, Counted) {
         // Only names that are injected are hidden.
         let tool = |call: &Call| self.state.injected.of(&call.name).unwrap_or_default();
         let (marks, recalls): (Vec<_>, Vec<_>) = answer
@@ -124,7 +133,7 @@ impl<'a> Runner<'a> {
             .partition(|(_, call)| tool(call) == Hidden::Delimiter);
         let mut ran: Vec<HiddenCall> = Vec::new();
         for (place, call) in marks {
-            let (effect, result) = match refusal(sent, place, Hidden::Delimiter) {
+            let (effect, result) = match refusal(self.sent, place, Hidden::Delimiter) {
                 Some(why) => self.unread(why),
                 None => self.delimiter(call),
             };
@@ -139,7 +148,7 @@ impl<'a> Runner<'a> {
         self.recalls
             .beside(adds(answer, said, &ran, self.reader), &ran);
         for (place, call) in recalls {
-            let outcome = match refusal(sent, place, Hidden::Recall) {
+            let outcome = match refusal(self.sent, place, Hidden::Recall) {
                 Some(why) => recall::refused(RecallOutcome::Refused, why),
                 None => self.recalls.run(&call.arguments),
             };
@@ -180,6 +189,10 @@ impl<'a> Runner<'a> {
             nudge: false,
             tool,
             block: answer.block_of(place),
+            signed: self.sent.calls.get(place).is_some_and(|call| {
+                let dialect = self.state.request.dialect;
+                dialect.signs(self.sent, &call.id)
+            }),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Bounds what the proxy keeps of hidden calls, and so sends with every later request: of an answer
-//! before it is recorded, and of records of a time when nothing was bounded. Pure; never runs a
+//! before it is recorded, and of records of a time when nothing was bounded, or what is no object was
+//! kept as it came. Pure; never runs a
 //! call.
 
 use std::borrow::Cow;
@@ -8,8 +9,8 @@ use std::sync::Arc;
 use super::hop::State;
 use crate::dialect::answer::{Answer, Block, BlockKind, Call};
 use crate::dialect::edit::{AssistantEdit, CallEdit};
-use crate::intercept::bounds::{MOST, NOTHING, kept};
-use crate::model::{CALL_TOKENS, Dialect, Effect, Hop, TurnRecord};
+use crate::intercept::bounds::{MOST, NOTHING, is_object, kept};
+use crate::model::{CALL_TOKENS, Dialect, Effect, HiddenCall, Hop, TurnRecord};
 use crate::session::path::Path;
 
 /// Bytes that a provider's own fields of a call may have in all, signatures among them. A call with
@@ -80,16 +81,17 @@ pub(super) fn bounded(dialect: Dialect, path: &Path) -> Option<Path> {
 
 fn is_over(record: &TurnRecord) -> bool {
     let mut calls = record.hops.iter().flat_map(|hop| &hop.calls);
-    calls.any(|call| call.arguments.len() > MOST)
+    calls.any(is_unfit)
+}
+
+/// Whether a call was kept as no provider takes it, or larger than it can need.
+fn is_unfit(call: &HiddenCall) -> bool {
+    call.arguments.len() > MOST || !is_object(&call.arguments)
 }
 
 fn bound(dialect: Dialect, hop: &mut Hop) {
     let mut edit = AssistantEdit::default();
-    for call in hop
-        .calls
-        .iter_mut()
-        .filter(|call| call.arguments.len() > MOST)
-    {
+    for call in hop.calls.iter_mut().filter(|call| is_unfit(call)) {
         let nothing = CallEdit {
             arguments: Some(NOTHING),
             ..CallEdit::default()

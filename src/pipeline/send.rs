@@ -492,7 +492,7 @@ pub(super) fn reply(
 pub(super) fn spec(turn: &Turn) -> Spec {
     Spec {
         dialect: turn.state.request.dialect,
-        hidden: turn.state.injected.names().map(str::to_owned).collect(),
+        hidden: turn.state.hidden_names(),
         usage_wish: turn.state.request.usage_wish,
         echo: turn.state.request.echo.clone(),
     }

@@ -120,6 +120,7 @@ fn entry_bytes<'a>(input: &Input<'a>, entry: &Entry, shown: &Shown<'_>) -> Optio
             let bytes = hop.message.as_deref()?.as_bytes();
             let new = |call: &HiddenCall| Some((call.place as usize, renamed(input, step, call)?));
             let own = AssistantEdit {
+                foreign: is_foreign(input, step),
                 // Text that the client changed goes with the client's bytes; here it is left out.
                 drop_text: entry.handed == Handed::Changed && hop.text > 0,
                 names: hop.calls.iter().filter_map(new).collect(),
@@ -166,6 +167,17 @@ fn client<'a>(
             less(input, bytes, entry, shown, AssistantEdit::default())
         }
     }
+}
+
+/// Whether a turn was another model's than the one that is asked now. What that one alone can read,
+/// its reasoning and what signs its calls, another provider refuses: of the proxy's own it is left
+/// out. The client's messages keep what the client sends.
+fn is_foreign(input: &Input<'_>, step: usize) -> bool {
+    let entry = input.path.entries.get(step);
+    entry.is_some_and(|entry| {
+        let model = &entry.record.model;
+        !model.is_empty() && *model != input.request.model
+    })
 }
 
 /// The name that a hidden call of a recorded turn goes by now, where that is not the one that it was
@@ -248,6 +260,7 @@ fn keep_opaque<'e>(
         edit.drop_text = false;
         edit.text = None;
         edit.drop_reasoning = false;
+        edit.foreign = false;
     }
     edit
 }
@@ -277,6 +290,7 @@ fn last_hop<'a>(
     }
     let calls = hidden.iter().map(|call| call_bytes(input, step, call));
     let calls: Vec<Cow<'a, str>> = calls.collect();
+    let foreign = is_foreign(input, step);
     edit.insert = hidden
         .iter()
         .zip(&calls)
@@ -284,6 +298,8 @@ fn last_hop<'a>(
             place: call.place as usize,
             block: call.block,
             bytes,
+            signed: call.signed,
+            foreign,
         })
         .collect();
     if let Shown::Less {
@@ -328,7 +344,10 @@ fn split_calls<'e>(edit: &mut AssistantEdit<'e>, kept: &[bool], arguments: &[(us
                 let place = client.len() + edit.insert.len();
                 edit.insert.push(Insert { place, ..hidden });
             }
-            Some(_) => {}
+            Some(hidden) => {
+                let place = client.len() + edit.insert.len();
+                edit.left_out.push(Insert { place, ..hidden });
+            }
             None => {
                 let new = arguments.iter().find(|(place, _)| *place == at);
                 edit.arguments

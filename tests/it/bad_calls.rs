@@ -97,7 +97,7 @@ async fn empty_ids_from_a_provider_are_nobodys_anchor() {
 }
 
 #[tokio::test]
-async fn arguments_that_are_no_json_come_back_as_they_were() {
+async fn hidden_arguments_that_are_no_json_come_back_as_an_empty_object() {
     for stream in [false, true] {
         let provider = provider(Script::ask(|view| {
             match last_key(view.messages()).as_str() {
@@ -116,7 +116,8 @@ async fn arguments_that_are_no_json_come_back_as_they_were() {
         none_refused(&provider);
         let last = newest(&provider);
         let calls = message(&last, 2)["tool_calls"].clone();
-        assert_eq!(calls[0]["function"]["arguments"], "{\"action\": start");
+        // Some providers refuse a history in which they are no object; the client's own are its own.
+        assert_eq!(calls[0]["function"]["arguments"], "{}");
         assert_eq!(calls[1]["function"]["arguments"], "ls -l \"\\\u{1F6A2}");
         let told = message(&last, 3)["content"].clone();
         assert!(

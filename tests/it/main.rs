@@ -41,6 +41,7 @@ mod origins;
 mod pass;
 mod policies;
 mod process;
+mod provider_habits;
 mod recall;
 mod references;
 mod replay;

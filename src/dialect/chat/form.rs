@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 
+use super::{content, signature};
 use crate::dialect::answer::{self, Answer, Call, Reasoning};
 use crate::dialect::{ErrorSide, ErrorText};
 use crate::model::raw::{self, Object};
@@ -13,10 +14,7 @@ use crate::model::raw::{self, Object};
 #[must_use]
 pub fn message(answer: &Answer) -> Bytes {
     let mut json = String::from(r#"{"role":"assistant","content":"#);
-    match answer.text.as_str() {
-        "" => json.push_str("null"),
-        text => json.push_str(&raw::quote(text)),
-    }
+    json.push_str(&content(answer));
     if !answer.refusal.is_empty() {
         push_member(&mut json, "refusal", &raw::quote(&answer.refusal));
     }
@@ -37,6 +35,7 @@ pub fn message(answer: &Answer) -> Bytes {
             Reasoning::Items(items) => {
                 push_member(&mut json, field, &String::from_utf8_lossy(items));
             }
+            Reasoning::Part(_) => {}
         }
     }
     if !answer.calls.is_empty() {
@@ -45,6 +44,46 @@ pub fn message(answer: &Answer) -> Bytes {
     }
     json.push('}');
     Bytes::from(json)
+}
+
+/// Whether an element of `reasoning_details` signs the call of this id.
+#[must_use]
+pub fn signs(answer: &Answer, id: &str) -> bool {
+    let lists = answer.reasoning.iter().filter_map(|(key, reasoning)| {
+        let own = (key == signature::DETAILS).then_some(reasoning)?;
+        match own {
+            Reasoning::Items(raw) => Some(raw),
+            Reasoning::Text(_) | Reasoning::Part(_) => None,
+        }
+    });
+    let signs = |raw: &[u8]| {
+        let detail = Object::parse(raw).ok();
+        detail
+            .and_then(|detail| signature::signs(&detail))
+            .as_deref()
+            == Some(id)
+    };
+    let mut elements = lists.flat_map(|list| {
+        let spans = raw::array(list).unwrap_or_default().into_iter();
+        spans.filter_map(|span| list.get(span))
+    });
+    elements.any(signs)
+}
+
+/// The text, as a part behind those that hold reasoning where there are any.
+fn content(answer: &Answer) -> String {
+    let parts = answer.reasoning.iter().filter_map(|(_, part)| match part {
+        Reasoning::Part(raw) => Some(String::from_utf8_lossy(raw).into_owned()),
+        Reasoning::Text(_) | Reasoning::Items(_) => None,
+    });
+    let mut parts: Vec<String> = parts.collect();
+    match (answer.text.as_str(), parts.is_empty()) {
+        ("", true) => return "null".to_owned(),
+        (text, true) => return raw::quote(text),
+        ("", false) => {}
+        (text, false) => parts.push(content::text_part(text)),
+    }
+    format!("[{}]", parts.join(","))
 }
 
 /// The call as an element of `tool_calls`: `id`, `type`, the function, then unknown fields.
@@ -85,13 +124,13 @@ pub fn said(answers: &[Answer], line: Option<&str>) -> Bytes {
     let texts = answers.iter().map(|answer| answer.text.as_str());
     let (text, _) = answer::join(texts.chain(line));
     let last = answers.last();
-    let calls = last.into_iter().flat_map(Answer::visible_calls);
+    let calls = last.map_or_else(Vec::new, signature::visible);
     message(&Answer {
         text,
         refusal: last.map_or_else(String::new, |last| last.refusal.clone()),
         audio: last.and_then(|last| last.audio.clone()),
         reasoning: last.map_or_else(Vec::new, |last| last.reasoning.clone()),
-        calls: calls.map(|(_, call)| call.clone()).collect(),
+        calls,
         ..Answer::default()
     })
 }

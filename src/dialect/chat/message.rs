@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use super::content;
 use crate::dialect::message::{
     Canonical, MessageError, Parsed, ParsedCall, Part, as_text, canonical_part,
 };
@@ -22,7 +23,9 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, MessageError> {
         return Err(MessageError::DuplicateKey);
     }
     let role = object.text("role").ok_or(MessageError::Field("role"))?;
-    let parts = content(&object)?;
+    let (parts, thinking) = content(&object, &role)?;
+    let mut reasoning = reasoning(&object);
+    reasoning.extend(thinking);
     let calls = calls(&object)?;
     let result_of = match object.present("tool_call_id") {
         Some(raw) => Some(raw::string(raw).ok_or(MessageError::Field("tool_call_id"))?),
@@ -33,7 +36,7 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, MessageError> {
         role: role_of(&role),
         canonical: canonical(&role, &parts, &calls, result_of.as_deref()),
         parts,
-        reasoning: reasoning(&object),
+        reasoning,
         sealed: 0,
         calls,
         result_of: result_of.map(|id| CallId(id.into_owned())),
@@ -58,34 +61,43 @@ fn role_of(role: &str) -> Role {
     }
 }
 
-fn content<'a>(object: &Object<'a>) -> Result<Vec<Part<'a>>, MessageError> {
+/// The parts of the content, and the texts of those that hold an assistant's reasoning.
+fn content<'a>(object: &Object<'a>, role: &str) -> Result<Said<'a>, MessageError> {
     let Some(raw) = object.present("content") else {
-        return Ok(Vec::new());
+        return Ok(Said::default());
     };
     if raw.first() == Some(&b'"') {
         let text = raw::string(raw).ok_or(MessageError::Field("content"))?;
         return Ok(if text.is_empty() {
-            Vec::new()
+            Said::default()
         } else {
-            vec![Part::Text(text)]
+            (vec![Part::Text(text)], Vec::new())
         });
     }
     let spans = raw::array(raw).map_err(|_| MessageError::Field("content"))?;
-    spans
-        .into_iter()
-        .filter_map(|span| raw.get(span))
-        .map(part)
-        .collect()
+    let (mut parts, mut thinking) = Said::default();
+    for raw in spans.into_iter().filter_map(|span| raw.get(span)) {
+        let object = Object::parse(raw).map_err(|_| MessageError::Field("content"))?;
+        if role == "assistant" && content::Kind::of(&object) == content::Kind::Thinking {
+            thinking.extend(content::thoughts(&object));
+        } else {
+            parts.push(part(&object, raw)?);
+        }
+    }
+    thinking.retain(|text| !text.is_empty());
+    Ok((parts, thinking))
 }
 
-fn part(raw: &[u8]) -> Result<Part<'_>, MessageError> {
-    let object = Object::parse(raw).map_err(|_| MessageError::Field("content"))?;
+/// What a content holds: its parts, and texts of reasoning.
+type Said<'a> = (Vec<Part<'a>>, Vec<Cow<'a, str>>);
+
+fn part<'a>(object: &Object<'a>, raw: &'a [u8]) -> Result<Part<'a>, MessageError> {
     match object.text("type").as_deref() {
         Some("text") => object
             .text("text")
             .map(Part::Text)
             .ok_or(MessageError::Field("content")),
-        Some("image_url") => Ok(image(&object, raw)),
+        Some("image_url") => Ok(image(object, raw)),
         _ => Ok(Part::Other(raw)),
     }
 }
@@ -213,6 +225,14 @@ mod tests {
                 r#"{"role":"assistant","content":"x"}"#,
                 r#"{"role":"assistant","content":"x","refusal":null,"tool_calls":null,"id":"m1"}"#,
             ),
+            (
+                r#"{"role":"assistant","content":"x"}"#,
+                r#"{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"x"}]}"#,
+            ),
+            (
+                r#"{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f","arguments":"{}"},"extra_content":{"google":{"thought_signature":"S"}}},{"id":"b","function":{"name":"f","arguments":"{}"}}]}"#,
+                r#"{"role":"assistant","reasoning_details":[{"type":"reasoning.encrypted","data":"S","id":"b"}],"tool_calls":[{"id":"a","function":{"name":"f","arguments":"{}"}},{"id":"b","function":{"name":"f","arguments":"{}"},"extra_content":{"google":{"thought_signature":"S"}}}]}"#,
+            ),
         ];
         for (left, right) in same {
             assert_eq!(digest(left), digest(right), "{left} / {right}");
@@ -256,6 +276,16 @@ mod tests {
         ] {
             assert!(parse(bad.as_bytes()).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn parts_that_think_are_reasoning() {
+        let one = br#"{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"},{"type":"text","text":"so"}]}]}"#;
+        let one = parse(one).unwrap();
+        assert_eq!(
+            (one.parts.len(), one.reasoning),
+            (0, vec!["hm".into(), "so".into()])
+        );
     }
 
     #[test]

@@ -84,7 +84,7 @@ fn kept<'a>(own: &[Own<'_, 'a>], edit: &AssistantEdit<'_>) -> Vec<Slot<'a>> {
                 Some(line) => Some(Cow::Owned(raw::quote(line).into_bytes())),
                 None => continue,
             },
-            Kind::Thinking | Kind::Redacted if edit.drop_reasoning => None,
+            Kind::Thinking | Kind::Redacted if edit.drop_reasoning || edit.foreign => None,
             Kind::Call => {
                 let call = calls.next().unwrap_or_default();
                 let keep = edit.keep_calls.as_ref();
@@ -121,6 +121,8 @@ fn with(call: &[u8], edit: &CallEdit<'_>) -> Option<Vec<u8>> {
     if let Some(input) = edit.arguments {
         Object::parse(input.as_bytes()).ok()?;
     }
+    let bare = edit.bare.then(|| bare_call(call)).flatten();
+    let call = bare.as_deref().unwrap_or(call);
     let name = edit.name.map(raw::quote);
     let members = [("name", name.as_deref()), ("input", edit.arguments)];
     let object = Object::parse(call).ok()?;
@@ -129,6 +131,19 @@ fn with(call: &[u8], edit: &CallEdit<'_>) -> Option<Vec<u8>> {
         .filter_map(|(key, new)| Some(object.set(key, new?.as_bytes())))
         .collect();
     edits.sort_by_key(|(span, _)| span.start);
+    Some(raw::splice(call, &edits).to_vec())
+}
+
+/// A call without members that are not the API's own.
+fn bare_call(call: &[u8]) -> Option<Vec<u8>> {
+    const OWN: [&str; 5] = ["type", "id", "name", "input", "cache_control"];
+    let object = Object::parse(call).ok()?;
+    let foreign = |place: usize| {
+        let member = object.members().get(place);
+        member.is_some_and(|member| !OWN.contains(&member.key.as_ref()))
+    };
+    let cuts = object.remove_spans(foreign).into_iter();
+    let edits: Vec<_> = cuts.map(|cut| (cut, Bytes::new())).collect();
     Some(raw::splice(call, &edits).to_vec())
 }
 
@@ -143,9 +158,11 @@ fn insert<'a>(slots: &mut Vec<Slot<'a>>, edit: &AssistantEdit<'a>) -> Option<boo
             Some((at, _)) if exact == Some(true) => at as usize,
             _ => place(slots, hidden.place),
         };
+        let bytes = hidden.bytes.as_bytes();
+        let bare = hidden.foreign.then(|| bare_call(bytes)).flatten();
         let slot = Slot {
             kind: Kind::Call,
-            bytes: Some(Cow::Borrowed(hidden.bytes.as_bytes())),
+            bytes: Some(bare.map_or(Cow::Borrowed(bytes), Cow::Owned)),
         };
         slots.insert(at.min(slots.len()), slot);
     }

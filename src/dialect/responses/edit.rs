@@ -31,7 +31,7 @@ pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
     let own = own(&items, &edit.cut.hops, true)?;
     let mut slots = slots(&own, edit)?;
     insert(&mut slots, &edit.insert);
-    thoughts(&mut slots, edit.drop_reasoning);
+    thoughts(&mut slots, edit.drop_reasoning || edit.foreign);
     let same = |slot: &Slot<'_>| slot.stays && matches!(slot.bytes, Cow::Borrowed(_));
     if own.len() == items.len() && edit.insert.is_empty() && slots.iter().all(same) {
         return Some(Bytes::copy_from_slice(bytes));
@@ -85,7 +85,38 @@ pub fn call(call: &[u8], edit: &CallEdit<'_>) -> Option<Bytes> {
     Some(with(&Object::parse(call).ok()?, edit))
 }
 
+/// A call without members that are not the API's own.
+fn bare_call(call: &[u8]) -> Option<Bytes> {
+    const OWN: [&str; 7] = [
+        "type",
+        "id",
+        "call_id",
+        "name",
+        "arguments",
+        "input",
+        "status",
+    ];
+    let object = Object::parse(call).ok()?;
+    let foreign = |place: usize| {
+        let member = object.members().get(place);
+        member.is_some_and(|member| !OWN.contains(&member.key.as_ref()))
+    };
+    let cuts = object.remove_spans(foreign).into_iter();
+    let edits: Vec<Edit> = cuts.map(|cut| (cut, Bytes::new())).collect();
+    Some(raw::splice(call, &edits))
+}
+
 fn with(call: &Object<'_>, edit: &CallEdit<'_>) -> Bytes {
+    if edit.bare
+        && let Some(bare) = bare_call(call.bytes())
+        && let Ok(call) = Object::parse(&bare)
+    {
+        let edit = CallEdit {
+            bare: false,
+            ..*edit
+        };
+        return with(&call, &edit);
+    }
     let members = [("name", edit.name), ("arguments", edit.arguments)];
     let mut edits: Vec<Edit> = members
         .into_iter()
@@ -111,9 +142,11 @@ fn insert<'a>(slots: &mut Vec<Slot<'a>>, inserts: &[Insert<'a>]) {
             Some((at, _)) if whole => Some(at as usize),
             Some(_) | None => among_calls(),
         };
+        let bytes = insert.bytes.as_bytes();
+        let bare = insert.foreign.then(|| bare_call(bytes)).flatten();
         let slot = Slot {
             kind: Kind::Call,
-            bytes: Cow::Borrowed(insert.bytes.as_bytes()),
+            bytes: bare.map_or(Cow::Borrowed(bytes), |bare| Cow::Owned(bare.to_vec())),
             stays: true,
             hidden: true,
         };

@@ -3,6 +3,7 @@
 //! renders a view.
 
 use super::{MiddleError, State, Tools};
+use crate::dialect::names::Names;
 use crate::model::{Digest, EditKind, Edits, Hidden, Role};
 use crate::render::tools::{self, Injected};
 
@@ -24,6 +25,12 @@ impl State {
         }
         self.tools = None;
         self.inject(tools)
+    }
+
+    /// The names of the hidden tools beside those of the client's, by which calls are told apart.
+    pub fn hidden_names(&self) -> Names {
+        let own: Names = self.injected.names().collect();
+        own.beside(&self.request.tool_names)
     }
 
     /// Decides what is injected, and counts what stands outside the transcript.

@@ -6,6 +6,8 @@ use bytes::Bytes;
 
 use super::answer::Call;
 use super::wire::{Arguments, CallPart, Chunk};
+use crate::dialect::chat::signature::{Signature, of_members};
+use crate::dialect::names::Names;
 use crate::model::raw;
 
 /// Ids that are shorter stand in other texts, too.
@@ -41,7 +43,7 @@ struct Pieces {
 /// The calls of one hop in the order in which they were begun. A slot is a place in that order.
 #[derive(Debug, Clone)]
 pub(super) struct Table {
-    hidden: Vec<String>,
+    hidden: Names,
     calls: Vec<Pieces>,
     /// The first index that no visible call was shown under.
     next_shown: u64,
@@ -60,9 +62,9 @@ struct Spelt {
 }
 
 impl Table {
-    pub(super) fn new(hidden: &[String]) -> Self {
+    pub(super) fn new(hidden: &Names) -> Self {
         Self {
-            hidden: hidden.to_vec(),
+            hidden: hidden.clone(),
             calls: Vec::new(),
             next_shown: 0,
             spelt: Vec::new(),
@@ -111,13 +113,10 @@ impl Table {
         };
         let whole = spelt.name.take().map(|name| name + piece);
         // What begins no hidden name never will.
-        let begins =
-            |name: &String| may_become_hidden(&self.hidden, name) || self.hidden.contains(name);
+        let meant = |name: &String| self.hidden.meant(name).is_some();
+        let begins = |name: &String| self.hidden.may_become(name) || meant(name);
         spelt.name = whole.filter(begins);
-        let spells = spelt
-            .name
-            .as_ref()
-            .is_some_and(|name| self.hidden.contains(name));
+        let spells = spelt.name.as_ref().is_some_and(meant);
         spells && spelt.slot != slot
     }
 
@@ -174,9 +173,9 @@ impl Table {
     /// have become a hidden one is withheld.
     pub(super) fn settle(&mut self, cut: bool) {
         for call in self.calls.iter_mut().filter(|call| call.fate == Fate::Open) {
-            call.fate = if self.hidden.contains(&call.name) {
+            call.fate = if self.hidden.meant(&call.name).is_some() {
                 Fate::Hidden
-            } else if cut && may_become_hidden(&self.hidden, &call.name) {
+            } else if cut && self.hidden.may_become(&call.name) {
                 Fate::Withheld
             } else {
                 Fate::Visible
@@ -197,6 +196,44 @@ impl Table {
         shown
     }
 
+    /// The signature that a visible call is owed of the hidden ones before it: none where it has its
+    /// own. The first has it, because a provider signs the first of those that it makes at once.
+    pub(super) fn owed_to(&self, slot: usize) -> Option<Signature> {
+        let own = self.calls.get(slot)?;
+        let before = self.calls.get(..slot).unwrap_or_default();
+        let hidden = before
+            .iter()
+            .rev()
+            .take_while(|call| call.fate != Fate::Visible);
+        let signed = hidden.filter(|call| call.fate == Fate::Hidden);
+        let owed = signed.filter_map(|call| of_members(&call.extra)).last()?;
+        of_members(&own.extra).is_none().then_some(owed)
+    }
+
+    /// The hidden call with this id.
+    pub(super) fn hidden_with_id(&self, id: &str) -> Option<usize> {
+        let hidden = |call: &Pieces| call.fate == Fate::Hidden && call.id == id;
+        self.calls.iter().position(hidden)
+    }
+
+    /// The first visible call behind one.
+    pub(super) fn next_visible(&self, slot: usize) -> Option<usize> {
+        let visible = |slot: &usize| self.fate(*slot) == Fate::Visible;
+        (slot + 1..self.calls.len()).find(visible)
+    }
+
+    /// Whether the client was shown a piece of a call.
+    pub(super) fn was_shown(&self, slot: usize) -> bool {
+        let call = self.calls.get(slot);
+        call.is_some_and(|call| call.shown_as.is_some())
+    }
+
+    /// The id of a call, where it has one.
+    pub(super) fn id(&self, slot: usize) -> Option<&str> {
+        let call = self.calls.get(slot)?;
+        (!call.id.is_empty()).then_some(call.id.as_str())
+    }
+
     /// The calls as the hop's answer has them. `ended` says that the hop came to its own end;
     /// where it did not, hidden calls that are not complete are left out.
     pub(super) fn into_calls(self, ended: bool) -> Vec<Call> {
@@ -204,7 +241,7 @@ impl Table {
         let calls = self.calls.into_iter().enumerate();
         calls
             .filter(|(_, call)| call.fate != Fate::Withheld)
-            .map(|(place, call)| call.finished(ended || place < last))
+            .map(|(place, call)| call.finished(&self.hidden, ended || place < last))
             .filter(|call| !call.hidden || call.complete)
             .collect()
     }
@@ -277,19 +314,19 @@ impl Table {
         }
         let joined = format!("{}{}", call.name, part.name);
         let goes_on = call.fate == Fate::Open
-            && (self.hidden.contains(&joined) || may_become_hidden(&self.hidden, &joined));
+            && (self.hidden.meant(&joined).is_some() || self.hidden.may_become(&joined));
         !goes_on
     }
 }
 
 impl Pieces {
-    fn decide(&self, hidden: &[String], part: &CallPart<'_>) -> Fate {
+    fn decide(&self, hidden: &Names, part: &CallPart<'_>) -> Fate {
         let begun = !self.arguments.is_empty();
-        if hidden.contains(&self.name) {
+        if hidden.meant(&self.name).is_some() {
             // A name that is a hidden one could still grow until the arguments begin.
             return if begun { Fate::Hidden } else { Fate::Open };
         }
-        if !may_become_hidden(hidden, &self.name) {
+        if !hidden.may_become(&self.name) {
             return Fate::Visible;
         }
         // A beginning of a hidden name is a name of its own once arguments follow without more of
@@ -302,22 +339,18 @@ impl Pieces {
         self.arguments.starts_with(b"{") && raw::is_json(raw::unescape(&self.arguments).as_bytes())
     }
 
-    fn finished(self, ended: bool) -> Call {
+    fn finished(self, hidden: &Names, ended: bool) -> Call {
+        let meant = hidden.meant(&self.name);
+        let own = meant.filter(|_| self.fate == Fate::Hidden);
         Call {
             complete: ended || self.is_whole(),
             id: self.id,
-            name: self.name,
+            // A provider that checks names takes back what it was offered.
+            name: own.map_or_else(|| self.name.clone(), str::to_owned),
             arguments: raw::unescape(&self.arguments),
             kind: self.kind.unwrap_or_else(|| "function".to_owned()),
             extra: self.extra,
             hidden: self.fate == Fate::Hidden,
         }
     }
-}
-
-/// Whether a name is a proper beginning of a hidden one; an empty name is one of all.
-fn may_become_hidden(hidden: &[String], name: &str) -> bool {
-    hidden
-        .iter()
-        .any(|known| known.len() > name.len() && known.starts_with(name))
 }

@@ -7,6 +7,7 @@ use super::answer::{Answer, Reasoning, is_cut};
 use super::calls::{Fate, Table};
 use super::shape::Sink;
 use super::wire::{Chunk, Origin, ReasoningPart};
+use crate::dialect::chat::content::Thinking;
 use crate::model::{Usage, raw};
 
 /// What one hop has said so far. Strings stand as on the wire, escapes and all, and are decoded
@@ -16,6 +17,8 @@ pub(super) struct Hop {
     text: Vec<u8>,
     refusal: Vec<u8>,
     reasoning: Vec<(String, Pieces)>,
+    /// What parts of the content hold of reasoning.
+    thinking: Option<Thinking>,
     audio: Option<Bytes>,
     tokens: Option<Bytes>,
     pub(super) calls: Table,
@@ -40,6 +43,7 @@ impl Hop {
             text: Vec::new(),
             refusal: Vec::new(),
             reasoning: Vec::new(),
+            thinking: None,
             audio: None,
             tokens: None,
             calls,
@@ -56,8 +60,11 @@ impl Hop {
     pub(super) fn absorb(&mut self, chunk: &Chunk<'_>) -> Vec<usize> {
         self.origin.learn(chunk);
         self.choice = self.choice.or(chunk.index());
-        if let Some(span) = chunk.text() {
+        for span in chunk.texts() {
             self.text.extend_from_slice(chunk.bytes(&span));
+        }
+        for part in chunk.thinking() {
+            self.thinking.get_or_insert_default().absorb(&part);
         }
         if let Some(span) = chunk.refusal() {
             self.refusal.extend_from_slice(chunk.bytes(&span));
@@ -170,12 +177,17 @@ impl Hop {
     pub(super) fn take_answer(&mut self) -> Answer {
         let next = self.calls.next_hop();
         let calls = std::mem::replace(&mut self.calls, next);
-        let reasoning = std::mem::take(&mut self.reasoning);
+        let thinking = self.thinking.take().map(|own| Reasoning::Part(own.part()));
+        let thinking = thinking.map(|part| ("content".to_owned(), part));
+        let reasoning = std::mem::take(&mut self.reasoning).into_iter();
         Answer {
             blocks: Vec::new(),
             text: raw::unescape(&std::mem::take(&mut self.text)),
             refusal: raw::unescape(&std::mem::take(&mut self.refusal)),
-            reasoning: reasoning.into_iter().filter_map(Pieces::finished).collect(),
+            reasoning: thinking
+                .into_iter()
+                .chain(reasoning.map(Pieces::finished))
+                .collect(),
             audio: self.audio.take(),
             tokens: self.tokens.take(),
             calls: calls.into_calls(self.ended()),
@@ -220,14 +232,14 @@ impl Hop {
 }
 
 impl Pieces {
-    fn finished((field, pieces): (String, Self)) -> Option<(String, Reasoning)> {
-        match pieces {
-            Self::Text(text) if text.is_empty() => None,
-            Self::Text(text) => Some((field, Reasoning::Text(raw::unescape(&text)))),
+    fn finished((field, pieces): (String, Self)) -> (String, Reasoning) {
+        let reasoning = match pieces {
+            Self::Text(text) => Reasoning::Text(raw::unescape(&text)),
             Self::Items(items) => {
                 let items = [b"[", items.as_slice(), b"]"].concat();
-                Some((field, Reasoning::Items(Bytes::from(items))))
+                Reasoning::Items(Bytes::from(items))
             }
-        }
+        };
+        (field, reasoning)
     }
 }

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use super::answer::{Answer, Verdict, missing_newlines, seam};
 use super::calls::{Fate, Table};
 use super::hop::Hop;
+use super::owed::Owed;
 use super::shape::Shape;
 use super::wire::{self, Body, CallFate, Chunk, Finish, Origin, Plan, Seam, Told};
 use super::{Config, Spec, StreamError, UsageWish, told};
@@ -47,6 +48,8 @@ pub struct Machine {
     opening: Option<usize>,
     /// Whether a call was kept from the client in this turn.
     hid: bool,
+    /// What the client is owed of those.
+    owed: Owed,
     role_said: bool,
     spoken: bool,
     /// Whether usage was taken out of a frame of this hop that has gone to the client.
@@ -78,6 +81,7 @@ impl Machine {
             origin: None,
             opening: None,
             hid: false,
+            owed: Owed::default(),
             role_said: false,
             spoken: false,
             usage_taken: false,
@@ -388,7 +392,9 @@ impl Machine {
         }
         let hides = self.hop.calls.hides();
         let stray = hides && chunk.stray_tokens().is_some();
-        let touched = stray || calls.iter().any(|fate| *fate != CallFate::Keep);
+        let signs = self.owed.pay(&self.hop.calls, chunk, slots);
+        let kept = calls.iter().all(|fate| *fate == CallFate::Keep);
+        let touched = stray || !kept || !signs.is_empty();
         if self.origin.is_none() && !touched {
             self.role_said |= chunk.has_role();
             return Some(frame.clone());
@@ -406,6 +412,7 @@ impl Machine {
             seam: seam_in(&self.earlier, &mut self.opening, chunk),
             usage,
             calls: &calls,
+            signs: Some(&signs),
             hides,
             finish: Finish::Keep,
         };
@@ -448,6 +455,7 @@ impl Machine {
         self.earlier.push_str(&text);
         self.opening = (!self.earlier.is_empty()).then_some(0);
         self.hop = Hop::new(self.hop.calls.next_hop());
+        self.owed = Owed::default();
         self.queue.clear();
         self.shape = None;
         self.usage_taken = false;
@@ -495,7 +503,8 @@ fn seam_in(earlier: &str, opening: &mut Option<usize>, chunk: &Chunk<'_>) -> Opt
     }
     *opening = None;
     let newlines = missing_newlines(earlier, before + leading);
-    (newlines > 0).then_some(Seam { behind, newlines })
+    let at = text.start + behind;
+    (newlines > 0).then_some(Seam { at, newlines })
 }
 
 /// How many newlines a raw string opens with, and how many bytes they take.

@@ -4,6 +4,7 @@
 mod calls;
 mod hop;
 mod machine;
+mod owed;
 pub mod unary;
 mod wire;
 

@@ -3,6 +3,7 @@
 
 mod client;
 mod corpus;
+mod habits;
 mod random;
 mod rules;
 

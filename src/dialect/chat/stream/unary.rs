@@ -8,6 +8,7 @@ use super::Spec;
 use super::answer::{Answer, join};
 use super::calls::{Fate, Table};
 use super::hop::Hop;
+use super::owed::{Owed, Signs};
 use super::wire::{self, Body, CallFate, Chunk, Origin, Plan, Told};
 use crate::dialect::stream::unary::Unstreamed;
 
@@ -41,13 +42,14 @@ pub fn compose(turn: &Unstreamed<'_>) -> Bytes {
     let Some(chunk) = Chunk::read(last, Body::Message, None) else {
         return last.clone();
     };
-    let fates = fates(&chunk, spec);
+    let (fates, signs) = fates(&chunk, spec);
     let several = hops.len() > 1;
     if !several && closed.is_none() && !fates.contains(&CallFate::Hide) {
         return last.clone();
     }
     let plan = Plan {
         calls: &fates,
+        signs: Some(&signs),
         hides: fates.contains(&CallFate::Hide),
         ..Plan::keep()
     };
@@ -85,8 +87,9 @@ pub fn compose(turn: &Unstreamed<'_>) -> Bytes {
     wire::splice(last, edits)
 }
 
-/// What becomes of each call, by the same rule by which it was read.
-fn fates(chunk: &Chunk<'_>, spec: &Spec) -> Vec<CallFate> {
+/// What becomes of each call, by the same rule by which it was read, and what others get of those
+/// that go.
+fn fates(chunk: &Chunk<'_>, spec: &Spec) -> (Vec<CallFate>, Signs) {
     let mut table = Table::new(&spec.hidden);
     let slots: Vec<usize> = chunk
         .calls
@@ -98,5 +101,6 @@ fn fates(chunk: &Chunk<'_>, spec: &Spec) -> Vec<CallFate> {
         Fate::Hidden | Fate::Withheld => CallFate::Hide,
         Fate::Visible | Fate::Open => CallFate::Keep,
     };
-    slots.iter().map(fate).collect()
+    let signs = Owed::default().pay(&table, chunk, &slots);
+    (slots.iter().map(fate).collect(), signs)
 }

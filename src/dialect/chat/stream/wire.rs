@@ -8,6 +8,8 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
+use super::owed::Signs;
+use crate::dialect::chat::signature::{DETAILS, Detailed};
 use crate::model::Usage;
 use crate::model::raw::{self, Edit, Object, Span};
 
@@ -15,6 +17,7 @@ mod counts;
 mod events;
 mod logprobs;
 mod parts;
+mod said;
 
 pub(super) use events::{Origin, error_event, finish_event, text_event, usage_event};
 pub(super) use parts::{Arguments, CallPart};
@@ -199,11 +202,6 @@ impl<'a> Chunk<'a> {
         (!reason.is_empty()).then_some(reason)
     }
 
-    /// What stands between the quotes of the text, if there is any.
-    pub(super) fn text(&self) -> Option<Span> {
-        self.hole("content")
-    }
-
     /// What stands between the quotes of the refusal, if there is any.
     pub(super) fn refusal(&self) -> Option<Span> {
         self.hole("refusal")
@@ -226,6 +224,8 @@ impl<'a> Chunk<'a> {
                 let part = match self.bytes(&value) {
                     [b'"', _, .., b'"'] => ReasoningPart::Text(inner),
                     [b'[', _, .., b']'] => ReasoningPart::Items(inner),
+                    // A provider that sends the field empty may demand it back.
+                    b"\"\"" if member.key == EMPTY => ReasoningPart::Text(inner),
                     _ => return None,
                 };
                 Some((member.key.as_ref(), part))
@@ -328,8 +328,8 @@ impl<'a> Chunk<'a> {
             let span = choice.span("finish_reason").unwrap_or_default();
             edits.push((span, Bytes::from_static(b"null")));
         }
-        if let (Some(seam), Some(text)) = (&plan.seam, self.text()) {
-            let at = text.start + seam.behind;
+        if let Some(seam) = &plan.seam {
+            let at = seam.at;
             edits.push((at..at, Bytes::from(r"\n".repeat(seam.newlines))));
         }
         Some(splice(self.data, edits))
@@ -350,6 +350,7 @@ impl<'a> Chunk<'a> {
                 .is_some_and(|member| match member.key.as_ref() {
                     "role" => plan.drop_role,
                     "tool_calls" => all_gone,
+                    DETAILS => plan.loses_details(),
                     _ => false,
                 })
         });
@@ -357,6 +358,7 @@ impl<'a> Chunk<'a> {
             .into_iter()
             .map(|cut| said.shifted((cut, Bytes::new())))
             .collect();
+        edits.extend(self.sign_edits(plan));
         if !all_gone {
             let cuts = raw::remove_spans(&self.call_spans, gone);
             edits.extend(cuts.into_iter().map(|cut| (cut, Bytes::new())));
@@ -400,12 +402,6 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// The edit that gives the text this value.
-    pub(super) fn content_edit(&self, text: &str) -> Option<Edit> {
-        let said = self.said.as_ref()?;
-        Some(said.shifted(said.object.set("content", raw::quote(text).as_bytes())))
-    }
-
     /// The edit that has it speak, where it does not.
     pub(super) fn audio_edit(&self, audio: &[u8]) -> Option<Edit> {
         let said = self.said.as_ref()?;
@@ -443,6 +439,7 @@ impl<'a> Chunk<'a> {
                 nothing
                     || match member.key.as_ref() {
                         "role" => plan.drop_role,
+                        DETAILS => plan.loses_details(),
                         "tool_calls" => {
                             (0..self.call_spans.len()).all(|at| plan.hides(&self.calls, at))
                         }
@@ -461,6 +458,8 @@ pub(super) struct Plan<'a> {
     pub(super) drop_role: bool,
     /// What becomes of each of [`Chunk::calls`].
     pub(super) calls: &'a [CallFate],
+    /// What it gets of calls that the client does not see.
+    pub(super) signs: Option<&'a Signs>,
     /// Whether the hop has a call that the client must not see, of whose tokens it may tell.
     pub(super) hides: bool,
     /// Newlines to put into the text.
@@ -478,11 +477,17 @@ impl Plan<'_> {
             origin: None,
             drop_role: false,
             calls: &[],
+            signs: None,
             hides: false,
             seam: None,
             usage: Told::AsIs,
             finish: Finish::Keep,
         }
+    }
+
+    fn loses_details(&self) -> bool {
+        let details = self.signs.and_then(|signs| signs.details.as_ref());
+        details == Some(&Detailed::Gone)
     }
 
     fn hides(&self, calls: &[CallPart<'_>], place: usize) -> bool {
@@ -507,8 +512,8 @@ pub(super) enum CallFate {
 /// Newlines that go into a chunk's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seam {
-    /// Bytes of the text's raw form that stand before them.
-    pub(super) behind: usize,
+    /// Where in the data.
+    pub(super) at: usize,
     /// How many.
     pub(super) newlines: usize,
 }
@@ -563,5 +568,7 @@ pub(super) fn splice(data: &[u8], mut edits: Vec<Edit>) -> Bytes {
     raw::splice(data, &edits)
 }
 
+/// The field of reasoning that is kept where it came as an empty string.
+const EMPTY: &str = "reasoning_content";
 /// The data that ends a stream.
 pub(super) const DONE: &[u8] = b"[DONE]";

@@ -7,6 +7,7 @@ use super::hop::Hop;
 use super::usage;
 use crate::dialect::answer::Answer;
 use crate::dialect::blocks::events::{Fate, Numbers, Step, Told, event};
+use crate::dialect::names::Names;
 use crate::dialect::shape::{Shape, Sink};
 use crate::dialect::sse::Frame;
 use crate::dialect::stream::Spec;
@@ -16,7 +17,7 @@ use crate::model::raw::{self, Edit, Object, Span};
 /// The events of a turn.
 #[derive(Debug)]
 pub(in crate::dialect) struct Events {
-    hidden: Vec<String>,
+    hidden: Names,
     hop: Hop,
     fast: Option<Fast>,
     /// Whether the last frame was like the one before it but for one string.

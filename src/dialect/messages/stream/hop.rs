@@ -5,6 +5,7 @@ use bytes::Bytes;
 
 use super::usage::{Counts, splice};
 use crate::dialect::answer::{Answer, Block, BlockKind, Call, Reasoning, is_cut};
+use crate::dialect::names::Names;
 use crate::model::raw::{self, Edit, Object};
 
 /// What one hop has said so far. Strings stand as on the wire, escapes and all, and are decoded
@@ -27,6 +28,8 @@ pub(super) struct Hop {
 struct Building {
     at: u64,
     kind: Kind,
+    /// The name that the hidden tool has which it calls.
+    own_name: Option<String>,
     /// The block as it was begun.
     start: Bytes,
     /// What was added to its strings, by member, without quotes.
@@ -67,11 +70,12 @@ impl Hop {
     }
 
     /// A block begins; says whether it is a call of a hidden tool.
-    pub(super) fn open(&mut self, at: u64, block: &Object<'_>, hidden: &[String]) -> bool {
+    pub(super) fn open(&mut self, at: u64, block: &Object<'_>, hidden: &Names) -> bool {
         let kind = Kind::of(block, hidden);
         self.blocks.push(Building {
             at,
             kind,
+            own_name: meant(block, hidden).map(str::to_owned),
             start: Bytes::copy_from_slice(block.bytes()),
             pieces: Vec::new(),
             citations: Vec::new(),
@@ -223,7 +227,7 @@ impl Building {
         let raw = |span| start.bytes().get(span).unwrap_or_default();
         Call {
             id: text("id"),
-            name: text("name"),
+            name: self.own_name.clone().unwrap_or_else(|| text("name")),
             complete: ended || Object::parse(arguments.as_bytes()).is_ok(),
             arguments,
             kind: text("type"),
@@ -263,6 +267,11 @@ impl Building {
             let text = self.string(start, key);
             edits.push(start.set(key, &[b"\"", text.as_slice(), b"\""].concat()));
         }
+        // A provider that checks names takes back what it was offered.
+        let own_name = self.own_name.as_deref();
+        if let Some(name) = own_name.filter(|own| start.text("name").as_deref() != Some(own)) {
+            edits.push(start.set("name", raw::quote(name).as_bytes()));
+        }
         let begun = start.raw("input").is_some_and(|raw| raw.starts_with(b"{"));
         if self.piece(JSON).is_some() || (matches!(self.kind, Kind::Call { .. }) && !begun) {
             let arguments = self.arguments(start);
@@ -286,13 +295,12 @@ impl Building {
 }
 
 impl Kind {
-    fn of(block: &Object<'_>, hidden: &[String]) -> Self {
+    fn of(block: &Object<'_>, hidden: &Names) -> Self {
         match block.text("type").as_deref() {
             Some("text") => Self::Text,
             Some("thinking" | "redacted_thinking") => Self::Reasoning,
             Some("tool_use") => {
-                let name = block.text("name").unwrap_or_default();
-                let hidden = hidden.iter().any(|known| *known == name);
+                let hidden = meant(block, hidden).is_some();
                 Self::Call { hidden }
             }
             // What a server's own tool does is between it and the client.
@@ -301,8 +309,15 @@ impl Kind {
     }
 }
 
+/// The name of the hidden tool that a block calls.
+fn meant<'n>(block: &Object<'_>, hidden: &'n Names) -> Option<&'n str> {
+    let name = block.text("name").unwrap_or_default();
+    let calls = block.text("type").as_deref() == Some("tool_use");
+    hidden.meant(&name).filter(|_| calls)
+}
+
 /// Whether a block is a call of a hidden tool.
-pub(super) fn is_hidden(block: &Object<'_>, hidden: &[String]) -> bool {
+pub(super) fn is_hidden(block: &Object<'_>, hidden: &Names) -> bool {
     Kind::of(block, hidden) == Kind::Call { hidden: true }
 }
 

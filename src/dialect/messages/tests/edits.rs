@@ -34,6 +34,7 @@ fn put_back(place: usize, block: Option<(u32, u32)>) -> AssistantEdit<'static> {
             place,
             block,
             bytes: HIDDEN,
+            ..Insert::default()
         }],
         ..AssistantEdit::default()
     }
@@ -129,6 +130,7 @@ fn several_hidden_calls_keep_their_order() {
         place,
         block: Some((at, 4)),
         bytes,
+        ..Insert::default()
     };
     let edit = AssistantEdit {
         insert: vec![insert(0, 1, HIDDEN), insert(2, 3, other.as_str())],

@@ -89,6 +89,7 @@ fn back(unit: &[u8], earlier: &[String], last: &Answer) -> (Handed, Bytes) {
         place: *place,
         block: last.block_of(*place),
         bytes,
+        ..Insert::default()
     });
     let hops = if relation == Handed::Split {
         hops

@@ -198,8 +198,8 @@ fn put_answer(
     places.sort_unstable();
     let insert = calls.iter().zip(&places).map(|(bytes, place)| Insert {
         place: *place,
-        block: None,
         bytes,
+        ..Insert::default()
     });
     let edit = AssistantEdit {
         drop_text: fate.drop_text,

@@ -11,6 +11,7 @@ fn hidden(place: usize, block: Option<(u32, u32)>, bytes: &str) -> Insert<'_> {
         place,
         block,
         bytes,
+        ..Insert::default()
     }
 }
 

@@ -14,7 +14,7 @@ use crate::dialect::answer::{Answer, is_cut};
 use crate::dialect::blocks::events::{Fate, Numbers, Step, Told};
 use crate::dialect::sse::Frame;
 use crate::dialect::stream::Spec;
-use crate::model::raw::{self, Edit};
+use crate::model::raw::Edit;
 
 /// What some servers end a stream with.
 const DONE: &[u8] = b"[DONE]";
@@ -250,11 +250,7 @@ impl Events {
         if Response::of_event(event).is_some() {
             return Step::Other;
         }
-        let names = |name: &String| {
-            let quoted = raw::quote(name);
-            memchr::memmem::find(data, quoted.as_bytes()).is_some()
-        };
-        let hides = self.spec.hidden.iter().any(names);
+        let hides = self.spec.hidden.stand_quoted_in(data);
         match (event.object.number("sequence_number"), hides) {
             // Left out as a hidden item is, so that the numbers close the gap.
             (Some(_), true) => Step::Open {

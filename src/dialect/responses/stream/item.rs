@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::node::lossy;
 use crate::dialect::answer::{Answer, Block, BlockKind, Call, Reasoning};
+use crate::dialect::names::Names;
 use crate::model::raw::{self, Object};
 
 /// Under which member an item holds what it calls with, in the order in which they are tried.
@@ -59,12 +60,19 @@ impl<'a> Item<'a> {
 
     /// Whether it calls, or describes, one of these functions. One of a namespace is never one of
     /// the proxy's.
-    pub(super) fn names(&self, functions: &[String]) -> bool {
-        let own = matches!(self.kind.as_ref(), "function_call" | "function")
-            && self.object.present("namespace").is_none();
-        own && self
-            .name()
-            .is_some_and(|name| functions.iter().any(|own| *own == name))
+    pub(super) fn names(&self, functions: &Names) -> bool {
+        self.meant(functions).is_some()
+    }
+
+    /// The name of the function of these that it is, or calls. Only models misspell names.
+    fn meant<'n>(&self, functions: &'n Names) -> Option<&'n str> {
+        let name = self.name().filter(|_| {
+            let kind = self.kind.as_ref();
+            let exact = || self.name().is_some_and(|name| functions.contains(&name));
+            kind == "function_call" || kind == "function" && exact()
+        })?;
+        let own = self.object.present("namespace").is_none();
+        functions.meant(&name).filter(|_| own)
     }
 
     /// Whether it calls a function that it does not name.
@@ -147,13 +155,14 @@ impl<'a> Item<'a> {
 
 /// Puts what the items of a hop say into its answer, in their order. Of a hop that was cut, hidden
 /// calls that are not complete are left out.
-pub(super) fn tell(answer: &mut Answer, items: &[Bytes], hidden: &[String], cut: bool) {
+pub(super) fn tell(answer: &mut Answer, items: &[Bytes], hidden: &Names, cut: bool) {
     let read: Vec<Option<Item<'_>>> = items.iter().map(|raw| Item::read(raw)).collect();
     // A server that runs a call itself says so by its result.
     let answered: Vec<Cow<'_, str>> = read.iter().flatten().map(Item::answers).collect();
     let served = |item: &Item<'_>| answered.contains(&item.call_id());
     for (raw, item) in items.iter().zip(&read) {
         let Some(item) = item else { continue };
+        let mut raw = raw.clone();
         let kind = match item.kind() {
             Kind::Reasoning => {
                 reason(
@@ -177,7 +186,13 @@ pub(super) fn tell(answer: &mut Answer, items: &[Bytes], hidden: &[String], cut:
             }
             Kind::Call if served(item) && !item.names(hidden) => BlockKind::Other,
             Kind::Call => {
-                let call = item.call(item.names(hidden), cut);
+                let mut call = item.call(item.names(hidden), cut);
+                if let Some(own) = item.meant(hidden).filter(|own| *own != call.name) {
+                    // A provider that checks names takes back what it was offered.
+                    own.clone_into(&mut call.name);
+                    let name = item.object.set("name", raw::quote(own).as_bytes());
+                    raw = raw::splice(&raw, &[name]);
+                }
                 if cut && call.hidden && !call.complete {
                     continue;
                 }
@@ -186,7 +201,6 @@ pub(super) fn tell(answer: &mut Answer, items: &[Bytes], hidden: &[String], cut:
             }
             Kind::Other => BlockKind::Other,
         };
-        let raw = raw.clone();
         answer.blocks.push(Block { kind, raw });
     }
 }
@@ -198,7 +212,7 @@ fn reason(answer: &mut Answer, field: &str, text: String) {
     let known = answer.reasoning.iter_mut().find(|(own, _)| own == field);
     match known {
         Some((_, Reasoning::Text(before))) => before.push_str(&text),
-        Some((_, Reasoning::Items(_))) | None => {
+        Some((_, Reasoning::Items(_) | Reasoning::Part(_))) | None => {
             let text = Reasoning::Text(text);
             answer.reasoning.push((field.to_owned(), text));
         }

@@ -8,6 +8,7 @@ use super::item::Item;
 use super::node::{Node, lossy};
 use super::usage;
 use crate::dialect::answer::Answer;
+use crate::dialect::names::Names;
 use crate::dialect::stream::{Echo, Spec};
 use crate::model::Usage;
 use crate::model::raw::{self, Edit, Span};
@@ -118,7 +119,7 @@ impl<'a> Response<'a> {
         edits
     }
 
-    fn tool_cuts(&self, hidden: &[String]) -> Vec<Span> {
+    fn tool_cuts(&self, hidden: &Names) -> Vec<Span> {
         let tools = self.0.elements("tools").unwrap_or_default();
         let ours = |tool: &Span| {
             let Some(tool) = Item::read(self.0.bytes(tool)) else {

@@ -140,7 +140,7 @@ proptest! {
         prop_assert_eq!(handed, if spoke { Handed::Split } else { Handed::Nothing });
 
         let hidden: Vec<(usize, String)> = own.hidden_calls().map(|(at, call)| (at, form::call(call))).collect();
-        let insert = hidden.iter().map(|(at, bytes)| Insert { place: *at, block: own.block_of(*at), bytes });
+        let insert = hidden.iter().map(|(at, bytes)| Insert { place: *at, block: own.block_of(*at), bytes, ..Insert::default() });
         let hops = if spoke { earlier_hops.iter().map(String::as_str).collect() } else { Vec::new() };
         let edit = AssistantEdit {
             cut: Cut { text: "", hops },

@@ -16,7 +16,7 @@ pub(super) type Base = (Spec, Vec<Bytes>);
 fn spec(dialect: Dialect) -> Spec {
     Spec {
         dialect,
-        hidden: vec!["delimiter".into(), "recall".into()],
+        hidden: ["delimiter", "recall"].into_iter().collect(),
         usage_wish: UsageWish::Asked,
         echo: Echo::default(),
     }

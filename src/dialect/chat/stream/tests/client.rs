@@ -175,7 +175,7 @@ pub(super) fn sound(case: &Case, seen: &Seen, view: &View) {
         let indexes: Vec<u64> = view.calls.iter().filter_map(|call| call.0).collect();
         let dense: Vec<u64> = (0..indexes.len() as u64).collect();
         assert_eq!(indexes, dense, "{name}: indexes");
-        for hidden in &case.spec.hidden {
+        for hidden in case.spec.hidden.own() {
             let quoted = format!("{hidden:?}");
             let shown = String::from_utf8_lossy(&seen.client);
             assert!(!shown.contains(&quoted), "{name}: {hidden} shows");

@@ -41,7 +41,7 @@ impl Case {
                 .collect(),
             spec: Spec {
                 dialect: Dialect::Chat,
-                hidden: vec!["delimiter".into(), "recall".into()],
+                hidden: ["delimiter", "recall"].into_iter().collect(),
                 usage_wish: UsageWish::Asked,
                 echo: Echo::default(),
             },

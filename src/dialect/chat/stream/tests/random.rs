@@ -199,7 +199,7 @@ fn case(hops: &[(Style, Vec<Step>)]) -> Case {
             .collect(),
         spec: Spec {
             dialect: Dialect::Chat,
-            hidden: vec!["delimiter".into(), "recall".into()],
+            hidden: ["delimiter", "recall"].into_iter().collect(),
             usage_wish: UsageWish::Refused,
             echo: Echo::default(),
         },

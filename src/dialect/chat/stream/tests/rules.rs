@@ -7,7 +7,7 @@ use crate::dialect::stream::unary::Unstreamed;
 fn spec() -> Spec {
     Spec {
         dialect: Dialect::Chat,
-        hidden: vec!["delimiter".into()],
+        hidden: ["delimiter"].into_iter().collect(),
         usage_wish: UsageWish::Asked,
         echo: Echo::default(),
     }

@@ -186,7 +186,10 @@ pub(super) fn check(case: &Case, seen: &Seen, view: &View) {
     sound(case, seen, view);
     let shown = String::from_utf8_lossy(&seen.client);
     let named = |hidden: &String| shown.contains(&format!("{hidden:?}"));
-    assert!(!case.spec.hidden.iter().any(named), "{name}: a name shows");
+    assert!(
+        !case.spec.hidden.own().iter().any(named),
+        "{name}: a name shows"
+    );
     if view.errors == 0 && case.strict {
         assert_eq!(view.open, 0, "{name}: blocks left open");
         assert_eq!(
@@ -204,7 +207,7 @@ pub(super) fn sound(case: &Case, seen: &Seen, view: &View) {
         assert_eq!(view.faults, Vec::<String>::new(), "{name}");
     }
     if !case.passes_unchanged {
-        for hidden in &case.spec.hidden {
+        for hidden in case.spec.hidden.own() {
             let quoted = format!(r#""name":{hidden:?}"#);
             let shown = String::from_utf8_lossy(&seen.client);
             assert!(!shown.contains(&quoted), "{name}: {hidden} shows");

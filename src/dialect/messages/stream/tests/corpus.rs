@@ -85,7 +85,7 @@ impl Case {
 pub(super) fn spec() -> Spec {
     Spec {
         dialect: Dialect::Messages,
-        hidden: vec!["delimiter".into(), "recall".into()],
+        hidden: ["delimiter", "recall"].into_iter().collect(),
         usage_wish: UsageWish::Refused,
         echo: Echo::default(),
     }

@@ -79,10 +79,12 @@ impl Case {
 
 /// What the machine knows of the request.
 pub(super) fn spec(injected: bool) -> Spec {
-    let hidden = ["delimiter", "recall"].map(str::to_owned);
     Spec {
         dialect: Dialect::Responses,
-        hidden: if injected { hidden.into() } else { Vec::new() },
+        hidden: ["delimiter", "recall"]
+            .into_iter()
+            .filter(|_| injected)
+            .collect(),
         usage_wish: UsageWish::Refused,
         echo: Echo {
             instructions: Some(Bytes::from(raw::quote(OWN))),

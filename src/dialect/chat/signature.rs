@@ -1,0 +1,349 @@
+//! Signatures of calls: what a provider demands back with them, and where it goes when the call
+//! that it came with is left out. Knows where they stand, and never decides which calls stay.
+//!
+//! Gemini signs the first call of a message only, and refuses the calls of the current turn where
+//! the first one has no signature (<https://ai.google.dev/gemini-api/docs/thought-signatures>). Its
+//! OpenAI-compatible surface puts it into the call, as `extra_content.google.thought_signature`;
+//! LiteLLM puts it under `provider_specific_fields`. OpenRouter keeps it in the message, as an
+//! encrypted element of `reasoning_details` that names the call by its `id`
+//! (<https://openrouter.ai/docs/guides/best-practices/reasoning-tokens#preserving-reasoning-blocks>).
+
+use bytes::Bytes;
+use memchr::memmem;
+use serde_json::Value;
+
+use crate::dialect::answer::{Answer, Call};
+use crate::model::raw::{self, Edit, Object};
+
+/// The members of a call that are the API's own.
+pub(super) const OWN: [&str; 5] = ["index", "id", "type", "function", "custom"];
+/// How the member is called that holds a signature, however deep.
+const KEYS: [&str; 2] = ["thought_signature", "thoughtSignature"];
+/// The field of a message whose elements may sign calls.
+pub(super) const DETAILS: &str = "reasoning_details";
+
+/// A call's signature with the member that holds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Signature {
+    /// The member of the call.
+    pub(super) key: String,
+    /// The member's value as raw JSON.
+    pub(super) raw: Bytes,
+    /// The signature itself.
+    value: String,
+}
+
+impl Signature {
+    /// The signature in one member of a call.
+    pub(super) fn read(key: &str, raw: &[u8]) -> Option<Self> {
+        let named = KEYS.contains(&key);
+        let holds = |key: &&str| memmem::find(raw, key.as_bytes()).is_some();
+        if OWN.contains(&key) || !(named || KEYS.iter().any(|key| holds(&key))) {
+            return None;
+        }
+        let parsed: Value = serde_json::from_slice(raw).ok()?;
+        let value = if named {
+            text(&parsed)
+        } else {
+            within(&parsed)
+        };
+        Some(Self {
+            key: key.to_owned(),
+            raw: Bytes::copy_from_slice(raw),
+            value: value?,
+        })
+    }
+
+    /// The signature of a call.
+    pub(super) fn of(call: &[u8]) -> Option<Self> {
+        if !KEYS
+            .iter()
+            .any(|key| memmem::find(call, key.as_bytes()).is_some())
+        {
+            return None;
+        }
+        let call = Object::parse(call).ok()?;
+        let mut members = call.members().iter();
+        members.find_map(|member| Self::read(&member.key, call.bytes().get(member.value.clone())?))
+    }
+
+    /// Whether both are the same, however written.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+
+    /// The call with this signature.
+    pub(super) fn put(&self, call: &[u8]) -> Option<Bytes> {
+        let object = Object::parse(call).ok()?;
+        Some(raw::splice(call, &[object.set(&self.key, &self.raw)]))
+    }
+
+    /// The call without the member that holds this signature.
+    pub(super) fn take(&self, call: &[u8]) -> Option<Bytes> {
+        let object = Object::parse(call).ok()?;
+        let same = |place: usize| {
+            let member = object.members().get(place)?;
+            let raw = call.get(member.value.clone())?;
+            Self::read(&member.key, raw).filter(|own| own.is(self))
+        };
+        let cuts = object.remove_spans(|place| same(place).is_some());
+        let edits: Vec<Edit> = cuts.into_iter().map(|cut| (cut, Bytes::new())).collect();
+        Some(raw::splice(call, &edits))
+    }
+}
+
+fn text(value: &Value) -> Option<String> {
+    let text = value.as_str().filter(|text| !text.is_empty());
+    text.map(str::to_owned)
+}
+
+fn within(value: &Value) -> Option<String> {
+    let members = value.as_object()?;
+    let own = KEYS
+        .iter()
+        .filter_map(|key| members.get(*key))
+        .find_map(text);
+    own.or_else(|| members.values().find_map(within))
+}
+
+/// A call without what only the provider that made it can read.
+pub(super) fn bare(call: &[u8]) -> Option<Bytes> {
+    let object = Object::parse(call).ok()?;
+    let foreign = |place: usize| {
+        let member = object.members().get(place);
+        member.is_some_and(|member| !OWN.contains(&member.key.as_ref()))
+    };
+    let cuts = object.remove_spans(foreign);
+    let edits: Vec<Edit> = cuts.into_iter().map(|cut| (cut, Bytes::new())).collect();
+    Some(raw::splice(call, &edits))
+}
+
+/// The visible calls of an answer as the client gets them: the signature of a hidden one is that of
+/// the next.
+pub(super) fn visible(answer: &Answer) -> Vec<Call> {
+    let mut owed: Option<Signature> = None;
+    let mut visible = Vec::new();
+    for call in &answer.calls {
+        let own = of_members(&call.extra);
+        if call.hidden {
+            owed = owed.or(own);
+            continue;
+        }
+        let mut call = call.clone();
+        if let Some(owed) = owed.take().filter(|_| own.is_none()) {
+            call.extra.retain(|(key, _)| *key != owed.key);
+            call.extra.push((owed.key, owed.raw));
+        }
+        visible.push(call);
+    }
+    visible
+}
+
+/// The signature among members that are not the API's own.
+pub(super) fn of_members(members: &[(String, Bytes)]) -> Option<Signature> {
+    members
+        .iter()
+        .find_map(|(key, raw)| Signature::read(key, raw))
+}
+
+/// The call that an element of `reasoning_details` signs.
+pub(super) fn signs(detail: &Object<'_>) -> Option<String> {
+    let sealed = detail.text("type").as_deref() == Some("reasoning.encrypted");
+    let id = detail.text("id").filter(|id| sealed && !id.is_empty())?;
+    Some(id.into_owned())
+}
+
+/// One call of a message, for what becomes of the signatures in it.
+pub(super) struct Place {
+    pub(super) id: String,
+    /// Whether it is in the message as it is sent.
+    pub(super) stays: bool,
+    /// Whether it is hidden, and an element of `reasoning_details` signed it.
+    pub(super) signed: bool,
+    /// Whether the client has it.
+    pub(super) visible: bool,
+}
+
+/// The edit of a message's `reasoning_details` by which what signs a call stays with it, or goes on
+/// to the next that stays; `None` where nothing changes. Of the other elements all stay, or none
+/// (`drop`).
+pub(super) fn details(object: &Object<'_>, calls: &[Place], drop: bool) -> Option<Detailed> {
+    let raw = object.present(DETAILS)?;
+    let spans = raw::array(raw).ok()?;
+    let elements: Vec<&[u8]> = spans
+        .into_iter()
+        .map(|span| raw.get(span).unwrap_or_default())
+        .collect();
+    let mut signed: Vec<Option<String>> = elements
+        .iter()
+        .map(|element| signs(&Object::parse(element).ok()?))
+        .map(|id| id.filter(|id| calls.iter().any(|call| call.id == *id)))
+        .collect();
+    let before = signed.clone();
+    let has = |signed: &[Option<String>], id: &str| signed.iter().flatten().any(|own| own == id);
+    // What the client was told to be of its own call is the hidden one's again.
+    for (at, call) in calls.iter().enumerate() {
+        let behind = calls.iter().skip(at + 1).find(|next| next.visible);
+        if let (true, true, Some(next)) = (call.stays, call.signed, behind)
+            && !has(&signed, &call.id)
+            && let Some(own) = signed.iter_mut().flatten().find(|own| **own == next.id)
+        {
+            own.clone_from(&call.id);
+        }
+    }
+    let mut gone: Vec<usize> = Vec::new();
+    for (at, call) in calls.iter().enumerate().filter(|(_, call)| !call.stays) {
+        let next = calls.iter().skip(at + 1).find(|next| next.stays);
+        let next = next.filter(|next| !has(&signed, &next.id));
+        for (element, own) in signed.iter_mut().enumerate() {
+            match (own, &next) {
+                (Some(own), Some(next)) if *own == call.id => own.clone_from(&next.id),
+                (Some(own), None) if *own == call.id => gone.push(element),
+                _ => {}
+            }
+        }
+    }
+    let kept =
+        |at: &usize| !gone.contains(at) && (!drop || signed.get(*at).is_some_and(Option::is_some));
+    let places: Vec<usize> = (0..elements.len()).filter(kept).collect();
+    if places.len() == elements.len() && signed == before {
+        return None;
+    }
+    if places.is_empty() {
+        return Some(Detailed::Gone);
+    }
+    let element = |at: usize| {
+        let element = elements.get(at).copied().unwrap_or_default();
+        let new = signed.get(at).filter(|new| before.get(at) != Some(new));
+        match new {
+            Some(Some(id)) => renamed(element, id).unwrap_or_default(),
+            Some(None) | None => Bytes::copy_from_slice(element),
+        }
+    };
+    let all: Vec<Bytes> = places.into_iter().map(element).collect();
+    Some(Detailed::These(Bytes::from(
+        [b"[", all.join(&b","[..]).as_slice(), b"]"].concat(),
+    )))
+}
+
+/// What becomes of a message's `reasoning_details`.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Detailed {
+    /// They are these, as a JSON array.
+    These(Bytes),
+    /// None is left.
+    Gone,
+}
+
+/// An element of `reasoning_details` that signs another call.
+pub(super) fn renamed(detail: &[u8], id: &str) -> Option<Bytes> {
+    let object = Object::parse(detail).ok()?;
+    let name = object.set("id", raw::quote(id).as_bytes());
+    Some(raw::splice(detail, &[name]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIGNED: &str = r#"{"id":"a","type":"function","function":{"name":"f","arguments":"{}"},"extra_content":{"google":{"thought_signature":"S+/="}}}"#;
+
+    #[test]
+    fn signatures_are_read_put_and_taken() {
+        let own = Signature::of(SIGNED.as_bytes()).unwrap();
+        assert_eq!(
+            (own.key.as_str(), own.value.as_str()),
+            ("extra_content", "S+/=")
+        );
+        let plain =
+            br#"{"id":"b","function":{"name":"g","arguments":"{\"thought_signature\":\"x\"}"}}"#;
+        assert_eq!(Signature::of(plain), None);
+        let put = own.put(plain).unwrap();
+        assert!(Signature::of(&put).unwrap().is(&own));
+        assert_eq!(own.take(&put).unwrap(), &plain[..]);
+        // As a client may write it.
+        let escaped = SIGNED
+            .replace("+/", r"+\/")
+            .replace(r#"{"google":"#, r#"{ "google" : "#);
+        assert!(Signature::of(escaped.as_bytes()).unwrap().is(&own));
+        for (key, raw) in [
+            ("thought_signature", r#""S+/=""#),
+            (
+                "provider_specific_fields",
+                r#"{"thought_signature":"S+/="}"#,
+            ),
+            ("x", r#"{"a":{"b":{"thoughtSignature":"S+/="}}}"#),
+        ] {
+            assert!(
+                Signature::read(key, raw.as_bytes()).unwrap().is(&own),
+                "{key}"
+            );
+        }
+        for (key, raw) in [
+            ("extra_content", r#"{"google":{"thought_signature":""}}"#),
+            ("extra_content", "null"),
+            ("thought_signature", "null"),
+            ("function", r#"{"thought_signature":"S"}"#),
+        ] {
+            assert_eq!(Signature::read(key, raw.as_bytes()), None, "{key}");
+        }
+        assert!(!String::from_utf8_lossy(&bare(SIGNED.as_bytes()).unwrap()).contains("extra"));
+    }
+
+    fn place(id: &str, stays: bool, signed: bool, visible: bool) -> Place {
+        Place {
+            id: id.to_owned(),
+            stays,
+            signed,
+            visible,
+        }
+    }
+
+    #[test]
+    fn details_stay_with_calls() {
+        let seal = |id: &str| format!(r#"{{"type":"reasoning.encrypted","data":"D","id":"{id}"}}"#);
+        let message = |ids: &[&str]| {
+            let all: Vec<String> = ids.iter().map(|id| seal(id)).collect();
+            format!(
+                r#"{{"reasoning_details":[{{"type":"reasoning.text","text":"t"}},{}]}}"#,
+                all.join(",")
+            )
+        };
+        let edited = |message: &str, calls: &[Place], drop| {
+            details(&Object::parse(message.as_bytes()).unwrap(), calls, drop)
+        };
+        let of = |edit: Option<Detailed>| match edit {
+            Some(Detailed::These(array)) => String::from_utf8(array.to_vec()).unwrap(),
+            other => format!("{other:?}"),
+        };
+        let h = |stays, signed| place("h", stays, signed, false);
+        let v = |stays| place("v", stays, false, true);
+        let w = |stays| place("w", stays, false, true);
+        // The client's copy names its own call: the hidden one's again, where that is there.
+        let got = edited(&message(&["v"]), &[h(true, true), v(true)], false);
+        assert!(of(got).contains(&seal("h")));
+        assert_eq!(
+            edited(&message(&["v"]), &[h(false, true), v(true)], false),
+            None
+        );
+        assert_eq!(
+            edited(&message(&["v"]), &[h(true, false), v(true)], false),
+            None
+        );
+        // What signed a call that goes signs the next that stays.
+        let got = edited(&message(&["v"]), &[v(false), w(true)], false);
+        assert!(of(got).contains(&seal("w")));
+        let got = edited(&message(&["h"]), &[h(false, false), v(true)], false);
+        assert!(of(got).contains(&seal("v")));
+        let got = of(edited(&message(&["v", "w"]), &[v(false), w(true)], false));
+        assert!(got.contains(&seal("w")) && !got.contains(&seal("v")) && got.contains("text"));
+        // A signature is no reasoning.
+        let got = of(edited(&message(&["v"]), &[v(true)], true));
+        assert_eq!(got, format!("[{}]", seal("v")));
+        assert_eq!(
+            edited(&message(&["rs_1"]), &[v(true)], true),
+            Some(Detailed::Gone)
+        );
+        assert_eq!(edited(&message(&["rs_1"]), &[v(true)], false), None);
+    }
+}
