@@ -40,6 +40,7 @@ mod origins;
 mod pass;
 mod policies;
 mod process;
+mod providers;
 mod recall;
 mod references;
 mod replay;

@@ -1,0 +1,28 @@
+//! Rules of Responses.
+
+use plimsoll_scripted::{Form, Rule};
+
+use super::rule;
+use super::script::Quirks;
+use super::session::Case;
+
+fn case(rule: Rule) -> Case {
+    Case::new(Form::Responses, "mystery-1", rule)
+}
+
+rule!(reasoning_items, case(Rule::ReasoningItems));
+rule!(vllm_arguments, {
+    let quirks = Quirks {
+        torn: true,
+        ..Quirks::default()
+    };
+    case(Rule::VllmArguments).quirks(quirks)
+});
+rule!(strict_names, {
+    let quirks = Quirks {
+        misspelt: true,
+        described: true,
+        ..Quirks::default()
+    };
+    case(Rule::StrictNames).quirks(quirks)
+});
