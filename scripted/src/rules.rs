@@ -83,8 +83,8 @@ pub enum Rule {
     StrictNames,
     /// Nothing is marked with `cache_control`.
     NoCacheControl,
-    /// Messages that were answered with thinking have it, unmodified, in the turn.
-    /// <https://docs.claude.com/en/docs/build-with-claude/extended-thinking#extended-thinking-with-tool-use>
+    /// Thinking of the turn is what was issued, and the newest message that was answered with some
+    /// begins with it. <https://docs.claude.com/en/docs/build-with-claude/extended-thinking#extended-thinking-with-tool-use>
     ClaudeThinking,
     /// Messages of calls that were answered with thinking have some, in all turns.
     /// <https://github.com/NousResearch/hermes-agent/pull/16149>
@@ -170,7 +170,7 @@ impl Rules {
     }
 
     /// Gives an answer what the rules of its model will ask for, and notes it.
-    pub fn issue(&self, model: &str, reply: &mut Reply) {
+    pub fn issue(&self, form: Form, model: &str, reply: &mut Reply) {
         let first = reply.calls.first().map(|call| call.id.clone());
         let mut details = None;
         for rule in self.under(model) {
@@ -186,6 +186,8 @@ impl Rules {
                     extra.insert("reasoning_details".to_owned(), list.clone());
                     details = Some(list);
                 }
+                // Who refuses the field does not give it either.
+                (Rule::NothingForeign, _) if form == Form::Chat => reply.reasoning.clear(),
                 (Rule::ThinkingParts, _) => reply.extra.parts = true,
                 (Rule::DeepSeekReasoning(_) | Rule::KimiReasoning(_), _) => {
                     reply.extra.reasoning = true;

@@ -363,7 +363,7 @@ async fn chat(shared: &Shared, parts: &Parts, body: Bytes, link: Link) -> Respon
     };
     let model = value.get("model").and_then(Value::as_str);
     let rules = &shared.options.rules;
-    rules.issue(model.unwrap_or_default(), &mut reply);
+    rules.issue(Form::Chat, model.unwrap_or_default(), &mut reply);
     let envelope = shared.envelope(noted.index, &value, &reply, tokens);
     let streamed = value.get("stream") == Some(&Value::Bool(true));
     let steps = if streamed {

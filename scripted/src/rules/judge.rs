@@ -43,9 +43,7 @@ pub(super) fn broken(
             .find(|call| !history.offered.contains(&call.name))
             .map(|call| words::unknown_tool(&call.name)),
         Rule::NoCacheControl => history.marked.then(words::cache_control),
-        Rule::ClaudeThinking => said
-            .filter(|said| said.current)
-            .find_map(|said| claude(model, said, issued)),
+        Rule::ClaudeThinking => claude(model, history, issued),
         Rule::DeepSeekThinking => said
             .find(|said| thought(said, issued) && said.thoughts.is_empty())
             .map(|_| words::deepseek_thinking()),
@@ -108,15 +106,18 @@ fn unnamed(details: &Value) -> Value {
     details
 }
 
-fn claude(model: &str, said: &Said, issued: &Issued) -> Option<Refusal> {
-    for block in &said.thoughts {
+fn claude(model: &str, history: &History, issued: &Issued) -> Option<Refusal> {
+    let mut turn = history.said.iter().filter(|said| said.current);
+    let forged = |block: &Value| {
         let made = signed(model, &text(block, "thinking"));
-        if text(block, "type") == "thinking" && text(block, "signature") != made {
-            return Some(words::claude_signature(said.place));
-        }
+        text(block, "type") == "thinking" && text(block, "signature") != made
+    };
+    if let Some(said) = turn.find(|said| said.thoughts.iter().any(forged)) {
+        return Some(words::claude_signature(said.place));
     }
-    let led = matches!(said.first.as_str(), "thinking" | "redacted_thinking");
-    (thought(said, issued) && !led).then(|| words::claude(said.place, &said.first))
+    let last = history.said.last().filter(|said| said.current)?;
+    let led = matches!(last.first.as_str(), "thinking" | "redacted_thinking");
+    (thought(last, issued) && !led).then(|| words::claude(last.place, &last.first))
 }
 
 /// The number of the answer that an item's id was issued in.

@@ -21,7 +21,7 @@ fn answered(rule: Rule) -> (Rules, Value) {
         Call::new("b1", "bash", r#"{"c":"run"}"#),
     ];
     let mut reply = Reply::calls(calls).saying("One.").reasoning("Hm.");
-    rules.issue(MODEL, &mut reply);
+    rules.issue(Form::Chat, MODEL, &mut reply);
     let envelope = Envelope {
         id: "x".to_owned(),
         created: 1,
@@ -227,7 +227,7 @@ fn some_of_a_hundred_are_refused() {
 fn messages_and_responses_are_read() {
     let rules = Rules::new([Rule::ClaudeThinking, Rule::DeepSeekThinking]);
     let mut reply = Reply::calls(vec![Call::new("b1", "bash", "{}")]).reasoning("Hm.");
-    rules.issue(MODEL, &mut reply);
+    rules.issue(Form::Messages, MODEL, &mut reply);
     let call = json!({"type": "tool_use", "id": "b1", "name": "bash", "input": {}});
     let thought = |by: &str| json!({"type": "thinking", "thinking": "Hm.", "signature": super::signed(by, "Hm.")});
     let says = |content: Value| {

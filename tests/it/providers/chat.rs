@@ -13,35 +13,35 @@ fn case(rule: Rule) -> Case {
     Case::new(Form::Chat, UNKNOWN, rule)
 }
 
+const ALONE: Quirks = Quirks {
+    alone: true,
+    ..Quirks::PLAIN
+};
 const UNTHOUGHT: Quirks = Quirks {
-    mixed: false,
     unthought: true,
-    misspelt: false,
-    torn: false,
-    described: false,
+    ..Quirks::PLAIN
 };
 const TORN: Quirks = Quirks {
-    mixed: false,
-    unthought: false,
-    misspelt: false,
     torn: true,
-    described: false,
+    ..Quirks::PLAIN
 };
 const MISSPELT: Quirks = Quirks {
-    mixed: false,
-    unthought: false,
     misspelt: true,
-    torn: false,
     described: true,
+    ..Quirks::PLAIN
 };
 
 rule!(gemini, {
-    Case::new(Form::Chat, "gemini-3-flash-preview", Rule::GeminiSignatures)
+    let model = "gemini-3-flash-preview";
+    Case::new(Form::Chat, model, Rule::GeminiSignatures).quirks(ALONE)
 });
-rule!(gemini_of_another_name, case(Rule::GeminiSignatures));
+rule!(gemini_in_turns, case(Rule::GeminiSignatures));
+rule!(gemini_of_another_name, {
+    case(Rule::GeminiSignatures).quirks(ALONE)
+});
 rule!(openrouter, {
     let model = "google/gemini-3-flash-preview";
-    Case::new(Form::Chat, model, Rule::OpenRouterSignatures)
+    Case::new(Form::Chat, model, Rule::OpenRouterSignatures).quirks(ALONE)
 });
 rule!(deepseek_turn, {
     case(Rule::DeepSeekReasoning(Scope::Turn)).quirks(UNTHOUGHT)
@@ -53,7 +53,9 @@ rule!(deepseek_by_name, {
     let rule = Rule::DeepSeekReasoning(Scope::All);
     Case::new(Form::Chat, "deepseek-chat", rule).quirks(UNTHOUGHT)
 });
-rule!(kimi_turn, case(Rule::KimiReasoning(Scope::Turn)));
+rule!(kimi_turn, {
+    case(Rule::KimiReasoning(Scope::Turn)).quirks(ALONE)
+});
 rule!(kimi_all, case(Rule::KimiReasoning(Scope::All)));
 rule!(vllm_arguments, case(Rule::VllmArguments).quirks(TORN));
 rule!(llama_arguments, case(Rule::LlamaArguments).quirks(TORN));

@@ -10,10 +10,12 @@ use super::session::Case;
 /// An answer of hidden calls alone can't be gone on from where no hidden exchange may be shown.
 const MIXED: Quirks = Quirks {
     mixed: true,
-    unthought: false,
-    misspelt: false,
-    torn: false,
-    described: false,
+    ..Quirks::PLAIN
+};
+/// So that what is long is what was said.
+const WORDY: Quirks = Quirks {
+    wordy: true,
+    ..Quirks::PLAIN
 };
 
 fn case(form: Form, edit: Edit) -> Case {
@@ -34,7 +36,7 @@ mod chat {
 
     rule!(reasoning, case(Form::Chat, Edit::Reasoning));
     rule!(results, case(Form::Chat, Edit::Results));
-    rule!(arguments, case(Form::Chat, Edit::Arguments));
+    rule!(arguments, case(Form::Chat, Edit::Arguments).quirks(WORDY));
     rule!(exchange, case(Form::Chat, Edit::Exchange).quirks(MIXED));
     rule!(chance_without_words, chance(Form::Chat, false));
     rule!(chance_with_words, chance(Form::Chat, true));
@@ -45,7 +47,10 @@ mod messages {
 
     rule!(reasoning, case(Form::Messages, Edit::Reasoning));
     rule!(results, case(Form::Messages, Edit::Results));
-    rule!(arguments, case(Form::Messages, Edit::Arguments));
+    rule!(
+        arguments,
+        case(Form::Messages, Edit::Arguments).quirks(WORDY)
+    );
     rule!(exchange, case(Form::Messages, Edit::Exchange).quirks(MIXED));
     rule!(chance_without_words, chance(Form::Messages, false));
 }
@@ -55,7 +60,10 @@ mod responses {
 
     rule!(reasoning, case(Form::Responses, Edit::Reasoning));
     rule!(results, case(Form::Responses, Edit::Results));
-    rule!(arguments, case(Form::Responses, Edit::Arguments));
+    rule!(
+        arguments,
+        case(Form::Responses, Edit::Arguments).quirks(WORDY)
+    );
     rule!(
         exchange,
         case(Form::Responses, Edit::Exchange).quirks(MIXED)

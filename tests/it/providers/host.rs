@@ -168,7 +168,7 @@ fn answered(
     if let Some(error) = &reply.error {
         return with(error.status, "application/json", error.body.clone());
     }
-    rules.issue(model, &mut reply);
+    rules.issue(form, model, &mut reply);
     let streamed = sent.body["stream"] == true;
     let whole = match form {
         Form::Messages => wire::message(number, model, &reply),

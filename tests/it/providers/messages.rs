@@ -12,7 +12,13 @@ fn case(model: &'static str, rule: Rule) -> Case {
     Case::new(Form::Messages, model, rule)
 }
 
-rule!(claude, case(CLAUDE, Rule::ClaudeThinking));
+rule!(claude, {
+    let quirks = Quirks {
+        alone: true,
+        ..Quirks::PLAIN
+    };
+    case(CLAUDE, Rule::ClaudeThinking).quirks(quirks)
+});
 rule!(deepseek, case("mystery-1", Rule::DeepSeekThinking));
 rule!(deepseek_as_claude, case(CLAUDE, Rule::DeepSeekThinking));
 rule!(no_cache_control, case(CLAUDE, Rule::NoCacheControl));
@@ -20,7 +26,7 @@ rule!(strict_names, {
     let quirks = Quirks {
         misspelt: true,
         described: true,
-        ..Quirks::default()
+        ..Quirks::PLAIN
     };
     case(CLAUDE, Rule::StrictNames).quirks(quirks)
 });

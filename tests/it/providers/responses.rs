@@ -14,7 +14,7 @@ rule!(reasoning_items, case(Rule::ReasoningItems));
 rule!(vllm_arguments, {
     let quirks = Quirks {
         torn: true,
-        ..Quirks::default()
+        ..Quirks::PLAIN
     };
     case(Rule::VllmArguments).quirks(quirks)
 });
@@ -22,7 +22,7 @@ rule!(strict_names, {
     let quirks = Quirks {
         misspelt: true,
         described: true,
-        ..Quirks::default()
+        ..Quirks::PLAIN
     };
     case(Rule::StrictNames).quirks(quirks)
 });

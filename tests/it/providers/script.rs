@@ -1,5 +1,5 @@
-//! What the model does: 36 commands in three turns of the user's, marked as episodes where the tool
-//! for it is offered, and what the commands give back. Asserts nothing.
+//! What the model does: 36 commands in three turns of the user's or in one, marked as episodes where
+//! the tool for it is offered, and what the commands give back. Asserts nothing.
 
 use plimsoll_scripted::{Call, Reply};
 use serde_json::{Value, json};
@@ -9,9 +9,13 @@ pub const LAST: usize = 36;
 /// The commands of one turn of the user's.
 const STAGE: usize = 12;
 
-/// What is odd about the hidden calls.
-#[derive(Clone, Copy, Debug, Default)]
+/// What is odd about the calls.
+#[derive(Clone, Copy, Debug)]
 pub struct Quirks {
+    /// The user says one thing only.
+    pub alone: bool,
+    /// Commands are long, and what they give back is short.
+    pub wordy: bool,
     /// No answer is made of hidden calls alone.
     pub mixed: bool,
     /// Such an answer is thought of in no words.
@@ -24,18 +28,31 @@ pub struct Quirks {
     pub described: bool,
 }
 
+impl Quirks {
+    /// Nothing is.
+    pub const PLAIN: Self = Self {
+        alone: false,
+        wordy: false,
+        mixed: false,
+        unthought: false,
+        misspelt: false,
+        torn: false,
+        described: false,
+    };
+}
+
 /// What the user says behind an answer without calls; nothing at the end.
 pub fn goes_on(text: &str) -> Option<String> {
-    let stage = text.strip_prefix("Stage")?.trim();
-    let stage: usize = stage.strip_suffix("done.")?.trim().parse().ok()?;
-    let next = stage * STAGE + 1;
+    let done: usize = text.strip_suffix("done.")?.trim().parse().ok()?;
+    let next = done + 1;
     (next <= LAST).then(|| format!("on {next}"))
 }
 
 /// What a command gives back: some 500 tokens, no two lines alike.
-pub fn output(id: &str) -> String {
+pub fn output(id: &str, quirks: Quirks) -> String {
     let line = |n: usize| format!("{id} line {n}: value-{id}-{n} = {}\n", n * 7919);
-    (1..=24).map(line).collect()
+    let lines = if quirks.wordy { 4 } else { 24 };
+    (1..=lines).map(line).collect()
 }
 
 /// The answer to what a request ends with.
@@ -44,7 +61,7 @@ pub fn reply(key: &str, offered: &[String], quirks: Quirks) -> Reply {
     if let Some(rest) = key.strip_prefix("hid_") {
         let n = rest.split('_').next().and_then(|n| n.parse().ok());
         let n: usize = n.unwrap_or_default();
-        return Reply::calls(vec![bash(n)])
+        return Reply::calls(vec![bash(n, quirks)])
             .saying(format!("Step {n}."))
             .reasoning(thought(n));
     }
@@ -60,8 +77,9 @@ pub fn reply(key: &str, offered: &[String], quirks: Quirks) -> Reply {
             format!("{{\"error\":{{\"message\":\"who is {key:.60}\"}}}}"),
         );
     }
-    if key.starts_with('b') && (n - 1).is_multiple_of(STAGE) {
-        return Reply::text(format!("Stage {} done.", (n - 1) / STAGE)).reasoning(thought(n));
+    let stage = if quirks.alone { LAST } else { STAGE };
+    if key.starts_with('b') && (n - 1).is_multiple_of(stage) {
+        return Reply::text(format!("{} done.", n - 1)).reasoning(thought(n));
     }
     let lone = n.is_multiple_of(6);
     let mut calls = if marks { hidden(n, quirks) } else { Vec::new() };
@@ -75,7 +93,7 @@ pub fn reply(key: &str, offered: &[String], quirks: Quirks) -> Reply {
             .saying(format!("Noted {n}."))
             .reasoning(thought);
     }
-    calls.push(bash(n));
+    calls.push(bash(n, quirks));
     let text = match n {
         _ if lone => format!("Noted {n}. Step {n}."),
         _ if n.is_multiple_of(3) => format!("Step {n}."),
@@ -88,9 +106,9 @@ fn thought(n: usize) -> String {
     format!("For {n} I look at what {n} asks, then at what came before {n}, and go on.")
 }
 
-fn bash(n: usize) -> Call {
+fn bash(n: usize, quirks: Quirks) -> Call {
     let mut arguments = json!({"c": format!("run b{n}")});
-    if n % 5 == 2 {
+    if n % 5 == 2 || quirks.wordy {
         let line = |m: usize| format!("note {n}.{m} is {}\n", m * 6007);
         arguments["note"] = (1..=30).map(line).collect::<String>().into();
     }

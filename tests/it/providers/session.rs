@@ -13,8 +13,8 @@ use super::script::{LAST, Quirks, goes_on, output};
 use crate::agent::total;
 use crate::support::{Proxy, soon};
 
-/// The budget of a session: some eight results.
-const CEILING: u32 = 6_000;
+/// The budget of a session: some five results.
+const CEILING: u32 = 4_000;
 /// Turns at most: a session that needs more has lost its way.
 const TURNS: usize = 2 * LAST;
 /// How often an agent asks again when it is refused.
@@ -59,7 +59,7 @@ impl Case {
             form,
             model,
             rules: vec![rule],
-            quirks: Quirks::default(),
+            quirks: Quirks::PLAIN,
             streamed: false,
             restarted: false,
             switched: None,
@@ -197,7 +197,7 @@ impl Case {
                 return true;
             }
             for (id, ..) in &heard.calls {
-                agent.result(id, &output(id));
+                agent.result(id, &output(id, self.quirks));
             }
             if heard.calls.is_empty() {
                 let Some(words) = goes_on(&heard.text) else {
