@@ -81,7 +81,7 @@ pub fn reply(key: &str, offered: &[String], quirks: Quirks) -> Reply {
     if key.starts_with('b') && (n - 1).is_multiple_of(stage) {
         return Reply::text(format!("{} done.", n - 1)).reasoning(thought(n));
     }
-    let lone = n.is_multiple_of(6);
+    let lone = lone(n);
     let mut calls = if marks { hidden(n, quirks) } else { Vec::new() };
     if lone && marks && !quirks.mixed {
         let thought = if quirks.unthought {
@@ -110,13 +110,22 @@ fn bash(n: usize, quirks: Quirks) -> Call {
     let mut arguments = json!({"c": format!("run b{n}")});
     if n % 5 == 2 || quirks.wordy {
         let line = |m: usize| format!("note {n}.{m} is {}\n", m * 6007);
-        arguments["note"] = (1..=30).map(line).collect::<String>().into();
+        arguments["note"] = (1..=if quirks.wordy { 110 } else { 30 })
+            .map(line)
+            .collect::<String>()
+            .into();
     }
     Call::new(format!("b{n}"), "bash", arguments.to_string())
 }
 
-/// The hidden calls before command `n`: an exploration from the first of six to the fourth, and an
-/// act from there to the sixth.
+/// Whether an answer of hidden calls alone goes before a command: that ends every other act.
+const fn lone(n: usize) -> bool {
+    n % 12 == 6
+}
+
+/// The hidden calls before command `n`: of each six, an exploration from the first to the fourth, and
+/// an act from there. Every other act ends in the answer that begins the next exploration, and so is
+/// the first call of what goes on without it.
 fn hidden(n: usize, quirks: Quirks) -> Vec<Call> {
     let episode = (n - 1) / 6;
     let start = |kind: &str, rest: Value| {
@@ -127,14 +136,18 @@ fn hidden(n: usize, quirks: Quirks) -> Vec<Call> {
         start
     };
     let says = format!("What {n} was about: value-b{n}-1 is 7919.");
+    let end = match quirks.described {
+        true => json!({"action": "end", "description": says}),
+        false => json!({"action": "end"}),
+    };
     let marks = match n % 6 {
+        1 if n % 12 == 1 && n > 1 => vec![end, start("expl", json!({}))],
         1 => vec![start("expl", json!({}))],
         4 => vec![
             json!({"action": "end", "description": says}),
             start("act", json!({"dependencies": [format!("expl{episode}")]})),
         ],
-        0 if quirks.described => vec![json!({"action": "end", "description": says})],
-        0 => vec![json!({"action": "end"})],
+        _ if lone(n) => vec![end],
         _ => Vec::new(),
     };
     let mut calls = Vec::new();

@@ -19,7 +19,11 @@ rule!(openrouter, {
     to_strange(Form::Chat, Rule::OpenRouterSignatures).and(Rule::GeminiSignatures)
 });
 rule!(reasoning, {
-    to_strange(Form::Chat, Rule::KimiReasoning(Scope::All)).and(Rule::GeminiSignatures)
+    to_strange(Form::Chat, Rule::KimiReasoning(Scope::All))
+});
+rule!(reasoning_of_a_known_model, {
+    let rule = Rule::DeepSeekReasoning(Scope::All);
+    Case::new(Form::Chat, "deepseek-chat", rule).switched(SECOND, [Rule::NothingForeign])
 });
 rule!(thinking, to_strange(Form::Messages, Rule::ClaudeThinking));
 rule!(items, to_strange(Form::Responses, Rule::ReasoningItems));
