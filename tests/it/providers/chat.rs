@@ -31,6 +31,7 @@ const MISSPELT: Quirks = Quirks {
     ..Quirks::PLAIN
 };
 
+rule!(no_cache_control, case(Rule::NoCacheControl));
 rule!(gemini, {
     let model = "gemini-3-flash-preview";
     Case::new(Form::Chat, model, Rule::GeminiSignatures).quirks(ALONE)

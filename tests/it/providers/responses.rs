@@ -10,6 +10,7 @@ fn case(rule: Rule) -> Case {
     Case::new(Form::Responses, "mystery-1", rule)
 }
 
+rule!(no_cache_control, case(Rule::NoCacheControl));
 rule!(reasoning_items, case(Rule::ReasoningItems));
 rule!(vllm_arguments, {
     let quirks = Quirks {
