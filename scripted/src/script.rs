@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::rng::Rng;
 
@@ -101,6 +101,21 @@ pub struct Reply {
     pub fault: Option<Fault>,
     /// An answer of another kind in its place.
     pub error: Option<ErrorReply>,
+    /// What the provider gives beside it.
+    pub extra: Extra,
+}
+
+/// What a provider gives with an answer beside what it says, to be told by when it comes back.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Extra {
+    /// Members of the first call.
+    pub first_call: Map<String, Value>,
+    /// Members of the message.
+    pub message: Map<String, Value>,
+    /// The content comes in parts, and reasoning is one of them.
+    pub parts: bool,
+    /// `reasoning_content` is there even where it is empty.
+    pub reasoning: bool,
 }
 
 impl Reply {

@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 use crate::cache::PrefixCache;
 use crate::link::{Link, Links, Port};
 use crate::received::{Progress, Received, Verdict};
+use crate::rules::{Form, Rule, Rules};
 use crate::script::{Reply, RequestView, Script};
 use crate::send;
 use crate::side;
@@ -58,6 +59,8 @@ pub struct Options {
     pub usage_factor: f64,
     /// The port of the loopback interface; 0 takes a free one.
     pub port: u16,
+    /// Rules of its own, beside those that all providers have.
+    pub rules: Rules,
 }
 
 impl Default for Options {
@@ -68,6 +71,7 @@ impl Default for Options {
             auth: Auth::Open,
             usage_factor: 1.0,
             port: 0,
+            rules: Rules::default(),
         }
     }
 }
@@ -79,6 +83,7 @@ impl std::fmt::Debug for Options {
             .field("auth", &self.auth)
             .field("usage_factor", &self.usage_factor)
             .field("port", &self.port)
+            .field("rules", &self.rules)
             .finish_non_exhaustive()
     }
 }
@@ -218,10 +223,13 @@ impl Shared {
         }
         let size = self.sizer.request(body);
         let mut tokens = Tokens { size, cached: 0 };
-        let judged = validate::request(body).and_then(|value| match self.options.window {
-            Some(window) if size > window => Err(Refusal::context_length(window, size)),
-            _ => Ok(value),
-        });
+        let rules = &self.options.rules;
+        let thinking = rules.has(Rule::ThinkingParts);
+        let judged =
+            validate::request_of(body, thinking).and_then(|value| match self.options.window {
+                Some(window) if size > window => Err(Refusal::context_length(window, size)),
+                _ => rules.judge(Form::Chat, &value).map(|()| value),
+            });
         if judged.is_ok() {
             let outline = Outline::read(body);
             tokens.cached = locked(&self.cache).admit(credential(parts), &outline, &self.sizer);
@@ -296,6 +304,7 @@ fn authorised(auth: &Auth, parts: &Parts) -> Result<(), Refusal> {
         message: message.to_owned(),
         param: None,
         code,
+        raw: None,
     })
 }
 
@@ -348,10 +357,13 @@ async fn chat(shared: &Shared, parts: &Parts, body: Bytes, link: Link) -> Respon
         body: &value,
         size: tokens.size,
     });
-    let reply = match send::early(reply, tokens.size, &link, &watch).await {
+    let mut reply = match send::early(reply, tokens.size, &link, &watch).await {
         Ok(reply) => reply,
         Err(response) => return *response,
     };
+    let model = value.get("model").and_then(Value::as_str);
+    let rules = &shared.options.rules;
+    rules.issue(Form::Chat, model.unwrap_or_default(), &mut reply);
     let envelope = shared.envelope(noted.index, &value, &reply, tokens);
     let streamed = value.get("stream") == Some(&Value::Bool(true));
     let steps = if streamed {

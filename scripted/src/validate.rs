@@ -20,6 +20,8 @@ pub struct Refusal {
     pub param: Option<String>,
     /// The provider's code, such as `context_length_exceeded`.
     pub code: Option<String>,
+    /// The body, where the provider has a shape of its own for it.
+    pub raw: Option<String>,
 }
 
 impl Refusal {
@@ -30,6 +32,7 @@ impl Refusal {
             message: message.into(),
             param: Some(param.into()),
             code: Some(code.to_owned()),
+            raw: None,
         }
     }
 
@@ -83,12 +86,16 @@ impl Refusal {
                 .to_owned(),
             param: None,
             code: None,
+            raw: None,
         }
     }
 
     /// The refusal as the provider sends it.
     #[must_use]
     pub fn body(&self) -> String {
+        if let Some(raw) = &self.raw {
+            return raw.clone();
+        }
         json!({"error": {
             "message": self.message,
             "type": "invalid_request_error",
@@ -104,6 +111,11 @@ impl Refusal {
 /// # Errors
 /// The first rule that the body breaks.
 pub fn request(body: &[u8]) -> Result<Value, Refusal> {
+    request_of(body, false)
+}
+
+/// The same of a provider that may know parts of thinking.
+pub(crate) fn request_of(body: &[u8], thinking: bool) -> Result<Value, Refusal> {
     let value: Value = serde_json::from_slice(body).map_err(|_| Refusal::malformed())?;
     let Some(fields) = value.as_object() else {
         return Err(Refusal::malformed());
@@ -118,7 +130,7 @@ pub fn request(body: &[u8]) -> Result<Value, Refusal> {
         Some(other) => return Err(Refusal::wrong_type("model", "a string", other)),
     }
     scalars(&value)?;
-    messages::check(fields.get("messages"))?;
+    messages::check(fields.get("messages"), thinking)?;
     tools::check(&value)?;
     Ok(value)
 }

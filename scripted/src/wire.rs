@@ -71,19 +71,27 @@ impl Envelope {
 /// An answer as one JSON body.
 #[must_use]
 pub fn body(reply: &Reply, envelope: &Envelope) -> Bytes {
-    let calls: Vec<Value> = reply.calls.iter().map(whole_call).collect();
+    let mut calls: Vec<Value> = reply.calls.iter().map(whole_call).collect();
+    if let Some(Value::Object(first)) = calls.first_mut() {
+        first.extend(reply.extra.first_call.clone());
+    }
     let mut message = Map::new();
     message.insert("role".into(), "assistant".into());
-    let content = if reply.text.is_empty() {
-        Value::Null
-    } else {
-        reply.text.clone().into()
+    let parts = reply.extra.parts && !reply.reasoning.is_empty();
+    let content = match (parts, reply.text.is_empty()) {
+        (true, true) => json!([thinking_part(&reply.reasoning)]),
+        (true, false) => {
+            json!([thinking_part(&reply.reasoning), {"type": "text", "text": reply.text}])
+        }
+        (false, true) => Value::Null,
+        (false, false) => reply.text.clone().into(),
     };
     message.insert("content".into(), content);
     message.insert("refusal".into(), Value::Null);
-    if !reply.reasoning.is_empty() {
+    if !reply.extra.parts && (reply.extra.reasoning || !reply.reasoning.is_empty()) {
         message.insert("reasoning_content".into(), reply.reasoning.clone().into());
     }
+    message.extend(reply.extra.message.clone());
     if !calls.is_empty() {
         message.insert("tool_calls".into(), calls.into());
     }
@@ -102,6 +110,11 @@ pub fn body(reply: &Reply, envelope: &Envelope) -> Bytes {
         "usage": envelope.usage(),
     });
     written(&body, reply.style.spaced).into()
+}
+
+/// What was thought as a part of the content, as Mistral puts it.
+fn thinking_part(text: &str) -> Value {
+    json!({"type": "thinking", "thinking": [{"type": "text", "text": text}]})
 }
 
 fn whole_call(call: &Call) -> Value {
@@ -324,15 +337,28 @@ fn deltas(reply: &Reply) -> Vec<Value> {
     if style.role_frame {
         deltas.push(json!({"role": "assistant", "content": "", "refusal": null}));
     }
+    let extra = &reply.extra;
+    if extra.reasoning && reply.reasoning.is_empty() {
+        deltas.push(json!({"reasoning_content": ""}));
+    }
     for piece in pieces(&reply.reasoning, style.text) {
-        deltas.push(json!({"reasoning_content": piece}));
+        deltas.push(match extra.parts {
+            true => json!({"content": [thinking_part(piece)]}),
+            false => json!({"reasoning_content": piece}),
+        });
+    }
+    if !extra.message.is_empty() {
+        deltas.push(Value::Object(extra.message.clone()));
     }
     for piece in pieces(&reply.text, style.text) {
         deltas.push(json!({"content": piece}));
     }
     for (place, call) in reply.calls.iter().enumerate() {
-        for part in call_parts(call, style) {
+        for (number, part) in call_parts(call, style).into_iter().enumerate() {
             let mut entry = part;
+            if (place, number) == (0, 0) {
+                entry.extend(extra.first_call.clone());
+            }
             match style.index {
                 IndexStyle::Present => entry.insert("index".into(), place.into()),
                 IndexStyle::Omitted => None,

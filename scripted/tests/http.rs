@@ -482,6 +482,35 @@ async fn scripts_see_the_request() {
     );
 }
 
+#[tokio::test]
+async fn rules_are_issued_for_and_refused_by() {
+    let calls = vec![Call::new("b1", "bash", "{}")];
+    let options = Options {
+        rules: Rules::new([Rule::GeminiSignatures]),
+        ..Options::default()
+    };
+    let script = Script::ask(move |_| Reply::calls(calls.clone()));
+    let provider = Provider::start(script, options).await.unwrap();
+    for streamed in [false, true] {
+        let body = ask(streamed);
+        let answer = chat(&provider, &body).await.unwrap();
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        assert_eq!(text.matches("thought_signature").count(), 1, "{text}");
+    }
+    let mut body = ask(false);
+    let call = json!({"id": "b1", "type": "function",
+        "function": {"name": "bash", "arguments": "{}"}});
+    body["messages"] = json!([{"role": "user", "content": "go"},
+        {"role": "assistant", "content": null, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "b1", "content": "out"}]);
+    let answer = chat(&provider, &body).await.unwrap();
+    assert_eq!(answer.status, 400);
+    let error: Value = serde_json::from_slice(&answer.body).unwrap();
+    assert_eq!(error[0]["error"]["status"], "INVALID_ARGUMENT");
+    let last = provider.chats().pop().unwrap();
+    assert!(matches!(last.verdict, Verdict::Refused(_)));
+}
+
 /// A short recorded session: two calls, an edit, a report.
 fn session() -> Arc<Session> {
     let tool = |id: &str, name: &str| json!({"id": id, "type": "function", "function": {"name": name, "arguments": "{\"path\": \"ä\"}"}});

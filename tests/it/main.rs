@@ -42,6 +42,7 @@ mod pass;
 mod policies;
 mod process;
 mod provider_habits;
+mod providers;
 mod recall;
 mod references;
 mod replay;

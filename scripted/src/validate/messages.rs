@@ -10,8 +10,9 @@ use super::{Refusal, tools};
 const ROLES: &str = "'system', 'assistant', 'user', 'function', 'tool', and 'developer'";
 const STRING_OR_PARTS: &str = "one of a string or array of objects";
 
-/// Checks the whole array.
-pub(super) fn check(messages: Option<&Value>) -> Result<(), Refusal> {
+/// Checks the whole array. The model's own messages may hold parts of `thinking` where those are
+/// known.
+pub(super) fn check(messages: Option<&Value>, thinking: bool) -> Result<(), Refusal> {
     let messages = match messages {
         None => return Err(Refusal::missing("messages")),
         Some(Value::Array(messages)) => messages,
@@ -46,7 +47,7 @@ pub(super) fn check(messages: Option<&Value>) -> Result<(), Refusal> {
             }
             "system" | "developer" => content(message, &at, &["text"])?,
             "user" => content(message, &at, &["text", "image_url", "input_audio", "file"])?,
-            "assistant" => assistant(message, &at)?,
+            "assistant" => assistant(message, &at, thinking)?,
             unknown => {
                 let text = format!("Invalid value: '{unknown}'. Supported values are: {ROLES}.");
                 return Err(Refusal::new(text, format!("{at}.role"), "invalid_value"));
@@ -165,17 +166,20 @@ fn check_part(part: &Value, at: &str, allowed: &[&str]) -> Result<(), Refusal> {
     match part.get(kind) {
         None => Err(Refusal::missing(param)),
         Some(Value::String(_)) if matches!(kind, "text" | "refusal") => Ok(()),
+        Some(Value::Array(_)) if kind == "thinking" => Ok(()),
         Some(Value::Object(_)) if !matches!(kind, "text" | "refusal") => Ok(()),
         Some(other) => Err(Refusal::wrong_type(param, "another type", other)),
     }
 }
 
-fn assistant(message: &Value, at: &str) -> Result<(), Refusal> {
+fn assistant(message: &Value, at: &str, thinking: bool) -> Result<(), Refusal> {
+    let parts = ["text", "refusal", "thinking"];
+    let parts = parts.get(..if thinking { 3 } else { 2 }).unwrap_or(&parts);
     let text = match message.get("content") {
         None | Some(Value::Null) => false,
         Some(Value::String(text)) => !text.is_empty(),
         Some(found) => {
-            texts_or_parts(found, &format!("{at}.content"), &["text", "refusal"])?;
+            texts_or_parts(found, &format!("{at}.content"), parts)?;
             true
         }
     };

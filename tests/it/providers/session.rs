@@ -1,0 +1,299 @@
+//! One session, without a proxy and with one, and what the second must be beside the first. All that
+//! is wrong with it is told at once.
+
+use std::collections::BTreeMap;
+
+use plimsoll::config::Backend;
+use plimsoll_scripted::{Form, Rule, Rules};
+use serde_json::Value;
+
+use super::agent::{Agent, Heard};
+use super::host::Host;
+use super::script::{LAST, Quirks, goes_on, output};
+use crate::agent::total;
+use crate::support::{Proxy, soon};
+
+/// The budget of a session: some five results.
+const CEILING: u32 = 4_000;
+/// Turns at most: a session that needs more has lost its way.
+const TURNS: usize = 2 * LAST;
+/// How often an agent asks again when it is refused.
+const TRIES: usize = 8;
+/// Refusals for a rule and model at most.
+const REFUSALS: usize = 2;
+
+/// A session under some rules.
+#[derive(Clone)]
+pub struct Case {
+    form: Form,
+    model: &'static str,
+    rules: Vec<Rule>,
+    quirks: Quirks,
+    streamed: bool,
+    restarted: bool,
+    /// The model that it goes on with from the middle, and the rules of that.
+    switched: Option<(&'static str, Vec<Rule>)>,
+}
+
+/// What the client saw of an answer: its text without white space, its calls.
+type Seen = (String, Vec<(String, Value)>);
+
+/// What came of a session.
+#[derive(Default)]
+struct Played {
+    seen: Vec<Seen>,
+    /// Answers that the client's own bytes were sent for, by the stage that failed.
+    open: Vec<String>,
+    /// Answers that were over the budget.
+    exceeded: usize,
+    /// Refusals when the proxy was restarted.
+    before: BTreeMap<String, usize>,
+    passes: f64,
+    learned: f64,
+    faults: Vec<String>,
+}
+
+impl Case {
+    pub fn new(form: Form, model: &'static str, rule: Rule) -> Self {
+        Self {
+            form,
+            model,
+            rules: vec![rule],
+            quirks: Quirks::PLAIN,
+            streamed: false,
+            restarted: false,
+            switched: None,
+        }
+    }
+
+    /// The same under another rule, too.
+    pub fn and(mut self, rule: Rule) -> Self {
+        self.rules.push(rule);
+        self
+    }
+
+    pub const fn quirks(mut self, quirks: Quirks) -> Self {
+        self.quirks = quirks;
+        self
+    }
+
+    pub fn switched(mut self, model: &'static str, rules: impl Into<Vec<Rule>>) -> Self {
+        self.switched = Some((model, rules.into()));
+        self
+    }
+
+    pub const fn streamed(mut self, streamed: bool) -> Self {
+        self.streamed = streamed;
+        self
+    }
+
+    pub const fn restarted(mut self, restarted: bool) -> Self {
+        self.restarted = restarted;
+        self
+    }
+
+    /// Whether requests are refused at random, so that an agent asks again.
+    fn random(&self) -> bool {
+        let random = |rule: &Rule| matches!(rule, Rule::Random { .. });
+        self.rules.iter().any(random)
+    }
+
+    /// Plays the session both ways.
+    pub async fn play(self) {
+        let host = self.host().await;
+        let mut direct = Played::default();
+        let mut agent = self.agent();
+        agent.at(host.addr);
+        let stopped = self.go(&mut agent, &mut direct, 0..TURNS).await;
+        assert_eq!(
+            (stopped, &direct.faults),
+            (true, &Vec::new()),
+            "without a proxy"
+        );
+        assert!(direct.seen.len() > 36);
+        if !self.random() {
+            assert_eq!(host.refusals(), [], "without a proxy");
+        }
+
+        let host = self.host().await;
+        let mut played = self.proxied(&host).await;
+        self.compare(&direct, &mut played);
+        self.judge(&host, &mut played);
+        let faults = played.faults;
+        assert!(
+            faults.is_empty(),
+            "{:?} {:?} streamed {} restarted {}: {faults:#?}",
+            self.form,
+            self.rules,
+            self.streamed,
+            self.restarted
+        );
+    }
+
+    async fn host(&self) -> Host {
+        let rules = match &self.switched {
+            None => Rules::new(self.rules.clone()),
+            Some((model, rules)) => Rules::default()
+                .of(self.model, self.rules.clone())
+                .of(model, rules.clone()),
+        };
+        Host::start(self.form, rules, self.quirks).await
+    }
+
+    fn agent(&self) -> Agent {
+        let mut agent = Agent::new(self.form, self.streamed, self.model, CEILING);
+        agent.user("go");
+        agent
+    }
+
+    async fn proxied(&self, host: &Host) -> Played {
+        let (mut played, mut agent) = (Played::default(), self.agent());
+        let directory = tempfile::tempdir().unwrap();
+        let half = if self.restarted { LAST / 2 } else { TURNS };
+        for turns in [0..half, half..TURNS] {
+            let proxy = Proxy::with(host.addr, |config| {
+                config.store.backend = Backend::Sled;
+                config.store.path = directory.path().to_owned();
+            })
+            .await;
+            agent.at(proxy.addr);
+            let stopped = self.go(&mut agent, &mut played, turns).await;
+            played.passes += total(&proxy, "plimsoll_passes_total").await;
+            played.learned += total(&proxy, "plimsoll_rules_learned_total").await;
+            proxy.stop.cancel();
+            soon(proxy.ended).await.unwrap();
+            proxy.app.store.close().unwrap();
+            if stopped {
+                break;
+            }
+            played.before = counted(host);
+        }
+        played
+    }
+
+    /// Takes so many turns; true if there is nothing more to say, or it can't go on.
+    async fn go(
+        &self,
+        agent: &mut Agent,
+        played: &mut Played,
+        turns: std::ops::Range<usize>,
+    ) -> bool {
+        for turn in turns {
+            if turn == LAST / 2 + 2
+                && let Some((model, _)) = &self.switched
+            {
+                agent.switch(model);
+            }
+            let mut heard = agent.ask().await;
+            for _ in 1..TRIES {
+                if heard.status == 200 || !self.random() {
+                    break;
+                }
+                heard = agent.ask().await;
+            }
+            let whole = self.look(turn, &heard, played);
+            agent.keep(&heard);
+            if !whole {
+                return true;
+            }
+            for (id, ..) in &heard.calls {
+                agent.result(id, &output(id, self.quirks));
+            }
+            if heard.calls.is_empty() {
+                let Some(words) = goes_on(&heard.text) else {
+                    return true;
+                };
+                agent.user(&words);
+            }
+        }
+        false
+    }
+
+    /// Notes an answer; false if the session ends with it.
+    fn look(&self, turn: usize, heard: &Heard, played: &mut Played) -> bool {
+        let mut fault = |text: String| played.faults.push(format!("turn {turn}: {text}"));
+        for hidden in ["delimiter", "\"recall\"", "hid_"] {
+            if heard.bytes.to_lowercase().contains(hidden) {
+                fault(format!("{hidden} at the client"));
+            }
+        }
+        if heard.status != 200 || (heard.text.is_empty() && heard.calls.is_empty()) {
+            fault(format!("{} {:.300}", heard.status, heard.bytes));
+            return false;
+        }
+        let sent: u64 = heard
+            .header("x-plimsoll-context-tokens")
+            .parse()
+            .unwrap_or(0);
+        let open = heard.header("x-plimsoll-fail-open");
+        if !open.is_empty() {
+            played.open.push(open.to_owned());
+        } else if heard.header("x-plimsoll-budget") == "exceeded" {
+            played.exceeded += 1;
+        } else if sent > u64::from(CEILING) {
+            fault(format!("{sent} tokens are said to keep the budget"));
+        }
+        let calls = heard.calls.iter().map(|(_, name, arguments)| {
+            let arguments = serde_json::from_str(arguments).unwrap_or_default();
+            (name.clone(), arguments)
+        });
+        let text = heard.text.split_whitespace().collect();
+        played.seen.push((text, calls.collect()));
+        true
+    }
+
+    fn compare(&self, direct: &Played, played: &mut Played) {
+        let pairs = direct.seen.iter().zip(&played.seen);
+        let other = pairs.enumerate().find(|(_, (a, b))| a != b);
+        if let Some((turn, (a, b))) = other {
+            let fault = format!("turn {turn} is {b:?}, and without a proxy {a:?}");
+            played.faults.push(fault);
+        }
+        if direct.seen.len() != played.seen.len() {
+            let (a, b) = (direct.seen.len(), played.seen.len());
+            played
+                .faults
+                .push(format!("{b} turns, and {a} without a proxy"));
+        }
+    }
+
+    fn judge(&self, host: &Host, played: &mut Played) {
+        let mut fault = |text: String| played.faults.push(text);
+        if played.passes < 3.0 {
+            fault(format!("{} passes", played.passes));
+        }
+        if self.random() {
+            let nameless = |rule: &Rule| matches!(rule, Rule::Random { named: false, .. });
+            if self.rules.iter().any(nameless) && played.learned > 0.0 {
+                fault(format!("{} rules learned of chance", played.learned));
+            }
+            return;
+        }
+        let words = host.refusals().into_iter().next();
+        for (model, refusals) in counted(host) {
+            if refusals > REFUSALS {
+                fault(format!("{refusals} refusals of {model}: {words:?}"));
+            }
+            let before = played.before.get(&model).copied().unwrap_or(0);
+            if before > 0 && refusals > before {
+                let after = refusals - before;
+                fault(format!("{after} refusals of {model} behind the restart"));
+            }
+        }
+        if played.open.len() > REFUSALS {
+            fault(format!("{} turns as the client's own", played.open.len()));
+        }
+        if played.exceeded > REFUSALS {
+            fault(format!("{} turns over the budget", played.exceeded));
+        }
+    }
+}
+
+/// How often each model has refused.
+fn counted(host: &Host) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for (model, _) in host.refusals() {
+        *counts.entry(model).or_default() += 1;
+    }
+    counts
+}
