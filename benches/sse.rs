@@ -60,7 +60,7 @@ fn machine() -> Machine {
         Config::default(),
         &Spec {
             dialect: Dialect::Chat,
-            hidden,
+            hidden: hidden.into_iter().collect(),
             usage_wish: UsageWish::Asked,
             echo: Echo::default(),
         },

@@ -38,7 +38,7 @@ impl Signature {
     pub(super) fn read(key: &str, raw: &[u8]) -> Option<Self> {
         let named = KEYS.contains(&key);
         let holds = |key: &&str| memmem::find(raw, key.as_bytes()).is_some();
-        if OWN.contains(&key) || !(named || KEYS.iter().any(|key| holds(&key))) {
+        if OWN.contains(&key) || !(named || KEYS.iter().any(holds)) {
             return None;
         }
         let parsed: Value = serde_json::from_slice(raw).ok()?;

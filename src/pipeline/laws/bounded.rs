@@ -1,10 +1,12 @@
-//! Records of a time when nothing bounded what was kept of hidden calls: such a session is served as
+//! Records of a time when nothing bounded what was kept of hidden calls, or what was no object was
+//! kept as it came: such a session is served as
 //! if its calls had been refused then. Every other view keeps its bytes.
 
 use std::sync::Arc;
 
 use super::say::{call, end, expl, hop, text};
 use super::sim::Sim;
+use crate::dialect::edit::{AssistantEdit, CallEdit};
 use crate::model::{Dialect, Effect, TurnRecord};
 use crate::pipeline::kept;
 use crate::session::path::Path;
@@ -59,6 +61,43 @@ fn a_session_with_endless_arguments_is_served_without_them() {
             let before = String::from_utf8_lossy(&before);
             before.matches("delimiter").count()
         });
+        assert!(kept::bounded(dialect, &state.path).is_none(), "{dialect:?}");
+    }
+}
+
+#[test]
+fn records_of_arguments_that_are_no_object_are_mended_where_they_are_shown() {
+    const BROKEN: &str = "{\"action\": broken";
+    for dialect in [Dialect::Chat, Dialect::Responses] {
+        let mut sim = session(dialect);
+        let mut path = Path::clone(&sim.path);
+        for entry in &mut path.entries {
+            let mut record = TurnRecord::clone(&entry.record);
+            for hop in &mut record.hops {
+                let mut edit = AssistantEdit::default();
+                for call in &mut hop.calls {
+                    let new = CallEdit {
+                        arguments: Some(BROKEN),
+                        ..CallEdit::default()
+                    };
+                    let bytes = dialect.edit_call(call.bytes.as_bytes(), &new).unwrap();
+                    call.bytes = String::from_utf8(bytes.to_vec()).unwrap();
+                    call.arguments = BROKEN.to_owned();
+                    edit.arguments.push((call.place as usize, BROKEN));
+                }
+                if let Some(message) = &mut hop.message {
+                    let bytes = dialect.assistant(message.as_bytes(), &edit).unwrap();
+                    *message = String::from_utf8(bytes.to_vec()).unwrap();
+                }
+            }
+            entry.record = Arc::new(record);
+        }
+        sim.path = Arc::new(path);
+        let (state, after) = sim.changed();
+        let after = after.body.to_bytes();
+        let text = String::from_utf8_lossy(&after);
+        assert!(!text.contains("broken"), "{dialect:?} {text}");
+        assert!(text.contains(r#""arguments":"{}""#), "{dialect:?} {text}");
         assert!(kept::bounded(dialect, &state.path).is_none(), "{dialect:?}");
     }
 }

@@ -74,7 +74,8 @@ fn signatures(calls: impl IntoIterator<Item = Value>) -> Vec<(String, Value)> {
 
 #[test]
 fn the_first_visible_call_gets_the_signature_of_a_hidden_one_before_it() {
-    let table: [(&[(&str, Option<&str>)], &[(&str, Value)]); 5] = [
+    type Said = &'static [(&'static str, Option<&'static str>)];
+    let table: [(Said, &[(&str, Value)]); 5] = [
         (
             &[("delimiter", Some("S")), ("read", None), ("ls", None)],
             &[("read", json!("S")), ("ls", Value::Null)],
@@ -114,7 +115,8 @@ fn the_first_visible_call_gets_the_signature_of_a_hidden_one_before_it() {
             signatures(of(&stored["tool_calls"])),
             signatures(calls.clone())
         );
-        let shown: Value = serde_json::from_slice(&form::said(&[answer.clone()], None)).unwrap();
+        let shown: Value =
+            serde_json::from_slice(&form::said(std::slice::from_ref(&answer), None)).unwrap();
         assert_eq!(signatures(of(&shown["tool_calls"])), want);
         let apart: Vec<Value> = calls
             .iter()
