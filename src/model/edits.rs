@@ -22,8 +22,10 @@ label_set!(
         Results => "results",
         /// Text taken out of a message that stays for its calls.
         Text => "text",
-        /// Calls of hidden tools and their results, and the tools themselves.
+        /// Calls of hidden tools and their results.
         Hidden => "hidden",
+        /// Hidden tools offered beside the client's.
+        Tools => "tools",
     }
 );
 

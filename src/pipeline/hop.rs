@@ -304,7 +304,7 @@ impl State {
             edits.put(EditKind::Breakpoints);
         }
         if self.injected.any() {
-            edits.put(EditKind::Hidden);
+            edits.put(EditKind::Tools);
         }
         edits
     }

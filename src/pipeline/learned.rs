@@ -15,7 +15,7 @@ const NAME: usize = 128;
 
 /// The words by which a refusal shows that it is about a kind of edit, the most telling kind first.
 /// Refusals name fields of the wire format, whatever language their text is in.
-const WORDS: [(EditKind, &[&str]); 7] = [
+const WORDS: [(EditKind, &[&str]); 8] = [
     (EditKind::Breakpoints, &["cache_control", "cachepoint"]),
     (
         EditKind::HopReasoning,
@@ -36,9 +36,22 @@ const WORDS: [(EditKind, &[&str]); 7] = [
         &["reasoning", "thinking", "thought", "signature"],
     ),
     (EditKind::Arguments, &["arguments", "tool_use.input"]),
-    (EditKind::Hidden, &["delimiter", "recall"]),
+    (EditKind::Hidden, OURS),
+    (EditKind::Tools, OURS),
     (EditKind::Results, &["tool_result", "call_output"]),
     (EditKind::Text, &["content"]),
+];
+
+/// The names of hidden tools as a refusal quotes them: a parser's `Expecting ',' delimiter` is none.
+const OURS: &[&str] = &[
+    "'delimiter'",
+    "`delimiter`",
+    "\"delimiter\"",
+    "\"delimiter\\\"",
+    "'recall'",
+    "`recall`",
+    "\"recall\"",
+    "\"recall\\\"",
 ];
 
 /// The kind that a refusal names first among some.

@@ -14,7 +14,7 @@ impl State {
     /// As [`State::inject`].
     pub fn go_without(&mut self, edits: Edits, tools: &Tools<'_>) -> Result<(), MiddleError> {
         self.terms.go_without(edits);
-        if !edits.has(EditKind::Hidden) {
+        if !self.is_bare() {
             return Ok(());
         }
         if let Some((Some(at), _)) = self.guidance.take() {
@@ -25,6 +25,13 @@ impl State {
         }
         self.tools = None;
         self.inject(tools)
+    }
+
+    /// Whether the upstream refuses hidden tools: what calls them is not offered either where the calls
+    /// can't be shown.
+    fn is_bare(&self) -> bool {
+        let without = self.terms.without;
+        without.has(EditKind::Tools) || without.has(EditKind::Hidden)
     }
 
     /// The names of the hidden tools beside those of the client's, by which calls are told apart.
@@ -66,7 +73,7 @@ impl State {
     /// the tools array never flips.
     fn decide(&self) -> Injected {
         // What calls them is shown no more where the upstream refuses it.
-        if self.request.tools.is_none() || self.terms.without.has(EditKind::Hidden) {
+        if self.request.tools.is_none() || self.is_bare() {
             return Injected::default();
         }
         let before = self.path.entries.iter().rev().map(|entry| &entry.record);
