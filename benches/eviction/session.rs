@@ -284,6 +284,7 @@ impl Session {
             path: &path,
             pending: &[],
             handed: &|_, _| Handed::Nothing,
+            front: &|_| None,
             class: &|name| match name {
                 "grep" => ToolClass::Bulk,
                 "read" => ToolClass::Read,

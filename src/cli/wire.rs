@@ -51,6 +51,7 @@ pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Resul
             recall: config.recall,
             cache: config.cache,
             classes: Classes::new(&config.tools)?,
+            texts: Arc::new(config.texts.clone()),
             store_wait: config.store.wait,
             read_wait: config.store.read_wait,
             content: config.store.content,

@@ -25,6 +25,7 @@ pub use secret::Secret;
 pub use settings::{Backend, Log, LogFormat, Metrics, Models, StoreSettings, TenantKey};
 pub use units::duration;
 
+use crate::pipeline::texts::TextResults;
 use crate::pipeline::{Budget, Cache, Delimiter, Recall, ToolClasses};
 use crate::{ingress, upstream};
 use layers::Layers;
@@ -49,6 +50,8 @@ pub struct Config {
     pub cache: Cache,
     /// `[tools]`
     pub tools: ToolClasses,
+    /// The rest of `[tools]`: results that come as text.
+    pub texts: TextResults,
     /// `[store]`
     pub store: StoreSettings,
     /// `[log]`

@@ -170,6 +170,10 @@ pub struct RawTools {
     pub shell: Option<Vec<String>>,
     /// Changing files.
     pub write: Option<Vec<String>>,
+    /// How user messages begin that are results.
+    pub text_results: Option<Vec<String>>,
+    /// An agent whose results come as text.
+    pub profile: Option<String>,
 }
 
 /// `[store]`

@@ -18,6 +18,7 @@ use super::settings::{Backend, LogFormat, StoreSettings};
 use super::{Config, units};
 use crate::dialect::stream::UsageMode;
 use crate::ingress::{Hosts, Origins, Sources};
+use crate::pipeline::texts::{TextProfile, TextResults, pattern};
 use crate::pipeline::{
     Budget, Cache, Delimiter, Mode, ProtectRecent, SetBreakpoints, StoreContent, ToolClasses, Unmet,
 };
@@ -40,7 +41,7 @@ pub fn validate(raw: RawConfig, origins: &BTreeMap<String, Origin>) -> (Config, 
     let recall = raw.recall.enabled;
     check.set("recall.enabled", recall, &mut config.recall.enabled, Ok);
     check.cache(raw.cache, &mut config.cache);
-    check.tools(raw.tools, &mut config.tools);
+    check.tools(raw.tools, &mut config.tools, &mut config.texts);
     check.store(raw.store, &mut config.store);
     check.set("log.level", raw.log.level, &mut config.log.level, log_level);
     check.set(
@@ -337,11 +338,19 @@ impl Check<'_> {
         );
     }
 
-    fn tools(&mut self, raw: RawTools, tools: &mut ToolClasses) {
+    fn tools(&mut self, raw: RawTools, tools: &mut ToolClasses, texts: &mut TextResults) {
         self.set("tools.bulk", raw.bulk, &mut tools.bulk, globs);
         self.set("tools.read", raw.read, &mut tools.read, globs);
         self.set("tools.shell", raw.shell, &mut tools.shell, globs);
         self.set("tools.write", raw.write, &mut tools.write, globs);
+        let results = raw.text_results;
+        self.set("tools.text_results", results, &mut texts.patterns, |list| {
+            list.iter().map(|text| pattern(text)).collect()
+        });
+        let profile = raw.profile.filter(|name| name != "none");
+        self.set("tools.profile", profile, &mut texts.profile, |name| {
+            word(&name, TextProfile::WORDS).map(Some)
+        });
     }
 
     fn store(&mut self, raw: RawStore, store: &mut StoreSettings) {

@@ -20,7 +20,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use crate::model::raw::{Edit, Object};
+use crate::model::raw::{self, Edit, Object};
 use crate::model::{Dialect, Digest, Handed, TurnRecord};
 use answer::{Answer, Call};
 use edit::{AssistantEdit, CallEdit};
@@ -332,6 +332,14 @@ impl Dialect {
             Self::Messages => messages::form::error(error),
         }
     }
+}
+
+/// A user message with another text for its content, in any dialect.
+#[must_use]
+pub fn said_result(unit: &[u8], text: &str) -> Option<Bytes> {
+    let object = Object::parse(unit).ok()?;
+    let edit = object.set("content", raw::quote(text).as_bytes());
+    Some(raw::splice(unit, &[edit]))
 }
 
 /// What a request asks for.

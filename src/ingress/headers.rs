@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use http::HeaderMap;
 
 use crate::model::Scope;
+use crate::pipeline::texts::TextProfile;
 use crate::pipeline::{AskedBudget, MIN_CEILING, Mode, Overrides, ProxyError, Session, tokens};
 use crate::policy::Policy;
 
@@ -235,13 +236,12 @@ fn budget(text: &str) -> Result<AskedBudget, String> {
 }
 
 fn profile(text: &str, profiles: &BTreeSet<String>) -> Result<String, String> {
-    if profiles.contains(text) {
+    if profiles.contains(text) || TextProfile::named(text).is_some() {
         return Ok(text.to_owned());
     }
-    if profiles.is_empty() {
-        return Err("no profiles are configured; leave the header out".to_owned());
-    }
-    let names: Vec<&str> = profiles.iter().map(String::as_str).collect();
+    let names = profiles.iter().map(String::as_str);
+    let names = names.chain(TextProfile::WORDS.iter().map(|(name, _)| *name));
+    let names: Vec<&str> = names.collect();
     Err(format!("must be one of {}", names.join(", ")))
 }
 

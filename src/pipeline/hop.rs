@@ -11,6 +11,7 @@ use super::kept;
 use super::known::{Decoded, Reader};
 use super::original::Originals;
 use super::settings::{Classes, Terms};
+use super::texts::Fronts;
 use crate::commit::{self, Growth, Trigger, Warmth};
 use crate::dialect::message::MessageError;
 use crate::dialect::request::{Request, Rewrite, View};
@@ -84,6 +85,8 @@ pub struct State {
     pub pending: Vec<Hop>,
     /// All marks, those of this turn's passes included.
     pub marks: Marks,
+    /// What the client's results that came as text begin with.
+    fronts: Fronts,
 }
 
 /// Marks that moved, and what is left of items that are shown in part.
@@ -160,6 +163,7 @@ impl State {
         terms: Terms,
     ) -> Self {
         let marks = path.marks.clone();
+        let fronts = terms.fronts(&request, &shapes);
         let path = kept::bounded(request.dialect, &path).map_or(path, Arc::new);
         Self {
             request,
@@ -175,6 +179,7 @@ impl State {
             prologue: Digest([0; 32]),
             pending: Vec::new(),
             marks,
+            fronts,
         }
     }
 
@@ -342,6 +347,7 @@ impl State {
             path: &self.path,
             pending: &self.pending,
             handed: &handed,
+            front: &|message| self.fronts.get(message)?.clone(),
             class: &|name| tools.classes.of(name),
             implicit_tokens: self.terms.implicit_tokens,
         })

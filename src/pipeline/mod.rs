@@ -28,6 +28,7 @@ mod request;
 mod send;
 mod settings;
 mod standing;
+pub mod texts;
 mod unary;
 
 use std::panic::AssertUnwindSafe;

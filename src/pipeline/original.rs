@@ -16,7 +16,7 @@ use crate::session::path::Path;
 use crate::session::recall;
 use crate::session::stub;
 use crate::session::transcript::{Entry, Item, Source, Transcript};
-use crate::session::view::Notes;
+use crate::session::view::{self, Notes};
 
 /// What a transcript was built from.
 #[derive(Clone, Copy)]
@@ -54,6 +54,7 @@ impl<'a> Originals<'a> {
             | ItemKind::User
             | ItemKind::Text
             | ItemKind::Opaque => self.request.dialect.text(message),
+            ItemKind::Call if item.said => self.request.dialect.text(message),
             ItemKind::Call => {
                 let place = self.place(entry, index)?;
                 let arguments = self.request.dialect.arguments(message, place);
@@ -120,6 +121,9 @@ impl<'a> Originals<'a> {
         let items = self.transcript.items.get(entry.items.start..index)?;
         let same = |other: &&Item| other.kind == ItemKind::Call && other.hidden == item.hidden;
         let place = items.iter().filter(same).count();
+        if item.said {
+            return self.decode(index).map(Cow::into_owned);
+        }
         if !item.hidden {
             return self.request.dialect.call(self.message(entry)?, place);
         }
@@ -153,6 +157,7 @@ impl<'a> Originals<'a> {
         let place = match item.kind {
             ItemKind::Reasoning => return None,
             // Beside its text a message has the arguments of its calls.
+            ItemKind::Call if item.said => 0,
             ItemKind::Call if is_visible(item) => self.place(entry, index)? + 1,
             ItemKind::Call => return None,
             ItemKind::Result
@@ -164,7 +169,7 @@ impl<'a> Originals<'a> {
         let read = || {
             let text = self.decode(index)?;
             Some(match item.kind {
-                ItemKind::Call => stub::words(&text),
+                ItemKind::Call if !item.said => stub::words(&text),
                 _ => Words::of(&text),
             })
         };
@@ -221,7 +226,9 @@ impl<'a> Originals<'a> {
                 names: None,
             }
         };
-        reader.left(&(name, originals, call, kept), make)
+        let result = item.pair.and_then(|at| self.transcript.items.get(at));
+        let front = result.and_then(|result| result.front.as_deref());
+        reader.left(&(name, originals, call, kept, front), make)
     }
 
     /// The digest of the client's message that an item stands in.
@@ -261,6 +268,7 @@ impl<'a> Originals<'a> {
             .unwrap_or_default();
         let id = recall::id(item);
         let text = stub::result(&id, tokens, mark, kept, &original);
+        let text = view::fronted(self.transcript, index, text);
         let size = reader.count(&text);
         Some(Note::new(text, size))
     }
@@ -286,5 +294,5 @@ impl<'a> Originals<'a> {
 
 /// A call that the client sees, too.
 fn is_visible(item: &Item) -> bool {
-    item.kind == ItemKind::Call && !item.hidden
+    item.kind == ItemKind::Call && !item.hidden && !item.said
 }

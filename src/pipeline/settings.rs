@@ -2,15 +2,18 @@
 //! gets from them. Never reads a file, a variable or a header.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use super::request::{AskedBudget, MIN_CEILING, Mode, Overrides};
+use super::texts::{Fronts, TextProfile, TextResults};
 use crate::commit::{self, Floor};
+use crate::dialect::request::Request;
 use crate::dialect::stream::UsageMode;
 use crate::intercept::delimiter::Protocol;
-use crate::model::{Dialect, Hidden, ToolClass};
+use crate::model::{Dialect, Hidden, Shape, ToolClass};
 use crate::policy::{self, Order, Policy};
 use crate::render::tools::{self, Injected};
 use crate::tokens::{CacheModel, Family};
@@ -30,6 +33,8 @@ pub struct Settings {
     pub cache: Cache,
     /// Classes of tools.
     pub classes: Classes,
+    /// By what a user message is a result.
+    pub texts: Arc<TextResults>,
     /// How long a final frame waits for its record.
     pub store_wait: Duration,
     /// How long a request waits to be found in the store.
@@ -382,6 +387,9 @@ pub struct Terms {
     /// Where breakpoints are set.
     pub breakpoints: SetBreakpoints,
     guidance: Guidance,
+    texts: Arc<TextResults>,
+    /// The profile of texts that the request names.
+    asked: Option<TextProfile>,
     order: Order,
     protect_recent: u32,
     strict_active: bool,
@@ -446,6 +454,8 @@ impl Terms {
             nudge: delimiter.nudge,
             breakpoints: settings.cache.breakpoints,
             guidance: delimiter.guidance.clone(),
+            texts: settings.texts.clone(),
+            asked: overrides.profile.as_deref().and_then(TextProfile::named),
             protect_recent: budget.protect_recent.tokens(ceiling),
             strict_active: budget.strict_active,
             policy,
@@ -463,6 +473,12 @@ impl Terms {
             keep_reasoning: family.reasoning_back || dialect.keeps_reasoning(),
             ..policy::Config::default()
         }
+    }
+
+    /// What the results of a request begin with that come as text.
+    #[must_use]
+    pub fn fronts(&self, request: &Request, shapes: &[Arc<Shape>]) -> Fronts {
+        self.texts.find(self.asked, request, shapes)
     }
 
     /// Whether tools may be injected, by whether the provider keeps the responses. What it keeps may

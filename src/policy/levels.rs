@@ -212,8 +212,10 @@ impl<'a> Levels<'a> {
         }
         self.name(work, episode, moves);
         for one in moves.iter_mut().filter(|one| one.mark == Mark::Folded) {
-            let item = work.item(one.item).filter(|item| item.delimiter.is_none());
-            let Some(item) = item else { continue };
+            let written = |item: &&Item| item.delimiter.is_none() && !item.said;
+            let Some(item) = work.item(one.item).filter(written) else {
+                continue;
+            };
             let kept = work.marks.kept(item.no).cloned().unwrap_or_default();
             one.kept = self.lexicon.trim(one.item, &kept).map(Arc::new);
         }
@@ -236,7 +238,7 @@ impl<'a> Levels<'a> {
             let Some(item) = item else { continue };
             let parts = Parts {
                 text: item.pair.unwrap_or(one.item),
-                call: item.kind == ItemKind::Call,
+                call: item.kind == ItemKind::Call && !item.said,
             };
             let result = item.pair.and_then(|pair| work.item(pair));
             let tokens = item.tokens + result.map_or(0, |result| result.tokens);
@@ -252,6 +254,10 @@ impl<'a> Levels<'a> {
     /// for the whole episode.
     fn trim(&mut self, work: &mut Work<'a>, call: usize) {
         let item = work.item(call);
+        // What was written as text has no arguments of its own.
+        if item.is_some_and(|item| item.said) {
+            return;
+        }
         let episode = item.and_then(|item| work.transcript.graph.episodes.get(item.episode?));
         if episode.is_some_and(|episode| episode.carrier == Some(call)) {
             return;

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
+use crate::dialect;
 use crate::dialect::edit::{AssistantEdit, CallEdit, Insert};
 use crate::dialect::request::{Request, View};
 use crate::dialect::splice::{Breakpoint, Own};
@@ -152,11 +153,15 @@ fn client<'a>(
     let bytes = input.request.message(message);
     match (&input.guidance, shown) {
         (Some((Some(guided), new)), _) if *guided == message => Some(Cow::Owned(new.to_vec())),
-        (_, Shown::Note(text)) => input
-            .request
-            .dialect
-            .result(bytes, text)
-            .map(|new| Cow::Owned(new.to_vec())),
+        (_, Shown::Note(text)) => {
+            let result = input.transcript.items.get(entry.items.start);
+            let dialect = input.request.dialect;
+            let new = match result.is_some_and(|result| result.front.is_some()) {
+                true => dialect::said_result(bytes, text),
+                false => dialect.result(bytes, text),
+            };
+            new.map(|new| Cow::Owned(new.to_vec()))
+        }
         (_, Shown::Whole | Shown::Less { .. } | Shown::Gone) => {
             less(input, bytes, entry, shown, AssistantEdit::default())
         }

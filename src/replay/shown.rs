@@ -49,7 +49,9 @@ impl View<'_> {
             Part::Reasoning => kind(ItemKind::Reasoning),
             Part::Call(place) => items
                 .iter()
-                .filter(|item| item.kind == ItemKind::Call && item.delimiter.is_none())
+                .filter(|item| {
+                    item.kind == ItemKind::Call && item.delimiter.is_none() && !item.said
+                })
                 .nth(place),
         }
     }

@@ -111,8 +111,8 @@ fn holds(transcript: &Transcript, entry: &Entry, no: ItemNo) -> bool {
         return false;
     };
     let before = match item.kind {
-        ItemKind::Call => ASSISTANT_ITEMS,
-        ItemKind::Text => 1,
+        ItemKind::Call if !item.said => ASSISTANT_ITEMS,
+        ItemKind::Call | ItemKind::Text => 1,
         ItemKind::Reasoning
         | ItemKind::Result
         | ItemKind::User

@@ -3,6 +3,7 @@
 //! records alone, so that any replica builds the same. Never edited: marks say what is shown.
 
 mod calls;
+mod said;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -82,6 +83,10 @@ pub struct Item {
     pub digest: u64,
     /// Whether it is a call that the client never sees.
     pub hidden: bool,
+    /// Whether it is a call that was written as text, which is its message's.
+    pub said: bool,
+    /// What a result that came as text begins with, whatever is left of the rest.
+    pub front: Option<Arc<str>>,
     /// Whether it was brought back to stay until its episode ends.
     pub pinned: bool,
     /// Whether its result must never be edited nor left out, nor it itself.
@@ -132,6 +137,8 @@ pub struct Input<'a> {
     pub pending: &'a [Hop],
     /// How a client's message relates to the text that earlier hops handed out.
     pub handed: &'a dyn Fn(usize, &TurnRecord) -> Handed,
+    /// What the client's message at an index begins with, where it is a result that came as text.
+    pub front: &'a dyn Fn(usize) -> Option<Arc<str>>,
     /// The class of a tool by its name.
     pub class: &'a dyn Fn(&str) -> ToolClass,
     /// Raw tokens after which an implicit episode is cut.
@@ -168,6 +175,9 @@ struct Builder<'a> {
     transcript: Transcript,
     /// The calls of the newest assistant message that still lack results.
     waiting: Vec<(&'a str, usize)>,
+    /// The text of the newest assistant message, if that has nothing but text, and nothing stands
+    /// behind it yet.
+    spoken: Option<usize>,
     begun: bool,
     nameless: Arc<str>,
     delimiter: Arc<str>,
@@ -206,6 +216,7 @@ impl<'a> Builder<'a> {
             input,
             transcript,
             waiting: Vec::new(),
+            spoken: None,
             begun: false,
             nameless: Arc::from(""),
             delimiter: Arc::from("delimiter"),
@@ -242,6 +253,11 @@ impl<'a> Builder<'a> {
                 number
             }
             Role::User | Role::System | Role::Other => {
+                if let Some(front) = (self.input.front)(message)
+                    && self.said(source, shape, &front)
+                {
+                    return number + 1;
+                }
                 let kind = match shape.role {
                     Role::User => ItemKind::User,
                     Role::System => ItemKind::System,
@@ -394,6 +410,8 @@ impl<'a> Builder<'a> {
             let call = self.call(call, entry, number, message.opaque);
             opened = call.or(opened.take());
         }
+        let alone = message.calls.is_empty() && message.text > 0 && !message.opaque;
+        self.spoken = alone.then(|| spoken.end - 1);
         self.place_spoken(spoken, opened.or(before), message.opaque);
         self.transcript.entries.push(Entry {
             source: message.source,
@@ -485,6 +503,7 @@ impl<'a> Builder<'a> {
 
     /// An entry of one item that is never evicted.
     fn fixed(&mut self, source: Source, role: Role, kind: ItemKind, no: ItemNo, tokens: u32) {
+        self.spoken = None;
         let entry = self.transcript.entries.len();
         let index = self.item(no, kind, entry, tokens);
         let items = index..index + 1;
@@ -509,6 +528,8 @@ impl<'a> Builder<'a> {
             name: self.nameless.clone(),
             digest: 0,
             hidden: false,
+            said: false,
+            front: None,
             pinned: false,
             stays: false,
         });

@@ -134,6 +134,7 @@ pub fn note_episode(
         return;
     };
     let mut put = |at: usize, text: String| {
+        let text = fronted(transcript, at, text);
         notes.results.insert(at, (measure.note)(text));
     };
     match (mark_of(transcript, marks, carrier), episode.kind) {
@@ -185,6 +186,17 @@ fn with_names(
     text
 }
 
+/// A text in place of the result of a call: one that came as text still begins as it did.
+#[must_use]
+pub fn fronted(transcript: &Transcript, call: usize, text: String) -> String {
+    let result = transcript.items.get(call).and_then(|item| item.pair);
+    let result = result.and_then(|at| transcript.items.get(at));
+    match result.and_then(|result| result.front.as_ref()) {
+        Some(front) => format!("{front}\n{text}"),
+        None => text,
+    }
+}
+
 /// Writes the notes of calls that carried a tombstone before an edit of the client's moved the
 /// bounds of their episode: what was evicted stays evicted.
 fn note_strays(transcript: &Transcript, marks: &Marks, measure: Measure<'_>, notes: &mut Notes) {
@@ -194,7 +206,8 @@ fn note_strays(transcript: &Transcript, marks: &Marks, measure: Measure<'_>, not
     };
     for (index, item) in transcript.items.iter().enumerate() {
         if folded(item) && !notes.results.contains_key(&index) {
-            let note = (measure.note)(tombstone::stray(item));
+            let text = fronted(transcript, index, tombstone::stray(item));
+            let note = (measure.note)(text);
             notes.results.insert(index, note);
         }
     }
@@ -212,6 +225,7 @@ pub fn note_ledger(
     notes.host = ledger.as_ref().map(|(host, _)| *host);
     if let Some((host, gone)) = ledger {
         let own = tombstone::ledger(transcript, marks, &gone, measure);
+        let own = fronted(transcript, host, own);
         notes.results.insert(host, (measure.note)(own));
     }
 }
@@ -368,7 +382,7 @@ fn assistant<'a>(marks: &Marks, notes: &'a Notes, first: usize, items: &[Item]) 
     if (first..).zip(items).all(whole) {
         return Shown::Whole;
     }
-    let called = |(_, item): &(usize, &Item)| item.kind == ItemKind::Call;
+    let called = |(_, item): &(usize, &Item)| item.kind == ItemKind::Call && !item.said;
     let all = || (first..).zip(items).filter(called);
     let calls: Vec<bool> = all().map(|(_, item)| kept(item)).collect();
     let arguments = all()
@@ -377,7 +391,8 @@ fn assistant<'a>(marks: &Marks, notes: &'a Notes, first: usize, items: &[Item]) 
         .filter_map(|(place, (at, _))| Some((place, trimmed(at)?.text())))
         .collect();
     let has = |kind| items.iter().any(|item| item.kind == kind && kept(item));
-    let text = has(ItemKind::Text) || has(ItemKind::Opaque);
+    let said = items.iter().any(|item| item.said && kept(item));
+    let text = said || has(ItemKind::Text) || has(ItemKind::Opaque);
     let mut texts = (first..).zip(items);
     let line = texts.find(|(_, item)| item.kind == ItemKind::Text && kept(item));
     let line = line.and_then(|(at, item)| own_note(notes, at, item));

@@ -134,6 +134,7 @@ impl Sim {
 
     /// One message of the client's, whatever it is.
     pub fn push(&mut self, message: &Value) {
+        self.spoke = false;
         self.messages.push(message.to_string());
     }
 

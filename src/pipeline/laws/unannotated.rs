@@ -1,10 +1,13 @@
 //! What the agent left unmarked: cut into implicit episodes at user messages and by length,
 //! looking backwards only (design §5).
 
+use std::sync::Arc;
+
 use super::say::{act, call, done, end, expl, text};
 use super::sim::{Sim, check};
 use crate::commit::Floor;
 use crate::model::Dialect;
+use crate::pipeline::texts::{TextProfile, TextResults};
 use crate::policy::Order;
 use crate::session::graph::Kind;
 
@@ -142,6 +145,81 @@ fn a_run_with_one_user_message_is_evicted_all_the_same() {
     }
     assert!(sim.sent.iter().all(|sent| !sent.exceeded));
     assert!(sim.sent.iter().any(|sent| sent.passed));
+}
+
+/// An agent that calls by text is asked for one thing, and later for another.
+fn by_text(sim: &mut Sim, turns: usize, again: bool) {
+    sim.settings.budget.implicit_tokens = 900;
+    for turn in 0..turns {
+        sim.turn([text(30)]);
+        let label = sim.labels.next("seen");
+        let result = format!("Observation:\n{}", super::say::filled(&label, 300));
+        sim.push(&serde_json::json!({"role": "user", "content": result}));
+        if again && turn == turns / 2 {
+            sim.turn([text(30)]);
+            sim.user(20);
+        }
+    }
+}
+
+#[test]
+fn results_that_come_as_text_go_where_a_profile_says_so() {
+    for dialect in [Dialect::Chat, Dialect::Responses, Dialect::Messages] {
+        // Nobody said that these are no user's words.
+        let mut sim = chat(dialect);
+        by_text(&mut sim, 12, true);
+        assert!(sim.look().0.exceeded);
+        assert!(sim.messages.len() == sim.look().0.messages.len());
+
+        let mut sim = chat(dialect);
+        sim.settings.texts = Arc::new(TextResults {
+            profile: Some(TextProfile::Smolagents),
+            ..TextResults::default()
+        });
+        by_text(&mut sim, 60, true);
+        assert!(sim.sent.iter().all(|sent| !sent.exceeded));
+        assert!(sim.sent.iter().any(|sent| sent.passed));
+        let (sent, _) = sim.look();
+        let all = sent.messages.join("\n");
+        assert!(all.contains(r"Observation:\n[evicted step:"), "{all}");
+        for label in ["user1", "user2"] {
+            assert!(sent.gist.contains(&label.to_owned()), "{label}");
+        }
+        let role = |message: &String| -> serde_json::Value {
+            let message: serde_json::Value = serde_json::from_str(message).unwrap();
+            message["role"].clone()
+        };
+        // Of one task nothing is left but what is in turns.
+        let mut sim = chat(dialect);
+        sim.settings.texts = Arc::new(TextResults {
+            profile: Some(TextProfile::Smolagents),
+            ..TextResults::default()
+        });
+        by_text(&mut sim, 60, false);
+        let sent = sim.look().0;
+        let roles: Vec<_> = sent.messages.iter().map(role).collect();
+        assert!(roles.windows(2).all(|pair| pair[0] != pair[1]), "{roles:?}");
+    }
+}
+
+#[test]
+fn an_agent_that_calls_by_text_is_known_by_its_own_sentence_and_first_result() {
+    let sentence = "You are an expert assistant who can solve any task using code blobs. \
+                    You will be given a task to solve as best you can.";
+    for (system, known) in [(sentence, true), ("You are an expert assistant.", false)] {
+        let mut sim = chat(Dialect::Chat);
+        let system = serde_json::json!({"role": "system", "content": format!("{system}\nMore.")});
+        sim.messages[0] = system.to_string();
+        by_text(&mut sim, 20, true);
+        assert_eq!(!sim.look().0.exceeded, known);
+        // A user who answers first is one, whatever else is fixed.
+        let mut sim = chat(Dialect::Chat);
+        sim.messages[0] = system.to_string();
+        sim.turn([text(30)]);
+        sim.user(20);
+        by_text(&mut sim, 20, true);
+        assert!(sim.look().0.exceeded);
+    }
 }
 
 /// A chat: no tools, no calls, nothing but texts.

@@ -58,7 +58,7 @@ impl Sim {
                     .windows(8)
                     .all(|at| at != br#""tools":"#)
             );
-            self.in_turns(state, &own, &messages);
+            self.in_turns(state, prepared, &own, &messages);
         }
         if prepared.pass.is_none() && !self.edited {
             let last = self.sent.last();
@@ -90,8 +90,9 @@ impl Sim {
     }
 
     /// A conversation without calls has the same speakers in the same order, whatever went of it.
-    fn in_turns(&self, state: &State, own: &[String], messages: &[String]) {
-        let called = state.shapes.iter().any(|shape| !shape.calls.is_empty());
+    fn in_turns(&self, state: &State, prepared: &Prepared, own: &[String], messages: &[String]) {
+        let items = &prepared.transcript.items;
+        let called = items.iter().any(|item| item.kind == ItemKind::Call);
         let ours = matches!(state.terms.policy, Policy::Cwl | Policy::CwlPaper);
         if called || !ours {
             return;
@@ -168,7 +169,10 @@ fn extends(last: Option<&Vec<String>>, messages: &[String]) {
 
 /// User messages in order, byte for byte.
 fn users(messages: &[String]) -> Vec<&String> {
-    let user = |message: &&String| message.contains(r#""role":"user""#);
+    // A result that comes as text is no user's.
+    let user = |message: &&String| {
+        message.contains(r#""role":"user""#) && !message.contains("Observation:")
+    };
     messages.iter().filter(user).collect()
 }
 
