@@ -76,9 +76,9 @@ pub enum ProxyError {
     #[error(
         "the context holds {size} tokens where {ceiling} are allowed, and nothing more can be \
          evicted: user text {user}, system text {system}, tools {tools}, the newest exchange \
-         {newest}, the rest {rest}; start a new session, or raise the budget",
+         {newest}, what can't be edited {opaque}, the rest {rest}; start a new session, or raise the budget",
         user = pinned.user, system = pinned.system, tools = pinned.fixed,
-        newest = pinned.newest, rest = pinned.rest
+        newest = pinned.newest, opaque = pinned.opaque, rest = pinned.rest
     )]
     Budget {
         /// τ in tokens.

@@ -12,6 +12,7 @@ use super::hop::{MiddleError, Prepared, State, Tools};
 use super::request::Mode;
 use crate::dialect::answer::Answer;
 use crate::dialect::request::Request;
+use crate::policy::Pinned;
 use crate::record::{
     Abort, AbortPhase, Budget, Context, CostKind, Evicted, Hop, Pass, Phase, RetryReason, Route,
     Side, Stage, Turn, lossy, response_headers,
@@ -141,6 +142,14 @@ impl Report {
             ceiling,
             floor: prepared.calibrated(prepared.floor),
             budget: if met { Budget::Met } else { Budget::Exceeded },
+            pinned: prepared.pinned.map(|pinned| Pinned {
+                fixed: prepared.calibrated(pinned.fixed),
+                system: prepared.calibrated(pinned.system),
+                user: prepared.calibrated(pinned.user),
+                newest: prepared.calibrated(pinned.newest),
+                opaque: prepared.calibrated(pinned.opaque),
+                rest: prepared.calibrated(pinned.rest),
+            }),
         });
         // What is only watched goes up as it came.
         let held = state.terms.mode == Mode::Manage;

@@ -144,7 +144,8 @@ fn remove(work: &mut Work<'_>, calls: Vec<usize>) {
         if work.met() {
             return;
         }
-        if work.mark(call) < Mark::Removed && !work.protected(call) {
+        let bound = work.item(call).is_none_or(|item| item.bound);
+        if !bound && work.mark(call) < Mark::Removed && !work.protected(call) {
             work.shrink(Level::Intermediate, call, Mark::Removed, None);
         }
     }
@@ -160,7 +161,8 @@ fn turns(work: &mut Work<'_>) {
             return;
         }
         let movable = |at: &usize| {
-            let item = work.item(*at).is_some_and(|item| item.episode.is_some());
+            let item = work.item(*at);
+            let item = item.is_some_and(|item| item.episode.is_some() && !item.bound);
             item && !work.protected(*at)
         };
         if !entry.items.clone().all(|at| movable(&at)) {

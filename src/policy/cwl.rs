@@ -239,10 +239,11 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// Closed, not yet removed, every act that depends on it removed already.
+/// Closed, not yet removed but for what must stay, every act that depends on it removed already.
 fn eligible(work: &Work<'_>, episode: &Episode) -> bool {
+    let removed = || view::is_removed(work.transcript, &work.marks, episode);
     episode.closed
-        && !view::is_removed(work.transcript, &work.marks, episode)
+        && (!episode.bound.is_empty() || !removed())
         && !has_dependents(work.transcript, &work.marks, episode)
 }
 

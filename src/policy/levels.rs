@@ -118,7 +118,7 @@ impl<'a> Levels<'a> {
             episodes.filter(move |episode| (episode.kind == Kind::Act) == acts)
         };
         let all = of_kind(true).chain(of_kind(false));
-        let items = all.flat_map(|episode| &episode.items);
+        let items = all.flat_map(|episode| episode.items.iter().chain(&episode.bound));
         let pairs: Vec<Pair> = items.filter_map(|call| Pair::new(work, *call)).collect();
         for stage in STAGES {
             for pair in &pairs {
@@ -254,8 +254,8 @@ impl<'a> Levels<'a> {
     /// for the whole episode.
     fn trim(&mut self, work: &mut Work<'a>, call: usize) {
         let item = work.item(call);
-        // What was written as text has no arguments of its own.
-        if item.is_some_and(|item| item.said) {
+        // What was written as text has no arguments of its own, and some messages stay as they are.
+        if item.is_some_and(|item| item.said || item.bound) {
             return;
         }
         let episode = item.and_then(|item| work.transcript.graph.episodes.get(item.episode?));

@@ -7,6 +7,7 @@ use super::plan::{Move, Plan, PlanError};
 use super::work::{Gone, Work};
 use super::{Ask, Level};
 use crate::model::{ItemKind, Mark};
+use crate::session::transcript::Item;
 
 /// What a pass is asked for, in raw tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub struct Pinned {
     pub user: u64,
     /// The newest assistant message with everything behind it that is no user text.
     pub newest: u64,
+    /// What only its provider understands, and results that have a form of their own.
+    pub opaque: u64,
     /// All else: tombstones, the ledger, text without calls.
     pub rest: u64,
 }
@@ -85,6 +88,29 @@ fn last_moves(moves: &[Move]) -> Vec<Move> {
     last.into_values().collect()
 }
 
+impl Pinned {
+    /// Each part by its name, in the order in which they are told.
+    #[must_use]
+    pub const fn parts(&self) -> [(&'static str, u64); 6] {
+        [
+            ("user", self.user),
+            ("system", self.system),
+            ("tools", self.fixed),
+            ("newest", self.newest),
+            ("opaque", self.opaque),
+            ("rest", self.rest),
+        ]
+    }
+}
+
+/// Whether an entry holds what must never be edited.
+fn stays(work: &Work<'_>, items: &[Item]) -> bool {
+    items.iter().any(|item| {
+        let call = item.pair.and_then(|call| work.item(call));
+        item.kind == ItemKind::Opaque || item.bound || call.is_some_and(|call| call.stays)
+    })
+}
+
 fn pinned(work: &Work<'_>, fixed: u64) -> Pinned {
     let mut pinned = Pinned {
         fixed,
@@ -98,6 +124,7 @@ fn pinned(work: &Work<'_>, fixed: u64) -> Pinned {
             Some(ItemKind::User) => pinned.user += size,
             Some(ItemKind::System) => pinned.system += size,
             _ if work.protection.is_newest(entry.items.start) => pinned.newest += size,
+            _ if items.is_some_and(|items| stays(work, items)) => pinned.opaque += size,
             _ => pinned.rest += size,
         }
     }

@@ -158,8 +158,8 @@ fn is_showable(item: &Item, one: &Move, episode: &Episode) -> Result<(), PlanErr
         Mark::Live => false,
         Mark::Clipped => partly,
         Mark::Masked => holder || partly || line,
-        Mark::Folded => carrier || partly,
-        Mark::Removed => true,
+        Mark::Folded => carrier || (partly && !item.bound),
+        Mark::Removed => !item.bound,
     };
     if showable {
         Ok(())

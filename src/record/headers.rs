@@ -12,6 +12,8 @@ const CONTEXT_TOKENS: HeaderName = HeaderName::from_static("x-plimsoll-context-t
 const EVICTED_TOKENS: HeaderName = HeaderName::from_static("x-plimsoll-evicted-tokens");
 const ZONE: HeaderName = HeaderName::from_static("x-plimsoll-zone");
 const BUDGET: HeaderName = HeaderName::from_static("x-plimsoll-budget");
+/// What keeps a view above its budget: parts in tokens, by names of a closed set.
+const PINNED: HeaderName = HeaderName::from_static("x-plimsoll-pinned");
 const OVERHEAD: HeaderName = HeaderName::from_static("x-plimsoll-overhead-ms");
 /// Says which stage failed where the client's own bytes were forwarded instead.
 pub const FAIL_OPEN: HeaderName = HeaderName::from_static("x-plimsoll-fail-open");
@@ -102,6 +104,16 @@ fn context_headers(context: &Context, headers: &mut HeaderMap) {
     headers.insert(EVICTED_TOKENS, context.evicted.into());
     headers.insert(ZONE, HeaderValue::from_static(zone.as_str()));
     headers.insert(BUDGET, HeaderValue::from_static(budget));
+    let Some(pinned) = &context.pinned else {
+        return;
+    };
+    let parts = pinned.parts().into_iter().filter(|(_, tokens)| *tokens > 0);
+    let parts: Vec<String> = parts
+        .map(|(name, tokens)| format!("{name}={tokens}"))
+        .collect();
+    if let Ok(value) = HeaderValue::try_from(parts.join(", ")) {
+        headers.insert(PINNED, value);
+    }
 }
 
 #[cfg(test)]
@@ -111,6 +123,7 @@ mod tests {
     use http::Method;
 
     use super::*;
+    use crate::policy::Pinned;
     use crate::record::{Phase, Route, Stage};
 
     #[test]
@@ -141,6 +154,7 @@ mod tests {
             ceiling: 80_000,
             floor: 56_000,
             budget: Budget::Met,
+            pinned: None,
         });
         turn.overhead
             .add(Phase::Parse, Duration::from_micros(1_234));
@@ -164,6 +178,26 @@ mod tests {
             );
         }
         assert_eq!(headers.len(), expect.len());
+    }
+
+    #[test]
+    fn what_is_pinned_is_said_part_by_part() {
+        let mut turn = Turn::new(Route::Responses, Method::POST);
+        turn.context = Some(Context {
+            tokens_in: 9_000,
+            tokens_out: 9_000,
+            evicted: 0,
+            ceiling: 8_000,
+            floor: 5_000,
+            budget: Budget::Exceeded,
+            pinned: Some(Pinned {
+                user: 1_200,
+                opaque: 7_800,
+                ..Pinned::default()
+            }),
+        });
+        let headers = response_headers(&turn);
+        assert_eq!(headers["x-plimsoll-pinned"], "user=1200, opaque=7800");
     }
 
     #[test]

@@ -74,6 +74,7 @@ pub(super) fn full_turn() -> Turn {
         evicted: 30_000,
         ceiling: 80_000,
         floor: 56_000,
+        pinned: None,
         budget: Budget::Exceeded,
     });
     for phase in Phase::ALL {

@@ -15,7 +15,7 @@ use crate::commit::Trigger;
 use crate::dialect::request::Unmanaged;
 use crate::intercept::delimiter;
 use crate::model::Usage;
-use crate::policy::{Level, Policy};
+use crate::policy::{Level, Pinned, Policy};
 
 /// The report of one finished turn. Also used for a forwarded request, which has at most one hop
 /// and no context.
@@ -209,6 +209,8 @@ pub struct Context {
     pub floor: u64,
     /// Whether the budget was met.
     pub budget: Budget,
+    /// What keeps the view above it, where it was not.
+    pub pinned: Option<Pinned>,
 }
 
 /// One `delimiter` call and what came of it.

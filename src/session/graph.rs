@@ -38,6 +38,8 @@ pub struct Episode {
     /// Its texts, reasoning and calls in order, `delimiter` calls included. Results go with their
     /// calls and are not listed.
     pub items: Vec<usize>,
+    /// Calls of messages that must never be edited: of these results alone may be shown in part.
+    pub bound: Vec<usize>,
     /// Raw tokens of its items, results included. Reasoning is left out: clients drop it between
     /// turns, and a cut that depended on it would move.
     pub tokens: u32,
@@ -55,6 +57,7 @@ impl Episode {
             closed: false,
             description: None,
             items: Vec::new(),
+            bound: Vec::new(),
             tokens: 0,
         }
     }

@@ -83,6 +83,8 @@ pub struct Item {
     pub digest: u64,
     /// Whether it is a call that the client never sees.
     pub hidden: bool,
+    /// Whether it is a call of a message that must never be edited: its result may be shown in part.
+    pub bound: bool,
     /// Whether it is a call that was written as text, which is its message's.
     pub said: bool,
     /// What a result that came as text begins with, whatever is left of the rest.
@@ -475,12 +477,12 @@ impl<'a> Builder<'a> {
             self.fixed(source, Role::Tool, ItemKind::Opaque, 0, tokens);
             return;
         };
-        let (no, episode, pinned) = self
+        let (no, episode, pinned, bound) = self
             .transcript
             .items
             .get(call)
-            .map_or((0, None, false), |item| {
-                (item.no, item.episode, item.pinned)
+            .map_or((0, None, false, false), |item| {
+                (item.no, item.episode, item.pinned, item.bound)
             });
         let index = self.item(no, ItemKind::Result, entry, tokens);
         if let Some(item) = self.transcript.items.get_mut(index) {
@@ -490,7 +492,9 @@ impl<'a> Builder<'a> {
             item.pair = Some(index);
             item.stays = stays;
         }
-        if let Some(episode) = episode.and_then(|e| self.transcript.graph.episodes.get_mut(e)) {
+        // What can't go as a whole cuts no span.
+        let free = episode.filter(|_| !bound);
+        if let Some(episode) = free.and_then(|e| self.transcript.graph.episodes.get_mut(e)) {
             episode.tokens += tokens + MESSAGE_TOKENS;
         }
         self.transcript.entries.push(Entry {
@@ -528,6 +532,7 @@ impl<'a> Builder<'a> {
             name: self.nameless.clone(),
             digest: 0,
             hidden: false,
+            bound: false,
             said: false,
             front: None,
             pinned: false,

@@ -311,8 +311,10 @@ fn capped(bytes: &[u8], handed: &str) -> Handed {
 /// A result with other content.
 #[must_use]
 pub fn result(bytes: &[u8], text: &str) -> Option<Bytes> {
-    let object = Object::parse(bytes).ok()?;
-    let new = object.set("output", raw::quote(text).as_bytes());
+    let item = Item::read(bytes).ok()?;
+    let output = item.shell_saying(text);
+    let output = output.unwrap_or_else(|| raw::quote(text).into_bytes());
+    let new = item.object.set("output", &output);
     Some(raw::splice(bytes, &[new]))
 }
 

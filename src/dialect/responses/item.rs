@@ -165,7 +165,45 @@ impl<'a> Item<'a> {
                     | "local_shell_call_output"
                     | "apply_patch_call_output"
             )
-        )
+        ) || self.shell().is_some()
+    }
+
+    /// What the commands of a built-in shell said: `shell_call_output` lists for each of them what it
+    /// wrote to `stdout` and `stderr`, and its `outcome`
+    /// (<https://platform.openai.com/docs/guides/tools-shell>). `None` for any other output.
+    #[must_use]
+    pub fn shell(&self) -> Option<Vec<Part<'a>>> {
+        if self.object.text("type").as_deref() != Some("shell_call_output") {
+            return None;
+        }
+        let raw = self.object.present("output")?;
+        let mut parts = Vec::new();
+        let commands = raw::array(raw).ok()?;
+        for span in &commands {
+            let command = Object::parse(raw.get(span.clone())?).ok()?;
+            let streams = ["stdout", "stderr"].into_iter();
+            let said = streams.filter_map(|stream| command.text(stream));
+            parts.extend(said.filter(|text| !text.is_empty()).map(Part::Text));
+        }
+        (!commands.is_empty()).then_some(parts)
+    }
+
+    /// The output of a built-in shell with another text: the newest command is said to have written
+    /// that, and nothing else.
+    #[must_use]
+    pub fn shell_saying(&self, text: &str) -> Option<Vec<u8>> {
+        self.shell()?;
+        let raw = self.object.present("output")?;
+        let newest = raw::array(raw).ok()?.pop()?;
+        let newest = Object::parse(raw.get(newest)?).ok()?;
+        let text = raw::quote(text);
+        let mut edits = vec![newest.set("stdout", text.as_bytes())];
+        if newest.present("stderr").is_some() {
+            edits.push(newest.set("stderr", b"\"\""));
+        }
+        edits.sort_by_key(|(span, _)| span.start);
+        let newest = raw::splice(newest.bytes(), &edits);
+        Some([b"[", &newest[..], b"]"].concat())
     }
 
     /// The parts of its content, or of its output.

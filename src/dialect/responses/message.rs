@@ -56,7 +56,8 @@ fn result<'a>(item: &Item<'a>) -> Result<Parsed<'a>, MessageError> {
         canonical.put(b'u', id.as_bytes());
     }
     Ok(Parsed {
-        parts,
+        // The digest is of the form, so that sessions are found that were begun by its bytes.
+        parts: item.shell().unwrap_or(parts),
         result_of: id.map(|id| CallId(id.into_owned())),
         // An output that has a form of its own can't become a text.
         opaque: !item.takes_text(),
@@ -266,6 +267,16 @@ mod tests {
             ),
             (
                 r#"{"type":"computer_call_output","call_id":"c","output":{"type":"computer_screenshot","image_url":"data:,"}}"#,
+                Role::Tool,
+                true,
+            ),
+            (
+                r#"{"type":"shell_call_output","call_id":"c","output":[{"stdout":"a","stderr":"b","outcome":{"type":"exit","exit_code":0}}]}"#,
+                Role::Tool,
+                false,
+            ),
+            (
+                r#"{"type":"shell_call_output","call_id":"c","output":[]}"#,
                 Role::Tool,
                 true,
             ),

@@ -3,10 +3,11 @@
 
 use serde_json::json;
 
-use super::say::{act, call, done, end, expl, text, think};
+use super::say::{act, call, done, end, expl, filled, text, think};
 use super::sim::{Sim, check};
-use crate::model::Mark;
+use crate::model::{Dialect, Mark};
 use crate::pipeline::settings::ProtectRecent;
+use crate::policy::Order;
 
 #[test]
 fn what_users_and_operators_said_is_never_evicted() {
@@ -52,6 +53,37 @@ fn what_must_not_be_edited_is_never_evicted() {
 }
 
 #[test]
+fn results_of_calls_beside_what_must_not_be_edited_shrink_in_their_places() {
+    let mut sim = Sim::new();
+    sim.dialect = Dialect::Responses;
+    sim.settings.budget.order = Order::Levels;
+    sim.ceiling(3000);
+    for turn in 0..30 {
+        let id = format!("id-{turn}");
+        sim.push(
+            &json!({"type": "web_search_call", "id": format!("ws_{turn}"), "status": "completed"}),
+        );
+        sim.push(&json!({"type": "function_call", "call_id": id, "name": "read", "arguments": "{\"label\":1}"}));
+        let output = filled("seen1", 300);
+        sim.push(&json!({"type": "function_call_output", "call_id": id, "output": output}));
+    }
+    let (_, prepared) = sim.changed();
+    assert_eq!(prepared.pinned, None);
+    let body = String::from_utf8(prepared.body.to_bytes().to_vec()).unwrap();
+    for turn in 0..30 {
+        assert!(
+            body.contains(&format!("\"ws_{turn}\"")) && body.contains(&format!("\"id-{turn}\""))
+        );
+    }
+    assert!(body.contains("[evicted read:"));
+
+    // Where even that is not enough, the report says what it is that stays.
+    sim.ceiling(100);
+    let pinned = sim.changed().1.pinned.unwrap();
+    assert!(pinned.opaque > 300, "{pinned:?}");
+}
+
+#[test]
 fn the_newest_message_and_its_results_stay_and_so_do_unanswered_ones() {
     let mut sim = Sim::new();
     sim.turn([expl("a"), call("grep", 300)]);
@@ -64,7 +96,8 @@ fn the_newest_message_and_its_results_stay_and_so_do_unanswered_ones() {
     }
     assert!(!sent.gist.contains(&"grep1".to_owned()));
     let pinned = prepared.pinned.unwrap();
-    let sum = pinned.fixed + pinned.system + pinned.user + pinned.newest + pinned.rest;
+    let sum =
+        pinned.fixed + pinned.system + pinned.user + pinned.newest + pinned.opaque + pinned.rest;
     assert_eq!(sum, prepared.estimate);
     assert!(pinned.newest > 640 && pinned.user > 15 && pinned.system > 20);
 }

@@ -9,7 +9,7 @@ use crate::session::graph::{Delimiter, Kind};
 
 impl<'a> Builder<'a> {
     /// Takes in one call; gives the episode that it opened. A call of a message that must never
-    /// be edited belongs to no episode, so that nothing evicts it.
+    /// be edited is none of an episode's items, so that nothing takes it out.
     pub(super) fn call(
         &mut self,
         call: &Call<'a>,
@@ -30,7 +30,9 @@ impl<'a> Builder<'a> {
                     (item.class, item.name, item.digest) = (class, name, *digest);
                 }
                 self.waiting.push((id, index));
-                if !opaque {
+                if opaque {
+                    self.bind(index);
+                } else {
                     self.join_work(index);
                 }
                 None
@@ -76,6 +78,17 @@ impl<'a> Builder<'a> {
         let episode = self.transcript.graph.episodes.get_mut(episode);
         if let Some(episode) = episode.filter(|episode| episode.kind == Kind::Implicit) {
             episode.carrier.get_or_insert(index);
+        }
+    }
+
+    /// Puts a call whose message stays as it is beside the items of the episode at its place.
+    fn bind(&mut self, index: usize) {
+        let episode = self.transcript.graph.place();
+        if let Some(item) = self.transcript.items.get_mut(index) {
+            (item.episode, item.bound) = (Some(episode), true);
+        }
+        if let Some(episode) = self.transcript.graph.episodes.get_mut(episode) {
+            episode.bound.push(index);
         }
     }
 

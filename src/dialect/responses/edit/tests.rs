@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::dialect::edit::Cut;
-use crate::model::Hop;
+use crate::model::{Dialect, Hop};
 
 fn hidden(place: usize, block: Option<(u32, u32)>, bytes: &str) -> Insert<'_> {
     Insert {
@@ -32,6 +32,21 @@ const RS2: &str = r#"{"type":"reasoning","id":"rs_2"}"#;
 const FC2: &str =
     r#"{"id":"fc_2","type":"custom_tool_call","call_id":"b","name":"g","input":"1e3"}"#;
 const HIDDEN: &str = r#"{"type":"function_call","call_id":"h"}"#;
+
+#[test]
+fn the_output_of_a_shell_keeps_its_form() {
+    let unit = br#"{"type":"shell_call_output", "call_id":"c","max_output_length":9,"output":[{"stdout":"one","stderr":"","outcome":{"type":"exit","exit_code":0}},{"outcome":{"type":"timeout"},"stdout":"two","stderr":"bad"}]}"#;
+    assert_eq!(Dialect::Responses.text(unit).unwrap(), "onetwobad");
+    assert_eq!(
+        result(unit, "a \"line\"").unwrap(),
+        r#"{"type":"shell_call_output", "call_id":"c","max_output_length":9,"output":[{"outcome":{"type":"timeout"},"stdout":"a \"line\"","stderr":""}]}"#
+    );
+    let local = br#"{"type":"local_shell_call_output","id":"c","output":"big"}"#;
+    assert_eq!(
+        result(local, "small").unwrap(),
+        r#"{"type":"local_shell_call_output","id":"c","output":"small"}"#
+    );
+}
 
 #[test]
 fn an_empty_edit_changes_no_byte() {
