@@ -23,6 +23,8 @@ pub fn behind<'t>(text: &'t str, shown: &str) -> Option<&'t str> {
 pub struct AssistantEdit<'a> {
     /// What to cut from the front: what earlier hops handed out.
     pub cut: Cut<'a>,
+    /// Messages of earlier hops whose `reasoning_details` the client may have joined to its own.
+    pub joined: Vec<&'a str>,
     /// Whether all text goes.
     pub drop_text: bool,
     /// What stands in place of all text.

@@ -278,10 +278,16 @@ fn last_hop<'a>(
     let record = &input.path.entries.get(step)?.record;
     let hop = record.hops.last().filter(|hop| hop.message.is_none());
     let hidden = hop.map_or(&[][..], |hop| hop.calls.as_slice());
-    if hidden.is_empty() && entry.handed == Handed::Nothing && *shown == Shown::Whole {
+    let mut joined = handed_out(record);
+    joined.retain(|hop| hop.contains("\"reasoning_details\""));
+    let same = hidden.is_empty() && entry.handed == Handed::Nothing && joined.is_empty();
+    if same && *shown == Shown::Whole {
         return Some(Cow::Borrowed(bytes));
     }
-    let mut edit = AssistantEdit::default();
+    let mut edit = AssistantEdit {
+        joined,
+        ..AssistantEdit::default()
+    };
     match entry.handed {
         Handed::Front => edit.cut.text = &record.handed,
         Handed::Split => edit.cut.hops = handed_out(record),

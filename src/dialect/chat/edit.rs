@@ -33,7 +33,7 @@ pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
     }
     // What signs calls is no reasoning, and stays with them.
     let details = match edit.foreign {
-        false => signature::details(&object, &places, edit.drop_reasoning),
+        false => signature::details(&object, &places, edit),
         true => None,
     };
     let signed = match (&details, object.get(DETAILS)) {

@@ -8,11 +8,14 @@
 //! encrypted element of `reasoning_details` that names the call by its `id`
 //! (<https://openrouter.ai/docs/guides/best-practices/reasoning-tokens#preserving-reasoning-blocks>).
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use memchr::memmem;
 use serde_json::Value;
 
 use crate::dialect::answer::{Answer, Call};
+use crate::dialect::edit::AssistantEdit;
 use crate::model::raw::{self, Edit, Object};
 
 /// The members of a call that are the API's own.
@@ -165,15 +168,18 @@ pub(super) struct Place {
 }
 
 /// The edit of a message's `reasoning_details` by which what signs a call stays with it, or goes on
-/// to the next that stays; `None` where nothing changes. Of the other elements all stay, or none
-/// (`drop`).
-pub(super) fn details(object: &Object<'_>, calls: &[Place], drop: bool) -> Option<Detailed> {
+/// to the next that stays; `None` where nothing changes. Of the other elements all stay, or none,
+/// but for those of earlier hops, which the client had no way to tell from its own.
+pub(super) fn details(
+    object: &Object<'_>,
+    calls: &[Place],
+    edit: &AssistantEdit<'_>,
+) -> Option<Detailed> {
     let raw = object.present(DETAILS)?;
     let spans = raw::array(raw).ok()?;
-    let elements: Vec<&[u8]> = spans
-        .into_iter()
-        .map(|span| raw.get(span).unwrap_or_default())
-        .collect();
+    let elements = spans.into_iter().filter_map(|span| raw.get(span));
+    let (elements, uncut) = own(elements.map(Cow::Borrowed).collect(), &edit.joined);
+    let drop = edit.drop_reasoning;
     let mut signed: Vec<Option<String>> = elements
         .iter()
         .map(|element| signs(&Object::parse(element).ok()?))
@@ -206,14 +212,14 @@ pub(super) fn details(object: &Object<'_>, calls: &[Place], drop: bool) -> Optio
     let kept =
         |at: &usize| !gone.contains(at) && (!drop || signed.get(*at).is_some_and(Option::is_some));
     let places: Vec<usize> = (0..elements.len()).filter(kept).collect();
-    if places.len() == elements.len() && signed == before {
+    if uncut && places.len() == elements.len() && signed == before {
         return None;
     }
     if places.is_empty() {
         return Some(Detailed::Gone);
     }
     let element = |at: usize| {
-        let element = elements.get(at).copied().unwrap_or_default();
+        let element = elements.get(at).map(Cow::as_ref).unwrap_or_default();
         let new = signed.get(at).filter(|new| before.get(at) != Some(new));
         match new {
             Some(Some(id)) => renamed(element, id).unwrap_or_default(),
@@ -224,6 +230,59 @@ pub(super) fn details(object: &Object<'_>, calls: &[Place], drop: bool) -> Optio
     Some(Detailed::These(Bytes::from(
         [b"[", all.join(&b","[..]).as_slice(), b"]"].concat(),
     )))
+}
+
+/// Elements without those that earlier hops had shown before, and whether all are left. Clients append
+/// elements, or join the texts of all that have one index.
+fn own<'a>(elements: Vec<Cow<'a, [u8]>>, joined: &[&str]) -> (Vec<Cow<'a, [u8]>>, bool) {
+    let mut said = String::new();
+    for hop in joined {
+        let hop = Object::parse(hop.as_bytes()).ok();
+        let raw = hop.as_ref().and_then(|hop| hop.present(DETAILS));
+        let raw = raw.unwrap_or_default();
+        for span in raw::array(raw).unwrap_or_default() {
+            let element = raw.get(span).and_then(|raw| Object::parse(raw).ok());
+            said.extend(element.and_then(|element| element.text("text").map(Cow::into_owned)));
+        }
+    }
+    let (mut rest, mut uncut, mut thought) = (said.as_str(), true, false);
+    let mut left = Vec::with_capacity(elements.len());
+    for element in &elements {
+        let object = Object::parse(element).ok();
+        let text = object.as_ref().and_then(|object| object.text("text"));
+        let text = text.filter(|text| !text.is_empty());
+        let whole = rest.is_empty();
+        thought |= text.is_some() && whole;
+        let text = text.filter(|_| !whole);
+        let new = match (&object, text) {
+            (_, Some(text)) if rest.starts_with(&*text) => {
+                rest = rest.get(text.len()..).unwrap_or_default();
+                uncut = false;
+                continue;
+            }
+            (Some(object), Some(text)) => {
+                thought = true;
+                text.strip_prefix(rest).map(|own| {
+                    rest = "";
+                    object.set("text", raw::quote(own).as_bytes())
+                })
+            }
+            _ => None,
+        };
+        left.push(match new {
+            Some(edit) => {
+                uncut = false;
+                Cow::Owned(raw::splice(element, &[edit]).to_vec())
+            }
+            None => element.clone(),
+        });
+    }
+    // Who was never shown the hops before may have thought the same.
+    if thought {
+        (left, uncut)
+    } else {
+        (elements, true)
+    }
 }
 
 /// What becomes of a message's `reasoning_details`.
@@ -309,8 +368,12 @@ mod tests {
                 all.join(",")
             )
         };
-        let edited = |message: &str, calls: &[Place], drop| {
-            details(&Object::parse(message.as_bytes()).unwrap(), calls, drop)
+        let edited = |message: &str, calls: &[Place], drop_reasoning| {
+            let edit = AssistantEdit {
+                drop_reasoning,
+                ..AssistantEdit::default()
+            };
+            details(&Object::parse(message.as_bytes()).unwrap(), calls, &edit)
         };
         let of = |edit: Option<Detailed>| match edit {
             Some(Detailed::These(array)) => String::from_utf8(array.to_vec()).unwrap(),
@@ -345,5 +408,30 @@ mod tests {
             Some(Detailed::Gone)
         );
         assert_eq!(edited(&message(&["rs_1"]), &[v(true)], false), None);
+    }
+
+    #[test]
+    fn what_earlier_hops_thought_is_cut_from_what_the_client_joined() {
+        let text = |text: &str| format!(r#"{{"type":"reasoning.text","text":"{text}","index":0}}"#);
+        let message = |all: &[String]| format!(r#"{{"reasoning_details":[{}]}}"#, all.join(","));
+        let seal = r#"{"type":"reasoning.encrypted","data":"D","id":"h"}"#.to_owned();
+        let hop = message(&[text("first "), text("this"), seal]);
+        for (client, expect) in [
+            (
+                vec![text("first "), text("this"), text("then")],
+                Some(vec![text("then")]),
+            ),
+            (vec![text("first thisthen")], Some(vec![text("then")])),
+            (vec![text("then")], None),
+        ] {
+            let edit = AssistantEdit {
+                joined: vec![&hop],
+                ..AssistantEdit::default()
+            };
+            let client = message(&client);
+            let got = details(&Object::parse(client.as_bytes()).unwrap(), &[], &edit);
+            let expect = expect.map(|all| Detailed::These(format!("[{}]", all.join(",")).into()));
+            assert_eq!(got, expect);
+        }
     }
 }

@@ -210,6 +210,16 @@ impl Table {
         of_members(&own.extra).is_none().then_some(owed)
     }
 
+    /// Whether a call with this id has begun.
+    pub(super) fn has_id(&self, id: &str) -> bool {
+        self.calls.iter().any(|call| call.id == id)
+    }
+
+    /// Whether a call may be kept from the client at all.
+    pub(super) fn may_hide(&self) -> bool {
+        !self.hidden.is_empty()
+    }
+
     /// The hidden call with this id.
     pub(super) fn hidden_with_id(&self, id: &str) -> Option<usize> {
         let hidden = |call: &Pieces| call.fate == Fate::Hidden && call.id == id;

@@ -17,6 +17,8 @@ pub(super) struct Owed {
     /// Elements of `reasoning_details` that sign a hidden call, by its slot, until there is a call
     /// that they can go to.
     details: Vec<(usize, Bytes)>,
+    /// Elements that sign a call which has not begun, by its id: it may turn out to be hidden.
+    early: Vec<Bytes>,
 }
 
 /// What one chunk gets, or loses.
@@ -37,7 +39,7 @@ impl Signs {
 impl Owed {
     /// What a chunk gets whose pieces belong to these slots.
     pub(super) fn pay(&mut self, table: &Table, chunk: &Chunk<'_>, slots: &[usize]) -> Signs {
-        if !table.hides() {
+        if !table.may_hide() {
             return Signs::default();
         }
         let mut signs = Signs::default();
@@ -61,18 +63,34 @@ impl Owed {
         slots: &[usize],
     ) -> Option<Detailed> {
         let raw = chunk.said_raw(DETAILS).unwrap_or_default();
+        if raw.is_empty() && self.early.is_empty() && self.details.is_empty() {
+            return None;
+        }
+        let early = std::mem::take(&mut self.early);
         let mut elements: Vec<Bytes> = Vec::new();
         let mut changed = false;
-        for span in raw::array(raw).unwrap_or_default() {
-            let element = raw.get(span).unwrap_or_default();
-            let id = Object::parse(element).ok();
+        let spans = raw::array(raw).unwrap_or_default();
+        let own = spans.into_iter().filter_map(|span| raw.get(span));
+        let own = own.map(Bytes::copy_from_slice);
+        let all = early.into_iter().map(|element| (element, true));
+        for (element, waited) in all.chain(own.map(|element| (element, false))) {
+            let id = Object::parse(&element).ok();
             let id = id.as_ref().and_then(signature::signs);
+            let begun = id.as_ref().is_none_or(|id| table.has_id(id));
             match id.and_then(|id| table.hidden_with_id(&id)) {
                 Some(slot) => {
                     changed = true;
-                    self.details.push((slot, Bytes::copy_from_slice(element)));
+                    self.details.push((slot, element));
                 }
-                None => elements.push(Bytes::copy_from_slice(element)),
+                // What names no call at all goes with the end.
+                None if begun || chunk.finish().is_some() => {
+                    changed |= waited;
+                    elements.push(element);
+                }
+                None => {
+                    changed |= !waited;
+                    self.early.push(element);
+                }
             }
         }
         let mut waiting = Vec::new();
