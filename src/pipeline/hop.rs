@@ -199,6 +199,15 @@ impl State {
         self.terms.go_without(self.known);
     }
 
+    /// Whether views go without other edits than those of the turn before.
+    #[must_use]
+    pub fn shows_otherwise(&self) -> bool {
+        let newest = self.path.newest();
+        newest.is_some_and(|record| {
+            record.model == self.request.model && record.without != self.terms.without
+        })
+    }
+
     /// Prepares the next hop: [`State::plan`], then [`State::render`].
     ///
     /// # Errors

@@ -123,11 +123,13 @@ impl Report {
                 })
                 .collect(),
         });
-        // A first pass breaks what the provider has cached; so does text that a client changed.
+        // A first pass breaks what the provider has cached; so does text that a client changed, and
+        // what is found out of the upstream.
         let cached = state.path.newest().is_some() || !state.pending.is_empty();
         self.turn.prefix_breaks += u64::from(pass.is_some() && cached);
         let first = state.pending.is_empty();
         self.turn.prefix_breaks += u64::from(first && prepared.transcript.changed);
+        self.turn.prefix_breaks += u64::from(first && state.shows_otherwise());
         let ceiling = u64::from(state.terms.ceiling);
         let out = prepared.calibrated(prepared.estimate);
         // A turn has kept its budget if each of its hops has.

@@ -149,13 +149,20 @@ fn refusals(seen: &[(Value, bool)]) -> usize {
     seen.iter().filter(|(_, refused)| *refused).count()
 }
 
-/// The sum of a counter over all kinds.
-fn learned(proxy: &Proxy) -> u64 {
+/// A counter, summed over its labels.
+fn counted(proxy: &Proxy, name: &str) -> u64 {
     let metrics = proxy.app.metrics_text();
-    let lines = metrics.lines();
-    let ours = lines.filter(|line| line.starts_with("plimsoll_rules_learned_total{"));
-    let counts = ours.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+    let named = |line: &&str| {
+        let rest = line.strip_prefix(name);
+        rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
+    };
+    let lines = metrics.lines().filter(named);
+    let counts = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
     counts.sum()
+}
+
+fn learned(proxy: &Proxy) -> u64 {
+    counted(proxy, "plimsoll_rules_learned_total")
 }
 
 /// Bytes of a body's messages that are no more than a view under the budget can have.
@@ -176,6 +183,12 @@ async fn holds(rule: Rule, most: usize, kinds: u64) {
     let late = refusals(&seen[seen.len() * 3 / 4..]);
     assert_eq!(late, 0, "refused behind all that could be learned");
     assert_eq!(learned(&proxy), kinds);
+    let breaks = counted(&proxy, "plimsoll_prefix_breaks_total");
+    let passes = counted(&proxy, "plimsoll_passes_total");
+    assert!(
+        breaks > passes,
+        "{breaks} breaks, {passes} of them by passes"
+    );
     let long = seen.iter().filter(|(body, _)| !is_held(body)).count();
     assert!(long <= 1, "{long} requests went up as the client made them");
 }
