@@ -63,12 +63,13 @@ def _calls(given):
 
 def _reasoning(given):
     """Reasoning stands right before an item of its own answer, and such an item, if it has its id,
-    behind its reasoning."""
+    behind its reasoning. Some clients (Copilot CLI) give messages and calls ids of their own: such
+    a call is known by its call id, and such a message may have been said in any answer."""
     for place, item in enumerate(given):
         own = of(item.get("id", ""))
         if item.get("type") == "reasoning":
             after = given[place + 1 : place + 2]
-            if not after or of(after[0].get("id", "")) != own:
+            if not after or answer_of(after[0], own) != own:
                 return (
                     f"Item '{item['id']}' of type 'reasoning' was provided without its required "
                     "following item."
@@ -80,6 +81,16 @@ def _reasoning(given):
                     f"required 'reasoning' item: 'rs_{own}'."
                 )
     return None
+
+
+def answer_of(item, unknown):
+    """The answer that an item belongs to, or `unknown` where only its client knows."""
+    id = item.get("id", "")
+    if known := of(id):
+        return known
+    if id and item.get("type") == "function_call":
+        return of(f"fc_{item['call_id'].removeprefix('call_')}")
+    return unknown if id and item.get("role") == "assistant" else ""
 
 
 def of(id):
@@ -100,7 +111,7 @@ def asked(body):
         results=[item["call_id"] for item in tail if item.get("type") == "function_call_output"],
         users=[json.dumps(item.get("content") or item["encrypted_content"]) for item in said],
         whole=json.dumps(items(body)),
-        compacts=compacts(body),
+        compacts=compacts(body) or body.get("tool_choice") == "none",
     )
 
 
