@@ -303,8 +303,8 @@ class Copilot(Program):
     """GitHub Copilot CLI with a provider and a key of one's own."""
 
     name = "copilot"
-    ceiling = 24_000
-    # Its request for a summary is longer than the one that was refused.
+    ceiling = 20_000
+    # It ends at once (Chat), or asks for a summary by a request that is longer than the refused one.
     code_of_full_window = 1
     kind, api = "openai", "completions"
     # It unpacks itself at its first start, into one place for all homes.

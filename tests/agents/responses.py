@@ -64,12 +64,11 @@ def _calls(given):
 def _reasoning(given):
     """Reasoning stands right before an item of its own answer, and such an item, if it has its id,
     behind its reasoning. Some clients (Copilot CLI) give messages and calls ids of their own: such
-    a call is known by its call id, and such a message may have been said in any answer."""
+    a call is known by its call id, and such a message by the call behind it."""
     for place, item in enumerate(given):
         own = of(item.get("id", ""))
         if item.get("type") == "reasoning":
-            after = given[place + 1 : place + 2]
-            if not after or answer_of(after[0], own) != own:
+            if not follows(given, place + 1, own):
                 return (
                     f"Item '{item['id']}' of type 'reasoning' was provided without its required "
                     "following item."
@@ -83,14 +82,18 @@ def _reasoning(given):
     return None
 
 
-def answer_of(item, unknown):
-    """The answer that an item belongs to, or `unknown` where only its client knows."""
+def follows(given, place, own):
+    """Whether what stands here was said in the answer `own`, as far as that can be told."""
+    item = given[place] if place < len(given) else {}
     id = item.get("id", "")
-    if known := of(id):
-        return known
-    if id and item.get("type") == "function_call":
-        return of(f"fc_{item['call_id'].removeprefix('call_')}")
-    return unknown if id and item.get("role") == "assistant" else ""
+    if not id or of(id):
+        return of(id) == own
+    if item.get("type") == "function_call":
+        return of(f"fc_{item['call_id'].removeprefix('call_')}") == own
+    behind = given[place + 1] if place + 1 < len(given) else {}
+    if behind.get("type") == "function_call":
+        return follows(given, place + 1, own)
+    return item.get("role") == "assistant"
 
 
 def of(id):
