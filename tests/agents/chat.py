@@ -39,6 +39,7 @@ def asked(body):
         results=[message["tool_call_id"] for message in tail if message["role"] == "tool"],
         users=[json.dumps(m["content"]) for m in tail if m["role"] == "user"],
         whole=json.dumps(body["messages"]),
+        compacts=body.get("tool_choice") == "none",
     )
 
 

@@ -166,6 +166,7 @@ def asked(body):
         results=[block["tool_use_id"] for block in tail if block["type"] == "tool_result"],
         users=[block["text"] for block in tail if block["type"] == "text"],
         whole=json.dumps(body["messages"]),
+        compacts=body.get("tool_choice") == {"type": "none"},
     )
 
 

@@ -299,6 +299,53 @@ class Mini(Program):
         return [mini, *flags, "-o", self.home / "trajectory.json", "-t", task]
 
 
+class Copilot(Program):
+    """GitHub Copilot CLI with a provider and a key of one's own."""
+
+    name = "copilot"
+    ceiling = 20_000
+    # It ends at once (Chat), or asks for a summary by a request that is longer than the refused one.
+    code_of_full_window = 1
+    kind, api = "openai", "completions"
+    # It unpacks itself at its first start, into one place for all homes.
+    unpacked = PROGRAMS.parent / ".cache/copilot"
+
+    def base(self):
+        return self.at.base_url
+
+    def environment(self):
+        return {
+            "COPILOT_PROVIDER_BASE_URL": self.base(),
+            "COPILOT_PROVIDER_TYPE": self.kind,
+            "COPILOT_PROVIDER_WIRE_API": self.api,
+            "COPILOT_PROVIDER_API_KEY": KEY,
+            "COPILOT_PROVIDER_MAX_PROMPT_TOKENS": str(self.compact_at or 180_000),
+            "COPILOT_MODEL": MODEL,
+            "COPILOT_OFFLINE": "true",
+            "COPILOT_AUTO_UPDATE": "false",
+            "COPILOT_PKG_CACHE_HOME": str(self.unpacked),
+        }
+
+    def command(self, task, resumed):
+        more = ["--continue"] if resumed else []
+        return [self.executable("copilot"), "--allow-all", "--no-ask-user", *more, "-p", task]
+
+
+class CopilotChat(Copilot):
+    dialect = "chat"
+
+
+class CopilotResponses(Copilot):
+    dialect, api = "responses", "responses"
+
+
+class CopilotMessages(Copilot):
+    dialect, kind = "messages", "anthropic"
+
+    def base(self):
+        return self.at.base_url.removesuffix("/v1")
+
+
 ALL = {
     "opencode-chat": OpencodeChat,
     "opencode-responses": OpencodeResponses,
@@ -309,5 +356,8 @@ ALL = {
     "pi-chat": PiChat,
     "pi-responses": PiResponses,
     "pi-messages": PiMessages,
+    "copilot-chat": CopilotChat,
+    "copilot-responses": CopilotResponses,
+    "copilot-messages": CopilotMessages,
     "mini": Mini,
 }

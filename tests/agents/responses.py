@@ -63,12 +63,12 @@ def _calls(given):
 
 def _reasoning(given):
     """Reasoning stands right before an item of its own answer, and such an item, if it has its id,
-    behind its reasoning."""
+    behind its reasoning. Some clients (Copilot CLI) give messages and calls ids of their own: such
+    a call is known by its call id, and such a message by the call behind it."""
     for place, item in enumerate(given):
         own = of(item.get("id", ""))
         if item.get("type") == "reasoning":
-            after = given[place + 1 : place + 2]
-            if not after or of(after[0].get("id", "")) != own:
+            if not follows(given, place + 1, own):
                 return (
                     f"Item '{item['id']}' of type 'reasoning' was provided without its required "
                     "following item."
@@ -80,6 +80,20 @@ def _reasoning(given):
                     f"required 'reasoning' item: 'rs_{own}'."
                 )
     return None
+
+
+def follows(given, place, own):
+    """Whether what stands here was said in the answer `own`, as far as that can be told."""
+    item = given[place] if place < len(given) else {}
+    id = item.get("id", "")
+    if not id or of(id):
+        return of(id) == own
+    if item.get("type") == "function_call":
+        return of(f"fc_{item['call_id'].removeprefix('call_')}") == own
+    behind = given[place + 1] if place + 1 < len(given) else {}
+    if behind.get("type") == "function_call":
+        return follows(given, place + 1, own)
+    return item.get("role") == "assistant"
 
 
 def of(id):
@@ -100,7 +114,7 @@ def asked(body):
         results=[item["call_id"] for item in tail if item.get("type") == "function_call_output"],
         users=[json.dumps(item.get("content") or item["encrypted_content"]) for item in said],
         whole=json.dumps(items(body)),
-        compacts=compacts(body),
+        compacts=compacts(body) or body.get("tool_choice") == "none",
     )
 
 

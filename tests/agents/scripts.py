@@ -86,7 +86,8 @@ class Asked:
     users: list
     # The whole conversation, as JSON.
     whole: str = ""
-    # Whether a summary is asked for in the dialect's own way.
+    # Whether a summary is asked for in the dialect's own way, or text only: tools may be offered
+    # that must not be called.
     compacts: bool = False
 
 
@@ -315,8 +316,9 @@ def _chapters():
     return Script(steps=steps, tasks={"[task long]": 0, "[task again]": len(steps) - 1})
 
 
-def _delegate(prompt):
-    return Call("delegate", {"prompt": prompt})
+def _delegate(prompt, part):
+    """`part` is told to agents that have nothing else to tell their sub-agents apart by."""
+    return Call("delegate", {"prompt": prompt, "part": part})
 
 
 # Not every agent waits for those that it starts.
@@ -332,7 +334,10 @@ DELEGATE = Script(
             Hop(calls=(start("delegate", "expl"),)),
             Hop(
                 text="I delegate.",
-                calls=(_delegate("[task child] Look around."), _delegate("[task child] Look around.")),
+                calls=(
+                    _delegate("[task child] Look around.", "one"),
+                    _delegate("[task child] Look around.", "two"),
+                ),
             ),
         ],
         [

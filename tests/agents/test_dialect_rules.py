@@ -92,6 +92,8 @@ def output(id):
 
 
 THINKS = {"type": "reasoning", "id": "rs_s0h0", "summary": []}
+# With an id of the client's own making.
+SAID = {"type": "message", "id": "msg_of-its-own", "role": "assistant", "content": "x"}
 RESPONSES = {
     "a string": ("go", None),
     "a call and its output": ([USER, call("a"), output("a")], None),
@@ -104,6 +106,19 @@ RESPONSES = {
     "reasoning alone": ([USER, THINKS], "required following item"),
     "reasoning before another's call": (
         [USER, THINKS, call("a", id="fc_s1h0n0"), output("a")],
+        "required following item",
+    ),
+    "reasoning with a call that its client named": (
+        [USER, THINKS, call(CALL, id="fc_of-its-own"), output(CALL)],
+        None,
+    ),
+    "reasoning with a text and a call that its client named": (
+        [USER, THINKS, SAID, call(CALL, id="fc_of-its-own"), output(CALL)],
+        None,
+    ),
+    "reasoning with a text that its client named": ([USER, THINKS, SAID, USER], None),
+    "reasoning before another's text and call that its client named": (
+        [USER, THINKS, SAID, call("call_s0h1n0", id="fc_of-its-own"), output("call_s0h1n0")],
         "required following item",
     ),
     "a call without its reasoning": (

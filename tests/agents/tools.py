@@ -10,17 +10,24 @@ SHELL = {
     "claude": ("Bash", "command", {"description": "Run a step of the task"}),
     "pi": ("bash", "command", {}),
     "mini": ("bash", "command", {}),
+    "copilot": ("bash", "command", {"description": "Run a step of the task"}),
 }
 # Where there is none, a file is read by the shell.
 READ = {
     "opencode": ("read", "filePath"),
     "claude": ("Read", "file_path"),
     "pi": ("read", "path"),
+    "copilot": ("view", "path"),
 }
 # The tool that starts a sub-agent, the argument that carries the prompt, and what it demands beside.
 DELEGATE = {
     "codex": ("multi_agent_v1.spawn_agent", "message", {}),
     "opencode": ("task", "prompt", {"description": "Looks around", "subagent_type": "general"}),
+    "copilot": (
+        "task",
+        "prompt",
+        {"description": "Look around", "agent_type": "general-purpose", "name": "looks-around"},
+    ),
     "claude": (
         "Agent",
         "prompt",
@@ -31,6 +38,8 @@ DELEGATE = {
         },
     ),
 }
+# Names no session in its requests: two that were told the same words would be one conversation.
+NAMELESS = {"copilot"}
 # mini-swe-agent knows no answer without a call, and ends with this one.
 SUBMIT = {"mini": "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"}
 
@@ -48,7 +57,8 @@ class Tools:
             return self.shell(arguments["command"])
         if name == "delegate":
             name, argument, more = DELEGATE[self.agent]
-            return name, {argument: arguments["prompt"], **more}
+            part = f" Part {arguments['part']}." if self.agent in NAMELESS else ""
+            return name, {argument: arguments["prompt"] + part, **more}
         if name != "read":
             return name, arguments
         path = f"{self.root}/{arguments['path']}"
