@@ -97,8 +97,11 @@ impl Names {
         }
     }
 
+    /// Whether a name may mean a tool of the client's, misspelt as ours may be.
     fn is_taken(&self, name: &str) -> bool {
-        self.taken.iter().any(|taken| taken == name)
+        let plainly = plain(name);
+        let mut taken = self.taken.iter();
+        taken.any(|taken| taken == name || plain(taken).eq_ignore_ascii_case(plainly))
     }
 
     /// Where names of hidden tools stand in the bytes, in whatever case: begin and end.
@@ -193,7 +196,10 @@ mod tests {
         assert_eq!(names.meant("Recall"), None);
         assert_eq!(names.meant("mcp.delimiter"), None);
         assert!(!names.may_become("Recall") && !names.may_become("mcp.delimiter"));
-        assert_eq!(names.meant("RECALL"), Some("recall"));
+        // Nor is one that may as well be theirs, misspelt.
+        for name in ["RECALL", "functions.Recall", "functions.mcp.delimiter"] {
+            assert_eq!(names.meant(name), None, "{name}");
+        }
         assert_eq!(names.meant("recall"), Some("recall"));
     }
 

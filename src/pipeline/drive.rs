@@ -26,7 +26,7 @@ use super::error::ProxyError;
 use super::finish::Committed;
 use super::incoming::{Beginning, Begun, Incoming};
 use super::open::{Turn, over_budget};
-use super::send::{Served, outbound, prepare, spec, taken};
+use super::send::{Served, note_accepted, outbound, prepare, spec};
 use super::unary::cap_line;
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::Machine;
@@ -377,7 +377,7 @@ impl Driver {
             }
             return match sent {
                 Ok(response) if response.status().is_success() => {
-                    taken(&app, &self.turn);
+                    note_accepted(&app, &self.turn);
                     Some(Incoming::of(response).1)
                 }
                 Ok(response) => self.refused(response).await,

@@ -193,18 +193,22 @@ impl State {
     /// Takes in what is known of the upstream, and what the session's records say of it: they know
     /// after a restart, and at another replica, what this turn's predecessor knew.
     pub fn know(&mut self, learned: Edits) {
-        let same = |record: &&TurnRecord| record.model == self.request.model;
-        let before = self.path.newest().filter(same).map(|record| record.without);
+        let records = self.path.entries.iter().rev().map(|entry| &entry.record);
+        let mut same = records.filter(|record| record.model == self.request.model);
+        let before = same.next().map(|record| record.without);
         self.known = self.known.or(learned).or(before.unwrap_or_default());
         self.terms.go_without(self.known);
     }
 
-    /// Whether views go without other edits than those of the turn before.
+    /// Whether views go without other edits than those of the turn before, which breaks the prefix that
+    /// the provider has cached. Breakpoints are no part of that.
     #[must_use]
     pub fn shows_otherwise(&self) -> bool {
+        let marker: Edits = [EditKind::Breakpoints].into_iter().collect();
+        let now = self.terms.without.without(marker);
         let newest = self.path.newest();
         newest.is_some_and(|record| {
-            record.model == self.request.model && record.without != self.terms.without
+            record.model == self.request.model && record.without.without(marker) != now
         })
     }
 
@@ -249,7 +253,7 @@ impl State {
             note: &|text| tools.reader.note(text),
             ceiling: self.terms.ceiling,
             left: &left,
-            recall: self.injected.name(Hidden::Recall),
+            recall: self.injected.name(Hidden::Recall).filter(|_| self.offers()),
         };
         let limits = self.limits(tools, &transcript, ratio, refused);
         let mut notes = view::notes(&transcript, &self.marks, measure);
@@ -312,7 +316,7 @@ impl State {
         if breakpoints {
             edits.put(EditKind::Breakpoints);
         }
-        if self.injected.any() {
+        if self.offers() {
             edits.put(EditKind::Tools);
         }
         edits

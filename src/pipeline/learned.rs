@@ -2,27 +2,33 @@
 //! without. Told by what happened to views alone: one was refused, and the same without some edits
 //! was taken. Kept until the process ends; records keep what their turn knew. Never sends anything.
 
-use memchr::memmem;
 use parking_lot::Mutex;
 use quick_cache::unsync::Cache;
+use serde_json::Value;
 
-use crate::model::{EditKind, Edits, TenantId};
+use crate::model::{Dialect, EditKind, Edits, TenantId};
 
 /// Tenants and models of which something is remembered: those used longest ago go first.
 const REMEMBERED: usize = 4_096;
 /// Bytes of a model's name that tell it from others.
 const NAME: usize = 128;
+/// Refusals running after which an edit that was accepted once is suspected again: what an upstream
+/// refuses may change, but what it refuses at random hardly comes so often in a row.
+const STUCK: u8 = 5;
+/// How deep in a refusal words are looked for.
+const DEPTH: usize = 8;
+/// The members of a refusal that tell what is wrong. Others may hold the request itself.
+const TELLING: [&str; 10] = [
+    "message", "param", "code", "type", "error", "errors", "detail", "msg", "loc", "raw",
+];
 
 /// The words by which a refusal shows that it is about a kind of edit, the most telling kind first.
 /// Refusals name fields of the wire format, whatever language their text is in.
-const WORDS: [(EditKind, &[&str]); 8] = [
+const WORDS: [(EditKind, &[&str]); 6] = [
     (EditKind::Breakpoints, &["cache_control", "cachepoint"]),
     (
         EditKind::HopReasoning,
         &[
-            "unsupported",
-            "extra inputs",
-            "extra_forbidden",
             "wrong_api_format",
             "invalid_encrypted_content",
             "invalid `signature`",
@@ -35,11 +41,9 @@ const WORDS: [(EditKind, &[&str]); 8] = [
         EditKind::Reasoning,
         &["reasoning", "thinking", "thought", "signature"],
     ),
-    (EditKind::Arguments, &["arguments", "tool_use.input"]),
     (EditKind::Hidden, OURS),
     (EditKind::Tools, OURS),
     (EditKind::Results, &["tool_result", "call_output"]),
-    (EditKind::Text, &["content"]),
 ];
 
 /// The names of hidden tools as a refusal quotes them: a parser's `Expecting ',' delimiter` is none.
@@ -47,24 +51,69 @@ const OURS: &[&str] = &[
     "'delimiter'",
     "`delimiter`",
     "\"delimiter\"",
-    "\"delimiter\\\"",
     "'recall'",
     "`recall`",
     "\"recall\"",
-    "\"recall\\\"",
+    "plimsoll_",
 ];
 
 /// The kind that a refusal names first among some.
 fn named(among: Edits, refusal: &[u8]) -> Option<EditKind> {
-    let refusal = refusal.to_ascii_lowercase();
-    let says = |words: &[&str]| {
-        let mut words = words.iter();
-        words.any(|word| memmem::find(&refusal, word.as_bytes()).is_some())
+    let text = match serde_json::from_slice::<Value>(refusal) {
+        Ok(value) => {
+            let mut text = String::new();
+            tell(&value, DEPTH, &mut text);
+            text
+        }
+        Err(_) => String::from_utf8_lossy(refusal).into_owned(),
     };
+    let text = text.to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
     let found = WORDS
         .iter()
         .find(|(kind, words)| among.has(*kind) && says(words));
     found.map(|(kind, _)| *kind)
+}
+
+/// Gathers what a refusal says, one line each.
+fn tell(value: &Value, depth: usize, text: &mut String) {
+    match value {
+        Value::String(said) => {
+            text.push_str(said);
+            text.push('\n');
+        }
+        Value::Array(list) if depth > 0 => {
+            list.iter().for_each(|each| tell(each, depth - 1, text));
+        }
+        Value::Object(members) if depth > 0 => {
+            for (key, value) in members {
+                if TELLING.contains(&key.as_str()) || key == "metadata" {
+                    tell(value, depth - 1, text);
+                }
+            }
+        }
+        Value::Array(_) | Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Whose habits: those of an upstream's model in one dialect, as a tenant meets them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Whose {
+    tenant: TenantId,
+    dialect: Dialect,
+    model: String,
+}
+
+impl Whose {
+    /// Of a model, by its name.
+    pub(super) fn new(tenant: TenantId, dialect: Dialect, model: &str) -> Self {
+        let model = model.chars().take(NAME).collect();
+        Self {
+            tenant,
+            dialect,
+            model,
+        }
+    }
 }
 
 /// What an upstream's model did with the edits of a tenant's views.
@@ -72,11 +121,29 @@ fn named(among: Edits, refusal: &[u8]) -> Option<EditKind> {
 struct Habits {
     /// What views go without.
     without: Edits,
-    /// Edits that stood in a view that was taken.
-    taken: Edits,
-    /// Edits whose view was refused once and taken without them, and that no view had since that was
-    /// taken.
+    /// Edits that stood in a view that was accepted.
+    accepted: Edits,
+    /// Edits whose view was refused once and accepted without them, and that no view had since that
+    /// was accepted.
     doubted: Edits,
+    /// Refusals running that nothing suspected explains.
+    stuck: u8,
+}
+
+impl Habits {
+    /// Learns what was doubted before, and doubts the rest. Returns what is new.
+    fn doubt(&mut self, edits: Edits) -> Edits {
+        let learned = edits.and(self.doubted);
+        self.doubted = self.doubted.or(edits);
+        self.learn(learned)
+    }
+
+    fn learn(&mut self, edits: Edits) -> Edits {
+        let new = edits.without(self.without);
+        self.without = self.without.or(edits);
+        self.doubted = self.doubted.without(edits);
+        new
+    }
 }
 
 /// Which edits one more view goes without.
@@ -89,7 +156,7 @@ pub(super) struct Suspects {
 }
 
 /// What was found out, by tenant and model.
-pub struct Learned(Mutex<Cache<(TenantId, String), Habits>>);
+pub struct Learned(Mutex<Cache<Whose, Habits>>);
 
 impl Default for Learned {
     fn default() -> Self {
@@ -98,79 +165,78 @@ impl Default for Learned {
 }
 
 impl Learned {
-    fn at<T>(&self, tenant: TenantId, model: &str, run: impl FnOnce(&mut Habits) -> T) -> T {
-        let name = model.chars().take(NAME).collect();
-        let key = (tenant, name);
+    fn at<T>(&self, whose: &Whose, run: impl FnOnce(&mut Habits) -> T) -> T {
         let mut known = self.0.lock();
-        let mut habits = known.get(&key).copied().unwrap_or_default();
+        let mut habits = known.get(whose).copied().unwrap_or_default();
         let value = run(&mut habits);
-        known.insert(key, habits);
+        known.insert(whose.clone(), habits);
         value
     }
 
     /// What views for a model go without.
-    pub(super) fn without(&self, tenant: TenantId, model: &str) -> Edits {
-        let name: String = model.chars().take(NAME).collect();
+    pub(super) fn without(&self, whose: &Whose) -> Edits {
         let known = self.0.lock();
-        let habits = known.get(&(tenant, name)).copied();
+        let habits = known.get(whose).copied();
         habits.unwrap_or_default().without
     }
 
     /// What to suspect of a view with these edits that was refused: the kind that the refusal names,
-    /// else all that no view had that was taken. None where nothing is left to suspect.
-    pub(super) fn suspects(
-        &self,
-        tenant: TenantId,
-        model: &str,
-        edits: Edits,
-        refusal: &[u8],
-    ) -> Option<Suspects> {
-        if let Some(kind) = named(edits, refusal) {
-            return Some(Suspects {
-                edits: [kind].into_iter().collect(),
-                named: true,
-            });
-        }
-        let edits = self.at(tenant, model, |habits| edits.without(habits.taken));
-        let named = false;
-        (!edits.is_empty()).then_some(Suspects { edits, named })
-    }
-
-    /// A view with these edits was taken: none of them is what is refused.
-    pub(super) fn taken(&self, tenant: TenantId, model: &str, edits: Edits) {
-        if !edits.is_empty() {
-            self.at(tenant, model, |habits| {
-                habits.taken = habits.taken.or(edits);
-                habits.doubted = habits.doubted.without(edits);
-            });
-        }
-    }
-
-    /// A view was refused, and taken without the suspects. What that teaches: at once where the
-    /// refusal names what no view had that was taken, else where it happens twice running, because an
-    /// upstream may refuse at random.
-    pub(super) fn explained(&self, tenant: TenantId, model: &str, suspects: Suspects) -> Edits {
-        self.at(tenant, model, |habits| {
-            let certain = if suspects.named {
-                suspects.edits.without(habits.taken)
-            } else {
-                Edits::default()
-            };
-            let learned = certain.or(suspects.edits.and(habits.doubted));
-            habits.doubted = habits.doubted.or(suspects.edits).without(learned);
-            habits.without = habits.without.or(learned);
-            learned
+    /// unless others are doubted by now, else all that no view had that was accepted. None where
+    /// nothing is left to suspect.
+    pub(super) fn suspects(&self, whose: &Whose, edits: Edits, refusal: &[u8]) -> Option<Suspects> {
+        let named = named(edits, refusal);
+        self.at(whose, |habits| {
+            let doubted = edits.and(habits.doubted);
+            let named = named.filter(|kind| doubted.is_empty() || doubted.has(*kind));
+            if let Some(kind) = named {
+                return Some(Suspects {
+                    edits: [kind].into_iter().collect(),
+                    named: true,
+                });
+            }
+            let edits = edits.without(habits.accepted).or(doubted);
+            let named = false;
+            (!edits.is_empty()).then_some(Suspects { edits, named })
         })
     }
 
-    /// A view was refused, and so was another with these edits left, while the client's own request,
-    /// which has none, was taken. Those that no view had that was taken go at once: two refusals are
-    /// as many as a rule may cost.
-    pub(super) fn unexplained(&self, tenant: TenantId, model: &str, edits: Edits) -> Edits {
-        self.at(tenant, model, |habits| {
-            let learned = edits.without(habits.taken);
-            habits.without = habits.without.or(learned);
-            learned
+    /// A view with these edits was accepted: none of them is what is refused.
+    pub(super) fn accepted(&self, whose: &Whose, edits: Edits) {
+        if !edits.is_empty() {
+            self.at(whose, |habits| {
+                habits.accepted = habits.accepted.or(edits);
+                habits.doubted = habits.doubted.without(edits);
+                habits.stuck = 0;
+            });
+        }
+    }
+
+    /// A view was refused, and accepted without the suspects. Returns what that teaches: at once what
+    /// the refusal names and no view had that was accepted, else what it happens to twice running,
+    /// because an upstream may refuse at random.
+    pub(super) fn explained(&self, whose: &Whose, suspects: Suspects) -> Edits {
+        self.at(whose, |habits| {
+            let mut certain = Edits::default();
+            if suspects.named {
+                certain = suspects.edits.without(habits.accepted);
+            }
+            let new = habits.learn(certain);
+            new.or(habits.doubt(suspects.edits.without(certain)))
+        })
+    }
+
+    /// The last view was refused with these edits, while the client's own request, which has none, was
+    /// accepted. Returns what that teaches where it happens twice running. Where all of them were
+    /// accepted once, they are suspected again after some refusals in a row.
+    pub(super) fn unexplained(&self, whose: &Whose, edits: Edits) -> Edits {
+        self.at(whose, |habits| {
+            let fresh = edits.without(habits.accepted);
+            habits.stuck = habits.stuck.saturating_add(1);
+            if habits.stuck >= STUCK {
+                habits.accepted = habits.accepted.without(edits);
+                habits.stuck = 0;
+            }
+            habits.doubt(fresh)
         })
     }
 }
@@ -180,17 +246,21 @@ mod tests {
     use super::*;
 
     const TENANT: TenantId = TenantId(crate::model::Digest([7; 32]));
-    const MODEL: &str = "m";
+
+    fn whose(model: &str) -> Whose {
+        Whose::new(TENANT, Dialect::Chat, model)
+    }
 
     fn edits(kinds: &[EditKind]) -> Edits {
         kinds.iter().copied().collect()
     }
 
-    /// One refused view with these edits, taken without what is suspected of it.
+    /// One view with these edits is refused, and accepted without what is suspected of it.
     fn refused(learned: &Learned, all: Edits, text: &str) -> Edits {
-        let suspects = learned.suspects(TENANT, MODEL, all, text.as_bytes());
+        let body = serde_json::json!({"error": {"message": text}}).to_string();
+        let suspects = learned.suspects(&whose("m"), all, body.as_bytes());
         suspects.map_or_else(Edits::default, |suspects| {
-            learned.explained(TENANT, MODEL, suspects)
+            learned.explained(&whose("m"), suspects)
         })
     }
 
@@ -199,54 +269,90 @@ mod tests {
         let learned = Learned::default();
         let all = edits(&[EditKind::Reasoning, EditKind::Results]);
         let text = "The `reasoning_content` in the thinking mode must be passed back";
-        assert_eq!(refused(&learned, all, text), edits(&[EditKind::Reasoning]));
-        assert_eq!(
-            learned.without(TENANT, MODEL),
-            edits(&[EditKind::Reasoning])
-        );
-        assert!(learned.without(TENANT, "other").is_empty());
-        let other = TenantId(crate::model::Digest([8; 32]));
-        assert!(learned.without(other, MODEL).is_empty());
+        let only = edits(&[EditKind::Reasoning]);
+        assert_eq!(refused(&learned, all, text), only);
+        assert_eq!(refused(&learned, all, text), Edits::default(), "told twice");
+        assert_eq!(learned.without(&whose("m")), only);
+        let others = [
+            whose("other"),
+            Whose::new(TENANT, Dialect::Messages, "m"),
+            Whose::new(TenantId(crate::model::Digest([8; 32])), Dialect::Chat, "m"),
+        ];
+        assert!(others.iter().all(|other| learned.without(other).is_empty()));
     }
 
     #[test]
     fn what_nothing_names_is_learned_when_it_happens_twice() {
         let learned = Learned::default();
-        learned.taken(TENANT, MODEL, edits(&[EditKind::Hidden]));
+        learned.accepted(&whose("m"), edits(&[EditKind::Hidden]));
         let all = edits(&[EditKind::Hidden, EditKind::Reasoning, EditKind::Results]);
         assert!(refused(&learned, all, "Invalid request").is_empty());
         let suspected = edits(&[EditKind::Reasoning, EditKind::Results]);
         assert_eq!(refused(&learned, all, "Invalid request"), suspected);
-        assert_eq!(learned.without(TENANT, MODEL), suspected);
+        assert_eq!(learned.without(&whose("m")), suspected);
     }
 
     #[test]
-    fn a_view_that_is_taken_between_clears_its_edits() {
+    fn a_view_that_is_accepted_between_clears_its_edits() {
         let learned = Learned::default();
         let all = edits(&[EditKind::Reasoning, EditKind::Results]);
         for _ in 0..20 {
             assert!(refused(&learned, all, "try again").is_empty());
-            learned.taken(TENANT, MODEL, all);
+            learned.accepted(&whose("m"), all);
         }
-        assert!(learned.without(TENANT, MODEL).is_empty());
+        let late = refused(&learned, all, "try again");
+        assert!(late.is_empty());
     }
 
     #[test]
-    fn what_was_taken_before_takes_two_refusals_that_name_it() {
+    fn what_was_accepted_before_takes_two_refusals_that_name_it() {
         let learned = Learned::default();
         let all = edits(&[EditKind::Reasoning]);
-        learned.taken(TENANT, MODEL, all);
+        learned.accepted(&whose("m"), all);
         assert!(refused(&learned, all, "missing thought_signature").is_empty());
         assert_eq!(refused(&learned, all, "missing thought_signature"), all);
     }
 
     #[test]
-    fn two_refusals_of_one_request_that_the_clients_own_does_not_get_are_enough() {
+    fn edits_that_were_accepted_once_are_suspected_again_after_refusals_in_a_row() {
         let learned = Learned::default();
         let all = edits(&[EditKind::Text, EditKind::Arguments]);
-        learned.taken(TENANT, MODEL, edits(&[EditKind::Text]));
-        let learnt = learned.unexplained(TENANT, MODEL, all);
-        assert_eq!(learnt, edits(&[EditKind::Arguments]));
-        assert_eq!(learned.without(TENANT, MODEL), learnt);
+        learned.accepted(&whose("m"), all);
+        for _ in 0..STUCK {
+            assert_eq!(learned.suspects(&whose("m"), all, b"Invalid request"), None);
+            assert!(learned.unexplained(&whose("m"), all).is_empty());
+        }
+        assert!(refused(&learned, all, "Invalid request").is_empty());
+        assert_eq!(refused(&learned, all, "Invalid request"), all);
+    }
+
+    #[test]
+    fn only_what_a_refusal_says_counts_and_not_what_it_quotes() {
+        let all = edits(&[EditKind::Reasoning, EditKind::Hidden]);
+        for (body, expect) in [
+            (
+                r#"{"error":{"message":"bad","input":{"reasoning_content":"x"}}}"#,
+                None,
+            ),
+            (
+                r#"[{"error":{"message":"no thought_signature"}}]"#,
+                Some(EditKind::Reasoning),
+            ),
+            (
+                r#"{"error":{"message":"Provider returned error","metadata":{"raw":"{\"m\":\"thinking must be back\"}"}}}"#,
+                Some(EditKind::Reasoning),
+            ),
+            (
+                r#"{"error":{"message":"Expecting ',' delimiter: line 1"}}"#,
+                None,
+            ),
+            (
+                r#"{"error":{"message":"no tool named `delimiter`"}}"#,
+                Some(EditKind::Hidden),
+            ),
+            ("thinking is required", Some(EditKind::Reasoning)),
+        ] {
+            assert_eq!(named(all, body.as_bytes()), expect, "{body}");
+        }
     }
 }

@@ -13,6 +13,7 @@ use super::error::ProxyError;
 use super::find::{self, FindError, locate, remembered};
 use super::finish::{self, Place};
 use super::hop::{MiddleError, Prepared, State, Tools};
+use super::learned::Whose;
 use super::patience::Patience;
 use super::reads::Reads;
 use super::refer::{self, Known};
@@ -24,7 +25,7 @@ use super::untouched;
 use crate::dialect::Purpose;
 use crate::dialect::edit::bare;
 use crate::dialect::request::{Lost, Request, RequestError};
-use crate::model::{Edits, Head, Role, Scope, Shape, TenantId};
+use crate::model::{Head, Role, Scope, Shape, TenantId};
 use crate::record::{Phase, Stage};
 use crate::session::align::stand;
 use crate::session::chain;
@@ -61,8 +62,6 @@ pub(super) struct Turn {
     pub family: Family,
     /// The report so far.
     pub report: Report,
-    /// The edits of the other view that was refused too, where one was sent.
-    pub tried: Option<Edits>,
 }
 
 /// Why a request is not managed.
@@ -243,7 +242,6 @@ impl Opening {
                     place,
                     family,
                     report,
-                    tried: None,
                 })));
             }
             Err(Stop::Error(error)) => {
@@ -415,7 +413,8 @@ fn ready(app: &App, opening: &mut Opening, read: Read, path: Arc<Path>) -> Resul
     }
     let report = &mut opening.report;
     let reader = app.reader(&family, place.tenant, request.dialect);
-    let known = app.learned.without(place.tenant, &request.model);
+    let whose = Whose::new(place.tenant, request.dialect, &request.model);
+    let known = app.learned.without(&whose);
     let mut state = State::new(request, shapes, heads, path, terms);
     state.know(known);
     let tools = Tools {

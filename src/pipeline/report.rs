@@ -26,6 +26,8 @@ pub struct Report {
     pub(super) turn: Turn,
     begun: Instant,
     hop_begun: Instant,
+    /// Whether it was counted that views are shown otherwise than in the turn before.
+    otherwise: bool,
     /// Where it is told; nowhere once it was.
     app: Option<Arc<App>>,
 }
@@ -57,6 +59,7 @@ impl Report {
             turn,
             begun: now,
             hop_begun: now,
+            otherwise: false,
             app: Some(Arc::clone(app)),
         }
     }
@@ -106,10 +109,8 @@ impl Report {
     pub(super) fn prepared(&mut self, state: &State, prepared: &Prepared) {
         self.turn.number = u64::from(state.path.next_turn());
         // What is only watched commits no pass, and breaks no prefix.
-        let committed = prepared
-            .pass
-            .as_ref()
-            .filter(|_| state.terms.mode == Mode::Manage);
+        let managed = state.terms.mode == Mode::Manage;
+        let committed = prepared.pass.as_ref().filter(|_| managed);
         let pass = committed.map(|(trigger, proposal)| Pass {
             trigger: *trigger,
             evicted: proposal
@@ -129,7 +130,10 @@ impl Report {
         self.turn.prefix_breaks += u64::from(pass.is_some() && cached);
         let first = state.pending.is_empty();
         self.turn.prefix_breaks += u64::from(first && prepared.transcript.changed);
-        self.turn.prefix_breaks += u64::from(first && state.shows_otherwise());
+        if managed && !self.otherwise && state.shows_otherwise() {
+            self.otherwise = true;
+            self.turn.prefix_breaks += 1;
+        }
         let ceiling = u64::from(state.terms.ceiling);
         let out = prepared.calibrated(prepared.estimate);
         // A turn has kept its budget if each of its hops has.
@@ -154,10 +158,9 @@ impl Report {
             }),
         });
         // What is only watched goes up as it came.
-        let held = state.terms.mode == Mode::Manage;
         self.turn.hops.push(Hop {
             estimated: prepared.estimate,
-            ceiling_ratio: held.then(|| lossy(out) / lossy(ceiling.max(1))),
+            ceiling_ratio: managed.then(|| lossy(out) / lossy(ceiling.max(1))),
             pass,
             declined: prepared.declined,
             ..Hop::default()

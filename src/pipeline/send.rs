@@ -17,6 +17,7 @@ use super::app::App;
 use super::error::ProxyError;
 use super::hop::{MiddleError, Prepared, Tools};
 use super::incoming::Incoming;
+use super::learned::Whose;
 use super::open::Turn;
 use super::{drive, unary, untouched};
 use crate::dialect::Purpose;
@@ -65,11 +66,12 @@ async fn accepted(
     turn: Turn,
     response: Response<ResponseBody>,
 ) -> Result<Response<Body>, ProxyError> {
-    taken(app, &turn);
     if turn.request.purpose == Purpose::Count {
-        // Nothing was said, so there is nothing to read and nothing to record.
+        // Nothing was said, so there is nothing to read and nothing to record. What counts a view may
+        // refuse less than what reads it, so that this teaches nothing either.
         return Ok(forward(turn, response));
     }
+    note_accepted(app, &turn);
     let (head, body) = Incoming::of(response);
     if body.coded {
         return original(app, turn, Because::Unread).await;
@@ -186,7 +188,7 @@ pub(super) async fn again(
 ) -> Result<Result<Response<ResponseBody>, Refusal>, ProxyError> {
     let (head, body) = match mended(app, turn, refusal).await? {
         Ok(response) => {
-            taken(app, turn);
+            note_accepted(app, turn);
             return Ok(Ok(response));
         }
         Err(refusal) => refusal,
@@ -249,12 +251,14 @@ async fn differently(
     turn: &mut Turn,
     (head, refusal): &Refusal,
 ) -> Option<Result<Response<ResponseBody>, ProxyError>> {
-    if !is_ours(head.status) || is_too_long(app, head.status, refusal) {
+    // A model that is not there, or a body that is too large, has nothing to do with edits.
+    let made = matches!(head.status.as_u16(), 400 | 422);
+    let counts = turn.request.purpose == Purpose::Count;
+    if !made || counts || is_too_long(app, head.status, refusal) {
         return None;
     }
-    let (tenant, edits) = (turn.place.tenant, turn.prepared.edits);
-    let model = turn.state.request.model.clone();
-    let suspects = app.learned.suspects(tenant, &model, edits, refusal)?;
+    let (edits, whose) = (turn.prepared.edits, whose(turn));
+    let suspects = app.learned.suspects(&whose, edits, refusal)?;
     let without = prepare_without(app, turn, suspects.edits).ok()?;
     if without.body.is(&turn.prepared.body.to_bytes()) {
         // Such edits as the client makes itself.
@@ -276,10 +280,8 @@ async fn differently(
     // Beside breakpoints of the client's own ours may only have been too many.
     let sole = memmem::find(&turn.state.request.body, MARKER).is_none();
     if response.status().is_success() && (sole || !breaks) {
-        let learned = app.learned.explained(tenant, &model, suspects);
+        let learned = app.learned.explained(&whose, suspects);
         teach(turn, learned);
-    } else if !response.status().is_success() {
-        turn.tried = Some(turn.prepared.edits);
     }
     Some(answer)
 }
@@ -296,15 +298,20 @@ fn teach(turn: &mut Turn, learned: Edits) {
     tracing::warn!(
         model = turn.state.request.model,
         kinds = kinds.join(","),
-        "the upstream refuses these edits; views for the model go without them until the next start"
+        "the upstream refuses these edits; views for the model go without them until the next start, \
+         and in sessions that know it for good"
     );
 }
 
-/// Notes that the upstream took the view in hand.
-pub(super) fn taken(app: &App, turn: &Turn) {
-    let model = &turn.state.request.model;
-    let edits = turn.prepared.edits;
-    app.learned.taken(turn.place.tenant, model, edits);
+/// Notes that the upstream accepted the view in hand.
+pub(super) fn note_accepted(app: &App, turn: &Turn) {
+    app.learned.accepted(&whose(turn), turn.prepared.edits);
+}
+
+/// Whose habits a turn meets.
+fn whose(turn: &Turn) -> Whose {
+    let request = &turn.state.request;
+    Whose::new(turn.place.tenant, request.dialect, &request.model)
 }
 
 /// Where a hop was refused as too long: one pass to four fifths of the size that the upstream
@@ -446,10 +453,10 @@ async fn original(
         }
         response = Response::from_parts(head, Body::from(body));
     } else if response.status().is_success()
-        && let (Because::Refused { too_long: false }, Some(tried)) = (because, turn.tried)
+        && let Because::Refused { too_long: false } = because
     {
-        let model = turn.state.request.model.clone();
-        let learned = app.learned.unexplained(turn.place.tenant, &model, tried);
+        let (edits, whose) = (turn.prepared.edits, whose(&turn));
+        let learned = app.learned.unexplained(&whose, edits);
         teach(&mut turn, learned);
     }
     turn.report.failed_open(stage);

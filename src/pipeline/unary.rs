@@ -15,7 +15,7 @@ use super::finish::{self, Committed, Ended, Ending};
 use super::hidden::{self, Keep};
 use super::incoming::Incoming;
 use super::open::{Turn, over_budget};
-use super::send::{Served, again, failed, prepare, reply, send, spec, taken};
+use super::send::{Served, again, failed, note_accepted, prepare, reply, send, spec};
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::unary::{self, Unstreamed};
 use crate::model::Hop;
@@ -132,7 +132,7 @@ async fn next(app: &Arc<App>, turn: &mut Turn, answers: &[Answer]) -> Result<Nex
     let response = send(app, turn).await?;
     turn.report.answered(response.status());
     if response.status().is_success() {
-        taken(app, turn);
+        note_accepted(app, turn);
         return whole(turn, response).await;
     }
     let (head, body) = Incoming::of(response);

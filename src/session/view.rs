@@ -325,7 +325,7 @@ fn shown(transcript: &Transcript, marks: &Marks, item: &Item) -> bool {
             let refused = if item.hidden {
                 transcript.without.has(EditKind::Hidden)
             } else {
-                mark != Mark::Live && transcript.without.has(EditKind::Results)
+                mark != Mark::Live && !item.bound && transcript.without.has(EditKind::Results)
             };
             item.delimiter != Some(Delimiter::Stray) && mark != Mark::Removed && !refused
         }

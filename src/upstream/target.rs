@@ -235,16 +235,26 @@ impl BaseUrl {
         self.text.get(..end).unwrap_or(&self.text)
     }
 
-    /// The base up to its version: what else the server has stands beside that. A base without a
-    /// version is its own root.
+    /// The base up to its version, where that is its last segment, or the one before: what else the
+    /// server has stands beside that. Any other base is its own root, since what stands before the
+    /// segments behind a version may be another's.
     fn root(&self) -> &str {
-        let mut end = self.origin().len();
-        let path = self.text.get(end..).unwrap_or_default();
-        for segment in path.split_inclusive('/') {
-            if is_version(segment.trim_end_matches('/')) {
-                return self.text.get(..end.saturating_sub(1)).unwrap_or(&self.text);
+        let origin = self.origin().len();
+        let path = self
+            .text
+            .get(origin..)
+            .unwrap_or_default()
+            .trim_end_matches('/');
+        let mut end = origin + path.len();
+        for segment in path.rsplit('/').take(2) {
+            let begin = end.saturating_sub(segment.len());
+            if is_version(segment) {
+                return self
+                    .text
+                    .get(..begin.saturating_sub(1))
+                    .unwrap_or(&self.text);
             }
-            end += segment.len();
+            end = begin.saturating_sub(1);
         }
         &self.text
     }

@@ -211,8 +211,10 @@ async fn results_that_may_not_be_edited_go_with_their_calls() {
 #[tokio::test]
 async fn tools_that_the_upstream_refuses_are_offered_no_more() {
     let (seen, proxy) = play(wants_no_tool_of_ours).await;
-    // The session's first record says that it has none, which needs nothing learned.
-    assert_eq!((refusals(&seen), learned(&proxy)), (1, 0));
+    assert_eq!((refusals(&seen), learned(&proxy)), (2, 1));
+    let last = seen.last();
+    let last = last.map(|(body, _)| body["tools"].as_array().unwrap().len());
+    assert_eq!(last, Some(1));
 }
 
 #[tokio::test]
@@ -220,5 +222,8 @@ async fn an_upstream_that_refuses_at_random_teaches_nothing() {
     let (seen, proxy) = play(at_random).await;
     assert!(refusals(&seen) > 2);
     assert_eq!(learned(&proxy), 0);
+    let last = seen.last();
+    let last = last.map(|(body, _)| body["tools"].as_array().unwrap().len());
+    assert!(last > Some(1), "the hidden tools are gone");
     until_metric(&proxy, "plimsoll_rules_learned_total{kind=\"reasoning\"} 0").await;
 }

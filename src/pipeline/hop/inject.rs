@@ -14,7 +14,7 @@ impl State {
     /// As [`State::inject`].
     pub fn go_without(&mut self, edits: Edits, tools: &Tools<'_>) -> Result<(), MiddleError> {
         self.terms.go_without(edits);
-        if !self.is_bare() {
+        if self.tools.is_none() || self.offers() {
             return Ok(());
         }
         if let Some((Some(at), _)) = self.guidance.take() {
@@ -27,11 +27,13 @@ impl State {
         self.inject(tools)
     }
 
-    /// Whether the upstream refuses hidden tools: what calls them is not offered either where the calls
-    /// can't be shown.
-    fn is_bare(&self) -> bool {
+    /// Whether the hidden tools of the conversation are offered: not where the upstream refuses them, or
+    /// their calls. What was decided stands all the same, because the model may call what it finds in
+    /// its history, or may be offered again what was left out only to find that out.
+    pub(super) fn offers(&self) -> bool {
         let without = self.terms.without;
-        without.has(EditKind::Tools) || without.has(EditKind::Hidden)
+        let refused = without.has(EditKind::Tools) || without.has(EditKind::Hidden);
+        self.injected.any() && !refused
     }
 
     /// The names of the hidden tools beside those of the client's, by which calls are told apart.
@@ -56,7 +58,7 @@ impl State {
         self.client_tokens = original + client_tools_size;
         self.fixed = client_tools_size;
         self.injected = self.decide();
-        if let (true, Some(bytes)) = (self.injected.any(), self.request.tools_bytes()) {
+        if let (true, Some(bytes)) = (self.offers(), self.request.tools_bytes()) {
             let with = tools::with_hidden(self.request.dialect, bytes, &self.injected)
                 .ok_or(MiddleError::Inject)?;
             self.fixed = u64::from(tools.reader.remembered(&String::from_utf8_lossy(&with)));
@@ -72,8 +74,7 @@ impl State {
     /// Injection is decided at the first request of a conversation that carries tools, and kept:
     /// the tools array never flips.
     fn decide(&self) -> Injected {
-        // What calls them is shown no more where the upstream refuses it.
-        if self.request.tools.is_none() || self.is_bare() {
+        if self.request.tools.is_none() {
             return Injected::default();
         }
         let before = self.path.entries.iter().rev().map(|entry| &entry.record);

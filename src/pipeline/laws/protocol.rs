@@ -38,7 +38,8 @@ impl Oracle {
             (Some("end"), Some(open)) => {
                 let (own, act, _) = &self.episodes[open];
                 let named = name.is_none_or(|name| name == own);
-                if named && *act == arguments["description"].is_null() {
+                // An act needs no description, and one that comes with it says nothing.
+                if named && (*act || !arguments["description"].is_null()) {
                     self.episodes[open].2 = true;
                 }
             }

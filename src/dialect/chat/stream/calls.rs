@@ -210,6 +210,11 @@ impl Table {
         of_members(&own.extra).is_none().then_some(owed)
     }
 
+    /// Whether no call has begun.
+    pub(super) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
     /// Whether a call with this id has begun.
     pub(super) fn has_id(&self, id: &str) -> bool {
         self.calls.iter().any(|call| call.id == id)

@@ -67,6 +67,7 @@ impl Owed {
             return None;
         }
         let early = std::mem::take(&mut self.early);
+        let late = !table.is_empty() || chunk.finish().is_some();
         let mut elements: Vec<Bytes> = Vec::new();
         let mut changed = false;
         let spans = raw::array(raw).unwrap_or_default();
@@ -82,8 +83,8 @@ impl Owed {
                     changed = true;
                     self.details.push((slot, element));
                 }
-                // What names no call at all goes with the end.
-                None if begun || chunk.finish().is_some() => {
+                // What signs a call comes with it or right before it; else it names none.
+                None if begun || late => {
                     changed |= waited;
                     elements.push(element);
                 }
