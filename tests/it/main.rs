@@ -59,6 +59,7 @@ mod support;
 mod tenants;
 mod texts;
 mod tidy;
+mod toolless;
 mod turns;
 mod typed;
 mod unpacking;

@@ -1,0 +1,275 @@
+//! Clients that bring no tools, that write their calls as text, or that let the provider run a shell:
+//! their sessions are held under the ceiling like any other, nothing of the user's goes, and nothing
+//! is offered that they did not ask for.
+
+use std::sync::{Arc, Mutex};
+
+use axum::body::{Body, to_bytes};
+use axum::response::Response;
+use serde_json::{Value, json};
+
+use super::support::{Proxy, client, soon, upstream};
+
+const TURNS: usize = 36;
+const BUDGET: u64 = 4_000;
+
+/// Who talks with the upstream, and how.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    /// Questions and answers alone.
+    Talk,
+    /// Calls and results stand in the history, but no tools in the request.
+    Calls,
+    /// Calls are text, and results come as user messages.
+    Texts,
+    /// A shell that the provider knows, beside a function, in Responses.
+    Shell,
+}
+
+/// What is long, and different each time.
+fn long(number: usize) -> String {
+    let lines = (0..45).map(|line| format!("{number}.{line}: {}", number * 7_919 + line));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// What the user says in a turn of talk.
+fn question(number: usize) -> String {
+    format!("question {number}: and what of the next one?")
+}
+
+impl Kind {
+    fn path(self) -> &'static str {
+        match self {
+            Self::Shell => "/v1/responses",
+            Self::Talk | Self::Calls | Self::Texts => "/v1/chat/completions",
+        }
+    }
+
+    /// The messages before the first answer.
+    fn begin(self) -> Vec<Value> {
+        let user = |text: &str| json!({"role": "user", "content": text});
+        match self {
+            Self::Talk => vec![user(&question(0))],
+            Self::Calls | Self::Shell => vec![user("run them all")],
+            Self::Texts => vec![
+                json!({"role": "system", "content": "Write one command each time."}),
+                user("run them all"),
+            ],
+        }
+    }
+
+    fn body(self, history: &[Value], stream: bool) -> Value {
+        match self {
+            Self::Shell => json!({"model": "m", "input": history, "store": false,
+                "tools": [{"type": "shell"}, {"type": "function", "name": "read",
+                    "parameters": {"type": "object"}}]}),
+            Self::Talk | Self::Calls | Self::Texts => {
+                json!({"model": "m", "messages": history, "stream": stream})
+            }
+        }
+    }
+
+    /// What the model says, as a chat message or as items.
+    fn says(self, turn: usize) -> Value {
+        let content = match self {
+            Self::Talk => long(turn),
+            Self::Calls => String::new(),
+            Self::Texts => format!("Thought: on to {turn}.\nCode:\nrun({turn})"),
+            Self::Shell => {
+                return json!([
+                    {"type": "shell_call", "id": format!("sh_{turn}"), "call_id": format!("s{turn}"),
+                        "status": "completed", "action": {"commands": [format!("run {turn}")]}},
+                    {"type": "function_call", "id": format!("fc_{turn}"), "call_id": format!("f{turn}"),
+                        "status": "completed", "name": "read", "arguments": format!("{{\"n\":{turn}}}")},
+                ]);
+            }
+        };
+        let mut message = json!({"role": "assistant", "content": content});
+        if self == Self::Calls {
+            message["tool_calls"] = json!([{"index": 0, "id": format!("call_{turn}"),
+                "type": "function", "function": {"name": "bash",
+                    "arguments": json!({"c": format!("run {turn}")}).to_string()}}]);
+        }
+        message
+    }
+
+    /// What the client adds behind it.
+    fn adds(self, turn: usize) -> Vec<Value> {
+        match self {
+            Self::Talk => vec![json!({"role": "user", "content": question(turn + 1)})],
+            Self::Calls => {
+                let id = format!("call_{turn}");
+                vec![json!({"role": "tool", "tool_call_id": id, "content": long(turn)})]
+            }
+            Self::Texts => {
+                let text = format!("Observation:\n{}", long(turn));
+                vec![json!({"role": "user", "content": text})]
+            }
+            Self::Shell => vec![
+                json!({"type": "shell_call_output", "call_id": format!("s{turn}"), "output": [
+                    {"stdout": long(turn), "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]}),
+                json!({"type": "function_call_output", "call_id": format!("f{turn}"),
+                    "output": long(turn + TURNS)}),
+            ],
+        }
+    }
+}
+
+/// The upstream's answer as it is sent.
+fn answer(kind: Kind, turn: usize, stream: bool) -> (&'static str, String) {
+    let said = kind.says(turn);
+    let usage = json!({"prompt_tokens": 9, "completion_tokens": 9, "total_tokens": 18});
+    let head = json!({"id": format!("c{turn}"), "created": 1, "model": "m"});
+    let chunk = |delta: &Value, finish: Value| {
+        let mut chunk = head.clone();
+        chunk["object"] = "chat.completion.chunk".into();
+        chunk["choices"] = json!([{"index": 0, "delta": delta, "finish_reason": finish}]);
+        format!("data: {chunk}\n\n")
+    };
+    if kind == Kind::Shell {
+        let whole = json!({"id": format!("resp_{turn}"), "object": "response", "status": "completed",
+            "model": "m", "output": said, "usage": {"input_tokens": 9, "output_tokens": 9,
+                "total_tokens": 18}});
+        return ("application/json", whole.to_string());
+    }
+    if stream {
+        let frames = [
+            chunk(&said, Value::Null),
+            chunk(&json!({}), "stop".into()),
+            "data: [DONE]\n\n".to_owned(),
+        ];
+        return ("text/event-stream", frames.concat());
+    }
+    let mut whole = head.clone();
+    whole["object"] = "chat.completion".into();
+    whole["usage"] = usage;
+    whole["choices"] = json!([{"index": 0, "message": said, "finish_reason": "stop"}]);
+    ("application/json", whole.to_string())
+}
+
+/// Plays a session: what the upstream was sent each time, and what the proxy said of it.
+async fn play(kind: Kind, stream: bool) -> (Vec<Value>, Vec<(String, u64)>) {
+    let seen: Arc<Mutex<Vec<Value>>> = Arc::default();
+    let noted = seen.clone();
+    let addr = upstream(move |request| {
+        let seen = noted.clone();
+        async move {
+            let bytes = to_bytes(request.into_body(), usize::MAX).await.unwrap();
+            let body: Value = serde_json::from_slice(&bytes).unwrap();
+            let mut seen = seen.lock().unwrap();
+            let (form, said) = answer(kind, seen.len(), stream);
+            seen.push(body);
+            let built = Response::builder().header("content-type", form);
+            built.body(Body::from(said)).unwrap()
+        }
+    })
+    .await;
+    let proxy = Proxy::before(addr).await;
+    let mut history = kind.begin();
+    let mut told = Vec::new();
+    for turn in 0..TURNS {
+        let mut sent = client()
+            .post(proxy.url(kind.path()))
+            .bearer_auth("k")
+            .header("x-plimsoll-budget", BUDGET);
+        if kind == Kind::Texts {
+            sent = sent.header("x-plimsoll-profile", "smolagents");
+        }
+        let sent = sent.body(kind.body(&history, stream).to_string());
+        let response = soon(sent.send()).await.unwrap();
+        assert_eq!(response.status(), 200, "{kind:?} turn {turn}");
+        let header = |name: &str| {
+            let value = response.headers().get(name);
+            value.map(|value| value.to_str().unwrap().to_owned())
+        };
+        let evicted = header("x-plimsoll-evicted-tokens");
+        let evicted = evicted.and_then(|tokens| tokens.parse().ok());
+        told.push((
+            header("x-plimsoll-budget").unwrap_or_default(),
+            evicted.unwrap_or_default(),
+        ));
+        let text = soon(response.text()).await.unwrap();
+        let said = kind.says(turn);
+        assert!(
+            !text.contains("delimiter") && text.contains("\"m\""),
+            "{kind:?} turn {turn}: {text}"
+        );
+        match said {
+            Value::Array(items) => history.extend(items),
+            said => history.push(said),
+        }
+        history.extend(kind.adds(turn));
+    }
+    (std::mem::take(&mut *seen.lock().unwrap()), told)
+}
+
+/// Holds a session to what all of them must keep.
+async fn holds(kind: Kind, stream: bool) -> Vec<Value> {
+    let (seen, told) = play(kind, stream).await;
+    assert_eq!(seen.len(), TURNS);
+    let over: Vec<usize> = (0..TURNS).filter(|turn| told[*turn].0 != "met").collect();
+    assert!(over.is_empty(), "{kind:?}: over the budget in {over:?}");
+    let evicted = told.iter().filter(|(_, tokens)| *tokens > 0).count();
+    assert!(evicted > TURNS / 3, "{kind:?}: evicted in {evicted} turns");
+    // The lines are numbers: no view under the budget has as many bytes.
+    let longest = seen.iter().map(|body| body.to_string().len()).max();
+    assert!(longest < Some(20_000), "{kind:?}: {longest:?} bytes");
+    seen
+}
+
+fn texts<'a>(body: &'a Value, role: &str) -> Vec<&'a str> {
+    let messages = body["messages"].as_array().unwrap().iter();
+    let of = messages.filter(|message| message["role"] == role);
+    of.filter_map(|message| message["content"].as_str())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_chat_without_tools_is_held_and_keeps_what_the_user_said() {
+    for stream in [false, true] {
+        let seen = holds(Kind::Talk, stream).await;
+        for (turn, body) in seen.iter().enumerate() {
+            assert_eq!(body.get("tools"), None);
+            let said: Vec<String> = (0..=turn).map(question).collect();
+            assert_eq!(texts(body, "user"), said, "turn {turn}");
+            // Many providers take the two in turns only.
+            assert_eq!(texts(body, "assistant").len(), turn);
+        }
+    }
+}
+
+#[tokio::test]
+async fn calls_of_a_history_without_tools_are_held() {
+    for stream in [false, true] {
+        let seen = holds(Kind::Calls, stream).await;
+        assert!(seen.iter().all(|body| body.get("tools").is_none()));
+        assert!(
+            seen.iter()
+                .all(|body| texts(body, "user") == ["run them all"])
+        );
+    }
+}
+
+#[tokio::test]
+async fn results_that_come_as_user_messages_are_held_by_their_profile() {
+    for stream in [false, true] {
+        let seen = holds(Kind::Texts, stream).await;
+        for body in &seen {
+            let said = texts(body, "user");
+            assert_eq!(said[0], "run them all");
+            let front = |text: &&str| text.starts_with("Observation:");
+            assert!(said[1..].iter().all(|text| front(text)), "{said:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_providers_own_shell_said_is_held() {
+    let seen = holds(Kind::Shell, false).await;
+    for body in &seen {
+        let items = body["input"].as_array().unwrap();
+        let calls = |kind: &str| items.iter().filter(|item| item["type"] == kind).count();
+        assert_eq!(calls("shell_call"), calls("shell_call_output"));
+        assert_eq!(calls("function_call"), calls("function_call_output"));
+    }
+}
