@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use super::support::{Proxy, client, soon, upstream};
 
 const TURNS: usize = 36;
-const BUDGET: u64 = 4_000;
 
 /// Who talks with the upstream, and how.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,7 +21,7 @@ enum Kind {
     Calls,
     /// Calls are text, and results come as user messages.
     Texts,
-    /// A shell that the provider knows, beside a function, in Responses.
+    /// A shell that the provider knows and a search that it runs, beside a function, in Responses.
     Shell,
 }
 
@@ -38,6 +37,14 @@ fn question(number: usize) -> String {
 }
 
 impl Kind {
+    /// What the provider itself did can't be edited, and what stands beside it is shortened only.
+    fn budget(self) -> usize {
+        match self {
+            Self::Shell => 8_000,
+            Self::Talk | Self::Calls | Self::Texts => 4_000,
+        }
+    }
+
     fn path(self) -> &'static str {
         match self {
             Self::Shell => "/v1/responses",
@@ -60,7 +67,7 @@ impl Kind {
 
     fn body(self, history: &[Value], stream: bool) -> Value {
         match self {
-            Self::Shell => json!({"model": "m", "input": history, "store": false,
+            Self::Shell => json!({"model": "m", "input": history, "store": false, "stream": stream,
                 "tools": [{"type": "shell"}, {"type": "function", "name": "read",
                     "parameters": {"type": "object"}}]}),
             Self::Talk | Self::Calls | Self::Texts => {
@@ -77,6 +84,8 @@ impl Kind {
             Self::Texts => format!("Thought: on to {turn}.\nCode:\nrun({turn})"),
             Self::Shell => {
                 return json!([
+                    {"type": "web_search_call", "id": format!("ws_{turn}"), "status": "completed",
+                        "action": {"type": "search", "query": format!("what is {turn}")}},
                     {"type": "shell_call", "id": format!("sh_{turn}"), "call_id": format!("s{turn}"),
                         "status": "completed", "action": {"commands": [format!("run {turn}")]}},
                     {"type": "function_call", "id": format!("fc_{turn}"), "call_id": format!("f{turn}"),
@@ -130,7 +139,10 @@ fn answer(kind: Kind, turn: usize, stream: bool) -> (&'static str, String) {
         let whole = json!({"id": format!("resp_{turn}"), "object": "response", "status": "completed",
             "model": "m", "output": said, "usage": {"input_tokens": 9, "output_tokens": 9,
                 "total_tokens": 18}});
-        return ("application/json", whole.to_string());
+        return match stream {
+            false => ("application/json", whole.to_string()),
+            true => ("text/event-stream", events(&whole)),
+        };
     }
     if stream {
         let frames = [
@@ -145,6 +157,27 @@ fn answer(kind: Kind, turn: usize, stream: bool) -> (&'static str, String) {
     whole["usage"] = usage;
     whole["choices"] = json!([{"index": 0, "message": said, "finish_reason": "stop"}]);
     ("application/json", whole.to_string())
+}
+
+/// A response as a stream.
+fn events(whole: &Value) -> String {
+    let mut begun = whole.clone();
+    (begun["status"], begun["output"]) = ("in_progress".into(), json!([]));
+    let mut events = vec![json!({"type": "response.created", "response": begun})];
+    for (at, item) in whole["output"].as_array().unwrap().iter().enumerate() {
+        for kind in ["response.output_item.added", "response.output_item.done"] {
+            events.push(json!({"type": kind, "output_index": at, "item": item}));
+        }
+    }
+    events.push(json!({"type": "response.completed", "response": whole}));
+    let frame = |(number, mut event): (usize, Value)| {
+        event["sequence_number"] = number.into();
+        format!(
+            "event: {}\ndata: {event}\n\n",
+            event["type"].as_str().unwrap()
+        )
+    };
+    events.into_iter().enumerate().map(frame).collect()
 }
 
 /// Plays a session: what the upstream was sent each time, and what the proxy said of it.
@@ -171,7 +204,7 @@ async fn play(kind: Kind, stream: bool) -> (Vec<Value>, Vec<(String, u64)>) {
         let mut sent = client()
             .post(proxy.url(kind.path()))
             .bearer_auth("k")
-            .header("x-plimsoll-budget", BUDGET);
+            .header("x-plimsoll-budget", kind.budget());
         if kind == Kind::Texts {
             sent = sent.header("x-plimsoll-profile", "smolagents");
         }
@@ -213,7 +246,10 @@ async fn holds(kind: Kind, stream: bool) -> Vec<Value> {
     assert!(evicted > TURNS / 3, "{kind:?}: evicted in {evicted} turns");
     // The lines are numbers: no view under the budget has as many bytes.
     let longest = seen.iter().map(|body| body.to_string().len()).max();
-    assert!(longest < Some(20_000), "{kind:?}: {longest:?} bytes");
+    assert!(
+        longest < Some(kind.budget() * 5),
+        "{kind:?}: {longest:?} bytes"
+    );
     seen
 }
 
@@ -265,11 +301,18 @@ async fn results_that_come_as_user_messages_are_held_by_their_profile() {
 
 #[tokio::test]
 async fn what_a_providers_own_shell_said_is_held() {
-    let seen = holds(Kind::Shell, false).await;
-    for body in &seen {
-        let items = body["input"].as_array().unwrap();
-        let calls = |kind: &str| items.iter().filter(|item| item["type"] == kind).count();
-        assert_eq!(calls("shell_call"), calls("shell_call_output"));
-        assert_eq!(calls("function_call"), calls("function_call_output"));
+    for stream in [false, true] {
+        let seen = holds(Kind::Shell, stream).await;
+        for (turn, body) in seen.iter().enumerate() {
+            let items = body["input"].as_array().unwrap();
+            let calls = |kind: &str| items.iter().filter(|item| item["type"] == kind).count();
+            assert_eq!(
+                calls("web_search_call"),
+                turn,
+                "only its provider may edit it"
+            );
+            assert_eq!(calls("shell_call"), calls("shell_call_output"));
+            assert_eq!(calls("function_call"), calls("function_call_output"));
+        }
     }
 }
