@@ -182,8 +182,15 @@ impl Learned {
 
     /// What to suspect of a view with these edits that was refused: the kind that the refusal names,
     /// unless others are doubted by now, else all that no view had that was accepted. None where
-    /// nothing is left to suspect.
-    pub(super) fn suspects(&self, whose: &Whose, edits: Edits, refusal: &[u8]) -> Option<Suspects> {
+    /// nothing is left to suspect, and in silence at first, where the client's own request can be sent:
+    /// most of what is refused is refused either way.
+    pub(super) fn suspects(
+        &self,
+        whose: &Whose,
+        edits: Edits,
+        refusal: &[u8],
+        own_may_do: bool,
+    ) -> Option<Suspects> {
         let named = named(edits, refusal);
         self.at(whose, |habits| {
             let doubted = edits.and(habits.doubted);
@@ -193,6 +200,9 @@ impl Learned {
                     edits: [kind].into_iter().collect(),
                     named: true,
                 });
+            }
+            if own_may_do && doubted.is_empty() {
+                return None;
             }
             let edits = edits.without(habits.accepted).or(doubted);
             let named = false;
@@ -255,13 +265,14 @@ mod tests {
         kinds.iter().copied().collect()
     }
 
-    /// One view with these edits is refused, and accepted without what is suspected of it.
+    /// One view with these edits is refused, and accepted without what is suspected of it, or as the
+    /// client's own request.
     fn refused(learned: &Learned, all: Edits, text: &str) -> Edits {
         let body = serde_json::json!({"error": {"message": text}}).to_string();
-        let suspects = learned.suspects(&whose("m"), all, body.as_bytes());
-        suspects.map_or_else(Edits::default, |suspects| {
-            learned.explained(&whose("m"), suspects)
-        })
+        match learned.suspects(&whose("m"), all, body.as_bytes(), true) {
+            Some(suspects) => learned.explained(&whose("m"), suspects),
+            None => learned.unexplained(&whose("m"), all),
+        }
     }
 
     #[test]
@@ -319,7 +330,7 @@ mod tests {
         let all = edits(&[EditKind::Text, EditKind::Arguments]);
         learned.accepted(&whose("m"), all);
         for _ in 0..STUCK {
-            assert_eq!(learned.suspects(&whose("m"), all, b"Invalid request"), None);
+            assert_eq!(learned.suspects(&whose("m"), all, b"no", false), None);
             assert!(learned.unexplained(&whose("m"), all).is_empty());
         }
         assert!(refused(&learned, all, "Invalid request").is_empty());

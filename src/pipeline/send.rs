@@ -258,7 +258,9 @@ async fn differently(
         return None;
     }
     let (edits, whose) = (turn.prepared.edits, whose(turn));
-    let suspects = app.learned.suspects(&whose, edits, refusal)?;
+    // Behind a hop that the client never saw its own request is none of the turn's any longer.
+    let own_may_do = turn.state.pending.is_empty();
+    let suspects = app.learned.suspects(&whose, edits, refusal, own_may_do)?;
     let without = prepare_without(app, turn, suspects.edits).ok()?;
     if without.body.is(&turn.prepared.body.to_bytes()) {
         // Such edits as the client makes itself.
