@@ -294,7 +294,7 @@ async fn results_that_come_as_user_messages_are_held_by_their_profile() {
             let said = texts(body, "user");
             assert_eq!(said[0], "run them all");
             let front = |text: &&str| text.starts_with("Observation:");
-            assert!(said[1..].iter().all(|text| front(text)), "{said:?}");
+            assert!(said[1..].iter().all(front), "{said:?}");
         }
     }
 }
