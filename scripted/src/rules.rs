@@ -1,8 +1,8 @@
 //! The rules that single providers have beside what all of them refuse, each as a switch.
 //!
 //! Owns what a provider issues with an answer so that it can tell it when it comes back, and which
-//! requests it refuses for it. It judges all three wire formats by what [`read`] makes of them, and
-//! never repairs anything. The words of the refusals, and where they are from, are in [`words`].
+//! requests it refuses for it. It judges all three wire formats by what `read` makes of them, and
+//! never repairs anything. The words of the refusals, and where they are from, are in `words`.
 
 mod judge;
 mod read;
