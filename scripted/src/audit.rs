@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::Value;
 
-use crate::plan::Episode;
+use crate::plan::{Episode, Plan, TOOL};
 use crate::player::{Session, TURN_HEADER};
 use crate::received::{Received, Verdict};
 use crate::size::{Outline, Sizer};
@@ -158,7 +158,8 @@ pub fn users(requests: &[&Received], session: &Session) -> Vec<Violation> {
     found
 }
 
-/// Tools arrays unlike that of the session's first request, byte for byte: rule `tools`.
+/// Tools arrays unlike that of the session's first request, byte for byte: rule `tools`. Where the
+/// hidden tools come in with the guidance, it changes that once.
 #[must_use]
 pub fn tools(requests: &[&Received]) -> Vec<Violation> {
     let mut first: Option<String> = None;
@@ -169,12 +170,21 @@ pub fn tools(requests: &[&Received]) -> Vec<Violation> {
             .unwrap_or_default()
             .to_owned();
         let want = first.get_or_insert_with(|| tools.clone());
-        if *want != tools {
+        let comes =
+            !offered(want) && offered(&tools) && tools.ends_with(want.trim_start_matches('['));
+        if comes {
+            *want = tools;
+        } else if *want != tools {
             let text = format!("now {tools:.200}, at first {want:.200}");
             found.push(Violation::new("tools", place(request), text));
         }
     }
     found
+}
+
+/// Whether the tool that annotates stands in a tools array.
+fn offered(tools: &str) -> bool {
+    tools.contains(&format!("\"name\":\"{TOOL}\""))
 }
 
 /// A request that does not extend the one before it.
@@ -295,8 +305,8 @@ pub fn descriptions(requests: &[&Received], session: &Session) -> Vec<Violation>
             continue;
         };
         let body = String::from_utf8_lossy(&request.body);
-        let closed = session
-            .plan
+        let plan = session.plan();
+        let closed = plan
             .episodes
             .iter()
             .filter(|episode| closed_before(episode, turn));
@@ -335,6 +345,7 @@ fn counts_earlier(body: &str) -> bool {
 /// on are not eligible and therefore don't count, nor do results under 400 bytes.
 #[must_use]
 pub fn open_episode(requests: &[&Received], session: &Session) -> Vec<Violation> {
+    let plan = session.plan();
     let sent = results_of_client(session);
     let answered = turns_of_calls(session);
     let mut found = Vec::new();
@@ -342,7 +353,7 @@ pub fn open_episode(requests: &[&Received], session: &Session) -> Vec<Violation>
         let Some((_, turn)) = turn_of(request) else {
             continue;
         };
-        let Some(open) = open_at(session, turn, request) else {
+        let Some(open) = open_at(&plan, turn, request) else {
             continue;
         };
         let have: HashMap<String, String> = results(&request.body);
@@ -359,7 +370,7 @@ pub fn open_episode(requests: &[&Received], session: &Session) -> Vec<Violation>
         let Some(gone) = known.find(touched) else {
             continue;
         };
-        let closed = session.plan.episodes.iter().filter(|episode| {
+        let closed = plan.episodes.iter().filter(|episode| {
             closed_before(episode, turn) && !open.dependencies.contains(&episode.name)
         });
         let left = closed
@@ -378,15 +389,15 @@ pub fn open_episode(requests: &[&Received], session: &Session) -> Vec<Violation>
 
 /// The episode that is open for certain when a turn's request is sent: opened in an earlier turn,
 /// and not closed before this request.
-fn open_at<'a>(session: &'a Session, turn: usize, request: &Received) -> Option<&'a Episode> {
-    let open =
-        session.plan.episodes.iter().find(|episode| {
-            episode.start.0 < turn && episode.end.is_none_or(|(end, _)| end >= turn)
-        })?;
+fn open_at<'a>(plan: &'a Plan, turn: usize, request: &Received) -> Option<&'a Episode> {
+    let open = plan
+        .episodes
+        .iter()
+        .find(|episode| episode.start.0 < turn && episode.end.is_none_or(|(end, _)| end >= turn))?;
     let closing = open.end.is_some_and(|(end, _)| end == turn);
     let first_hop = || {
         let body = String::from_utf8_lossy(&request.body);
-        let hops = session.plan.hops(turn).iter();
+        let hops = plan.hops(turn).iter();
         !hops
             .flat_map(|hop| hop.hidden_ids())
             .any(|id| body.contains(id))

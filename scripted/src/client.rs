@@ -214,7 +214,10 @@ impl Client {
     }
 
     fn compare(&self, heard: &Heard, found: &mut Found) {
-        let want = self.session.plan.visible(self.turn, self.options.annotated);
+        let want = self
+            .session
+            .plan()
+            .visible(self.turn, self.options.annotated);
         if heard.text != want.text {
             found.add(
                 "visible",
@@ -245,7 +248,10 @@ impl Client {
     /// hidden tool than the script's own text has.
     fn look_for_leaks(&self, body: &[u8], found: &mut Found) {
         let raw = String::from_utf8_lossy(body);
-        let want = self.session.plan.visible(self.turn, self.options.annotated);
+        let want = self
+            .session
+            .plan()
+            .visible(self.turn, self.options.annotated);
         let mut said = format!("{}{}", want.text, want.reasoning);
         for call in &want.calls {
             said.push_str(&call.name);
@@ -258,7 +264,8 @@ impl Client {
                 format!("{TOOL:?} occurs {have} times, in the script {own} times"),
             );
         }
-        let hops = self.session.plan.hops(self.turn);
+        let plan = self.session.plan();
+        let hops = plan.hops(self.turn);
         let hidden = hops
             .iter()
             .flat_map(|hop| hop.calls.iter().filter(|call| call.hidden));

@@ -6,6 +6,7 @@
 mod annotate;
 mod infer;
 mod model;
+mod obedient;
 
 use serde_json::{Value, json};
 
@@ -13,6 +14,7 @@ use crate::script::Call;
 use crate::trace::{Answer, Recording};
 
 pub use model::{Episode, Kind};
+pub use obedient::Habits;
 
 /// The name of the tool that annotates.
 pub const TOOL: &str = "delimiter";
@@ -115,7 +117,14 @@ impl Plan {
     /// A plan with annotations, the same for the same session and seed.
     #[must_use]
     pub fn annotated(recording: &Recording, seed: u64) -> Self {
-        let turns = annotate::turns(recording, seed);
+        Self::annotated_from(recording, seed, 0)
+    }
+
+    /// The same of a model that is asked to annotate from a turn on: before that it says what was
+    /// recorded.
+    #[must_use]
+    pub fn annotated_from(recording: &Recording, seed: u64, first: usize) -> Self {
+        let turns = annotate::turns(recording, seed, first);
         let episodes = model::episodes(&turns);
         Self { turns, episodes }
     }
@@ -125,6 +134,14 @@ impl Plan {
     #[must_use]
     pub fn inferred(recording: &Recording) -> Self {
         let turns = infer::turns(recording);
+        let episodes = model::episodes(&turns);
+        Self { turns, episodes }
+    }
+
+    /// A plan with the annotations of a model that does as it is asked, from a turn on.
+    #[must_use]
+    pub fn obedient(recording: &Recording, first: usize, habits: Habits) -> Self {
+        let turns = obedient::turns(recording, first, habits);
         let episodes = model::episodes(&turns);
         Self { turns, episodes }
     }

@@ -19,12 +19,19 @@ use crate::trace::Recording;
 pub const TURN_HEADER: &str = "x-scripted-turn";
 
 /// A session with the answers that its model gives.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Session {
     /// The recording.
     pub recording: Recording,
-    /// The answers, annotated.
-    pub plan: Plan,
+    seed: u64,
+    asked: Mutex<Asked>,
+}
+
+/// The answers, and the turn from which on they are annotated; none before that is known.
+#[derive(Debug)]
+struct Asked {
+    first: Option<usize>,
+    plan: Arc<Plan>,
 }
 
 impl Session {
@@ -32,7 +39,44 @@ impl Session {
     #[must_use]
     pub fn new(recording: Recording, seed: u64) -> Arc<Self> {
         let plan = Plan::annotated(&recording, seed);
-        Arc::new(Self { recording, plan })
+        Self::of(recording, seed, Some(0), plan)
+    }
+
+    /// A recorded session whose model annotates once it is asked to.
+    #[must_use]
+    pub fn waiting(recording: Recording, seed: u64) -> Arc<Self> {
+        let plan = Plan::plain(&recording);
+        Self::of(recording, seed, None, plan)
+    }
+
+    fn of(recording: Recording, seed: u64, first: Option<usize>, plan: Plan) -> Arc<Self> {
+        let plan = Arc::new(plan);
+        Arc::new(Self {
+            recording,
+            seed,
+            asked: Mutex::new(Asked { first, plan }),
+        })
+    }
+
+    /// The answers, as far as it is known when the model is asked to annotate.
+    #[must_use]
+    pub fn plan(&self) -> Arc<Plan> {
+        Arc::clone(&locked(&self.asked).plan)
+    }
+
+    /// The turn from which on the model was asked to annotate; none before it was.
+    #[must_use]
+    pub fn first_asked(&self) -> Option<usize> {
+        locked(&self.asked).first
+    }
+
+    /// Notes that the model is asked to annotate in a turn.
+    pub fn asked(&self, turn: usize) {
+        let mut asked = locked(&self.asked);
+        if asked.first.is_none() {
+            asked.first = Some(turn);
+            asked.plan = Arc::new(Plan::annotated_from(&self.recording, self.seed, turn));
+        }
     }
 }
 
@@ -132,7 +176,8 @@ impl Player {
     /// What was found wrong with the requests so far. Rules: `hidden-exchange` (after a hop of
     /// annotations the next does not end with that message and its results) and `mixed-exchange`
     /// (after annotations beside visible calls the next turn's newest group is not that message,
-    /// the hidden results in call order, then the client's).
+    /// the hidden results in call order, then the client's), and `guide-lost` (the model was asked to
+    /// annotate in an earlier turn, and is not any longer).
     #[must_use]
     pub fn violations(&self) -> Vec<Violation> {
         locked(&self.violations).clone()
@@ -148,11 +193,15 @@ impl Player {
         let Some((session, turn)) = found else {
             return unknown(header);
         };
-        let hops = session.plan.hops(turn);
+        let annotates = request.asks(TOOL);
+        if annotates {
+            session.asked(turn);
+        }
+        let plan = session.plan();
+        let hops = plan.hops(turn);
         let Some(last) = hops.last() else {
             return unknown(header);
         };
-        let annotates = request.offers(TOOL);
         let messages = request.messages();
         let number = if annotates {
             hop_of(hops, messages)
@@ -161,11 +210,14 @@ impl Player {
         };
         let place = self.place(&session.recording.id, turn, number);
         if annotates {
-            let found = check(&session.plan, turn, number, messages);
+            let found = check(&plan, turn, number, messages);
             let named = found
                 .into_iter()
                 .map(|(rule, text)| Violation::new(rule, &place, text));
             locked(&self.violations).extend(named);
+        } else if session.first_asked().is_some_and(|first| first <= turn) {
+            let text = "the model is not asked to annotate any longer";
+            locked(&self.violations).push(Violation::new("guide-lost", &place, text));
         }
         let hop = hops.get(number).unwrap_or(last);
         Reply {

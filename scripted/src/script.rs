@@ -51,6 +51,29 @@ impl<'a> RequestView<'a> {
             })
     }
 
+    /// Whether the model is asked to use a tool of this name: it is offered, and where its description
+    /// says to wait, a system message names it.
+    #[must_use]
+    pub fn asks(&self, tool: &str) -> bool {
+        let tools = self.body.get("tools").and_then(Value::as_array);
+        let named =
+            |entry: &&Value| entry.pointer("/function/name").and_then(Value::as_str) == Some(tool);
+        let Some(entry) = tools.into_iter().flatten().find(named) else {
+            return false;
+        };
+        let text = entry.pointer("/function/description");
+        let waits = text
+            .and_then(Value::as_str)
+            .is_some_and(|text| text.contains("Wait until"));
+        let named = format!("`{tool}`");
+        let is_system = |message: &&Value| {
+            let role = message.get("role").and_then(Value::as_str);
+            matches!(role, Some("system" | "developer"))
+        };
+        let mut system = self.messages().iter().filter(is_system);
+        !waits || system.any(|message| message.to_string().contains(&named))
+    }
+
     /// A header's text, if it is there and is text.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&'a str> {

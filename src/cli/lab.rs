@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use plimsoll_scripted::plan::Habits;
 
 use crate::commit::Floor;
-use crate::pipeline::{MIN_CEILING, tokens};
+use crate::pipeline::{MIN_CEILING, Offer, tokens};
 use crate::replay::{Annotate, Options, Pricing, Trace, Watch};
 
 /// How sessions are played.
@@ -21,10 +22,25 @@ pub struct LabArgs {
     pub traces: Vec<PathBuf>,
     /// Where the episodes of cwl and cwl-paper come from. none: nobody marks any. inferred: from
     /// the tools that are called; they cost nothing. scripted: a scripted model marks them as it
-    /// works, some of them badly, and all that this takes is charged.
+    /// works, some of them badly, and all that this takes is charged. obedient: the same of a model
+    /// that does what the guidance asks.
     #[arg(long, default_value = "inferred", value_name = "HOW",
           value_parser = PossibleValuesParser::new(Annotate::WORDS.iter().map(|(word, _)| *word)))]
     annotate: String,
+    /// Turns of a hundred in which the obedient model annotates in a request of its own.
+    #[arg(long, default_value_t = Habits::default().alone, value_name = "PERCENT")]
+    alone: usize,
+    /// Tokens that the obedient model's episodes have at least.
+    #[arg(long, default_value_t = Habits::default().episode, value_name = "TOKENS")]
+    episode: usize,
+    /// When the hidden tools are offered to a model that annotates: start or line.
+    #[arg(long, default_value = "start",
+          value_parser = PossibleValuesParser::new(Offer::WORDS.iter().map(|(word, _)| *word)))]
+    offer: String,
+    /// The share of the ceiling past which a model is asked to annotate: 1 with the first pass, 0
+    /// from the first request.
+    #[arg(long, default_value_t = 1.0, value_name = "SHARE", value_parser = share)]
+    guide_at: f64,
     /// Leave out sessions below so many tokens.
     #[arg(long, default_value_t = 0, value_name = "TOKENS")]
     pub min_tokens: u64,
@@ -46,10 +62,18 @@ impl LabArgs {
         let default = Options::default();
         let mut words = Annotate::WORDS.iter();
         let how = words.find(|(word, _)| *word == self.annotate);
+        let mut offers = Offer::WORDS.iter();
+        let offer = offers.find(|(word, _)| *word == self.offer);
         Ok(Options {
             min_tokens: self.min_tokens,
             pricing: Pricing::named(&self.prices)?,
             annotate: how.map_or(default.annotate, |(_, how)| *how),
+            habits: Habits {
+                alone: self.alone,
+                episode: self.episode,
+            },
+            offer: offer.map_or(default.offer, |(_, offer)| *offer),
+            guide_at: self.guide_at,
             threads: self.threads.map_or(default.threads, usize::from),
             ..default
         })
@@ -75,6 +99,15 @@ pub fn not_empty(played: usize, short: usize, min_tokens: u64) -> anyhow::Result
         "all {short} sessions are below {min_tokens} tokens: lower --min-tokens"
     );
     Ok(())
+}
+
+/// Reads a share of the ceiling as it is typed.
+fn share(text: &str) -> Result<f64, String> {
+    let share = text
+        .parse::<f64>()
+        .ok()
+        .filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "give a share of the ceiling from 0 to 1".to_owned())
 }
 
 /// Reads a ceiling as it is typed.

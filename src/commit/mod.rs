@@ -40,6 +40,8 @@ label_set!(
         Ceiling => "ceiling",
         /// The provider's cache is cold, so that a pass is free.
         Cold => "cold",
+        /// The guidance comes in and rewrites the prefix, so that a pass is free.
+        Guidance => "guidance",
         /// The upstream refused the view as too long.
         Emergency => "emergency",
     }

@@ -118,6 +118,10 @@ pub struct RawBudget {
     pub policy: Option<String>,
     /// `levels` or `paper`.
     pub order: Option<String>,
+    /// In profiles only: as in `[delimiter]`.
+    pub offer: Option<String>,
+    /// In profiles only: as in `[delimiter]`.
+    pub guide_at: Option<f64>,
 }
 
 /// `[delimiter]`
@@ -126,6 +130,10 @@ pub struct RawBudget {
 pub struct RawDelimiter {
     /// Whether the tool is injected.
     pub enabled: Option<bool>,
+    /// `start` or `line`.
+    pub offer: Option<String>,
+    /// A share of the ceiling, 0 included.
+    pub guide_at: Option<f64>,
     /// Whether a start closes the open episode.
     pub auto_close: Option<bool>,
     /// Upstream calls in one turn.

@@ -182,6 +182,18 @@ pub(super) fn fraction(part: f64) -> Result<f64, String> {
     }
 }
 
+/// When the guidance comes in.
+pub(super) fn guide_at(share: f64) -> Result<f64, String> {
+    if (0.0..=1.0).contains(&share) {
+        Ok(share)
+    } else {
+        Err(
+            "must be a share of the ceiling from 0 (the first request) to 1 (the first pass)"
+                .to_owned(),
+        )
+    }
+}
+
 #[expect(
     clippy::needless_pass_by_value,
     reason = "the readers share one signature"

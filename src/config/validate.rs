@@ -12,7 +12,7 @@ use super::raw::{
 };
 use super::readers::{
     address, at_least, at_least_one, cache_memory, ceiling, families, floor, fraction, globs,
-    guidance, protect_recent, size, tenant_key, timeout, word,
+    guidance, guide_at, protect_recent, size, tenant_key, timeout, word,
 };
 use super::settings::{Backend, LogFormat, StoreSettings};
 use super::{Config, units};
@@ -20,7 +20,8 @@ use crate::dialect::stream::UsageMode;
 use crate::ingress::{Hosts, Origins, Sources};
 use crate::pipeline::texts::{TextProfile, TextResults, pattern};
 use crate::pipeline::{
-    Budget, Cache, Delimiter, Mode, ProtectRecent, SetBreakpoints, StoreContent, ToolClasses, Unmet,
+    Budget, Cache, Delimiter, Mode, Offer, PAPER_PROFILE, ProtectRecent, SetBreakpoints,
+    StoreContent, ToolClasses, Unmet,
 };
 use crate::policy::{Order, Policy};
 use crate::upstream::BaseUrl;
@@ -36,7 +37,10 @@ pub fn validate(raw: RawConfig, origins: &BTreeMap<String, Origin>) -> (Config, 
     check.server(raw.server, &mut config.server);
     check.upstream(raw.upstream, &mut config.upstream);
     check.loops(&config);
+    check.no_guide(&raw.budget);
     check.budget("budget", raw.budget, &mut config.budget);
+    let (offer, at) = (raw.delimiter.offer.clone(), raw.delimiter.guide_at);
+    check.guide("delimiter", offer, at, &mut config.budget);
     check.delimiter(raw.delimiter, &mut config.delimiter);
     let recall = raw.recall.enabled;
     check.set("recall.enabled", recall, &mut config.recall.enabled, Ok);
@@ -70,6 +74,11 @@ pub fn validate(raw: RawConfig, origins: &BTreeMap<String, Origin>) -> (Config, 
     );
     for (name, profile) in raw.profiles {
         let mut budget = config.budget.clone();
+        if name == PAPER_PROFILE {
+            budget = budget.as_published();
+        }
+        let (offer, at) = (profile.offer.clone(), profile.guide_at);
+        check.guide(&format!("profiles.{name}"), offer, at, &mut budget);
         check.budget(&format!("profiles.{name}"), profile, &mut budget);
         config.server.profiles.insert(name.clone());
         config.profiles.insert(name, budget);
@@ -287,6 +296,34 @@ impl Check<'_> {
                 "must be below the ceiling, or nothing could be evicted",
             );
         }
+    }
+
+    /// The sections of the guidance and of the budget are two, though a profile overrides both.
+    fn no_guide(&mut self, raw: &RawBudget) {
+        for (name, given) in [
+            ("offer", raw.offer.is_some()),
+            ("guide_at", raw.guide_at.is_some()),
+        ] {
+            if given {
+                let message = format!("belongs into [delimiter]: set `delimiter.{name}`");
+                self.problem(&format!("budget.{name}"), &message);
+            }
+        }
+    }
+
+    fn guide(
+        &mut self,
+        section: &str,
+        offer: Option<String>,
+        at: Option<f64>,
+        budget: &mut Budget,
+    ) {
+        let key = format!("{section}.offer");
+        self.set(&key, offer, &mut budget.offer, |text| {
+            word(&text, Offer::WORDS)
+        });
+        let key = format!("{section}.guide_at");
+        self.set(&key, at, &mut budget.guide_at, guide_at);
     }
 
     fn delimiter(&mut self, raw: RawDelimiter, delimiter: &mut Delimiter) {

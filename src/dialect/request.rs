@@ -96,6 +96,8 @@ pub struct Request {
     pub refers: Refers,
     /// Whether the answer must be JSON, so that a text of several hops would be none.
     pub structured: bool,
+    /// Whether the answer may hold one call at most.
+    pub one_call: bool,
     /// Whether the client asks that the response can be referred to later.
     pub stored: bool,
     /// How the units make up the list.

@@ -7,7 +7,9 @@ use http::HeaderMap;
 
 use crate::model::Scope;
 use crate::pipeline::texts::TextProfile;
-use crate::pipeline::{AskedBudget, MIN_CEILING, Mode, Overrides, ProxyError, Session, tokens};
+use crate::pipeline::{
+    AskedBudget, MIN_CEILING, Mode, Overrides, PAPER_PROFILE, ProxyError, Session, tokens,
+};
 use crate::policy::Policy;
 
 /// Names the session.
@@ -24,9 +26,14 @@ pub const PROFILE: &str = "x-plimsoll-profile";
 pub const POLICY: &str = "x-plimsoll-policy";
 /// `on` or `off`.
 pub const RECALL: &str = "x-plimsoll-recall";
+/// `now`: the model is asked to mark its work from this request on.
+pub const GUIDE: &str = "x-plimsoll-guide";
 
 /// The words for what can be turned off.
 const SWITCH: &[(&str, bool)] = &[("on", true), ("off", false)];
+
+/// The one word for when.
+const NOW: &[(&str, ())] = &[("now", ())];
 
 /// Longest session id that we take, in bytes.
 const MAX_ID: usize = 256;
@@ -101,6 +108,7 @@ pub fn overrides(
         profile: read(headers, PROFILE, |text| profile(text, profiles))?,
         policy: read(headers, POLICY, |text| word(text, Policy::WORDS))?,
         recall: read(headers, RECALL, |text| word(text, SWITCH))?,
+        guide: read(headers, GUIDE, |text| word(text, NOW))?.is_some(),
     })
 }
 
@@ -236,10 +244,13 @@ fn budget(text: &str) -> Result<AskedBudget, String> {
 }
 
 fn profile(text: &str, profiles: &BTreeSet<String>) -> Result<String, String> {
-    if profiles.contains(text) || TextProfile::named(text).is_some() {
+    let built_in = text == PAPER_PROFILE || TextProfile::named(text).is_some();
+    if built_in || profiles.contains(text) {
         return Ok(text.to_owned());
     }
     let names = profiles.iter().map(String::as_str);
+    let paper = (!profiles.contains(PAPER_PROFILE)).then_some(PAPER_PROFILE);
+    let names = names.chain(paper);
     let names = names.chain(TextProfile::WORDS.iter().map(|(name, _)| *name));
     let names: Vec<&str> = names.collect();
     Err(format!("must be one of {}", names.join(", ")))
@@ -272,6 +283,7 @@ mod tests {
             (PROFILE, "small"),
             (POLICY, "cwl"),
             (RECALL, "off"),
+            (GUIDE, "now"),
         ]);
         let wanted = Overrides {
             mode: Some(Mode::Observe),
@@ -279,6 +291,7 @@ mod tests {
             profile: Some("small".to_owned()),
             policy: Some(Policy::Cwl),
             recall: Some(false),
+            guide: true,
         };
         assert_eq!(read.unwrap(), wanted);
         assert_eq!(parse(&[]).unwrap(), Overrides::default());
@@ -317,6 +330,7 @@ mod tests {
             (PROFILE, "huge", "small"),
             (POLICY, "lru", "cwl"),
             (RECALL, "no", "on, off"),
+            (GUIDE, "soon", "now"),
         ];
         for (name, value, hint) in table {
             match parse(&[(name, value)]) {

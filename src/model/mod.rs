@@ -2,6 +2,7 @@
 //! Rank 0: it imports nothing of the crate and does no IO.
 
 mod edits;
+mod guide;
 mod ids;
 mod item;
 mod labels;
@@ -15,6 +16,7 @@ pub mod weight;
 mod words;
 
 pub use edits::{EditKind, Edits};
+pub use guide::{Given, Guide};
 pub use ids::{CallId, Dialect, Digest, Head, RecordId, Scope, TenantId};
 pub use item::{
     CALL_TOKENS, CallShape, Handed, ItemKind, ItemNo, MESSAGE_TOKENS, Mark, Role, Shape, ToolClass,

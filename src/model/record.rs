@@ -2,7 +2,7 @@
 //! Written once, named by the hash of its bytes, never edited. Holds no client content; where that
 //! is stored, it names it.
 
-use super::{CallId, Digest, Edits, ItemNo, Kept, Mark, RecordId, Usage};
+use super::{CallId, Digest, Edits, Guide, ItemNo, Kept, Mark, RecordId, Usage};
 use serde::{Deserialize, Serialize};
 
 /// What a record stands on.
@@ -188,6 +188,10 @@ pub struct TurnRecord {
     /// Edits that the upstream was known to refuse for this model: its view was shown without.
     #[serde(default, skip_serializing_if = "Edits::is_empty")]
     pub without: Edits,
+    /// What the conversation was told of its hidden tools; of a request without tools it says
+    /// nothing.
+    #[serde(default, skip_serializing_if = "Guide::is_default")]
+    pub guide: Guide,
 }
 
 /// What of the client's was stored with a turn. With the contents of the turns before it, back to
@@ -228,6 +232,10 @@ pub struct Snapshot {
     pub kept: Vec<(ItemNo, Kept)>,
     /// The first item number that is free.
     pub next: ItemNo,
+    /// What the conversation was told of its hidden tools, by records that an edit dropped too; none
+    /// where it had tools in no request, and in snapshots of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guide: Option<Guide>,
 }
 
 #[cfg(test)]
@@ -303,6 +311,7 @@ mod tests {
             parent_session: Some("8899aabbccddeeff".to_owned()),
             content: Some(Digest([4; 32])),
             without: Edits::default(),
+            guide: Guide::default(),
         }
     }
 

@@ -126,6 +126,7 @@ pub fn record(state: &State, base: u32, first_item: u32, ending: Ending<'_>) -> 
         parent_session: None,
         content: None,
         without: state.known,
+        guide: state.guide,
     }
 }
 

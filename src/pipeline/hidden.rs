@@ -313,6 +313,18 @@ fn nudge(state: &State, prepared: &Prepared) -> Option<&'static str> {
         return None;
     }
     let graph = &prepared.transcript.graph;
+    // Nobody asked for marks before the guidance came.
+    let transcript = &prepared.transcript;
+    let Some(from) = state.guided_from(transcript.first_item) else {
+        return None;
+    };
+    let asked = |episode: &&crate::session::graph::Episode| {
+        let first = episode
+            .items
+            .first()
+            .and_then(|at| transcript.items.get(*at));
+        first.is_some_and(|item| item.no >= from)
+    };
     let shown = |episode: &&crate::session::graph::Episode| {
         !crate::session::view::is_removed(&prepared.transcript, &state.marks, episode)
     };
@@ -320,6 +332,7 @@ fn nudge(state: &State, prepared: &Prepared) -> Option<&'static str> {
         .episodes
         .iter()
         .filter(|episode| !episode.closed || episode.name.is_empty())
+        .filter(asked)
         .filter(shown)
         .map(|episode| u64::from(episode.tokens))
         .sum();

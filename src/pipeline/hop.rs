@@ -1,27 +1,29 @@
 //! The request half of one hop, pure: transcript, size, pass, bytes. Everything that a turn keeps
 //! between its hops stands in [`State`]. Never awaits, never reads a store or a clock.
 
+mod guide;
 mod inject;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::classes::Classes;
 use super::kept;
 use super::known::{Decoded, Reader};
 use super::original::Originals;
-use super::settings::{Classes, Terms};
+use super::settings::Terms;
 use super::texts::Fronts;
 use crate::commit::{self, Growth, Trigger, Warmth};
 use crate::dialect::message::MessageError;
 use crate::dialect::request::{Request, Rewrite, View};
 use crate::dialect::stream::UsageWish;
 use crate::model::{
-    Digest, EditKind, Edits, Head, Hidden, Hop, ItemNo, Kept, Mark, Marks, Role, Rope, Shape,
-    TurnRecord,
+    Digest, EditKind, Edits, Guide, Head, Hidden, Hop, ItemNo, Kept, Mark, Marks, Role, Rope,
+    Shape, TurnRecord,
 };
 use crate::policy::{self, Ask, Order, Pinned, PlanError, Policy, Proposal, Target};
-use crate::record::Stage;
+use crate::record::{GuideReason, Stage};
 use crate::render::tools::Injected;
 use crate::render::{self, Breakpoints, RenderError};
 use crate::session::path::{Entry, Path, REPORTS};
@@ -72,6 +74,8 @@ pub struct State {
     pub terms: Terms,
     /// The hidden tools that are injected.
     pub injected: Injected,
+    /// What the conversation was told of them, this turn's first hop included.
+    pub guide: Guide,
     /// The tools array as sent, where it differs from the client's.
     pub tools: Option<Bytes>,
     /// The guided system message, and which of the client's it replaces.
@@ -125,6 +129,8 @@ pub struct Prepared {
     pub declined: Option<Trigger>,
     /// What is pinned, where the budget can't be met.
     pub pinned: Option<Pinned>,
+    /// Why the guidance came in with this view, where it did.
+    pub guided: Option<GuideReason>,
     /// Breakpoints of the provider's cache, where any are to be set.
     pub breakpoints: Option<Breakpoints>,
 }
@@ -178,6 +184,7 @@ impl State {
             path,
             terms,
             injected: Injected::default(),
+            guide: Guide::default(),
             tools: None,
             guidance: None,
             fixed: 0,
@@ -225,7 +232,7 @@ impl State {
         self.render(planned)
     }
 
-    /// Decides what the next hop shows. `refused` is the size in tokens that the upstream refused
+    /// Decides what the next hop shows, and whether the guidance comes in with it. `refused` is the size in tokens that the upstream refused
     /// as too long, where it did: then a pass goes to four fifths of it.
     ///
     /// # Errors
@@ -235,6 +242,32 @@ impl State {
         tools: &Tools<'_>,
         refused: Option<u64>,
     ) -> Result<Planned, MiddleError> {
+        let before = self.before_guidance();
+        let planned = self.look(tools, refused)?;
+        let Some(before) = before else {
+            return Ok(planned);
+        };
+        let Some(reason) = self.guide_reason(&planned) else {
+            return Ok(planned);
+        };
+        let marks = self.marks.clone();
+        if !self.bring_guidance(&before, tools)? {
+            return Ok(planned);
+        }
+        let Planned(guided) = self.look(tools, refused)?;
+        // What comes with a pass waits for the next one where it takes the room that this one frees.
+        if reason == GuideReason::Pass && guided.pass.is_none() {
+            self.go_back(before, marks);
+            return Ok(planned);
+        }
+        Ok(Planned(Prepared {
+            guided: Some(reason),
+            ..guided
+        }))
+    }
+
+    /// Finds the view of the next hop under the guidance that there is.
+    fn look(&mut self, tools: &Tools<'_>, refused: Option<u64>) -> Result<Planned, MiddleError> {
         let transcript = self.transcript(tools);
         let (ratio, count) = (self.ratio(), |text: &str| tools.reader.remembered(text));
         let decoded = Decoded::default();
@@ -306,6 +339,7 @@ impl State {
             pass,
             declined,
             pinned,
+            guided: None,
         }))
     }
 
@@ -469,6 +503,9 @@ impl State {
         if size > limits.ceiling {
             return Some(Trigger::Ceiling);
         }
+        if self.is_newly_guided() && size > limits.floor {
+            return Some(Trigger::Guidance);
+        }
         let warmth = Warmth {
             now: tools.now,
             last: self.path.newest().map(|record| record.ended),
@@ -566,7 +603,7 @@ fn is_taken(trigger: Trigger, proposal: &Proposal, before: u64, ceiling: u64) ->
     }
     let worth = commit::is_worth(before.saturating_sub(proposal.size), ceiling);
     match trigger {
-        Trigger::Emergency => true,
+        Trigger::Emergency | Trigger::Guidance => true,
         Trigger::Ceiling => proposal.pinned.is_none() || worth,
         Trigger::Cold => worth,
     }

@@ -5,6 +5,7 @@
 mod active;
 mod app;
 pub mod caches;
+mod classes;
 pub mod content;
 mod drive;
 mod error;
@@ -41,6 +42,7 @@ use http::Response;
 
 pub use active::Active;
 pub use app::App;
+pub use classes::{Classes, GlobError, ToolClasses};
 pub use error::{Class, ProxyError, Side};
 pub use learned::Learned;
 pub use report::Report;
@@ -49,8 +51,8 @@ pub use request::{
     tokens,
 };
 pub use settings::{
-    Budget, Cache, Classes, Delimiter, GlobError, Guidance, ProtectRecent, Recall, SetBreakpoints,
-    Settings, StoreContent, Terms, TermsError, ToolClasses, Unmet,
+    Budget, Cache, Delimiter, Guidance, Offer, PAPER_PROFILE, ProtectRecent, Recall,
+    SetBreakpoints, Settings, StoreContent, Terms, TermsError, Unmet,
 };
 pub use standing::Accepted;
 

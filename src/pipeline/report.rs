@@ -78,6 +78,7 @@ impl Report {
     pub(super) fn asked(&mut self, request: &Request, mode: Mode) {
         self.turn.model.clone_from(&request.model);
         self.turn.streamed = request.stream;
+        self.turn.one_call = request.one_call;
         self.turn.dialect = request.dialect.name();
         self.turn.mode = match mode {
             Mode::Manage => "manage",
@@ -127,7 +128,9 @@ impl Report {
         // A first pass breaks what the provider has cached; so does text that a client changed, and
         // what is found out of the upstream.
         let cached = state.path.newest().is_some() || !state.pending.is_empty();
-        self.turn.prefix_breaks += u64::from(pass.is_some() && cached);
+        let guided = prepared.guided.filter(|_| managed);
+        self.turn.guided = self.turn.guided.or(guided);
+        self.turn.prefix_breaks += u64::from((pass.is_some() || guided.is_some()) && cached);
         let first = state.pending.is_empty();
         self.turn.prefix_breaks += u64::from(first && prepared.transcript.changed);
         if managed && !self.otherwise && state.shows_otherwise() {

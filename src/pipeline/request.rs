@@ -108,6 +108,8 @@ pub struct Overrides {
     pub policy: Option<Policy>,
     /// `x-plimsoll-recall`: whether `recall` is injected into a conversation that begins here.
     pub recall: Option<bool>,
+    /// `x-plimsoll-guide`: whether the guidance comes with this request.
+    pub guide: bool,
 }
 
 /// What is done with a conversation.

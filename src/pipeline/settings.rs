@@ -1,19 +1,19 @@
 //! How requests are served: the operator's settings, validated, and the terms that one request
 //! gets from them. Never reads a file, a variable or a header.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use globset::{Glob, GlobSet, GlobSetBuilder};
-
+use super::classes::Classes;
 use super::request::{AskedBudget, MIN_CEILING, Mode, Overrides};
 use super::texts::{Fronts, TextProfile, TextResults};
 use crate::commit::{self, Floor};
 use crate::dialect::request::Request;
 use crate::dialect::stream::UsageMode;
 use crate::intercept::delimiter::Protocol;
-use crate::model::{Dialect, EditKind, Edits, Hidden, Shape, ToolClass};
+use crate::model::{Dialect, EditKind, Edits, Given, Guide, Hidden, Shape};
 use crate::policy::{self, Order, Policy};
 use crate::render::tools::{self, Injected};
 use crate::tokens::{CacheModel, Family};
@@ -60,6 +60,9 @@ pub enum StoreContent {
     All,
 }
 
+/// The profile that is always there: [`Budget::as_published`].
+pub const PAPER_PROFILE: &str = "paper";
+
 /// The ceiling, the floor and the rules of eviction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Budget {
@@ -83,6 +86,11 @@ pub struct Budget {
     pub policy: Policy,
     /// In which order `cwl` evicts.
     pub order: Order,
+    /// When the hidden tools are offered.
+    pub offer: Offer,
+    /// The share of the ceiling, in 0..=1, past which a view brings the guidance in; 1 leaves it to
+    /// the first pass, and 0 puts it into the first request.
+    pub guide_at: f64,
 }
 
 impl Default for Budget {
@@ -98,8 +106,43 @@ impl Default for Budget {
             strict_active: false,
             policy: Policy::Cwl,
             order: Order::Levels,
+            offer: Offer::Start,
+            guide_at: 1.0,
         }
     }
+}
+
+impl Budget {
+    /// The same ceiling, held as it was published (paper 000 §4.4): in the order of Algorithm 1, no
+    /// deeper than the ceiling, with nothing protected for being recent, and with guidance from the
+    /// first request.
+    #[must_use]
+    pub fn as_published(self) -> Self {
+        Self {
+            order: Order::Paper,
+            floor: Floor::Ceiling,
+            protect_recent: ProtectRecent::Tokens(0),
+            guide_at: 0.0,
+            ..self
+        }
+    }
+}
+
+/// When the hidden tools stand in the tools array. The model is asked to use them once the guidance
+/// comes, which is decided apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Offer {
+    /// From the first request with tools, so that the array never changes.
+    #[default]
+    Start,
+    /// From the guidance on: until then the client's requests go up as they came.
+    Line,
+}
+
+impl Offer {
+    /// The words for each.
+    pub const WORDS: &'static [(&'static str, Self)] =
+        &[("start", Self::Start), ("line", Self::Line)];
 }
 
 /// How much of the tail is protected.
@@ -208,137 +251,6 @@ pub enum Guidance {
     Text(String),
 }
 
-/// Globs on tool names, by class. Names are compared in lower case.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToolClasses {
-    /// Search and listing.
-    pub bulk: Vec<String>,
-    /// Reading files.
-    pub read: Vec<String>,
-    /// Running commands.
-    pub shell: Vec<String>,
-    /// Changing files.
-    pub write: Vec<String>,
-}
-
-impl Default for ToolClasses {
-    fn default() -> Self {
-        let list = |names: &[&str]| names.iter().map(ToString::to_string).collect();
-        Self {
-            bulk: list(&[
-                "grep",
-                "glob",
-                "ls",
-                "find",
-                "search",
-                "list",
-                "list_*",
-                "*_search",
-                "search_*",
-                "websearch",
-                "webfetch",
-                "web_fetch",
-                "fetch",
-                "codebase_search",
-                "tool_search",
-            ]),
-            read: list(&[
-                "read",
-                "read_*",
-                "view",
-                "cat",
-                "open",
-                "open_file",
-                "notebookread",
-            ]),
-            shell: list(&[
-                "bash",
-                "shell",
-                "sh",
-                "exec",
-                "exec_command",
-                "execute_*",
-                "run",
-                "run_*",
-                "local_shell",
-                "terminal",
-                "container.exec",
-            ]),
-            write: list(&[
-                "write",
-                "write_*",
-                "edit",
-                "edit_*",
-                "multiedit",
-                "create",
-                "create_*",
-                "apply_patch",
-                "patch",
-                "str_replace*",
-                "replace*",
-                "insert*",
-                "notebookedit",
-            ]),
-        }
-    }
-}
-
-/// Tool classes compiled for matching.
-#[derive(Clone, Debug, Default)]
-pub struct Classes {
-    sets: Vec<(ToolClass, GlobSet)>,
-}
-
-/// A glob of a tool class that can't be read.
-#[derive(Debug, thiserror::Error)]
-#[error("write {glob:?} as a glob on tool names, such as \"list_*\": {cause}")]
-pub struct GlobError {
-    /// The glob.
-    pub glob: String,
-    /// What is wrong with it.
-    pub cause: String,
-}
-
-impl Classes {
-    /// Compiles the lists; the first class whose list matches a name has it.
-    ///
-    /// # Errors
-    /// [`GlobError`] for the first glob that can't be read.
-    pub fn new(classes: &ToolClasses) -> Result<Self, GlobError> {
-        let lists = [
-            (ToolClass::Bulk, &classes.bulk),
-            (ToolClass::Read, &classes.read),
-            (ToolClass::Shell, &classes.shell),
-            (ToolClass::Write, &classes.write),
-        ];
-        let mut sets = Vec::with_capacity(lists.len());
-        for (class, globs) in lists {
-            let mut set = GlobSetBuilder::new();
-            for glob in globs {
-                let error = |cause: &dyn std::fmt::Display| GlobError {
-                    glob: glob.clone(),
-                    cause: cause.to_string(),
-                };
-                set.add(Glob::new(&glob.to_lowercase()).map_err(|cause| error(&cause))?);
-            }
-            let set = set.build().map_err(|cause| GlobError {
-                glob: globs.join(" "),
-                cause: cause.to_string(),
-            })?;
-            sets.push((class, set));
-        }
-        Ok(Self { sets })
-    }
-
-    /// The class of a tool. Names are compared in lower case.
-    #[must_use]
-    pub fn of(&self, name: &str) -> ToolClass {
-        let name = name.to_lowercase();
-        let found = self.sets.iter().find(|(_, set)| set.is_match(&name));
-        found.map_or(ToolClass::Unknown, |(class, _)| *class)
-    }
-}
-
 /// Why a request's own terms can't be had.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum TermsError {
@@ -389,6 +301,11 @@ pub struct Terms {
     /// Edits that its views go without, because the upstream refuses them.
     pub without: Edits,
     guidance: Guidance,
+    /// When the hidden tools are offered.
+    pub offer: Offer,
+    guide_at: f64,
+    /// Whether the request asks for the guidance.
+    pub guide_now: bool,
     texts: Arc<TextResults>,
     /// The profile of texts that the request names.
     asked: Option<TextProfile>,
@@ -404,12 +321,13 @@ impl Settings {
         overrides.mode.unwrap_or(self.budget_of(overrides).mode)
     }
 
-    fn budget_of(&self, overrides: &Overrides) -> &Budget {
-        let profile = overrides
-            .profile
-            .as_ref()
-            .and_then(|name| self.profiles.get(name));
-        profile.unwrap_or(&self.budget)
+    fn budget_of(&self, overrides: &Overrides) -> Cow<'_, Budget> {
+        let name = overrides.profile.as_deref();
+        match name.and_then(|name| self.profiles.get(name)) {
+            Some(budget) => Cow::Borrowed(budget),
+            None if name == Some(PAPER_PROFILE) => Cow::Owned(self.budget.clone().as_published()),
+            None => Cow::Borrowed(&self.budget),
+        }
     }
 }
 
@@ -424,23 +342,22 @@ impl Terms {
         family: &Family,
         model: &str,
     ) -> Result<Self, TermsError> {
-        let budget = settings.budget_of(overrides);
+        let mut budget = settings.budget_of(overrides);
+        let policy = overrides.policy.unwrap_or(budget.policy);
+        if policy == Policy::CwlPaper {
+            budget = Cow::Owned(budget.into_owned().as_published());
+        }
         let ceiling = match overrides.budget {
             Some(AskedBudget::Tokens(tokens)) => tokens,
             Some(AskedBudget::WindowShare(share)) => share_of(share, family, model)?,
             None => budget.ceiling,
         };
         let delimiter = &settings.delimiter;
-        let policy = overrides.policy.unwrap_or(budget.policy);
         Ok(Self {
             mode: settings.mode(overrides),
             ceiling,
             commit: commit::Config {
-                floor: match policy {
-                    // Part of what was published.
-                    Policy::CwlPaper => Floor::Ceiling,
-                    _ => budget.floor,
-                },
+                floor: budget.floor,
                 min_floor: budget.min_floor,
             },
             unmet: budget.unmet,
@@ -457,6 +374,9 @@ impl Terms {
             breakpoints: settings.cache.breakpoints,
             without: Edits::default(),
             guidance: delimiter.guidance.clone(),
+            offer: budget.offer,
+            guide_at: budget.guide_at,
+            guide_now: overrides.guide,
             texts: settings.texts.clone(),
             asked: overrides.profile.as_deref().and_then(TextProfile::named),
             protect_recent: budget.protect_recent.tokens(ceiling),
@@ -514,20 +434,46 @@ impl Terms {
         }
     }
 
-    /// The guidance block for the tools that are injected, unless the operator turned it off.
+    /// The guidance block for the tools that are injected, unless the operator turned it off or it
+    /// is not given yet.
     #[must_use]
-    pub fn guidance(&self, injected: &Injected) -> Option<String> {
+    pub fn guidance(&self, injected: &Injected, given: Given) -> Option<String> {
         let delimiter = injected.name(Hidden::Delimiter)?;
+        let serial = match given {
+            Given::No => return None,
+            Given::Parallel => false,
+            Given::Serial => true,
+        };
         let custom = match &self.guidance {
             Guidance::Off => return None,
             Guidance::Standard => None,
             Guidance::Text(text) => Some(text.as_str()),
         };
-        Some(tools::guidance(
-            custom,
-            delimiter,
-            injected.name(Hidden::Recall),
-        ))
+        let recall = injected.name(Hidden::Recall);
+        Some(tools::guidance(custom, delimiter, recall, serial))
+    }
+
+    /// What a conversation is told of its hidden tools in its first request. Without guidance there
+    /// is nothing to wait for.
+    #[must_use]
+    pub fn first_guide(&self, one_call: bool) -> Guide {
+        let waited =
+            self.inject && self.guidance != Guidance::Off && self.guide_at > 0.0 && !self.guide_now;
+        let given = if waited { Given::No } else { given(one_call) };
+        Guide { waited, given }
+    }
+
+    /// The size of a view, in tokens of the ceiling's kind, past which it brings the guidance in;
+    /// none where the first pass does.
+    #[must_use]
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "token counts are far below 2^52 and the share lies in 0..=1"
+    )]
+    pub fn guide_above(&self, ceiling: u64) -> Option<u64> {
+        (self.guide_at < 1.0).then(|| (ceiling as f64 * self.guide_at) as u64)
     }
 
     /// How many breakpoints a request may hold; none where the proxy sets none, because it may not
@@ -559,6 +505,16 @@ impl Terms {
             CacheModel::None => Duration::from_secs(3600),
         };
         u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// The guidance for a client that takes several calls a message, or one.
+#[must_use]
+pub fn given(one_call: bool) -> Given {
+    if one_call {
+        Given::Serial
+    } else {
+        Given::Parallel
     }
 }
 

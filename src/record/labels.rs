@@ -45,6 +45,20 @@ label_set!(
 );
 
 label_set!(
+    /// Why the guidance came into a conversation that was offered the hidden tools before, or had
+    /// none.
+    #[derive(Hash)]
+    GuideReason {
+        /// With its first pass.
+        Pass => "pass",
+        /// Its view passed the mark below the ceiling.
+        Mark => "mark",
+        /// A request asked for it.
+        Asked => "asked",
+    }
+);
+
+label_set!(
     /// Who ended a stream before its end.
     Side {
         /// The client went away.

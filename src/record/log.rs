@@ -5,7 +5,7 @@
 use http::StatusCode;
 use tracing::Level;
 
-use super::labels::{Budget, Stage};
+use super::labels::{Budget, GuideReason, Stage};
 use super::turn::Turn;
 use crate::dialect::request::Unmanaged;
 
@@ -55,6 +55,7 @@ pub fn log_turn(turn: &Turn) {
                 floor = context.map(|context| context.floor),
                 budget = context.map(|context| context.budget.name()),
                 evicted_tokens = turn.evicted_now(),
+                guided = turn.guided.map(GuideReason::name),
                 prefix_breaks = turn.prefix_breaks,
                 cached_ratio = turn.cached_ratio(),
                 cost_usd = turn.costs.total(),

@@ -14,8 +14,9 @@ mod turn;
 
 pub use headers::{FAIL_OPEN, Zone, response_headers};
 pub use labels::{
-    AbortPhase, AcceptError, Budget, CacheName, ConnectionCut, CostKind, DelimiterAction, Label,
-    Phase, RecallOutcome, RetryReason, Route, Side, Stage, StoreOp, provider_name,
+    AbortPhase, AcceptError, Budget, CacheName, ConnectionCut, CostKind, DelimiterAction,
+    GuideReason, Label, Phase, RecallOutcome, RetryReason, Route, Side, Stage, StoreOp,
+    provider_name,
 };
 pub use log::log_turn;
 pub use metrics::{InFlight, Metrics, MetricsError, log_lines_lost};

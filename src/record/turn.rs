@@ -8,8 +8,8 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 
 use super::labels::{
-    AbortPhase, Budget, CostKind, DelimiterAction, Label, Phase, RecallOutcome, RetryReason, Route,
-    Side, Stage, UNKNOWN_PROVIDER,
+    AbortPhase, Budget, CostKind, DelimiterAction, GuideReason, Label, Phase, RecallOutcome,
+    RetryReason, Route, Side, Stage, UNKNOWN_PROVIDER,
 };
 use crate::commit::Trigger;
 use crate::dialect::request::Unmanaged;
@@ -71,6 +71,10 @@ pub struct Turn {
     pub abort: Option<Abort>,
     /// The reasons of upstream calls that were repeated, in order.
     pub retries: Vec<RetryReason>,
+    /// Why the guidance came in with this turn, where it did.
+    pub guided: Option<GuideReason>,
+    /// Whether the client takes one call a message, so that each annotation costs a request.
+    pub one_call: bool,
     /// Kinds of edits that this turn found the upstream to refuse.
     pub learned: Edits,
     /// The stage whose failure sent the client's original bytes upstream.
@@ -109,6 +113,8 @@ impl Turn {
             prefix_breaks: 0,
             abort: None,
             retries: Vec::new(),
+            guided: None,
+            one_call: false,
             learned: Edits::default(),
             fail_open: None,
             costs: Costs::default(),

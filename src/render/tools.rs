@@ -7,41 +7,40 @@ use bytes::Bytes;
 use crate::model::{Dialect, Hidden};
 
 /// The protocol in the tool's description (paper 000 §4.2): at most 1,024 characters, because
-/// providers refuse longer ones.
-const DESCRIPTION: &str = "Mark the episodes of your own work, so that finished ones can leave \
-the context while what you need stays. Two types: \"expl\" gathers information (searching, \
-reading, asking); \"act\" changes things (editing, writing, running). One episode is open at a \
-time.\n\
-- Start exploring: {\"action\":\"start\",\"name\":\"auth-flow\",\"type\":\"expl\"}\n\
-- End exploring, with what you learned: {\"action\":\"end\",\"description\":\"...\"}. The \
-description is what remains later: put in paths, names, numbers and decisions.\n\
-- Start acting, naming the closed expl episodes that it builds on: \
-{\"action\":\"start\",\"name\":\"fix-auth\",\"type\":\"act\",\"dependencies\":[\"auth-flow\"]}\n\
-- End acting: {\"action\":\"end\"}\n\
-Names are unique. It costs nothing when sent together with your other calls.";
+/// providers refuse longer ones. It names no example: models take those for names that exist.
+const DESCRIPTION: &str = "Mark where a piece of your own work begins and ends, so that finished \
+work can leave the context while what you learned stays:\n\
+- start: give a unique name and a type, \"expl\" to search, read or ask, \"act\" to edit, write or \
+run; an act lists the closed expl episodes that it builds on.\n\
+- end: closes the open episode. The description of an expl is all that remains of it later: put in \
+paths, names, numbers, decisions.\n\
+One is open at a time. Send these calls beside your other calls, never alone.";
 
 /// How what was evicted comes back, in as many characters at most.
-const RECALL: &str = "Bring back the exact original of what was evicted from the context. Where \
-something is gone or clipped, a line names it (\"[evicted read:3, 2.1k tokens]\", \"evicted 3 \
-items: read:3,5 grep:7\") or the episode that it was in.\n\
-- One item, the call and its result: {\"id\":\"read:3\"}\n\
-- A part of it: {\"id\":\"read:3\",\"lines\":\"10-40\"} or {\"id\":\"read:3\",\"search\":\"refresh_token\"}\n\
-- All that is gone of an episode: {\"id\":\"auth-flow\"}\n\
-- More of the ledger of evicted episodes: {\"id\":\"ledger:1\"}\n\
-It returns what was there then and runs nothing; where a file may have changed since, read the \
-file. Ask for lines or a search where a part will do: what comes back takes up context like any \
-result, and what is too long is cut.";
+const RECALL: &str = "Bring back the original of something that was evicted from the context, as a \
+line of the conversation says. Give the id that the line names (an item, an episode, the ledger) or \
+a file's path; or only a search, through all that is gone. With lines or search you get that part \
+alone, which takes up less context. It runs nothing: read a file that may have changed since.";
 
-/// The default guidance: under 300 tokens, with the sentence on what is gone.
+/// The end of both descriptions where the tools are offered before they are asked for.
+const WAIT: &str = " Wait until the system message asks for it.";
+
+/// The default guidance begins with what to mark.
 const GUIDANCE: &str = "# Context episodes\n\
-Your context is limited; older work leaves it by the episodes that you mark with `{tool}`. \
-Mark all of your work: start an `expl` episode before you search or read, end it with a \
-description of what you learned, start an `act` episode (with the expl episodes it depends on) \
-before you edit, write or run, and end it when its effect is in place. Keep episodes to one \
-question or one change each.\n\
-Put `{tool}` calls into the same message as your next tool calls, in order: end of the last \
-episode, start of the next, then the work itself. Never send a message with `{tool}` calls \
-alone unless you have nothing else to do, and never mention them to the user.\n";
+Your context is limited: finished work leaves it by the episodes that you mark with `{tool}`. From \
+here on, start an expl episode before you search or read, and end it with a description of what you \
+learned; start an act episode, naming the expl episodes that it builds on, before you edit, write or \
+run, and end it when that is in place. An episode is a whole question or a whole change with all its \
+steps: a few large ones serve better than many small ones.\n";
+/// How it is marked where a message may hold several calls.
+const PARALLEL: &str = "\
+Put `{tool}` calls into the same message as your next tool calls, in order: the end of the last \
+episode, the start of the next, then the work itself. Never send a message of `{tool}` calls alone, \
+and never mention them to the user.\n";
+/// The same where it may hold one.
+const SERIAL: &str = "\
+A message can hold one call, so that each `{tool}` call costs a request of its own: make one only \
+where a large piece of work begins or ends, and never mention it to the user.\n";
 /// What the guidance says of what is gone.
 const GONE: &str = "\
 A result that names an evicted episode tells what was there; read the source again if you need \
@@ -49,7 +48,7 @@ the details.";
 /// The same where `recall` is injected.
 const GONE_RECALL: &str = "\
 A result that names an evicted episode tells what was there; if you need the details, `{recall}` \
-brings them back by the names and ids that it lists.";
+brings them back.";
 
 /// The hidden tools of a conversation, by the names under which it knows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -106,43 +105,51 @@ pub fn free_name(tool: Hidden, taken: &[String]) -> Option<String> {
     [plain, beside].into_iter().find(free).map(str::to_owned)
 }
 
-/// The schema of a tool under a name, as one element of the tools array.
+/// The schema of a tool under a name, as one element of the tools array; `waits` where it is offered
+/// before it is asked for.
 #[must_use]
-pub fn schema(dialect: Dialect, tool: Hidden, name: &str) -> String {
+pub fn schema(dialect: Dialect, tool: Hidden, name: &str, waits: bool) -> String {
     let (description, parameters) = match tool {
         Hidden::Delimiter => (
             DESCRIPTION,
             concat!(
                 r#""action":{"type":"string","enum":["start","end"]},"#,
-                r#""name":{"type":"string","description":"start only: a short unique name"},"#,
+                r#""name":{"type":"string","description":"start only"},"#,
                 r#""type":{"type":"string","enum":["expl","act"],"description":"start only"},"#,
-                r#""dependencies":{"type":"array","items":{"type":"string"},"description":"start of an act: names of closed expl episodes"},"#,
-                r#""description":{"type":"string","description":"end of an expl: what was learned"}"#,
+                r#""dependencies":{"type":"array","items":{"type":"string"}},"#,
+                r#""description":{"type":"string","description":"end of an expl"}"#,
                 r#"},"required":["action"]"#,
             ),
         ),
         Hidden::Recall => (
             RECALL,
             concat!(
-                r#""id":{"type":"string","description":"an item id, the name of an episode, or ledger:1"},"#,
-                r#""lines":{"type":"string","description":"a range of lines, such as 10-40"},"#,
-                r#""search":{"type":"string","description":"only lines that contain this text"}"#,
-                r#"},"required":["id"]"#,
+                r#""id":{"type":"string","description":"what a line names, or a path"},"#,
+                r#""lines":{"type":"string","description":"FROM-TO"},"#,
+                r#""search":{"type":"string","description":"text that the lines contain"}"#,
+                r#"}"#,
             ),
         ),
     };
+    let wait = if waits { WAIT } else { "" };
+    let description = format!("{description}{wait}");
     let parameters = format!(r#""type":"object","properties":{{{parameters}"#);
-    dialect.tool(name, description, &parameters)
+    dialect.tool(name, &description, &parameters)
 }
 
 /// The client's tools array with ours in front, so that the client's own changes don't move them.
 #[must_use]
-pub fn with_hidden(dialect: Dialect, tools: &[u8], injected: &Injected) -> Option<Bytes> {
+pub fn with_hidden(
+    dialect: Dialect,
+    tools: &[u8],
+    injected: &Injected,
+    waits: bool,
+) -> Option<Bytes> {
     let rest = tools.get(1..).filter(|_| tools.first() == Some(&b'['))?;
     let mut out = vec![b'['];
     for tool in [Hidden::Delimiter, Hidden::Recall] {
         if let Some(name) = injected.name(tool) {
-            out.extend_from_slice(schema(dialect, tool, name).as_bytes());
+            out.extend_from_slice(schema(dialect, tool, name, waits).as_bytes());
             out.push(b',');
         }
     }
@@ -151,12 +158,21 @@ pub fn with_hidden(dialect: Dialect, tools: &[u8], injected: &Injected) -> Optio
 }
 
 /// The guidance for the names of the tools: the default, or the operator's with `{tool}` filled in.
+/// `serial` where a message may hold one call.
 #[must_use]
-pub fn guidance(custom: Option<&str>, delimiter: &str, recall: Option<&str>) -> String {
+pub fn guidance(
+    custom: Option<&str>,
+    delimiter: &str,
+    recall: Option<&str>,
+    serial: bool,
+) -> String {
+    let how = if serial { SERIAL } else { PARALLEL };
     let text = match (custom, recall) {
         (Some(custom), _) => custom.to_owned(),
-        (None, None) => format!("{GUIDANCE}{GONE}"),
-        (None, Some(recall)) => format!("{GUIDANCE}{}", GONE_RECALL.replace("{recall}", recall)),
+        (None, None) => format!("{GUIDANCE}{how}{GONE}"),
+        (None, Some(recall)) => {
+            format!("{GUIDANCE}{how}{}", GONE_RECALL.replace("{recall}", recall))
+        }
     };
     text.replace("{tool}", delimiter)
 }
@@ -175,17 +191,34 @@ mod tests {
 
     #[test]
     fn schemas_are_json_and_short_enough_for_every_provider() {
-        for (tool, required) in [(Hidden::Delimiter, "action"), (Hidden::Recall, "id")] {
-            let schema: serde_json::Value =
-                serde_json::from_str(&schema(Dialect::Chat, tool, "x")).unwrap();
-            assert_eq!(schema["function"]["name"], "x");
-            let description = schema["function"]["description"].as_str().unwrap();
-            let length = description.chars().count();
-            assert!(length <= 1024, "{tool:?}: {length}");
-            assert_eq!(
-                schema["function"]["parameters"]["required"],
-                serde_json::json!([required])
-            );
+        for (tool, required) in [(Hidden::Delimiter, Some("action")), (Hidden::Recall, None)] {
+            for waits in [false, true] {
+                let schema = schema(Dialect::Chat, tool, "x", waits);
+                let schema: serde_json::Value = serde_json::from_str(&schema).unwrap();
+                assert_eq!(schema["function"]["name"], "x");
+                let description = schema["function"]["description"].as_str().unwrap();
+                let length = description.chars().count();
+                assert!(length <= 1024, "{tool:?}: {length}");
+                assert_eq!(description.ends_with("message asks for it."), waits);
+                let demanded = &schema["function"]["parameters"]["required"];
+                assert_eq!(demanded[0].as_str(), required);
+            }
+        }
+    }
+
+    #[test]
+    fn both_schemas_and_the_guidance_are_short() {
+        let counter = Counter::load();
+        for dialect in [Dialect::Chat, Dialect::Responses, Dialect::Messages] {
+            let tools = with_hidden(dialect, b"[]", &both(), true).unwrap();
+            let text = String::from_utf8(tools.to_vec()).unwrap();
+            let tokens = counter.count(Encoding::O200k, &text);
+            assert!(tokens < 400, "{dialect:?}: {tokens}");
+        }
+        for serial in [false, true] {
+            let text = guidance(None, "delimiter", Some("recall"), serial);
+            let tokens = counter.count(Encoding::O200k, &text);
+            assert!(tokens < 250, "{serial}: {tokens}");
         }
     }
 
@@ -199,8 +232,13 @@ mod tests {
             (both(), vec!["delimiter", "recall"]),
             (without, vec!["delimiter"]),
         ] {
-            let tools =
-                with_hidden(Dialect::Chat, br#"[ {"type":"function" }]"#, &injected).unwrap();
+            let tools = with_hidden(
+                Dialect::Chat,
+                br#"[ {"type":"function" }]"#,
+                &injected,
+                false,
+            )
+            .unwrap();
             assert!(tools.ends_with(br#", {"type":"function" }]"#));
             let read: serde_json::Value = serde_json::from_slice(&tools).unwrap();
             let read = read.as_array().unwrap().iter();
@@ -228,11 +266,9 @@ mod tests {
 
     #[test]
     fn guidance_names_recall_only_where_it_is_injected() {
-        assert!(!guidance(None, "delimiter", None).contains("recall"));
-        let with = guidance(None, "plimsoll_delimiter", Some("plimsoll_recall"));
+        assert!(!guidance(None, "delimiter", None, false).contains("recall"));
+        let with = guidance(None, "plimsoll_delimiter", Some("plimsoll_recall"), false);
         assert!(with.contains("`plimsoll_recall`") && with.contains("`plimsoll_delimiter`"));
-        assert_eq!(guidance(Some("use {tool}"), "d", Some("r")), "use d");
-        let tokens = Counter::load().count(Encoding::O200k, &with);
-        assert!(tokens < 300, "{tokens}");
+        assert_eq!(guidance(Some("use {tool}"), "d", Some("r"), true), "use d");
     }
 }

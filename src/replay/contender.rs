@@ -1,10 +1,10 @@
 //! Who is compared: a policy at a ceiling under the terms that would serve it. Owns the mapping of
 //! names to terms, and which policies need annotations; never plays anything.
 
+use super::Options;
 use crate::commit::Floor;
 use crate::pipeline::{Budget, Delimiter, Overrides, Recall, Settings, Terms, TermsError};
 use crate::policy::Policy;
-use crate::tokens::Family;
 
 /// The policy of a name.
 #[must_use]
@@ -58,6 +58,8 @@ pub enum Annotate {
     Inferred,
     /// The scripted model marks them, and all that this takes is charged.
     Scripted,
+    /// The same of a model that does what the guidance asks.
+    Obedient,
 }
 
 impl Annotate {
@@ -66,7 +68,17 @@ impl Annotate {
         ("none", Self::None),
         ("inferred", Self::Inferred),
         ("scripted", Self::Scripted),
+        ("obedient", Self::Obedient),
     ];
+
+    /// Whether a model makes the marks, and is charged for them.
+    #[must_use]
+    pub fn is_charged(self) -> bool {
+        match self {
+            Self::None | Self::Inferred => false,
+            Self::Scripted | Self::Obedient => true,
+        }
+    }
 
     /// Its name.
     #[must_use]
@@ -98,15 +110,14 @@ impl Contender {
         policy: Policy,
         ceiling: u32,
         floor: Floor,
-        annotate: Annotate,
-        family: &Family,
+        options: &Options,
     ) -> Result<Self, TermsError> {
         let annotate = if is_annotated(policy) {
-            annotate
+            options.annotate
         } else {
             Annotate::None
         };
-        let scripted = annotate == Annotate::Scripted;
+        let charged = annotate.is_charged();
         let settings = Settings {
             budget: Budget {
                 policy,
@@ -117,11 +128,13 @@ impl Contender {
                     ceiling.saturating_sub(summary(policy))
                 },
                 floor,
+                offer: options.offer,
+                guide_at: options.guide_at,
                 ..Budget::default()
             },
             delimiter: Delimiter {
-                enabled: scripted,
-                nudge: scripted,
+                enabled: charged,
+                nudge: charged,
                 ..Delimiter::default()
             },
             // No recorded agent knows `recall`, and its schema weighs the same for every policy.
@@ -131,7 +144,12 @@ impl Contender {
         Ok(Self {
             policy,
             ceiling,
-            terms: Terms::of(&settings, &Overrides::default(), family, "")?,
+            terms: Terms::of(
+                &settings,
+                &Overrides::default(),
+                &options.pricing.family,
+                "",
+            )?,
             annotate,
         })
     }

@@ -4,12 +4,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use plimsoll_scripted::Plan;
-use plimsoll_scripted::plan;
 
 use super::anchors::Needs;
-use super::contender::{Annotate, Contender};
+use super::contender::Contender;
 use super::outcome::{Played, SessionOutcome};
+use super::plans::Plans;
 use super::player::{Player, Shared, Turn};
 use super::sent::Pool;
 use super::trace::{Message, Trace};
@@ -20,8 +19,6 @@ use crate::pipeline::hop::Tools;
 use crate::pipeline::known::Reader;
 use crate::session::chain;
 
-/// Chooses where the scripted model annotates. Any value does; a fixed one makes every run equal.
-const SEED: u64 = 1;
 /// All sessions are played as one tenant's: nothing is looked up by it.
 const TENANT: TenantId = TenantId(Digest([0; 32]));
 
@@ -87,8 +84,7 @@ pub fn play<'a>(
     let pricing = &lab.options.pricing;
     let player = |contender| Player::new(contender, &needs, pricing, follow);
     let mut players: Vec<Player<'a>> = contenders.iter().map(player).collect();
-    let plain = Plan::plain(&trace.recording);
-    let annotated = annotated(lab.options.annotate, trace);
+    let plans = Plans::new(&trace.recording, lab.options.habits);
     let mut pool = Pool::default();
     let mut clients: Vec<u32> = Vec::with_capacity(shapes.len());
     let mut body = Body::new(trace);
@@ -109,8 +105,7 @@ pub fn play<'a>(
                     heads: &heads,
                     at,
                     ask: needs.asks.get(at).unwrap_or(&empty),
-                    plain: plain.hops(answer),
-                    annotated: annotated.hops(answer),
+                    answer,
                     times: times(&trace.messages, at),
                 };
                 let mut shared = Shared {
@@ -123,6 +118,7 @@ pub fn play<'a>(
                     needs: &needs,
                     pool: &mut pool,
                     clients: &clients,
+                    plans: &plans,
                 };
                 for player in &mut players {
                     let played = player.turn(&mut shared, &turn);
@@ -164,26 +160,6 @@ fn times(messages: &[Message], at: usize) -> (u64, u64) {
         .unwrap_or(0);
     let answered = messages.get(at).and_then(|message| message.time);
     (asked, answered.unwrap_or(asked))
-}
-
-/// What the model says, with its annotations. A hop of annotations alone says nothing to the
-/// client, so that all policies are sent the same history.
-fn annotated(annotate: Annotate, trace: &Trace) -> Plan {
-    match annotate {
-        Annotate::None => Plan::plain(&trace.recording),
-        Annotate::Inferred => Plan::inferred(&trace.recording),
-        Annotate::Scripted => {
-            let mut plan = Plan::annotated(&trace.recording, SEED);
-            for hops in &mut plan.turns {
-                if let Some((_, before)) = hops.split_last_mut() {
-                    before
-                        .iter_mut()
-                        .for_each(|hop: &mut plan::Hop| hop.text.clear());
-                }
-            }
-            plan
-        }
-    }
 }
 
 /// A session's result.

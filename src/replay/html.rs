@@ -74,6 +74,7 @@ fn data(report: &Report, options: &Options) -> Value {
                 Annotate::None => "marked by nobody",
                 Annotate::Inferred => "inferred from the tools, at no cost",
                 Annotate::Scripted => "marked by a scripted model, and charged",
+                Annotate::Obedient => "marked by a model that does as it is asked, and charged",
             },
             "prices": options.pricing.name,
         },

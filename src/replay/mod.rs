@@ -13,6 +13,7 @@ pub mod html;
 pub mod json;
 mod named;
 pub mod outcome;
+mod plans;
 mod player;
 mod sent;
 mod shown;
@@ -28,6 +29,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
+use plimsoll_scripted::plan::Habits;
 
 pub use cache::{PricesError, Pricing};
 pub use contender::{Annotate, Contender, is_annotated, policy_named, summary};
@@ -36,7 +38,7 @@ pub use trace::{Trace, TraceError};
 
 use crate::commit::Floor;
 use crate::pipeline::known::Memo;
-use crate::pipeline::{Classes, GlobError, TermsError, ToolClasses};
+use crate::pipeline::{Budget, Classes, GlobError, Offer, TermsError, ToolClasses};
 use crate::policy::Policy;
 use crate::tokens::Counter;
 
@@ -51,6 +53,12 @@ pub struct Options {
     pub floor: Floor,
     /// Where episodes come from.
     pub annotate: Annotate,
+    /// How closely the obedient model follows the guidance.
+    pub habits: Habits,
+    /// When the hidden tools are offered.
+    pub offer: Offer,
+    /// The share of the ceiling past which the guidance comes in.
+    pub guide_at: f64,
     /// Sessions below so many tokens are left out.
     pub min_tokens: u64,
     /// The cache and the prices.
@@ -66,6 +74,9 @@ impl Default for Options {
             ceilings: vec![80_000],
             floor: Floor::Auto,
             annotate: Annotate::default(),
+            habits: Habits::default(),
+            offer: Budget::default().offer,
+            guide_at: Budget::default().guide_at,
             min_tokens: 0,
             pricing: Pricing::default(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
@@ -115,9 +126,7 @@ impl Lab {
         let mut contenders = Vec::new();
         for policy in &options.policies {
             for ceiling in &options.ceilings {
-                let (floor, annotate) = (options.floor, options.annotate);
-                let family = &options.pricing.family;
-                let new = Contender::new(*policy, *ceiling, floor, annotate, family);
+                let new = Contender::new(*policy, *ceiling, options.floor, &options);
                 contenders.push(new?);
             }
         }

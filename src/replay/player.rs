@@ -14,6 +14,7 @@ use super::contender::{Annotate, Contender, summary};
 use super::explain;
 use super::holdings::Holdings;
 use super::outcome::{Point, Run};
+use super::plans::Plans;
 use super::sent::{Change, Pool, Sent};
 use super::shown::View;
 use crate::commit::Trigger;
@@ -40,10 +41,8 @@ pub struct Turn<'a> {
     pub at: usize,
     /// What the answer's calls need.
     pub ask: &'a Ask,
-    /// The answer as it was recorded.
-    pub plain: &'a [plan::Hop],
-    /// The answer with annotations.
-    pub annotated: &'a [plan::Hop],
+    /// The number of the answer among the session's, from 0.
+    pub answer: usize,
     /// When it was asked and when it was answered, in milliseconds; 0 where that is not known.
     pub times: (u64, u64),
 }
@@ -58,6 +57,8 @@ pub struct Shared<'a> {
     pub pool: &'a mut Pool,
     /// The numbers of the client's messages.
     pub clients: &'a [u32],
+    /// What the model says.
+    pub plans: &'a Plans<'a>,
 }
 
 /// One pass as it was made.
@@ -128,6 +129,8 @@ pub struct Player<'a> {
     pub followed: Vec<Followed>,
     /// Tokens of the summary that each pass has written; 0 for a policy without one.
     summary: u64,
+    /// The answer from which on the model is asked to annotate.
+    asked: Option<usize>,
     /// Sizes of the view and of the client's request before, and of the tools.
     last: (u64, u64, u64),
 }
@@ -165,6 +168,7 @@ impl<'a> Player<'a> {
             follow,
             followed: Vec::new(),
             summary: u64::from(summary(contender.policy)),
+            asked: None,
             last: (0, 0, 0),
         }
     }
@@ -218,28 +222,35 @@ impl<'a> Player<'a> {
         turn: &Turn<'_>,
         state: &mut State,
     ) -> Result<(), MiddleError> {
-        let annotates = match self.contender.annotate {
+        // The view of the first hop may be the one that asks for annotations.
+        let mut prepared = self.prepare(shared, turn, state)?;
+        let annotate = self.contender.annotate;
+        let asked = match annotate {
             Annotate::None => false,
             Annotate::Inferred => true,
-            Annotate::Scripted => state.injected.delimiter.is_some(),
+            Annotate::Scripted | Annotate::Obedient => {
+                state.injected.delimiter.is_some() && !state.guide.is_waiting()
+            }
         };
-        let planned = if annotates {
-            turn.annotated
-        } else {
-            turn.plain
-        };
-        let Some((last, before)) = planned.split_last() else {
+        if asked {
+            self.asked.get_or_insert(match annotate {
+                // What costs nothing is known of all that was said.
+                Annotate::None | Annotate::Inferred => 0,
+                Annotate::Scripted | Annotate::Obedient => turn.answer,
+            });
+        }
+        let plan = shared.plans.of(annotate, self.asked);
+        let Some((last, before)) = plan.hops(turn.answer).split_last() else {
             return Ok(());
         };
         for hop in before {
-            let prepared = self.prepare(shared, turn, state)?;
             let hop = self
                 .answered(shared, state, &prepared, hop, Keep::Message)
                 .1;
             state.pending.push(hop);
             self.run.outcome.extra += 1;
+            prepared = self.prepare(shared, turn, state)?;
         }
-        let prepared = self.prepare(shared, turn, state)?;
         let (answer, hop) = self.answered(shared, state, &prepared, last, Keep::HiddenCalls);
         let mut texts: Vec<&str> = before.iter().map(|hop| hop.text.as_str()).collect();
         texts.push(&answer.text);
@@ -364,7 +375,7 @@ impl<'a> Player<'a> {
                 (call.tokens, call.result_tokens) = (0, 0);
                 call.result.clear();
             }),
-            Annotate::Scripted => {
+            Annotate::Scripted | Annotate::Obedient => {
                 let written: u32 = hop.calls.iter().map(|call| call.tokens).sum();
                 self.meter.wrote(u64::from(written));
             }

@@ -76,6 +76,10 @@ fn legend(report: &Report, options: &Options) -> String {
     let annotate = match options.annotate {
         Annotate::None => "nobody marks episodes",
         Annotate::Inferred => "cwl and cwl-paper: episodes inferred from the tools, at no cost",
+        Annotate::Obedient => {
+            "cwl and cwl-paper: episodes marked by a model that does as it is asked; schema, \
+             guidance, exchanges, their output and extra hops are charged"
+        }
         Annotate::Scripted => {
             "cwl and cwl-paper: episodes marked by a scripted model; schema, guidance, exchanges, \
              their output and extra hops are charged"

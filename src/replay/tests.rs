@@ -102,6 +102,7 @@ fn annotations_are_charged_where_they_are_said_to_be() {
     let with = |annotate| {
         outcomes(Options {
             annotate,
+            guide_at: 0.0,
             ..options(&[Policy::Cwl, Policy::None], 4_000_000)
         })
     };

@@ -149,9 +149,7 @@ pub fn sweep(
         .iter()
         .flat_map(|ceiling| floors.iter().map(|floor| (*ceiling, *floor)))
         .collect();
-    let (annotate, family) = (options.annotate, options.pricing.family.clone());
-    let contender =
-        |policy, ceiling, floor| Contender::new(policy, ceiling, floor, annotate, &family);
+    let contender = |policy, ceiling, floor| Contender::new(policy, ceiling, floor, &options);
     let mut contenders = vec![contender(Policy::None, MIN_CEILING, Floor::Auto)?];
     for (ceiling, floor) in &settings {
         contenders.push(contender(Policy::Cwl, *ceiling, *floor)?);

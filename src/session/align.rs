@@ -43,6 +43,7 @@ pub fn align(known: &Path, shapes: &[Arc<Shape>]) -> Path {
     }
     let mut path = Path::new(entries, known.marks.clone(), next);
     path.aligned = true;
+    path.told_before(known.guide);
     path
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::model::weight::{list, shared};
-use crate::model::{Hop, ItemNo, Kept, Marks, RecordId, Snapshot, Step, TurnRecord, Usage};
+use crate::model::{Guide, Hop, ItemNo, Kept, Marks, RecordId, Snapshot, Step, TurnRecord, Usage};
 
 /// Item numbers that an assistant message takes beside its calls: one for reasoning, one for
 /// text, whether it has them or not, so that a client that drops either shifts no number.
@@ -52,6 +52,9 @@ pub struct Path {
     pub next: ItemNo,
     /// Whether an edit of the client's was aligned: then the next record stands on a snapshot.
     pub aligned: bool,
+    /// What the conversation was told of its hidden tools; none where it had tools in no request.
+    /// Like a mark it stays, whatever edits drop.
+    pub guide: Option<Guide>,
     /// Bytes of memory that the records take.
     records: usize,
 }
@@ -61,11 +64,15 @@ impl Path {
     #[must_use]
     pub fn new(entries: Vec<Entry>, marks: Marks, next: ItemNo) -> Self {
         let records = entries.iter().map(|entry| entry.record.weight()).sum();
+        let guide = entries
+            .iter()
+            .fold(None, |guide, entry| guided(guide, &entry.record));
         Self {
             entries,
             marks,
             next,
             aligned: false,
+            guide,
             records,
         }
     }
@@ -97,6 +104,7 @@ impl Path {
             self.marks.apply(&hop.marks, &hop.kept);
         }
         self.records += record.weight();
+        self.guide = guided(self.guide, &record);
         self.next = self.next.max(record.first_item + response_items(&record));
         self.aligned = false;
         let (position, base) = (record.position, record.base);
@@ -127,7 +135,9 @@ impl Path {
                 base: step.base,
             })
             .collect();
-        Self::new(entries, marks, snapshot.next)
+        let mut path = Self::new(entries, marks, snapshot.next);
+        path.told_before(snapshot.guide);
+        path
     }
 
     /// The snapshot of this path.
@@ -147,6 +157,17 @@ impl Path {
                 .map(|(item, kept)| (item, Kept::clone(kept)))
                 .collect(),
             next: self.next,
+            guide: self.guide.filter(|guide| !guide.is_default()),
+        }
+    }
+
+    /// Takes in what the conversation was told before, by records that are none of its path any
+    /// longer.
+    pub fn told_before(&mut self, guide: Option<Guide>) {
+        if let Some(now) = self.guide {
+            self.guide = Some(Guide::after(guide, now));
+        } else {
+            self.guide = guide;
         }
     }
 
@@ -178,6 +199,16 @@ impl Path {
     #[must_use]
     pub fn next_turn(&self) -> u32 {
         self.newest().map_or(1, |record| record.turn + 1)
+    }
+}
+
+/// What a conversation was told of its hidden tools after a turn more. A request without tools says
+/// nothing of them: a title or a compaction is a side branch.
+fn guided(before: Option<Guide>, record: &TurnRecord) -> Option<Guide> {
+    if record.tooled {
+        Some(Guide::after(before, record.guide))
+    } else {
+        before
     }
 }
 

@@ -21,6 +21,7 @@ use plimsoll_scripted::Recording;
 use serde_json::Value;
 
 use play::{Figures, Play};
+use proxy::Guide;
 
 /// The three that are played by default: short, and of three kinds.
 const FEW: [&str; 3] = [
@@ -61,6 +62,22 @@ fn read(file: &PathBuf) -> Recording {
     Recording::parse(&String::from_utf8(bytes).unwrap()).unwrap()
 }
 
+/// How the sessions are played at a ceiling: all ways where all of them are, else some.
+fn plays(ceiling: u32, all: bool) -> Vec<(bool, Guide)> {
+    let guides = [Guide::Default, Guide::Published, Guide::Line];
+    if all {
+        return guides
+            .iter()
+            .flat_map(|guide| [(true, *guide), (false, *guide)])
+            .collect();
+    }
+    let mut plays = vec![(true, Guide::Default), (false, Guide::Default)];
+    if ceiling == 40_000 {
+        plays.extend([(true, Guide::Published), (false, Guide::Line)]);
+    }
+    plays
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recorded_sessions_stay_under_their_ceiling() {
     let recordings = recordings();
@@ -73,14 +90,14 @@ async fn recorded_sessions_stay_under_their_ceiling() {
     let all_of_them = std::env::var("PLIMSOLL_SESSIONS").is_ok_and(|wanted| wanted == "all");
     for (ceiling, share) in [(40_000, 0.94), (80_000, 0.965)] {
         let mut all = Figures::default();
-        for streamed in [true, false] {
+        for (streamed, guide) in plays(ceiling, all_of_them) {
             let mut figures = Figures::default();
             for group in recordings.chunks(TOGETHER) {
-                let play = Play::new(group, ceiling, streamed);
+                let play = Play::new(group, ceiling, streamed, guide);
                 figures.add(play.run(&mut found).await);
             }
             println!(
-                "τ {ceiling} {}: {figures}",
+                "τ {ceiling} {} {guide:?}: {figures}",
                 if streamed { "streamed" } else { "whole" }
             );
             all.add(figures);

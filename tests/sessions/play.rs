@@ -11,7 +11,7 @@ use plimsoll_scripted::{
     Violation, audit,
 };
 
-use super::proxy::{HTTP, Process};
+use super::proxy::{Guide, HTTP, Process};
 
 static COUNTER: LazyLock<Counter> = LazyLock::new(Counter::load);
 
@@ -82,20 +82,22 @@ pub struct Play {
     sessions: Vec<Arc<Session>>,
     ceiling: u32,
     streamed: bool,
+    guide: Guide,
     reported: HashSet<(String, usize)>,
 }
 
 impl Play {
     /// Plans the annotations of some recordings.
-    pub fn new(recordings: &[Recording], ceiling: u32, streamed: bool) -> Self {
+    pub fn new(recordings: &[Recording], ceiling: u32, streamed: bool, guide: Guide) -> Self {
         let sessions = recordings
             .iter()
-            .map(|recording| Session::new(recording.clone(), 7))
+            .map(|recording| Session::waiting(recording.clone(), 7))
             .collect();
         Self {
             sessions,
             ceiling,
             streamed,
+            guide,
             reported: HashSet::new(),
         }
     }
@@ -109,7 +111,7 @@ impl Play {
             ..Options::default()
         };
         let provider = Provider::start(player.script(), options).await.unwrap();
-        let mut proxy = Process::start(&provider.base_url, self.ceiling).await;
+        let mut proxy = Process::start(&provider.base_url, self.ceiling, self.guide).await;
         let mut figures = Figures::default();
         let before = found.len();
         let mut clients: Vec<Client> = self

@@ -15,11 +15,33 @@ pub static HTTP: LazyLock<reqwest::Client> = LazyLock::new(|| {
         .unwrap()
 });
 
+/// When the hidden tools are offered and asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guide {
+    /// As it is by default: offered from the first request, asked for with the first pass.
+    Default,
+    /// Both from the first request, as it was published.
+    Published,
+    /// Both with the first pass.
+    Line,
+}
+
+impl Guide {
+    fn env(self) -> Vec<(&'static str, String)> {
+        let one = |name, value: &str| vec![(name, value.to_owned())];
+        match self {
+            Self::Default => Vec::new(),
+            Self::Published => one("PLIMSOLL__DELIMITER__GUIDE_AT", "0"),
+            Self::Line => one("PLIMSOLL__DELIMITER__OFFER", "line"),
+        }
+    }
+}
+
 /// The proxy's process.
 pub struct Process {
     child: Child,
     command: Vec<String>,
-    floor: Option<String>,
+    env: Vec<(&'static str, String)>,
     listen: u16,
     admin: u16,
     data: tempfile::TempDir,
@@ -33,7 +55,7 @@ fn free_ports() -> [u16; 2] {
 
 impl Process {
     /// Starts a proxy before an upstream.
-    pub async fn start(upstream: &str, ceiling: u32) -> Self {
+    pub async fn start(upstream: &str, ceiling: u32, guide: Guide) -> Self {
         let data = tempfile::tempdir().unwrap();
         let [listen, admin] = free_ports();
         let command = vec![
@@ -46,11 +68,13 @@ impl Process {
             "--log=warn".to_owned(),
         ];
         let floor = std::env::var("PLIMSOLL_FLOOR").ok();
-        let child = spawn(&command, floor.as_deref());
+        let floor = floor.map(|floor| ("PLIMSOLL__BUDGET__FLOOR", floor));
+        let env: Vec<_> = guide.env().into_iter().chain(floor).collect();
+        let child = spawn(&command, &env);
         let process = Self {
             child,
             command,
-            floor,
+            env,
             listen,
             admin,
             data,
@@ -63,7 +87,7 @@ impl Process {
     pub async fn kill_and_restart(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        self.child = spawn(&self.command, self.floor.as_deref());
+        self.child = spawn(&self.command, &self.env);
         self.ready().await;
     }
 
@@ -112,14 +136,12 @@ impl Drop for Process {
     }
 }
 
-fn spawn(command: &[String], floor: Option<&str>) -> Child {
+fn spawn(command: &[String], env: &[(&str, String)]) -> Child {
     let mut process = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     process
         .args(command)
+        .envs(env.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::null());
-    if let Some(floor) = floor {
-        process.env("PLIMSOLL__BUDGET__FLOOR", floor);
-    }
     process.spawn().unwrap()
 }

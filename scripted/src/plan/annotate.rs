@@ -27,8 +27,8 @@ pub(super) fn recorded(answer: &Answer) -> Hop {
     }
 }
 
-/// The hops of every turn.
-pub(super) fn turns(recording: &Recording, seed: u64) -> Vec<Vec<Hop>> {
+/// The hops of every turn, annotated from `first` on.
+pub(super) fn turns(recording: &Recording, seed: u64, first: usize) -> Vec<Vec<Hop>> {
     let mut rng = Rng::from_text(&recording.id, seed);
     let tag = rng.next() % 0x00ff_ffff;
     let mut writer = Writer {
@@ -43,7 +43,10 @@ pub(super) fn turns(recording: &Recording, seed: u64) -> Vec<Vec<Hop>> {
     let answers = recording.turns.iter().map(|turn| &turn.answer);
     answers
         .enumerate()
-        .map(|(turn, answer)| writer.turn(turn, answer))
+        .map(|(turn, answer)| match turn < first {
+            true => vec![recorded(answer)],
+            false => writer.turn(turn, answer),
+        })
         .collect()
 }
 

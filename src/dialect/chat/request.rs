@@ -58,6 +58,7 @@ pub fn decode(body: Bytes) -> Result<Request, RequestError> {
         unmanaged,
         refers: Refers::default(),
         structured: asks_for_json(object.present("response_format")),
+        one_call: object.raw("parallel_tool_calls") == Some(b"false"),
         stored: false,
         layout: Layout::Flat,
         echo: Echo::default(),

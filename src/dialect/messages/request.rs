@@ -73,6 +73,7 @@ pub fn decode(body: Bytes) -> Result<Request, RequestError> {
         unmanaged: hosts.is_empty().then_some(Unmanaged::Empty),
         refers: Refers::default(),
         structured: asks_for_json(format),
+        one_call: one_call(&object),
         stored: false,
         echo: Echo::default(),
         layout: Layout::Hosts(Hosts {
@@ -83,6 +84,13 @@ pub fn decode(body: Bytes) -> Result<Request, RequestError> {
         messages: units,
         body: body.clone(),
     })
+}
+
+/// Whether the answer may hold one call at most.
+fn one_call(object: &Object<'_>) -> bool {
+    let choice = object.present("tool_choice").map(Object::parse);
+    let choice = choice.and_then(Result::ok);
+    choice.is_some_and(|choice| choice.raw("disable_parallel_tool_use") == Some(b"true"))
 }
 
 /// The breakpoints outside the messages.

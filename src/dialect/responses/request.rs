@@ -86,6 +86,7 @@ pub fn decode(body: Bytes) -> Result<Request, RequestError> {
         hint: object.text("prompt_cache_key").map(Cow::into_owned),
         unmanaged: elsewhere.or(lost).or(empty),
         structured: asks_for_json(format_in(&object, "text")),
+        one_call: object.raw("parallel_tool_calls") == Some(b"false"),
         // What lies elsewhere for another reason, too, is not helped by what was said before, and
         // an id that is none names nothing.
         refers: match elsewhere {

@@ -1,10 +1,12 @@
-//! What a turn adds to the client's request: the hidden tools and the block that explains them,
-//! decided once for a conversation; only a tool of the client's own takes a name from it later. Never
-//! renders a view.
+//! What a turn adds to the client's request: the hidden tools and the block that explains them.
+//! Which tools is decided once for a conversation, when they are first offered; only a tool of the
+//! client's own takes a name from them later. Never says when the block comes in, and never renders a
+//! view.
 
 use super::{MiddleError, State, Tools};
 use crate::dialect::names::Names;
 use crate::model::{Digest, EditKind, Edits, Hidden, Role};
+use crate::pipeline::settings::Offer;
 use crate::render::tools::{self, Injected};
 
 impl State {
@@ -24,16 +26,20 @@ impl State {
             }
         }
         self.tools = None;
-        self.inject(tools)
+        self.add(tools)
     }
 
     /// Whether the hidden tools of the conversation are offered: not where the upstream refuses them, or
     /// their calls. What was decided stands all the same, because the model may call what it finds in
     /// its history, or may be offered again what was left out only to find that out.
     pub(super) fn offers(&self) -> bool {
+        self.injected.any() && !self.refuses_tools()
+    }
+
+    /// Whether the upstream is known to refuse the hidden tools, or their calls.
+    pub(super) fn refuses_tools(&self) -> bool {
         let without = self.terms.without;
-        let refused = without.has(EditKind::Tools) || without.has(EditKind::Hidden);
-        self.injected.any() && !refused
+        without.has(EditKind::Tools) || without.has(EditKind::Hidden)
     }
 
     /// The names of the hidden tools beside those of the client's, by which calls are told apart.
@@ -47,32 +53,48 @@ impl State {
     /// # Errors
     /// [`MiddleError`] where the client's own tools or system message can't be extended.
     pub fn inject(&mut self, tools: &Tools<'_>) -> Result<(), MiddleError> {
-        let original: u64 = self
-            .shapes
-            .iter()
-            .map(|shape| u64::from(shape.tokens()))
-            .sum();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let client_tools = self.request.tools_bytes().map(text).unwrap_or_default();
-        let client_tools_size = u64::from(tools.reader.remembered(&client_tools));
-        self.client_tokens = original + client_tools_size;
-        self.fixed = client_tools_size;
+        self.client_tokens = self.spoken() + self.count_tools(tools);
+        let first = || self.terms.first_guide(self.request.one_call);
+        self.guide = self.path.guide.unwrap_or_else(first);
         self.injected = self.decide();
+        self.add(tools)
+    }
+
+    /// Puts the hidden tools into the tools array, and the guidance that is given into the system
+    /// message.
+    ///
+    /// # Errors
+    /// As [`State::inject`].
+    pub(in crate::pipeline) fn add(&mut self, tools: &Tools<'_>) -> Result<(), MiddleError> {
+        self.fixed = self.count_tools(tools);
         if let (true, Some(bytes)) = (self.offers(), self.request.tools_bytes()) {
-            let with = tools::with_hidden(self.request.dialect, bytes, &self.injected)
+            let (dialect, waits) = (self.request.dialect, self.guide.waited);
+            let with = tools::with_hidden(dialect, bytes, &self.injected, waits)
                 .ok_or(MiddleError::Inject)?;
             self.fixed = u64::from(tools.reader.remembered(&String::from_utf8_lossy(&with)));
             self.tools = Some(with);
-            if let Some(block) = self.terms.guidance(&self.injected) {
-                self.guide(&block, tools)?;
+            if let Some(block) = self.terms.guidance(&self.injected, self.guide.given) {
+                self.append(&block, tools)?;
             }
         }
         self.prologue = self.prologue();
         Ok(())
     }
 
-    /// Injection is decided at the first request of a conversation that carries tools, and kept:
-    /// the tools array never flips.
+    /// Tokens of the messages.
+    fn spoken(&self) -> u64 {
+        let sizes = self.shapes.iter().map(|shape| u64::from(shape.tokens()));
+        sizes.sum()
+    }
+
+    /// Tokens of the client's tools.
+    fn count_tools(&self, tools: &Tools<'_>) -> u64 {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let text = self.request.tools_bytes().map(text).unwrap_or_default();
+        u64::from(tools.reader.remembered(&text))
+    }
+
+    /// Injection is decided when the tools are first offered, and kept: the tools array never flips.
     fn decide(&self) -> Injected {
         if self.request.tools.is_none() {
             return Injected::default();
@@ -85,6 +107,14 @@ impl State {
                 recall: self.still(Hidden::Recall, record.recall.as_deref()),
             };
         }
+        if self.guide.is_waiting() && self.terms.offer == Offer::Line {
+            return Injected::default();
+        }
+        self.choose()
+    }
+
+    /// The hidden tools of a conversation that is not offered any yet.
+    pub(super) fn choose(&self) -> Injected {
         // What is said beside a hidden call joins what is said behind it, and two pieces of JSON are
         // none.
         let safe = self.terms.may_inject(self.request.stored) && !self.request.structured;
@@ -121,7 +151,8 @@ impl State {
             .collect()
     }
 
-    fn guide(&mut self, block: &str, tools: &Tools<'_>) -> Result<(), MiddleError> {
+    /// Appends a block to the first system message, or puts one of its own before all others.
+    fn append(&mut self, block: &str, tools: &Tools<'_>) -> Result<(), MiddleError> {
         let leading = self
             .shapes
             .iter()

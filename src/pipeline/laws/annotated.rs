@@ -168,7 +168,7 @@ fn a_pass_goes_down_to_the_floor_in_the_same_order() {
     for (floor, gone) in [
         (0.999, &["edit1"][..]),
         (0.75, &["edit1", "bash1"]),
-        (0.6, &["edit1", "bash1", "grep1"]),
+        (0.5, &["edit1", "bash1", "grep1"]),
     ] {
         sim.settings.budget.floor = Floor::Fraction(floor);
         let (sent, prepared) = sim.look();

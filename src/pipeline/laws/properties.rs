@@ -4,11 +4,11 @@
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::say::{Say, act, call, done, end, expl, hop, text, think};
+use super::say::{Say, act, call, done, end, expl, hop, text, think, unhidden};
 use super::sim::Sim;
 use crate::commit::Floor;
 use crate::model::Dialect;
-use crate::pipeline::settings::{Guidance, ProtectRecent};
+use crate::pipeline::settings::{Guidance, Offer, ProtectRecent};
 use crate::policy::{Order, Policy};
 
 /// A piece of a turn before it is known what is open.
@@ -86,6 +86,8 @@ pub struct Terms {
     recall: bool,
     levels: bool,
     policy: Policy,
+    offer: Offer,
+    guide_at: f64,
 }
 
 impl Terms {
@@ -104,6 +106,8 @@ impl Terms {
             recall: true,
             levels: false,
             policy: Policy::Cwl,
+            offer: Offer::Start,
+            guide_at: 0.0,
         }
     }
 
@@ -120,20 +124,29 @@ impl Terms {
 fn terms() -> impl Strategy<Value = Terms> {
     let budget = (700_u32..5000, prop::option::of(0.2_f64..0.95), 0_u32..700);
     let flags = any::<[bool; 7]>();
-    (budget, 50_u32..1200, flags).prop_map(|((ceiling, floor, recent), implicit, flags)| Terms {
-        ceiling,
-        floor,
-        recent,
-        implicit,
-        strict: flags[0],
-        reasoning_back: flags[1],
-        drops_reasoning: flags[2] && !flags[1],
-        guidance: flags[3],
-        auto_close: flags[4],
-        recall: flags[6],
-        levels: flags[5],
-        policy: Policy::Cwl,
-    })
+    let guide = (
+        prop::sample::select(&[Offer::Start, Offer::Line][..]),
+        prop::sample::select(&[0.0, 0.0, 0.4, 1.0, 1.0][..]),
+    );
+    let all = (budget, 50_u32..1200, flags, guide);
+    all.prop_map(
+        |((ceiling, floor, recent), implicit, flags, (offer, guide_at))| Terms {
+            ceiling,
+            floor,
+            recent,
+            implicit,
+            strict: flags[0],
+            reasoning_back: flags[1],
+            drops_reasoning: flags[2] && !flags[1],
+            guidance: flags[3],
+            auto_close: flags[4],
+            recall: flags[6],
+            levels: flags[5],
+            policy: Policy::Cwl,
+            offer,
+            guide_at,
+        },
+    )
 }
 
 fn session(terms: &Terms) -> Sim {
@@ -148,6 +161,7 @@ fn session(terms: &Terms) -> Sim {
     budget.implicit_tokens = terms.implicit;
     budget.strict_active = terms.strict;
     budget.policy = terms.policy;
+    (budget.offer, budget.guide_at) = (terms.offer, terms.guide_at);
     if terms.levels {
         budget.order = Order::Levels;
         sim.labels.rich = true;
@@ -326,19 +340,6 @@ fn play_on(mut sim: Sim, terms: &Terms, events: &[Event]) -> Sim {
         }
     }
     sim
-}
-
-/// What a model says that was given no tools but may have had some before: nothing hidden.
-fn unhidden(said: &mut Vec<Say>) {
-    said.retain(|say| !matches!(say, Say::Delimit(_) | Say::Recall(_) | Say::Hop));
-    let mut thought = false;
-    said.retain(|say| match say {
-        Say::Think(_) => !std::mem::replace(&mut thought, true),
-        Say::Text(_) | Say::Call(..) | Say::Delimit(_) | Say::Recall(_) | Say::Hop => true,
-    });
-    if said.iter().all(|say| matches!(say, Say::Think(_))) {
-        said.push(text(1));
-    }
 }
 
 /// Lets the client change one of its messages of a role.

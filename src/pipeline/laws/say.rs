@@ -67,6 +67,19 @@ pub fn hop() -> Say {
     Say::Hop
 }
 
+/// What a model says that is offered no hidden tools but may have had some before.
+pub fn unhidden(said: &mut Vec<Say>) {
+    said.retain(|say| !matches!(say, Say::Delimit(_) | Say::Recall(_) | Say::Hop));
+    let mut thought = false;
+    said.retain(|say| match say {
+        Say::Think(_) => !std::mem::replace(&mut thought, true),
+        Say::Text(_) | Say::Call(..) | Say::Delimit(_) | Say::Recall(_) | Say::Hop => true,
+    });
+    if said.iter().all(|say| matches!(say, Say::Think(_))) {
+        said.push(text(1));
+    }
+}
+
 /// The hops of a turn. One that only annotates is followed by another, as a real model's is.
 pub fn hops(said: &[Say]) -> Vec<Vec<Say>> {
     let mut hops: Vec<Vec<Say>> = said

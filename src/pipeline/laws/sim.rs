@@ -12,7 +12,7 @@ use std::sync::{Arc, LazyLock};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::say::{Labels, Say, filled, gist, hops};
+use super::say::{Labels, Say, filled, gist, hops, unhidden};
 use crate::commit::Floor;
 use crate::dialect::answer::{Answer, join};
 use crate::model::{Dialect, Digest, ItemNo, Marks, RecordId, Shape, TenantId, TurnRecord};
@@ -21,7 +21,8 @@ use crate::pipeline::finish::{Ending, record};
 use crate::pipeline::hidden::{Keep, settle};
 use crate::pipeline::hop::{Prepared, State, Tools};
 use crate::pipeline::known::{Memo, Reader};
-use crate::pipeline::settings::{Classes, Guidance, ProtectRecent, Settings, Terms, ToolClasses};
+use crate::pipeline::settings::{Guidance, ProtectRecent, Settings, Terms};
+use crate::pipeline::{Classes, ToolClasses};
 use crate::policy::Order;
 use crate::session::align::align;
 use crate::session::chain;
@@ -85,7 +86,12 @@ pub struct Sim {
     room: bool,
     /// Whether the client's last message is the model's.
     spoke: bool,
+    /// The tools and the guidance of the last hop.
+    front: Option<Front>,
 }
+
+/// The tools array as sent, and the guided system message with the place of the client's.
+type Front = (Option<Bytes>, Option<(Option<usize>, Bytes)>);
 
 impl Sim {
     /// A session with a system and a user message, under a ceiling that it never meets.
@@ -99,6 +105,8 @@ impl Sim {
         settings.budget.protect_recent = ProtectRecent::Tokens(0);
         // The published order, of which each step can be told by what it takes.
         settings.budget.order = Order::Paper;
+        // What is told of late guidance is told by tests of its own.
+        settings.budget.guide_at = 0.0;
         settings.delimiter.guidance = Guidance::Off;
         settings.delimiter.nudge = false;
         settings.recall.enabled = false;
@@ -120,6 +128,7 @@ impl Sim {
             brought: Vec::new(),
             room: false,
             spoke: false,
+            front: None,
         };
         sim.user(10);
         sim
@@ -140,30 +149,39 @@ impl Sim {
 
     /// One turn: what the model says, hop by hop, and the results that the client adds.
     pub fn turn(&mut self, said: impl IntoIterator<Item = Say>) {
-        let said: Vec<Say> = said.into_iter().collect();
-        self.run(&hops(&said), None);
+        self.run(said.into_iter().collect(), None);
     }
 
     /// A turn that is cut at the hop cap: all its hops only annotate, and the proxy's line ends it
     /// where none of them spoke.
     pub fn capped(&mut self, said: impl IntoIterator<Item = Say>, line: Option<&str>) {
-        let said: Vec<Say> = said.into_iter().collect();
-        let hops: Vec<Vec<Say>> = said
-            .split(|say| *say == Say::Hop)
-            .map(<[Say]>::to_vec)
-            .collect();
-        self.run(&hops, Some(line));
+        self.run(said.into_iter().collect(), Some(line));
     }
 
-    fn run(&mut self, hops: &[Vec<Say>], closed: Option<Option<&str>>) {
+    fn run(&mut self, mut said: Vec<Say>, mut closed: Option<Option<&str>>) {
         // Neighbouring answers are one message to these, and no client asks for a second.
         if self.dialect != Dialect::Chat && std::mem::take(&mut self.spoke) {
             self.user(2);
         }
         let mut state = self.state(&self.path, self.path.marks.clone());
         let mut answers: Vec<Answer> = Vec::new();
+        let mut prepared = self.hop(&mut state);
+        if state.guide.is_waiting() && !state.injected.any() {
+            // Nobody calls what nobody offers.
+            unhidden(&mut said);
+            closed = None;
+        }
+        let hops = match closed {
+            None => hops(&said),
+            Some(_) => {
+                let hops = said.split(|say| *say == Say::Hop);
+                hops.map(<[Say]>::to_vec).collect()
+            }
+        };
         for (at, hop) in hops.iter().enumerate() {
-            let prepared = self.hop(&mut state);
+            if at > 0 {
+                prepared = self.hop(&mut state);
+            }
             let (mut answer, results) = self.labels.answer(hop);
             wire::fill(self.dialect, &mut answer);
             answers.push(answer);
@@ -258,11 +276,15 @@ impl Sim {
     pub fn hop(&mut self, state: &mut State) -> Prepared {
         let before = state.marks.clone();
         let pending = state.pending.clone();
+        let (guide, injected) = (state.guide, state.injected.clone());
         let prepared = state.prepare(&self.tools(), None).unwrap();
         if self.thorough {
             let path = Arc::new(self.decoded());
             let mut again = self.state(&path, before.clone());
             again.pending = pending;
+            // An earlier hop of the turn may have brought the guidance in.
+            (again.guide, again.injected) = (guide, injected);
+            again.add(&self.tools()).unwrap();
             let again = again.prepare(&self.tools(), None).unwrap();
             assert_eq!(
                 again.body.to_bytes(),

@@ -15,8 +15,8 @@ use crate::intercept::delimiter;
 use crate::model::EditKind;
 use crate::policy::{Level, Policy};
 use crate::record::labels::{
-    AbortPhase, AcceptError, CacheName, ConnectionCut, CostKind, DelimiterAction, Phase,
-    RecallOutcome, RetryReason, Side, Stage, StoreOp,
+    AbortPhase, AcceptError, CacheName, ConnectionCut, CostKind, DelimiterAction, GuideReason,
+    Phase, RecallOutcome, RetryReason, Side, Stage, StoreOp,
 };
 
 /// 50 µs to 1 s: the proxy's own time and the store's.
@@ -306,6 +306,8 @@ impl View {
 pub(super) struct Hidden {
     pub delimiter_calls: Pairs<DelimiterAction, delimiter::Label>,
     pub hops: Histogram,
+    pub serial_hops: IntCounter,
+    pub guided: Each<GuideReason, IntCounter>,
     pub recalls: Each<RecallOutcome, IntCounter>,
     pub recalled_tokens: IntCounter,
     pub refetches: IntCounter,
@@ -323,6 +325,16 @@ impl Hidden {
                 "hidden_hops",
                 "Upstream calls of a managed turn beyond its first",
                 HOP_BUCKETS,
+            )?,
+            serial_hops: r.counter(
+                "serial_hops_total",
+                "Hidden hops of requests that allow one call a message, where every annotation \
+                 costs an upstream call",
+            )?,
+            guided: r.counters(
+                "guided_total",
+                "Conversations into which the guidance came late, by why",
+                "reason",
             )?,
             recalls: r.counters("recall_total", "Calls of the hidden tool recall", "outcome")?,
             recalled_tokens: r

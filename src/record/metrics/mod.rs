@@ -103,7 +103,11 @@ impl Metrics {
         }
         match turn.route {
             Route::Chat | Route::Responses | Route::Messages if !turn.hops.is_empty() => {
-                f.hidden.hops.observe(lossy(turn.hidden_hops() as u64));
+                let hidden = turn.hidden_hops() as u64;
+                f.hidden.hops.observe(lossy(hidden));
+                f.hidden
+                    .serial_hops
+                    .inc_by(if turn.one_call { hidden } else { 0 });
             }
             Route::Chat
             | Route::Responses
@@ -208,6 +212,9 @@ impl Metrics {
         f.hidden.refetches.inc_by(turn.refetches);
         for reason in &turn.retries {
             f.upstream.retries.at(*reason).inc();
+        }
+        if let Some(reason) = turn.guided {
+            f.hidden.guided.at(reason).inc();
         }
         for kind in turn.learned.iter() {
             f.upstream.learned.at(kind).inc();

@@ -17,8 +17,8 @@ use crate::model::EditKind;
 use crate::policy::{Level, Policy};
 use crate::record::tests::full_turn;
 use crate::record::{
-    AbortPhase, DelimiterAction, Overhead, Phase, RecallCall, RecallOutcome, RetryReason, Side,
-    Stage,
+    AbortPhase, DelimiterAction, GuideReason, Overhead, Phase, RecallCall, RecallOutcome,
+    RetryReason, Side, Stage,
 };
 
 /// Every metric: its name without the prefix, its type, and its labels in order.
@@ -49,6 +49,8 @@ const CONVENTIONS: &[(&str, &str, &[&str])] = &[
     ("token_estimate_ratio", "histogram", &[]),
     ("delimiter_calls_total", "counter", &["action", "outcome"]),
     ("hidden_hops", "histogram", &[]),
+    ("serial_hops_total", "counter", &[]),
+    ("guided_total", "counter", &["reason"]),
     ("passes_total", "counter", &["trigger"]),
     ("passes_declined_total", "counter", &["trigger"]),
     ("evicted_tokens_total", "counter", &["level", "policy"]),
@@ -223,6 +225,9 @@ fn all_kinds() -> Vec<Turn> {
         with(&|turn| turn.unmanaged = Some(why));
     }
     with(&|turn| turn.retries = RetryReason::ALL.to_vec());
+    for reason in GuideReason::ALL {
+        with(&|turn| turn.guided = Some(reason));
+    }
     with(&|turn| turn.learned = EditKind::ALL.into_iter().collect());
     for side in Side::ALL {
         for phase in AbortPhase::ALL {

@@ -12,9 +12,10 @@ use super::{COUNTER, Sent, Sim, is_label, wire};
 use crate::model::{Dialect, ItemKind, Mark, Marks};
 use crate::pipeline::hop::{Prepared, State};
 use crate::pipeline::laws::say::gist;
+use crate::pipeline::settings::Offer;
 use crate::policy::{Order, Policy, Protection};
 use crate::session::graph::Kind;
-use crate::session::transcript::Transcript;
+use crate::session::transcript::{Item, Transcript};
 use crate::session::view;
 use crate::tokens::{Encoding, Family};
 
@@ -60,7 +61,8 @@ impl Sim {
             );
             self.in_turns(state, prepared, &own, &messages);
         }
-        if prepared.pass.is_none() && !self.edited {
+        self.guided(state, prepared);
+        if prepared.pass.is_none() && prepared.guided.is_none() && !self.edited {
             let last = self.sent.last();
             extends(last.map(|sent| &sent.messages), &messages);
             extends(last.map(|sent| &sent.elements), &elements);
@@ -77,7 +79,11 @@ impl Sim {
         if self.edited {
             self.transcript = Transcript::default();
         }
-        appended(&self.transcript, &prepared.transcript);
+        appended(
+            &self.transcript,
+            &prepared.transcript,
+            prepared.guided.is_some(),
+        );
         self.transcript = prepared.transcript.clone();
         self.sent.push(Sent {
             messages,
@@ -87,6 +93,29 @@ impl Sim {
             exceeded: prepared.pinned.is_some(),
         });
         self.edited = false;
+    }
+
+    /// What stands in front of the conversation changes with the guidance alone, and nothing else is
+    /// added before it where the tools come with it.
+    fn guided(&mut self, state: &State, prepared: &Prepared) {
+        let front = (state.tools.clone(), state.guidance.clone());
+        if let Some(before) = &self.front
+            && prepared.guided.is_none()
+            && self.tools
+        {
+            assert_eq!(*before, front, "the front changed without the guidance");
+        }
+        let line = state.terms.offer == Offer::Line;
+        if line && state.guide.is_waiting() && state.marks.is_empty() && state.pending.is_empty() {
+            assert_eq!(
+                prepared.body.to_bytes(),
+                self.body(),
+                "not the client's bytes"
+            );
+        }
+        if self.tools {
+            self.front = Some(front);
+        }
     }
 
     /// A conversation without calls has the same speakers in the same order, whatever went of it.
@@ -201,13 +230,15 @@ fn budget(state: &State, prepared: &Prepared, context: &str) {
 }
 
 /// Messages that were added changed no number and no segment of what stood there, whether the
-/// client resends reasoning or not.
-fn appended(before: &Transcript, now: &Transcript) {
+/// client resends reasoning or not; guidance that came in made a system message longer.
+fn appended(before: &Transcript, now: &Transcript, guided: bool) {
     let numbers = |transcript: &Transcript| -> Vec<_> {
         let items = transcript.items.iter();
         let lasting = items.filter(|item| item.kind != ItemKind::Reasoning);
+        let longer = |kind| guided && kind == ItemKind::System;
+        let size = |item: &Item| if longer(item.kind) { 0 } else { item.tokens };
         lasting
-            .map(|item| (item.no, item.kind, item.tokens))
+            .map(|item| (item.no, item.kind, size(item)))
             .collect()
     };
     let (old, new) = (numbers(before), numbers(now));
