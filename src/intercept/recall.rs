@@ -14,10 +14,13 @@ const LINE_CHARS: usize = 400;
 /// Tokens of the line that stands where lines are left out.
 const MARKER: u32 = 24;
 
+/// What a search without an id goes through.
+pub const EVERYTHING: &str = "all that is evicted";
+
 /// What a call asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// The item, episode or page of the ledger.
+    /// The item, episode, page of the ledger or path; [`EVERYTHING`] where only a search is given.
     pub id: String,
     /// The first and the last line, from 1; to the end where the last is `usize::MAX`.
     pub lines: Option<(usize, usize)>,
@@ -56,14 +59,22 @@ impl Ask {
         let Ok(Value::Object(fields)) = serde_json::from_str(arguments) else {
             return Err("send the arguments as a JSON object with an id".to_owned());
         };
-        let id = text(&fields, "id")?.ok_or(
-            "give the id of what to recall: an item such as read:3, an episode's name, or ledger:1",
-        )?;
+        let search = text(&fields, "search")?;
+        let id = match (text(&fields, "id")?, search) {
+            (Some(id), _) => id,
+            (None, Some(_)) => EVERYTHING,
+            (None, None) => {
+                return Err(
+                    "give the id that a line names for what is gone, a path, or a search"
+                        .to_owned(),
+                );
+            }
+        };
         let lines = text(&fields, "lines")?;
         Ok(Self {
             id: id.to_owned(),
             lines: lines.map(range).transpose()?,
-            search: text(&fields, "search")?.map(str::to_owned),
+            search: search.map(str::to_owned),
         })
     }
 }

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use super::hop::{Prepared, State};
 use super::known::Reader;
 use super::original::Originals;
-use crate::intercept::recall::{self as protocol, Ask, Miss};
+use crate::intercept::recall::{self as protocol, Ask, EVERYTHING, Miss};
 use crate::model::{Effect, Hidden, HiddenCall, ItemNo, Kept, Mark};
 use crate::policy::{self, Ask as Pass, Target};
 use crate::record::{RecallCall, RecallOutcome};
@@ -165,7 +165,11 @@ impl<'a> Recalls<'a> {
             Some(ids::Target::Items(items)) => self.items(ask, &items)?,
             Some(ids::Target::Episode(at)) => self.episode(ask, at)?,
             Some(ids::Target::Ledger(page)) => self.ledger(ask, page)?,
-            None => self.lost(ask)?,
+            None if ask.id == EVERYTHING => self.everything(ask)?,
+            None => match self.by_path(ask) {
+                Some(document) => document?,
+                None => self.lost(ask)?,
+            },
         };
         self.give(ask, &document)
     }

@@ -124,18 +124,25 @@ fn holds(transcript: &Transcript, entry: &Entry, no: ItemNo) -> bool {
 }
 
 /// What may be recalled, for whoever asked for something else: ids of items that are gone, the
-/// nearest first, and names of episodes that hold such, the newest first.
+/// nearest first, with how their calls begin, and names of episodes that hold such, the newest first.
 #[must_use]
-pub fn offer(transcript: &Transcript, id: &str, gone: &dyn Fn(usize) -> bool) -> String {
+pub fn offer(
+    transcript: &Transcript,
+    id: &str,
+    gone: &dyn Fn(usize) -> bool,
+    call: &dyn Fn(usize) -> String,
+) -> String {
     let asked = numbered(id).and_then(|(_, numbers)| numbers.first().copied());
     let near = asked.unwrap_or(ItemNo::MAX);
     let items = transcript.items.iter().enumerate();
-    let mut items: Vec<&Item> = items
+    let mut items: Vec<(usize, &Item)> = items
         .filter(|(at, item)| item.kind == ItemKind::Call && gone(*at))
-        .map(|(_, item)| item)
         .collect();
-    items.sort_by_key(|item| item.no.abs_diff(near));
-    let ids: Vec<String> = items.into_iter().take(OFFERED).map(self::id).collect();
+    items.sort_by_key(|(_, item)| item.no.abs_diff(near));
+    let items = items.into_iter().take(OFFERED);
+    let ids: Vec<String> = items
+        .map(|(at, item)| format!("{} ({})", self::id(item), call(at)))
+        .collect();
     let episodes = transcript.graph.episodes.iter().rev();
     let names: Vec<String> = episodes
         .filter(|episode| episode.items.iter().any(|at| gone(*at)))
@@ -144,11 +151,11 @@ pub fn offer(transcript: &Transcript, id: &str, gone: &dyn Fn(usize) -> bool) ->
         .collect();
     match (ids.is_empty(), names.is_empty()) {
         (true, true) => "nothing was evicted".to_owned(),
-        (false, true) => format!("evicted are {}", ids.join(" ")),
+        (false, true) => format!("evicted are {}", ids.join(", ")),
         (true, false) => format!("evicted are the episodes {}", names.join(", ")),
         (false, false) => format!(
             "evicted are {}; episodes: {}",
-            ids.join(" "),
+            ids.join(", "),
             names.join(", ")
         ),
     }

@@ -62,7 +62,7 @@ fn arguments_are_read_or_refused_with_what_to_send() {
         ),
         (r#"{"id":"read:3","lines":4}"#, Err("send lines as text")),
         (r#"{"id":7}"#, Err("send id as text")),
-        ("{}", Err("give the id of what to recall")),
+        ("{}", Err("give the id that a line names")),
         ("nonsense", Err("send the arguments as a JSON object")),
     ];
     for (arguments, want) in cases {

@@ -2,9 +2,10 @@
 //! which texts name it.
 
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::properties::{self, Terms};
-use super::say::{act, call, done, end, expl, hop, recall, text};
+use super::say::{Say, act, call, done, end, expl, hop, recall, text};
 use super::sim::{Sim, count};
 use crate::model::{Effect, ItemKind, Mark};
 use crate::session::recall as ids;
@@ -56,6 +57,40 @@ fn a_recall_brings_back_the_call_and_its_result() {
     let got = results(&sim).remove(0);
     let want = "recalled expl \"a\", 2 items: 3 lines\nof a\n[grep:5] grep:5 was recalled in recall:21, which is still in view\n[read:6] read {\"label\":\"read1\"}\nread1 go";
     assert!(got.starts_with(want), "{got}");
+}
+
+#[test]
+fn a_path_or_a_search_alone_finds_what_is_gone() {
+    let mut sim = evicted();
+    // The client's tools here name what they read in `label`.
+    sim.turn([recall("src/read1")]);
+    let got = results(&sim).remove(0);
+    assert!(
+        got.starts_with("recalled read:6: 1 line\nread {\"label\":\"read1\"}\nread1 go"),
+        "{got}"
+    );
+    sim.turn([Say::Recall(json!({"search": "GREP1"}))]);
+    let got = results(&sim).remove(0);
+    assert!(
+        got.starts_with("recalled from all that is evicted: 2 of 2 lines with \"GREP1\", of 2"),
+        "{got}"
+    );
+    assert!(
+        got.contains("1: grep:5: grep {\"label\":\"grep1\"}"),
+        "{got}"
+    );
+    sim.turn([
+        recall("src/nobody.rs"),
+        Say::Recall(json!({"search": "no such text"})),
+    ]);
+    let offered = "evicted are read:6 (read {\"label\":\"read1\"}), grep:5 (grep {\"label\":\"grep1\"}); episodes: a";
+    assert_eq!(
+        results(&sim),
+        [
+            format!("nothing is known as \"src/nobody.rs\"; {offered}"),
+            format!("nothing that is evicted has \"no such text\"; {offered}"),
+        ]
+    );
 }
 
 #[test]

@@ -4,8 +4,10 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use serde_json::Value;
+
 use super::{Earlier, Recalls, Said, in_view};
-use crate::intercept::recall::Ask;
+use crate::intercept::recall::{Ask, EVERYTHING};
 use crate::model::{ItemKind, ItemNo, Mark, Original};
 use crate::record::RecallOutcome;
 use crate::session::graph::Kind;
@@ -17,6 +19,9 @@ use crate::session::view;
 const PAGE: usize = 100;
 /// Characters of a call that stand in a heading; a longer one is part of the text.
 const CALL_CHARS: usize = 400;
+
+/// Characters of a call by which an item is offered.
+const OFFERED_CHARS: usize = 80;
 
 /// A text to give out, whole or in part.
 #[derive(Debug, Default)]
@@ -104,6 +109,63 @@ impl<'a> Recalls<'a> {
             _ => return Err(gone(&ask.id)),
         }
         Ok(document)
+    }
+
+    /// The lines of all that is gone that contain a text, each behind the id of its item.
+    pub(super) fn everything(&self, ask: &Ask) -> Result<Document, Said> {
+        let search = ask.search.as_deref().unwrap_or_default();
+        let wanted = search.to_lowercase();
+        let mut document = Document {
+            head: format!("recalled from {EVERYTHING}"),
+            ..Document::default()
+        };
+        let items = self.prepared.transcript.items.iter().enumerate();
+        for (at, item) in items.filter(|(_, item)| item.kind != ItemKind::Result) {
+            if item.hidden || !self.is_gone(at) {
+                continue;
+            }
+            let call = self.call(at).unwrap_or_default();
+            let original = self.original(at).unwrap_or_default();
+            for line in call.lines().chain(original.lines()) {
+                if line.to_lowercase().contains(&wanted) {
+                    let _ = writeln!(document.text, "{}: {line}", ids::id(item));
+                }
+            }
+        }
+        if document.text.is_empty() {
+            let offer = self.offer(ask);
+            let why = format!("nothing that is evicted has {search:?}; {offer}");
+            return Err(Said(RecallOutcome::NoMatch, why));
+        }
+        Ok(document)
+    }
+
+    /// What calls with a path among their arguments brought, the newest first; `None` where there is
+    /// no such call.
+    pub(super) fn by_path(&self, ask: &Ask) -> Option<Result<Document, Said>> {
+        let items = self.prepared.transcript.items.iter().enumerate();
+        let calls = items.filter(|(_, item)| item.kind == ItemKind::Call && !item.hidden);
+        let named = |at: &usize| {
+            let call = self.originals().call(*at).unwrap_or_default();
+            let arguments = call.split_once(' ').map(|(_, arguments)| arguments);
+            arguments.is_some_and(|arguments| names(arguments, &ask.id))
+        };
+        let mut named: Vec<usize> = calls.map(|(at, _)| at).filter(named).collect();
+        named.reverse();
+        let newest = named.first().copied()?;
+        let gone: Vec<usize> = named.into_iter().filter(|at| self.is_gone(*at)).collect();
+        let newest = if gone.is_empty() { vec![newest] } else { gone };
+        Some(self.items(ask, &newest))
+    }
+
+    /// What else may be recalled, each item with the beginning of its call.
+    fn offer(&self, ask: &Ask) -> String {
+        let transcript = &self.prepared.transcript;
+        let call = |at: usize| {
+            let call = self.originals().call(at).unwrap_or_default();
+            call.chars().take(OFFERED_CHARS).collect()
+        };
+        ids::offer(transcript, &ask.id, &|at| self.is_gone(at), &call)
     }
 
     /// Everything of an episode that is not in view.
@@ -219,7 +281,7 @@ impl<'a> Recalls<'a> {
             None if no.is_some() => Err(gone(&ask.id)),
             None => {
                 let asked: String = ask.id.chars().take(120).collect();
-                let offer = ids::offer(transcript, &ask.id, &|at| self.is_gone(at));
+                let offer = self.offer(ask);
                 Err(Said(
                     RecallOutcome::Unknown,
                     format!("nothing is known as {asked:?}; {offer}"),
@@ -282,6 +344,20 @@ impl<'a> Recalls<'a> {
         let call = item.kind == ItemKind::Call && hidden;
         call.then(|| self.originals().call(index)).flatten()
     }
+}
+
+/// Whether a call's arguments name a path, as it was given or by its end.
+fn names(arguments: &str, path: &str) -> bool {
+    let Ok(Value::Object(fields)) = serde_json::from_str(arguments) else {
+        return false;
+    };
+    let ends = |long: &str, short: &str| {
+        let rest = long.strip_suffix(short);
+        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
+    };
+    let texts = fields.values().filter_map(Value::as_str);
+    let mut texts = texts.filter(|text| !text.is_empty());
+    texts.any(|text| ends(text, path) || ends(path, text))
 }
 
 fn gone(id: &str) -> Said {
