@@ -5,6 +5,7 @@
 mod agent;
 mod chat;
 mod edits;
+mod guided;
 mod host;
 mod messages;
 mod responses;

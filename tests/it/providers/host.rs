@@ -20,7 +20,14 @@ pub struct Host {
     pub addr: SocketAddr,
     chat: Option<Provider>,
     log: Log,
+    fronts: Fronts,
 }
+
+/// Of each request whether the hidden tools are offered, and whether they are asked for.
+type Fronts = Arc<Mutex<Vec<(bool, bool)>>>;
+
+/// How the guidance begins.
+const GUIDANCE: &str = "# Context episodes";
 
 /// What became of each request: the model that it named, and what was said against it.
 type Log = Arc<Mutex<Vec<(String, Option<String>)>>>;
@@ -30,10 +37,12 @@ impl Host {
         if form == Form::Chat {
             return Self::chat(rules, quirks).await;
         }
-        let log = Log::default();
+        let (log, fronts) = (Log::default(), Fronts::default());
         let (kept, number) = (Arc::clone(&log), Arc::new(AtomicUsize::new(0)));
+        let seen = Arc::clone(&fronts);
         let addr = upstream(move |request| {
             let (log, rules, number) = (Arc::clone(&kept), rules.clone(), Arc::clone(&number));
+            let fronts = Arc::clone(&seen);
             async move {
                 let bytes = to_bytes(request.into_body(), usize::MAX).await.unwrap();
                 let body: Value = serde_json::from_slice(&bytes).unwrap();
@@ -45,9 +54,14 @@ impl Host {
                 let said = judged.as_ref().err().map(|(_, text)| text.clone());
                 log.lock().unwrap().push((model.clone(), said));
                 let number = number.fetch_add(1, Ordering::SeqCst);
+                let sent = Sent {
+                    body,
+                    bytes: bytes.to_vec(),
+                };
+                let asked = asked(&sent, &fronts);
                 match judged {
                     Err((status, text)) => refused(form, status, &text),
-                    Ok(()) => answered(number, form, &model, &rules, quirks, body, &bytes),
+                    Ok(()) => answered(number, form, &model, &rules, quirks, &sent, &asked),
                 }
             }
         })
@@ -56,16 +70,19 @@ impl Host {
             addr,
             chat: None,
             log,
+            fronts,
         }
     }
 
     async fn chat(rules: Rules, quirks: Quirks) -> Self {
+        let fronts = Fronts::default();
+        let seen = Arc::clone(&fronts);
         let script = Script::ask(move |view| {
             let sent = Sent {
                 body: view.body.clone(),
                 bytes: Vec::new(),
             };
-            script::reply(&sent.key(), &sent.tools(), quirks)
+            script::reply(&sent.key(), &asked(&sent, &seen), quirks)
         });
         let options = Options {
             rules,
@@ -76,7 +93,15 @@ impl Host {
             addr: provider.address,
             chat: Some(provider),
             log: Log::default(),
+            fronts,
         }
+    }
+
+    /// What stood in front of the requests, each time that it changed.
+    pub fn fronts(&self) -> Vec<(bool, bool)> {
+        let mut fronts = self.fronts.lock().unwrap().clone();
+        fronts.dedup();
+        fronts
     }
 
     /// What was refused so far: the model, and the words.
@@ -97,6 +122,17 @@ impl Host {
             .filter_map(|(model, text)| Some((model, text?)));
         refused.collect()
     }
+}
+
+/// The tools that a model uses, which does not use what waits to be asked for. Notes what stood in
+/// front.
+fn asked(sent: &Sent, fronts: &Fronts) -> Vec<String> {
+    let mut tools = sent.tools();
+    let guided = sent.body.to_string().contains(GUIDANCE);
+    let offered = tools.iter().any(|name| name == "delimiter");
+    fronts.lock().unwrap().push((offered, guided));
+    tools.retain(|name| guided || name != "delimiter");
+    tools
 }
 
 /// Calls have results and results have calls, in both formats.
@@ -157,14 +193,10 @@ fn answered(
     model: &str,
     rules: &Rules,
     quirks: Quirks,
-    body: Value,
-    bytes: &[u8],
+    sent: &Sent,
+    asked: &[String],
 ) -> Response {
-    let sent = Sent {
-        body,
-        bytes: bytes.to_vec(),
-    };
-    let mut reply = script::reply(&sent.key(), &sent.tools(), quirks);
+    let mut reply = script::reply(&sent.key(), asked, quirks);
     if let Some(error) = &reply.error {
         return with(error.status, "application/json", error.body.clone());
     }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use plimsoll::config::Backend;
+use plimsoll::pipeline::Offer;
 use plimsoll_scripted::{Form, Rule, Rules};
 use serde_json::Value;
 
@@ -33,6 +34,10 @@ pub struct Case {
     restarted: bool,
     /// The model that it goes on with from the middle, and the rules of that.
     switched: Option<(&'static str, Vec<Rule>)>,
+    /// The turn before which the proxy is restarted.
+    half: usize,
+    /// When the hidden tools are offered, and asked for.
+    guide: (Offer, f64),
 }
 
 /// What the client saw of an answer: its text without white space, its calls.
@@ -63,7 +68,24 @@ impl Case {
             streamed: false,
             restarted: false,
             switched: None,
+            half: LAST / 2,
+            guide: (Offer::Start, 0.0),
         }
+    }
+
+    /// One without a rule, whose hidden tools are offered and asked for otherwise.
+    pub fn guided(form: Form, model: &'static str, guide: (Offer, f64)) -> Self {
+        Self {
+            rules: Vec::new(),
+            guide,
+            ..Self::new(form, model, Rule::StrictNames)
+        }
+    }
+
+    /// The same, restarted before a turn.
+    pub fn restarted_at(mut self, turn: usize) -> Self {
+        (self.restarted, self.half) = (true, turn);
+        self
     }
 
     /// The same under another rule, too.
@@ -149,11 +171,12 @@ impl Case {
     async fn proxied(&self, host: &Host) -> Played {
         let (mut played, mut agent) = (Played::default(), self.agent());
         let directory = tempfile::tempdir().unwrap();
-        let half = if self.restarted { LAST / 2 } else { TURNS };
+        let half = if self.restarted { self.half } else { TURNS };
         for turns in [0..half, half..TURNS] {
             let proxy = Proxy::with(host.addr, |config| {
                 config.store.backend = Backend::Sled;
                 config.store.path = directory.path().to_owned();
+                (config.budget.offer, config.budget.guide_at) = self.guide;
             })
             .await;
             agent.at(proxy.addr);
@@ -270,6 +293,17 @@ impl Case {
             return;
         }
         let words = host.refusals().into_iter().next();
+        if self.rules.is_empty() {
+            let fronts = host.fronts();
+            let want = match self.guide {
+                (_, 0.0) => vec![(true, true)],
+                (Offer::Start, _) => vec![(true, false), (true, true)],
+                (Offer::Line, _) => vec![(false, false), (true, true)],
+            };
+            if fronts != want {
+                fault(format!("in front stood {fronts:?}, and not {want:?}"));
+            }
+        }
         for (model, refusals) in counted(host) {
             if refusals > REFUSALS {
                 fault(format!("{refusals} refusals of {model}: {words:?}"));
