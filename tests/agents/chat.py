@@ -5,7 +5,7 @@ import json
 import re
 
 from rules import refusal
-from scripts import Asked
+from scripts import Asked, used
 
 __all__ = [
     "CLOSES",
@@ -35,7 +35,7 @@ def asked(body):
             break
         tail.append(message)
     return Asked(
-        offered=set(offered(body)),
+        offered=used(offered(body), body),
         results=[message["tool_call_id"] for message in tail if message["role"] == "tool"],
         users=[json.dumps(m["content"]) for m in tail if m["role"] == "user"],
         whole=json.dumps(body["messages"]),

@@ -52,6 +52,10 @@ def get(url):
         return response.read().decode()
 
 
+# Guidance from the first request; what comes of late guidance is told by tests of its own.
+PUBLISHED = {"PLIMSOLL__DELIMITER__GUIDE_AT": "0"}
+
+
 def free_ports(count):
     """Held until all are known, or one might be given twice."""
     listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
@@ -96,7 +100,7 @@ def stand(request, tmp_path):
     to reach it directly."""
     started = []
 
-    def start(script, *flags, provider_flags=(), direct=False):
+    def start(script, *flags, provider_flags=(), direct=False, env=PUBLISHED):
         provider = subprocess.Popen(
             [sys.executable, HERE / "fake_provider.py", "--script", script, *provider_flags],
             stdout=subprocess.PIPE,
@@ -113,7 +117,8 @@ def stand(request, tmp_path):
         command += ["--upstream", provider_url, "--data", tmp_path / "data", *flags]
         with log.open("w") as out:
             # Run where no config file of the repository is picked up.
-            proxy = subprocess.Popen(command, stdout=out, stderr=out, cwd=tmp_path)
+            own = {**os.environ, **env}
+            proxy = subprocess.Popen(command, stdout=out, stderr=out, cwd=tmp_path, env=own)
         started.append(proxy)
         request.node.proxy_log = log
         admin_url = f"http://127.0.0.1:{admin}"

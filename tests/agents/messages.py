@@ -5,7 +5,7 @@ import hashlib
 import json
 import re
 
-from scripts import Asked, place_of
+from scripts import Asked, place_of, used
 
 PATH = "/v1/messages"
 # What the frame holds that closes an answer.
@@ -162,7 +162,7 @@ def asked(body):
         if message["role"] == "user":
             tail += reversed(blocks(message))
     return Asked(
-        offered=set(offered(body)),
+        offered=used(offered(body), body),
         results=[block["tool_use_id"] for block in tail if block["type"] == "tool_result"],
         users=[block["text"] for block in tail if block["type"] == "text"],
         whole=json.dumps(body["messages"]),

@@ -4,7 +4,7 @@ and how an answer is put, whole or streamed. It never decides what is said."""
 import json
 import re
 
-from scripts import Asked
+from scripts import Asked, used
 
 PATH = "/v1/responses"
 # What the frame holds that closes an answer.
@@ -110,7 +110,7 @@ def asked(body):
         tail.append(item)
     said = [item for item in tail if item.get("role") == "user" or item.get("type") == COMPACTION]
     return Asked(
-        offered=set(offered(body)),
+        offered=used(offered(body), body),
         results=[item["call_id"] for item in tail if item.get("type") == "function_call_output"],
         users=[json.dumps(item.get("content") or item["encrypted_content"]) for item in said],
         whole=json.dumps(items(body)),

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 HIDDEN = "delimiter"
 RECALL = "recall"
 OURS = {HIDDEN, RECALL}
+# How the proxy's guidance begins, which asks for the calls of hidden tools.
+GUIDANCE = "Context episodes"
 # Begins the texts that hidden calls carry: nothing of an agent's may hold it.
 UNSEEN = "unseen finding:"
 # How agents ask for a summary of their session, where they offer tools beside it.
@@ -47,6 +49,11 @@ class Script:
     steps: list = field(default_factory=list)
     # A piece of a user message -> the step that answers it.
     tasks: dict = field(default_factory=dict)
+
+
+def used(offered, body):
+    """The tools that the model uses: hidden ones wait until they are asked for."""
+    return set(offered) - (set() if GUIDANCE in json.dumps(body) else OURS)
 
 
 def start(name, kind, dependencies=None):

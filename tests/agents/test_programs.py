@@ -9,10 +9,12 @@ import pytest
 import chat
 import messages
 import responses
+from conftest import PUBLISHED
 from programs import ALL
 from scripts import (
     DELEGATE_CHILD,
     DELEGATE_FILES,
+    GUIDANCE,
     HIDDEN,
     RECALL,
     SCRIPTS,
@@ -34,10 +36,10 @@ LONG = "[task long] Read all chapters."
 def begin(stand, tmp_path):
     """A function that makes an agent with a script, and with flags of the proxy and provider."""
 
-    def begin(name, script, *flags, provider=(), **more):
+    def begin(name, script, *flags, provider=(), env=PUBLISHED, **more):
         agent = ALL[name]
         own = ["--agent", agent.name, "--root", tmp_path / "repository"]
-        at = stand(script, *flags, provider_flags=[*own, *provider])
+        at = stand(script, *flags, provider_flags=[*own, *provider], env=env)
         return agent(at, tmp_path, **more)
 
     return begin
@@ -63,7 +65,7 @@ def tasks_of(program):
 
 def nothing_leaked(program, runs, script):
     """Hidden ids are the script's own; its hidden arguments and results hold these words."""
-    words = [*hidden_ids(SCRIPTS[script]), UNSEEN, HIDDEN, "Context episodes"]
+    words = [*hidden_ids(SCRIPTS[script]), UNSEEN, HIDDEN, GUIDANCE]
     seen = {"what it printed": "".join(run.out + run.err for run in runs).encode()}
     for place, content in (seen | program.kept()).items():
         for word in words:
@@ -144,6 +146,28 @@ def test_a_low_ceiling_is_held(begin, name):
         assert counted(metrics, "plimsoll_budget_unmet_total") == 0
         assert counted(metrics, "plimsoll_fail_open_total") == 0
         assert 'plimsoll_recall_total{outcome="ok"} 1' in metrics
+
+
+@pytest.mark.parametrize("offer", ["start", "line"])
+@every()
+def test_guidance_comes_with_the_first_pass(begin, name, offer):
+    """Until then the tools wait, or the agent's own requests go up; then they stay."""
+    env = {"PLIMSOLL__DELIMITER__OFFER": offer}
+    program = begin(name, "chapters", "--budget", str(ALL[name].ceiling), env=env)
+    runs = done(program, [LONG])
+    assert program.files() == CHAPTERS_FILES
+    nothing_leaked(program, runs, "chapters")
+    sent = program.at.requests()
+    assert [entry["refusal"] for entry in sent] == [None] * len(sent)
+    if program.at.managed:
+        own = [entry["body"] for entry in sent if entry.get("said", [0])[0] >= 0]
+        offered = DIALECTS[program.dialect].offered
+        fronts = [(offered(body)[:2] == [HIDDEN, RECALL], GUIDANCE in json.dumps(body)) for body in own]
+        changes = [front for front, before in zip(fronts, [None, *fronts]) if front != before]
+        assert changes == [(offer == "start", False), (True, True)]
+        metrics = program.at.metrics()
+        assert 'plimsoll_guided_total{reason="pass"} 1' in metrics
+        assert counted(metrics, "plimsoll_fail_open_total") == 0
 
 
 @every()

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Context as _;
-use plimsoll_scripted::plan::{Hop, Plan};
+use plimsoll_scripted::plan::Hop;
 use plimsoll_scripted::size::CountFn;
 use plimsoll_scripted::trace::{Answer, Recording};
-use plimsoll_scripted::{Call, Reply, RequestView, Script, Style};
+use plimsoll_scripted::{Call, Reply, RequestView, Script, Session as Played, Style};
 
 /// One recorded coding session; its source and licence stand beside it.
 static BUNDLED: &[u8] = include_bytes!("../../../assets/demo/session.jsonl.zst");
@@ -26,7 +26,8 @@ const PIECE: usize = 48;
 pub struct Session {
     /// What was recorded.
     pub recording: Recording,
-    plan: Plan,
+    /// The answers of a model that marks its work once it is asked to.
+    played: Arc<Played>,
 }
 
 impl Session {
@@ -38,26 +39,27 @@ impl Session {
         let text = zstd::decode_all(BUNDLED).context("can't unpack the bundled session")?;
         let text = String::from_utf8(text).context("the bundled session is no text")?;
         let recording = Recording::parse(&text).context("can't read the bundled session")?;
-        let plan = Plan::annotated(&recording, SEED);
-        Ok(Self { recording, plan })
+        let played = Played::waiting(recording.clone(), SEED);
+        Ok(Self { recording, played })
     }
 
-    /// What the agent must see of a turn.
+    /// What the agent must have seen of a turn that was played.
     #[must_use]
     pub fn visible(&self, turn: usize) -> Answer {
-        self.plan.visible(turn, true)
+        self.played.plan().visible(turn, true)
     }
 
-    /// How many upstream requests a turn takes.
+    /// How many upstream requests a turn that was played took.
     #[must_use]
     pub fn hops(&self, turn: usize) -> usize {
-        self.plan.hops(turn).len()
+        self.played.plan().hops(turn).len()
     }
 
-    /// How many episodes the model opens in the first turns.
+    /// How many episodes the model opened in the first turns.
     #[must_use]
     pub fn episodes(&self, turns: usize) -> usize {
-        let opened = self.plan.episodes.iter();
+        let plan = self.played.plan();
+        let opened = plan.episodes.iter();
         opened.filter(|episode| episode.start.0 < turns).count()
     }
 
@@ -65,9 +67,13 @@ impl Session {
     pub fn script(self: &Arc<Self>, cue: &Arc<Cue>, count: &CountFn) -> Script {
         let (session, cue, count) = (Arc::clone(self), Arc::clone(cue), Arc::clone(count));
         Script::ask(move |request| {
-            let hops = session.plan.hops(cue.turn.load(Ordering::Acquire));
+            let turn = cue.turn.load(Ordering::Acquire);
+            if request.asks(plimsoll_scripted::plan::TOOL) {
+                session.played.asked(turn);
+            }
+            let plan = session.played.plan();
             let number = cue.hop.fetch_add(1, Ordering::AcqRel);
-            let reply = reply(hops, number, request);
+            let reply = reply(plan.hops(turn), number, request);
             cue.output
                 .fetch_add(output(&reply, &count), Ordering::AcqRel);
             reply
@@ -75,10 +81,10 @@ impl Session {
     }
 }
 
-/// The hop that is asked for. A model that is offered no way to annotate says what was recorded,
+/// The hop that is asked for. A model that is not asked to annotate says what was recorded,
 /// which is a turn's last hop without its annotations.
 fn reply(hops: &[Hop], number: usize, request: &RequestView<'_>) -> Reply {
-    let annotates = request.offers(plimsoll_scripted::plan::TOOL);
+    let annotates = request.asks(plimsoll_scripted::plan::TOOL);
     let asked = hops.get(number).filter(|_| annotates);
     let Some(hop) = asked.or(hops.last()) else {
         return Reply::text("the session is over");
@@ -146,6 +152,8 @@ mod tests {
         let session = Session::bundled().unwrap();
         let turns = session.recording.turns.len();
         assert!(turns > 100, "{turns}");
+        assert_eq!(session.hops(0), 1, "nobody asked yet");
+        session.played.asked(0);
         assert!(session.episodes(turns) > 20);
         let hops: usize = (0..turns).map(|turn| session.hops(turn)).sum();
         assert!(hops > turns, "some annotations stand alone");
