@@ -5,6 +5,8 @@ use plimsoll_scripted::Reply;
 use plimsoll_scripted::rules::signed;
 use serde_json::{Value, json};
 
+use crate::support::frames;
+
 /// An answer of Messages.
 pub fn message(number: usize, model: &str, reply: &Reply) -> Value {
     let mut content = Vec::new();
@@ -91,33 +93,4 @@ pub fn response(number: usize, model: &str, reply: &Reply) -> Value {
     json!({"id": format!("resp_{number}"), "object": "response", "created_at": 1,
         "status": "completed", "error": null, "model": model, "output": output,
         "usage": {"input_tokens": 9, "output_tokens": 2, "total_tokens": 11}})
-}
-
-/// The same as events.
-pub fn response_events(response: &Value) -> String {
-    let mut begun = response.clone();
-    begun["output"] = json!([]);
-    begun["status"] = "in_progress".into();
-    let mut events = vec![json!({"type": "response.created", "response": begun})];
-    for (at, item) in response["output"].as_array().unwrap().iter().enumerate() {
-        for kind in ["added", "done"] {
-            let kind = format!("response.output_item.{kind}");
-            events.push(json!({"type": kind, "output_index": at, "item": item}));
-        }
-    }
-    events.push(json!({"type": "response.completed", "response": response}));
-    frames(&events)
-}
-
-fn frames(events: &[Value]) -> String {
-    let mut text = String::new();
-    for (number, event) in events.iter().enumerate() {
-        let mut event = event.clone();
-        let kind = event["type"].as_str().unwrap().to_owned();
-        if kind.starts_with("response.") {
-            event["sequence_number"] = number.into();
-        }
-        text.push_str(&format!("event: {kind}\ndata: {event}\n\n"));
-    }
-    text
 }
