@@ -74,7 +74,8 @@ impl App {
                 | CacheName::Sizes
                 | CacheName::Words
                 | CacheName::Lefts
-                | CacheName::Notes => self.memo.weight(cache),
+                | CacheName::Notes
+                | CacheName::Fronts => self.memo.weight(cache),
             };
             let limit = caches::share(cache, self.settings.cache_memory);
             self.metrics.set_cache(cache, held, limit as u64);

@@ -167,9 +167,10 @@ impl State {
         heads: Vec<Head>,
         path: Arc<Path>,
         terms: Terms,
+        reader: &Reader<'_>,
     ) -> Self {
         let marks = path.marks.clone();
-        let fronts = terms.fronts(&request, &shapes);
+        let fronts = terms.fronts(reader, &request, &shapes);
         let path = kept::bounded(request.dialect, &path).map_or(path, Arc::new);
         Self {
             request,

@@ -415,7 +415,7 @@ fn ready(app: &App, opening: &mut Opening, read: Read, path: Arc<Path>) -> Resul
     let reader = app.reader(&family, place.tenant, request.dialect);
     let whose = Whose::new(place.tenant, request.dialect, &request.model);
     let known = app.learned.without(&whose);
-    let mut state = State::new(request, shapes, heads, path, terms);
+    let mut state = State::new(request, shapes, heads, path, terms, &reader);
     state.know(known);
     let tools = Tools {
         reader,
