@@ -32,6 +32,16 @@ fn question(number: usize) -> String {
     format!("question {number}: and what of the next one?")
 }
 
+/// Whether an answer ends a task, so that the user says what is next.
+const fn ends_task(turn: usize) -> bool {
+    turn % 12 == 7
+}
+
+/// What the user says then.
+fn task(turn: usize) -> String {
+    format!("well done; now all behind {turn}")
+}
+
 impl Kind {
     /// What the provider itself did can't be edited, and what stands beside it is shortened only.
     fn budget(self) -> usize {
@@ -77,6 +87,7 @@ impl Kind {
         let content = match self {
             Self::Talk => long(turn),
             Self::Calls => String::new(),
+            Self::Texts if ends_task(turn) => format!("All is done so far: {turn}. {}", long(turn)),
             Self::Texts => format!("Thought: on to {turn}.\nCode:\nrun({turn})"),
             Self::Shell => {
                 return json!([
@@ -107,7 +118,10 @@ impl Kind {
                 vec![json!({"role": "tool", "tool_call_id": id, "content": long(turn)})]
             }
             Self::Texts => {
-                let text = format!("Observation:\n{}", long(turn));
+                let text = match ends_task(turn) {
+                    true => task(turn),
+                    false => format!("Observation:\n{}", long(turn)),
+                };
                 vec![json!({"role": "user", "content": text})]
             }
             Self::Shell => vec![
@@ -251,11 +265,24 @@ async fn calls_of_a_history_without_tools_are_held() {
 async fn results_that_come_as_user_messages_are_held_by_their_profile() {
     for stream in [false, true] {
         let seen = holds(Kind::Texts, stream).await;
-        for body in &seen {
+        for (turn, body) in seen.iter().enumerate() {
             let said = texts(body, "user");
-            assert_eq!(said[0], "run them all");
-            let front = |text: &&str| text.starts_with("Observation:");
-            assert!(said[1..].iter().all(front), "{said:?}");
+            let observed = |text: &&&str| text.starts_with("Observation:");
+            let own: Vec<&str> = said
+                .iter()
+                .filter(|text| !observed(text))
+                .copied()
+                .collect();
+            let tasks = (0..turn).filter(|turn| ends_task(*turn)).map(task);
+            let tasks: Vec<String> = std::iter::once("run them all".to_owned())
+                .chain(tasks)
+                .collect();
+            assert_eq!(own, tasks, "turn {turn}");
+            // Many providers take the two in turns only, and refuse two tasks without an answer.
+            let roles = body["messages"].as_array().unwrap().iter();
+            let roles: Vec<_> = roles.map(|message| &message["role"]).collect();
+            let apart = roles.windows(2).all(|pair| pair[0] != pair[1]);
+            assert!(apart, "turn {turn}: {roles:?}");
         }
     }
 }
