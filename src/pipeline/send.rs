@@ -15,7 +15,7 @@ use memchr::memmem;
 
 use super::app::App;
 use super::error::ProxyError;
-use super::hop::{MiddleError, Prepared, Tools};
+use super::hop::{MiddleError, Prepared};
 use super::incoming::Incoming;
 use super::learned::Whose;
 use super::open::Turn;
@@ -354,12 +354,8 @@ pub(super) fn prepare(
     turn: &mut Turn,
     refused: Option<u64>,
 ) -> Result<Prepared, MiddleError> {
-    let tools = Tools {
-        reader: app.reader(&turn.family, turn.place.tenant, turn.state.request.dialect),
-        classes: &app.settings.classes,
-        family: &turn.family,
-        now: app.now(),
-    };
+    let dialect = turn.state.request.dialect;
+    let tools = app.tools(&turn.family, turn.place.tenant, dialect);
     turn.report.prepare(&mut turn.state, &tools, refused)
 }
 
@@ -368,12 +364,8 @@ pub(super) fn prepare(
 /// # Errors
 /// [`MiddleError`] where the middle fails.
 fn prepare_without(app: &App, turn: &mut Turn, edits: Edits) -> Result<Prepared, MiddleError> {
-    let tools = Tools {
-        reader: app.reader(&turn.family, turn.place.tenant, turn.state.request.dialect),
-        classes: &app.settings.classes,
-        family: &turn.family,
-        now: app.now(),
-    };
+    let dialect = turn.state.request.dialect;
+    let tools = app.tools(&turn.family, turn.place.tenant, dialect);
     turn.state.go_without(edits, &tools)?;
     turn.report.prepare(&mut turn.state, &tools, None)
 }
