@@ -5,11 +5,11 @@ use super::{Notes, Shown, is_hop, shown, shown_of, stays};
 use crate::model::{EditKind, Edits, ItemKind, Marks};
 use crate::session::transcript::{Item, Transcript};
 
-/// The kinds of edits in a view, but for those of breakpoints, which the renderer makes. Where reasoning
-/// is `bound` to its message, it goes with whatever goes of that.
+/// The kinds of edits in a view, but for those of breakpoints, which the renderer makes. Where a dialect
+/// `binds` reasoning to its message, that goes with whatever goes of the message.
 #[must_use]
-pub fn edits(transcript: &Transcript, marks: &Marks, notes: &Notes, bound: bool) -> Edits {
-    let bound = bound && !transcript.without.has(EditKind::Reasoning);
+pub fn edits(transcript: &Transcript, marks: &Marks, notes: &Notes, binds: bool) -> Edits {
+    let binds = binds && !transcript.without.has(EditKind::Reasoning);
     let mut edits = Edits::default();
     for entry in &transcript.entries {
         let items = transcript.items.get(entry.items.clone());
@@ -30,7 +30,7 @@ pub fn edits(transcript: &Transcript, marks: &Marks, notes: &Notes, bound: bool)
                 ..
             } => {
                 let lost = |kind, kept: bool| !kept && items.iter().any(|item| item.kind == kind);
-                if lost(ItemKind::Reasoning, reasoning && !bound) {
+                if lost(ItemKind::Reasoning, reasoning && !binds) {
                     edits.put(EditKind::Reasoning);
                 }
                 if lost(ItemKind::Text, text) {

@@ -18,7 +18,8 @@ pub fn message(number: usize, model: &str, reply: &Reply) -> Value {
         content.push(json!({"type": "text", "text": reply.text}));
     }
     content.extend(reply.calls.iter().map(|call| {
-        let input: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
+        // What is no JSON stands as the string that it is.
+        let input: Value = serde_json::from_str(&call.arguments).unwrap_or(json!(call.arguments));
         json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input})
     }));
     let stop = if reply.calls.is_empty() {
@@ -53,7 +54,8 @@ pub fn message_events(message: &Value) -> String {
             }
             _ => {
                 start["input"] = json!({});
-                let input = block["input"].to_string();
+                let input = &block["input"];
+                let input = input.as_str().map_or(input.to_string(), str::to_owned);
                 let (a, b) = input.split_at(input.len() / 2);
                 let piece = |text| json!({"type": "input_json_delta", "partial_json": text});
                 vec![piece(a), piece(b)]
