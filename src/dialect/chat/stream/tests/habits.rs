@@ -213,7 +213,8 @@ fn details_that_name_no_call_are_handed_on_however_the_stream_ends() {
                         details.cloned().unwrap_or_default()
                     })
                     .collect();
-                assert_eq!(details, [detail.clone()], "{end:?} at {cut}: {heard}");
+                let want = std::slice::from_ref(&detail);
+                assert_eq!(details, want, "{end:?} at {cut}: {heard}");
                 let place = heard.find("reasoning_details");
                 let behind = heard.find("finish_reason\":\"").or(heard.find("[DONE]"));
                 assert!(behind.is_none_or(|end| place < Some(end)), "{heard}");
