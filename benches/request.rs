@@ -113,7 +113,7 @@ impl Middle {
         let path = path.unwrap();
         assert!(!path.entries.is_empty(), "the path must come from memory");
         let terms = Terms::of(&self.settings, &Overrides::default(), &self.family, "").unwrap();
-        let mut state = State::new(request, shapes, heads, path, terms);
+        let mut state = State::new(request, shapes, heads, path, terms, &reader);
         let tools = Tools {
             reader,
             classes: &self.classes,

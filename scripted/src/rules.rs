@@ -76,6 +76,9 @@ pub enum Rule {
     /// The same as llama.cpp demands it (500).
     /// <https://github.com/OpenHands/software-agent-sdk/issues/2887>
     LlamaArguments,
+    /// The same as Anthropic demands it of a call's `input`.
+    /// <https://github.com/prism-php/prism/issues/659>
+    InputObjects,
     /// Answers come in parts, thinking among them, and a message of such a part alone says nothing.
     /// <https://docs.mistral.ai/capabilities/reasoning/>
     ThinkingParts,

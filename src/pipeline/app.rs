@@ -9,6 +9,7 @@ use tokio_util::task::TaskTracker;
 use super::active::Active;
 use super::caches;
 use super::find::Paths;
+use super::hop::Tools;
 use super::known::{Memo, Reader};
 use super::learned::Learned;
 use super::reads::Readers;
@@ -74,7 +75,8 @@ impl App {
                 | CacheName::Sizes
                 | CacheName::Words
                 | CacheName::Lefts
-                | CacheName::Notes => self.memo.weight(cache),
+                | CacheName::Notes
+                | CacheName::Fronts => self.memo.weight(cache),
             };
             let limit = caches::share(cache, self.settings.cache_memory);
             self.metrics.set_cache(cache, held, limit as u64);
@@ -90,6 +92,22 @@ impl App {
     pub fn reader(&self, family: &Family, tenant: TenantId, dialect: Dialect) -> Reader<'_> {
         self.memo
             .reader(&self.counter, family.encoding, tenant, dialect)
+    }
+
+    /// What the hops of a tenant's conversation are prepared with.
+    #[must_use]
+    pub fn tools<'a>(
+        &'a self,
+        family: &'a Family,
+        tenant: TenantId,
+        dialect: Dialect,
+    ) -> Tools<'a> {
+        Tools {
+            reader: self.reader(family, tenant, dialect),
+            classes: &self.settings.classes,
+            family,
+            now: self.now(),
+        }
     }
 
     /// Now, in milliseconds since 1970.

@@ -28,10 +28,10 @@ const PATH_SHARDS: usize = 4;
 pub const fn share(cache: CacheName, all: usize) -> usize {
     let parts = match cache {
         CacheName::Paths => 24,
-        CacheName::Words => 16,
+        CacheName::Words => 15,
         CacheName::Shapes => 12,
         CacheName::Lefts | CacheName::Notes => 5,
-        CacheName::Sizes | CacheName::Sessions => 1,
+        CacheName::Sizes | CacheName::Fronts | CacheName::Sessions => 1,
     };
     all / PARTS * parts
 }

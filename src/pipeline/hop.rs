@@ -3,6 +3,8 @@
 
 mod guide;
 mod inject;
+mod limits;
+mod moved;
 
 use std::sync::Arc;
 
@@ -14,22 +16,22 @@ use super::known::{Decoded, Reader};
 use super::original::Originals;
 use super::settings::Terms;
 use super::texts::Fronts;
-use crate::commit::{self, Growth, Trigger, Warmth};
+use crate::commit::{self, Trigger, Warmth};
 use crate::dialect::message::MessageError;
 use crate::dialect::request::{Request, Rewrite, View};
 use crate::dialect::stream::UsageWish;
 use crate::model::{
-    Digest, EditKind, Edits, Guide, Head, Hidden, Hop, ItemNo, Kept, Mark, Marks, Role, Rope,
-    Shape, TurnRecord,
+    Digest, EditKind, Edits, Guide, Head, Hidden, Hop, Kept, Mark, Marks, Role, Rope, Shape,
+    TurnRecord,
 };
 use crate::policy::{self, Ask, Order, Pinned, PlanError, Policy, Proposal, Target};
 use crate::record::{GuideReason, Stage};
 use crate::render::tools::Injected;
 use crate::render::{self, Breakpoints, RenderError};
-use crate::session::path::{Entry, Path, REPORTS};
+use crate::session::path::Path;
 use crate::session::transcript::{self, Transcript};
 use crate::session::view::{self, Measure, Notes};
-use crate::tokens::{Family, calibrate};
+use crate::tokens::Family;
 
 /// What went wrong in the middle. The caller forwards the client's bytes.
 #[derive(Debug, thiserror::Error)]
@@ -96,9 +98,6 @@ pub struct State {
     /// What the client's results that came as text begin with.
     fronts: Fronts,
 }
-
-/// Marks that moved, and what is left of items that are shown in part.
-pub type Moved = (Vec<(ItemNo, Mark)>, Vec<(ItemNo, Kept)>);
 
 /// One hop ready to be sent.
 pub struct Prepared {
@@ -173,9 +172,10 @@ impl State {
         heads: Vec<Head>,
         path: Arc<Path>,
         terms: Terms,
+        reader: &Reader<'_>,
     ) -> Self {
         let marks = path.marks.clone();
-        let fronts = terms.fronts(&request, &shapes);
+        let fronts = terms.fronts(reader, &request, &shapes);
         let path = kept::bounded(request.dialect, &path).map_or(path, Arc::new);
         Self {
             request,
@@ -431,62 +431,6 @@ impl State {
         })
     }
 
-    /// The ratio of the newest hop on the path that has a report. The hops of this turn don't count,
-    /// so that the first one and a retry of it agree.
-    #[must_use]
-    pub fn ratio(&self) -> f64 {
-        let mut newest = self.path.entries.iter().rev().take(REPORTS);
-        let (reported, estimate) = newest.find_map(Entry::told).unwrap_or_default();
-        calibrate::ratio(reported, estimate)
-    }
-
-    /// The ceiling and the floor in counted tokens: τ is held against estimate × ratio.
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "token counts are far below 2^52 and the ratio is positive"
-    )]
-    fn limits(
-        &self,
-        tools: &Tools<'_>,
-        transcript: &Transcript,
-        ratio: f64,
-        refused: Option<u64>,
-    ) -> Target {
-        let ceiling = match refused {
-            // The size is the provider's, as the ceiling is.
-            Some(size) => (size as f64 * 0.8 / ratio) as u64,
-            None => (f64::from(self.terms.ceiling) / ratio) as u64,
-        };
-        let turns = self.path.entries.len();
-        let spoken: u64 = transcript
-            .items
-            .iter()
-            .map(|item| u64::from(item.tokens))
-            .sum();
-        let per_turn = (turns >= commit::AUTO_TURNS).then(|| spoken as f64 / turns as f64);
-        let protected: u64 = transcript
-            .entries
-            .iter()
-            .take_while(|entry| entry.role != Role::Assistant)
-            .filter_map(|entry| transcript.items.get(entry.items.start))
-            .map(|item| u64::from(item.tokens))
-            .sum();
-        let growth = Growth {
-            ceiling,
-            protected: protected + self.fixed,
-            per_turn,
-            read: tools.family.prices.read,
-            write: tools.family.prices.write,
-        };
-        Target {
-            fixed: self.fixed,
-            ceiling,
-            floor: commit::floor(self.terms.commit, &growth),
-        }
-    }
-
     fn trigger(
         &self,
         tools: &Tools<'_>,
@@ -568,30 +512,6 @@ impl State {
             .map(|usage| usage.completion);
         let used: u64 = used.sum();
         self.request.limit_left(used).filter(|_| used > 0)
-    }
-
-    /// Marks that passes moved before the hop in hand, for its record: an emergency pass may have
-    /// followed another.
-    #[must_use]
-    pub fn moved(&self) -> Moved {
-        let mut before = self.path.marks.clone();
-        for hop in &self.pending {
-            before.apply(&hop.marks, &hop.kept);
-        }
-        let moved = |item: ItemNo| before.get(item) < self.marks.get(item);
-        // A move takes what was left before away, so what is left after one is always said, and so
-        // is that nothing is left any more.
-        let chosen =
-            |(item, kept): &(ItemNo, &Arc<Kept>)| moved(*item) || before.kept(*item) != Some(*kept);
-        let gone = |item: &ItemNo| !moved(*item) && self.marks.kept(*item).is_none();
-        let kept = self.marks.iter_kept().filter(chosen);
-        let kept = kept.map(|(item, kept)| (item, Kept::clone(kept)));
-        let gone = before.iter_kept().map(|(item, _)| item).filter(gone);
-        let gone = gone.map(|item| (item, Kept::default()));
-        (
-            self.marks.iter().filter(|(item, _)| moved(*item)).collect(),
-            kept.chain(gone).collect(),
-        )
     }
 }
 

@@ -17,6 +17,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::caches::{MEMORY, bounded, entry};
 use crate::dialect::message::{self, MessageError, Parsed, Part};
 use crate::model::raw;
+use crate::model::weight::block;
 use crate::model::{CALL_TOKENS, CallId, CallShape, Dialect, Shape, TenantId, Words};
 use crate::policy::Text;
 use crate::record::CacheName;
@@ -36,9 +37,14 @@ pub struct Memo {
     lefts: Cache<u128, Left, ByBytes>,
     /// Lines of what is gone, which come with every request, too.
     notes: Cache<u128, Note, ByBytes>,
+    /// What messages begin with, by the patterns that were looked for.
+    fronts: Cache<u128, Front, ByBytes>,
     /// The strings of originals that a pass has read: the next one reads what is new.
     words: Cache<u128, Option<Arc<Words>>, ByBytes>,
 }
+
+/// What a message begins with; none where no pattern matches.
+pub type Front = Option<Arc<str>>;
 
 /// Weighs what is remembered by the memory that it takes.
 #[derive(Clone)]
@@ -60,6 +66,15 @@ impl Weighter<u128, Option<Arc<Words>>> for ByBytes {
     fn weight(&self, _key: &u128, words: &Option<Arc<Words>>) -> u64 {
         let own = words.as_ref().map_or(0, |words| words.weight());
         (own + entry::<u128, Option<Arc<Words>>>()) as u64
+    }
+}
+
+impl Weighter<u128, Front> for ByBytes {
+    fn weight(&self, _key: &u128, front: &Front) -> u64 {
+        let own = front
+            .as_ref()
+            .map_or(0, |front| block(front.len() + 2 * size_of::<usize>()));
+        (own + entry::<u128, Front>()) as u64
     }
 }
 
@@ -129,6 +144,7 @@ impl Memo {
             sizes: bounded(CacheName::Sizes, all, ByBytes),
             lefts: bounded(CacheName::Lefts, all, ByBytes),
             notes: bounded(CacheName::Notes, all, ByBytes),
+            fronts: bounded(CacheName::Fronts, all, ByBytes),
             words: bounded(CacheName::Words, all, ByBytes),
         }
     }
@@ -141,6 +157,7 @@ impl Memo {
             CacheName::Sizes => self.sizes.weight(),
             CacheName::Lefts => self.lefts.weight(),
             CacheName::Notes => self.notes.weight(),
+            CacheName::Fronts => self.fronts.weight(),
             CacheName::Words => self.words.weight(),
             CacheName::Paths | CacheName::Sessions => 0,
         }
@@ -243,6 +260,17 @@ impl Reader<'_> {
         let note = Note::new(text, size);
         self.memo.notes.insert(key, note.clone());
         note
+    }
+
+    /// What a message begins with, looked for once. `patterns` names what is looked for.
+    pub fn front(&self, patterns: u64, bytes: &[u8], find: impl FnOnce() -> Front) -> Front {
+        let key = XxHash3_128::oneshot_with_seed(self.seed.wrapping_add(patterns), bytes);
+        if let Some(front) = self.memo.fronts.get(&key) {
+            return front;
+        }
+        let front = find();
+        self.memo.fronts.insert(key, front.clone());
+        front
     }
 
     /// The strings of an original, read once. `name` names it.

@@ -1,6 +1,7 @@
 //! What upstreams were found to refuse: for a tenant and a model the kinds of edits that its views go
 //! without. Told by what happened to views alone: one was refused, and the same without some edits
-//! was taken. Kept until the process ends; records keep what their turn knew. Never sends anything.
+//! was accepted. Kept here until the process ends; records keep for good what their session knew. Never
+//! sends anything.
 
 use parking_lot::Mutex;
 use quick_cache::unsync::Cache;

@@ -12,7 +12,7 @@ use super::app::App;
 use super::error::ProxyError;
 use super::find::{self, FindError, locate, remembered};
 use super::finish::{self, Place};
-use super::hop::{MiddleError, Prepared, State, Tools};
+use super::hop::{MiddleError, Prepared, State};
 use super::learned::Whose;
 use super::patience::Patience;
 use super::reads::Reads;
@@ -412,17 +412,11 @@ fn ready(app: &App, opening: &mut Opening, read: Read, path: Arc<Path>) -> Resul
         return Err(Stop::Gone);
     }
     let report = &mut opening.report;
-    let reader = app.reader(&family, place.tenant, request.dialect);
+    let tools = app.tools(&family, place.tenant, request.dialect);
     let whose = Whose::new(place.tenant, request.dialect, &request.model);
     let known = app.learned.without(&whose);
-    let mut state = State::new(request, shapes, heads, path, terms);
+    let mut state = State::new(request, shapes, heads, path, terms, &tools.reader);
     state.know(known);
-    let tools = Tools {
-        reader,
-        classes: &app.settings.classes,
-        family: &family,
-        now: app.now(),
-    };
     let failed = |error: MiddleError| Stop::Fail(error.stage());
     let injected = report.timed(Phase::Policy, || state.inject(&tools));
     injected.map_err(failed)?;

@@ -1,6 +1,6 @@
 //! Sends the hops of a turn and deals with what an upstream refuses: one more view without the edits
 //! that it may have been refused for, one emergency pass where the view was too long, once the
-//! client's own request where ours was not taken, or is too long still and the client's is shorter.
+//! client's own request where ours was not accepted, or is too long still and the client's is shorter.
 //! Never reads a body that was accepted.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use memchr::memmem;
 
 use super::app::App;
 use super::error::ProxyError;
-use super::hop::{MiddleError, Prepared, Tools};
+use super::hop::{MiddleError, Prepared};
 use super::incoming::Incoming;
 use super::learned::Whose;
 use super::open::Turn;
@@ -245,7 +245,7 @@ async fn mended(
 }
 
 /// Where a view was refused for how it is made, and some of its edits may be why: the same without
-/// those. Whether that is taken says what the upstream refuses. `None` where nothing is suspected.
+/// those. Whether that is accepted says what the upstream refuses. `None` where nothing is suspected.
 async fn differently(
     app: &App,
     turn: &mut Turn,
@@ -300,8 +300,8 @@ fn teach(turn: &mut Turn, learned: Edits) {
     tracing::warn!(
         model = turn.state.request.model,
         kinds = kinds.join(","),
-        "the upstream refuses these edits; views for the model go without them until the next start, \
-         and in sessions that know it for good"
+        "the upstream refuses these edits; views for the model go without them: in sessions that know \
+         it for good, in others until the next start"
     );
 }
 
@@ -354,12 +354,8 @@ pub(super) fn prepare(
     turn: &mut Turn,
     refused: Option<u64>,
 ) -> Result<Prepared, MiddleError> {
-    let tools = Tools {
-        reader: app.reader(&turn.family, turn.place.tenant, turn.state.request.dialect),
-        classes: &app.settings.classes,
-        family: &turn.family,
-        now: app.now(),
-    };
+    let dialect = turn.state.request.dialect;
+    let tools = app.tools(&turn.family, turn.place.tenant, dialect);
     turn.report.prepare(&mut turn.state, &tools, refused)
 }
 
@@ -368,12 +364,8 @@ pub(super) fn prepare(
 /// # Errors
 /// [`MiddleError`] where the middle fails.
 fn prepare_without(app: &App, turn: &mut Turn, edits: Edits) -> Result<Prepared, MiddleError> {
-    let tools = Tools {
-        reader: app.reader(&turn.family, turn.place.tenant, turn.state.request.dialect),
-        classes: &app.settings.classes,
-        family: &turn.family,
-        now: app.now(),
-    };
+    let dialect = turn.state.request.dialect;
+    let tools = app.tools(&turn.family, turn.place.tenant, dialect);
     turn.state.go_without(edits, &tools)?;
     turn.report.prepare(&mut turn.state, &tools, None)
 }

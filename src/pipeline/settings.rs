@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::classes::Classes;
+use super::known::Reader;
 use super::request::{AskedBudget, MIN_CEILING, Mode, Overrides};
 use super::texts::{Fronts, TextProfile, TextResults};
 use crate::commit::{self, Floor};
@@ -410,8 +411,8 @@ impl Terms {
 
     /// What the results of a request begin with that come as text.
     #[must_use]
-    pub fn fronts(&self, request: &Request, shapes: &[Arc<Shape>]) -> Fronts {
-        self.texts.find(self.asked, request, shapes)
+    pub fn fronts(&self, reader: &Reader<'_>, request: &Request, shapes: &[Arc<Shape>]) -> Fronts {
+        self.texts.find(self.asked, reader, request, shapes)
     }
 
     /// Whether tools may be injected, by whether the provider keeps the responses. What it keeps may

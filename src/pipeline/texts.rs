@@ -2,11 +2,14 @@
 //! message is a result. Nothing is one unless the operator or the request chose a profile, or all that
 //! is fixed of an agent stands where that agent puts it. Never edits a message.
 
+use std::hash::Hash;
 use std::sync::{Arc, LazyLock};
 
 use memchr::memmem;
 use regex::Regex;
+use xxhash_rust::xxh3::Xxh3;
 
+use super::known::{Front, Reader};
 use crate::dialect::request::Request;
 use crate::model::raw::Object;
 use crate::model::{Role, Shape, label_set};
@@ -100,49 +103,108 @@ impl PartialEq for TextResults {
     }
 }
 
+/// What users say, in some languages and none: nothing of it is the result of a call.
+const ORDINARY: [&str; 16] = [
+    "Please fix the test that fails.",
+    "Why does it return null here?",
+    "Können Sie das noch einmal prüfen?",
+    "Peux-tu ajouter un test ?",
+    "puoi spiegarmi questo passo?",
+    "ok, now run it again",
+    "thanks, that works",
+    "fn main() { println!(\"{}\", 1); }",
+    "¿Qué hace esta función?",
+    "请把这个函数改成异步的。",
+    "このエラーを直してください。",
+    "Проверь, пожалуйста, журнал.",
+    "/home/me/project/src/main.rs",
+    "42",
+    "- first the tests\n- then the docs",
+    "@src/lib.rs look at this",
+];
+/// So many of them make a pattern one of what users say.
+const SEVERAL: usize = 4;
+
 /// Reads a pattern that holds at the start of a message.
 ///
 /// # Errors
-/// What is wrong with it.
+/// What is wrong with it, and what to write.
 pub fn pattern(text: &str) -> Result<Regex, String> {
     let read = Regex::new(text).map_err(|error| format!("{text:?} is no pattern: {error}"))?;
-    match (text.starts_with('^'), read.is_match("")) {
-        (true, false) => Ok(read),
-        (false, _) => Err(format!(
-            "{text:?} must begin with ^: a result is known by how it begins"
-        )),
-        (true, true) => Err(format!("{text:?} would make a result of every message")),
+    if !text.starts_with('^') {
+        return Err(format!(
+            "{text:?} must begin with ^: a result is known by how it begins; in any case of letters \
+             write ^(?i)"
+        ));
     }
+    let ordinary = ORDINARY.iter().filter(|said| read.is_match(said));
+    if read.is_match("") || ordinary.count() >= SEVERAL {
+        return Err(format!(
+            "{text:?} makes results of what users say; write the words that only results begin with, \
+             like ^Observation:"
+        ));
+    }
+    Ok(read)
 }
 
 /// What the results of one request begin with, by the index of their messages.
-pub type Fronts = Vec<Option<Arc<str>>>;
+pub type Fronts = Vec<Front>;
+
+/// Patterns, and what names them.
+struct Patterns<'p> {
+    all: Vec<&'p Regex>,
+    name: u64,
+}
+
+impl<'p> Patterns<'p> {
+    fn of(all: impl IntoIterator<Item = &'p Regex>) -> Self {
+        let all: Vec<&Regex> = all.into_iter().collect();
+        let mut hasher = Xxh3::new();
+        all.iter().for_each(|one| one.as_str().hash(&mut hasher));
+        let name = hasher.digest();
+        Self { all, name }
+    }
+
+    /// What a text begins with.
+    fn front(&self, text: &str) -> Front {
+        let found = self.all.iter().filter_map(|one| one.find(text));
+        let found = found.into_iter().find(|found| found.start() == 0)?;
+        let front = found.as_str().trim_end();
+        let end = front.floor_char_boundary(FRONT);
+        Some(Arc::from(front.get(..end)?))
+    }
+}
 
 impl TextResults {
     /// The messages of a request that are results. None is that no answer stands directly before, so
-    /// what the user asked for at first never is.
+    /// what the user asked for at first never is. Of a message that came before, nothing is read again.
     #[must_use]
     pub fn find(
         &self,
         asked: Option<TextProfile>,
+        reader: &Reader<'_>,
         request: &Request,
         shapes: &[Arc<Shape>],
     ) -> Fronts {
         let chosen = asked.or(self.profile);
-        let profile = chosen.or_else(|| recognised(request, shapes));
+        let profile = chosen.or_else(|| recognised(reader, request, shapes));
         if profile.is_none() && self.patterns.is_empty() {
             return Vec::new();
         }
         let known = profile.map_or(&[][..], TextProfile::compiled);
-        let patterns: Vec<&Regex> = self.patterns.iter().chain(known).collect();
-        let at = |(index, _)| front(&patterns, request, shapes, index);
+        let patterns = Patterns::of(self.patterns.iter().chain(known));
+        let at = |(index, _)| front(&patterns, reader, request, shapes, index);
         shapes.iter().enumerate().map(at).collect()
     }
 }
 
 /// The agent whose own sentence stands in the system message, and whose first message behind an answer
 /// begins as its results do.
-fn recognised(request: &Request, shapes: &[Arc<Shape>]) -> Option<TextProfile> {
+fn recognised(
+    reader: &Reader<'_>,
+    request: &Request,
+    shapes: &[Arc<Shape>],
+) -> Option<TextProfile> {
     let first = shapes.iter().position(|one| one.role == Role::Assistant)? + 1;
     let system = shapes.iter().take_while(|one| one.role == Role::System);
     let system = system.count();
@@ -151,37 +213,44 @@ fn recognised(request: &Request, shapes: &[Arc<Shape>]) -> Option<TextProfile> {
         (0..system).any(|at| finder.find(request.message(at)).is_some())
     };
     TextProfile::ALL.into_iter().find(|profile| {
-        let patterns: Vec<&Regex> = profile.compiled().iter().collect();
-        profile.sentence().is_some_and(says) && front(&patterns, request, shapes, first).is_some()
+        let begins = || {
+            let patterns = Patterns::of(profile.compiled());
+            front(&patterns, reader, request, shapes, first).is_some()
+        };
+        profile.sentence().is_some_and(says) && begins()
     })
 }
 
 /// What a user's message behind an answer begins with, where it is a result.
 fn front(
-    patterns: &[&Regex],
+    patterns: &Patterns<'_>,
+    reader: &Reader<'_>,
     request: &Request,
     shapes: &[Arc<Shape>],
     at: usize,
-) -> Option<Arc<str>> {
+) -> Front {
     let role = |at: usize| shapes.get(at).map(|one| one.role);
     let spoken = at.checked_sub(1).and_then(role) == Some(Role::Assistant);
     if role(at) != Some(Role::User) || !spoken {
         return None;
     }
-    // One that is a part of a message has no content of its own that could be replaced.
     let bytes = request.message(at);
-    Object::parse(bytes).ok()?.present("content")?;
-    let text = request.dialect.text(bytes)?;
-    let found = patterns.iter().filter_map(|one| one.find(&text));
-    let found = found.into_iter().find(|found| found.start() == 0)?;
-    let front = found.as_str().trim_end();
-    let end = front.floor_char_boundary(FRONT);
-    Some(Arc::from(front.get(..end)?))
+    reader.front(patterns.name, bytes, || {
+        // One that is a part of a message has no content of its own that could be replaced.
+        Object::parse(bytes).ok()?.present("content")?;
+        patterns.front(&request.dialect.text(bytes)?)
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::model::{Dialect, Digest, TenantId};
+    use crate::pipeline::known::Memo;
+    use crate::record::CacheName;
+    use crate::tokens::{Counter, Encoding};
 
     #[test]
     fn every_pattern_of_ours_is_one() {
@@ -191,8 +260,71 @@ mod tests {
                 pattern(one).unwrap();
             }
         }
-        for bad in ["Observation:", "^", "^(", "^.*"] {
+        for bad in [
+            "Observation:",
+            "(?i)^observation:",
+            "^",
+            "^(",
+            "^.*",
+            "^.",
+            r"^\w",
+            r"^\S+",
+            r"^[A-Z]",
+            "^[a-z]",
+            "^[^<]",
+            r"^\p{L}",
+        ] {
             assert!(pattern(bad).is_err(), "{bad}");
         }
+        for good in ["^(?i)observation:", "^/", r"^\d+\t", "^<", r"^\[[a-z]+\]"] {
+            pattern(good).unwrap();
+        }
+    }
+    #[test]
+    fn a_message_that_came_before_is_not_read_again() {
+        let memo = Memo::default();
+        let counter = Counter::load();
+        let tenant = TenantId(Digest([7; 32]));
+        let reader = memo.reader(&counter, Encoding::O200k, tenant, Dialect::Chat);
+        let results = TextResults {
+            profile: Some(TextProfile::Smolagents),
+            ..TextResults::default()
+        };
+        let known = || memo.weight(CacheName::Fronts);
+        let find = |results: &TextResults, turns: usize| {
+            let user = |text: String| json!({"role": "user", "content": text});
+            let mut messages = vec![user("go".to_owned())];
+            for turn in 0..turns {
+                messages.push(json!({"role": "assistant", "content": format!("run {turn}")}));
+                messages.push(user(match turn % 2 {
+                    0 => format!("Observation: {turn}"),
+                    _ => format!("and now {turn}"),
+                }));
+            }
+            let body = json!({"model": "m", "messages": messages}).to_string();
+            let request = Dialect::Chat.decode(body.into()).unwrap();
+            let shapes: Vec<_> = (0..request.messages.len())
+                .map(|at| reader.shape(request.message(at)).unwrap())
+                .collect();
+            let fronts = results.find(None, &reader, &request, &shapes);
+            fronts.iter().flatten().count()
+        };
+        assert_eq!(find(&results, 40), 20);
+        let whole = known();
+        assert_eq!(find(&results, 40), 20);
+        assert_eq!(known(), whole, "read again");
+        assert_eq!(find(&results, 42), 21);
+        let two = known() - whole;
+        assert!(
+            0 < two && two <= whole / 20,
+            "{two} of {whole} for two turns"
+        );
+        // What other patterns find is told apart.
+        let other = TextResults {
+            patterns: vec![pattern("^and now").unwrap()],
+            profile: None,
+        };
+        assert_eq!(find(&other, 40), 20);
+        assert!(known() > 2 * whole - whole / 4);
     }
 }

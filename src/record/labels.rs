@@ -143,6 +143,8 @@ label_set!(
         Lefts => "lefts",
         /// Lines of what is gone.
         Notes => "notes",
+        /// What messages begin with.
+        Fronts => "fronts",
         /// Which sessions were served lately.
         Sessions => "sessions",
     }

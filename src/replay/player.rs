@@ -184,6 +184,7 @@ impl<'a> Player<'a> {
             turn.heads.to_vec(),
             self.path.clone(),
             self.contender.terms.clone(),
+            &shared.tools.reader,
         );
         self.run.outcome.requests += 1;
         self.run.series.push(Point {

@@ -2,13 +2,17 @@
 //! what that costs; the renderer turns it into bytes and the policies measure it. Pure: same
 //! transcript, same marks, same view. Never moves a mark.
 
+mod edits;
+
 use std::collections::HashMap;
+
+pub use edits::edits;
 
 use super::graph::{Delimiter, Episode, Kind};
 use super::note::{Left, Note};
-use super::tombstone;
 use super::transcript::{Entry, Item, Source, Transcript};
-use crate::model::{EditKind, Edits, ItemKind, Kept, MESSAGE_TOKENS, Mark, Marks, Role};
+use super::{recall, stub, tombstone};
+use crate::model::{EditKind, ItemKind, Kept, MESSAGE_TOKENS, Mark, Marks, Role};
 
 /// How texts that the proxy writes are made and sized.
 #[derive(Clone, Copy)]
@@ -106,6 +110,15 @@ pub fn note_left(
         Mark::Removed => {
             notes.results.remove(&index);
             notes.arguments.remove(&index);
+            if parts_users(transcript, item) {
+                let id = recall::id(item);
+                let text = stub::result(&id, item.tokens, Mark::Masked, &Kept::default(), "");
+                let note = (measure.note)(text);
+                // What is no longer than its line stays itself.
+                if note.tokens() < item.tokens {
+                    notes.results.insert(index, note);
+                }
+            }
         }
         Mark::Clipped | Mark::Masked | Mark::Folded => {
             let Some(kept) = marks.kept(item.no) else {
@@ -351,7 +364,28 @@ fn stays(transcript: &Transcript, marks: &Marks, item: &Item, called: bool) -> b
         | ItemKind::User
         | ItemKind::Opaque => false,
     };
-    demanded || shown(transcript, marks, item)
+    demanded || parts_users(transcript, item) || shown(transcript, marks, item)
+}
+
+/// Whether a text is all that stands between two messages of the user's role: the answer behind a result
+/// that came as text, and before what the user says next. Some providers take user and assistant in turns
+/// only, so something of it stays.
+fn parts_users(transcript: &Transcript, item: &Item) -> bool {
+    let entry = |at: Option<usize>| transcript.entries.get(at?);
+    let items = |entry: &Entry| {
+        transcript
+            .items
+            .get(entry.items.clone())
+            .unwrap_or_default()
+    };
+    let (before, behind) = (item.entry.checked_sub(1), item.entry.checked_add(1));
+    let said = |entry: &Entry| items(entry).iter().any(|item| item.front.is_some());
+    let calls = |entry: &Entry| items(entry).iter().any(|item| item.kind == ItemKind::Call);
+    item.kind == ItemKind::Text
+        && item.tokens > 0
+        && entry(before).is_some_and(said)
+        && entry(behind).is_some_and(|entry| entry.role == Role::User)
+        && entry(Some(item.entry)).is_some_and(|entry| !calls(entry))
 }
 
 /// Whether an item stands in the message of a hop that the client never saw.
@@ -364,57 +398,6 @@ fn is_hop(transcript: &Transcript, item: &Item) -> bool {
 fn is_called(transcript: &Transcript, marks: &Marks, items: &[Item]) -> bool {
     let mut calls = items.iter().filter(|item| item.kind == ItemKind::Call);
     calls.any(|item| shown(transcript, marks, item))
-}
-
-/// The kinds of edits in a view, but for those of breakpoints, which the renderer makes. Where reasoning
-/// is `bound` to its message, it goes with whatever goes of that.
-#[must_use]
-pub fn edits(transcript: &Transcript, marks: &Marks, notes: &Notes, bound: bool) -> Edits {
-    let bound = bound && !transcript.without.has(EditKind::Reasoning);
-    let mut edits = Edits::default();
-    for entry in &transcript.entries {
-        let items = transcript.items.get(entry.items.clone());
-        let items = items.unwrap_or_default();
-        match shown_of(transcript, marks, notes, entry) {
-            Shown::Gone | Shown::Whole => {}
-            Shown::Note(_) => {
-                let call = items.first().and_then(|item| item.pair);
-                let call = call.and_then(|call| transcript.items.get(call));
-                if call.is_some_and(|call| !call.hidden) {
-                    edits.put(EditKind::Results);
-                }
-            }
-            Shown::Less {
-                text,
-                reasoning,
-                arguments,
-                ..
-            } => {
-                let lost = |kind, kept: bool| !kept && items.iter().any(|item| item.kind == kind);
-                if lost(ItemKind::Reasoning, reasoning && !bound) {
-                    edits.put(EditKind::Reasoning);
-                }
-                if lost(ItemKind::Text, text) {
-                    edits.put(EditKind::Text);
-                }
-                if !arguments.is_empty() {
-                    edits.put(EditKind::Arguments);
-                }
-            }
-        }
-    }
-    let thought = |item: &Item| {
-        let reasoning = item.kind == ItemKind::Reasoning && item.tokens > 0;
-        reasoning && is_hop(transcript, item) && stays(transcript, marks, item, true)
-    };
-    if transcript.items.iter().any(thought) {
-        edits.put(EditKind::HopReasoning);
-    }
-    let hidden = |item: &Item| item.hidden && shown(transcript, marks, item);
-    if transcript.items.iter().any(hidden) {
-        edits.put(EditKind::Hidden);
-    }
-    edits
 }
 
 /// What is shown of an entry.
@@ -460,7 +443,7 @@ pub fn is_whole(transcript: &Transcript, marks: &Marks, notes: &Notes, index: us
     if matches!(item.kind, ItemKind::Text | ItemKind::Reasoning) {
         let items = entry.and_then(|entry| transcript.items.get(entry.items.clone()));
         let called = is_called(transcript, marks, items.unwrap_or_default());
-        return stays(transcript, marks, item, called);
+        return stays(transcript, marks, item, called) && own_note(notes, index, item).is_none();
     }
     let noted = notes.results.contains_key(&call) || notes.arguments.contains_key(&call);
     !noted && call_shown(transcript, marks, call)

@@ -3,10 +3,9 @@
 //! whole answer must keep.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -15,7 +14,7 @@ use plimsoll_scripted::wire::{self, Envelope, Step};
 use plimsoll_scripted::{Call, Heard, Options, Provider, Received, Reply, Script, Verdict};
 use serde_json::{Map, Value, json};
 
-use super::support::{Proxy, client, soon, upstream};
+use super::support::{Lenient, Proxy, client, soon};
 
 /// The only tool that the agent brings.
 pub fn tools() -> Value {
@@ -366,55 +365,10 @@ pub fn extends(requests: &[Received]) {
     }
 }
 
-/// An upstream that takes anything and keeps it.
-#[derive(Clone)]
-pub struct Lenient {
-    pub addr: SocketAddr,
-    seen: Arc<Mutex<Vec<(HeaderMap, Bytes)>>>,
-}
-
 impl Lenient {
-    /// Answers the nth request, from 0, with what `answer` makes of its body.
-    pub async fn start<F>(answer: F) -> Self
-    where
-        F: Fn(usize, &Bytes) -> Response + Clone + Send + Sync + 'static,
-    {
-        let seen: Arc<Mutex<Vec<(HeaderMap, Bytes)>>> = Arc::default();
-        let log = Arc::clone(&seen);
-        let addr = upstream(move |request| {
-            let (log, answer) = (Arc::clone(&log), answer.clone());
-            async move {
-                let (parts, body) = request.into_parts();
-                let body = to_bytes(body, usize::MAX).await.unwrap();
-                let number = {
-                    let mut log = log.lock().unwrap();
-                    log.push((parts.headers, body.clone()));
-                    log.len() - 1
-                };
-                answer(number, &body)
-            }
-        })
-        .await;
-        Self { addr, seen }
-    }
-
     /// One that always gives the same reply.
     pub async fn saying(reply: Reply) -> Self {
         Self::start(move |_, body| completion(&reply, body)).await
-    }
-
-    pub fn seen(&self) -> Vec<(HeaderMap, Bytes)> {
-        self.seen.lock().unwrap().clone()
-    }
-
-    /// The bodies of all requests.
-    pub fn bodies(&self) -> Vec<Bytes> {
-        self.seen().into_iter().map(|(_, body)| body).collect()
-    }
-
-    /// The newest body as JSON.
-    pub fn newest(&self) -> Value {
-        serde_json::from_slice(self.bodies().last().unwrap()).unwrap()
     }
 }
 

@@ -5,10 +5,10 @@ use plimsoll_scripted::{Call, Reply, Script};
 use serde_json::json;
 
 use super::agent::{
-    Agent, Lenient, act, bash, brief, completion, delimiter, explore, last_key, learned, message,
-    newest, none_refused, outline, plan, provider,
+    Agent, act, bash, brief, completion, delimiter, explore, last_key, learned, message, newest,
+    none_refused, outline, plan, provider,
 };
-use super::support::Proxy;
+use super::support::{Lenient, Proxy};
 
 /// An outline in which the ids that the proxy makes are told by their form: `call_` and a digest.
 fn unmade(outline: Vec<String>) -> Vec<String> {

@@ -9,9 +9,9 @@ use plimsoll_scripted::{Reply, Verdict};
 use serde_json::{Value, json};
 
 use super::agent::{
-    Agent, Lenient, bash, completion, explore, newest, none_refused, outline, plan, provider, tools,
+    Agent, bash, completion, explore, newest, none_refused, outline, plan, provider, tools,
 };
-use super::support::Proxy;
+use super::support::{Lenient, Proxy};
 
 /// A body with these messages, tools included, as an agent would write it.
 fn body(messages: &str, stream: bool) -> String {
@@ -424,9 +424,9 @@ async fn a_coded_body_that_is_refused_goes_up_in_its_coding() {
         .await;
     assert_eq!(answer.whole().heard.text, "plain");
     let seen = upstream.seen();
-    assert!(!seen[0].0.contains_key("content-encoding"));
-    assert_eq!(seen[1].0["content-encoding"], "gzip");
-    assert_eq!(seen[1].1, sent);
+    assert!(!seen[0].headers.contains_key("content-encoding"));
+    assert_eq!(seen[1].headers["content-encoding"], "gzip");
+    assert_eq!(seen[1].body, sent);
 }
 
 #[tokio::test]

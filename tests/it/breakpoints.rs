@@ -2,23 +2,15 @@
 //! alone would read again of each request.
 
 use std::collections::HashSet;
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
-use axum::body::{Body, to_bytes};
-use axum::response::Response;
 use plimsoll::config::Config;
 use plimsoll::pipeline::SetBreakpoints;
 use serde_json::{Value, json};
 
 use super::agent::until_metric;
-use super::support::{Proxy, client, soon, upstream};
+use super::support::{Lenient, Proxy, answered, client, frames, soon};
 
 const TURNS: usize = 40;
-
-/// Bodies by path, as the upstream got them.
-type Seen = Arc<Mutex<Vec<(String, Value)>>>;
 
 /// What an upstream says: (number among those that it took, body) -> content, or a refusal.
 type Says = fn(usize, &Value) -> Result<Value, Value>;
@@ -44,36 +36,26 @@ fn knows_none(number: usize, body: &Value) -> Result<Value, Value> {
 }
 
 /// An upstream that says these things.
-async fn provider(seen: Seen, says: Says) -> SocketAddr {
-    let taken = Arc::new(AtomicUsize::new(0));
-    upstream(move |request| {
-        let (seen, taken) = (seen.clone(), taken.clone());
-        async move {
-            let path = request.uri().path().to_owned();
-            let bytes = to_bytes(request.into_body(), usize::MAX).await.unwrap();
-            let body: Value = serde_json::from_slice(&bytes).unwrap();
-            let said = says(taken.load(Ordering::Relaxed), &body);
-            taken.fetch_add(usize::from(said.is_ok()), Ordering::Relaxed);
-            let streamed = body["stream"] == true;
-            let kind = match streamed && said.is_ok() {
-                true => "text/event-stream",
-                false => "application/json",
-            };
-            let (status, answer) = match said {
-                Err(error) => (400, error.to_string()),
-                Ok(_) if path.ends_with("count_tokens") => {
-                    (200, json!({"input_tokens": 1}).to_string())
-                }
-                Ok(block) if streamed => (200, events(block)),
-                Ok(block) => (200, message(json!([block])).to_string()),
-            };
-            seen.lock().unwrap().push((path, body));
-            let built = Response::builder().status(status);
-            let built = built.header("content-type", kind);
-            built.body(Body::from(answer)).unwrap()
+async fn provider(says: Says) -> Lenient {
+    Lenient::judging(move |before, request| {
+        let body = request.value();
+        let taken = before.iter().filter(|one| !one.is_refused()).count();
+        match says(taken, &body) {
+            Err(error) => answered(400, error),
+            Ok(_) if request.path.ends_with("count_tokens") => {
+                answered(200, json!({"input_tokens": 1}))
+            }
+            Ok(block) if body["stream"] == true => answered(200, events(block)),
+            Ok(block) => answered(200, message(json!([block]))),
         }
     })
     .await
+}
+
+/// Paths and bodies, as an upstream got them.
+fn asked(provider: &Lenient) -> Vec<(String, Value)> {
+    let seen = provider.seen().into_iter();
+    seen.map(|one| (one.path.clone(), one.value())).collect()
 }
 
 fn message(content: Value) -> Value {
@@ -97,11 +79,7 @@ fn events(mut block: Value) -> String {
             "usage": {"output_tokens": 9}}),
         json!({"type": "message_stop"}),
     ];
-    let frame = |event: &Value| {
-        let kind = event["type"].as_str().unwrap();
-        format!("event: {kind}\ndata: {event}\n\n")
-    };
-    events.iter().map(frame).collect()
+    frames(&events)
 }
 
 /// How a client sets its own markers.
@@ -135,8 +113,8 @@ fn tight(config: &mut Config) {
 
 /// A session of many passes; what the upstream got of it.
 async fn session(own: Own, breakpoints: SetBreakpoints, says: Says) -> Vec<(String, Value)> {
-    let seen = Seen::default();
-    let proxy = Proxy::with(provider(seen.clone(), says).await, |config| {
+    let provider = provider(says).await;
+    let proxy = Proxy::with(provider.addr, |config| {
         tight(config);
         config.cache.breakpoints = breakpoints;
     })
@@ -164,8 +142,7 @@ async fn session(own: Own, breakpoints: SetBreakpoints, says: Says) -> Vec<(Stri
         history.push(json!({"role": "assistant", "content": answer["content"]}));
         history.push(json!({"role": "user", "content": [result]}));
     }
-    let mut seen = seen.lock().unwrap();
-    std::mem::take(&mut *seen)
+    asked(&provider)
 }
 
 /// The blocks of a request in the order in which a provider reads them, each with its marker.
@@ -290,13 +267,13 @@ async fn ask(proxy: &Proxy, body: &Value) -> (u16, String, String) {
 
 #[tokio::test]
 async fn markers_of_the_clients_own_that_are_refused_say_nothing_of_ours() {
-    let seen = Seen::default();
-    let proxy = Proxy::with(provider(seen.clone(), knows_none).await, tight).await;
+    let provider = provider(knows_none).await;
+    let proxy = Proxy::with(provider.addr, tight).await;
     let body = request(&worked(), Own::Three);
-    for _ in 0..2 {
+    for turn in 0..2 {
         let (status, stage, text) = ask(&proxy, &body).await;
         assert_eq!((status, stage.as_str()), (400, "refused_twice"), "{text}");
-        let seen = std::mem::take(&mut *seen.lock().unwrap());
+        let seen = asked(&provider).split_off(3 * turn);
         let counts: Vec<usize> = seen.iter().map(|(_, body)| markers(body)).collect();
         assert_eq!(
             counts,
@@ -318,8 +295,8 @@ async fn a_later_hop_that_is_refused_for_its_breakpoints_goes_on_without() {
         _ => knows_none(number, body),
     };
     for stream in [false, true] {
-        let seen = Seen::default();
-        let proxy = Proxy::before(provider(seen.clone(), says).await).await;
+        let provider = provider(says).await;
+        let proxy = Proxy::before(provider.addr).await;
         let mut body = request(&worked()[..1], Own::Nothing);
         body["stream"] = json!(stream);
         let (status, stage, text) = ask(&proxy, &body).await;
@@ -328,8 +305,10 @@ async fn a_later_hop_that_is_refused_for_its_breakpoints_goes_on_without() {
             text.contains("toolu_1") && !text.contains("delimiter"),
             "{text}"
         );
-        let seen = std::mem::take(&mut *seen.lock().unwrap());
-        let marked: Vec<bool> = seen.iter().map(|(_, body)| markers(body) > 0).collect();
+        let marked: Vec<bool> = asked(&provider)
+            .iter()
+            .map(|(_, body)| markers(body) > 0)
+            .collect();
         assert_eq!(marked, [true, true, false], "{stream}");
         until_metric(&proxy, r#"plimsoll_retries_total{reason="breakpoints"} 1"#).await;
     }

@@ -9,8 +9,8 @@ use plimsoll::pipeline::Unmet;
 use plimsoll_scripted::Reply;
 use serde_json::{Value, json};
 
-use super::agent::{Agent, Lenient, bash, completion, metric, total, until_metric};
-use super::support::{Proxy, client, error_of, soon};
+use super::agent::{Agent, bash, completion, metric, total, until_metric};
+use super::support::{Lenient, Proxy, client, error_of, soon};
 
 #[tokio::test]
 async fn a_budget_that_is_refused_is_told_in_the_callers_dialect() {

@@ -8,9 +8,7 @@ use axum::body::Body;
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::agent::Lenient;
-use super::references::events;
-use super::support::{Proxy, client, soon};
+use super::support::{Lenient, Proxy, client, response_events, soon};
 
 const MARK: &str = r#"{"action":"start","name":"a","type":"expl"}"#;
 const NEXT: &str = r#"{"action":"end","name":"a","summary":"done"}"#;
@@ -70,7 +68,7 @@ fn responses(number: usize, calls: &Calls, stream: bool) -> String {
     let response = json!({"id": format!("resp_{number}"), "object": "response", "created_at": 1,
         "status": "completed", "error": null, "model": "gpt-4o", "output": output});
     if stream {
-        events(&response)
+        response_events(&response)
     } else {
         response.to_string()
     }

@@ -8,8 +8,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use plimsoll::pipeline::Guidance;
 
-use super::agent::Lenient;
-use super::support::{Proxy, client, soon, upstream};
+use super::support::{Lenient, Proxy, client, soon, upstream};
 
 /// A list of messages with odd white space, so that nothing that is written anew looks the same.
 const MESSAGES: &str = concat!(

@@ -4,15 +4,12 @@
 
 mod wire;
 
-use std::sync::{Arc, Mutex};
-
-use axum::body::Body;
 use axum::response::Response;
 use http::HeaderMap;
 use serde_json::{Value, json};
 
-use super::support::{Proxy, client, soon, upstream};
-use wire::{anthropic, anthropic_events, chat, response, response_events};
+use super::support::{Lenient, Proxy, answered, client, response_events, soon};
+use wire::{anthropic, anthropic_events, chat, response};
 
 /// The wire formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +57,13 @@ pub struct Sent {
 }
 
 impl Sent {
+    pub fn of(bytes: &[u8]) -> Self {
+        Self {
+            body: serde_json::from_slice(bytes).unwrap(),
+            bytes: bytes.to_vec(),
+        }
+    }
+
     pub fn dialect(&self) -> Dialect {
         match (&self.body["input"], &self.body["max_tokens"]) {
             (Value::Null, Value::Null) => Dialect::Chat,
@@ -157,7 +161,7 @@ impl Sent {
 /// A provider that takes anything.
 pub struct Provider {
     pub addr: std::net::SocketAddr,
-    sent: Arc<Mutex<Vec<Sent>>>,
+    kept: Lenient,
 }
 
 impl Provider {
@@ -166,29 +170,20 @@ impl Provider {
     where
         F: Fn(usize, &Sent) -> Reply + Clone + Send + Sync + 'static,
     {
-        let sent: Arc<Mutex<Vec<Sent>>> = Arc::default();
-        let log = Arc::clone(&sent);
-        let addr = upstream(move |request| {
-            let (log, reply) = (Arc::clone(&log), reply.clone());
-            async move {
-                let body = axum::body::to_bytes(request.into_body(), usize::MAX).await;
-                let bytes = body.unwrap().to_vec();
-                let body = serde_json::from_slice(&bytes).unwrap();
-                let sent = Sent { body, bytes };
-                let number = {
-                    let mut log = log.lock().unwrap();
-                    log.push(sent.clone());
-                    log.len() - 1
-                };
-                respond(number, &sent, &reply(number, &sent))
-            }
+        let kept = Lenient::start(move |number, bytes| {
+            let sent = Sent::of(bytes);
+            respond(number, &sent, &reply(number, &sent))
         })
         .await;
-        Self { addr, sent }
+        Self {
+            addr: kept.addr,
+            kept,
+        }
     }
 
     pub fn sent(&self) -> Vec<Sent> {
-        self.sent.lock().unwrap().clone()
+        let bodies = self.kept.bodies();
+        bodies.iter().map(|bytes| Sent::of(bytes)).collect()
     }
 
     pub fn newest(&self) -> Sent {
@@ -205,15 +200,10 @@ fn respond(number: usize, sent: &Sent, reply: &Reply) -> Response {
             );
             let error = json!({"type": "error", "error": {"message": message,
                 "type": "invalid_request_error", "code": "context_length_exceeded"}});
-            return with(400, "application/json", error.to_string());
+            return answered(400, error);
         }
     };
     let streamed = sent.body["stream"] == true;
-    let kind = if streamed {
-        "text/event-stream"
-    } else {
-        "application/json"
-    };
     let body = match (sent.dialect(), streamed) {
         (Dialect::Chat, _) => chat(number, text, calls, streamed),
         (Dialect::Responses, false) => response(number, text, calls).to_string(),
@@ -221,15 +211,7 @@ fn respond(number: usize, sent: &Sent, reply: &Reply) -> Response {
         (Dialect::Messages, false) => anthropic(number, text, calls).to_string(),
         (Dialect::Messages, true) => anthropic_events(number, text, calls),
     };
-    with(200, kind, body)
-}
-
-fn with(status: u16, kind: &str, body: String) -> Response {
-    let built = Response::builder().status(status);
-    built
-        .header("content-type", kind)
-        .body(Body::from(body))
-        .unwrap()
+    answered(200, body)
 }
 
 /// An agent.

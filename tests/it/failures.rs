@@ -12,10 +12,10 @@ use plimsoll_scripted::{Fault, IndexStyle, Options, Provider, Reply, Script, Sty
 use serde_json::{Value, json};
 
 use super::agent::{
-    Agent, Answer, Lenient, bash, completion, explore, extends, last_key, learned, metric, newest,
+    Agent, Answer, bash, completion, explore, extends, last_key, learned, metric, newest,
     none_refused, outline, plan, provider,
 };
-use super::support::{Proxy, nobody};
+use super::support::{Lenient, Proxy, nobody};
 
 #[tokio::test]
 async fn a_refusal_arrives_as_it_is() {
@@ -296,10 +296,10 @@ async fn an_answer_that_is_coded_against_our_asking_is_had_again_without_our_too
     let offered: Vec<bool> = upstream
         .seen()
         .iter()
-        .map(|(_, body)| String::from_utf8_lossy(body).contains("delimiter"))
+        .map(|seen| String::from_utf8_lossy(&seen.body).contains("delimiter"))
         .collect();
     assert_eq!(offered, [true, false, true, false]);
-    assert_eq!(upstream.seen()[0].0["accept-encoding"], "identity");
+    assert_eq!(upstream.seen()[0].headers["accept-encoding"], "identity");
 }
 
 #[tokio::test]

@@ -11,10 +11,10 @@ use plimsoll_scripted::{Fault, Reply, Sent, Style, UsagePlace};
 use serde_json::json;
 
 use super::agent::{
-    Agent, Lenient, bash, brief, completion, delimiter, explore, learned, message, metric, newest,
+    Agent, bash, brief, completion, delimiter, explore, learned, message, metric, newest,
     none_refused, outline, plan, provider, total, until_metric,
 };
-use super::support::{Proxy, soon};
+use super::support::{Lenient, Proxy, soon};
 
 /// A hop that only annotates, saying something.
 fn first(text: &str) -> Reply {

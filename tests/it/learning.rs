@@ -2,23 +2,20 @@
 //! without the proxy, at the price of two refusals at most, and one that refuses at random teaches
 //! nothing.
 
-use std::sync::{Arc, Mutex};
+use std::ops::Range;
+use std::path::Path;
 
-use axum::body::{Body, to_bytes};
-use axum::response::Response;
+use plimsoll::config::Backend;
 use serde_json::{Value, json};
 
 use super::agent::{tools, until_metric};
-use super::support::{Proxy, client, soon, upstream};
+use super::support::{Lenient, Proxy, Seen, answered, client, soon};
 
 const TURNS: usize = 48;
 const BUDGET: u64 = 6_000;
 
-/// Why a request is refused, if it is: its number among all, and its messages.
+/// Why a request is refused, if it is: its number among all, and its body.
 type Rule = fn(usize, &Value) -> Option<&'static str>;
-
-/// What an upstream was sent, and whether it refused it.
-type Seen = Arc<Mutex<Vec<(Value, bool)>>>;
 
 fn messages(body: &Value) -> &Vec<Value> {
     body["messages"].as_array().unwrap()
@@ -34,7 +31,12 @@ fn thought(number: usize) -> String {
     format!("this is why number {number} must be run now and not later")
 }
 
-/// The number of a call by its id.
+/// Whether a call by its id is a command, and none of a hidden tool.
+fn is_command(id: &Value) -> bool {
+    id.as_str().unwrap().starts_with("call_")
+}
+
+/// The number of a command by its id.
 fn number(id: &Value) -> usize {
     id.as_str().unwrap()[5..].parse().unwrap()
 }
@@ -69,58 +71,90 @@ fn wants_no_tool_of_ours(_: usize, body: &Value) -> Option<&'static str> {
     (body["tools"].as_array().unwrap().len() > 1).then_some("Invalid request")
 }
 
-/// One in seven, whatever is in it.
-fn at_random(count: usize, _: &Value) -> Option<&'static str> {
-    (blake3::hash(&count.to_le_bytes()).as_bytes()[0] < 37).then_some("try again")
+/// So many of 256, whatever is in them.
+fn at_random(count: usize, share: u8) -> Option<&'static str> {
+    (blake3::hash(&count.to_le_bytes()).as_bytes()[0] < share).then_some("try again")
 }
 
-fn refusal(text: &str) -> (u16, String) {
-    let error = json!({"error": {"message": text, "type": "invalid_request_error"}});
-    (400, error.to_string())
+fn one_in_seven(count: usize, _: &Value) -> Option<&'static str> {
+    at_random(count, 37)
 }
 
-fn answer(body: &Value) -> (u16, String) {
+fn one_in_three(count: usize, _: &Value) -> Option<&'static str> {
+    at_random(count, 85)
+}
+
+fn completion(message: &Value) -> Value {
+    json!({"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m",
+        "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]})
+}
+
+/// The next command, by the last one that has a result.
+fn next(body: &Value) -> usize {
     let results = messages(body)
         .iter()
         .filter(|message| message["role"] == "tool");
-    let last = results
+    let commands = results.filter(|message| is_command(&message["tool_call_id"]));
+    let last = commands
         .map(|message| number(&message["tool_call_id"]))
         .max();
-    let next = last.map_or(0, |last| last + 1);
-    let call = json!({"id": format!("call_{next}"), "type": "function",
-        "function": {"name": "bash", "arguments": json!({"c": format!("run {next}")}).to_string()}});
-    let message = json!({"role": "assistant", "content": null,
-        "reasoning_content": thought(next), "tool_calls": [call]});
-    let whole = json!({"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m",
-        "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]});
-    (200, whole.to_string())
+    last.map_or(0, |last| last + 1)
 }
 
-/// Plays a session against an upstream with a rule: what that was sent, and the proxy.
-async fn play(rule: Rule) -> (Vec<(Value, bool)>, Proxy) {
-    let seen = Seen::default();
-    let noted = seen.clone();
-    let addr = upstream(move |request| {
-        let seen = noted.clone();
-        async move {
-            let bytes = to_bytes(request.into_body(), usize::MAX).await.unwrap();
-            let body: Value = serde_json::from_slice(&bytes).unwrap();
-            let mut seen = seen.lock().unwrap();
-            let refused = rule(seen.len(), &body);
-            let (status, said) = refused.map_or_else(|| answer(&body), refusal);
-            seen.push((body, refused.is_some()));
-            let built = Response::builder().status(status);
-            let built = built.header("content-type", "application/json");
-            built.body(Body::from(said)).unwrap()
+fn answer(body: &Value) -> Value {
+    let next = next(body);
+    let call = json!({"id": format!("call_{next}"), "type": "function",
+        "function": {"name": "bash", "arguments": json!({"c": format!("run {next}")}).to_string()}});
+    completion(&json!({"role": "assistant", "content": null,
+        "reasoning_content": thought(next), "tool_calls": [call]}))
+}
+
+/// An upstream with a rule that says these things.
+async fn ruled(rule: Rule, says: fn(&Value) -> Value) -> Lenient {
+    Lenient::judging(move |before, request| {
+        let body = request.value();
+        match rule(before.len(), &body) {
+            None => answered(200, says(&body)),
+            Some(text) => {
+                let error = json!({"message": text, "type": "invalid_request_error"});
+                answered(400, json!({"error": error}))
+            }
         }
     })
-    .await;
-    let proxy = Proxy::before(addr).await;
-    let mut history = vec![json!({"role": "user", "content": "run them all"})];
-    for turn in 0..TURNS {
-        let body = json!({"model": "m", "messages": history, "tools": tools()});
+    .await
+}
+
+/// A client whose model runs one command after the other.
+struct Session {
+    model: &'static str,
+    history: Vec<Value>,
+}
+
+impl Session {
+    fn begin() -> Self {
+        Self {
+            model: "m",
+            history: vec![json!({"role": "user", "content": "run them all"})],
+        }
+    }
+
+    /// Plays these turns; each has to get the command that it would without a proxy.
+    async fn play(&mut self, proxy: &Proxy, turns: Range<usize>) {
+        for turn in turns {
+            let answer = self.ask(proxy, turn).await;
+            let said = answer["choices"][0]["message"].clone();
+            let id = said["tool_calls"][0]["id"].clone();
+            assert_eq!(id, format!("call_{turn}"), "{answer}");
+            self.history.push(said);
+            self.history
+                .push(json!({"role": "tool", "tool_call_id": id, "content": output(turn)}));
+        }
+    }
+
+    async fn ask(&self, proxy: &Proxy, turn: usize) -> Value {
+        let body = json!({"model": self.model, "messages": self.history, "tools": tools()});
         let mut tries = 0;
-        let answer = loop {
+        loop {
             let sent = client()
                 .post(proxy.url("/v1/chat/completions"))
                 .bearer_auth("k")
@@ -128,25 +162,45 @@ async fn play(rule: Rule) -> (Vec<(Value, bool)>, Proxy) {
                 .body(body.to_string());
             let response = soon(sent.send()).await.unwrap();
             if response.status() == 200 {
-                break serde_json::from_slice::<Value>(&response.bytes().await.unwrap()).unwrap();
+                return serde_json::from_slice(&response.bytes().await.unwrap()).unwrap();
             }
             // A client tries again what is refused at random.
             tries += 1;
-            assert!(tries < 5, "turn {turn}: {:?}", response.text().await);
-        };
-        let said = answer["choices"][0]["message"].clone();
-        let call = number(&said["tool_calls"][0]["id"]);
-        assert_eq!(call, turn, "the session is another");
-        let id = said["tool_calls"][0]["id"].clone();
-        history.push(said);
-        history.push(json!({"role": "tool", "tool_call_id": id, "content": output(call)}));
+            assert!(tries < 9, "turn {turn}: {:?}", response.text().await);
+        }
     }
-    let seen = std::mem::take(&mut *seen.lock().unwrap());
-    (seen, proxy)
 }
 
-fn refusals(seen: &[(Value, bool)]) -> usize {
-    seen.iter().filter(|(_, refused)| *refused).count()
+/// Plays a session against an upstream with a rule: what that was sent, and the proxy.
+async fn play(rule: Rule, turns: usize) -> (Vec<Seen>, Proxy) {
+    let upstream = ruled(rule, answer).await;
+    let proxy = Proxy::before(upstream.addr).await;
+    Session::begin().play(&proxy, 0..turns).await;
+    (upstream.seen(), proxy)
+}
+
+/// A proxy that keeps its records in a directory.
+async fn at(directory: &Path, upstream: &Lenient) -> Proxy {
+    Proxy::with(upstream.addr, |config| {
+        config.store.backend = Backend::Sled;
+        config.store.path = directory.to_owned();
+    })
+    .await
+}
+
+async fn stop(proxy: Proxy) {
+    proxy.stop.cancel();
+    soon(proxy.ended).await.unwrap();
+    proxy.app.store.close().unwrap();
+}
+
+fn refusals(seen: &[Seen]) -> usize {
+    seen.iter().filter(|one| one.is_refused()).count()
+}
+
+/// How many tools a request offers.
+fn offered(one: &Seen) -> usize {
+    one.value()["tools"].as_array().unwrap().len()
 }
 
 /// A counter, summed over its labels.
@@ -176,7 +230,7 @@ fn is_held(body: &Value) -> bool {
 }
 
 async fn holds(rule: Rule, most: usize, kinds: u64) {
-    let (seen, proxy) = play(rule).await;
+    let (seen, proxy) = play(rule, TURNS).await;
     let refused = refusals(&seen);
     assert!(refused <= most, "{refused} refusals");
     assert!(refused > 0, "the rule was never met");
@@ -189,7 +243,7 @@ async fn holds(rule: Rule, most: usize, kinds: u64) {
         breaks > passes,
         "{breaks} breaks, {passes} of them by passes"
     );
-    let long = seen.iter().filter(|(body, _)| !is_held(body)).count();
+    let long = seen.iter().filter(|one| !is_held(&one.value())).count();
     assert!(long <= 1, "{long} requests went up as the client made them");
 }
 
@@ -210,20 +264,146 @@ async fn results_that_may_not_be_edited_go_with_their_calls() {
 
 #[tokio::test]
 async fn tools_that_the_upstream_refuses_are_offered_no_more() {
-    let (seen, proxy) = play(wants_no_tool_of_ours).await;
+    let (seen, proxy) = play(wants_no_tool_of_ours, TURNS).await;
     assert_eq!((refusals(&seen), learned(&proxy)), (2, 1));
-    let last = seen.last();
-    let last = last.map(|(body, _)| body["tools"].as_array().unwrap().len());
-    assert_eq!(last, Some(1));
+    assert_eq!(seen.last().map(offered), Some(1));
 }
 
 #[tokio::test]
 async fn an_upstream_that_refuses_at_random_teaches_nothing() {
-    let (seen, proxy) = play(at_random).await;
-    assert!(refusals(&seen) > 2);
-    assert_eq!(learned(&proxy), 0);
-    let last = seen.last();
-    let last = last.map(|(body, _)| body["tools"].as_array().unwrap().len());
-    assert!(last > Some(1), "the hidden tools are gone");
-    until_metric(&proxy, "plimsoll_rules_learned_total{kind=\"reasoning\"} 0").await;
+    for (rule, turns, least) in [(one_in_seven as Rule, TURNS, 3), (one_in_three, 60, 15)] {
+        let (seen, proxy) = play(rule, turns).await;
+        assert!(refusals(&seen) >= least, "{}", refusals(&seen));
+        assert_eq!(learned(&proxy), 0);
+        // The client's own requests go up in place of some, without them.
+        let offers = seen.iter().rev().take(8).map(offered).max();
+        assert!(offers > Some(1), "the hidden tools are gone");
+        until_metric(&proxy, "plimsoll_rules_learned_total{kind=\"reasoning\"} 0").await;
+    }
+}
+
+/// The same session with episodes: each third command is led by an answer of hidden calls alone, which
+/// is thought of in words, while commands are not.
+fn marked(body: &Value) -> Value {
+    let next = next(body);
+    let hidden = format!("hide_{next}");
+    let last = messages(body).last().unwrap();
+    let offered = body["tools"].as_array().unwrap().len() > 1;
+    if !offered || !next.is_multiple_of(3) || last["tool_call_id"] == hidden {
+        let mut said = answer(body);
+        let message = said["choices"][0]["message"].as_object_mut().unwrap();
+        message.remove("reasoning_content");
+        return said;
+    }
+    let mark = match next.is_multiple_of(6) {
+        true => json!({"action": "start", "name": format!("e{next}"), "type": "expl"}),
+        false => json!({"action": "end", "description": format!("what {next} was about")}),
+    };
+    let call = json!({"id": hidden, "type": "function",
+        "function": {"name": "delimiter", "arguments": mark.to_string()}});
+    completion(&json!({"role": "assistant", "content": null,
+        "reasoning_content": thought(next), "tool_calls": [call]}))
+}
+
+fn wants_no_reasoning(_: usize, body: &Value) -> Option<&'static str> {
+    let thinks = |message: &Value| !message["reasoning_content"].is_null();
+    messages(body)
+        .iter()
+        .any(thinks)
+        .then_some("for 'role:assistant' property 'reasoning_content' is unsupported")
+}
+
+fn wants_no_reasoning_in_silence(at: usize, body: &Value) -> Option<&'static str> {
+    wants_no_reasoning(at, body).map(|_| "Invalid request")
+}
+
+/// The client of such a session never sees what is refused, so that only the hop behind a hidden one
+/// meets the rule, and the client's own request is no way out.
+#[tokio::test]
+async fn a_rule_that_a_later_hop_meets_first_is_learned_there() {
+    for rule in [wants_no_reasoning as Rule, wants_no_reasoning_in_silence] {
+        let upstream = ruled(rule, marked).await;
+        let proxy = Proxy::before(upstream.addr).await;
+        Session::begin().play(&proxy, 0..TURNS).await;
+        let seen = upstream.seen();
+        let first = seen.iter().position(Seen::is_refused).unwrap();
+        let body = seen[first].value();
+        let last = messages(&body).last().unwrap();
+        assert!(
+            !is_command(&last["tool_call_id"]),
+            "not behind a hidden hop"
+        );
+        assert!((1..=2).contains(&refusals(&seen)), "{}", refusals(&seen));
+        assert!(learned(&proxy) > 0);
+        assert_eq!(counted(&proxy, "plimsoll_fail_open_total"), 0);
+    }
+}
+
+fn wants_reasoning_of_a(_: usize, body: &Value) -> Option<&'static str> {
+    (body["model"] == "a" && thoughtless(body)).then_some("Invalid request")
+}
+
+#[tokio::test]
+async fn what_a_session_knows_of_a_model_outlives_another_model_and_a_restart() {
+    let upstream = ruled(wants_reasoning_of_a, answer).await;
+    let directory = tempfile::tempdir().unwrap();
+    let mut session = Session::begin();
+    let proxy = at(directory.path(), &upstream).await;
+    session.model = "a";
+    session.play(&proxy, 0..48).await;
+    assert_eq!((refusals(&upstream.seen()), learned(&proxy)), (2, 1));
+    session.model = "b";
+    session.play(&proxy, 48..84).await;
+    stop(proxy).await;
+
+    let proxy = at(directory.path(), &upstream).await;
+    let before = upstream.seen().len();
+    session.model = "a";
+    session.play(&proxy, 84..96).await;
+    let seen = upstream.seen().split_off(before);
+    assert_eq!((refusals(&seen), learned(&proxy)), (0, 0));
+    assert!(seen.iter().all(|one| is_held(&one.value())));
+    // What was told of one model says nothing of the other.
+    session.model = "b";
+    session.play(&proxy, 96..97).await;
+    let last = upstream.newest();
+    assert!(thoughtless(&last), "{last}");
+}
+
+fn copy(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let (from, to) = entry
+            .map(|entry| (entry.path(), to.join(entry.file_name())))
+            .unwrap();
+        if from.is_dir() {
+            std::fs::create_dir(&to).unwrap();
+            copy(&from, &to);
+        } else {
+            std::fs::copy(&from, &to).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn all_processes_that_have_a_sessions_records_show_it_alike() {
+    let upstream = ruled(wants_reasoning_in_silence, answer).await;
+    let (own, copied) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut session = Session::begin();
+    let proxy = at(own.path(), &upstream).await;
+    session.play(&proxy, 0..TURNS).await;
+    assert_eq!(learned(&proxy), 1);
+    // The one that learned it, one after it on its directory, and one on a copy of that.
+    session.ask(&proxy, TURNS).await;
+    let shown = upstream.seen().pop().unwrap().body;
+    stop(proxy).await;
+    copy(own.path(), copied.path());
+    for directory in [&own, &copied] {
+        let proxy = at(directory.path(), &upstream).await;
+        session.ask(&proxy, TURNS).await;
+        assert_eq!(upstream.seen().pop().unwrap().body, shown);
+        stop(proxy).await;
+    }
+    assert_eq!(refusals(&upstream.seen()), 2);
+    // A session that knows nothing of it is another matter: that process learns it anew.
+    assert!(!thoughtless(&serde_json::from_slice(&shown).unwrap()));
 }

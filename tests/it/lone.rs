@@ -3,8 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::agent::Lenient;
-use super::support::{Proxy, client, soon};
+use super::support::{Lenient, Proxy, client, soon};
 use axum::body::Body;
 use axum::response::Response;
 

@@ -5,8 +5,8 @@ use axum::body::Body;
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::agent::{Lenient, tools};
-use super::support::{Proxy, client, soon};
+use super::agent::tools;
+use super::support::{Lenient, Proxy, client, soon};
 
 const MARK: &str = r#"{"action":"start","name":"a","type":"expl"}"#;
 

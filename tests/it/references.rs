@@ -14,9 +14,8 @@ use plimsoll::pipeline::{App, StoreContent};
 use plimsoll::store::{Config, Store};
 use serde_json::{Value, json};
 
-use super::agent::Lenient;
 use super::process::Process;
-use super::support::{Proxy, client, soon};
+use super::support::{Lenient, Proxy, client, response_events, soon};
 
 /// What the provider answers to the newest item of a request: its number, the items, the status.
 pub fn answer(number: usize, body: &Value) -> Value {
@@ -51,29 +50,6 @@ pub fn answer(number: usize, body: &Value) -> Value {
         "usage": {"input_tokens": 9, "output_tokens": 2, "total_tokens": 11}})
 }
 
-pub fn events(response: &Value) -> String {
-    let mut begun = response.clone();
-    begun["output"] = json!([]);
-    let mut events = vec![json!({"type": "response.created", "response": begun})];
-    for (at, item) in response["output"].as_array().unwrap().iter().enumerate() {
-        for kind in ["added", "done"] {
-            let kind = format!("response.output_item.{kind}");
-            events.push(json!({"type": kind, "output_index": at, "item": item}));
-        }
-    }
-    let end = format!("response.{}", response["status"].as_str().unwrap());
-    events.push(json!({"type": end, "response": response}));
-    let frames = events.iter().enumerate().map(|(number, event)| {
-        let mut event = event.clone();
-        event["sequence_number"] = number.into();
-        format!(
-            "event: {}\ndata: {event}\n\n",
-            event["type"].as_str().unwrap()
-        )
-    });
-    frames.collect()
-}
-
 /// A provider that has kept nothing: what it is asked to go on from it refuses. So it does with what
 /// is odd to it, unless it is the client's own.
 async fn provider() -> Lenient {
@@ -91,7 +67,7 @@ async fn provider() -> Lenient {
             (built.status(400), error.to_string())
         } else if body["stream"] == true {
             let built = built.header("content-type", "text/event-stream");
-            (built, events(&answer(number, &body)))
+            (built, response_events(&answer(number, &body)))
         } else {
             let built = built.header("content-type", "application/json");
             (built, answer(number, &body).to_string())

@@ -6,9 +6,9 @@ use std::time::Duration;
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::agent::{Lenient, tools};
+use super::agent::tools;
 use super::process::Process;
-use super::support::{channel_body, client, soon};
+use super::support::{Lenient, channel_body, client, soon};
 
 const SAID: &str = concat!(
     r#"data: {"id":"c","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"said"},"finish_reason":null}]}"#,

@@ -2,14 +2,15 @@
 //! Asserts nothing of its own.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
+use http::HeaderMap;
 use http_body::Frame;
 use http_body_util::StreamBody;
 use plimsoll::cli::wire;
@@ -17,6 +18,7 @@ use plimsoll::config::{Backend, Config};
 use plimsoll::ingress::{Drained, Edge, Probes, Readiness, Server};
 use plimsoll::pipeline::App;
 use plimsoll::upstream::BaseUrl;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -116,6 +118,126 @@ where
     addr
 }
 
+/// A request as an upstream got it, and the status that it gave it.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub path: String,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+    pub status: u16,
+}
+
+impl Seen {
+    /// The body, which has to be JSON.
+    pub fn value(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    pub const fn is_refused(&self) -> bool {
+        self.status != 200
+    }
+}
+
+/// An upstream that takes anything and keeps it.
+#[derive(Clone)]
+pub struct Lenient {
+    pub addr: SocketAddr,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl Lenient {
+    /// Answers the nth request, from 0, with what `answer` makes of its body.
+    pub async fn start<F>(answer: F) -> Self
+    where
+        F: Fn(usize, &Bytes) -> Response + Clone + Send + Sync + 'static,
+    {
+        Self::judging(move |before, request| answer(before.len(), &request.body)).await
+    }
+
+    /// Answers each request with what `answer` makes of those before and of itself.
+    pub async fn judging<F>(answer: F) -> Self
+    where
+        F: Fn(&[Seen], &Seen) -> Response + Clone + Send + Sync + 'static,
+    {
+        let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
+        let log = Arc::clone(&seen);
+        let addr = upstream(move |request| {
+            let (log, answer) = (Arc::clone(&log), answer.clone());
+            async move {
+                let (parts, body) = request.into_parts();
+                let mut request = Seen {
+                    path: parts.uri.path().to_owned(),
+                    headers: parts.headers,
+                    body: to_bytes(body, usize::MAX).await.unwrap(),
+                    status: 0,
+                };
+                let mut log = log.lock().unwrap();
+                let response = answer(&log, &request);
+                request.status = response.status().as_u16();
+                log.push(request);
+                response
+            }
+        })
+        .await;
+        Self { addr, seen }
+    }
+
+    pub fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// The bodies of all requests.
+    pub fn bodies(&self) -> Vec<Bytes> {
+        self.seen().into_iter().map(|seen| seen.body).collect()
+    }
+
+    /// The newest body as JSON.
+    pub fn newest(&self) -> Value {
+        self.seen().last().unwrap().value()
+    }
+}
+
+/// An answer of an upstream: events if it begins as those do, else JSON.
+pub fn answered(status: u16, body: impl ToString) -> Response {
+    let body = body.to_string();
+    let kind = match body.starts_with("data:") || body.starts_with("event:") {
+        true => "text/event-stream",
+        false => "application/json",
+    };
+    let built = Response::builder().status(status);
+    let built = built.header("content-type", kind);
+    built.body(Body::from(body)).unwrap()
+}
+
+/// A stream of events, each named by its type; those of Responses are numbered.
+pub fn frames(events: &[Value]) -> String {
+    let frame = |(number, event): (usize, &Value)| {
+        let mut event = event.clone();
+        let kind = event["type"].as_str().unwrap().to_owned();
+        if kind.starts_with("response.") {
+            event["sequence_number"] = number.into();
+        }
+        format!("event: {kind}\ndata: {event}\n\n")
+    };
+    events.iter().enumerate().map(frame).collect()
+}
+
+/// An answer of Responses as a stream, which ends as its status says.
+pub fn response_events(response: &Value) -> String {
+    let mut begun = response.clone();
+    (begun["status"], begun["output"]) = ("in_progress".into(), json!([]));
+    let mut events = vec![json!({"type": "response.created", "response": begun})];
+    for (at, item) in response["output"].as_array().unwrap().iter().enumerate() {
+        for kind in ["added", "done"] {
+            let kind = format!("response.output_item.{kind}");
+            events.push(json!({"type": kind, "output_index": at, "item": item}));
+        }
+    }
+    let end = format!("response.{}", response["status"].as_str().unwrap());
+    events.push(json!({"type": end, "response": response}));
+    frames(&events)
+}
+
 /// An upstream made of a function on bare connections.
 pub async fn raw_upstream<F, R>(talk: F) -> SocketAddr
 where
@@ -179,7 +301,7 @@ pub async fn talk(addr: SocketAddr, request: &[u8]) -> Vec<u8> {
 pub async fn error_of(response: reqwest::Response) -> (u16, String, String, String, String) {
     let status = response.status().as_u16();
     assert_eq!(response.headers()["content-type"], "application/json");
-    let body: serde_json::Value = serde_json::from_slice(&response.bytes().await.unwrap()).unwrap();
+    let body: Value = serde_json::from_slice(&response.bytes().await.unwrap()).unwrap();
     let text = |name: &str| body["error"][name].as_str().unwrap_or("null").to_owned();
     (
         status,

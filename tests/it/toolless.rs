@@ -2,13 +2,9 @@
 //! their sessions are held under the ceiling like any other, nothing of the user's goes, and nothing
 //! is offered that they did not ask for.
 
-use std::sync::{Arc, Mutex};
-
-use axum::body::{Body, to_bytes};
-use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::support::{Proxy, client, soon, upstream};
+use super::support::{Lenient, Proxy, Seen, answered, client, response_events, soon};
 
 const TURNS: usize = 36;
 
@@ -34,6 +30,16 @@ fn long(number: usize) -> String {
 /// What the user says in a turn of talk.
 fn question(number: usize) -> String {
     format!("question {number}: and what of the next one?")
+}
+
+/// Whether an answer ends a task, so that the user says what is next.
+const fn ends_task(turn: usize) -> bool {
+    turn % 12 == 7
+}
+
+/// What the user says then.
+fn task(turn: usize) -> String {
+    format!("well done; now all behind {turn}")
 }
 
 impl Kind {
@@ -81,6 +87,7 @@ impl Kind {
         let content = match self {
             Self::Talk => long(turn),
             Self::Calls => String::new(),
+            Self::Texts if ends_task(turn) => format!("All is done so far: {turn}. {}", long(turn)),
             Self::Texts => format!("Thought: on to {turn}.\nCode:\nrun({turn})"),
             Self::Shell => {
                 return json!([
@@ -111,7 +118,10 @@ impl Kind {
                 vec![json!({"role": "tool", "tool_call_id": id, "content": long(turn)})]
             }
             Self::Texts => {
-                let text = format!("Observation:\n{}", long(turn));
+                let text = match ends_task(turn) {
+                    true => task(turn),
+                    false => format!("Observation:\n{}", long(turn)),
+                };
                 vec![json!({"role": "user", "content": text})]
             }
             Self::Shell => vec![
@@ -125,7 +135,7 @@ impl Kind {
 }
 
 /// The upstream's answer as it is sent.
-fn answer(kind: Kind, turn: usize, stream: bool) -> (&'static str, String) {
+fn answer(kind: Kind, turn: usize, stream: bool) -> String {
     let said = kind.says(turn);
     let usage = json!({"prompt_tokens": 9, "completion_tokens": 9, "total_tokens": 18});
     let head = json!({"id": format!("c{turn}"), "created": 1, "model": "m"});
@@ -140,8 +150,8 @@ fn answer(kind: Kind, turn: usize, stream: bool) -> (&'static str, String) {
             "model": "m", "output": said, "usage": {"input_tokens": 9, "output_tokens": 9,
                 "total_tokens": 18}});
         return match stream {
-            false => ("application/json", whole.to_string()),
-            true => ("text/event-stream", events(&whole)),
+            false => whole.to_string(),
+            true => response_events(&whole),
         };
     }
     if stream {
@@ -150,54 +160,19 @@ fn answer(kind: Kind, turn: usize, stream: bool) -> (&'static str, String) {
             chunk(&json!({}), "stop".into()),
             "data: [DONE]\n\n".to_owned(),
         ];
-        return ("text/event-stream", frames.concat());
+        return frames.concat();
     }
     let mut whole = head.clone();
     whole["object"] = "chat.completion".into();
     whole["usage"] = usage;
     whole["choices"] = json!([{"index": 0, "message": said, "finish_reason": "stop"}]);
-    ("application/json", whole.to_string())
-}
-
-/// A response as a stream.
-fn events(whole: &Value) -> String {
-    let mut begun = whole.clone();
-    (begun["status"], begun["output"]) = ("in_progress".into(), json!([]));
-    let mut events = vec![json!({"type": "response.created", "response": begun})];
-    for (at, item) in whole["output"].as_array().unwrap().iter().enumerate() {
-        for kind in ["response.output_item.added", "response.output_item.done"] {
-            events.push(json!({"type": kind, "output_index": at, "item": item}));
-        }
-    }
-    events.push(json!({"type": "response.completed", "response": whole}));
-    let frame = |(number, mut event): (usize, Value)| {
-        event["sequence_number"] = number.into();
-        format!(
-            "event: {}\ndata: {event}\n\n",
-            event["type"].as_str().unwrap()
-        )
-    };
-    events.into_iter().enumerate().map(frame).collect()
+    whole.to_string()
 }
 
 /// Plays a session: what the upstream was sent each time, and what the proxy said of it.
 async fn play(kind: Kind, stream: bool) -> (Vec<Value>, Vec<(String, u64)>) {
-    let seen: Arc<Mutex<Vec<Value>>> = Arc::default();
-    let noted = seen.clone();
-    let addr = upstream(move |request| {
-        let seen = noted.clone();
-        async move {
-            let bytes = to_bytes(request.into_body(), usize::MAX).await.unwrap();
-            let body: Value = serde_json::from_slice(&bytes).unwrap();
-            let mut seen = seen.lock().unwrap();
-            let (form, said) = answer(kind, seen.len(), stream);
-            seen.push(body);
-            let built = Response::builder().header("content-type", form);
-            built.body(Body::from(said)).unwrap()
-        }
-    })
-    .await;
-    let proxy = Proxy::before(addr).await;
+    let upstream = Lenient::start(move |turn, _| answered(200, answer(kind, turn, stream))).await;
+    let proxy = Proxy::before(upstream.addr).await;
     let mut history = kind.begin();
     let mut told = Vec::new();
     for turn in 0..TURNS {
@@ -233,7 +208,7 @@ async fn play(kind: Kind, stream: bool) -> (Vec<Value>, Vec<(String, u64)>) {
         }
         history.extend(kind.adds(turn));
     }
-    (std::mem::take(&mut *seen.lock().unwrap()), told)
+    (upstream.seen().iter().map(Seen::value).collect(), told)
 }
 
 /// Holds a session to what all of them must keep.
@@ -290,11 +265,24 @@ async fn calls_of_a_history_without_tools_are_held() {
 async fn results_that_come_as_user_messages_are_held_by_their_profile() {
     for stream in [false, true] {
         let seen = holds(Kind::Texts, stream).await;
-        for body in &seen {
+        for (turn, body) in seen.iter().enumerate() {
             let said = texts(body, "user");
-            assert_eq!(said[0], "run them all");
-            let front = |text: &&str| text.starts_with("Observation:");
-            assert!(said[1..].iter().all(front), "{said:?}");
+            let observed = |text: &&&str| text.starts_with("Observation:");
+            let own: Vec<&str> = said
+                .iter()
+                .filter(|text| !observed(text))
+                .copied()
+                .collect();
+            let tasks = (0..turn).filter(|turn| ends_task(*turn)).map(task);
+            let tasks: Vec<String> = std::iter::once("run them all".to_owned())
+                .chain(tasks)
+                .collect();
+            assert_eq!(own, tasks, "turn {turn}");
+            // Many providers take the two in turns only, and refuse two tasks without an answer.
+            let roles = body["messages"].as_array().unwrap().iter();
+            let roles: Vec<_> = roles.map(|message| &message["role"]).collect();
+            let apart = roles.windows(2).all(|pair| pair[0] != pair[1]);
+            assert!(apart, "turn {turn}: {roles:?}");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Recorded sessions through the live proxy, annotated by the scripted provider: every session of
 //! at least 80k tokens at τ = 40k and 80k, streamed and not, with the process killed and started
-//! again, requests sent twice, a result blanked half-way, and several sessions under one key.
+//! again, requests sent twice, a result blanked half-way, and several sessions under one key; and the
+//! same sessions through the lab as a client would send them that brings no tools.
 //!
 //! `PLIMSOLL_SESSIONS=all cargo test --release --test sessions -- --nocapture` plays all of them;
 //! without the variable three are played. `PLIMSOLL_FLOOR=ceiling` plays them at another floor.
@@ -17,6 +18,8 @@ mod proxy;
 
 use std::path::{Path, PathBuf};
 
+use plimsoll::policy::Policy;
+use plimsoll::replay::{Lab, Options, trace};
 use plimsoll_scripted::Recording;
 use serde_json::Value;
 
@@ -32,8 +35,8 @@ const FEW: [&str; 3] = [
 /// Sessions that share a proxy, a key and a store.
 const TOGETHER: usize = 3;
 
-/// The recorded sessions that are played; none where they are not there.
-fn recordings() -> Vec<Recording> {
+/// The files of the recorded sessions that are played; none where they are not there.
+fn files() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/traces");
     let Ok(index) = std::fs::read_to_string(root.join("index.json")) else {
         println!("skipped: no recorded sessions in {}", root.display());
@@ -53,7 +56,7 @@ fn recordings() -> Vec<Recording> {
                 part => id.contains(part),
             }
         })
-        .map(|session| read(&root.join(session["file"].as_str().unwrap())))
+        .map(|session| root.join(session["file"].as_str().unwrap()))
         .collect()
 }
 
@@ -80,7 +83,7 @@ fn plays(ceiling: u32, all: bool) -> Vec<(bool, Guide)> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recorded_sessions_stay_under_their_ceiling() {
-    let recordings = recordings();
+    let recordings: Vec<Recording> = files().iter().map(read).collect();
     if recordings.is_empty() {
         return;
     }
@@ -119,4 +122,41 @@ async fn recorded_sessions_stay_under_their_ceiling() {
         "{} rules broken, the first ones above",
         found.len()
     );
+}
+
+/// Calls and results stand in the history all the same, so that there is as much to evict.
+#[test]
+fn recorded_sessions_without_tools_stay_under_their_ceiling_too() {
+    let ceiling = 40_000;
+    let lab = Lab::new(Options {
+        policies: vec![Policy::Cwl],
+        ceilings: vec![ceiling],
+        threads: 1,
+        ..Options::default()
+    });
+    let lab = lab.unwrap();
+    for file in files() {
+        let mut session = trace::read(&file).unwrap();
+        let play = |session: &trace::Trace| lab.session(session).unwrap().policies[0].outcome();
+        let tools = std::mem::take(&mut session.tools);
+        session.tools_from = trace::Tools::None;
+        let held = play(&session);
+        let (requests, over) = (held.requests, held.over);
+        println!(
+            "{} without tools: {requests} requests, peak {}, {} passes, {over} over",
+            session.name, held.peak, held.passes
+        );
+        assert!(held.passes > 1 && held.extra == 0, "{}", session.name);
+        assert_eq!(held.breaks, held.passes, "{}", session.name);
+        if over > 0 {
+            // What the user wrote is pinned: where it is too much, that is so with tools, too.
+            session.tools = tools;
+            let with = play(&session).over;
+            assert!(
+                over <= with,
+                "{}: {over} over, {with} with tools",
+                session.name
+            );
+        }
+    }
 }

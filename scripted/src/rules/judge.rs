@@ -38,6 +38,11 @@ pub(super) fn broken(
         Rule::VllmArguments | Rule::LlamaArguments => calls(history)
             .find(|call| !is_object(&call.arguments))
             .map(|call| words::arguments(rule, &call.arguments)),
+        Rule::InputObjects => said.find_map(|said| {
+            let torn = |call: &Call| !is_object(&call.arguments);
+            let at = said.calls.iter().position(torn)?;
+            Some(words::dictionary(said.place, at))
+        }),
         Rule::ThinkingParts => said.find(|said| said.bare).map(|_| words::mistral()),
         Rule::StrictNames => calls(history)
             .find(|call| !history.offered.contains(&call.name))

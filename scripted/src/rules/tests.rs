@@ -68,6 +68,7 @@ fn what_was_issued_comes_back() {
         Rule::KimiReasoning(Scope::All),
         Rule::VllmArguments,
         Rule::LlamaArguments,
+        Rule::InputObjects,
         Rule::ThinkingParts,
         Rule::StrictNames,
         Rule::NoCacheControl,
@@ -92,7 +93,12 @@ fn what_is_lost_is_missed() {
         message
     };
     let unthought: fn(&Value) -> Value = |message| without(message, "", "reasoning_content");
-    let lost: [Lost; 10] = [
+    let torn: fn(&Value) -> Value = |message| {
+        let mut message = message.clone();
+        message["tool_calls"][0]["function"]["arguments"] = "{\"a".into();
+        message
+    };
+    let lost: [Lost; 11] = [
         (Rule::GeminiSignatures, first, "`default_api:bash`", false),
         (
             Rule::OpenRouterSignatures,
@@ -122,16 +128,8 @@ fn what_is_lost_is_missed() {
             "at index 1",
             true,
         ),
-        (
-            Rule::VllmArguments,
-            |message| {
-                let mut message = message.clone();
-                message["tool_calls"][0]["function"]["arguments"] = "{\"a".into();
-                message
-            },
-            "Expecting",
-            true,
-        ),
+        (Rule::VllmArguments, torn, "Expecting", true),
+        (Rule::InputObjects, torn, "a valid dictionary", true),
         (
             Rule::ThinkingParts,
             |message| {

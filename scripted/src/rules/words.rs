@@ -108,6 +108,19 @@ pub(super) fn kimi(place: usize) -> Refusal {
     )
 }
 
+/// <https://github.com/prism-php/prism/issues/659>
+pub(super) fn dictionary(place: usize, block: usize) -> Refusal {
+    shaped(
+        format!(
+            "messages.{place}.content.{block}.tool_use.input: Input should be a valid dictionary"
+        ),
+        |message| {
+            json!({"type": "error", "error": {"type": "invalid_request_error", "message": message}})
+                .to_string()
+        },
+    )
+}
+
 /// vLLM: <https://github.com/vllm-project/vllm/issues/43995>; llama.cpp:
 /// <https://github.com/vxcontrol/pentagi/issues/313>.
 pub(super) fn arguments(rule: Rule, arguments: &str) -> Refusal {

@@ -149,13 +149,18 @@ fn bare_call(call: &[u8]) -> Option<Vec<u8>> {
 
 /// Puts hidden calls back. Where the client kept all other blocks of the hop, each goes to its
 /// block's place, because what was thought stands between calls; else to its place among the
-/// calls. Whether all blocks of the hop are there; none where that can't be told.
+/// calls. Whether the client kept all other blocks; none where that can't be told. Hidden calls that
+/// stay out count for that as those that go back do, so that the answer is the same as before they went.
 fn insert<'a>(slots: &mut Vec<Slot<'a>>, edit: &AssistantEdit<'a>) -> Option<bool> {
-    let total = edit.insert.first()?.block.map(|(_, total)| total as usize);
-    let exact = total.map(|total| total == slots.len() + edit.insert.len());
+    let first = edit.insert.first().or(edit.left_out.first())?;
+    let total = first.block.map(|(_, total)| total as usize);
+    let exact = total.map(|total| total == slots.len() + edit.insert.len() + edit.left_out.len());
     for hidden in &edit.insert {
         let at = match hidden.block {
-            Some((at, _)) if exact == Some(true) => at as usize,
+            Some((at, _)) if exact == Some(true) => {
+                let places = edit.left_out.iter().filter_map(|out| out.block);
+                at as usize - places.filter(|(place, _)| *place < at).count()
+            }
             _ => place(slots, hidden.place),
         };
         let bytes = hidden.bytes.as_bytes();

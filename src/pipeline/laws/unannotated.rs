@@ -189,16 +189,24 @@ fn results_that_come_as_text_go_where_a_profile_says_so() {
             let message: serde_json::Value = serde_json::from_str(message).unwrap();
             message["role"].clone()
         };
-        // Of one task nothing is left but what is in turns.
-        let mut sim = chat(dialect);
-        sim.settings.texts = Arc::new(TextResults {
-            profile: Some(TextProfile::Smolagents),
-            ..TextResults::default()
-        });
-        by_text(&mut sim, 60, false);
-        let sent = sim.look().0;
-        let roles: Vec<_> = sent.messages.iter().map(role).collect();
-        assert!(roles.windows(2).all(|pair| pair[0] != pair[1]), "{roles:?}");
+        // What is left of one task, and of one after another, is in turns.
+        for again in [false, true] {
+            let mut sim = chat(dialect);
+            sim.settings.texts = Arc::new(TextResults {
+                profile: Some(TextProfile::Smolagents),
+                ..TextResults::default()
+            });
+            by_text(&mut sim, 60, again);
+            let sent = sim.look().0;
+            let roles: Vec<_> = sent.messages.iter().map(role).collect();
+            let apart = roles.windows(2).all(|pair| pair[0] != pair[1]);
+            assert!(apart, "{dialect:?} {again}: {roles:?}");
+            let answer = sent
+                .messages
+                .iter()
+                .any(|one| one.contains("[evicted text:"));
+            assert_eq!(answer, again, "{dialect:?}");
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Call;
+use crate::support::frames;
 
 pub(super) fn chat(number: usize, text: &str, calls: &[Call], streamed: bool) -> String {
     let finish = if calls.is_empty() {
@@ -49,21 +50,6 @@ pub(super) fn response(number: usize, text: &str, calls: &[Call]) -> Value {
     json!({"id": format!("resp_{number}"), "object": "response", "created_at": 1,
         "status": "completed", "error": null, "model": "m", "output": output,
         "usage": {"input_tokens": 9, "output_tokens": 2, "total_tokens": 11}})
-}
-
-pub(super) fn response_events(response: &Value) -> String {
-    let mut begun = response.clone();
-    begun["output"] = json!([]);
-    begun["status"] = "in_progress".into();
-    let mut events = vec![json!({"type": "response.created", "response": begun})];
-    for (at, item) in response["output"].as_array().unwrap().iter().enumerate() {
-        for kind in ["added", "done"] {
-            let kind = format!("response.output_item.{kind}");
-            events.push(json!({"type": kind, "output_index": at, "item": item}));
-        }
-    }
-    events.push(json!({"type": "response.completed", "response": response}));
-    frames(&events)
 }
 
 pub(super) fn anthropic(number: usize, text: &str, calls: &[Call]) -> Value {
@@ -120,14 +106,4 @@ pub(super) fn anthropic_events(number: usize, text: &str, calls: &[Call]) -> Str
     );
     events.push(json!({"type": "message_stop"}));
     frames(&events)
-}
-
-fn frames(events: &[Value]) -> String {
-    let frame = |event: &Value| {
-        format!(
-            "event: {}\ndata: {event}\n\n",
-            event["type"].as_str().unwrap()
-        )
-    };
-    events.iter().map(frame).collect()
 }

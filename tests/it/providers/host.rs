@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::script::{self, Quirks};
 use super::wire;
 use crate::dialects::{Dialect, Sent};
-use crate::support::upstream;
+use crate::support::{response_events, upstream};
 
 /// A running provider.
 pub struct Host {
@@ -209,7 +209,7 @@ fn answered(
     match (streamed, sent.dialect()) {
         (false, _) => with(200, "application/json", whole.to_string()),
         (true, Dialect::Messages) => with(200, "text/event-stream", wire::message_events(&whole)),
-        (true, _) => with(200, "text/event-stream", wire::response_events(&whole)),
+        (true, _) => with(200, "text/event-stream", response_events(&whole)),
     }
 }
 

@@ -22,6 +22,13 @@ rule!(claude, {
 rule!(deepseek, case("mystery-1", Rule::DeepSeekThinking));
 rule!(deepseek_as_claude, case(CLAUDE, Rule::DeepSeekThinking));
 rule!(no_cache_control, case(CLAUDE, Rule::NoCacheControl));
+rule!(input_objects, {
+    let quirks = Quirks {
+        torn: true,
+        ..Quirks::PLAIN
+    };
+    case(CLAUDE, Rule::InputObjects).quirks(quirks)
+});
 rule!(strict_names, {
     let quirks = Quirks {
         misspelt: true,

@@ -5,6 +5,8 @@ use plimsoll_scripted::Reply;
 use plimsoll_scripted::rules::signed;
 use serde_json::{Value, json};
 
+use crate::support::frames;
+
 /// An answer of Messages.
 pub fn message(number: usize, model: &str, reply: &Reply) -> Value {
     let mut content = Vec::new();
@@ -16,7 +18,8 @@ pub fn message(number: usize, model: &str, reply: &Reply) -> Value {
         content.push(json!({"type": "text", "text": reply.text}));
     }
     content.extend(reply.calls.iter().map(|call| {
-        let input: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
+        // What is no JSON stands as the string that it is.
+        let input: Value = serde_json::from_str(&call.arguments).unwrap_or(json!(call.arguments));
         json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input})
     }));
     let stop = if reply.calls.is_empty() {
@@ -51,7 +54,8 @@ pub fn message_events(message: &Value) -> String {
             }
             _ => {
                 start["input"] = json!({});
-                let input = block["input"].to_string();
+                let input = &block["input"];
+                let input = input.as_str().map_or(input.to_string(), str::to_owned);
                 let (a, b) = input.split_at(input.len() / 2);
                 let piece = |text| json!({"type": "input_json_delta", "partial_json": text});
                 vec![piece(a), piece(b)]
@@ -91,33 +95,4 @@ pub fn response(number: usize, model: &str, reply: &Reply) -> Value {
     json!({"id": format!("resp_{number}"), "object": "response", "created_at": 1,
         "status": "completed", "error": null, "model": model, "output": output,
         "usage": {"input_tokens": 9, "output_tokens": 2, "total_tokens": 11}})
-}
-
-/// The same as events.
-pub fn response_events(response: &Value) -> String {
-    let mut begun = response.clone();
-    begun["output"] = json!([]);
-    begun["status"] = "in_progress".into();
-    let mut events = vec![json!({"type": "response.created", "response": begun})];
-    for (at, item) in response["output"].as_array().unwrap().iter().enumerate() {
-        for kind in ["added", "done"] {
-            let kind = format!("response.output_item.{kind}");
-            events.push(json!({"type": kind, "output_index": at, "item": item}));
-        }
-    }
-    events.push(json!({"type": "response.completed", "response": response}));
-    frames(&events)
-}
-
-fn frames(events: &[Value]) -> String {
-    let mut text = String::new();
-    for (number, event) in events.iter().enumerate() {
-        let mut event = event.clone();
-        let kind = event["type"].as_str().unwrap().to_owned();
-        if kind.starts_with("response.") {
-            event["sequence_number"] = number.into();
-        }
-        text.push_str(&format!("event: {kind}\ndata: {event}\n\n"));
-    }
-    text
 }

@@ -165,11 +165,24 @@ impl Machine {
             let shown = self.shown_later(frame, &slots, true);
             self.ending.extend(shown);
         }
+        self.say_rest(out);
         let answer = self.hop.take_answer();
         if answer.verdict() == Verdict::HiddenOnly {
             self.ended_text.clone_from(&answer.text);
         }
         answer
+    }
+
+    /// Hands out what of `reasoning_details` waited for a call that never came.
+    fn say_rest(&mut self, out: &mut Vec<Bytes>) {
+        let rest = self.owed.rest(&self.hop.calls);
+        let Some(rest) = rest.filter(|_| !self.hop.failed()) else {
+            return;
+        };
+        let role = !std::mem::replace(&mut self.role_said, true);
+        let origin = self.origin.as_ref().unwrap_or(&self.hop.origin);
+        let event = wire::details_event(origin, role, &rest);
+        self.say(event, out);
     }
 
     /// The hop had hidden calls only: drops its end and goes on in the same client stream. What

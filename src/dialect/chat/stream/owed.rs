@@ -56,6 +56,15 @@ impl Owed {
         signs
     }
 
+    /// What is left at the end of a hop, as an array: what signs no call that ever came.
+    pub(super) fn rest(&mut self, table: &Table) -> Option<Bytes> {
+        if self.early.is_empty() && self.details.is_empty() {
+            return None;
+        }
+        let due = self.due(table, Vec::new(), true, &[]);
+        (!due.elements.is_empty()).then(|| due.array())
+    }
+
     fn pay_details(
         &mut self,
         table: &Table,
@@ -63,33 +72,44 @@ impl Owed {
         slots: &[usize],
     ) -> Option<Detailed> {
         let raw = chunk.said_raw(DETAILS).unwrap_or_default();
-        if raw.is_empty() && self.early.is_empty() && self.details.is_empty() {
+        let nothing = raw.is_empty() && self.early.is_empty() && self.details.is_empty();
+        // Where nothing is said there is no place for them.
+        if nothing || !chunk.has_body() {
             return None;
         }
-        let early = std::mem::take(&mut self.early);
-        let late = !table.is_empty() || chunk.finish().is_some();
-        let mut elements: Vec<Bytes> = Vec::new();
-        let mut changed = false;
+        let late = !table.is_empty() || chunk.finish().is_some() || chunk.has_whole_calls();
         let spans = raw::array(raw).unwrap_or_default();
         let own = spans.into_iter().filter_map(|span| raw.get(span));
-        let own = own.map(Bytes::copy_from_slice);
+        let own = own.map(Bytes::copy_from_slice).collect();
+        let due = self.due(table, own, late, slots);
+        match (due.changed, due.elements.is_empty()) {
+            (false, _) => None,
+            (true, true) => Some(Detailed::Gone),
+            (true, false) => Some(Detailed::These(due.array())),
+        }
+    }
+
+    /// The elements that are due now, of these and of those that wait. `late` says that what signs a
+    /// call which has not begun names none: it comes with its call or right before it.
+    fn due(&mut self, table: &Table, own: Vec<Bytes>, late: bool, slots: &[usize]) -> Due {
+        let mut due = Due::default();
+        let early = std::mem::take(&mut self.early);
         let all = early.into_iter().map(|element| (element, true));
-        for (element, waited) in all.chain(own.map(|element| (element, false))) {
+        for (element, waited) in all.chain(own.into_iter().map(|element| (element, false))) {
             let id = Object::parse(&element).ok();
             let id = id.as_ref().and_then(signature::signs);
             let begun = id.as_ref().is_none_or(|id| table.has_id(id));
             match id.and_then(|id| table.hidden_with_id(&id)) {
                 Some(slot) => {
-                    changed = true;
+                    due.changed = true;
                     self.details.push((slot, element));
                 }
-                // What signs a call comes with it or right before it; else it names none.
                 None if begun || late => {
-                    changed |= waited;
-                    elements.push(element);
+                    due.changed |= waited;
+                    due.elements.push(element);
                 }
                 None => {
-                    changed |= !waited;
+                    due.changed |= !waited;
                     self.early.push(element);
                 }
             }
@@ -100,19 +120,27 @@ impl Owed {
             let heard = next.filter(|next| slots.contains(next) || table.was_shown(*next));
             match heard.and_then(|next| signature::renamed(&element, table.id(next)?)) {
                 Some(element) => {
-                    changed = true;
-                    elements.push(element);
+                    due.changed = true;
+                    due.elements.push(element);
                 }
                 None => waiting.push((hidden, element)),
             }
         }
         self.details = waiting;
-        match (changed, elements.is_empty()) {
-            (false, _) => None,
-            (true, true) => Some(Detailed::Gone),
-            (true, false) => Some(Detailed::These(Bytes::from(
-                [b"[", elements.join(&b","[..]).as_slice(), b"]"].concat(),
-            ))),
-        }
+        due
+    }
+}
+
+/// Elements of `reasoning_details` for the client.
+#[derive(Default)]
+struct Due {
+    /// Whether they are others than the chunk's own.
+    changed: bool,
+    elements: Vec<Bytes>,
+}
+
+impl Due {
+    fn array(&self) -> Bytes {
+        Bytes::from([b"[", self.elements.join(&b","[..]).as_slice(), b"]"].concat())
     }
 }

@@ -19,7 +19,9 @@ mod logprobs;
 mod parts;
 mod said;
 
-pub(super) use events::{Origin, error_event, finish_event, text_event, usage_event};
+pub(super) use events::{
+    Origin, details_event, error_event, finish_event, text_event, usage_event,
+};
 pub(super) use parts::{Arguments, CallPart};
 
 use parts::{choice_of, index_of, said_of};
@@ -344,7 +346,7 @@ impl<'a> Chunk<'a> {
         let gone = |place: usize| plan.hides(&self.calls, place);
         let all_gone = !self.call_spans.is_empty() && (0..self.call_spans.len()).all(gone);
         let members = said.object.members();
-        let cuts = said.object.remove_spans(|place| {
+        let goes = |place: usize| {
             members
                 .get(place)
                 .is_some_and(|member| match member.key.as_ref() {
@@ -353,7 +355,11 @@ impl<'a> Chunk<'a> {
                     DETAILS => plan.loses_details(),
                     _ => false,
                 })
-        });
+        };
+        if let Some(alone) = self.details_alone(plan, goes) {
+            return vec![alone];
+        }
+        let cuts = said.object.remove_spans(goes);
         let mut edits: Vec<Edit> = cuts
             .into_iter()
             .map(|cut| said.shifted((cut, Bytes::new())))
@@ -426,7 +432,9 @@ impl<'a> Chunk<'a> {
         let ends = self.finish().is_some() && matches!(plan.finish, Finish::Keep);
         // A token that is half a character says nothing else.
         let tells = self.tokens().is_some() && self.token_edit(plan).is_none();
-        if counts || ends || tells || self.choices > 1 {
+        let signs = plan.signs.and_then(|signs| signs.details.as_ref());
+        let gains = matches!(signs, Some(Detailed::These(_)));
+        if counts || ends || tells || gains || self.choices > 1 {
             return false;
         }
         match (&self.choice, &self.said) {

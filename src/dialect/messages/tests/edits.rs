@@ -99,6 +99,46 @@ fn types_of_tomorrow_pass() {
     assert_eq!(edited(&unit, &keep(&[false])), answer(&[unknown, TEXT]));
 }
 
+/// What was thought once goes with what the client changed, whether hidden calls of its message stay or
+/// go: else it would come back when they do.
+#[test]
+fn reasoning_is_judged_alike_with_hidden_calls_and_without() {
+    let unit = answer(&[THOUGHT, A, THOUGHT, B]);
+    let second = HIDDEN.replace("\"h\"", "\"h2\"");
+    for (total, first, last) in [
+        (
+            6,
+            answer(&[THOUGHT, HIDDEN, A, THOUGHT, &second, B]),
+            answer(&[THOUGHT, A, THOUGHT, B]),
+        ),
+        (9, answer(&[HIDDEN, A, &second, B]), answer(&[A, B])),
+    ] {
+        let hidden = |place, block, bytes| Insert {
+            place,
+            block: Some((block, total)),
+            bytes,
+            ..Insert::default()
+        };
+        let (one, two) = (hidden(0, 1, HIDDEN), hidden(2, 4, second.as_str()));
+        let shown = |insert: &[Insert<'_>], left_out: &[Insert<'_>]| {
+            edited(
+                &unit,
+                &AssistantEdit {
+                    insert: insert.to_vec(),
+                    left_out: left_out.to_vec(),
+                    keep_calls: Some(vec![true, true]),
+                    ..AssistantEdit::default()
+                },
+            )
+        };
+        assert_eq!(shown(&[one, two], &[]), first, "{total}");
+        let behind = Insert { place: 1, ..two };
+        let between = first.replace(&format!("{HIDDEN},"), "");
+        assert_eq!(shown(&[behind], &[one]), between, "{total}");
+        assert_eq!(shown(&[], &[one, behind]), last, "{total}");
+    }
+}
+
 #[test]
 fn hidden_calls_go_back_to_their_block() {
     let unit = answer(&[THOUGHT, A, THOUGHT, B]);

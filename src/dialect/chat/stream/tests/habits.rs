@@ -173,6 +173,69 @@ fn details_that_sign_a_hidden_call_sign_the_next_at_the_client() {
     }
 }
 
+/// What names a call that never comes is handed on at the end, whatever that is: a finish reason with a
+/// delta or without one, `[DONE]` alone, or nothing.
+#[test]
+fn details_that_name_no_call_are_handed_on_however_the_stream_ends() {
+    let detail = json!({"type": "reasoning.encrypted", "data": "D", "id": "call_9", "index": 0});
+    let chunk = |choices: Value| format!("data: {}\n\n", json!({"id": "a", "choices": choices}));
+    let said = |delta: Value| chunk(json!([{"index": 0, "delta": delta}]));
+    let ends = [
+        chunk(json!([{"index": 0, "delta": {}, "finish_reason": "stop"}])),
+        chunk(json!([{"index": 0, "finish_reason": "stop"}])),
+        chunk(json!([{"index": 0, "delta": null, "finish_reason": "stop"}])),
+        "data: [DONE]\n\n".to_owned(),
+        String::new(),
+        chunk(json!([])),
+        said(json!({"tool_calls": [call(0, "delimiter", None)]})),
+        said(json!({"tool_calls": [call(0, "read", None)]})),
+    ];
+    for text in ["", "hm"] {
+        for end in &ends {
+            let begin = said(json!({"content": text, "reasoning_details": [detail]}));
+            let stream = format!("{begin}{end}");
+            for cut in 0..=stream.len() {
+                let mut machine = Machine::new(Config::default(), &spec());
+                let mut out = Vec::new();
+                for part in [&stream[..cut], &stream[cut..]] {
+                    let part = Bytes::copy_from_slice(part.as_bytes());
+                    machine.push(part, &mut out).unwrap();
+                }
+                machine.end_hop(&mut out);
+                machine.release(&mut out);
+                let heard = String::from_utf8(out.concat()).unwrap();
+                let data = heard.lines().filter_map(|line| line.strip_prefix("data: "));
+                let chunks = data.filter_map(|data| serde_json::from_str::<Value>(data).ok());
+                let details: Vec<Value> = chunks
+                    .flat_map(|chunk| {
+                        let delta = &chunk["choices"][0]["delta"];
+                        let details = delta["reasoning_details"].as_array();
+                        details.cloned().unwrap_or_default()
+                    })
+                    .collect();
+                let want = std::slice::from_ref(&detail);
+                assert_eq!(details, want, "{end:?} at {cut}: {heard}");
+                let place = heard.find("reasoning_details");
+                let behind = heard.find("finish_reason\":\"").or(heard.find("[DONE]"));
+                assert!(behind.is_none_or(|end| place < Some(end)), "{heard}");
+            }
+        }
+    }
+    // A whole body without an end says all there is.
+    let choice = json!({"index": 0, "message": {"content": "x", "reasoning_details": [detail]}});
+    let body = Bytes::from(json!({"id": "a", "choices": [choice]}).to_string());
+    let answer = unary::read(&body, &spec()).unwrap();
+    let composed = unary::compose(&Unstreamed {
+        config: &Config::default(),
+        spec: &spec(),
+        first: &body,
+        last: &body,
+        hops: std::slice::from_ref(&answer),
+        closed: None,
+    });
+    assert_eq!(composed, body);
+}
+
 #[test]
 fn misspelt_hidden_calls_are_hidden_and_stored_under_their_name() {
     for name in [

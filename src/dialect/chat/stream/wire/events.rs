@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 use super::Chunk;
+use crate::dialect::chat::signature::DETAILS;
 use crate::dialect::sse;
 use crate::model::Usage;
 use crate::model::raw::{self, Object};
@@ -67,6 +68,21 @@ pub(in crate::dialect::chat::stream) fn text_event(
     let role = if role { r#""role":"assistant","# } else { "" };
     let text = raw::quote(text);
     choice_event(origin, &format!(r#"{{{role}"content":{text}}}"#), "null")
+}
+
+/// A chunk of our own that tells what is left of `reasoning_details`.
+pub(in crate::dialect::chat::stream) fn details_event(
+    origin: &Origin,
+    role: bool,
+    details: &[u8],
+) -> Bytes {
+    let role = if role { r#""role":"assistant","# } else { "" };
+    let details = String::from_utf8_lossy(details);
+    choice_event(
+        origin,
+        &format!(r#"{{{role}"{DETAILS}":{details}}}"#),
+        "null",
+    )
 }
 
 /// A chunk of our own that ends the response.

@@ -81,6 +81,23 @@ impl<'a> Chunk<'a> {
         self.said.as_ref()?.object.present(key)
     }
 
+    /// The edit that puts `reasoning_details` in the place of all else that is said, where that goes.
+    pub(super) fn details_alone(
+        &self,
+        plan: &Plan<'_>,
+        goes: impl Fn(usize) -> bool,
+    ) -> Option<Edit> {
+        let said = self.said.as_ref()?;
+        let Some(Detailed::These(array)) = &plan.signs?.details else {
+            return None;
+        };
+        let members = said.object.members();
+        let all = members.first()?.span.start..members.last()?.span.end;
+        let alone = [raw::quote(DETAILS).as_bytes(), b":", array].concat();
+        let gone = (0..members.len()).all(goes);
+        gone.then(|| said.shifted((all, Bytes::from(alone))))
+    }
+
     /// The edits that put in what it gets of calls that the client does not see.
     pub(super) fn sign_edits(&self, plan: &Plan<'_>) -> Vec<Edit> {
         let (Some(said), Some(signs)) = (&self.said, plan.signs) else {
