@@ -16,6 +16,10 @@ const NAME: usize = 128;
 /// Refusals running after which an edit that was accepted once is suspected again: what an upstream
 /// refuses may change, but what it refuses at random hardly comes so often in a row.
 const STUCK: u8 = 5;
+/// Refusals by chance that count at most, each of which asks for one more before anything is learned.
+const MOST_CHANCE: u8 = 3;
+/// Views accepted running after which one of those counts no more.
+const CALM: u8 = 32;
 /// How deep in a refusal words are looked for.
 const DEPTH: usize = 8;
 /// The members of a refusal that tell what is wrong. Others may hold the request itself.
@@ -124,26 +128,54 @@ struct Habits {
     without: Edits,
     /// Edits that stood in a view that was accepted.
     accepted: Edits,
-    /// Edits whose view was refused once and accepted without them, and that no view had since that
-    /// was accepted.
-    doubted: Edits,
+    /// By kind how often a view was refused with it and accepted without it, since one was accepted
+    /// that had it.
+    doubts: [u8; EditKind::ALL.len()],
     /// Refusals running that nothing suspected explains.
     stuck: u8,
+    /// Refusals lately of views all of whose edits had been accepted before: an upstream that refuses
+    /// such refuses by chance, so that it takes more to learn from it.
+    chance: u8,
+    /// Views that were accepted since the last of those.
+    calm: u8,
 }
 
 impl Habits {
-    /// Learns what was doubted before, and doubts the rest. Returns what is new.
+    /// The kinds that are doubted.
+    fn doubted(&self) -> Edits {
+        self.doubted_more_than(0)
+    }
+
+    /// The kinds that were doubted more often than this.
+    fn doubted_more_than(&self, times: u8) -> Edits {
+        let kinds = EditKind::ALL.into_iter().zip(self.doubts);
+        let doubted = kinds.filter(|(_, doubts)| *doubts > times);
+        doubted.map(|(kind, _)| kind).collect()
+    }
+
+    /// Doubts edits once more, and learns what was doubted often enough. Returns what is new.
     fn doubt(&mut self, edits: Edits) -> Edits {
-        let learned = edits.and(self.doubted);
-        self.doubted = self.doubted.or(edits);
-        self.learn(learned)
+        for (kind, doubts) in EditKind::ALL.into_iter().zip(&mut self.doubts) {
+            *doubts = doubts.saturating_add(u8::from(edits.has(kind)));
+        }
+        let often = self.doubted_more_than(1 + self.chance.min(MOST_CHANCE));
+        self.learn(edits.and(often))
     }
 
     fn learn(&mut self, edits: Edits) -> Edits {
         let new = edits.without(self.without);
         self.without = self.without.or(edits);
-        self.doubted = self.doubted.without(edits);
+        self.clear(edits);
         new
+    }
+
+    /// Doubts edits no longer.
+    fn clear(&mut self, edits: Edits) {
+        for (kind, doubts) in EditKind::ALL.into_iter().zip(&mut self.doubts) {
+            if edits.has(kind) {
+                *doubts = 0;
+            }
+        }
     }
 }
 
@@ -194,7 +226,7 @@ impl Learned {
     ) -> Option<Suspects> {
         let named = named(edits, refusal);
         self.at(whose, |habits| {
-            let doubted = edits.and(habits.doubted);
+            let doubted = edits.and(habits.doubted());
             let named = named.filter(|kind| doubted.is_empty() || doubted.has(*kind));
             if let Some(kind) = named {
                 return Some(Suspects {
@@ -216,15 +248,19 @@ impl Learned {
         if !edits.is_empty() {
             self.at(whose, |habits| {
                 habits.accepted = habits.accepted.or(edits);
-                habits.doubted = habits.doubted.without(edits);
+                habits.clear(edits);
                 habits.stuck = 0;
+                habits.calm = habits.calm.saturating_add(1);
+                if habits.calm >= CALM {
+                    (habits.chance, habits.calm) = (habits.chance.saturating_sub(1), 0);
+                }
             });
         }
     }
 
     /// A view was refused, and accepted without the suspects. Returns what that teaches: at once what
-    /// the refusal names and no view had that was accepted, else what it happens to twice running,
-    /// because an upstream may refuse at random.
+    /// the refusal names and no view had that was accepted, else what it happens to twice running, or
+    /// more often where the upstream was seen to refuse by chance.
     pub(super) fn explained(&self, whose: &Whose, suspects: Suspects) -> Edits {
         self.at(whose, |habits| {
             let mut certain = Edits::default();
@@ -237,12 +273,15 @@ impl Learned {
     }
 
     /// The last view was refused with these edits, while the client's own request, which has none, was
-    /// accepted. Returns what that teaches where it happens twice running. Where all of them were
+    /// accepted. Returns what that teaches where it happens often enough running. Where all of them were
     /// accepted once, they are suspected again after some refusals in a row.
     pub(super) fn unexplained(&self, whose: &Whose, edits: Edits) -> Edits {
         self.at(whose, |habits| {
             let fresh = edits.without(habits.accepted);
             habits.stuck = habits.stuck.saturating_add(1);
+            if fresh.is_empty() {
+                (habits.chance, habits.calm) = (habits.chance.saturating_add(1), 0);
+            }
             if habits.stuck >= STUCK {
                 habits.accepted = habits.accepted.without(edits);
                 habits.stuck = 0;
@@ -326,6 +365,24 @@ mod tests {
     }
 
     #[test]
+    fn an_upstream_that_refuses_by_chance_teaches_later() {
+        let learned = Learned::default();
+        let (old, new) = (edits(&[EditKind::Tools]), edits(&[EditKind::Results]));
+        learned.accepted(&whose("m"), old);
+        learned.unexplained(&whose("m"), old);
+        assert!(refused(&learned, new, "no").is_empty());
+        assert!(refused(&learned, new, "no").is_empty());
+        assert_eq!(refused(&learned, new, "no"), new);
+        // What lies long back counts no more.
+        let (old, new) = (edits(&[EditKind::Hidden]), edits(&[EditKind::Text]));
+        for _ in 0..CALM {
+            learned.accepted(&whose("m"), old);
+        }
+        assert!(refused(&learned, new, "no").is_empty());
+        assert_eq!(refused(&learned, new, "no"), new);
+    }
+
+    #[test]
     fn edits_that_were_accepted_once_are_suspected_again_after_refusals_in_a_row() {
         let learned = Learned::default();
         let all = edits(&[EditKind::Text, EditKind::Arguments]);
@@ -334,7 +391,9 @@ mod tests {
             assert_eq!(learned.suspects(&whose("m"), all, b"no", false), None);
             assert!(learned.unexplained(&whose("m"), all).is_empty());
         }
-        assert!(refused(&learned, all, "Invalid request").is_empty());
+        for _ in 0..=MOST_CHANCE {
+            assert!(refused(&learned, all, "Invalid request").is_empty());
+        }
         assert_eq!(refused(&learned, all, "Invalid request"), all);
     }
 
