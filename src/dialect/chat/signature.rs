@@ -187,10 +187,11 @@ pub(super) fn details(
         .collect();
     let before = signed.clone();
     let has = |signed: &[Option<String>], id: &str| signed.iter().flatten().any(|own| own == id);
-    // What the client was told to be of its own call is the hidden one's again.
+    // What the client was told to be of its own call is the hidden one's again, and goes on from there
+    // where that is left out.
     for (at, call) in calls.iter().enumerate() {
         let behind = calls.iter().skip(at + 1).find(|next| next.visible);
-        if let (true, true, Some(next)) = (call.stays, call.signed, behind)
+        if let (true, Some(next)) = (call.signed, behind)
             && !has(&signed, &call.id)
             && let Some(own) = signed.iter_mut().flatten().find(|own| **own == next.id)
         {
@@ -398,6 +399,11 @@ mod tests {
         assert!(of(got).contains(&seal("w")));
         let got = edited(&message(&["h"]), &[h(false, false), v(true)], false);
         assert!(of(got).contains(&seal("v")));
+        // Also of two hidden calls the first, whose copy at the client names the visible one.
+        let second = place("i", true, false, false);
+        let calls = [h(false, true), second, v(false)];
+        let got = of(edited(&message(&["v"]), &calls, false));
+        assert!(got.contains(&seal("i")), "{got}");
         let got = of(edited(&message(&["v", "w"]), &[v(false), w(true)], false));
         assert!(got.contains(&seal("w")) && !got.contains(&seal("v")) && got.contains("text"));
         // A signature is no reasoning.
