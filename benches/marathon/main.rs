@@ -124,7 +124,7 @@ impl Run {
             .tcp_nodelay(true)
             .build()
             .unwrap();
-        let session = Session::new(composed.recording, SEED);
+        let session = Session::waiting(composed.recording, SEED);
         let player = Arc::new(Player::new([Arc::clone(&session)]).any_style(11));
         let options = Options {
             count: Arc::new(move |text| counter.count(Encoding::O200k, text) as usize),

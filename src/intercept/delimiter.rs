@@ -161,8 +161,9 @@ impl Names {
             Some(Value::Array(names)) => names.as_slice(),
             Some(_) => return Err("give dependencies as a list of names".to_owned()),
         };
-        if kind == EpisodeKind::Expl && !given.is_empty() {
-            return Err("leave dependencies out: only an act has any".to_owned());
+        // Only an act has any; what an expl names costs nothing and is left out.
+        if kind == EpisodeKind::Expl {
+            return Ok(Vec::new());
         }
         let mut known: BTreeMap<&str, ()> = BTreeMap::new();
         let mut names = Vec::with_capacity(given.len());
@@ -371,6 +372,18 @@ mod tests {
                 ),
             ],
         );
+    }
+
+    #[test]
+    fn an_expl_that_names_dependencies_is_opened_without() {
+        let mut names = Names::default();
+        let start = r#"{"action":"start","name":"a","type":"expl","dependencies":["x"]}"#;
+        let outcome = names.run(start, Protocol { auto_close: false }, "");
+        assert!(outcome.result.starts_with("opened expl \"a\""));
+        let Effect::Started { dependencies, .. } = outcome.effect else {
+            panic!("{:?}", outcome.effect);
+        };
+        assert_eq!(dependencies, Vec::<String>::new());
     }
 
     #[test]

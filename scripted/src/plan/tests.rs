@@ -41,6 +41,40 @@ fn recording(id: &str, turns: usize) -> Recording {
 }
 
 #[test]
+fn nothing_is_annotated_before_it_is_asked_for() {
+    let session = recording("a", 90);
+    let (plain, late) = (Plan::plain(&session), Plan::annotated_from(&session, 1, 40));
+    assert_eq!(plain.turns[..40], late.turns[..40]);
+    assert!(late.census().invalid > 0 && late.census().hidden_hops > 0);
+    assert!(late.episodes.iter().all(|episode| episode.start.0 >= 40));
+    let all = Plan::annotated(&session, 1);
+    assert_eq!(all.turns, Plan::annotated_from(&session, 1, 0).turns);
+}
+
+#[test]
+fn an_obedient_model_keeps_its_habits() {
+    let session = recording("a", 400);
+    for (alone, episode) in [(0, 200), (4, 200), (25, 50)] {
+        let habits = Habits { alone, episode };
+        let plan = Plan::obedient(&session, 20, habits);
+        let census = plan.census();
+        assert_eq!((census.invalid, census.double_hops), (0, 0));
+        assert!(census.hidden_hops * 100 <= alone * 380, "{census:?}");
+        assert_eq!(alone == 0, census.hidden_hops == 0);
+        assert!(plan.episodes.len() > 5 && plan.episodes[0].start.0 >= 20);
+        let small = Plan::obedient(
+            &session,
+            20,
+            Habits {
+                alone,
+                episode: episode * 4,
+            },
+        );
+        assert!(small.episodes.len() < plan.episodes.len());
+    }
+}
+
+#[test]
 fn plans_are_deterministic_and_their_own() {
     let session = recording("a", 60);
     assert_eq!(
