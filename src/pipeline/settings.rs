@@ -102,6 +102,20 @@ impl Default for Budget {
     }
 }
 
+impl Budget {
+    /// The same under the terms of paper 000: its order, down to the ceiling, and no tail of recent
+    /// tokens is protected. What the policy `cwl-paper` stands for.
+    #[must_use]
+    pub fn published(self) -> Self {
+        Self {
+            floor: Floor::Ceiling,
+            protect_recent: ProtectRecent::Tokens(0),
+            order: Order::Paper,
+            ..self
+        }
+    }
+}
+
 /// How much of the tail is protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtectRecent {
@@ -392,6 +406,9 @@ pub struct Terms {
     texts: Arc<TextResults>,
     /// The profile of texts that the request names.
     asked: Option<TextProfile>,
+    /// Whether what came before the first `start` is prologue: the model was told of `delimiter` from
+    /// the first request on. The published order alone asks.
+    pub prologue_until_start: bool,
     order: Order,
     protect_recent: u32,
     strict_active: bool,
@@ -432,15 +449,15 @@ impl Terms {
         };
         let delimiter = &settings.delimiter;
         let policy = overrides.policy.unwrap_or(budget.policy);
+        let budget = match policy {
+            Policy::CwlPaper => budget.clone().published(),
+            _ => budget.clone(),
+        };
         Ok(Self {
             mode: settings.mode(overrides),
             ceiling,
             commit: commit::Config {
-                floor: match policy {
-                    // Part of what was published.
-                    Policy::CwlPaper => Floor::Ceiling,
-                    _ => budget.floor,
-                },
+                floor: budget.floor,
                 min_floor: budget.min_floor,
             },
             unmet: budget.unmet,
@@ -463,6 +480,7 @@ impl Terms {
             strict_active: budget.strict_active,
             policy,
             order: budget.order,
+            prologue_until_start: false,
         })
     }
 
@@ -481,6 +499,7 @@ impl Terms {
             order: self.order,
             protect_recent: self.protect_recent,
             strict_active: self.strict_active,
+            prologue_until_start: self.prologue_until_start,
             keep_reasoning: family.reasoning_back
                 || dialect.keeps_reasoning()
                 || self.without.has(EditKind::Reasoning),

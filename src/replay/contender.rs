@@ -128,10 +128,13 @@ impl Contender {
             recall: Recall { enabled: false },
             ..Settings::default()
         };
+        let mut terms = Terms::of(&settings, &Overrides::default(), family, "")?;
+        // Whoever marks at all does it from the first request on.
+        terms.prologue_until_start = annotate != Annotate::None;
         Ok(Self {
             policy,
             ceiling,
-            terms: Terms::of(&settings, &Overrides::default(), family, "")?,
+            terms,
             annotate,
         })
     }

@@ -4,6 +4,7 @@
 mod annotated;
 mod bounded;
 mod levels;
+mod paper;
 mod plan;
 mod properties;
 mod protected;

@@ -42,7 +42,7 @@ fn text_of_earlier_hops_is_shown_where_it_was_said() {
 
 #[test]
 fn a_description_in_the_ledger_stays_there_when_the_client_edits_its_episode() {
-    let mut sim = Sim::new();
+    let mut sim = Sim::finer();
     sim.ceiling(1500);
     for n in 0..12 {
         sim.turn([expl(&format!("e{n}")), call("grep", 200)]);
