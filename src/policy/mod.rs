@@ -38,16 +38,18 @@ label_set!(
         None => "none",
         /// Calls with their results go, oldest first.
         Recency => "recency",
-        /// Whole assistant turns go, oldest first (paper 003, baselines).
+        /// Whole assistant turns are folded, oldest first, into a line for each span of them that names
+        /// what went (paper 003, baselines).
         OldestTurn => "oldest-turn",
         /// Results of tools go, largest first (paper 003, baselines).
         ToolPrune => "tool-prune",
-        /// Results of search and shell tools go first, then all others (paper 003, baselines).
+        /// Results of search and shell tools are masked first, their ends left; then results go, oldest
+        /// first (paper 003, baselines).
         ToolMaskPrune => "tool-mask-prune",
-        /// Half by results of tools, half by whole turns (paper 003, baselines).
+        /// Half by results of tools, half by folding whole turns (paper 003, baselines).
         Hybrid => "hybrid",
-        /// Results older than the newest 40,000 tokens of results go, if that frees 20,000 (paper
-        /// 001).
+        /// Of the results before the last two user turns all but the newest 40,000 tokens go, if that
+        /// frees more than 20,000 (paper 001, tier 2).
         ThreeTier => "three-tier",
         /// All results but the newest three go, as providers' own clearing does it.
         KeepRecent => "keep-recent",

@@ -2,13 +2,11 @@
 //! of ours is still added stands in `docs/papers.md`. Pure; never takes anything of an open episode,
 //! of the prologue, or of exploration on which an act in view depends.
 
-use std::sync::Arc;
-
 use super::pass::{Proposal, conclude};
 use super::plan::{Move, PlanError, has_dependents};
-use super::work::{STUB_FROM, Work};
+use super::work::Work;
 use super::{Ask, Level, Protection};
-use crate::model::{ItemKind, Kept, Mark, ToolClass};
+use crate::model::{ItemKind, ToolClass};
 use crate::session::graph::{Episode, Kind};
 use crate::session::transcript::{Item, Transcript};
 use crate::session::view;
@@ -150,7 +148,8 @@ impl<'a> Pass<'a> {
             }),
             // "the episode is removed in its entirety"
             Level::Episode if episode.is_expl() && episode.carrier.is_none() => {
-                lines(work, episode)
+                let texts = episode.items.iter();
+                texts.filter_map(|at| work.leave_line(*at)).collect()
             }
             Level::Episode => work.remove(episode),
             Level::Superseded
@@ -168,26 +167,4 @@ fn graph(transcript: &Transcript, work: &Work<'_>) -> Vec<usize> {
     let episodes = transcript.graph.episodes.iter().enumerate();
     let standing = episodes.filter(|(_, one)| !view::is_removed(transcript, &work.marks, one));
     standing.map(|(at, _)| at).collect()
-}
-
-/// A span without calls has no start and no result that could speak for it, and some providers take
-/// user and assistant in turns only: of each text a line stays in its place.
-fn lines(work: &Work<'_>, episode: &Episode) -> Vec<Move> {
-    let due = |index: &usize| {
-        let item = work.item(*index)?;
-        let due = item.kind == ItemKind::Text
-            && item.tokens >= STUB_FROM
-            && work.mark(*index) == Mark::Live
-            && !work.protected(*index);
-        let kept = Kept {
-            of: Some(0),
-            ..Kept::default()
-        };
-        due.then(|| Move {
-            item: *index,
-            mark: Mark::Masked,
-            kept: Some(Arc::new(kept)),
-        })
-    };
-    episode.items.iter().filter_map(due).collect()
 }

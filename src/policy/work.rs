@@ -14,6 +14,14 @@ use crate::session::view::{self, Measure, Notes};
 /// Tokens of a text below which a line in its place would be no smaller.
 pub(super) const STUB_FROM: u32 = 24;
 
+/// What is left of a text that nothing but a bare line stands for.
+pub(super) fn bare() -> Arc<Kept> {
+    Arc::new(Kept {
+        of: Some(0),
+        ..Kept::default()
+    })
+}
+
 /// What went at one level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gone {
@@ -310,6 +318,22 @@ impl<'a> Work<'a> {
         items
             .map(|index| Move::whole(*index, mark(*index)))
             .collect()
+    }
+
+    /// The move that leaves a bare line of a text in its place: a span without calls has no start and
+    /// no result that could speak for it, and some providers take user and assistant in turns only.
+    /// None for what is no such text, is gone in part already, or is shorter than the line.
+    pub fn leave_line(&self, index: usize) -> Option<Move> {
+        let item = self.item(index)?;
+        let due = item.kind == ItemKind::Text
+            && item.tokens >= STUB_FROM
+            && self.mark(index) == Mark::Live
+            && !self.protected(index);
+        due.then(|| Move {
+            item: index,
+            mark: Mark::Masked,
+            kept: Some(bare()),
+        })
     }
 
     /// Whether any of what an episode still shows is protected.
