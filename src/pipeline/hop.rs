@@ -294,7 +294,8 @@ impl State {
         let mut estimate = size + self.fixed;
         let whole = self.whole(&transcript, estimate);
         let (mut pass, mut declined, mut pinned) = (None, None, None);
-        let config = self.terms.eviction(tools.family, self.request.dialect);
+        let mut config = self.terms.eviction(tools.family, self.request.dialect);
+        config.prologue_until_start |= self.was_guided_from_the_start();
         let most = self.terms.breakpoints(tools.family);
         let before = most.and_then(|_| policy::next_cut(&transcript, &self.marks));
         if let Some(trigger) = self.trigger(tools, estimate, &limits, refused) {

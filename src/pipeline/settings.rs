@@ -310,6 +310,9 @@ pub struct Terms {
     texts: Arc<TextResults>,
     /// The profile of texts that the request names.
     asked: Option<TextProfile>,
+    /// Whether what came before the first `start` is prologue: the model was told of `delimiter` from
+    /// the first request on. The published order alone asks.
+    pub prologue_until_start: bool,
     order: Order,
     protect_recent: u32,
     strict_active: bool,
@@ -384,6 +387,7 @@ impl Terms {
             strict_active: budget.strict_active,
             policy,
             order: budget.order,
+            prologue_until_start: false,
         })
     }
 
@@ -402,6 +406,7 @@ impl Terms {
             order: self.order,
             protect_recent: self.protect_recent,
             strict_active: self.strict_active,
+            prologue_until_start: self.prologue_until_start,
             keep_reasoning: family.reasoning_back
                 || dialect.keeps_reasoning()
                 || self.without.has(EditKind::Reasoning),

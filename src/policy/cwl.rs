@@ -1,6 +1,6 @@
-//! Context Window Lifecycle: graduated eviction along the episode graph (paper 000 §4.4, design
-//! §5). Acts before exploration, oldest first, level by level, re-counting after each step. Pure;
-//! never touches what [`Protection`] covers.
+//! Context Window Lifecycle in the finer order: graduated eviction along the episode graph (paper
+//! 000 §4.4, design §5). Acts before exploration, oldest first, level by level, re-counting after each
+//! step. Pure; never touches what [`Protection`] covers.
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use super::levels::Levels;
 use super::pass::{Proposal, conclude};
 use super::plan::{Move, PlanError, has_dependents};
 use super::work::Work;
-use super::{Ask, Level, Order, Protection, open};
+use super::{Ask, Level, Protection, open};
 use crate::model::{ItemKind, Mark};
 use crate::session::graph::{Episode, Kind};
 use crate::session::transcript::Item;
 use crate::session::view;
 
-/// A pass in the making: the paper's order, with the finer levels where they are asked for.
+/// A pass in the making.
 struct Pass<'a> {
     work: Work<'a>,
-    levels: Option<Levels<'a>>,
+    levels: Levels<'a>,
     ceiling: u64,
 }
 
@@ -27,16 +27,17 @@ struct Pass<'a> {
 ///
 /// # Errors
 /// [`PlanError`] if the moves break a rule, which is a mistake in here.
-pub(super) fn propose(ask: &Ask<'_>, order: Order) -> Result<Proposal, PlanError> {
+pub(super) fn propose(ask: &Ask<'_>) -> Result<Proposal, PlanError> {
     let protection = Protection::new(ask.transcript, ask.marks, ask.config.protect_recent);
-    let work = Work::new(ask, protection);
-    let levels = match order {
-        Order::Paper => None,
-        Order::Levels => Some(Levels::new(ask, &work)),
+    let protection = if ask.config.strict_active {
+        protection.with_open()
+    } else {
+        protection
     };
+    let work = Work::new(ask, protection);
     let mut pass = Pass {
+        levels: Levels::new(ask, &work),
         work,
-        levels,
         ceiling: ask.target.ceiling,
     };
     pass.evict();
@@ -80,8 +81,8 @@ impl<'a> Pass<'a> {
         if self.unmet() && !self.work.config.strict_active {
             let current = self.work.transcript.graph.current();
             let open = current.and_then(|at| self.episodes().get(at));
-            if let (Some(levels), Some(open)) = (&mut self.levels, open) {
-                levels.strip(&mut self.work, &[open]);
+            if let Some(open) = open {
+                self.levels.strip(&mut self.work, &[open]);
             }
             let floor = self.work.target;
             self.work.target = self.removal();
@@ -92,14 +93,11 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Down to where whole items are removed. The finer order spares them half of what is protected
-    /// only now and can be stripped by the next pass: one message of many large reads would else
-    /// take everything before it out of view.
+    /// Down to where whole items are removed. They are spared half of what is protected only now and
+    /// can be stripped by the next pass: one message of many large reads would else take everything
+    /// before it out of view.
     fn removal(&self) -> u64 {
         let floor = self.work.target;
-        if self.levels.is_none() {
-            return floor;
-        }
         let result =
             |(at, item): &(usize, &Item)| item.kind == ItemKind::Result && self.work.protected(*at);
         let items = self.work.transcript.items.iter().enumerate();
@@ -110,18 +108,15 @@ impl<'a> Pass<'a> {
     /// The finer levels over all that is eligible.
     fn strip_eligible(&mut self) {
         let all = self.episodes().iter();
-        let Some(levels) = &mut self.levels else {
-            return;
-        };
-        let eligible: Vec<&Episode> = all.filter(|one| eligible(&self.work, one)).collect();
+        let eligible: Vec<&Episode> = all.filter(|one| self.work.is_eligible(one)).collect();
         let expl = eligible.iter().filter(|one| one.is_expl());
         for episode in expl.filter(|_| !self.work.config.keep_reasoning) {
             if !self.work.met() {
-                let moves = self.work.strip(episode, Level::Reasoning);
+                let moves = strip(&self.work, episode, Level::Reasoning);
                 self.work.apply(episode, Level::Reasoning, moves);
             }
         }
-        levels.strip(&mut self.work, &eligible);
+        self.levels.strip(&mut self.work, &eligible);
     }
 
     /// Acts first, then exploration, each oldest first. Evicting an act may free what it depended
@@ -133,10 +128,10 @@ impl<'a> Pass<'a> {
             self.evict_one(act);
             let moved = self.work.moves.len() > before;
             // What the act depended on is stripped before it goes, as all else was.
-            if let Some(levels) = self.levels.as_mut().filter(|_| moved) {
+            if moved {
                 let freed = act.dependencies.iter().filter_map(|at| episodes.get(*at));
-                let freed: Vec<_> = freed.filter(|one| eligible(&self.work, one)).collect();
-                levels.strip(&mut self.work, &freed);
+                let freed: Vec<_> = freed.filter(|one| self.work.is_eligible(one)).collect();
+                self.levels.strip(&mut self.work, &freed);
             }
         }
         for expl in episodes.iter().filter(|one| one.is_expl()) {
@@ -147,21 +142,17 @@ impl<'a> Pass<'a> {
     /// Texts of spans without calls, oldest first: each leaves a line in its own place, before any of
     /// them goes whole.
     fn line_texts(&mut self) {
-        let episodes = self.episodes();
-        let Some(levels) = &mut self.levels else {
-            return;
-        };
-        for episode in episodes.iter().filter(|one| one.carrier.is_none()) {
+        for episode in self.episodes().iter().filter(|one| one.carrier.is_none()) {
             if !self.work.met() && is_silent(&self.work, episode) {
                 for item in &episode.items {
-                    levels.line(&mut self.work, *item);
+                    self.levels.line(&mut self.work, *item);
                 }
             }
         }
     }
 
     fn evict_one(&mut self, episode: &'a Episode) {
-        if self.work.met() || !eligible(&self.work, episode) {
+        if self.work.met() || !self.work.is_eligible(episode) {
             return;
         }
         for level in [Level::Reasoning, Level::Bulk, Level::Intermediate] {
@@ -169,22 +160,22 @@ impl<'a> Pass<'a> {
             {
                 continue;
             }
-            let moves = self.work.strip(episode, level);
-            if self.levels.is_some() && level != Level::Reasoning {
-                self.one_by_one(episode, level, moves);
-            } else {
+            let moves = strip(&self.work, episode, level);
+            if level == Level::Reasoning {
                 self.apply(episode, level, moves);
+            } else {
+                self.one_by_one(episode, level, moves);
             }
             if self.work.met() {
                 return;
             }
         }
-        let moves = remove(&self.work, episode);
+        let moves = self.work.remove(episode);
         self.apply(episode, Level::Episode, moves);
     }
 
-    /// The finer order stops as soon as it may inside a level, too. Where the line of what is gone
-    /// stands goes with the first.
+    /// Stops as soon as it may inside a level, too. Where the line of what is gone stands goes with
+    /// the first.
     fn one_by_one(&mut self, episode: &'a Episode, level: Level, moves: Vec<Move>) {
         let (calls, mut first): (Vec<Move>, Vec<Move>) =
             moves.into_iter().partition(|one| one.mark == Mark::Removed);
@@ -197,21 +188,15 @@ impl<'a> Pass<'a> {
             }
             let mut step = std::mem::take(&mut first);
             step.push(call);
-            self.fold(episode, &mut step);
+            self.levels.fold(&self.work, episode, &mut step);
             self.work.apply_part(episode, level, step);
         }
         self.work.line(episode, level);
     }
 
     fn apply(&mut self, episode: &'a Episode, level: Level, mut moves: Vec<Move>) {
-        self.fold(episode, &mut moves);
+        self.levels.fold(&self.work, episode, &mut moves);
         self.work.apply(episode, level, moves);
-    }
-
-    fn fold(&mut self, episode: &'a Episode, moves: &mut [Move]) {
-        if let Some(levels) = &mut self.levels {
-            levels.fold(&self.work, episode, moves);
-        }
     }
 
     /// The last that is freed before a budget is unmet: results of exploration that an act in view
@@ -221,15 +206,13 @@ impl<'a> Pass<'a> {
         self.work.target = self.ceiling;
         self.work.protection = self.work.protection.without_depended();
         for episode in self.episodes() {
-            if !episode.is_expl() || !episode.closed || eligible(&self.work, episode) {
+            if !episode.is_expl() || !episode.closed || self.work.is_eligible(episode) {
                 continue;
             }
-            if let Some(levels) = &mut self.levels {
-                levels.strip(&mut self.work, &[episode]);
-            }
+            self.levels.strip(&mut self.work, &[episode]);
             for level in [Level::Bulk, Level::Intermediate] {
                 if !self.work.met() {
-                    let moves = self.work.strip(episode, level);
+                    let moves = strip(&self.work, episode, level);
                     self.apply(episode, level, moves);
                 }
             }
@@ -239,42 +222,21 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// Closed, not yet removed but for what must stay, every act that depends on it removed already.
-fn eligible(work: &Work<'_>, episode: &Episode) -> bool {
-    let removed = || view::is_removed(work.transcript, &work.marks, episode);
-    episode.closed
-        && (!episode.bound.is_empty() || !removed())
-        && !has_dependents(work.transcript, &work.marks, episode)
-}
-
-/// The moves that remove an episode whole: an act leaves nothing, an expl its folded carrier. None
-/// while any of it is protected, and none for a span without calls, whose text the ledger takes.
-fn remove(work: &Work<'_>, episode: &Episode) -> Vec<Move> {
-    let shown = |index: &&usize| work.mark(**index) != Mark::Removed;
-    if episode
-        .items
-        .iter()
-        .filter(shown)
-        .any(|index| work.protected(*index))
-    {
-        return Vec::new();
-    }
-    if episode.is_expl() && episode.carrier.is_none() {
-        return Vec::new();
-    }
-    let mark = |index: usize| {
-        if episode.is_expl() && Some(index) == episode.carrier {
-            Mark::Folded
-        } else {
-            Mark::Removed
-        }
-    };
-    episode
-        .items
-        .iter()
-        .filter(|index| work.mark(**index) < mark(**index) && !work.is_demanded(**index))
-        .map(|index| Move::whole(*index, mark(*index)))
-        .collect()
+/// The moves that strip an episode at a level: reasoning, calls of search and listing tools with
+/// their results, or all other calls with theirs.
+fn strip(work: &Work<'_>, episode: &Episode, level: Level) -> Vec<Move> {
+    work.strip(episode, |item| match level {
+        Level::Reasoning => item.kind == ItemKind::Reasoning,
+        Level::Bulk => item.kind == ItemKind::Call && work.is_bulk(item),
+        Level::Intermediate => item.kind == ItemKind::Call && !work.is_bulk(item),
+        Level::Superseded
+        | Level::Stub
+        | Level::Skeleton
+        | Level::Arguments
+        | Level::Episode
+        | Level::Open
+        | Level::Ledger => false,
+    })
 }
 
 /// Merges tombstones into the ledger once they pass a tenth of the ceiling, and spans without
@@ -322,13 +284,7 @@ fn tombstone_size(work: &Work<'_>, episode: &Episode) -> u32 {
 /// Takes what is left of an episode out of the view: the ledger speaks for it, and names nothing of
 /// what is gone.
 fn merge(work: &mut Work<'_>, episode: &Episode) {
-    let shown = |index: &&usize| work.mark(**index) != Mark::Removed;
-    if episode
-        .items
-        .iter()
-        .filter(shown)
-        .any(|index| work.protected(*index))
-    {
+    if work.holds_protected(episode) {
         return;
     }
     let due = |index: &usize| {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::lexicon::{Lexicon, Parts, names_bytes};
 use super::plan::Move;
-use super::work::Work;
+use super::work::{STUB_FROM, Work};
 use super::{Ask, Level};
 use crate::model::{ItemKind, Kept, Mark, Marks, ToolClass};
 use crate::session::graph::{Episode, Kind};
@@ -15,8 +15,6 @@ use crate::session::transcript::{Item, Transcript};
 
 /// Tokens of a result below which no skeleton is worth its lines.
 const SKELETON_FROM: u32 = 200;
-/// Tokens of a result below which a stub would be no smaller.
-const STUB_FROM: u32 = 24;
 
 /// The levels in order.
 const STAGES: [Stage; 5] = [

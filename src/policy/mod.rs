@@ -7,6 +7,7 @@ mod cwl;
 mod levels;
 mod lexicon;
 mod open;
+mod paper;
 mod pass;
 mod plan;
 mod protect;
@@ -37,23 +38,26 @@ label_set!(
         None => "none",
         /// Calls with their results go, oldest first.
         Recency => "recency",
-        /// Whole assistant turns go, oldest first (paper 003, baselines).
+        /// Whole assistant turns are folded, oldest first, into a line for each span of them that names
+        /// what went (paper 003, baselines).
         OldestTurn => "oldest-turn",
         /// Results of tools go, largest first (paper 003, baselines).
         ToolPrune => "tool-prune",
-        /// Results of search and shell tools go first, then all others (paper 003, baselines).
+        /// Results of search and shell tools are masked first, their ends left; then results go, oldest
+        /// first (paper 003, baselines).
         ToolMaskPrune => "tool-mask-prune",
-        /// Half by results of tools, half by whole turns (paper 003, baselines).
+        /// Half by results of tools, half by folding whole turns (paper 003, baselines).
         Hybrid => "hybrid",
-        /// Results older than the newest 40,000 tokens of results go, if that frees 20,000 (paper
-        /// 001).
+        /// Of the results before the last two user turns all but the newest 40,000 tokens go, if that
+        /// frees more than 20,000 (paper 001, tier 2).
         ThreeTier => "three-tier",
         /// All results but the newest three go, as providers' own clearing does it.
         KeepRecent => "keep-recent",
         /// All but the newest 8,000 tokens goes, for a summary that a model would have to write:
         /// for replays only.
         Compaction => "compaction",
-        /// The published order (paper 000 §4.4) at the published floor, which is the ceiling.
+        /// The published order (paper 000, Algorithm 1) under the published terms: the floor is the
+        /// ceiling, and no tail is protected.
         CwlPaper => "cwl-paper",
         /// The episode graph in levels.
         #[default]
@@ -84,7 +88,7 @@ pub enum Order {
     /// else left behind.
     #[default]
     Levels,
-    /// Episode by episode, as published (paper 000 §4.4).
+    /// Episode by episode, as published (paper 000, Algorithm 1).
     Paper,
 }
 
@@ -101,8 +105,11 @@ pub struct Config {
     pub order: Order,
     /// Raw tokens at the tail that no pass touches while anything else can go.
     pub protect_recent: u32,
-    /// The paper's rule: nothing inside an open episode ever goes.
+    /// The paper's rule in the finer order, too: nothing inside an open episode ever goes.
     pub strict_active: bool,
+    /// Whether what came before the first `start` is prologue, which in the published order never
+    /// goes (paper 000 §4.3). So where the model was told of `delimiter` from the first request on.
+    pub prologue_until_start: bool,
     /// Whether reasoning stays with its calls because the model family demands it back.
     pub keep_reasoning: bool,
     /// Result size in tokens above which a tool that no list names counts as bulk.
@@ -115,6 +122,7 @@ impl Default for Config {
             order: Order::Levels,
             protect_recent: 8000,
             strict_active: false,
+            prologue_until_start: false,
             keep_reasoning: false,
             bulk_above: 2000,
         }
@@ -152,8 +160,11 @@ pub struct Ask<'a> {
 /// [`PlanError`] if the moves break a rule, which is a mistake of the policy.
 pub fn propose(policy: Policy, ask: &Ask<'_>) -> Result<Proposal, PlanError> {
     match policy {
-        Policy::Cwl => cwl::propose(ask, ask.config.order),
-        Policy::CwlPaper => cwl::propose(ask, Order::Paper),
+        Policy::Cwl => match ask.config.order {
+            Order::Levels => cwl::propose(ask),
+            Order::Paper => paper::propose(ask),
+        },
+        Policy::CwlPaper => paper::propose(ask),
         Policy::None
         | Policy::Recency
         | Policy::OldestTurn

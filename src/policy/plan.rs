@@ -56,7 +56,8 @@ pub enum PlanError {
     /// The item belongs to an expl on which an act in view depends.
     #[error("item {0} belongs to an episode with dependents in view")]
     Depended(usize),
-    /// The item belongs to an open episode, of which only calls may go.
+    /// The item belongs to an open episode, of which only calls may go, and in the published order
+    /// nothing.
     #[error("item {0} belongs to an open episode")]
     Open(usize),
     /// Text and `delimiter` exchanges go with the whole of their episode only.
@@ -96,7 +97,7 @@ impl Plan {
             let episode = episode.ok_or(PlanError::Fixed(one.item))?;
             is_showable(item, one, episode)?;
             if protection.heeds_episodes() {
-                is_free(item, one, episode)?;
+                is_free(item, one, episode, protection)?;
             }
             let now = marks.get(item.no);
             if one.mark < now || (one.mark == now && one.kept.is_none()) {
@@ -168,10 +169,15 @@ fn is_showable(item: &Item, one: &Move, episode: &Episode) -> Result<(), PlanErr
     }
 }
 
-/// Whether an open episode's rules allow the move: of one only calls may go.
-fn is_free(item: &Item, one: &Move, episode: &Episode) -> Result<(), PlanError> {
+/// Whether an open episode's rules allow the move: of one only calls may go, or nothing.
+fn is_free(
+    item: &Item,
+    one: &Move,
+    episode: &Episode,
+    protection: &Protection,
+) -> Result<(), PlanError> {
     let line = one.mark == Mark::Masked && item.kind != ItemKind::Text;
-    if episode.closed || is_call(item) || line {
+    if episode.closed || (!protection.holds_open() && (is_call(item) || line)) {
         Ok(())
     } else {
         Err(PlanError::Open(one.item))

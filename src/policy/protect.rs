@@ -1,6 +1,6 @@
 //! What no pass may touch, whatever the episode (design §5): the newest assistant message with
 //! everything behind it, the last tokens of the view, and what was recalled to stay while its episode
-//! is open.
+//! is open; in the published order the prologue and open episodes, too.
 
 use crate::model::Marks;
 use crate::model::{ItemKind, MESSAGE_TOKENS, Mark, Role};
@@ -19,6 +19,10 @@ pub struct Protection {
     depended: bool,
     /// Whether the rules of episodes hold. A policy that knows no episodes moves single items.
     episodes: bool,
+    /// Whether nothing of an open episode may go, not even its calls.
+    open: bool,
+    /// How many of the first episodes are the prologue.
+    prologue: usize,
 }
 
 impl Protection {
@@ -54,6 +58,26 @@ impl Protection {
             unpinned: false,
             depended: false,
             episodes: true,
+            open: false,
+            prologue: 0,
+        }
+    }
+
+    /// The same, and nothing of an open episode may go.
+    #[must_use]
+    pub fn with_open(&self) -> Self {
+        Self {
+            open: true,
+            ..self.clone()
+        }
+    }
+
+    /// The same, and nothing of so many of the first episodes may go.
+    #[must_use]
+    pub fn with_prologue(&self, prologue: usize) -> Self {
+        Self {
+            prologue,
+            ..self.clone()
         }
     }
 
@@ -93,6 +117,12 @@ impl Protection {
         self.episodes
     }
 
+    /// Whether nothing of an open episode may go.
+    #[must_use]
+    pub fn holds_open(&self) -> bool {
+        self.open
+    }
+
     /// Whether calls of exploration may go that an act in view depends on.
     #[must_use]
     pub fn frees_depended(&self) -> bool {
@@ -103,10 +133,13 @@ impl Protection {
     #[must_use]
     pub fn covers(&self, transcript: &Transcript, item: usize) -> bool {
         let from = self.newest.min(self.recent);
-        let pair = transcript.items.get(item).and_then(|item| item.pair);
+        let one = transcript.items.get(item);
+        let pair = one.and_then(|item| item.pair);
         let recent = item >= from || pair.is_some_and(|pair| pair >= from);
-        let stays = transcript.items.get(item).is_some_and(|item| item.stays);
-        recent || stays || (!self.unpinned && is_pinned(transcript, item))
+        let stays = one.is_some_and(|item| item.stays);
+        let episode = one.and_then(|item| item.episode);
+        let prologue = episode.is_some_and(|at| at < self.prologue);
+        recent || stays || prologue || (!self.unpinned && is_pinned(transcript, item))
     }
 
     /// Whether an item stands in the newest group, which nothing ever frees.

@@ -4,12 +4,23 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::plan::Move;
+use super::plan::{Move, has_dependents};
 use super::{Ask, Config, Level, Protection};
 use crate::model::{ItemKind, Kept, Mark, Marks, ToolClass};
 use crate::session::graph::{Episode, Kind};
 use crate::session::transcript::{Item, Transcript};
 use crate::session::view::{self, Measure, Notes};
+
+/// Tokens of a text below which a line in its place would be no smaller.
+pub(super) const STUB_FROM: u32 = 24;
+
+/// What is left of a text that nothing but a bare line stands for.
+pub(super) fn bare() -> Arc<Kept> {
+    Arc::new(Kept {
+        of: Some(0),
+        ..Kept::default()
+    })
+}
 
 /// What went at one level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -249,39 +260,36 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// The moves that strip an episode at a level: its unprotected items of that level that are
-    /// still shown. An implicit episode keeps its first call, folded, to carry the line of what
-    /// is gone.
-    pub fn strip(&self, episode: &Episode, level: Level) -> Vec<Move> {
+    /// Whether an episode may go (paper 000 §4.4): closed, not yet removed but for what must stay,
+    /// every act that depends on it removed already.
+    pub fn is_eligible(&self, episode: &Episode) -> bool {
+        let removed = || view::is_removed(self.transcript, &self.marks, episode);
+        episode.closed
+            && (!episode.bound.is_empty() || !removed())
+            && !has_dependents(self.transcript, &self.marks, episode)
+    }
+
+    /// The moves that strip an episode of what a level covers: its unprotected items that are still
+    /// shown. An implicit episode keeps its first call, folded, to carry the line of what is gone.
+    pub fn strip(&self, episode: &Episode, covers: impl Fn(&Item) -> bool) -> Vec<Move> {
         let carrier = episode.carrier.filter(|_| episode.kind == Kind::Implicit);
         // Where the line of what is gone could not be put, nothing goes.
         if carrier.is_some_and(|at| self.mark(at) < Mark::Folded && self.protected(at)) {
             return Vec::new();
         }
+        let covered = |at: usize| self.item(at).filter(|item| covers(item));
         let mut moves: Vec<Move> = Vec::new();
+        let mut due = carrier.and_then(covered).is_some();
         for index in &episode.items {
-            let Some(item) = self.item(*index) else {
+            let Some(item) = covered(*index) else {
                 continue;
             };
-            let goes = match level {
-                Level::Reasoning => item.kind == ItemKind::Reasoning,
-                Level::Bulk => item.kind == ItemKind::Call && self.is_bulk(item),
-                Level::Intermediate => item.kind == ItemKind::Call && !self.is_bulk(item),
-                Level::Superseded
-                | Level::Stub
-                | Level::Skeleton
-                | Level::Arguments
-                | Level::Episode
-                | Level::Open
-                | Level::Ledger => false,
-            };
             let stays = item.delimiter.is_some() || Some(*index) == carrier;
-            if goes && !stays && self.mark(*index) < Mark::Removed && !self.protected(*index) {
+            if !stays && self.mark(*index) < Mark::Removed && !self.protected(*index) {
                 moves.push(Move::whole(*index, Mark::Removed));
+                due |= item.kind == ItemKind::Call;
             }
         }
-        let due =
-            level != Level::Reasoning && (!moves.is_empty() || self.carrier_goes(episode, level));
         if let Some(carrier) = carrier.filter(|at| due && self.mark(*at) < Mark::Folded) {
             moves.push(Move::whole(carrier, Mark::Folded));
         }
@@ -289,6 +297,49 @@ impl<'a> Work<'a> {
             moves.extend(self.line_holder(episode));
         }
         moves
+    }
+
+    /// The moves that remove an episode whole: an act leaves nothing, an expl its folded carrier.
+    /// None while any of it is protected, and none for a span without calls, of which nothing could
+    /// say what it was.
+    pub fn remove(&self, episode: &Episode) -> Vec<Move> {
+        if self.holds_protected(episode) || (episode.is_expl() && episode.carrier.is_none()) {
+            return Vec::new();
+        }
+        let mark = |index: usize| {
+            if episode.is_expl() && Some(index) == episode.carrier {
+                Mark::Folded
+            } else {
+                Mark::Removed
+            }
+        };
+        let due = |index: &&usize| self.mark(**index) < mark(**index) && !self.is_demanded(**index);
+        let items = episode.items.iter().filter(due);
+        items
+            .map(|index| Move::whole(*index, mark(*index)))
+            .collect()
+    }
+
+    /// The move that leaves a bare line of a text in its place: a span without calls has no start and
+    /// no result that could speak for it, and some providers take user and assistant in turns only.
+    /// None for what is no such text, is gone in part already, or is shorter than the line.
+    pub fn leave_line(&self, index: usize) -> Option<Move> {
+        let item = self.item(index)?;
+        let due = item.kind == ItemKind::Text
+            && item.tokens >= STUB_FROM
+            && self.mark(index) == Mark::Live
+            && !self.protected(index);
+        due.then(|| Move {
+            item: index,
+            mark: Mark::Masked,
+            kept: Some(bare()),
+        })
+    }
+
+    /// Whether any of what an episode still shows is protected.
+    pub fn holds_protected(&self, episode: &Episode) -> bool {
+        let mut items = episode.items.iter();
+        items.any(|index| self.mark(*index) != Mark::Removed && self.protected(*index))
     }
 
     /// The mark that says where the line of what is gone stands: the result of an explicit
@@ -304,10 +355,5 @@ impl<'a> Work<'a> {
         }
         let at = places().find(|at| !self.protected(*at))?;
         Some(Move::whole(at, Mark::Masked))
-    }
-
-    fn carrier_goes(&self, episode: &Episode, level: Level) -> bool {
-        let carrier = episode.carrier.and_then(|carrier| self.item(carrier));
-        carrier.is_some_and(|item| self.is_bulk(item) == (level == Level::Bulk))
     }
 }

@@ -141,15 +141,14 @@ impl Contender {
             recall: Recall { enabled: false },
             ..Settings::default()
         };
+        let family = &options.pricing.family;
+        let mut terms = Terms::of(&settings, &Overrides::default(), family, "")?;
+        // Marks that nobody was asked for stand from the first request on.
+        terms.prologue_until_start = annotate == Annotate::Inferred;
         Ok(Self {
             policy,
             ceiling,
-            terms: Terms::of(
-                &settings,
-                &Overrides::default(),
-                &options.pricing.family,
-                "",
-            )?,
+            terms,
             annotate,
         })
     }

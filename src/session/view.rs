@@ -443,7 +443,8 @@ pub fn is_whole(transcript: &Transcript, marks: &Marks, notes: &Notes, index: us
     if matches!(item.kind, ItemKind::Text | ItemKind::Reasoning) {
         let items = entry.and_then(|entry| transcript.items.get(entry.items.clone()));
         let called = is_called(transcript, marks, items.unwrap_or_default());
-        return stays(transcript, marks, item, called) && own_note(notes, index, item).is_none();
+        let noted = own_note(notes, index, item).is_some();
+        return !noted && stays(transcript, marks, item, called);
     }
     let noted = notes.results.contains_key(&call) || notes.arguments.contains_key(&call);
     !noted && call_shown(transcript, marks, call)

@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use futures_util::future::join_all;
+use plimsoll::commit::Floor;
 use plimsoll::config::Config;
 use plimsoll::policy::Order;
 use plimsoll_scripted::{Fault, IndexStyle, Options, Provider, Reply, Script, Style, Verdict};
@@ -478,10 +479,13 @@ async fn a_context_that_stays_too_long_is_tried_once_more_and_no_more() {
 
 #[tokio::test]
 async fn marks_of_a_refused_try_stay_where_they_are() {
-    // The order in which each pass takes one pair out.
+    // The order in which each pass takes one pair out, which is an episode of its own here: of an
+    // open one nothing goes.
     let floor = |config: &mut Config| {
         config.budget.ceiling = 8_000;
         config.budget.order = Order::Paper;
+        config.budget.implicit_tokens = 1_000;
+        config.budget.floor = Floor::Fraction(0.75);
         // The sizes below leave no room for a second tool.
         config.recall.enabled = false;
     };

@@ -142,12 +142,18 @@ fn shows(provider: &Provider, of: &str) -> bool {
 
 #[tokio::test]
 async fn an_evicted_item_comes_back_byte_for_byte() {
-    // In levels the call stays in view; in the published order it goes with its result.
-    for (stream, order, call) in [
-        (false, Order::Levels, ""),
-        (true, Order::Levels, ""),
-        (false, Order::Paper, "bash {\"c\":\"run b1\"}\n"),
-        (true, Order::Paper, "bash {\"c\":\"run b1\"}\n"),
+    // In levels the call stays in view; in the published order it goes with its result, and what is
+    // open makes no room for more than some lines.
+    let (whole, part) = (
+        json!({"id": "bash:5"}),
+        json!({"id": "bash:5", "lines": "1-12"}),
+    );
+    let called = "lines 1-12 of 90\nbash {\"c\":\"run b1\"}\n";
+    for (stream, order, asked, head, lines) in [
+        (false, Order::Levels, &whole, "90 lines\n", 90),
+        (true, Order::Levels, &whole, "90 lines\n", 90),
+        (false, Order::Paper, &part, called, 12),
+        (true, Order::Paper, &part, called, 12),
     ] {
         let provider = provider(working()).await;
         let proxy = Proxy::with(provider.address, |config| {
@@ -159,9 +165,9 @@ async fn an_evicted_item_comes_back_byte_for_byte() {
         let before = String::from_utf8_lossy(&newest(&provider).body).into_owned();
         assert!(before.contains("bash:5"), "the view names it: {before}");
         assert!(!shows(&provider, "b1"));
-        let (_, result) = ask(&mut agent, &provider, &json!({"id": "bash:5"})).await;
-        let head = format!("recalled bash:5: 90 lines\n{call}");
-        assert_eq!(result, format!("{head}{}", output("b1")));
+        let (_, result) = ask(&mut agent, &provider, asked).await;
+        let original: String = output("b1").split_inclusive('\n').take(lines).collect();
+        assert_eq!(result, format!("recalled bash:5: {head}{original}"));
         // It stays where it is put, for a client that knows nothing of it.
         let shown = provider.chats().len();
         agent.user("thanks");

@@ -101,6 +101,12 @@ impl State {
         waited && self.guide.waited && !self.guide.is_waiting() && self.pending.is_empty()
     }
 
+    /// Whether the guidance stood in the conversation's first request, so that what came before the
+    /// first `start` is its prologue (paper 000 §4.3).
+    pub(super) fn was_guided_from_the_start(&self) -> bool {
+        self.guidance.is_some() && !self.guide.waited
+    }
+
     /// The number of the first item that was said with the guidance in view: what came before it
     /// nobody was asked to mark.
     pub(crate) fn guided_from(&self, first_item: u32) -> Option<u32> {

@@ -2,8 +2,10 @@
 //! request half as a turn does, and judges the bodies that it would send.
 
 mod annotated;
+mod baselines;
 mod bounded;
 mod levels;
+mod paper;
 mod plan;
 mod properties;
 mod protected;

@@ -79,6 +79,7 @@ pub struct Terms {
     recent: u32,
     implicit: u32,
     strict: bool,
+    prologue: bool,
     reasoning_back: bool,
     drops_reasoning: bool,
     guidance: bool,
@@ -99,6 +100,7 @@ impl Terms {
             recent: 0,
             implicit: 300,
             strict: false,
+            prologue: false,
             reasoning_back: false,
             drops_reasoning: false,
             guidance: false,
@@ -123,7 +125,7 @@ impl Terms {
 
 fn terms() -> impl Strategy<Value = Terms> {
     let budget = (700_u32..5000, prop::option::of(0.2_f64..0.95), 0_u32..700);
-    let flags = any::<[bool; 7]>();
+    let flags = any::<[bool; 8]>();
     let guide = (
         prop::sample::select(&[Offer::Start, Offer::Line][..]),
         prop::sample::select(&[0.0, 0.0, 0.4, 1.0, 1.0][..]),
@@ -136,6 +138,7 @@ fn terms() -> impl Strategy<Value = Terms> {
             recent,
             implicit,
             strict: flags[0],
+            prologue: flags[7],
             reasoning_back: flags[1],
             drops_reasoning: flags[2] && !flags[1],
             guidance: flags[3],
@@ -152,6 +155,7 @@ fn terms() -> impl Strategy<Value = Terms> {
 fn session(terms: &Terms) -> Sim {
     let mut sim = Sim::new();
     sim.thorough = true;
+    sim.prologue = terms.prologue;
     sim.drops_reasoning = terms.drops_reasoning;
     sim.family.reasoning_back = terms.reasoning_back;
     let budget = &mut sim.settings.budget;

@@ -71,6 +71,8 @@ pub struct Sim {
     pub drops_reasoning: bool,
     /// Whether every hop is also prepared from decoded records.
     pub thorough: bool,
+    /// Whether what came before the first `start` is prologue.
+    pub prologue: bool,
     pub labels: Labels,
     /// Everything that was in view once and is not any longer.
     gone: HashSet<String>,
@@ -120,6 +122,7 @@ impl Sim {
             tools: true,
             drops_reasoning: false,
             thorough: false,
+            prologue: false,
             labels: Labels::default(),
             gone: HashSet::new(),
             edited: false,
@@ -131,6 +134,13 @@ impl Sim {
             front: None,
         };
         sim.user(10);
+        sim
+    }
+
+    /// The same in the finer order.
+    pub fn finer() -> Self {
+        let mut sim = Self::new();
+        sim.settings.budget.order = Order::Levels;
         sim
     }
 
@@ -256,7 +266,8 @@ impl Sim {
             .collect();
         let overrides = Overrides::default();
         let heads = chain::heads(TENANT, &shapes);
-        let terms = Terms::of(&self.settings, &overrides, &self.family, "gpt-4o").unwrap();
+        let mut terms = Terms::of(&self.settings, &overrides, &self.family, "gpt-4o").unwrap();
+        terms.prologue_until_start = self.prologue;
         let mut state = State::new(request, shapes, heads, path.clone(), terms, &self.reader());
         state.marks = marks;
         state.inject(&self.tools()).unwrap();

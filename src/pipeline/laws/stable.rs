@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::say::{call, end, expl, hop, text, think};
+use super::say::{Say, act, call, done, end, expl, hop, text, think};
 use super::sim::Sim;
-use crate::model::{Marks, Usage};
+use crate::model::{Dialect, Marks, Usage};
 
 /// Changes the client's newest message of a role.
 fn change(sim: &mut Sim, role: &str, field: &str, value: &str) {
@@ -42,7 +42,7 @@ fn text_of_earlier_hops_is_shown_where_it_was_said() {
 
 #[test]
 fn a_description_in_the_ledger_stays_there_when_the_client_edits_its_episode() {
-    let mut sim = Sim::new();
+    let mut sim = Sim::finer();
     sim.ceiling(1380);
     for n in 0..12 {
         sim.turn([expl(&format!("e{n}")), call("grep", 200)]);
@@ -303,4 +303,26 @@ fn a_hop_that_broke_off_leaves_the_ratio_of_the_one_before() {
         let ratio = ratio(reports);
         assert!((ratio - want).abs() < 0.01, "{reports:?}: {ratio}");
     }
+}
+
+#[test]
+fn reasoning_that_went_with_one_hidden_call_stays_gone_with_the_last() {
+    let mut sim = Sim::new();
+    sim.dialect = Dialect::Messages;
+    let wrong = Say::Delimit(serde_json::json!({"action": "begin"}));
+    // The refused call and the visible one are unmarked work, what was thought is the act's.
+    sim.turn([wrong, think(30), call("grep", 300), act("b", &[])]);
+    sim.turn([call("bash", 5)]);
+    sim.ceiling(sim.least());
+    sim.turn([call("bash", 5)]);
+    sim.ceiling(1_000_000);
+    sim.turn([done(), text(1)]);
+    sim.turn([text(1)]);
+    let (sent, _) = sim.look();
+    let thought = |gist: &[String]| gist.contains(&"think1".to_owned());
+    assert!(!thought(&sent.gist), "{:#?}", sent.gist);
+    sim.ceiling(sim.least());
+    let (sent, _) = sim.look();
+    assert!(sent.gist.contains(&"grep1".to_owned()) && !sent.gist.contains(&"+b".to_owned()));
+    assert!(!thought(&sent.gist), "{:#?}", sent.gist);
 }

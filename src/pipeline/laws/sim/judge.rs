@@ -13,7 +13,7 @@ use crate::model::{Dialect, ItemKind, Mark, Marks};
 use crate::pipeline::hop::{Prepared, State};
 use crate::pipeline::laws::say::gist;
 use crate::pipeline::settings::Offer;
-use crate::policy::{Order, Policy, Protection};
+use crate::policy::{Config, Order, Policy, Protection};
 use crate::session::graph::Kind;
 use crate::session::transcript::{Item, Transcript};
 use crate::session::view;
@@ -74,6 +74,7 @@ impl Sim {
             open_goes_last(state, prepared, before);
             self.descriptions(state, prepared, &messages);
             to_the_floor(state, prepared, before);
+            published(state, prepared, before);
         }
         self.resurrections(&gist);
         if self.edited {
@@ -292,10 +293,12 @@ fn to_the_floor(state: &State, prepared: &Prepared, before: &Marks) {
     let removed = |episode: &crate::session::graph::Episode| {
         view::is_removed(transcript, &state.marks, episode)
     };
+    let prologue = prologue(transcript, &config);
     for episode in transcript
         .graph
         .episodes
         .iter()
+        .skip(prologue)
         .filter(|episode| episode.closed)
     {
         let depended = episode
@@ -311,6 +314,47 @@ fn to_the_floor(state: &State, prepared: &Prepared, before: &Marks) {
             "{:?} {:?} stands although the floor was not met",
             episode.kind,
             episode.name,
+        );
+    }
+}
+
+/// How many of the first episodes never go.
+fn prologue(transcript: &Transcript, config: &Config) -> usize {
+    if config.order != Order::Paper || !config.prologue_until_start {
+        return 0;
+    }
+    let mut episodes = transcript.graph.episodes.iter();
+    let first = episodes.position(|episode| episode.kind != Kind::Implicit);
+    first.unwrap_or(usize::MAX)
+}
+
+/// The published order touches nothing of an open episode, of the prologue, of the newest message, nor
+/// of exploration on which an act in view depends, whatever the budget.
+fn published(state: &State, prepared: &Prepared, before: &Marks) {
+    let config = state
+        .terms
+        .eviction(&Family::default(), state.request.dialect);
+    if config.order != Order::Paper {
+        return;
+    }
+    let transcript = &prepared.transcript;
+    let graph = &transcript.graph;
+    let prologue = prologue(transcript, &config);
+    let newest = Protection::new(transcript, before, 0);
+    for (at, item) in transcript.items.iter().enumerate() {
+        if state.marks.get(item.no) == before.get(item.no) || item.kind == ItemKind::Result {
+            continue;
+        }
+        let episode = &graph.episodes[item.episode.unwrap()];
+        let mut acts = episode.dependents.iter().map(|act| &graph.episodes[*act]);
+        let held = acts.any(|act| !view::is_removed(transcript, &state.marks, act));
+        let early = item.episode.unwrap() < prologue;
+        assert!(
+            episode.closed && !held && !early && !newest.is_newest(at),
+            "{:?} of {:?} {:?} went",
+            item.kind,
+            episode.kind,
+            episode.name
         );
     }
 }

@@ -1,0 +1,170 @@
+//! The published order: Algorithm 1 of paper 000 (§4.4), line by line, each with its number. What
+//! of ours is still added stands in `docs/papers.md`. Pure; never takes anything of an open episode,
+//! of the prologue, or of exploration on which an act in view depends.
+
+use super::pass::{Proposal, conclude};
+use super::plan::{Move, PlanError, has_dependents};
+use super::work::Work;
+use super::{Ask, Level, Protection};
+use crate::model::{ItemKind, ToolClass};
+use crate::session::graph::{Episode, Kind};
+use crate::session::transcript::{Item, Transcript};
+use crate::session::view;
+
+/// Line 7: the levels, from the least to the most destructive.
+const LEVELS: [Level; 4] = [
+    Level::Reasoning,
+    Level::Bulk,
+    Level::Intermediate,
+    Level::Episode,
+];
+
+/// A pass in the making.
+struct Pass<'a> {
+    work: Work<'a>,
+    /// The vertices of the episode graph, oldest first: those that are not evicted yet.
+    graph: Vec<usize>,
+    /// How many of the first episodes are the prologue.
+    prologue: usize,
+}
+
+/// Proposes a pass. The newest tokens, where an operator protects any, are freed last, as in every
+/// order; as published none are.
+///
+/// # Errors
+/// [`PlanError`] if the moves break a rule, which is a mistake in here.
+pub(super) fn propose(ask: &Ask<'_>) -> Result<Proposal, PlanError> {
+    let prologue = prologue(ask);
+    let recent = ask.config.protect_recent;
+    let protection = Protection::new(ask.transcript, ask.marks, recent);
+    let mut pass = Pass {
+        work: Work::new(ask, protection.with_open().with_prologue(prologue)),
+        graph: Vec::new(),
+        prologue,
+    };
+    pass.evict();
+    if recent > 0 && pass.work.total > ask.target.ceiling {
+        pass.work.protection = pass.work.protection.without_recent();
+        pass.evict();
+    }
+    conclude(pass.work, ask)
+}
+
+/// How many episodes stand before the first `start` (§4.3, prologue protection): all, where there
+/// was none. Where the model could not have said it from the first request on, what came before it
+/// is unannotated work, and there is no prologue beyond what is never an episode's.
+fn prologue(ask: &Ask<'_>) -> usize {
+    if !ask.config.prologue_until_start {
+        return 0;
+    }
+    let mut episodes = ask.transcript.graph.episodes.iter();
+    let first = episodes.position(|episode| episode.kind != Kind::Implicit);
+    first.unwrap_or(usize::MAX)
+}
+
+impl<'a> Pass<'a> {
+    /// Algorithm 1. The budget is the floor of the pass, which as published is the ceiling.
+    fn evict(&mut self) {
+        let transcript = self.work.transcript;
+        self.graph = graph(transcript, &self.work);
+        // 1: while countTokens(episodeGraph) > tokenBudget do
+        while !self.work.met() {
+            // 2–5: if candidates.isEmpty() then break: nothing safe is left to evict
+            let Some(target) = self.target() else {
+                break;
+            };
+            let Some(episode) = transcript.graph.episodes.get(target) else {
+                break;
+            };
+            // 7: for level in [STRIP_REASONING, STRIP_BULK_OUTPUT, STRIP_INTERMEDIATE,
+            //    REMOVE_EPISODE] do
+            for level in LEVELS {
+                // 8: if level is applicable to target.type then
+                if !self.is_applicable(level, episode) {
+                    continue;
+                }
+                // 9: strip target at level: remove content
+                let moves = self.moves(level, episode);
+                self.work.apply(episode, level, moves);
+                // One that another order left behind, or a client's edit, moves to the newest
+                // tombstone.
+                self.work.ledger();
+                // 10–12: if countTokens(episodeGraph) ≤ tokenBudget then return
+                if self.work.met() {
+                    return;
+                }
+            }
+            // Evicted, it is no vertex any more (§4.3: "compression removes nodes").
+            self.graph.retain(|at| *at != target);
+        }
+    }
+
+    /// Line 6: the oldest act among the candidates, or the oldest expl if there is no act.
+    fn target(&self) -> Option<usize> {
+        let candidates = || {
+            self.graph
+                .iter()
+                .copied()
+                .filter(|at| self.is_candidate(*at))
+        };
+        let is_act = |at: &usize| {
+            let episode = self.work.transcript.graph.episodes.get(*at);
+            episode.is_some_and(|episode| episode.kind == Kind::Act)
+        };
+        candidates().find(is_act).or_else(|| candidates().next())
+    }
+
+    /// Line 2.
+    fn is_candidate(&self, at: usize) -> bool {
+        let Some(episode) = self.work.transcript.graph.episodes.get(at) else {
+            return false;
+        };
+        // episode.isClosed and not episode.isActive, which are one here
+        episode.closed
+            // and not episode.isPrologue
+            && at >= self.prologue
+            // and all dependents of episode are fully evicted
+            && !has_dependents(self.work.transcript, &self.work.marks, episode)
+    }
+
+    /// Line 8: reasoning is stripped of exploration only, and not where the model's family demands
+    /// it back with its calls.
+    fn is_applicable(&self, level: Level, episode: &Episode) -> bool {
+        level != Level::Reasoning || (episode.is_expl() && !self.work.config.keep_reasoning)
+    }
+
+    /// Line 9: what each level covers (§4.4, "Within the selected episode").
+    fn moves(&self, level: Level, episode: &Episode) -> Vec<Move> {
+        let work = &self.work;
+        let call = |item: &Item| item.kind == ItemKind::Call;
+        match level {
+            // "Extended chain-of-thought content"
+            Level::Reasoning => work.strip(episode, |item| item.kind == ItemKind::Reasoning),
+            // "Large, enumerable tool outputs — search results, directory listings"
+            Level::Bulk => work.strip(episode, |item| call(item) && work.is_bulk(item)),
+            // "Smaller tool interactions — file reads, bash commands and their outputs"
+            Level::Intermediate => work.strip(episode, |item| {
+                call(item) && !work.is_bulk(item) && item.class != ToolClass::Write
+            }),
+            // "the episode is removed in its entirety"
+            Level::Episode if episode.is_expl() && episode.carrier.is_none() => {
+                let texts = episode.items.iter();
+                texts.filter_map(|at| work.leave_line(*at)).collect()
+            }
+            Level::Episode => work.remove(episode),
+            Level::Superseded
+            | Level::Stub
+            | Level::Skeleton
+            | Level::Arguments
+            | Level::Open
+            | Level::Ledger => Vec::new(),
+        }
+    }
+}
+
+/// The vertices of the graph that are not evicted.
+fn graph(transcript: &Transcript, work: &Work<'_>) -> Vec<usize> {
+    let episodes = transcript.graph.episodes.iter().enumerate();
+    let standing = episodes.filter(|(_, one)| !view::is_removed(transcript, &work.marks, one));
+    standing.map(|(at, _)| at).collect()
+}
