@@ -31,7 +31,7 @@ pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
     let mut slots = kept(&own, edit);
     let exact = insert(&mut slots, edit);
     let said = |slot: &Slot<'_>| !slot.kind.is_reasoning();
-    let incomplete = edit.keep_calls.is_some() && (exact == Some(false) || is_bare(edit));
+    let incomplete = edit.keep_calls.is_some() && exact == Some(false);
     let parted = incomplete || slots.iter().any(|slot| said(slot) && slot.bytes.is_none());
     if parted && !edit.keep_reasoning {
         // What was thought is bound to its place among all that was said.
@@ -145,11 +145,6 @@ fn bare_call(call: &[u8]) -> Option<Vec<u8>> {
     let cuts = object.remove_spans(foreign).into_iter();
     let edits: Vec<_> = cuts.map(|cut| (cut, Bytes::new())).collect();
     Some(raw::splice(call, &edits).to_vec())
-}
-
-/// Whether all hidden calls of the hop are left out: what they took with them stays gone.
-fn is_bare(edit: &AssistantEdit<'_>) -> bool {
-    edit.insert.is_empty() && !edit.left_out.is_empty()
 }
 
 /// Puts hidden calls back. Where the client kept all other blocks of the hop, each goes to its

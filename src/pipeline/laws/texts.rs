@@ -99,11 +99,11 @@ fn tombstones_are_merged_when_they_pass_a_tenth_of_the_ceiling() {
     let standing = |sim: &Sim| notes(sim).iter().filter(|n| n.starts_with("expl")).count();
     let ledger = |sim: &Sim| notes(sim).into_iter().find(|n| n.starts_with("ledger"));
     let few = |episodes: usize| {
-        let sim = many(episodes, 4500);
+        let sim = many(episodes, 4380);
         standing(&sim) > 0 && ledger(&sim).is_none()
     };
     assert!((16..40).step_by(2).any(few));
-    let sim = many(40, 4500);
+    let sim = many(40, 4380);
     let text = ledger(&sim).unwrap();
     // One host, at most a twentieth, newest first, and a count of what does not fit.
     assert_eq!(

@@ -277,9 +277,7 @@ fn to_the_floor(state: &State, prepared: &Prepared, before: &Marks) {
     if prepared.pass.is_none() || prepared.estimate <= prepared.floor {
         return;
     }
-    let config = state
-        .terms
-        .eviction(&Family::default(), state.request.dialect);
+    let config = &prepared.eviction;
     let protection = Protection::new(transcript, before, config.protect_recent);
     // The finer order leaves whole items where the next pass can strip results instead.
     let result = |(at, item): &(usize, &crate::session::transcript::Item)| {
@@ -331,9 +329,7 @@ fn prologue(transcript: &Transcript, config: &Config) -> usize {
 /// The published order touches nothing of an open episode, of the prologue, of the newest message, nor
 /// of exploration on which an act in view depends, whatever the budget.
 fn published(state: &State, prepared: &Prepared, before: &Marks) {
-    let config = state
-        .terms
-        .eviction(&Family::default(), state.request.dialect);
+    let config = &prepared.eviction;
     if config.order != Order::Paper {
         return;
     }
@@ -378,9 +374,7 @@ fn open_goes_last(state: &State, prepared: &Prepared, before: &Marks) {
     let Some(hit) = transcript.graph.episodes[current].items.iter().find(moved) else {
         return;
     };
-    let config = state
-        .terms
-        .eviction(&Family::default(), state.request.dialect);
+    let config = &prepared.eviction;
     let protection = Protection::new(transcript, before, config.protect_recent);
     let recent = |item: &usize| protection.covers(transcript, *item);
     for episode in transcript
