@@ -1,0 +1,67 @@
+//! How large a hop's view may be: the ceiling and the floor in counted tokens. Never decides a pass.
+
+use super::{State, Tools};
+use crate::commit::{self, Growth};
+use crate::model::Role;
+use crate::policy::Target;
+use crate::session::path::{Entry, REPORTS};
+use crate::session::transcript::Transcript;
+use crate::tokens::calibrate;
+
+impl State {
+    /// The ratio of the newest hop on the path that has a report. The hops of this turn don't count,
+    /// so that the first one and a retry of it agree.
+    #[must_use]
+    pub fn ratio(&self) -> f64 {
+        let mut newest = self.path.entries.iter().rev().take(REPORTS);
+        let (reported, estimate) = newest.find_map(Entry::told).unwrap_or_default();
+        calibrate::ratio(reported, estimate)
+    }
+
+    /// The ceiling and the floor in counted tokens: τ is held against estimate × ratio.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "token counts are far below 2^52 and the ratio is positive"
+    )]
+    pub(super) fn limits(
+        &self,
+        tools: &Tools<'_>,
+        transcript: &Transcript,
+        ratio: f64,
+        refused: Option<u64>,
+    ) -> Target {
+        let ceiling = match refused {
+            // The size is the provider's, as the ceiling is.
+            Some(size) => (size as f64 * 0.8 / ratio) as u64,
+            None => (f64::from(self.terms.ceiling) / ratio) as u64,
+        };
+        let turns = self.path.entries.len();
+        let spoken: u64 = transcript
+            .items
+            .iter()
+            .map(|item| u64::from(item.tokens))
+            .sum();
+        let per_turn = (turns >= commit::AUTO_TURNS).then(|| spoken as f64 / turns as f64);
+        let protected: u64 = transcript
+            .entries
+            .iter()
+            .take_while(|entry| entry.role != Role::Assistant)
+            .filter_map(|entry| transcript.items.get(entry.items.start))
+            .map(|item| u64::from(item.tokens))
+            .sum();
+        let growth = Growth {
+            ceiling,
+            protected: protected + self.fixed,
+            per_turn,
+            read: tools.family.prices.read,
+            write: tools.family.prices.write,
+        };
+        Target {
+            fixed: self.fixed,
+            ceiling,
+            floor: commit::floor(self.terms.commit, &growth),
+        }
+    }
+}
