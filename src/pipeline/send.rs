@@ -329,7 +329,8 @@ async fn emergency(
     let error = app.models.context_length_error(status.as_u16(), &text)?;
     let before = turn.prepared.estimate;
     let size = turn.prepared.calibrated(before);
-    let window = error.window.or(turn.family.window);
+    let limit = turn.state.request.limit.map(|limit| limit.tokens);
+    let window = error.window.or_else(|| turn.family.prompt(limit));
     let refused = window.map_or(size, |window| size.min(u64::from(window)));
     let prepared = prepare(app, turn, Some(refused)).ok()?;
     if prepared.estimate >= before {

@@ -144,12 +144,8 @@ impl Contender {
         Ok(Self {
             policy,
             ceiling,
-            terms: Terms::of(
-                &settings,
-                &Overrides::default(),
-                &options.pricing.family,
-                "",
-            )?,
+            // Prices are a model's, ceilings are the lab's own: no window holds them.
+            terms: Terms::of(&settings, &Overrides::default(), None, "")?,
             annotate,
         })
     }

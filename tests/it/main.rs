@@ -64,4 +64,5 @@ mod turns;
 mod typed;
 mod unpacking;
 mod unread;
+mod windows;
 mod wire;

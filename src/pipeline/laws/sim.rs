@@ -256,7 +256,7 @@ impl Sim {
             .collect();
         let overrides = Overrides::default();
         let heads = chain::heads(TENANT, &shapes);
-        let terms = Terms::of(&self.settings, &overrides, &self.family, "gpt-4o").unwrap();
+        let terms = Terms::of(&self.settings, &overrides, None, "gpt-4o").unwrap();
         let mut state = State::new(request, shapes, heads, path.clone(), terms, &self.reader());
         state.marks = marks;
         state.inject(&self.tools()).unwrap();
