@@ -329,6 +329,9 @@ fn asked(app: &App, asked: &TurnRequest, report: &mut Report) -> Result<Asked, S
         (Err(error), Mode::Manage) => return Err(unreadable(error)),
     };
     let family = app.models.family(&request.model).clone();
+    let family = app
+        .windows
+        .told(family, asked.identity.tenant, &request.model);
     let window = family.prompt(request.limit.map(|limit| limit.tokens));
     let mut terms = Terms::of(&app.settings, &asked.overrides, window, &request.model)
         .map_err(|error| Stop::Error(error.into()))?;

@@ -19,7 +19,7 @@ use super::hop::{MiddleError, Prepared};
 use super::incoming::Incoming;
 use super::learned::Whose;
 use super::open::Turn;
-use super::{drive, unary, untouched};
+use super::{drive, unary, untouched, windows};
 use crate::dialect::Purpose;
 use crate::dialect::stream::Spec;
 use crate::model::{EditKind, Edits};
@@ -72,6 +72,7 @@ async fn accepted(
         return Ok(forward(turn, response));
     }
     note_accepted(app, &turn);
+    windows::ask(app, &turn);
     let (head, body) = Incoming::of(response);
     if body.coded {
         return original(app, turn, Because::Unread).await;
