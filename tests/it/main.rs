@@ -48,6 +48,7 @@ mod references;
 mod replay;
 mod reports;
 mod resend;
+mod room;
 mod rules;
 mod run;
 mod series;
