@@ -481,7 +481,7 @@ impl Terms {
         reason = "token counts are far below 2^52 and the share lies in 0..=1"
     )]
     pub fn guide_above(&self, ceiling: u64) -> Option<u64> {
-        (self.guide_at < 1.0).then(|| (ceiling as f64 * self.guide_at) as u64)
+        (self.guide_at < 1.0).then_some((ceiling as f64 * self.guide_at) as u64)
     }
 
     /// How many breakpoints a request may hold; none where the proxy sets none, because it may not
