@@ -112,7 +112,7 @@ impl Middle {
         );
         let path = path.unwrap();
         assert!(!path.entries.is_empty(), "the path must come from memory");
-        let terms = Terms::of(&self.settings, &Overrides::default(), &self.family, "").unwrap();
+        let terms = Terms::of(&self.settings, &Overrides::default(), None, "").unwrap();
         let mut state = State::new(request, shapes, heads, path, terms, &reader);
         let tools = Tools {
             reader,

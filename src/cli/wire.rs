@@ -12,7 +12,7 @@ use crate::ingress::Readiness;
 use crate::pipeline::find::Paths;
 use crate::pipeline::known::Memo;
 use crate::pipeline::reads::Readers;
-use crate::pipeline::{Accepted, Active, App, Classes, Learned, Settings};
+use crate::pipeline::{Accepted, Active, App, Classes, Learned, Settings, Windows};
 use crate::record::{Metrics, provider_name};
 use crate::store::{self, Keepsake, Opened, Store};
 use crate::tokens::{Counter, Models};
@@ -65,6 +65,7 @@ pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Resul
         accepted: Accepted::by(config.upstream.base_url.as_str()),
         readers: Readers::default(),
         learned: Learned::default(),
+        windows: Arc::new(Windows::new(config.upstream.ask_models)),
         paths: Paths::new(config.server.cache_memory),
         active: Active::new(config.server.cache_memory),
         memo: Memo::new(config.server.cache_memory),

@@ -92,6 +92,8 @@ pub struct RawUpstream {
     pub pool_idle: Option<usize>,
     /// How long an idle connection is kept.
     pub pool_idle_timeout: Option<String>,
+    /// Whether the upstream is asked how much a model takes.
+    pub ask_models: Option<bool>,
 }
 
 /// `[budget]` and each of `[profiles.NAME]`

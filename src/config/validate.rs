@@ -243,6 +243,12 @@ impl Check<'_> {
             &mut up.pool_idle_timeout,
             timeout,
         );
+        self.set(
+            "upstream.ask_models",
+            raw.ask_models,
+            &mut up.ask_models,
+            Ok,
+        );
     }
 
     fn budget(&mut self, section: &str, raw: RawBudget, budget: &mut Budget) {

@@ -15,6 +15,7 @@ use super::learned::Learned;
 use super::reads::Readers;
 use super::settings::Settings;
 use super::standing::Accepted;
+use super::windows::Windows;
 use crate::dialect;
 use crate::model::{Dialect, TenantId};
 use crate::record::{CacheName, Label, Metrics};
@@ -40,6 +41,8 @@ pub struct App {
     pub readers: Readers,
     /// What the upstream was found to refuse.
     pub learned: Learned,
+    /// What the upstream said of how much its models take.
+    pub windows: Arc<Windows>,
     /// Folded paths.
     pub paths: Paths,
     /// Sessions that were served lately.

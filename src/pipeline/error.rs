@@ -76,13 +76,15 @@ pub enum ProxyError {
     #[error(
         "the context holds {size} tokens where {ceiling} are allowed, and nothing more can be \
          evicted: user text {user}, system text {system}, tools {tools}, the newest exchange \
-         {newest}, what can't be edited {opaque}, the rest {rest}; start a new session, or raise the budget",
-        user = pinned.user, system = pinned.system, tools = pinned.fixed,
+         {newest}, what can't be edited {opaque}, the rest {rest}; start a new session, or {way_out}",
+        way_out = way_out(*windowed), user = pinned.user, system = pinned.system, tools = pinned.fixed,
         newest = pinned.newest, opaque = pinned.opaque, rest = pinned.rest
     )]
     Budget {
         /// τ in tokens.
         ceiling: u64,
+        /// Whether it is the model's window.
+        windowed: bool,
         /// The size that is left, in tokens.
         size: u64,
         /// What is pinned.
@@ -226,5 +228,14 @@ impl ProxyError {
                 }
             },
         }
+    }
+}
+
+/// What would make room for a context that has none.
+fn way_out(windowed: bool) -> &'static str {
+    if windowed {
+        "use a model that takes more"
+    } else {
+        "raise the budget"
     }
 }

@@ -315,9 +315,7 @@ fn nudge(state: &State, prepared: &Prepared) -> Option<&'static str> {
     let graph = &prepared.transcript.graph;
     // Nobody asked for marks before the guidance came.
     let transcript = &prepared.transcript;
-    let Some(from) = state.guided_from(transcript.first_item) else {
-        return None;
-    };
+    let from = state.guided_from(transcript.first_item)?;
     let asked = |episode: &&crate::session::graph::Episode| {
         let first = episode
             .items

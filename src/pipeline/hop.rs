@@ -86,6 +86,10 @@ pub struct State {
     pub fixed: u64,
     /// Tokens of what the client sent, by the same formula.
     pub client_tokens: u64,
+    /// Those of its tools.
+    pub client_tools: u64,
+    /// Whether it has changed its system text or its tools since the newest turn.
+    pub prologue_changed: bool,
     /// The digest of system text and tools.
     pub prologue: Digest,
     /// The hops so far.
@@ -189,6 +193,8 @@ impl State {
             guidance: None,
             fixed: 0,
             client_tokens: 0,
+            client_tools: 0,
+            prologue_changed: false,
             prologue: Digest([0; 32]),
             pending: Vec::new(),
             marks,

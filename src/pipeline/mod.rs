@@ -32,6 +32,7 @@ mod settings;
 mod standing;
 pub mod texts;
 mod unary;
+mod windows;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -55,6 +56,7 @@ pub use settings::{
     SetBreakpoints, Settings, StoreContent, Terms, TermsError, Unmet,
 };
 pub use standing::Accepted;
+pub use windows::Windows;
 
 use crate::upstream::{self, Outbound, Payload};
 use open::Opened;

@@ -329,7 +329,11 @@ fn asked(app: &App, asked: &TurnRequest, report: &mut Report) -> Result<Asked, S
         (Err(error), Mode::Manage) => return Err(unreadable(error)),
     };
     let family = app.models.family(&request.model).clone();
-    let mut terms = Terms::of(&app.settings, &asked.overrides, &family, &request.model)
+    let family = app
+        .windows
+        .told(family, asked.identity.tenant, &request.model);
+    let window = family.prompt(request.limit.map(|limit| limit.tokens));
+    let mut terms = Terms::of(&app.settings, &asked.overrides, window, &request.model)
         .map_err(|error| Stop::Error(error.into()))?;
     // What is only counted is not kept either.
     if asked.purpose == Purpose::Count {
@@ -518,6 +522,7 @@ pub(super) fn over_budget(state: &State, prepared: &Prepared) -> Option<ProxyErr
         .filter(|_| state.terms.unmet == Unmet::Refuse)?;
     Some(ProxyError::Budget {
         ceiling: u64::from(state.terms.ceiling),
+        windowed: state.terms.windowed,
         size: prepared.calibrated(prepared.estimate),
         pinned,
     })

@@ -130,6 +130,7 @@ impl Report {
         let cached = state.path.newest().is_some() || !state.pending.is_empty();
         let guided = prepared.guided.filter(|_| managed);
         self.turn.guided = self.turn.guided.or(guided);
+        self.turn.prologue_changed = state.prologue_changed;
         self.turn.prefix_breaks += u64::from((pass.is_some() || guided.is_some()) && cached);
         let first = state.pending.is_empty();
         self.turn.prefix_breaks += u64::from(first && prepared.transcript.changed);
@@ -150,6 +151,9 @@ impl Report {
             evicted: prepared.calibrated(prepared.whole.saturating_sub(prepared.estimate)),
             ceiling,
             floor: prepared.calibrated(prepared.floor),
+            parts: state
+                .parts(prepared)
+                .map(|tokens| prepared.calibrated(tokens)),
             budget: if met { Budget::Met } else { Budget::Exceeded },
             pinned: prepared.pinned.map(|pinned| Pinned {
                 fixed: prepared.calibrated(pinned.fixed),

@@ -19,7 +19,7 @@ use super::hop::{MiddleError, Prepared};
 use super::incoming::Incoming;
 use super::learned::Whose;
 use super::open::Turn;
-use super::{drive, unary, untouched};
+use super::{drive, unary, untouched, windows};
 use crate::dialect::Purpose;
 use crate::dialect::stream::Spec;
 use crate::model::{EditKind, Edits};
@@ -72,6 +72,7 @@ async fn accepted(
         return Ok(forward(turn, response));
     }
     note_accepted(app, &turn);
+    windows::ask(app, &turn);
     let (head, body) = Incoming::of(response);
     if body.coded {
         return original(app, turn, Because::Unread).await;
@@ -329,7 +330,8 @@ async fn emergency(
     let error = app.models.context_length_error(status.as_u16(), &text)?;
     let before = turn.prepared.estimate;
     let size = turn.prepared.calibrated(before);
-    let window = error.window.or(turn.family.window);
+    let limit = turn.state.request.limit.map(|limit| limit.tokens);
+    let window = error.window.or_else(|| turn.family.prompt(limit));
     let refused = window.map_or(size, |window| size.min(u64::from(window)));
     let prepared = prepare(app, turn, Some(refused)).ok()?;
     if prepared.estimate >= before {

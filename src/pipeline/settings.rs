@@ -69,7 +69,8 @@ pub const PAPER_PROFILE: &str = "paper";
 pub struct Budget {
     /// What is done with a conversation whose request names no mode.
     pub mode: Mode,
-    /// The token budget that a request to the upstream may not exceed; at least [`MIN_CEILING`].
+    /// The token budget that a request to the upstream may not exceed; at least [`MIN_CEILING`]. A
+    /// model whose window is smaller is held under that.
     pub ceiling: u32,
     /// Down to where a pass evicts.
     pub floor: Floor,
@@ -274,8 +275,10 @@ pub enum TermsError {
 pub struct Terms {
     /// The mode.
     pub mode: Mode,
-    /// τ in tokens.
+    /// τ in tokens: the budget, or the model's window where that is less.
     pub ceiling: u32,
+    /// Whether it is the window.
+    pub windowed: bool,
     /// How deep a pass goes.
     pub commit: commit::Config,
     /// What happens if τ can't be met.
@@ -336,14 +339,16 @@ impl Settings {
 }
 
 impl Terms {
-    /// The terms of a request.
+    /// The terms of a request to a model, of which `window` is what it takes as prompt, where that is
+    /// known. No ceiling is higher, not even one that a request asks for, and what follows from the
+    /// ceiling follows from the window then.
     ///
     /// # Errors
     /// [`TermsError`] where its budget can't be read against its model.
     pub fn of(
         settings: &Settings,
         overrides: &Overrides,
-        family: &Family,
+        window: Option<u32>,
         model: &str,
     ) -> Result<Self, TermsError> {
         let mut budget = settings.budget_of(overrides);
@@ -351,15 +356,17 @@ impl Terms {
         if policy == Policy::CwlPaper {
             budget = Cow::Owned(budget.into_owned().as_published());
         }
-        let ceiling = match overrides.budget {
+        let wanted = match overrides.budget {
             Some(AskedBudget::Tokens(tokens)) => tokens,
-            Some(AskedBudget::WindowShare(share)) => share_of(share, family, model)?,
+            Some(AskedBudget::WindowShare(share)) => share_of(share, window, model)?,
             None => budget.ceiling,
         };
+        let ceiling = window.map_or(wanted, |window| wanted.min(window));
         let delimiter = &settings.delimiter;
         Ok(Self {
             mode: settings.mode(overrides),
             ceiling,
+            windowed: ceiling < wanted,
             commit: commit::Config {
                 floor: budget.floor,
                 min_floor: budget.min_floor,
@@ -479,7 +486,7 @@ impl Terms {
         reason = "token counts are far below 2^52 and the share lies in 0..=1"
     )]
     pub fn guide_above(&self, ceiling: u64) -> Option<u64> {
-        (self.guide_at < 1.0).then(|| (ceiling as f64 * self.guide_at) as u64)
+        (self.guide_at < 1.0).then_some((ceiling as f64 * self.guide_at) as u64)
     }
 
     /// How many breakpoints a request may hold; none where the proxy sets none, because it may not
@@ -529,8 +536,8 @@ pub fn given(one_call: bool) -> Given {
     clippy::cast_sign_loss,
     reason = "the share lies in 0..=1 of a window that is a u32"
 )]
-fn share_of(share: f64, family: &Family, model: &str) -> Result<u32, TermsError> {
-    let window = family.window.ok_or_else(|| TermsError::Window {
+fn share_of(share: f64, window: Option<u32>, model: &str) -> Result<u32, TermsError> {
+    let window = window.ok_or_else(|| TermsError::Window {
         model: model.to_owned(),
     })?;
     let asked = (share * f64::from(window)) as u32;
@@ -538,5 +545,33 @@ fn share_of(share: f64, family: &Family, model: &str) -> Result<u32, TermsError>
         Err(TermsError::TooSmall { asked })
     } else {
         Ok(asked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_holds_the_ceiling_and_what_follows_from_it() {
+        let tokens = |tokens| Some(AskedBudget::Tokens(tokens));
+        let share = Some(AskedBudget::WindowShare(0.5));
+        for (asked, window, ceiling, windowed, recent) in [
+            (None, None, 80_000, false, 8_000),
+            (None, Some(80_000), 80_000, false, 8_000),
+            (None, Some(8_192), 8_192, true, 1_638),
+            (None, Some(2_000), 2_000, true, 400),
+            (tokens(5_000), Some(8_192), 5_000, false, 1_000),
+            (tokens(60_000), Some(8_192), 8_192, true, 1_638),
+            (share, Some(20_000), 10_000, false, 2_000),
+        ] {
+            let overrides = Overrides {
+                budget: asked,
+                ..Overrides::default()
+            };
+            let terms = Terms::of(&Settings::default(), &overrides, window, "m").unwrap();
+            let found = (terms.ceiling, terms.windowed, terms.protect_recent);
+            assert_eq!(found, (ceiling, windowed, recent), "{asked:?} {window:?}");
+        }
     }
 }

@@ -125,6 +125,7 @@ mod tests {
     use super::*;
     use crate::policy::Pinned;
     use crate::record::{Phase, Route, Stage};
+    use crate::session::view::Parts;
 
     #[test]
     fn zones_change_exactly_at_their_marks() {
@@ -153,6 +154,7 @@ mod tests {
             evicted: 59_000,
             ceiling: 80_000,
             floor: 56_000,
+            parts: Parts::default(),
             budget: Budget::Met,
             pinned: None,
         });
@@ -189,6 +191,7 @@ mod tests {
             evicted: 0,
             ceiling: 8_000,
             floor: 5_000,
+            parts: Parts::default(),
             budget: Budget::Exceeded,
             pinned: Some(Pinned {
                 user: 1_200,

@@ -10,6 +10,7 @@ use crate::dialect::request::Unmanaged;
 use crate::intercept::delimiter;
 use crate::model::{EditKind, Usage};
 use crate::policy::{Level, Policy};
+use crate::session::view::{Part, Parts};
 
 /// Two hops, a pass, hidden calls, an abort, a retry, a stage that failed: one of everything.
 pub(super) fn full_turn() -> Turn {
@@ -74,6 +75,11 @@ pub(super) fn full_turn() -> Turn {
         evicted: 30_000,
         ceiling: 80_000,
         floor: 56_000,
+        parts: {
+            let mut parts = Parts::default();
+            parts.add(Part::Results, 40_000);
+            parts
+        },
         pinned: None,
         budget: Budget::Exceeded,
     });
@@ -90,6 +96,7 @@ pub(super) fn full_turn() -> Turn {
     }];
     turn.refetches = 2;
     turn.prefix_breaks = 1;
+    turn.prologue_changed = true;
     turn.abort = Some(Abort {
         side: Side::Client,
         phase: AbortPhase::Body,

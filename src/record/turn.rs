@@ -16,6 +16,7 @@ use crate::dialect::request::Unmanaged;
 use crate::intercept::delimiter;
 use crate::model::{Edits, Usage};
 use crate::policy::{Level, Pinned, Policy};
+use crate::session::view::Parts;
 
 /// The report of one finished turn. Also used for a forwarded request, which has at most one hop
 /// and no context.
@@ -67,6 +68,8 @@ pub struct Turn {
     pub refetches: u64,
     /// How often this turn's requests did not extend the prefix that the provider has cached.
     pub prefix_breaks: u64,
+    /// Whether the client changed its system text or its tools since the turn before.
+    pub prologue_changed: bool,
     /// How the stream was ended, if it was.
     pub abort: Option<Abort>,
     /// The reasons of upstream calls that were repeated, in order.
@@ -111,6 +114,7 @@ impl Turn {
             recalls: Vec::new(),
             refetches: 0,
             prefix_breaks: 0,
+            prologue_changed: false,
             abort: None,
             retries: Vec::new(),
             guided: None,
@@ -216,6 +220,8 @@ pub struct Context {
     pub ceiling: u64,
     /// The low-water mark that held for this request.
     pub floor: u64,
+    /// What the upstream was sent, by part.
+    pub parts: Parts,
     /// Whether the budget was met.
     pub budget: Budget,
     /// What keeps the view above it, where it was not.

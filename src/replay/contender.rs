@@ -141,8 +141,8 @@ impl Contender {
             recall: Recall { enabled: false },
             ..Settings::default()
         };
-        let family = &options.pricing.family;
-        let mut terms = Terms::of(&settings, &Overrides::default(), family, "")?;
+        // Prices are a model's, ceilings are the lab's own: no window holds them.
+        let mut terms = Terms::of(&settings, &Overrides::default(), None, "")?;
         // Marks that nobody was asked for stand from the first request on.
         terms.prologue_until_start = annotate == Annotate::Inferred;
         Ok(Self {

@@ -3,10 +3,12 @@
 //! transcript, same marks, same view. Never moves a mark.
 
 mod edits;
+mod parts;
 
 use std::collections::HashMap;
 
 pub use edits::edits;
+pub use parts::{Part, Parts, parts};
 
 use super::graph::{Delimiter, Episode, Kind};
 use super::note::{Left, Note};

@@ -5,6 +5,7 @@
 mod body;
 mod error;
 mod headers;
+mod listing;
 mod retry;
 mod target;
 
@@ -21,6 +22,7 @@ use tower::ServiceExt as _;
 pub use body::{ResponseBody, Upload};
 pub use error::{BodyError, Error, UploadFault};
 pub use headers::{OWN_PREFIX, is_sent, to_client, to_upstream};
+pub use listing::ListingError;
 pub use retry::{LONGEST_WAIT, Retry, retry_after};
 pub use target::{BaseUrl, BaseUrlError};
 
@@ -53,6 +55,8 @@ pub struct Config {
     pub pool_idle: usize,
     /// How long an idle connection is kept.
     pub pool_idle_timeout: Duration,
+    /// Whether the upstream is asked, beside turns, how much a model takes that no table knows.
+    pub ask_models: bool,
 }
 
 impl Default for Config {
@@ -66,6 +70,7 @@ impl Default for Config {
             retry_statuses: Vec::new(),
             pool_idle: 256,
             pool_idle_timeout: Duration::from_secs(90),
+            ask_models: true,
         }
     }
 }

@@ -68,6 +68,8 @@ impl Process {
                 &base,
             ])
             .args(arguments)
+            // What upstreams are asked beside turns is told by tests of its own.
+            .env("PLIMSOLL__UPSTREAM__ASK_MODELS", "false")
             .envs(env.iter().copied())
             .spawn()
             .unwrap();

@@ -66,6 +66,8 @@ impl Proxy {
         config.server.admin.set_port(0);
         config.upstream.base_url = BaseUrl::parse(&format!("http://{upstream}/v1")).unwrap();
         config.store.backend = Backend::Memory;
+        // What upstreams are asked beside turns is told by tests of its own.
+        config.upstream.ask_models = false;
         // What is told of late guidance is told by tests of its own.
         config.budget.guide_at = 0.0;
         change(&mut config);

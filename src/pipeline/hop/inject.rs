@@ -3,11 +3,12 @@
 //! client's own takes a name from them later. Never says when the block comes in, and never renders a
 //! view.
 
-use super::{MiddleError, State, Tools};
+use super::{MiddleError, Prepared, State, Tools};
 use crate::dialect::names::Names;
 use crate::model::{Digest, EditKind, Edits, Hidden, Role};
 use crate::pipeline::settings::Offer;
 use crate::render::tools::{self, Injected};
+use crate::session::view::{self, Part, Parts};
 
 impl State {
     /// Has views go without some edits, the injected tools and their guidance among them.
@@ -53,11 +54,40 @@ impl State {
     /// # Errors
     /// [`MiddleError`] where the client's own tools or system message can't be extended.
     pub fn inject(&mut self, tools: &Tools<'_>) -> Result<(), MiddleError> {
-        self.client_tokens = self.spoken() + self.count_tools(tools);
+        self.client_tools = self.count_tools(tools);
+        self.client_tokens = self.spoken() + self.client_tools;
         let first = || self.terms.first_guide(self.request.one_call);
         self.guide = self.path.guide.unwrap_or_else(first);
         self.injected = self.decide();
-        self.add(tools)
+        self.add(tools)?;
+        self.prologue_changed = self.differs_in_front();
+        Ok(())
+    }
+
+    /// What a view is made of.
+    #[must_use]
+    pub fn parts(&self, prepared: &Prepared) -> Parts {
+        let mut parts = view::parts(&prepared.transcript, &self.marks, &prepared.notes);
+        parts.add(Part::Tools, self.client_tools);
+        parts.add(Part::Own, self.fixed.saturating_sub(self.client_tools));
+        // What the guidance adds to a system message of the client's.
+        let client = self.client_tokens.saturating_sub(self.client_tools);
+        let guidance = self.spoken().saturating_sub(client);
+        parts.shift(Part::System, Part::Own, guidance);
+        parts
+    }
+
+    /// Whether system text and tools are others than with the newest turn for the client's sake: before
+    /// this turn has brought anything in, and where no less is offered than then.
+    fn differs_in_front(&self) -> bool {
+        let tooled = self.request.tools.is_some();
+        let refused = |edits: Edits| edits.has(EditKind::Tools) || edits.has(EditKind::Hidden);
+        let mut before = self.path.entries.iter().rev().map(|entry| &entry.record);
+        before
+            .find(|record| record.tooled == tooled)
+            .is_some_and(|record| {
+                record.prologue != self.prologue && refused(record.without) == self.refuses_tools()
+            })
     }
 
     /// Puts the hidden tools into the tools array, and the guidance that is given into the system

@@ -266,7 +266,7 @@ impl Sim {
             .collect();
         let overrides = Overrides::default();
         let heads = chain::heads(TENANT, &shapes);
-        let mut terms = Terms::of(&self.settings, &overrides, &self.family, "gpt-4o").unwrap();
+        let mut terms = Terms::of(&self.settings, &overrides, None, "gpt-4o").unwrap();
         terms.prologue_until_start = self.prologue;
         let mut state = State::new(request, shapes, heads, path.clone(), terms, &self.reader());
         state.marks = marks;

@@ -18,6 +18,7 @@ use crate::record::labels::{
     AbortPhase, AcceptError, CacheName, ConnectionCut, CostKind, DelimiterAction, GuideReason,
     Phase, RecallOutcome, RetryReason, Side, Stage, StoreOp,
 };
+use crate::session::view::Part;
 
 /// 50 µs to 1 s: the proxy's own time and the store's.
 pub(super) const OVERHEAD_BUCKETS: &[f64] = &[
@@ -241,6 +242,7 @@ impl Upstream {
 pub(super) struct View {
     pub tokens_in: Histogram,
     pub tokens_out: Histogram,
+    pub parts: Each<Part, Histogram>,
     pub ceiling_ratio: Histogram,
     pub ceiling: IntGauge,
     pub budget_unmet: IntCounter,
@@ -249,6 +251,7 @@ pub(super) struct View {
     pub evicted_tokens: Pairs<Policy, Level>,
     pub evicted_items: Pairs<Policy, Level>,
     pub prefix_breaks: IntCounter,
+    pub prologue_changes: IntCounter,
     pub sessions_active: IntGauge,
 }
 
@@ -263,6 +266,12 @@ impl View {
         Ok(Self {
             tokens_in: context.with_label_values(&["in"]),
             tokens_out: context.with_label_values(&["out"]),
+            parts: each(&r.histograms(
+                "context_part_tokens",
+                "Tokens of a request as the upstream was sent it, by what they are",
+                "part",
+                TOKEN_BUCKETS,
+            )?),
             ceiling_ratio: r.histogram(
                 "context_ceiling_ratio",
                 "What a managed upstream call was sent over the ceiling that held for it",
@@ -295,6 +304,10 @@ impl View {
             prefix_breaks: r.counter(
                 "prefix_breaks_total",
                 "Requests that did not extend the prefix that the provider had cached",
+            )?,
+            prologue_changes: r.counter(
+                "prologue_changes_total",
+                "Turns whose client had changed its system text or its tools since the turn before",
             )?,
             sessions_active: r.gauge("sessions_active", "Sessions held in memory")?,
         })

@@ -20,6 +20,7 @@ use super::labels::{
     AcceptError, Budget, CacheName, ConnectionCut, CostKind, Phase, Route, StoreOp, TokenKind,
 };
 use super::turn::{Abort, Context, DelimiterCall, Evicted, Hop, Pass, Turn, lossy};
+use crate::session::view::Part;
 use crate::store::Health;
 
 /// The label of whatever is not on a list.
@@ -122,6 +123,9 @@ impl Metrics {
             f.upstream.cache_hit_ratio.observe(ratio);
         }
         f.view.prefix_breaks.inc_by(turn.prefix_breaks);
+        f.view
+            .prologue_changes
+            .inc_by(u64::from(turn.prologue_changed));
         self.observe_overhead(turn);
         self.observe_events(turn);
         for kind in CostKind::ALL {
@@ -181,6 +185,10 @@ impl Metrics {
         let f = &self.families;
         f.view.tokens_in.observe(lossy(context.tokens_in));
         f.view.tokens_out.observe(lossy(context.tokens_out));
+        for part in Part::ALL {
+            let tokens = lossy(context.parts.get(part));
+            f.view.parts.at(part).observe(tokens);
+        }
         match context.budget {
             Budget::Met => {}
             Budget::Exceeded => f.view.budget_unmet.inc(),

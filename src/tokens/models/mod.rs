@@ -21,6 +21,10 @@ static BUILTIN: LazyLock<Models> = LazyLock::new(|| {
     Models::parse(include_str!("../../../config/models.toml")).unwrap_or_default()
 });
 
+/// A sixteenth of a context is left free where answer and prompt share it: what is counted before
+/// the server has reported anything may be some per cent short, and its own template adds to it.
+const CONTEXT_MARGIN: u32 = 16;
+
 /// Why a table of models was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelsError {
@@ -43,6 +47,9 @@ pub enum ModelsError {
         /// The name that it uses.
         cache: String,
     },
+    /// A family says twice how much it takes.
+    #[error("models: family `{0}`: give `window` or `context`, not both")]
+    Both(String),
     /// A number is out of its range.
     #[error("models: family `{family}`: {what} must be a positive number")]
     Number {
@@ -100,6 +107,8 @@ pub struct Family {
     pub encoding: Encoding,
     /// Prompt tokens that the model accepts; `None` where unknown.
     pub window: Option<u32>,
+    /// Prompt and answer together, where that is all that is known.
+    pub context: Option<u32>,
     /// What its tokens cost.
     pub prices: Prices,
     /// How its provider caches prompts.
@@ -115,10 +124,34 @@ impl Default for Family {
             name: "other".to_owned(),
             encoding: Encoding::default(),
             window: None,
+            context: None,
             prices: Prices::default(),
             cache: CacheModel::default(),
             reasoning_back: false,
         }
+    }
+}
+
+impl Family {
+    /// The prompt tokens that a model takes beside an answer of at most `output` tokens; `None` where
+    /// nobody knows. Where the answer alone would fill the context no prompt has place beside it,
+    /// however short: a server that takes such a request cuts the answer, and sets nothing apart for it.
+    #[must_use]
+    pub fn prompt(&self, output: Option<u64>) -> Option<u32> {
+        if self.window.is_some() {
+            return self.window;
+        }
+        let context = self.context?;
+        let whole = context - context / CONTEXT_MARGIN;
+        let left = u64::from(whole).checked_sub(output.unwrap_or_default());
+        let left = left.and_then(|left| u32::try_from(left).ok());
+        Some(left.filter(|left| *left > 0).unwrap_or(whole))
+    }
+
+    /// Whether nothing is known of how much it takes.
+    #[must_use]
+    pub fn is_unmeasured(&self) -> bool {
+        self.window.is_none() && self.context.is_none()
     }
 }
 

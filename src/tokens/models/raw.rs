@@ -63,6 +63,7 @@ struct RawFamily {
     models: Vec<String>,
     encoding: Option<RawEncoding>,
     window: Option<u32>,
+    context: Option<u32>,
     usd: Option<RawPrices>,
     relative: Option<RawPrices>,
     cache: Option<String>,
@@ -125,6 +126,12 @@ fn family(raw: RawFamily, caches: &BTreeMap<String, RawCache>) -> Result<Family,
     if raw.window == Some(0) {
         return Err(number("window"));
     }
+    if raw.context == Some(0) {
+        return Err(number("context"));
+    }
+    if raw.window.is_some() && raw.context.is_some() {
+        return Err(ModelsError::Both(raw.name));
+    }
     let prices = match (raw.usd, raw.relative) {
         (Some(usd), _) => {
             let relative = usd.relative().ok_or_else(|| number("each price"))?;
@@ -141,6 +148,7 @@ fn family(raw: RawFamily, caches: &BTreeMap<String, RawCache>) -> Result<Family,
             .encoding
             .map_or_else(Encoding::default, RawEncoding::meaning),
         window: raw.window,
+        context: raw.context,
         prices,
         cache: cache(&raw, caches)?,
         reasoning_back: raw.reasoning_back,

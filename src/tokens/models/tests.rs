@@ -210,6 +210,7 @@ fn a_users_table_wins() {
             name: "house-model".to_owned(),
             encoding: Encoding::Cl100k,
             window: Some(32_000),
+            context: None,
             prices: Prices {
                 plain: 1.0,
                 read: 0.5,
@@ -245,6 +246,8 @@ fn bad_tables_are_refused_with_the_reason() {
         (family("windov = 5"), "windov"),
         (family("window = 0"), "window must be a positive number"),
         (family("window = -5"), "invalid value"),
+        (family("context = 0"), "context must be a positive number"),
+        (family("window = 5\ncontext = 9"), "not both"),
         (family("encoding = \"gpt2\""), "gpt2"),
         (family("cache = \"none\""), "[caches.none]"),
         (family("usd = { input = 0.0, output = 1.0 }"), "price"),
@@ -278,6 +281,32 @@ fn bad_tables_are_refused_with_the_reason() {
     ] {
         let error = Models::parse(&toml).unwrap_err().to_string();
         assert!(error.contains(reason), "{toml}\ngave: {error}");
+    }
+}
+
+#[test]
+fn a_prompt_has_the_window_or_what_an_answer_leaves_of_the_context() {
+    let family = |rest: &str| {
+        let toml = format!("[[family]]\nname = \"x\"\nmodels = [\"x\"]\n{rest}");
+        Models::parse(&toml).unwrap().family("x").clone()
+    };
+    for (rest, output, prompt) in [
+        ("", Some(9), None),
+        ("window = 8_192", None, Some(8_192)),
+        // What is set apart for the answer is no part of it.
+        ("window = 8_192", Some(4_000), Some(8_192)),
+        ("context = 8_192", None, Some(7_680)),
+        ("context = 8_192", Some(0), Some(7_680)),
+        ("context = 8_192", Some(2_000), Some(5_680)),
+        ("context = 8_192", Some(7_679), Some(1)),
+        // No prompt is short enough beside these.
+        ("context = 8_192", Some(7_680), Some(7_680)),
+        ("context = 8_192", Some(8_192), Some(7_680)),
+        ("context = 8_192", Some(u64::MAX), Some(7_680)),
+        ("context = 1", None, Some(1)),
+    ] {
+        let found = family(rest).prompt(output);
+        assert_eq!(found, prompt, "{rest} {output:?}");
     }
 }
 

@@ -17,7 +17,7 @@ use crate::policy::{Config, Order, Policy, Protection};
 use crate::session::graph::Kind;
 use crate::session::transcript::{Item, Transcript};
 use crate::session::view;
-use crate::tokens::{Encoding, Family};
+use crate::tokens::Encoding;
 
 static SIZER: LazyLock<Sizer> = LazyLock::new(|| {
     Sizer::new(Arc::new(|text: &str| {

@@ -1,0 +1,104 @@
+//! What a view is made of: its tokens by whose they are and what they are. Only counts what is shown;
+//! never decides that.
+
+use super::{Notes, call_shown, own_note, tokens};
+use crate::model::{ItemKind, Marks, Role, label_set};
+use crate::session::note::Note;
+use crate::session::transcript::{Entry, Item, Source, Transcript};
+
+label_set!(
+    /// A part of what the upstream is sent.
+    Part {
+        /// The client's system and developer messages.
+        System => "system",
+        /// The client's tools.
+        Tools => "tools",
+        /// What the user says.
+        User => "user",
+        /// What the model says: its calls, and texts and reasoning with them.
+        Calls => "calls",
+        /// The results of the client's tools, and what is left of them.
+        Results => "results",
+        /// What the proxy adds: schemas, guidance, and hidden calls with their results, which hold the
+        /// tombstones of explicit episodes.
+        Own => "own",
+    }
+);
+
+/// Tokens by part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parts([u64; Part::ALL.len()]);
+
+impl Parts {
+    /// The tokens of a part.
+    #[must_use]
+    pub fn get(&self, part: Part) -> u64 {
+        self.0.get(part as usize).copied().unwrap_or_default()
+    }
+
+    /// Adds tokens to a part.
+    pub fn add(&mut self, part: Part, tokens: u64) {
+        if let Some(slot) = self.0.get_mut(part as usize) {
+            *slot = slot.saturating_add(tokens);
+        }
+    }
+
+    /// Takes tokens from a part, as far as it has so many, and adds them to another.
+    pub fn shift(&mut self, from: Part, to: Part, tokens: u64) {
+        let tokens = tokens.min(self.get(from));
+        if let Some(slot) = self.0.get_mut(from as usize) {
+            *slot -= tokens;
+        }
+        self.add(to, tokens);
+    }
+
+    /// All parts, each turned into another count.
+    #[must_use]
+    pub fn map(self, count: impl Fn(u64) -> u64) -> Self {
+        Self(self.0.map(count))
+    }
+}
+
+/// The parts of the messages of a view.
+#[must_use]
+pub fn parts(transcript: &Transcript, marks: &Marks, notes: &Notes) -> Parts {
+    let mut parts = Parts::default();
+    for entry in &transcript.entries {
+        let whole = tokens(transcript, marks, notes, entry);
+        if whole == 0 {
+            continue;
+        }
+        let part = part(entry);
+        parts.add(part, u64::from(whole));
+        if part == Part::Calls {
+            let hidden = hidden(transcript, marks, notes, entry);
+            parts.shift(Part::Calls, Part::Own, hidden);
+        }
+    }
+    parts
+}
+
+fn part(entry: &Entry) -> Part {
+    match entry.role {
+        Role::System => Part::System,
+        Role::User | Role::Other => Part::User,
+        Role::Assistant => Part::Calls,
+        Role::Tool => match entry.source {
+            Source::HiddenResult { .. } => Part::Own,
+            Source::Client(_) | Source::LastHop { .. } | Source::Hop { .. } => Part::Results,
+        },
+    }
+}
+
+/// The tokens of the hidden calls of a message.
+fn hidden(transcript: &Transcript, marks: &Marks, notes: &Notes, entry: &Entry) -> u64 {
+    let items = transcript.items.get(entry.items.clone());
+    let ours = |(at, item): &(usize, &Item)| {
+        item.hidden && item.kind == ItemKind::Call && call_shown(transcript, marks, *at)
+    };
+    let all = (entry.items.start..).zip(items.unwrap_or_default());
+    let sizes = all
+        .filter(ours)
+        .map(|(at, item)| own_note(notes, at, item).map_or(item.tokens, Note::tokens));
+    sizes.map(u64::from).sum()
+}

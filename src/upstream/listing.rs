@@ -1,0 +1,247 @@
+//! What a server says of the models that it serves: the list beside an endpoint, asked for once and
+//! within bounds of its own. Owns the reading of that list; never tries again, and never decides when
+//! to ask.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, ACCEPT_ENCODING};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http_body_util::{BodyExt as _, Limited};
+use reqwest::Url;
+use serde_json::Value;
+
+use super::{Client, Error, Outbound, Payload, to_upstream};
+use crate::model::Rope;
+
+/// How long the whole of an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of a list that are read: that of a market with hundreds of models has about one million.
+const LONGEST: usize = 4 << 20;
+/// What is said to be smaller than this is no size of a context: some servers say 0 or 1 for unknown.
+const LEAST: u64 = 1_024;
+/// A request's headers that say nothing of who asks.
+const OF_THE_TURN: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// What the addresses of the endpoints end in that turns go to.
+const ENDPOINTS: [&str; 3] = ["/chat/completions", "/responses", "/messages"];
+
+/// Where servers write the size of a model's context, prompt and answer together.
+const CONTEXTS: [&[&str]; 6] = [
+    // vLLM and SGLang
+    &["max_model_len"],
+    // llama.cpp
+    &["meta", "n_ctx"],
+    // Groq
+    &["context_window"],
+    // Mistral
+    &["max_context_length"],
+    // OpenRouter, Together and Fireworks
+    &["context_length"],
+    // llama.cpp again: what the model was made for, which is hardly ever less than what is served.
+    &["meta", "n_ctx_train"],
+];
+
+/// Why a server told nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ListingError {
+    /// The request was for no endpoint that a list stands beside.
+    #[error("no list of models stands beside the endpoint")]
+    Place,
+    /// It answered with another status than 200.
+    #[error("the list of models was answered with status {0}")]
+    Status(u16),
+    /// It did not answer whole in time.
+    #[error("the list of models did not come in time")]
+    Late,
+    /// What it answered is no list, or too long a one.
+    #[error("the list of models could not be read")]
+    Form,
+    /// It gave no response.
+    #[error(transparent)]
+    Upstream(#[from] Error),
+}
+
+impl Client {
+    /// Asks a server for the size of a model's context: the list of models beside the endpoint that
+    /// a turn went to, with the headers that went there. `None` where the list does not say.
+    ///
+    /// # Errors
+    /// [`ListingError`] where there is no such list.
+    pub async fn context_of(
+        &self,
+        endpoint: &Url,
+        headers: HeaderMap,
+        model: &str,
+    ) -> Result<Option<u32>, ListingError> {
+        let url = beside(endpoint).ok_or(ListingError::Place)?;
+        let body = tokio::time::timeout(PATIENCE, self.list(url, headers));
+        let body = body.await.map_err(|_| ListingError::Late)??;
+        let list = serde_json::from_slice(&body).map_err(|_| ListingError::Form)?;
+        Ok(context_in(&list, model))
+    }
+
+    async fn list(&self, url: Url, headers: HeaderMap) -> Result<Bytes, ListingError> {
+        let outbound = Outbound {
+            method: Method::GET,
+            url,
+            headers: asking(headers),
+            payload: Payload::Whole(Rope::default()),
+        };
+        let response = self.attempt(outbound).await?;
+        if response.status() != http::StatusCode::OK {
+            return Err(ListingError::Status(response.status().as_u16()));
+        }
+        let body = Limited::new(response.into_body(), LONGEST).collect().await;
+        Ok(body.map_err(|_| ListingError::Form)?.to_bytes())
+    }
+}
+
+/// The list of models that stands beside an endpoint; the query stays, because some prove in it who
+/// they are.
+fn beside(endpoint: &Url) -> Option<Url> {
+    let path = endpoint.path();
+    let base = ENDPOINTS.iter().find_map(|end| path.strip_suffix(end))?;
+    let mut url = endpoint.clone();
+    url.set_path(&format!("{base}/models"));
+    Some(url)
+}
+
+/// The headers of a question, made of those of a turn: without what describes its body and its answer.
+fn asking(mut headers: HeaderMap) -> HeaderMap {
+    to_upstream(&mut headers);
+    let of_body = |name: &HeaderName| name.as_str().starts_with("content-") || name == OF_THE_TURN;
+    let names: Vec<HeaderName> = headers
+        .keys()
+        .filter(|name| of_body(name))
+        .cloned()
+        .collect();
+    for name in names {
+        headers.remove(name);
+    }
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    headers
+}
+
+/// The size of a model's context by a list of models.
+fn context_in(list: &Value, model: &str) -> Option<u32> {
+    let models = list.get("data").unwrap_or(list).as_array()?;
+    let named = |entry: &&Value| entry.get("id").and_then(Value::as_str) == Some(model);
+    // llama.cpp serves one model whatever it is called.
+    let sole = || match models.as_slice() {
+        [only] if only.get("meta").is_some() => Some(only),
+        _ => None,
+    };
+    let entry = models.iter().find(named).or_else(sole)?;
+    CONTEXTS.iter().find_map(|path| {
+        let found = path.iter().try_fold(entry, |value, key| value.get(key))?;
+        let tokens = found.as_u64().filter(|tokens| *tokens >= LEAST)?;
+        u32::try_from(tokens).ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn lists_tell_contexts_in_several_words() {
+        let llama = |id: &str, meta: Value| json!({"object": "list", "data": [{"id": id, "object": "model", "owned_by": "llamacpp", "meta": meta}]});
+        let vllm = json!({"object": "list", "data": [
+            {"id": "other", "object": "model", "max_model_len": 4096},
+            {"id": "m", "object": "model", "owned_by": "vllm", "root": "m", "max_model_len": 32768, "permission": []},
+        ]});
+        let market = json!({"data": [{"id": "m", "context_length": 131_072, "top_provider": {"context_length": 65_536}}]});
+        for (list, context) in [
+            (vllm, Some(32_768)),
+            (market, Some(131_072)),
+            (json!([{"id": "m", "context_length": 8_192}]), Some(8_192)),
+            (
+                json!({"data": [{"id": "m", "context_window": 131_072}]}),
+                Some(131_072),
+            ),
+            (
+                json!({"data": [{"id": "m", "max_context_length": 32_768}]}),
+                Some(32_768),
+            ),
+            (llama("m", json!({"n_ctx_train": 131_072})), Some(131_072)),
+            (
+                llama("m", json!({"n_ctx_train": 131_072, "n_ctx": 16_384})),
+                Some(16_384),
+            ),
+            // It answers by any name.
+            (
+                llama("/models/a.gguf", json!({"n_ctx_train": 32_768})),
+                Some(32_768),
+            ),
+            (
+                json!({"data": [{"id": "other", "max_model_len": 4_096}]}),
+                None,
+            ),
+            (
+                json!({"data": [{"id": "m", "object": "model", "owned_by": "library"}]}),
+                None,
+            ),
+            (json!({"data": [{"id": "m", "max_model_len": 0}]}), None),
+            (json!({"data": [{"id": "m", "max_model_len": "8k"}]}), None),
+            (
+                json!({"data": [{"id": "m", "max_model_len": u64::MAX}]}),
+                None,
+            ),
+            (json!({"data": {}}), None),
+            (json!("m"), None),
+        ] {
+            assert_eq!(context_in(&list, "m"), context, "{list}");
+        }
+    }
+
+    #[test]
+    fn a_list_stands_beside_its_endpoint() {
+        for (endpoint, list) in [
+            ("http://h/v1/chat/completions", Some("http://h/v1/models")),
+            ("http://h/v1/responses", Some("http://h/v1/models")),
+            ("http://h/v1/messages", Some("http://h/v1/models")),
+            ("http://h/chat/completions", Some("http://h/models")),
+            (
+                "http://h/api/paas/v4/chat/completions?key=k",
+                Some("http://h/api/paas/v4/models?key=k"),
+            ),
+            ("http://h/v1/completions", None),
+        ] {
+            let found = beside(&Url::parse(endpoint).unwrap());
+            assert_eq!(found.as_ref().map(Url::as_str), list, "{endpoint}");
+        }
+    }
+
+    #[test]
+    fn a_question_says_who_asks_and_nothing_of_the_turn() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("authorization", "Bearer k"),
+            ("anthropic-version", "2023-06-01"),
+            ("content-type", "application/json"),
+            ("content-encoding", "gzip"),
+            ("accept", "text/event-stream"),
+            ("accept-encoding", "br"),
+            ("idempotency-key", "i"),
+            ("x-plimsoll-session", "s"),
+            ("cookie", "c"),
+        ] {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        let asking = asking(headers);
+        let mut names: Vec<&str> = asking.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        let expect = [
+            "accept",
+            "accept-encoding",
+            "anthropic-version",
+            "authorization",
+        ];
+        assert_eq!(names, expect);
+        assert_eq!(asking["accept"], "application/json");
+    }
+}
