@@ -38,7 +38,7 @@ pub(super) fn propose(ask: &Ask<'_>) -> Result<Proposal, PlanError> {
     let recent = ask.config.protect_recent;
     let protection = Protection::new(ask.transcript, ask.marks, recent);
     let mut pass = Pass {
-        work: Work::new(ask, protection.with_open().with_prologue(prologue)),
+        work: Work::new(ask, protection.with_open()),
         graph: Vec::new(),
         prologue,
     };
@@ -47,6 +47,8 @@ pub(super) fn propose(ask: &Ask<'_>) -> Result<Proposal, PlanError> {
         pass.work.protection = pass.work.protection.without_recent();
         pass.evict();
     }
+    // Line 2 alone leaves the prologue out; the check of the moves holds it to that.
+    pass.work.protection = pass.work.protection.with_prologue(prologue);
     conclude(pass.work, ask)
 }
 

@@ -309,6 +309,7 @@ fn a_hop_that_broke_off_leaves_the_ratio_of_the_one_before() {
 fn reasoning_that_went_with_one_hidden_call_stays_gone_with_the_last() {
     let mut sim = Sim::new();
     sim.dialect = Dialect::Messages;
+    sim.family.reasoning_back = true;
     let wrong = Say::Delimit(serde_json::json!({"action": "begin"}));
     // The refused call and the visible one are unmarked work, what was thought is the act's.
     sim.turn([wrong, think(30), call("grep", 300), act("b", &[])]);
