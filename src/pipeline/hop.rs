@@ -1,8 +1,10 @@
 //! The request half of one hop, pure: transcript, size, pass, bytes. Everything that a turn keeps
 //! between its hops stands in [`State`]. Never awaits, never reads a store or a clock.
 
+mod asked;
 mod guide;
 mod inject;
+mod moved;
 
 use std::sync::Arc;
 
@@ -19,8 +21,8 @@ use crate::dialect::message::MessageError;
 use crate::dialect::request::{Request, Rewrite, View};
 use crate::dialect::stream::UsageWish;
 use crate::model::{
-    Digest, EditKind, Edits, Guide, Head, Hidden, Hop, ItemNo, Kept, Mark, Marks, Role, Rope,
-    Shape, TurnRecord,
+    Digest, EditKind, Edits, Guide, Head, Hidden, Hop, Kept, Mark, Marks, Role, Rope, Shape,
+    TurnRecord,
 };
 use crate::policy::{self, Ask, Order, Pinned, PlanError, Policy, Proposal, Target};
 use crate::record::{GuideReason, Stage};
@@ -29,7 +31,10 @@ use crate::render::{self, Breakpoints, RenderError};
 use crate::session::path::{Entry, Path, REPORTS};
 use crate::session::transcript::{self, Transcript};
 use crate::session::view::{self, Measure, Notes};
+use crate::tokens::ledger::Asked;
 use crate::tokens::{Family, calibrate};
+
+pub use moved::Moved;
 
 /// What went wrong in the middle. The caller forwards the client's bytes.
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +89,8 @@ pub struct State {
     pub fixed: u64,
     /// Tokens of what the client sent, by the same formula.
     pub client_tokens: u64,
+    /// How much of that stood in the client's request before.
+    pub client_held: u64,
     /// The digest of system text and tools.
     pub prologue: Digest,
     /// The hops so far.
@@ -97,9 +104,6 @@ pub struct State {
     fronts: Fronts,
 }
 
-/// Marks that moved, and what is left of items that are shown in part.
-pub type Moved = (Vec<(ItemNo, Mark)>, Vec<(ItemNo, Kept)>);
-
 /// One hop ready to be sent.
 pub struct Prepared {
     /// The body.
@@ -108,6 +112,8 @@ pub struct Prepared {
     pub transcript: Transcript,
     /// Its size in tokens, before calibration.
     pub estimate: u64,
+    /// What the upstream was sent before, where this view only adds to it; less where it does not.
+    pub asked: Asked,
     /// The size of the transcript with nothing evicted.
     pub whole: u64,
     /// Reported tokens over counted ones.
@@ -189,6 +195,7 @@ impl State {
             guidance: None,
             fixed: 0,
             client_tokens: 0,
+            client_held: 0,
             prologue: Digest([0; 32]),
             pending: Vec::new(),
             marks,
@@ -294,6 +301,7 @@ impl State {
         let mut estimate = size + self.fixed;
         let whole = self.whole(&transcript, estimate);
         let (mut pass, mut declined, mut pinned) = (None, None, None);
+        let mut cut = None;
         let config = self.terms.eviction(tools.family, self.request.dialect);
         let most = self.terms.breakpoints(tools.family);
         let before = most.and_then(|_| policy::next_cut(&transcript, &self.marks));
@@ -313,8 +321,10 @@ impl State {
             pinned = proposal.pinned;
             if is_taken(trigger, &proposal, estimate, limits.ceiling) {
                 let (moves, kept) = (proposal.plan.moves(), proposal.plan.kept());
+                let before = (self.marks.clone(), notes);
                 self.marks.apply(moves, kept);
                 notes = view::notes(&transcript, &self.marks, measure);
+                cut = Some(self.cut(&transcript, &before, &notes, &sizes));
                 estimate = view::sizes(&transcript, &self.marks, &notes).1 + self.fixed;
                 pass = Some((trigger, proposal));
             } else if !proposal.plan.is_empty() {
@@ -329,6 +339,7 @@ impl State {
             body: Rope::default(),
             edits: self.edits(&transcript, &notes, most.is_some()),
             transcript,
+            asked: self.asked(estimate, cut),
             estimate,
             whole,
             ratio,
@@ -568,30 +579,6 @@ impl State {
             .map(|usage| usage.completion);
         let used: u64 = used.sum();
         self.request.limit_left(used).filter(|_| used > 0)
-    }
-
-    /// Marks that passes moved before the hop in hand, for its record: an emergency pass may have
-    /// followed another.
-    #[must_use]
-    pub fn moved(&self) -> Moved {
-        let mut before = self.path.marks.clone();
-        for hop in &self.pending {
-            before.apply(&hop.marks, &hop.kept);
-        }
-        let moved = |item: ItemNo| before.get(item) < self.marks.get(item);
-        // A move takes what was left before away, so what is left after one is always said, and so
-        // is that nothing is left any more.
-        let chosen =
-            |(item, kept): &(ItemNo, &Arc<Kept>)| moved(*item) || before.kept(*item) != Some(*kept);
-        let gone = |item: &ItemNo| !moved(*item) && self.marks.kept(*item).is_none();
-        let kept = self.marks.iter_kept().filter(chosen);
-        let kept = kept.map(|(item, kept)| (item, Kept::clone(kept)));
-        let gone = before.iter_kept().map(|(item, _)| item).filter(gone);
-        let gone = gone.map(|item| (item, Kept::default()));
-        (
-            self.marks.iter().filter(|(item, _)| moved(*item)).collect(),
-            kept.chain(gone).collect(),
-        )
     }
 }
 

@@ -53,7 +53,9 @@ impl State {
     /// # Errors
     /// [`MiddleError`] where the client's own tools or system message can't be extended.
     pub fn inject(&mut self, tools: &Tools<'_>) -> Result<(), MiddleError> {
-        self.client_tokens = self.spoken() + self.count_tools(tools);
+        let fixed = self.count_tools(tools);
+        self.client_tokens = self.spoken() + fixed;
+        self.client_held = self.count_held(fixed);
         let first = || self.terms.first_guide(self.request.one_call);
         self.guide = self.path.guide.unwrap_or_else(first);
         self.injected = self.decide();

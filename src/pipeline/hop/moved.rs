@@ -1,0 +1,35 @@
+//! What passes moved before a hop, for its record. Never moves a mark.
+
+use std::sync::Arc;
+
+use super::State;
+use crate::model::{ItemNo, Kept, Mark};
+
+/// Marks that moved, and what is left of items that are shown in part.
+pub type Moved = (Vec<(ItemNo, Mark)>, Vec<(ItemNo, Kept)>);
+
+impl State {
+    /// Marks that passes moved before the hop in hand, for its record: an emergency pass may have
+    /// followed another.
+    #[must_use]
+    pub fn moved(&self) -> Moved {
+        let mut before = self.path.marks.clone();
+        for hop in &self.pending {
+            before.apply(&hop.marks, &hop.kept);
+        }
+        let moved = |item: ItemNo| before.get(item) < self.marks.get(item);
+        // A move takes what was left before away, so what is left after one is always said, and so
+        // is that nothing is left any more.
+        let chosen =
+            |(item, kept): &(ItemNo, &Arc<Kept>)| moved(*item) || before.kept(*item) != Some(*kept);
+        let gone = |item: &ItemNo| !moved(*item) && self.marks.kept(*item).is_none();
+        let kept = self.marks.iter_kept().filter(chosen);
+        let kept = kept.map(|(item, kept)| (item, Kept::clone(kept)));
+        let gone = before.iter_kept().map(|(item, _)| item).filter(gone);
+        let gone = gone.map(|item| (item, Kept::default()));
+        (
+            self.marks.iter().filter(|(item, _)| moved(*item)).collect(),
+            kept.chain(gone).collect(),
+        )
+    }
+}
