@@ -14,11 +14,11 @@ pub fn lines(metrics: &str) -> Vec<String> {
 }
 
 /// Metrics in Prometheus' text format.
-struct Shown<'a>(&'a str);
+pub(super) struct Shown<'a>(pub &'a str);
 
 impl Shown<'_> {
     /// All series of a metric that have a label, in one.
-    fn sum(&self, name: &str, label: &str) -> f64 {
+    pub fn sum(&self, name: &str, label: &str) -> f64 {
         let of = |line: &&str| {
             let rest = line
                 .strip_prefix("plimsoll_")
@@ -30,14 +30,16 @@ impl Shown<'_> {
         values.fold(0.0, |sum, value| sum + value)
     }
 
+    /// Tokens of a side of the ledger.
+    pub fn ledger(&self, side: &str, kind: &str) -> f64 {
+        // The encoder has labels in the order of their names.
+        let labels = format!("side=\"{side}\",type=\"{kind}\"");
+        self.sum("ledger_tokens_total", &labels)
+    }
+
     fn tokens(&self, turns: f64) -> String {
-        let of = |side: &str, kind: &str| {
-            let (side, kind) = (format!("side=\"{side}\""), format!("type=\"{kind}\""));
-            // The order of labels is the encoder's, and by name.
-            self.sum("ledger_tokens_total", &format!("{side},{kind}"))
-        };
-        let (asked, sent) = (of("client", "input"), of("sent", "input"));
-        let cached = 100.0 * of("sent", "cache_read") / sent.max(1.0);
+        let (asked, sent) = (self.ledger("client", "input"), self.ledger("sent", "input"));
+        let cached = 100.0 * self.ledger("sent", "cache_read") / sent.max(1.0);
         let passes = self.sum("passes_total", "");
         format!(
             "{turns:.0} requests; {asked:.0} tokens asked for, {sent:.0} sent in {passes:.0} passes, \

@@ -39,7 +39,7 @@ fn said(turn: usize, hidden: bool) -> Reply {
     };
     let reply = Reply::calls(calls);
     if turn.is_multiple_of(2) && !turn.is_multiple_of(6) {
-        return reply.saying(&format!("Step {turn} is next."));
+        return reply.saying(format!("Step {turn} is next."));
     }
     reply
 }

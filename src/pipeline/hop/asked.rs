@@ -73,7 +73,7 @@ impl State {
     pub(super) fn asked(&self, tokens: u64, cut: Option<u64>) -> Asked {
         let before = match self.pending.last() {
             Some(hop) => hop.estimate,
-            None => self.path.newest().map_or(0, |record| last(record)),
+            None => self.path.newest().map_or(0, last),
         };
         let goes_on = !self.pending.is_empty() || self.goes_on();
         let held = if goes_on { before } else { 0 };
