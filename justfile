@@ -11,6 +11,10 @@ ci:
 demo *flags:
     cargo run --release -- demo {{flags}}
 
+# The README's pictures, drawn from a run of the demo.
+pictures:
+    cargo run --release -- demo --svg docs/demo.svg --curve docs/curve.svg
+
 # Run the proxy; see `plimsoll serve --help` for the flags.
 serve *flags:
     cargo run --release -- serve {{flags}}

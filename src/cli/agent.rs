@@ -245,39 +245,9 @@ async fn asked_to_end(heard: &mut Receiver<Heard>) {
     std::future::pending().await
 }
 
-/// What the session came to, in one line on stderr, read from the proxy's own metrics.
+/// What the session came to, on stderr, read from the proxy's own metrics.
 fn report(app: &App) {
-    let metrics = app.metrics_text();
-    let sum = |name: &str, label: &str| -> f64 {
-        let of = |line: &&str| line.starts_with(name) && line.contains(label);
-        let values = metrics.lines().filter(of);
-        let values = values.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
-        values.fold(0.0, |sum, value| sum + value)
-    };
-    let turns = sum("plimsoll_context_tokens_count", "stage=\"out\"");
-    if turns == 0.0 {
-        say("plimsoll: nothing was managed: the agent sent no request with tools through it");
-        return;
+    for line in super::closing::lines(&app.metrics_text()) {
+        say(&format!("plimsoll: {line}"));
     }
-    let (asked, sent) = (
-        sum("plimsoll_context_tokens_sum", "stage=\"in\""),
-        sum("plimsoll_context_tokens_sum", "stage=\"out\""),
-    );
-    let (prompt, cached) = (
-        sum("plimsoll_tokens_total", "type=\"input\""),
-        sum("plimsoll_tokens_total", "type=\"cache_read\""),
-    );
-    let share = |part: f64, whole: f64| 100.0 * part / whole.max(1.0);
-    let came_to = if sent <= asked {
-        format!("{:.0} % saved", share(asked - sent, asked))
-    } else {
-        // A short session only pays for the tools that would save in a long one.
-        format!("{:.0} more, for the hidden tools", sent - asked)
-    };
-    say(&format!(
-        "plimsoll: {turns:.0} requests; {asked:.0} tokens asked for, {sent:.0} sent ({came_to}) in \
-         {passes:.0} passes; {cached:.0} % of the prompts came from the provider's cache",
-        passes = sum("plimsoll_passes_total", ""),
-        cached = share(cached, prompt),
-    ));
 }

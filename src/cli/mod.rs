@@ -3,6 +3,7 @@
 
 mod agent;
 mod check;
+pub mod closing;
 mod demo;
 mod export;
 mod lab;

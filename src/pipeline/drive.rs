@@ -172,7 +172,7 @@ impl Driver {
             };
             let mut out = Vec::new();
             let answer = self.machine.end_hop(&mut out);
-            self.turn.report.ended(&answer, &self.turn.family);
+            self.turn.heard(&self.app, &answer);
             let verdict = answer.verdict();
             self.answers.push(answer);
             let end = match read {

@@ -53,17 +53,7 @@ pub fn settle(
     let bounded = kept::answer(state, sent);
     let usable = ids::usable(state, &bounded);
     let answer = usable.as_ref();
-    let text = reader.count(&answer.text) + reader.count(&answer.refusal);
-    let reasoning = answer
-        .reasoning
-        .iter()
-        .map(|(_, reasoning)| match reasoning {
-            Reasoning::Text(text) => reader.count(text),
-            Reasoning::Items(raw) | Reasoning::Part(raw) => {
-                std::str::from_utf8(raw).map_or(0, |raw| reader.count(raw))
-            }
-        })
-        .sum();
+    let (text, reasoning) = weigh(answer, reader);
     let runner = Runner::new(state, prepared, sent, reader);
     let (calls, mut counted) = runner.run(answer, text + reasoning);
     counted.refetches = refetches(state, prepared, answer);
@@ -80,6 +70,20 @@ pub fn settle(
         usage: answer.usage,
     };
     (hop, counted)
+}
+
+/// Tokens of an answer's text and of its reasoning.
+#[must_use]
+pub fn weigh(answer: &Answer, reader: &Reader<'_>) -> (u32, u32) {
+    let text = reader.count(&answer.text) + reader.count(&answer.refusal);
+    let reasoning = answer.reasoning.iter();
+    let reasoning = reasoning.map(|(_, reasoning)| match reasoning {
+        Reasoning::Text(text) => reader.count(text),
+        Reasoning::Items(raw) | Reasoning::Part(raw) => {
+            std::str::from_utf8(raw).map_or(0, |raw| reader.count(raw))
+        }
+    });
+    (text, reasoning.sum())
 }
 
 /// Runs the hidden calls of one hop: what it marks first, then what it asks back, which has room

@@ -1,6 +1,7 @@
 //! The request half of one hop, pure: transcript, size, pass, bytes. Everything that a turn keeps
 //! between its hops stands in [`State`]. Never awaits, never reads a store or a clock.
 
+mod asked;
 mod guide;
 mod inject;
 mod limits;
@@ -32,6 +33,9 @@ use crate::session::path::Path;
 use crate::session::transcript::{self, Transcript};
 use crate::session::view::{self, Measure, Notes};
 use crate::tokens::Family;
+use crate::tokens::ledger::Asked;
+
+pub use moved::Moved;
 
 /// What went wrong in the middle. The caller forwards the client's bytes.
 #[derive(Debug, thiserror::Error)]
@@ -90,6 +94,8 @@ pub struct State {
     pub client_tools: u64,
     /// Whether it has changed its system text or its tools since the newest turn.
     pub prologue_changed: bool,
+    /// How much of that stood in the client's request before.
+    pub client_held: u64,
     /// The digest of system text and tools.
     pub prologue: Digest,
     /// The hops so far.
@@ -111,6 +117,8 @@ pub struct Prepared {
     pub transcript: Transcript,
     /// Its size in tokens, before calibration.
     pub estimate: u64,
+    /// What the upstream was sent before, where this view only adds to it; less where it does not.
+    pub asked: Asked,
     /// The size of the transcript with nothing evicted.
     pub whole: u64,
     /// Reported tokens over counted ones.
@@ -195,6 +203,7 @@ impl State {
             client_tokens: 0,
             client_tools: 0,
             prologue_changed: false,
+            client_held: 0,
             prologue: Digest([0; 32]),
             pending: Vec::new(),
             marks,
@@ -300,6 +309,7 @@ impl State {
         let mut estimate = size + self.fixed;
         let whole = self.whole(&transcript, estimate);
         let (mut pass, mut declined, mut pinned) = (None, None, None);
+        let mut cut = None;
         let mut config = self.terms.eviction(tools.family, self.request.dialect);
         config.prologue_until_start |= self.was_guided_from_the_start();
         let most = self.terms.breakpoints(tools.family);
@@ -320,8 +330,10 @@ impl State {
             pinned = proposal.pinned;
             if is_taken(trigger, &proposal, estimate, limits.ceiling) {
                 let (moves, kept) = (proposal.plan.moves(), proposal.plan.kept());
+                let before = (self.marks.clone(), notes);
                 self.marks.apply(moves, kept);
                 notes = view::notes(&transcript, &self.marks, measure);
+                cut = Some(self.cut(&transcript, &before, &notes, &sizes));
                 estimate = view::sizes(&transcript, &self.marks, &notes).1 + self.fixed;
                 pass = Some((trigger, proposal));
             } else if !proposal.plan.is_empty() {
@@ -336,6 +348,7 @@ impl State {
             body: Rope::default(),
             edits: self.edits(&transcript, &notes, most.is_some()),
             transcript,
+            asked: self.asked(estimate, cut),
             estimate,
             whole,
             ratio,

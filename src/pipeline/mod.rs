@@ -4,6 +4,7 @@
 
 mod active;
 mod app;
+mod books;
 pub mod caches;
 mod classes;
 pub mod content;

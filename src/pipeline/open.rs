@@ -254,6 +254,7 @@ impl Opening {
                 report.failed_open(stage);
             }
         }
+        report.own();
         Ok(Opened::Untouched {
             request: Box::new(untouched(&request)),
             report: Box::new(report),
@@ -425,6 +426,7 @@ fn ready(app: &App, opening: &mut Opening, read: Read, path: Arc<Path>) -> Resul
     let injected = report.timed(Phase::Policy, || state.inject(&tools));
     injected.map_err(failed)?;
     let prepared = report.prepare(&mut state, &tools, None).map_err(failed)?;
+    report.account(state.ledger_terms(&tools));
     report.prepared(&state, &prepared);
     report.turn.session = finish::session(&place, &state);
     report.turn.parent_session = finish::parent_session(&place);

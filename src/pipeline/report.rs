@@ -7,6 +7,7 @@ use std::time::Instant;
 use http::{HeaderMap, Method, StatusCode};
 
 use super::app::App;
+use super::books::Books;
 use super::hidden::Counted;
 use super::hop::{MiddleError, Prepared, State, Tools};
 use super::request::Mode;
@@ -14,16 +15,17 @@ use crate::dialect::answer::Answer;
 use crate::dialect::request::Request;
 use crate::policy::Pinned;
 use crate::record::{
-    Abort, AbortPhase, Budget, Context, CostKind, Evicted, Hop, Pass, Phase, RetryReason, Route,
-    Side, Stage, Turn, lossy, response_headers,
+    Abort, AbortPhase, Budget, Context, Evicted, Hop, Pass, Phase, RetryReason, Route, Side, Stage,
+    Turn, lossy, response_headers,
 };
-use crate::tokens::{self, Cost, Family};
+use crate::tokens::ledger::{Said, Terms};
 use crate::upstream::Retry;
 
 /// The report of a request, from its head to its end. It is told once, whichever way that comes.
 pub struct Report {
     /// What is known so far.
     pub(super) turn: Turn,
+    books: Books,
     begun: Instant,
     hop_begun: Instant,
     /// Whether it was counted that views are shown otherwise than in the turn before.
@@ -57,6 +59,7 @@ impl Report {
         let now = Instant::now();
         Self {
             turn,
+            books: Books::default(),
             begun: now,
             hop_begun: now,
             otherwise: false,
@@ -106,8 +109,14 @@ impl Report {
         self.timed(Phase::Render, || state.render(planned))
     }
 
+    /// Notes under which terms the turn is accounted for.
+    pub(super) fn account(&mut self, terms: Terms) {
+        self.books.open(terms);
+    }
+
     /// Notes where the request stands and what its next hop is.
     pub(super) fn prepared(&mut self, state: &State, prepared: &Prepared) {
+        self.books.prepared(state, prepared);
         self.turn.number = u64::from(state.path.next_turn());
         // What is only watched commits no pass, and breaks no prefix.
         let managed = state.terms.mode == Mode::Manage;
@@ -175,8 +184,15 @@ impl Report {
         self.hop_begun = Instant::now();
     }
 
-    /// Notes that the last hop went up again, as long as the client had made it.
-    pub(super) fn unshortened(&mut self) {
+    /// Notes that the client's own request is what goes up next.
+    pub(super) fn own(&mut self) {
+        self.books.own();
+    }
+
+    /// Notes that the last hop went up again, as long as the client had made it, and was answered.
+    pub(super) fn unshortened(&mut self, status: StatusCode) {
+        self.books.own();
+        self.books.answered(status.is_success());
         let Some(context) = self.turn.context else {
             return;
         };
@@ -188,6 +204,7 @@ impl Report {
 
     /// Notes that the upstream answered.
     pub(super) fn answered(&mut self, status: StatusCode) {
+        self.books.answered(status.is_success());
         let waited = self.hop_begun.elapsed();
         if let Some(hop) = self.turn.hops.last_mut() {
             hop.status = Some(status);
@@ -210,8 +227,9 @@ impl Report {
     }
 
     /// Notes the end of a hop.
-    pub(super) fn ended(&mut self, answer: &Answer, family: &Family) {
+    pub(super) fn ended(&mut self, answer: &Answer, said: Said) {
         let usage = answer.usage;
+        self.books.ended(usage, said);
         if answer.model.is_some() {
             self.turn.response_model.clone_from(&answer.model);
         }
@@ -219,18 +237,6 @@ impl Report {
         if let Some(hop) = self.turn.hops.last_mut() {
             hop.duration = took;
             hop.usage = usage;
-        }
-        let Some(usage) = usage else { return };
-        let cost = tokens::cost(&usage, &family.prices);
-        for (kind, units) in [
-            (CostKind::Input, cost.plain),
-            (CostKind::CacheRead, cost.read),
-            (CostKind::CacheWrite, cost.write),
-            (CostKind::Output, cost.output),
-        ] {
-            if let Some(usd) = Cost::usd(units, &family.prices) {
-                self.turn.costs.add(kind, usd);
-            }
         }
     }
 
@@ -267,6 +273,10 @@ impl Report {
         let Some(app) = self.app.take() else { return };
         self.turn.status = status;
         self.turn.duration = self.begun.elapsed();
+        // A view that was only counted costs nothing.
+        if self.turn.route != Route::CountTokens {
+            self.turn.ledger = self.books.account();
+        }
         app.active.touch(&self.turn.session);
         crate::record::finish(&app.metrics, &self.turn);
     }

@@ -11,7 +11,6 @@ use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use http::response::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
-use memchr::memmem;
 
 use super::app::App;
 use super::error::ProxyError;
@@ -28,8 +27,6 @@ use crate::upstream::{self, Outbound, Payload, ResponseBody};
 
 /// Bytes of a refusal that are read to find out why.
 const REFUSAL: usize = 1 << 20;
-/// The field that a breakpoint of the provider's cache is.
-const MARKER: &[u8] = b"cache_control";
 
 /// Sends the first hop and answers the client with what comes of it.
 ///
@@ -203,6 +200,7 @@ pub(super) async fn again(
     turn.prepared.breakpoints = None;
     turn.prepared.edits = Edits::default();
     turn.report.failed_open(Stage::Refused);
+    turn.report.own();
     let response = send(app, turn).await?;
     turn.report.answered(response.status());
     settled(response).await
@@ -281,7 +279,7 @@ async fn differently(
     };
     turn.report.answered(response.status());
     // Beside breakpoints of the client's own ours may only have been too many.
-    let sole = memmem::find(&turn.state.request.body, MARKER).is_none();
+    let sole = !turn.state.is_marked();
     if response.status().is_success() && (sole || !breaks) {
         let learned = app.learned.explained(&whose, suspects);
         teach(turn, learned);
@@ -456,7 +454,7 @@ async fn original(
         teach(&mut turn, learned);
     }
     turn.report.failed_open(stage);
-    turn.report.unshortened();
+    turn.report.unshortened(response.status());
     let stage = HeaderValue::from_static(stage.name());
     response.headers_mut().insert(FAIL_OPEN, stage);
     turn.report.finish(Some(response.status()));

@@ -10,6 +10,7 @@ use http::{HeaderMap, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 
 use super::app::App;
+use super::books;
 use super::error::ProxyError;
 use super::finish::{self, Committed, Ended, Ending};
 use super::hidden::{self, Keep};
@@ -67,7 +68,7 @@ async fn hops(
             let own = !unary::may_hide(&last, &spec);
             return Ok(own.then_some((status, headers, last)));
         };
-        turn.report.ended(&answer, &turn.family);
+        turn.heard(app, &answer);
         let verdict = answer.verdict();
         answers.push(answer);
         let capped = turn.state.pending.len() + 1 >= turn.state.terms.hops;
@@ -159,6 +160,13 @@ impl Turn {
     pub(super) fn pend(&mut self, app: &App, answer: &Answer) {
         let hop = self.settle_hop(app, answer, Keep::Message);
         self.state.pending.push(hop);
+    }
+
+    /// Notes the end of a hop.
+    pub(super) fn heard(&mut self, app: &App, answer: &Answer) {
+        let reader = app.reader(&self.family, self.place.tenant, self.state.request.dialect);
+        let said = books::said(answer, &reader);
+        self.report.ended(answer, said);
     }
 
     /// The hop that an answer makes, its hidden calls run and counted.

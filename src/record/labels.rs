@@ -2,7 +2,9 @@
 //! anything that a request holds. Sets that another module decides by are declared there: triggers
 //! in `commit`, levels in `policy`, and so on.
 
-use crate::model::label_set;
+use crate::model::{Usage, label_set};
+use crate::tokens::Cost;
+use crate::tokens::ledger::{Account, SavedParts};
 
 /// A word that stands in the source, such as a provider's name: no request can make one. What a
 /// metric has as a label is a closed set of its own, declared by `label_set`.
@@ -113,6 +115,44 @@ label_set!(
         CacheWrite => "cache_write",
         /// Completion tokens, the reasoning ones included.
         Output => "output",
+    }
+);
+
+label_set!(
+    /// A side of the ledger.
+    LedgerSide {
+        /// What the upstream was sent, hop by hop.
+        Sent => "sent",
+        /// What the client sent, had it gone up as it was.
+        Client => "client",
+    }
+);
+
+label_set!(
+    /// Tokens of the ledger.
+    LedgerTokens {
+        /// Prompt tokens, those of the cache included.
+        Input => "input",
+        /// Prompt tokens read from the provider's cache.
+        CacheRead => "cache_read",
+        /// Prompt tokens written to the provider's cache.
+        CacheWrite => "cache_write",
+        /// Completion tokens.
+        Output => "output",
+    }
+);
+
+label_set!(
+    /// A part of what was saved: the net is what was evicted, less the other two.
+    SavedPart {
+        /// All of it.
+        Net => "net",
+        /// What was not paid for what is out of the view.
+        Evicted => "evicted",
+        /// What was paid to write a prefix again.
+        Rewritten => "rewritten",
+        /// What was paid for the hidden tools and their hops.
+        Annotated => "annotated",
     }
 );
 
@@ -253,6 +293,43 @@ label_set!(
         Reasoning => "reasoning",
     }
 );
+
+impl SavedPart {
+    /// The part among all.
+    #[must_use]
+    pub fn of(self, parts: &SavedParts) -> f64 {
+        match self {
+            Self::Net => parts.net(),
+            Self::Evicted => parts.evicted,
+            Self::Rewritten => parts.rewritten,
+            Self::Annotated => parts.annotated,
+        }
+    }
+}
+
+impl LedgerTokens {
+    /// The count among all.
+    #[must_use]
+    pub const fn of(self, usage: &Usage) -> u64 {
+        match self {
+            Self::Input => usage.prompt,
+            Self::CacheRead => usage.cached,
+            Self::CacheWrite => usage.cache_write,
+            Self::Output => usage.completion,
+        }
+    }
+}
+
+impl LedgerSide {
+    /// The tokens and the cost of the side.
+    #[must_use]
+    pub const fn of(self, account: &Account) -> (&Usage, &Cost) {
+        match self {
+            Self::Sent => (&account.sent, &account.sent_cost),
+            Self::Client => (&account.client, &account.client_cost),
+        }
+    }
+}
 
 /// What an upstream is called whose host is not listed.
 pub(super) const UNKNOWN_PROVIDER: Label = "custom";

@@ -5,9 +5,10 @@
 use http::StatusCode;
 use tracing::Level;
 
-use super::labels::{Budget, GuideReason, Stage};
+use super::labels::{Budget, GuideReason, SavedPart, Stage};
 use super::turn::Turn;
 use crate::dialect::request::Unmanaged;
+use crate::tokens::ledger::Account;
 
 /// Model names come from the client and the upstream: longer ones are cut for the log.
 const NAME_LIMIT: usize = 80;
@@ -23,6 +24,7 @@ pub fn log_turn(turn: &Turn) {
         ($level:expr) => {{
             let usage = turn.usage();
             let context = turn.context.as_ref();
+            let saved = Saved(turn.ledger.as_ref());
             tracing::event!(
                 target: "plimsoll::turn",
                 $level,
@@ -58,7 +60,15 @@ pub fn log_turn(turn: &Turn) {
                 guided = turn.guided.map(GuideReason::name),
                 prefix_breaks = turn.prefix_breaks,
                 cached_ratio = turn.cached_ratio(),
-                cost_usd = turn.costs.total(),
+                cost_usd = turn.ledger.and_then(|ledger| ledger.sent_usd()),
+                saved_usd = saved.money(SavedPart::Net),
+                evicted_usd = saved.money(SavedPart::Evicted),
+                rewritten_usd = saved.money(SavedPart::Rewritten),
+                annotated_usd = saved.money(SavedPart::Annotated),
+                saved_units = saved.units(SavedPart::Net),
+                evicted_units = saved.units(SavedPart::Evicted),
+                rewritten_units = saved.units(SavedPart::Rewritten),
+                annotated_units = saved.units(SavedPart::Annotated),
                 delimiter_calls = turn.delimiter_calls.len(),
                 recalls = turn.recalls.len(),
                 retries = turn.retries.len(),
@@ -76,6 +86,21 @@ pub fn log_turn(turn: &Turn) {
         event!(Level::WARN);
     } else {
         event!(Level::INFO);
+    }
+}
+
+/// What was saved, said once: in money, or where the price is not known in units of a plain input token.
+struct Saved<'a>(Option<&'a Account>);
+
+impl Saved<'_> {
+    fn money(&self, part: SavedPart) -> Option<f64> {
+        let ledger = self.0?;
+        Some(part.of(&ledger.parts) * ledger.usd?)
+    }
+
+    fn units(&self, part: SavedPart) -> Option<f64> {
+        let ledger = self.0.filter(|ledger| ledger.usd.is_none())?;
+        Some(part.of(&ledger.parts))
     }
 }
 
@@ -195,9 +220,34 @@ mod tests {
             "fail_open": "store",
             "unmanaged": "conversation",
             "abort_side": "client",
+            "cost_usd": 0.002_82,
+            "saved_usd": 0.001_58,
+            "evicted_usd": 0.002,
+            "rewritten_usd": 0.000_22,
+            "annotated_usd": 0.000_2,
         });
         for (field, value) in expect.as_object().unwrap() {
             assert_eq!(lines[0].get(field), Some(value), "{field} in {}", lines[0]);
+        }
+    }
+
+    #[test]
+    fn without_a_price_what_was_saved_is_told_in_tokens() {
+        let mut turn = full_turn();
+        if let Some(ledger) = &mut turn.ledger {
+            ledger.usd = None;
+        }
+        let line = logged(&turn).remove(0);
+        for (field, value) in [
+            ("saved_units", 790.0),
+            ("evicted_units", 1_000.0),
+            ("rewritten_units", 110.0),
+            ("annotated_units", 100.0),
+        ] {
+            assert_eq!(line[field], value, "{field}");
+        }
+        for field in ["saved_usd", "evicted_usd", "cost_usd"] {
+            assert_eq!(line.get(field), None, "{field}");
         }
     }
 

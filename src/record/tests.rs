@@ -11,6 +11,8 @@ use crate::intercept::delimiter;
 use crate::model::{EditKind, Usage};
 use crate::policy::{Level, Policy};
 use crate::session::view::{Part, Parts};
+use crate::tokens::Cost;
+use crate::tokens::ledger::{Account, SavedParts};
 
 /// Two hops, a pass, hidden calls, an abort, a retry, a stage that failed: one of everything.
 pub(super) fn full_turn() -> Turn {
@@ -105,8 +107,40 @@ pub(super) fn full_turn() -> Turn {
     turn.learned = [EditKind::Reasoning].into_iter().collect();
     turn.fail_open = Some(Stage::Store);
     turn.unmanaged = Some(Unmanaged::Conversation);
-    turn.costs.add(CostKind::Input, 0.002);
-    turn.costs.add(CostKind::Output, 0.003);
+    turn.ledger = Some(Account {
+        sent: Usage {
+            prompt: 1_500,
+            cached: 600,
+            cache_write: 300,
+            completion: 75,
+            reasoning: 25,
+        },
+        client: Usage {
+            prompt: 9_000,
+            cached: 8_000,
+            cache_write: 400,
+            completion: 60,
+            reasoning: 0,
+        },
+        sent_cost: Cost {
+            plain: 600.0,
+            read: 60.0,
+            write: 375.0,
+            output: 375.0,
+        },
+        client_cost: Cost {
+            plain: 600.0,
+            read: 800.0,
+            write: 500.0,
+            output: 300.0,
+        },
+        parts: SavedParts {
+            evicted: 1_000.0,
+            rewritten: 110.0,
+            annotated: 100.0,
+        },
+        usd: Some(2e-6),
+    });
     turn
 }
 

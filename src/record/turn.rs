@@ -17,6 +17,7 @@ use crate::intercept::delimiter;
 use crate::model::{Edits, Usage};
 use crate::policy::{Level, Pinned, Policy};
 use crate::session::view::Parts;
+use crate::tokens::ledger::Account;
 
 /// The report of one finished turn. Also used for a forwarded request, which has at most one hop
 /// and no context.
@@ -82,8 +83,9 @@ pub struct Turn {
     pub learned: Edits,
     /// The stage whose failure sent the client's original bytes upstream.
     pub fail_open: Option<Stage>,
-    /// Money.
-    pub costs: Costs,
+    /// What it came to, beside what the client's own request would have; none where nothing was
+    /// accepted, or nothing is known of what was.
+    pub ledger: Option<Account>,
 }
 
 impl Turn {
@@ -121,7 +123,7 @@ impl Turn {
             one_call: false,
             learned: Edits::default(),
             fail_open: None,
-            costs: Costs::default(),
+            ledger: None,
         }
     }
 
@@ -145,6 +147,25 @@ impl Turn {
     pub fn cached_ratio(&self) -> Option<f64> {
         let usage = self.usage().filter(|usage| usage.prompt > 0)?;
         Some((lossy(usage.cached) / lossy(usage.prompt)).clamp(0.0, 1.0))
+    }
+
+    /// What was paid for a kind of token, in US dollars; nothing where the price is not known.
+    #[must_use]
+    pub fn cost_usd(&self, kind: CostKind) -> f64 {
+        let Some(Account {
+            sent_cost: cost,
+            usd: Some(usd),
+            ..
+        }) = self.ledger
+        else {
+            return 0.0;
+        };
+        usd * match kind {
+            CostKind::Input => cost.plain,
+            CostKind::CacheRead => cost.read,
+            CostKind::CacheWrite => cost.write,
+            CostKind::Output => cost.output,
+        }
     }
 
     /// Hops beyond the first: each was caused by hidden calls alone.
@@ -284,31 +305,6 @@ impl Overhead {
     }
 }
 
-/// Money by kind, in US dollars.
-#[derive(Clone, Debug, Default)]
-pub struct Costs([f64; CostKind::ALL.len()]);
-
-impl Costs {
-    /// Adds money to a kind. What is negative or no number is no cost, and is left out.
-    pub fn add(&mut self, kind: CostKind, usd: f64) {
-        if let (Some(slot), true) = (self.0.get_mut(kind as usize), usd.is_finite() && usd > 0.0) {
-            *slot += usd;
-        }
-    }
-
-    /// The money of a kind.
-    #[must_use]
-    pub fn get(&self, kind: CostKind) -> f64 {
-        self.0.get(kind as usize).copied().unwrap_or_default()
-    }
-
-    /// All kinds together.
-    #[must_use]
-    pub fn total(&self) -> f64 {
-        self.0.iter().sum()
-    }
-}
-
 /// A count as a measurement. Exact to 2^53, far beyond any number of tokens.
 #[expect(
     clippy::cast_precision_loss,
@@ -373,16 +369,5 @@ mod tests {
         assert_eq!(overhead.get(Phase::Store), Some(Duration::ZERO));
         assert_eq!(overhead.get(Phase::Render), None);
         assert_eq!(overhead.total(), Some(Duration::from_micros(7)));
-    }
-
-    #[test]
-    fn costs_only_grow() {
-        let mut costs = Costs::default();
-        costs.add(CostKind::Input, 0.5);
-        costs.add(CostKind::Input, -1.0);
-        costs.add(CostKind::Output, f64::NAN);
-        costs.add(CostKind::Output, 0.25);
-        assert_eq!(costs.get(CostKind::Input), 0.5);
-        assert_eq!(costs.total(), 0.75);
     }
 }

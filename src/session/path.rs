@@ -39,6 +39,14 @@ impl Entry {
         let mut told = hops.filter_map(|(usage, estimate)| Some((usage?.prompt, estimate)));
         told.find(|(prompt, _)| *prompt > 0)
     }
+
+    /// Whether the provider reported that it read anything of the turn from its cache.
+    #[must_use]
+    pub fn has_cached(&self) -> bool {
+        let hops = self.record.hops.iter().map(|hop| hop.usage);
+        let mut reports = hops.chain([self.reported]).flatten();
+        reports.any(|usage| usage.cached > 0)
+    }
 }
 
 /// The records behind a request, and what they fold to.

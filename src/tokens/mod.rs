@@ -9,6 +9,7 @@ pub mod calibrate;
 mod counter;
 mod grouped;
 mod image;
+pub mod ledger;
 mod longest;
 mod memo;
 mod merge;

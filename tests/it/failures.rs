@@ -8,6 +8,7 @@ use axum::response::Response;
 use futures_util::future::join_all;
 use plimsoll::commit::Floor;
 use plimsoll::config::Config;
+use plimsoll::pipeline::Guidance;
 use plimsoll::policy::Order;
 use plimsoll_scripted::{Fault, IndexStyle, Options, Provider, Reply, Script, Style, Verdict};
 use serde_json::{Value, json};
@@ -486,6 +487,8 @@ async fn marks_of_a_refused_try_stay_where_they_are() {
         config.budget.order = Order::Paper;
         config.budget.implicit_tokens = 1_000;
         config.budget.floor = Floor::Fraction(0.75);
+        // Who is asked to mark work and marks none has a prologue alone.
+        config.delimiter.guidance = Guidance::Off;
         // The sizes below leave no room for a second tool.
         config.recall.enabled = false;
     };

@@ -33,6 +33,7 @@ mod hop_errors;
 mod hops;
 mod hour;
 mod learning;
+mod ledger;
 mod limits;
 mod lone;
 mod memory;

@@ -1,6 +1,7 @@
 //! What each policy leaves of a session, seen from the provider: the one that a request names is
 //! the one that serves it, and what the finer levels leave behind stands where they say.
 
+use plimsoll::pipeline::Guidance;
 use plimsoll_scripted::{Provider, Reply};
 use serde_json::Value;
 
@@ -26,7 +27,11 @@ async fn served(policy: &str, stream: bool) -> (Provider, Vec<Value>) {
         turns.map(|(key, id)| (*key, vec![Reply::calls(vec![bash(id)])])),
     ))
     .await;
-    let proxy = Proxy::before(provider.address).await;
+    let proxy = Proxy::with(provider.address, |config| {
+        // Who is asked to mark work and marks none has a prologue alone, in the published order.
+        config.delimiter.guidance = Guidance::Off;
+    })
+    .await;
     let mut agent = Agent::new(&proxy, stream)
         .told("go")
         .with("x-plimsoll-budget", "16000")

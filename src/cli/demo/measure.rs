@@ -9,11 +9,12 @@ use plimsoll_scripted::{Received, Verdict};
 
 use super::agent::Told;
 use super::session::recorded_output;
+use crate::cli::closing::Shown;
 use crate::model::Usage;
 use crate::tokens::{self, Cost, Prices};
 
 /// One turn as the picture shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
     /// Tokens of the agent's own history.
     pub agent: usize,
@@ -21,6 +22,8 @@ pub struct Sample {
     pub sent: usize,
     /// Whether one of the turn's requests did not extend the one before it: a pass.
     pub passed: bool,
+    /// What was saved up to its end, of what sending everything costs.
+    pub saved: f64,
 }
 
 /// What one way of sending the session came to.
@@ -177,7 +180,27 @@ impl Meter {
             agent,
             sent,
             passed,
+            saved: self.figures.saved_share(),
         });
+    }
+
+    /// Holds the proxy's own ledger to what was measured.
+    pub fn ledger(&mut self, shown: &Shown<'_>) {
+        let figures = &mut self.figures;
+        for (side, account) in [("sent", &figures.sent), ("client", &figures.whole)] {
+            for (kind, measured) in [
+                ("input", account.input),
+                ("cache_read", account.cached),
+                ("output", account.output),
+            ] {
+                let told = shown.ledger(side, kind);
+                if told != measured as f64 {
+                    let fault =
+                        format!("the ledger has {told} for {measured} tokens ({side} {kind})");
+                    figures.faults.push(fault);
+                }
+            }
+        }
     }
 
     /// The agent's own request, as if it had gone to the provider.

@@ -3,6 +3,7 @@
 //! `measure`'s.
 
 mod agent;
+mod curve;
 mod measure;
 mod plot;
 mod screen;
@@ -11,7 +12,7 @@ mod stage;
 mod svg;
 mod table;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use plimsoll_scripted::size::{CountFn, MESSAGE_OVERHEAD, Sizer};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
+use super::closing::Shown;
 use crate::tokens::{Counter, Encoding, Models};
 use agent::{Agent, MODEL, http_client};
 use measure::{Figures, Meter, TurnFacts};
@@ -45,6 +47,9 @@ pub struct DemoArgs {
     /// Write the picture of the run to a file as well.
     #[arg(long, value_name = "FILE", hide = true)]
     svg: Option<PathBuf>,
+    /// Write what was saved against the session's length to a file as well.
+    #[arg(long, value_name = "FILE", hide = true)]
+    curve: Option<PathBuf>,
     /// End after so many turns.
     #[arg(long, value_name = "TURNS", hide = true)]
     turns: Option<usize>,
@@ -127,17 +132,24 @@ impl Play<'_> {
                 tokio::time::sleep_until(begun + due).await;
             }
         }
+        let metrics = self.metrics().await;
+        let shown = metrics.as_deref().map(Shown);
+        if let Some(shown) = &shown {
+            meter.ledger(shown);
+        }
         let figures = meter.figures();
         let facts = table::Facts {
             ceiling: scene.ceiling,
             episodes: self.session.episodes(scene.turns),
-            passes: self.passes().await,
+            passes: shown.as_ref().map(passes),
+            parts: shown.as_ref().map(parts),
         };
         screen.close(&table::table(figures, &facts))?;
         if let Some(file) = &self.args.svg {
-            let picture = svg::picture(&scene, figures);
-            let named = || format!("can't write {}", file.display());
-            std::fs::write(file, picture).with_context(named)?;
+            write(file, &svg::picture(&scene, figures))?;
+        }
+        if let Some(file) = &self.args.curve {
+            write(file, &curve::picture(scene.ceiling, figures))?;
         }
         Ok(verdict(figures))
     }
@@ -179,22 +191,33 @@ impl Play<'_> {
         }
     }
 
-    /// Passes by the proxy's own count, read from its metrics as a monitoring system would.
-    async fn passes(&self) -> Option<usize> {
+    /// The proxy's metrics, read as a monitoring system would.
+    async fn metrics(&self) -> Option<String> {
         let url = format!("http://{}/metrics", self.stage.admin);
         let response = http_client().ok()?.get(url).send().await.ok()?;
-        let text = response.text().await.ok()?;
-        let counts = text.lines().filter_map(|line| {
-            let rest = line.strip_prefix("plimsoll_passes_total")?;
-            rest.rsplit(' ').next()?.parse::<f64>().ok()
-        });
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a counter of passes is a small whole number"
-        )]
-        Some(counts.sum::<f64>() as usize)
+        response.text().await.ok()
     }
+}
+
+/// Passes by the proxy's own count.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a counter of passes is a small whole number"
+)]
+fn passes(shown: &Shown<'_>) -> usize {
+    shown.sum("passes_total", "") as usize
+}
+
+/// What was saved in dollars, by part.
+fn parts(shown: &Shown<'_>) -> [f64; 3] {
+    ["evicted", "rewritten", "annotated"]
+        .map(|part| shown.sum("saved_usd", &format!("part=\"{part}\"")))
+}
+
+fn write(file: &Path, picture: &str) -> anyhow::Result<()> {
+    let named = || format!("can't write {}", file.display());
+    std::fs::write(file, picture).with_context(named)
 }
 
 fn verdict(figures: &Figures) -> ExitCode {

@@ -216,6 +216,7 @@ mod tests {
             agent,
             sent,
             passed,
+            saved: 0.0,
         }
     }
 

@@ -17,7 +17,7 @@ const TOP: f64 = 84.0;
 const BOTTOM: f64 = 376.0;
 
 /// Styles are few, and colours keep their contrast for whoever sees red and green alike.
-const STYLE: &str = "text{font:14px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:#1f2933}\
+pub(super) const STYLE: &str = "text{font:14px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:#1f2933}\
 .title{font-size:20px;font-weight:600}.faint{fill:#64748b}.small{font-size:12px}\
 .value{font-size:20px;font-weight:600}.agent{fill:#b45309}.sent{fill:#0e7490}.line{fill:#b91c1c}.pass{fill:#15803d}";
 
@@ -65,7 +65,8 @@ pub fn picture(scene: &Scene, figures: &Figures) -> String {
     svg
 }
 
-fn text(svg: &mut String, (x, y): (f64, f64), class: &str, anchor: &str, text: &str) {
+/// Puts a text at a place.
+pub(super) fn text(svg: &mut String, (x, y): (f64, f64), class: &str, anchor: &str, text: &str) {
     let _ = writeln!(
         svg,
         "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\" text-anchor=\"{anchor}\">{text}</text>"
@@ -213,6 +214,7 @@ mod tests {
             agent,
             sent,
             passed,
+            saved: 0.0,
         };
         let figures = Figures {
             samples: vec![

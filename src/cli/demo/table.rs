@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::agent::MODEL;
-use super::measure::{Account, Figures, Sample};
+use super::measure::{Account, Figures};
 use super::plot::{grouped, short};
 
 /// Faults that are told one by one.
@@ -13,11 +13,7 @@ const FAULTS: usize = 10;
 /// The figures of the moment in one line.
 #[must_use]
 pub fn summary(figures: &Figures) -> String {
-    let last = figures.samples.last().copied().unwrap_or(Sample {
-        agent: 0,
-        sent: 0,
-        passed: false,
-    });
+    let last = figures.samples.last().copied().unwrap_or_default();
     format!(
         "agent {:>6} · sent {:>6} · passes {:>2} · cached {:>5} · saved {} ({})",
         short(last.agent),
@@ -45,6 +41,8 @@ pub struct Facts {
     pub episodes: usize,
     /// Passes by the proxy's own count, if its metrics could be read.
     pub passes: Option<usize>,
+    /// What was saved in dollars, by part: evicted, rewritten and annotated, by the proxy's ledger.
+    pub parts: Option<[f64; 3]>,
 }
 
 /// The table at the end, and what it comes to.
@@ -86,6 +84,13 @@ pub fn table(figures: &Figures, facts: &Facts) -> String {
     );
     row("cost", &|a| money(a.usd), &net);
     text.push('\n');
+    if let Some([evicted, rewritten, annotated]) = facts.parts.map(|parts| parts.map(money)) {
+        let _ = writeln!(
+            text,
+            "  Saved by eviction {evicted}, less {rewritten} for rewritten caches and {annotated} for the \
+             hidden tools,\n  by the proxy's own ledger."
+        );
+    }
     let _ = writeln!(text, "  {}", work(figures, facts));
     let _ = writeln!(
         text,
@@ -170,6 +175,7 @@ mod tests {
         ceiling: 40_000,
         episodes: 3,
         passes: Some(2),
+        parts: Some([2.0, 0.3, 0.2]),
     };
 
     #[test]
@@ -181,6 +187,7 @@ mod tests {
             "95.0 %",
             "saved $1.50 (75.0 %) net",
             "2.0 ms",
+            "eviction $2.00, less $0.30 for rewritten caches and $0.20 for the hidden tools",
             "✓ No request passed τ = 40,000.\n",
         ] {
             assert!(text.contains(words), "{words:?} not in\n{text}");

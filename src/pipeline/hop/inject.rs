@@ -56,6 +56,7 @@ impl State {
     pub fn inject(&mut self, tools: &Tools<'_>) -> Result<(), MiddleError> {
         self.client_tools = self.count_tools(tools);
         self.client_tokens = self.spoken() + self.client_tools;
+        self.client_held = self.count_held(self.client_tools);
         let first = || self.terms.first_guide(self.request.one_call);
         self.guide = self.path.guide.unwrap_or_else(first);
         self.injected = self.decide();

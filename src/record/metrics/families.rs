@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 
 use prometheus::proto::MetricFamily;
-use prometheus::{Counter, Error, Histogram, IntCounter, IntCounterVec, IntGauge, Registry};
+use prometheus::{Counter, Error, Gauge, Histogram, IntCounter, IntCounterVec, IntGauge, Registry};
 
 use super::process::Process;
 use super::register::{Each, Pairs, Registrar, each, opts};
@@ -16,7 +16,7 @@ use crate::model::EditKind;
 use crate::policy::{Level, Policy};
 use crate::record::labels::{
     AbortPhase, AcceptError, CacheName, ConnectionCut, CostKind, DelimiterAction, GuideReason,
-    Phase, RecallOutcome, RetryReason, Side, Stage, StoreOp,
+    LedgerSide, LedgerTokens, Phase, RecallOutcome, RetryReason, SavedPart, Side, Stage, StoreOp,
 };
 use crate::session::view::Part;
 
@@ -186,6 +186,7 @@ pub(super) struct Upstream {
     pub estimate_ratio: Histogram,
     pub cache_hit_ratio: Histogram,
     pub cost: Each<CostKind, Counter>,
+    pub ledger: Ledger,
 }
 
 impl Upstream {
@@ -232,6 +233,51 @@ impl Upstream {
                 "cost_usd_total",
                 "Money paid to providers, in US dollars",
                 "kind",
+            )?,
+            ledger: Ledger::register(r)?,
+        })
+    }
+}
+
+/// What turns came to, beside what the clients' own requests would have.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    pub tokens: Pairs<LedgerSide, LedgerTokens>,
+    pub units: Each<LedgerSide, Counter>,
+    pub usd: Each<LedgerSide, Counter>,
+    pub saved_units: Each<SavedPart, Gauge>,
+    pub saved_usd: Each<SavedPart, Gauge>,
+}
+
+impl Ledger {
+    fn register(r: &Registrar) -> Result<Self, Error> {
+        Ok(Self {
+            tokens: r.pairs(
+                "ledger_tokens_total",
+                "Tokens of all upstream calls (sent), and of the clients' own requests had they \
+                 gone up as they were (client); input includes cache_read and cache_write",
+                ["side", "type"],
+            )?,
+            units: r.sums(
+                "ledger_units_total",
+                "What those tokens cost by the model's prices, in units of one plain input token",
+                "side",
+            )?,
+            usd: r.sums(
+                "ledger_usd_total",
+                "What those tokens cost in US dollars, where the model's price is known",
+                "side",
+            )?,
+            saved_units: r.balances(
+                "saved_units",
+                "What was saved so far, in units of one plain input token: net is evicted less \
+                 rewritten and annotated; may fall",
+                "part",
+            )?,
+            saved_usd: r.balances(
+                "saved_usd",
+                "The same in US dollars, where the model's price is known",
+                "part",
             )?,
         })
     }

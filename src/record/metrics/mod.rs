@@ -17,11 +17,13 @@ use prometheus::{IntGauge, TextEncoder};
 use self::families::{Families, LOG_LINES_LOST};
 use self::models::Models;
 use super::labels::{
-    AcceptError, Budget, CacheName, ConnectionCut, CostKind, Phase, Route, StoreOp, TokenKind,
+    AcceptError, Budget, CacheName, ConnectionCut, CostKind, LedgerSide, LedgerTokens, Phase,
+    Route, SavedPart, StoreOp, TokenKind,
 };
 use super::turn::{Abort, Context, DelimiterCall, Evicted, Hop, Pass, Turn, lossy};
 use crate::session::view::Part;
 use crate::store::Health;
+use crate::tokens::ledger::Account;
 
 /// The label of whatever is not on a list.
 const OTHER: &str = "other";
@@ -129,7 +131,10 @@ impl Metrics {
         self.observe_overhead(turn);
         self.observe_events(turn);
         for kind in CostKind::ALL {
-            f.upstream.cost.at(kind).inc_by(turn.costs.get(kind));
+            f.upstream.cost.at(kind).inc_by(turn.cost_usd(kind));
+        }
+        if let Some(account) = &turn.ledger {
+            self.observe_ledger(account);
         }
     }
 
@@ -192,6 +197,27 @@ impl Metrics {
         match context.budget {
             Budget::Met => {}
             Budget::Exceeded => f.view.budget_unmet.inc(),
+        }
+    }
+
+    fn observe_ledger(&self, account: &Account) {
+        let f = &self.families.upstream.ledger;
+        for side in LedgerSide::ALL {
+            let (usage, cost) = side.of(account);
+            for kind in LedgerTokens::ALL {
+                f.tokens.at(side, kind).inc_by(kind.of(usage));
+            }
+            f.units.at(side).inc_by(cost.total());
+            f.usd
+                .at(side)
+                .inc_by(account.usd.unwrap_or_default() * cost.total());
+        }
+        for part in SavedPart::ALL {
+            let units = part.of(&account.parts);
+            f.saved_units.at(part).add(units);
+            f.saved_usd
+                .at(part)
+                .add(account.usd.unwrap_or_default() * units);
         }
     }
 

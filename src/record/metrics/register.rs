@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 
 use prometheus::core::Collector;
 use prometheus::{
-    Counter, CounterVec, Error, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter,
-    IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    Counter, CounterVec, Error, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec,
+    IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
 };
 
 use crate::model::LabelSet;
@@ -120,6 +120,17 @@ impl Registrar {
         label: &str,
     ) -> Result<Each<L, IntGauge>, Error> {
         let gauges = self.add(IntGaugeVec::new(opts(name, help), &[label])?)?;
+        Ok(Each::of(|word| gauges.with_label_values(&[word])))
+    }
+
+    /// Gauges of fractions that may fall below nothing, of a closed set.
+    pub fn balances<L: LabelSet>(
+        &self,
+        name: &str,
+        help: &str,
+        label: &str,
+    ) -> Result<Each<L, Gauge>, Error> {
+        let gauges = self.add(GaugeVec::new(opts(name, help), &[label])?)?;
         Ok(Each::of(|word| gauges.with_label_values(&[word])))
     }
 

@@ -60,6 +60,11 @@ const CONVENTIONS: &[(&str, &str, &[&str])] = &[
     ("prefix_breaks_total", "counter", &[]),
     ("cache_hit_ratio", "histogram", &[]),
     ("cost_usd_total", "counter", &["kind"]),
+    ("ledger_tokens_total", "counter", &["side", "type"]),
+    ("ledger_units_total", "counter", &["side"]),
+    ("ledger_usd_total", "counter", &["side"]),
+    ("saved_units", "gauge", &["part"]),
+    ("saved_usd", "gauge", &["part"]),
     ("budget_unmet_total", "counter", &[]),
     ("recall_total", "counter", &["outcome"]),
     ("recalled_tokens_total", "counter", &[]),
@@ -200,9 +205,19 @@ fn a_turn_moves_each_metric_by_its_facts() {
         (r#"context_part_tokens_sum{part="own"}"#, 0.0),
         (r#"context_part_tokens_count{part="own"}"#, 1.0),
         ("cache_hit_ratio_sum", 0.4),
-        (r#"cost_usd_total{kind="input"}"#, 0.002),
-        (r#"cost_usd_total{kind="output"}"#, 0.003),
-        (r#"cost_usd_total{kind="cache_read"}"#, 0.0),
+        (r#"cost_usd_total{kind="input"}"#, 0.001_2),
+        (r#"cost_usd_total{kind="output"}"#, 0.000_75),
+        (r#"cost_usd_total{kind="cache_read"}"#, 0.000_12),
+        (r#"ledger_tokens_total{side="sent",type="input"}"#, 1_500.0),
+        (
+            r#"ledger_tokens_total{side="client",type="cache_read"}"#,
+            8_000.0,
+        ),
+        (r#"ledger_units_total{side="sent"}"#, 1_410.0),
+        (r#"ledger_usd_total{side="client"}"#, 0.004_4),
+        (r#"saved_units{part="net"}"#, 790.0),
+        (r#"saved_usd{part="evicted"}"#, 0.002),
+        (r#"saved_usd{part="net"}"#, 0.001_58),
         ("budget_unmet_total", 1.0),
         (r#"recall_total{outcome="ok"}"#, 1.0),
         ("recalled_tokens_total", 900.0),
@@ -265,9 +280,6 @@ fn all_kinds() -> Vec<Turn> {
                 });
             });
         }
-    }
-    for kind in CostKind::ALL {
-        with(&|turn| turn.costs.add(kind, 0.5));
     }
     turns
 }

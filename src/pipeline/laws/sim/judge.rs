@@ -291,7 +291,7 @@ fn to_the_floor(state: &State, prepared: &Prepared, before: &Marks) {
     let removed = |episode: &crate::session::graph::Episode| {
         view::is_removed(transcript, &state.marks, episode)
     };
-    let prologue = prologue(transcript, &config);
+    let prologue = prologue(transcript, config);
     for episode in transcript
         .graph
         .episodes
@@ -335,7 +335,7 @@ fn published(state: &State, prepared: &Prepared, before: &Marks) {
     }
     let transcript = &prepared.transcript;
     let graph = &transcript.graph;
-    let prologue = prologue(transcript, &config);
+    let prologue = prologue(transcript, config);
     let newest = Protection::new(transcript, before, 0);
     for (at, item) in transcript.items.iter().enumerate() {
         if state.marks.get(item.no) == before.get(item.no) || item.kind == ItemKind::Result {

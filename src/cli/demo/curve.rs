@@ -1,0 +1,191 @@
+//! What a session has saved so far against its length in τ, as an SVG for the README: the losing side,
+//! below nothing, included. Pure: figures to text, and every point of it is a measured one.
+
+use std::fmt::Write as _;
+
+use super::agent::MODEL;
+use super::measure::{Figures, Sample};
+use super::svg::{STYLE, text};
+use super::table::percent;
+
+const WIDTH: f64 = 960.0;
+const HEIGHT: f64 = 400.0;
+const LEFT: f64 = 72.0;
+const RIGHT: f64 = 936.0;
+const TOP: f64 = 84.0;
+const BOTTOM: f64 = 340.0;
+
+/// From lengths and shares to points.
+struct Scale {
+    longest: f64,
+    low: f64,
+    high: f64,
+}
+
+impl Scale {
+    /// A scale that holds all points and the line of nothing, in whole tenths.
+    fn of(points: &[(f64, f64)]) -> Self {
+        let shares = || points.iter().map(|(_, share)| *share);
+        let tenth = |share: f64| share * 10.0;
+        Self {
+            longest: points.iter().map(|(length, _)| *length).fold(1.0, f64::max),
+            low: tenth(shares().fold(0.0, f64::min)).floor() / 10.0,
+            high: tenth(shares().fold(0.1, f64::max)).ceil() / 10.0,
+        }
+    }
+
+    fn x(&self, length: f64) -> f64 {
+        LEFT + (RIGHT - LEFT) * length / self.longest
+    }
+
+    fn y(&self, share: f64) -> f64 {
+        BOTTOM - (BOTTOM - TOP) * (share - self.low) / (self.high - self.low)
+    }
+}
+
+/// The whole picture.
+#[must_use]
+pub fn picture(ceiling: usize, figures: &Figures) -> String {
+    let length = |sample: &Sample| sample.agent as f64 / ceiling.max(1) as f64;
+    let samples = figures.samples.iter();
+    let points: Vec<(f64, f64)> = samples.map(|one| (length(one), one.saved)).collect();
+    let scale = Scale::of(&points);
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
+         aria-label=\"What was saved so far, by the length of the session in τ\">\n\
+         <style>{STYLE}</style>\n\
+         <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"8\" fill=\"#ffffff\" stroke=\"#e2e8f0\"/>\n"
+    );
+    let title = "what a session has saved so far, by its length in τ";
+    text(&mut svg, (24.0, 36.0), "title", "start", title);
+    let about =
+        format!("the demo's session at {MODEL}'s list price; below 0 it costs more than without");
+    text(&mut svg, (24.0, 58.0), "faint", "start", &about);
+    grid(&mut svg, &scale);
+    area(&mut svg, &scale, &points);
+    ends(&mut svg, &scale, &points);
+    svg.push_str("</svg>\n");
+    svg
+}
+
+/// A line at each tenth, the one of nothing in full, and the multiples of τ below.
+fn grid(svg: &mut String, scale: &Scale) {
+    let mut share = scale.low;
+    while share <= scale.high + 0.01 {
+        let (y, nothing) = (scale.y(share), share.abs() < 0.01);
+        let colour = if nothing { "#1f2933" } else { "#e2e8f0" };
+        let _ = writeln!(
+            svg,
+            "<line x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"{colour}\"/>"
+        );
+        let name = format!("{:.0} %", (share * 100.0).round() + 0.0);
+        text(svg, (LEFT - 8.0, y + 4.0), "faint small", "end", &name);
+        share += 0.1;
+    }
+    let mut length = 1.0;
+    while length <= scale.longest {
+        let x = scale.x(length);
+        let _ = writeln!(
+            svg,
+            "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{BOTTOM}\" stroke=\"#e2e8f0\"/>"
+        );
+        let name = if length > 1.0 {
+            format!("{length:.0} τ")
+        } else {
+            "τ".to_owned()
+        };
+        text(svg, (x, BOTTOM + 20.0), "faint small", "middle", &name);
+        length += 1.0;
+    }
+}
+
+/// The points joined, and what is between them and nothing.
+fn area(svg: &mut String, scale: &Scale, points: &[(f64, f64)]) {
+    let mut line = String::new();
+    for (at, (length, share)) in points.iter().enumerate() {
+        let letter = if at == 0 { 'M' } else { 'L' };
+        let _ = write!(
+            line,
+            "{letter}{:.1} {:.1}",
+            scale.x(*length),
+            scale.y(*share)
+        );
+    }
+    let (Some((first, _)), Some((last, _))) = (points.first(), points.last()) else {
+        return;
+    };
+    let nothing = scale.y(0.0);
+    let _ = writeln!(
+        svg,
+        "<path d=\"{line}L{:.1} {nothing:.1}L{:.1} {nothing:.1}Z\" fill=\"#a5e8f5\"/>\n\
+         <path d=\"{line}\" fill=\"none\" stroke=\"#0e7490\" stroke-width=\"2.5\"/>",
+        scale.x(*last),
+        scale.x(*first)
+    );
+}
+
+/// Where it is worst, where it begins to pay, and where it ends.
+fn ends(svg: &mut String, scale: &Scale, points: &[(f64, f64)]) {
+    if let Some((length, share)) = points.last() {
+        let place = (scale.x(*length) - 6.0, scale.y(*share) - 10.0);
+        text(svg, place, "value", "end", &percent(*share));
+    }
+    let worst = points.iter().min_by(|one, other| one.1.total_cmp(&other.1));
+    if let Some((length, share)) = worst.filter(|(_, share)| *share < 0.0) {
+        let place = (scale.x(*length) + 8.0, scale.y(*share) + 4.0);
+        let said = format!("{} at {length:.1} τ", percent(*share));
+        text(svg, place, "line small", "start", &said);
+    }
+    if let Some(length) = pays(points) {
+        let place = (scale.x(length), scale.y(0.0) + 18.0);
+        let said = format!("pays from {length:.1} τ on");
+        text(svg, place, "pass small", "middle", &said);
+    }
+}
+
+/// From which length on it is never again at a loss; none where it ends at one, or never was.
+fn pays(points: &[(f64, f64)]) -> Option<f64> {
+    let last = points.iter().rposition(|(_, share)| *share < 0.0)?;
+    points.get(last + 1).map(|(length, _)| *length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(shares: &[f64]) -> Figures {
+        let samples = shares.iter().enumerate().map(|(turn, share)| Sample {
+            agent: 20 * (turn + 1),
+            saved: *share,
+            ..Sample::default()
+        });
+        Figures {
+            samples: samples.collect(),
+            ..Figures::default()
+        }
+    }
+
+    #[test]
+    fn the_losing_side_is_in_the_picture() {
+        let svg = picture(40, &figures(&[-0.12, -0.05, 0.02, -0.01, 0.1, 0.334]));
+        for words in [
+            "33.4 %",
+            "-12.0 % at 0.5 τ",
+            "pays from 2.5 τ on",
+            ">-20 %<",
+            ">40 %<",
+            ">3 τ<",
+        ] {
+            assert!(svg.contains(words), "{words} not in {svg}");
+        }
+        let line = svg.lines().find(|line| line.contains("#0e7490")).unwrap();
+        assert_eq!(line.matches('L').count(), 5);
+    }
+
+    #[test]
+    fn a_session_that_never_pays_is_not_said_to() {
+        let svg = picture(40, &figures(&[-0.12, -0.05]));
+        assert!(!svg.contains("pays") && svg.contains("-5.0 %"), "{svg}");
+        assert!(picture(40, &Figures::default()).ends_with("</svg>\n"));
+    }
+}

@@ -1,0 +1,358 @@
+//! The account of one turn: what its upstream calls came to, beside what the client's own request
+//! would have come to under the same prices and the same cache.
+//!
+//! Owns the arithmetic only. What the provider reports is taken as it is, and what the client's
+//! request would have cost is read off it: the same tokens for the same text, and the same luck with
+//! the cache. Where nothing is reported both sides are what the family's cache would hold. It never
+//! counts a text and never sees a request.
+
+use super::{CacheModel, Cost, Family, Prices, cost};
+use crate::model::Usage;
+
+/// A request as counted, before calibration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// All of it.
+    pub tokens: u64,
+    /// The request before it on the same side; 0 where there is none.
+    pub before: u64,
+    /// How much of it stood at the front of that one.
+    pub held: u64,
+}
+
+impl Asked {
+    /// Whether it does not go on from the request before, but rewrites a part of it.
+    #[must_use]
+    pub fn breaks(&self) -> bool {
+        self.held < self.before
+    }
+}
+
+/// What a call's answer holds, in tokens of our own count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// All that the model wrote.
+    pub all: u64,
+    /// Its text, which the client hears.
+    pub text: u64,
+    /// Its hidden calls, which the client does not hear.
+    pub hidden: u64,
+    /// Whether it has hidden calls and no others: without them there would be no such answer.
+    pub alone: bool,
+}
+
+/// One upstream call that was accepted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Call {
+    /// The request as it was sent.
+    pub asked: Asked,
+    /// Its size, had nothing been evicted.
+    pub whole: u64,
+    /// What the provider reported.
+    pub usage: Option<Usage>,
+    /// What was answered.
+    pub said: Said,
+}
+
+/// What both sides of a turn have in common.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Terms {
+    /// The family's prices.
+    pub prices: Prices,
+    /// How its provider caches.
+    pub cache: CacheModel,
+    /// Whether the provider still holds the request before.
+    pub warm: bool,
+    /// Whether the provider has reported cached tokens of this conversation before.
+    pub seen: bool,
+    /// Whether the client's own request would be cached at all: not where the provider caches at
+    /// breakpoints alone and the client sets none.
+    pub client_caches: bool,
+    /// Reported tokens over counted ones, for a call without a report.
+    pub ratio: f64,
+}
+
+impl Default for Terms {
+    /// The terms of a model that nothing is known of.
+    fn default() -> Self {
+        Self::of(&Family::default())
+    }
+}
+
+impl Terms {
+    /// The terms of a family, for a conversation that nothing is known of.
+    #[must_use]
+    pub fn of(family: &Family) -> Self {
+        Self {
+            prices: family.prices,
+            cache: family.cache,
+            warm: true,
+            seen: false,
+            client_caches: true,
+            ratio: 1.0,
+        }
+    }
+
+    /// How much of what stood in the request before the provider reads from its cache.
+    fn in_steps(&self, held: u64) -> u64 {
+        match self.cache {
+            CacheModel::Automatic { step, .. } => {
+                let step = u64::from(step.max(1));
+                held / step * step
+            }
+            CacheModel::Breakpoints { .. } => held,
+            CacheModel::None => 0,
+        }
+    }
+
+    /// The most by which a cache that holds a request falls short of it.
+    fn step(&self) -> u64 {
+        match self.cache {
+            CacheModel::Automatic { step, .. } => u64::from(step.max(1)),
+            CacheModel::Breakpoints { .. } | CacheModel::None => 1,
+        }
+    }
+
+    /// What a request comes to by the family's cache alone.
+    fn modelled(&self, asked: Asked, ratio: f64) -> Usage {
+        let prompt = scaled(asked.tokens, ratio);
+        let held = self.in_steps(scaled(asked.held, ratio)).min(prompt);
+        let cached = if self.warm { held } else { 0 };
+        let cache_write = match self.cache {
+            CacheModel::None => 0,
+            CacheModel::Automatic { .. } | CacheModel::Breakpoints { .. } => prompt - cached,
+        };
+        Usage {
+            prompt,
+            cached,
+            cache_write,
+            ..Usage::default()
+        }
+    }
+
+    /// What a call came to, and its tokens over those that were counted.
+    fn sent(&self, call: &Call) -> (Usage, f64) {
+        let reported = call.usage.filter(|usage| usage.prompt > 0);
+        let Some(usage) = reported else {
+            let completion = call.usage.map_or(call.said.all, |usage| usage.completion);
+            let modelled = self.modelled(call.asked, self.ratio);
+            return (
+                Usage {
+                    completion,
+                    ..modelled
+                },
+                self.ratio,
+            );
+        };
+        let cached = usage.cached.min(usage.prompt);
+        let whole = Usage {
+            cached,
+            cache_write: usage.cache_write.min(usage.prompt - cached),
+            ..usage
+        };
+        let ratio = if call.asked.tokens == 0 {
+            self.ratio
+        } else {
+            wide(usage.prompt) / wide(call.asked.tokens)
+        };
+        (whole, ratio)
+    }
+
+    /// How much of the client's request the provider would have read from its cache, told by how much
+    /// it read of ours.
+    fn client_cached(&self, client: Asked, call: &Call, sent: &Usage, ratio: f64) -> u64 {
+        let (due, own) = (scaled(call.asked.held, ratio), scaled(client.held, ratio));
+        let got = sent.cached;
+        if call.usage.is_none_or(|usage| usage.prompt == 0) {
+            return if self.warm { self.in_steps(own) } else { 0 };
+        }
+        if got == 0 {
+            // A pass may leave less than providers cache at all, which says nothing of the client's.
+            let held = call.asked.breaks() && self.seen && self.warm;
+            return if held { self.in_steps(own) } else { 0 };
+        }
+        match got.checked_sub(due) {
+            Some(_) if call.asked.breaks() => own,
+            // What we don't know of: other conversations begin alike, and so would the client's.
+            Some(more) => own + more,
+            None if call.asked.breaks() || due - got < self.step() => self.in_steps(own),
+            None => scaled(own, wide(got) / wide(due)),
+        }
+    }
+
+    /// What the client's request would have come to.
+    fn client(&self, client: Asked, call: &Call, sent: &Usage, ratio: f64) -> Usage {
+        let prompt = scaled(client.tokens, ratio);
+        if !self.client_caches {
+            return Usage {
+                prompt,
+                ..Usage::default()
+            };
+        }
+        let cached = self.client_cached(client, call, sent, ratio).min(prompt);
+        let fresh = sent.prompt - sent.cached;
+        let written = if fresh == 0 {
+            0.0
+        } else {
+            wide(sent.cache_write) / wide(fresh)
+        };
+        Usage {
+            prompt,
+            cached,
+            cache_write: scaled(prompt - cached, written),
+            ..Usage::default()
+        }
+    }
+
+    /// What tokens that were not read from the cache cost beyond a read.
+    fn beyond_read(&self, usage: &Usage) -> f64 {
+        let cost = cost(usage, &self.prices);
+        cost.input() - wide(usage.prompt) * self.prices.read
+    }
+}
+
+/// What a turn came to, and what the client's own request would have.
+///
+/// `evicted − rewritten − annotated` is what was saved.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Account {
+    /// All upstream calls, in the provider's tokens.
+    pub sent: Usage,
+    /// The client's own request and what it heard.
+    pub client: Usage,
+    /// What the calls cost, in units of one plain input token.
+    pub sent_cost: Cost,
+    /// What the client's own request would have cost.
+    pub client_cost: Cost,
+    /// The parts of what was saved, in the same units.
+    pub parts: SavedParts,
+    /// US dollars for a unit, where the price in money is known.
+    pub usd: Option<f64>,
+}
+
+impl Account {
+    /// What the calls cost in US dollars, where the price is known.
+    #[must_use]
+    pub fn sent_usd(&self) -> Option<f64> {
+        Some(self.sent_cost.total() * self.usd?)
+    }
+}
+
+/// Where a saving comes from, in units of one plain input token.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SavedParts {
+    /// What was not paid for tokens that are out of the view.
+    pub evicted: f64,
+    /// What was paid to write again what the provider held, because a pass changed what stands
+    /// before it.
+    pub rewritten: f64,
+    /// What was paid for the hidden tools: their texts and calls, and hops that are nothing else.
+    pub annotated: f64,
+}
+
+impl SavedParts {
+    /// What was saved; less than nothing where it cost more.
+    #[must_use]
+    pub fn net(&self) -> f64 {
+        self.evicted - self.rewritten - self.annotated
+    }
+}
+
+/// The account of a turn with these accepted calls, in order; none where there is none.
+#[must_use]
+pub fn account(terms: &Terms, client: Asked, calls: &[Call]) -> Option<Account> {
+    let first = calls.first()?;
+    let (paid, ratio) = terms.sent(first);
+    let mut own = terms.client(client, first, &paid, ratio);
+    let whole = wide(first.whole) * ratio;
+    let read = terms.prices.read;
+    let mut parts = SavedParts {
+        evicted: read * (whole - wide(paid.prompt)),
+        rewritten: 0.0,
+        annotated: read * (whole - wide(own.prompt)),
+    };
+    let more = terms.beyond_read(&paid) - terms.beyond_read(&own);
+    if more < 0.0 {
+        // A cold cache is filled with less.
+        parts.evicted -= more;
+    } else if first.asked.breaks() {
+        parts.rewritten += more;
+    } else {
+        parts.annotated += more;
+    }
+    let mut sent = paid;
+    let mut before = first.whole;
+    for call in calls.iter().skip(1) {
+        let (paid, ratio) = terms.sent(call);
+        let rewritten = again(terms, call, &paid, wide(call.whole) - wide(before), ratio);
+        parts.rewritten += rewritten;
+        parts.annotated += cost(&paid, &terms.prices).input() - rewritten;
+        sent = sum(&sent, &paid);
+        before = call.whole;
+    }
+    own.completion = calls.iter().map(|call| heard(terms, call)).sum();
+    let silent = wide(sent.completion) - wide(own.completion);
+    parts.annotated += terms.prices.output * silent;
+    Some(Account {
+        sent,
+        client: own,
+        sent_cost: total(terms, calls),
+        client_cost: cost(&own, &terms.prices),
+        parts,
+        usd: Cost::usd(1.0, &terms.prices),
+    })
+}
+
+/// What a later hop paid to write again what the hop before it had written.
+fn again(terms: &Terms, call: &Call, paid: &Usage, grown: f64, ratio: f64) -> f64 {
+    let fresh = wide(paid.prompt - paid.cached);
+    if !call.asked.breaks() || fresh <= 0.0 {
+        return 0.0;
+    }
+    let lost = (fresh - grown.max(0.0) * ratio).max(0.0);
+    terms.beyond_read(paid) * lost / fresh
+}
+
+/// The cost of all calls, each priced for itself.
+fn total(terms: &Terms, calls: &[Call]) -> Cost {
+    let costs = calls
+        .iter()
+        .map(|call| cost(&terms.sent(call).0, &terms.prices));
+    costs.fold(Cost::default(), |sum, one| sum + one)
+}
+
+/// Output tokens of a call that the client heard.
+fn heard(terms: &Terms, call: &Call) -> u64 {
+    let completion = terms.sent(call).0.completion;
+    if call.said.alone {
+        call.said.text.min(completion)
+    } else {
+        completion.saturating_sub(call.said.hidden)
+    }
+}
+
+fn sum(one: &Usage, other: &Usage) -> Usage {
+    Usage {
+        prompt: one.prompt + other.prompt,
+        cached: one.cached + other.cached,
+        cache_write: one.cache_write + other.cache_write,
+        completion: one.completion + other.completion,
+        reasoning: one.reasoning + other.reasoning,
+    }
+}
+
+fn wide(count: u64) -> f64 {
+    count as f64
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "token counts are far below 2^52 and ratios are positive"
+)]
+fn scaled(count: u64, ratio: f64) -> u64 {
+    (count as f64 * ratio).round() as u64
+}
+
+#[cfg(test)]
+mod tests;

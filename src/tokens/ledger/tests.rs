@@ -1,0 +1,261 @@
+//! Accounts add up, whatever a turn was made of.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Reads at a tenth, writes as plain, output at five; a unit is a dollar.
+fn terms() -> Terms {
+    Terms {
+        prices: Prices {
+            write: 1.0,
+            usd_per_mtok: Some(1e6),
+            ..Prices::default()
+        },
+        cache: CacheModel::Automatic {
+            step: 100,
+            ttl: HOUR,
+        },
+        ..Terms::default()
+    }
+}
+
+fn asked(tokens: u64, before: u64, held: u64) -> Asked {
+    Asked {
+        tokens,
+        before,
+        held,
+    }
+}
+
+fn usage(prompt: u64, cached: u64, cache_write: u64, completion: u64) -> Option<Usage> {
+    Some(Usage {
+        prompt,
+        cached,
+        cache_write,
+        completion,
+        reasoning: 0,
+    })
+}
+
+fn call(asked: Asked, whole: u64, usage: Option<Usage>) -> Call {
+    Call {
+        asked,
+        whole,
+        usage,
+        said: Said::default(),
+    }
+}
+
+#[track_caller]
+fn close(found: f64, expect: f64) {
+    assert!((found - expect).abs() < 1e-6, "{found}, not {expect}");
+}
+
+/// A view of 400 in place of 1000, where each grew by 100.
+#[test]
+fn between_passes_the_reads_of_what_is_gone_are_saved() {
+    let call = call(asked(400, 300, 300), 1_000, usage(400, 300, 0, 10));
+    let account = account(&terms(), asked(1_000, 900, 900), &[call]).unwrap();
+    let own = usage(1_000, 900, 0, 10);
+    assert_eq!(
+        (account.sent, Some(account.client)),
+        (call.usage.unwrap(), own)
+    );
+    close(account.parts.evicted, 60.0);
+    close(account.parts.rewritten, 0.0);
+    close(account.parts.annotated, 0.0);
+    close(account.sent_cost.total(), 130.0 + 50.0);
+    close(account.client_cost.total(), 190.0 + 50.0);
+    assert_eq!(account.usd, Some(1.0));
+}
+
+/// The pass leaves 100 of 900 in the cache and 400 in all, 100 of which are new.
+#[test]
+fn a_pass_pays_for_what_it_writes_again() {
+    let call = call(asked(400, 900, 100), 1_000, usage(400, 100, 0, 0));
+    let account = account(&terms(), asked(1_000, 900, 900), &[call]).unwrap();
+    close(account.parts.evicted, 60.0);
+    close(account.parts.rewritten, 200.0 * 0.9);
+    close(account.parts.net(), 60.0 - 180.0);
+}
+
+/// The hidden tools are 50 tokens, a lone hop says 20, and the next one reads them again.
+#[test]
+fn a_lone_hop_is_paid_for_by_who_asked_for_it() {
+    let lone = Call {
+        said: Said {
+            all: 20,
+            text: 5,
+            hidden: 15,
+            alone: true,
+        },
+        ..call(asked(1_050, 950, 950), 1_050, usage(1_050, 950, 0, 20))
+    };
+    let last = Call {
+        said: Said {
+            all: 40,
+            text: 10,
+            hidden: 12,
+            alone: false,
+        },
+        ..call(
+            asked(1_080, 1_050, 1_050),
+            1_080,
+            usage(1_080, 1_050, 0, 40),
+        )
+    };
+    let account = account(&terms(), asked(1_000, 900, 900), &[lone, last]).unwrap();
+    assert_eq!(account.sent.prompt, 2_130);
+    assert_eq!(account.client, usage(1_000, 900, 0, 5 + 28).unwrap());
+    close(account.parts.evicted, 0.0);
+    let input = 50.0 * 0.1 + (1_050.0 * 0.1 + 30.0);
+    close(account.parts.annotated, input + 5.0 * 27.0);
+    close(account.parts.net(), -(input + 5.0 * 27.0));
+}
+
+/// A pass before the second hop leaves 500 of 1080, of which it reads 100, and 30 are new.
+#[test]
+fn a_pass_between_hops_is_told_from_the_hop() {
+    let first = call(asked(1_050, 950, 950), 1_050, usage(1_050, 950, 0, 0));
+    let second = call(asked(500, 1_050, 100), 1_080, usage(500, 100, 0, 0));
+    let account = account(&terms(), asked(1_000, 900, 900), &[first, second]).unwrap();
+    close(account.parts.rewritten, 370.0 * 0.9);
+    close(account.parts.annotated, 5.0 + 50.0 + 30.0 * 0.9);
+}
+
+#[test]
+fn the_client_has_the_luck_with_the_cache_that_we_had() {
+    let client = asked(1_000, 900, 900);
+    let grown = asked(400, 300, 300);
+    let cut = asked(400, 900, 100);
+    let seen = Terms {
+        seen: true,
+        ..terms()
+    };
+    let cold = Terms {
+        warm: false,
+        ..terms()
+    };
+    let silent = Terms {
+        cache: CacheModel::None,
+        ..terms()
+    };
+    let unmarked = Terms {
+        client_caches: false,
+        ..terms()
+    };
+    for (what, terms, ours, reported, expect) in [
+        ("all of it", terms(), grown, usage(400, 300, 0, 0), 900),
+        (
+            "short of a step",
+            terms(),
+            grown,
+            usage(400, 256, 0, 0),
+            900,
+        ),
+        ("a third of it", terms(), grown, usage(400, 100, 0, 0), 300),
+        ("nothing is cached", terms(), grown, usage(400, 0, 0, 0), 0),
+        (
+            "a cache that is not cold",
+            cold,
+            grown,
+            usage(400, 300, 0, 0),
+            900,
+        ),
+        (
+            "less than is cached at all",
+            seen,
+            cut,
+            usage(400, 0, 0, 0),
+            900,
+        ),
+        ("never seen to cache", terms(), cut, usage(400, 0, 0, 0), 0),
+        ("behind a cut", terms(), cut, usage(400, 60, 0, 0), 900),
+        ("no report", terms(), grown, None, 900),
+        ("no report of a cold cache", cold, grown, None, 0),
+        ("no report and no cache", silent, grown, None, 0),
+        (
+            "no marker of the client's",
+            unmarked,
+            grown,
+            usage(400, 300, 0, 0),
+            0,
+        ),
+    ] {
+        let account = account(&terms, client, &[call(ours, 1_000, reported)]).unwrap();
+        assert_eq!(account.client.cached, expect, "{what}");
+    }
+    let first = call(asked(400, 0, 0), 400, usage(400, 200, 0, 0));
+    let account = account(&terms(), asked(350, 0, 0), &[first]).unwrap();
+    assert_eq!(
+        account.client.cached, 200,
+        "what other conversations began with"
+    );
+}
+
+#[test]
+fn both_sides_are_calibrated_and_priced_alike() {
+    let terms = Terms {
+        prices: Prices::default(),
+        ..terms()
+    };
+    // Twice the tokens that were counted; half of what is not read is written.
+    let call = call(asked(400, 300, 300), 1_000, usage(800, 600, 100, 0));
+    let account = account(&terms, asked(1_000, 900, 900), &[call]).unwrap();
+    assert_eq!(account.client, usage(2_000, 1_800, 100, 0).unwrap());
+    close(account.parts.evicted, 120.0);
+    assert_eq!(account.usd, None);
+}
+
+#[test]
+fn a_cold_cache_is_filled_with_less() {
+    let call = call(asked(400, 300, 300), 1_000, usage(400, 0, 0, 0));
+    let account = account(&terms(), asked(1_000, 900, 900), &[call]).unwrap();
+    close(account.parts.evicted, 600.0);
+    assert!(super::account(&terms(), asked(1, 0, 0), &[]).is_none());
+}
+
+prop_compose! {
+    fn any_call()(
+        tokens in 1_u64..200_000, before in 0_u64..200_000, held in 0_u64..200_000,
+        whole in 0_u64..900_000, reported: bool, prompt in 0_u64..300_000,
+        cached in 0_u64..300_000, cache_write in 0_u64..300_000, said in 0_u64..5_000,
+        text in 0_u64..5_000, hidden in 0_u64..5_000, alone: bool,
+    ) -> Call {
+        Call {
+            asked: asked(tokens, before, held.min(before).min(tokens)),
+            whole,
+            usage: usage(prompt, cached, cache_write, said).filter(|_| reported),
+            said: Said { all: said, text, hidden, alone },
+        }
+    }
+}
+
+proptest! {
+    /// The parts are the whole of the difference, whatever was reported.
+    #[test]
+    fn the_parts_add_up(
+        calls in prop::collection::vec(any_call(), 1..5), tokens in 0_u64..900_000,
+        held in 0_u64..900_000, warm: bool, seen: bool, client_caches: bool,
+        write in 0.5_f64..2.0, ratio in 0.7_f64..2.0,
+    ) {
+        let terms = Terms {
+            prices: Prices { write, ..Prices::default() },
+            warm, seen, client_caches, ratio,
+            ..terms()
+        };
+        let client = asked(tokens, held.min(tokens), held.min(tokens));
+        let account = account(&terms, client, &calls).unwrap();
+        let saved = account.client_cost.total() - account.sent_cost.total();
+        prop_assert!((account.parts.net() - saved).abs() < 1e-3, "{account:?}");
+        prop_assert!(account.client.cached + account.client.cache_write <= account.client.prompt);
+        let prompts: u64 = calls.iter().filter_map(|call| call.usage).map(|u| u.prompt).sum();
+        prop_assert!(account.sent.prompt >= prompts);
+        prop_assert!(account.parts.rewritten >= -1e-6);
+    }
+}
