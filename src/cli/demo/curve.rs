@@ -178,7 +178,10 @@ mod tests {
         ] {
             assert!(svg.contains(words), "{words} not in {svg}");
         }
-        let line = svg.lines().find(|line| line.contains("#0e7490")).unwrap();
+        let line = svg
+            .lines()
+            .find(|line| line.contains("stroke=\"#0e7490\""))
+            .unwrap();
         assert_eq!(line.matches('L').count(), 5);
     }
 
