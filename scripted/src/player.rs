@@ -32,6 +32,8 @@ pub struct Session {
 struct Asked {
     first: Option<usize>,
     plan: Arc<Plan>,
+    /// The first turn whose request asked the model to annotate.
+    heard: Option<usize>,
 }
 
 impl Session {
@@ -54,7 +56,11 @@ impl Session {
         Arc::new(Self {
             recording,
             seed,
-            asked: Mutex::new(Asked { first, plan }),
+            asked: Mutex::new(Asked {
+                first,
+                plan,
+                heard: None,
+            }),
         })
     }
 
@@ -67,12 +73,13 @@ impl Session {
     /// The turn from which on the model was asked to annotate; none before it was.
     #[must_use]
     pub fn first_asked(&self) -> Option<usize> {
-        locked(&self.asked).first
+        locked(&self.asked).heard
     }
 
     /// Notes that the model is asked to annotate in a turn.
     pub fn asked(&self, turn: usize) {
         let mut asked = locked(&self.asked);
+        asked.heard.get_or_insert(turn);
         if asked.first.is_none() {
             asked.first = Some(turn);
             asked.plan = Arc::new(Plan::annotated_from(&self.recording, self.seed, turn));
