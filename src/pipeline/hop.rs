@@ -90,12 +90,12 @@ pub struct State {
     pub fixed: u64,
     /// Tokens of what the client sent, by the same formula.
     pub client_tokens: u64,
-    /// Those of its tools.
-    pub client_tools: u64,
-    /// Whether it has changed its system text or its tools since the newest turn.
-    pub prologue_changed: bool,
     /// How much of that stood in the client's request before.
     pub client_held: u64,
+    /// Tokens of the client's tools.
+    pub client_tools: u64,
+    /// Whether the client has changed its system text or its tools since the newest turn.
+    pub prologue_changed: bool,
     /// The digest of system text and tools.
     pub prologue: Digest,
     /// The hops so far.
@@ -247,8 +247,9 @@ impl State {
         self.render(planned)
     }
 
-    /// Decides what the next hop shows, and whether the guidance comes in with it. `refused` is the size in tokens that the upstream refused
-    /// as too long, where it did: then a pass goes to four fifths of it.
+    /// Decides what the next hop shows, and whether the guidance comes in with it. `refused` is the size
+    /// in tokens that the upstream refused as too long, where it did: then a pass goes to four fifths of
+    /// it.
     ///
     /// # Errors
     /// [`MiddleError`] where the middle fails; the client's bytes are forwarded then.
