@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from conftest import HERE, binary
+from conftest import HERE, PUBLISHED, binary
 
 AGENT = """
 import sys
@@ -37,7 +37,12 @@ def provider(stand):
 def run(at, tmp_path, *command):
     run = [binary(), "run", "--upstream", at.provider_url, "--data", tmp_path / "run", "--"]
     return subprocess.run(
-        [*run, *command], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        [*run, *command],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **PUBLISHED},
     )
 
 
