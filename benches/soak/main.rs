@@ -1,6 +1,6 @@
 //! Turns without end through the real `plimsoll serve`: three dialects, streamed and not, a provider
 //! that fails in one answer of ten, clients that vanish, stall and read slowly, and in the first
-//! quarter kills of the proxy. Measures what is lost, what leaks, and whether anything grows.
+//! eighth kills of the proxy. Measures what is lost, what leaks, and whether anything grows.
 //!
 //! `cargo bench --bench soak` plays 200,000 turns of 20,000 sessions; `SOAK_SESSIONS=600` plays
 //! fewer, ten turns each; `SOAK_CACHES=16MiB` bounds the caches so that a short soak fills
@@ -38,7 +38,8 @@ const TURNS: u32 = 10;
 const SLICE: u32 = 5;
 /// Sessions at once.
 const WORKERS: usize = 32;
-/// Kills in the first quarter.
+/// Kills in the first eighth: a killed process begins with empty caches, and what fills must have
+/// filled by half-time.
 const KILLS: usize = 5;
 /// What resident memory may be at the end, as a multiple of that at half-time.
 const GROWTH: f64 = 1.05;
@@ -123,7 +124,7 @@ impl Soak {
     /// Plays all turns and prints the figures; false where something was lost, leaked or grew.
     async fn run(&mut self) -> bool {
         for kill in 1..=KILLS {
-            self.play_until(self.total * kill / KILLS / 4, true).await;
+            self.play_until(self.total * kill / KILLS / 8, true).await;
         }
         self.play_until(self.total / 4, false).await;
         let taken = self.idle("a quarter").await;

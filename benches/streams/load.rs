@@ -7,24 +7,46 @@ use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
+use axum::http::HeaderMap;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 /// Bytes of the conversation that comes with each request.
 const SAID: usize = 16 << 10;
 /// The header that says how many frames are wanted.
 const FRAMES: &str = "x-frames";
+/// The header that says how many milliseconds lie between two of them.
+const PACE: &str = "x-pace";
 /// With a tool of its own a request is offered ours, and its answer is read on its way.
 const TOOL: &str =
     r#"{"type":"function","function":{"name":"bash","parameters":{"type":"object"}}}"#;
+/// How fast a provider sends the frames of one stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// One in so many milliseconds, as a model writes tokens.
+    Tokens(u64),
+    /// As fast as they are taken, which no model does.
+    Flood,
+}
+
+impl Pace {
+    fn between(self) -> u64 {
+        match self {
+            Self::Tokens(millis) => millis,
+            Self::Flood => 0,
+        }
+    }
+}
+
 /// What is not read to its end has no end.
 const ENDLESS: usize = 1 << 30;
-/// How a slow client reads.
-const SIP: (usize, Duration) = (16 << 10, Duration::from_millis(250));
+/// How a slow client reads: less than a model writes.
+const SIP: (usize, Duration) = (4 << 10, Duration::from_millis(250));
 
 fn frame() -> Bytes {
     // A token a frame and some bytes that hide its length, as providers send it.
@@ -42,19 +64,35 @@ const LAST: &[u8] =
     b"data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"model\":\"m\",\
     \"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
-/// Serves streams as fast as they are taken, for ever.
+/// A number in a header; none is 0.
+fn asked(headers: &HeaderMap, name: &str) -> u64 {
+    let value = headers.get(name).and_then(|text| text.to_str().ok());
+    value.and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+/// Serves streams at the pace that each asks for, for ever.
 pub async fn provide(listener: TcpListener) {
     let frame = frame();
     let answer = move |request: Request| {
         let frame = frame.clone();
         async move {
-            let frames = request.headers().get(FRAMES);
-            let frames = frames.and_then(|text| text.to_str().ok()?.parse().ok());
-            let frames: usize = frames.unwrap_or_default();
+            let frames = asked(request.headers(), FRAMES);
+            let pace = Duration::from_millis(asked(request.headers(), PACE));
             drop(to_bytes(request.into_body(), usize::MAX).await);
+            let begun = Instant::now();
             let last = stream::iter([Bytes::from_static(LAST)]);
             let all = stream::iter(0..frames)
-                .map(move |_| frame.clone())
+                .then(move |number| {
+                    let frame = frame.clone();
+                    async move {
+                        // A provider that falls behind catches up, as a model's server does.
+                        let due = begun + pace * u32::try_from(number).unwrap();
+                        if due > Instant::now() {
+                            tokio::time::sleep_until(due).await;
+                        }
+                        frame
+                    }
+                })
                 .chain(last);
             let response = Response::builder().header("content-type", "text/event-stream");
             response
@@ -67,14 +105,15 @@ pub async fn provide(listener: TcpListener) {
 }
 
 /// Asks for a stream of so many frames.
-async fn ask(proxy: SocketAddr, frames: usize) -> TcpStream {
+async fn ask(proxy: SocketAddr, frames: usize, pace: Pace) -> TcpStream {
     let said = "so it was said ".repeat(SAID / 15);
     let body = format!(
         r#"{{"model":"m","stream":true,"tools":[{TOOL}],"messages":[{{"role":"user","content":"{said}"}}]}}"#
     );
     let head = format!(
         "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer k\r\n{FRAMES}: {frames}\r\n\
-         connection: close\r\ncontent-length: {}\r\n\r\n",
+         {PACE}: {}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        pace.between(),
         body.len()
     );
     let mut stream = TcpStream::connect(proxy).await.unwrap();
@@ -85,8 +124,8 @@ async fn ask(proxy: SocketAddr, frames: usize) -> TcpStream {
 
 /// Reads so many streams at once, each of so many frames, and to its end: what is wrong with those
 /// that did not come whole.
-pub async fn fast(proxy: SocketAddr, streams: usize, frames: usize) -> Vec<String> {
-    let readers = (0..streams).map(|_| tokio::spawn(read(proxy, frames)));
+pub async fn fast(proxy: SocketAddr, streams: usize, frames: usize, pace: Pace) -> Vec<String> {
+    let readers = (0..streams).map(|_| tokio::spawn(read(proxy, frames, pace)));
     let mut wrong = Vec::new();
     for reader in readers.collect::<Vec<_>>() {
         wrong.extend(reader.await.unwrap().err());
@@ -95,9 +134,9 @@ pub async fn fast(proxy: SocketAddr, streams: usize, frames: usize) -> Vec<Strin
 }
 
 /// Reads one stream to its end.
-async fn read(proxy: SocketAddr, frames: usize) -> Result<(), String> {
+async fn read(proxy: SocketAddr, frames: usize, pace: Pace) -> Result<(), String> {
     let least = frames * frame().len();
-    let mut stream = ask(proxy, frames).await;
+    let mut stream = ask(proxy, frames, pace).await;
     let (mut all, mut buffer, mut tail) = (0, vec![0; 64 << 10], Vec::new());
     let end = loop {
         match stream.read(&mut buffer).await {
@@ -119,10 +158,15 @@ async fn read(proxy: SocketAddr, frames: usize) -> Result<(), String> {
 
 /// So many streams of which nothing, or a little now and then, is read. They last until they are
 /// aborted; each has begun when this returns.
-pub async fn slow(proxy: SocketAddr, streams: usize, sips: bool) -> Vec<JoinHandle<()>> {
+pub async fn slow(
+    proxy: SocketAddr,
+    streams: usize,
+    pace: Pace,
+    sips: bool,
+) -> Vec<JoinHandle<()>> {
     let mut readers = Vec::new();
     for _ in 0..streams {
-        let mut stream = ask(proxy, ENDLESS).await;
+        let mut stream = ask(proxy, ENDLESS, pace).await;
         let mut begun = [0; 12];
         stream.read_exact(&mut begun).await.unwrap();
         assert_eq!(&begun, b"HTTP/1.1 200");

@@ -283,7 +283,7 @@ impl Driver {
         for frame in frames {
             self.open();
             self.client.held = Instant::now();
-            self.client.sender.send(frame).await?;
+            self.client.sender.send(&frame).await?;
         }
         Ok(())
     }
@@ -307,8 +307,7 @@ impl Driver {
         let hiding = !self.turn.state.pending.is_empty() || self.machine.waits();
         self.open();
         if hiding {
-            let beat = Bytes::from_static(HEARTBEAT);
-            self.client.sender.send(beat).await?;
+            self.client.sender.send(HEARTBEAT).await?;
         }
         Ok(())
     }

@@ -4,9 +4,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::response::Parts;
 use http::{HeaderMap, Response, StatusCode};
+use http_body::Frame;
 use http_body_util::{BodyExt, Limited};
 
 use super::app::App;
@@ -280,15 +281,24 @@ async fn settle(app: &Arc<App>, turn: &mut Turn, answers: &[Answer], closed: Opt
     }
 }
 
+/// Reads an answer whole, into memory of its own: each piece of it is a slice of one read, which may
+/// be hundreds of times as long.
 async fn collect(turn: &mut Turn, body: Incoming) -> Result<Bytes, ProxyError> {
-    match Limited::new(body, ANSWER).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) => {
-            tracing::warn!(%error, "the upstream's answer was cut");
-            turn.report.aborted(crate::record::Side::Upstream);
-            Err(ProxyError::Upstream(upstream::Error::Broken {
-                cause: error.to_string(),
-            }))
+    let mut body = Limited::new(body, ANSWER);
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        match frame.map(Frame::into_data) {
+            Ok(Ok(data)) => whole.extend_from_slice(&data),
+            // Trailers say nothing that a client of a whole answer waits for.
+            Ok(Err(_)) => {}
+            Err(error) => {
+                tracing::warn!(%error, "the upstream's answer was cut");
+                turn.report.aborted(crate::record::Side::Upstream);
+                return Err(ProxyError::Upstream(upstream::Error::Broken {
+                    cause: error.to_string(),
+                }));
+            }
         }
     }
+    Ok(whole.freeze())
 }
