@@ -223,7 +223,9 @@ async fn connection(
     let (shared, slot) = (Arc::clone(&edge), Arc::clone(held.slot()));
     let service = service_fn(move |request| {
         let (edge, busy) = (Arc::clone(&shared), slot.busy());
-        async move { Ok::<_, Infallible>(handle(&edge, peer, request, busy).await) }
+        // Boxed, because a connection lasts as long as its longest stream, and would else keep the
+        // room of everything that a request needs before its answer begins.
+        Box::pin(async move { Ok::<_, Infallible>(handle(&edge, peer, request, busy).await) })
     });
     let patience = edge.config().write_timeout;
     let socket = Socket::new(stream, patience, Arc::clone(held.slot()));
