@@ -52,6 +52,10 @@ impl State {
             ttl: self.terms.cache_ttl(tools.family),
             changed: false,
         };
+        let client_caches = match tools.family.cache {
+            CacheModel::Breakpoints { implicit, .. } => implicit || self.is_marked(),
+            CacheModel::Automatic { .. } | CacheModel::None => true,
+        };
         Terms {
             warm: !commit::is_cold(&warmth),
             seen: self
@@ -60,10 +64,8 @@ impl State {
                 .iter()
                 .rev()
                 .any(|entry| entry.has_cached()),
-            client_caches: match tools.family.cache {
-                CacheModel::Breakpoints { implicit, .. } => implicit || self.is_marked(),
-                CacheModel::Automatic { .. } | CacheModel::None => true,
-            },
+            client_caches,
+            view_caches: client_caches || self.terms.breakpoints(tools.family).is_some(),
             ratio: self.ratio(),
             ..Terms::of(tools.family)
         }
