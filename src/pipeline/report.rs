@@ -15,8 +15,8 @@ use crate::dialect::answer::Answer;
 use crate::dialect::request::Request;
 use crate::policy::Pinned;
 use crate::record::{
-    Abort, AbortPhase, Budget, Context, Evicted, Hop, Pass, Phase, Projection, RetryReason, Route, Side, Stage,
-    Turn, lossy, response_headers,
+    Abort, AbortPhase, Budget, Context, Evicted, Hop, Pass, Phase, Projection, RetryReason, Route,
+    Side, Stage, Turn, lossy, response_headers,
 };
 use crate::tokens::ledger::{Account, Said, Terms};
 use crate::upstream::Retry;

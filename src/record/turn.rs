@@ -8,8 +8,8 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 
 use super::labels::{
-    AbortPhase, Budget, CostKind, DelimiterAction, GuideReason, Label, Phase, Projection, RecallOutcome,
-    RetryReason, Route, Side, Stage, UNKNOWN_PROVIDER,
+    AbortPhase, Budget, CostKind, DelimiterAction, GuideReason, Label, Phase, Projection,
+    RecallOutcome, RetryReason, Route, Side, Stage, UNKNOWN_PROVIDER,
 };
 use crate::commit::Trigger;
 use crate::dialect::request::Unmanaged;

@@ -288,7 +288,12 @@ pub fn account(terms: &Terms, client: Asked, calls: &[Call]) -> Option<Account> 
     let first = calls.first()?;
     let (paid, ratio) = terms.sent(first);
     let mut own = terms.client(client, first, &paid, ratio);
-    let mut parts = parts(terms, (&paid, &first.asked), &own, wide(first.whole) * ratio);
+    let mut parts = parts(
+        terms,
+        (&paid, &first.asked),
+        &own,
+        wide(first.whole) * ratio,
+    );
     let mut sent = paid;
     let mut before = first.whole;
     for call in calls.iter().skip(1) {
@@ -332,7 +337,12 @@ pub fn untouched(terms: &Terms, call: &Call) -> Account {
 pub fn projected(terms: &Terms, view: Unsent, call: &Call) -> Account {
     let (paid, ratio) = terms.sent(call);
     let shown = terms.view(view.asked, call, &paid, ratio);
-    let parts = parts(terms, (&shown, &view.asked), &paid, wide(view.whole) * ratio);
+    let parts = parts(
+        terms,
+        (&shown, &view.asked),
+        &paid,
+        wide(view.whole) * ratio,
+    );
     let shown = Usage {
         completion: paid.completion,
         reasoning: paid.reasoning,

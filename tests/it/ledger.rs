@@ -13,6 +13,8 @@ use plimsoll_scripted::{Call, Options, Provider, Reply, Script};
 use serde_json::json;
 
 use super::agent::{Agent, bash, explore, last_key, learned};
+use super::dialects::DIALECTS;
+use super::metered::{self, Metered};
 use super::process::Process;
 use super::support::{Proxy, client, soon};
 
@@ -267,6 +269,31 @@ async fn both_sides_of_the_ledger_are_the_providers_own_counts() {
             told.iter().all(|told| sizes.contains(told)),
             "{told:?} {sizes:?}"
         );
+    }
+}
+
+/// The same in all dialects, by a provider that counts in each.
+#[tokio::test]
+async fn both_sides_are_told_to_the_token_in_every_dialect() {
+    for dialect in DIALECTS {
+        for stream in [false, true] {
+            let metered = Metered::start(true).await;
+            let proxy = Proxy::with(metered.host.addr, |config| {
+                config.budget.ceiling = CEILING;
+                config.budget.guide_at = 0.0;
+            })
+            .await;
+            metered::play(&mut metered::agent(&proxy, dialect, stream), TURNS).await;
+            let shown = proxy.app.metrics_text();
+            let (sent, whole) = (metered.counted(), metered::direct(dialect, stream).await);
+            let case = format!("{dialect:?} stream {stream}");
+            assert!(
+                sent.requests >= TURNS + 4 && whole.requests == TURNS,
+                "{case}"
+            );
+            assert_eq!(metered::side(&shown, "sent", sent.requests), sent, "{case}");
+            assert_eq!(metered::side(&shown, "client", TURNS), whole, "{case}");
+        }
     }
 }
 

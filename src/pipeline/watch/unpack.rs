@@ -70,17 +70,26 @@ impl Unpack {
             Self::Plain => Some(piece.clone()),
             Self::Gzip(decoder) => {
                 decoder.get_mut().room = room;
-                decoder.write_all(piece).and_then(|()| decoder.flush()).ok()?;
+                decoder
+                    .write_all(piece)
+                    .and_then(|()| decoder.flush())
+                    .ok()?;
                 Some(decoder.get_mut().take())
             }
             Self::Deflate(decoder) => {
                 decoder.get_mut().room = room;
-                decoder.write_all(piece).and_then(|()| decoder.flush()).ok()?;
+                decoder
+                    .write_all(piece)
+                    .and_then(|()| decoder.flush())
+                    .ok()?;
                 Some(decoder.get_mut().take())
             }
             Self::Zstd(decoder) => {
                 decoder.get_mut().room = room;
-                decoder.write_all(piece).and_then(|()| decoder.flush()).ok()?;
+                decoder
+                    .write_all(piece)
+                    .and_then(|()| decoder.flush())
+                    .ok()?;
                 Some(decoder.get_mut().take())
             }
             Self::Unknown => None,

@@ -16,7 +16,8 @@ use crate::model::EditKind;
 use crate::policy::{Level, Policy};
 use crate::record::labels::{
     AbortPhase, AcceptError, CacheName, ConnectionCut, CostKind, DelimiterAction, GuideReason,
-    LedgerSide, LedgerTokens, Phase, Projection, RecallOutcome, RetryReason, SavedPart, Side, Stage, StoreOp,
+    LedgerSide, LedgerTokens, Phase, Projection, RecallOutcome, RetryReason, SavedPart, Side,
+    Stage, StoreOp,
 };
 use crate::session::view::Part;
 
