@@ -56,11 +56,20 @@ impl Books {
         self.calls.push((call, false));
     }
 
-    /// The client's own request is about to be sent, because the turn is only watched.
-    pub(super) fn watched(&mut self) {
+    /// The client's own request is about to be sent, because the turn is only watched. Where that goes
+    /// on from what nothing is known of, the provider holds it, and the view would have changed it.
+    pub(super) fn watched(&mut self, state: &State, anew: bool) {
         if let Some((view, _)) = self.calls.pop() {
-            let (asked, whole) = (view.asked, view.whole);
-            self.unsent = Some(Unsent { asked, whole });
+            let (mut asked, whole) = (view.asked, view.whole);
+            if anew {
+                asked.before = asked.before.max(asked.held + 1);
+            }
+            let alike = state.before_answers();
+            self.unsent = Some(Unsent {
+                asked,
+                whole,
+                alike,
+            });
         }
         let call = Call {
             asked: self.client,

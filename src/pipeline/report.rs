@@ -191,7 +191,7 @@ impl Report {
 
     /// Notes that the client's own request is what goes up, because the turn is only watched.
     pub(super) fn watched(&mut self, state: &State, projection: Projection) {
-        self.books.watched();
+        self.books.watched(state, projection == Projection::Anew);
         self.turn.projection = Some(projection);
         if let Some(hop) = self.turn.hops.last_mut() {
             hop.estimated = state.client_tokens;

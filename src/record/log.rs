@@ -259,6 +259,20 @@ mod tests {
     }
 
     #[test]
+    fn of_what_was_only_watched_nothing_was_saved() {
+        let mut turn = full_turn();
+        turn.projected = turn.ledger;
+        turn.projection = Some(Projection::Anew);
+        let line = logged(&turn).remove(0);
+        assert_eq!(line["would_have_saved_usd"], 0.001_58);
+        assert_eq!(line["would_have_cost_usd"], 0.002_82);
+        assert_eq!(line["projection"], "anew");
+        for field in ["saved_usd", "evicted_usd", "would_have_saved_units"] {
+            assert_eq!(line.get(field), None, "{field}");
+        }
+    }
+
+    #[test]
     fn facts_that_are_absent_leave_no_field() {
         let mut turn = full_turn();
         turn.context = None;

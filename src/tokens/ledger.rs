@@ -61,6 +61,8 @@ pub struct Unsent {
     pub asked: Asked,
     /// Its size, had nothing been evicted.
     pub whole: u64,
+    /// How much of it stands before the first answer: so much other conversations may begin alike.
+    pub alike: u64,
 }
 
 /// What both sides of a turn have in common.
@@ -219,13 +221,22 @@ impl Terms {
     }
 
     /// What a view would have come to in place of the client's request.
-    fn view(&self, view: Asked, call: &Call, sent: &Usage, ratio: f64) -> Usage {
-        match (self.view_caches, self.client_caches) {
-            (true, true) => self.unsent(view, call, sent, ratio),
+    fn view(&self, view: Unsent, call: &Call, sent: &Usage, ratio: f64) -> Usage {
+        let asked = view.asked;
+        let mut shown = match (self.view_caches, self.client_caches) {
+            (true, true) => self.unsent(asked, call, sent, ratio),
             // What is never cached says nothing of what is.
-            (true, false) => self.modelled(view, ratio),
-            (false, _) => plain(view, ratio),
+            (true, false) => self.modelled(asked, ratio),
+            (false, _) => plain(asked, ratio),
+        };
+        // What the provider has of the client's own requests is none of a view.
+        let most = scaled(asked.held.max(view.alike), ratio);
+        let too_much = shown.cached.saturating_sub(most);
+        shown.cached -= too_much;
+        if shown.cache_write > 0 {
+            shown.cache_write += too_much;
         }
+        shown
     }
 
     /// What tokens that were not read from the cache cost beyond a read.
@@ -336,7 +347,7 @@ pub fn untouched(terms: &Terms, call: &Call) -> Account {
 #[must_use]
 pub fn projected(terms: &Terms, view: Unsent, call: &Call) -> Account {
     let (paid, ratio) = terms.sent(call);
-    let shown = terms.view(view.asked, call, &paid, ratio);
+    let shown = terms.view(view, call, &paid, ratio);
     let parts = parts(
         terms,
         (&shown, &view.asked),

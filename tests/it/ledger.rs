@@ -297,6 +297,45 @@ async fn both_sides_are_told_to_the_token_in_every_dialect() {
     }
 }
 
+/// Where one model has a price and another none, dollars are of the one, and what they leave out is
+/// said beside them.
+#[tokio::test]
+async fn of_prices_that_are_known_in_part_each_part_is_told() {
+    let (host, _wrote) = provider(false, 1.0).await;
+    let proxy = Proxy::before(host.address).await;
+    let mut agent = agent(&proxy, true);
+    for model in [MODEL, "house-1"] {
+        agent = agent.field("model", json!(model));
+        for _ in 0..3 {
+            for call in agent.turn().await.heard.calls {
+                agent.result(&call.id, &result(&call.id));
+            }
+        }
+    }
+    let shown = proxy.app.metrics_text();
+    let unit = Models::builtin().family(MODEL).prices.usd_per_mtok.unwrap() / 1e6;
+    for side in ["sent", "client"] {
+        let of = |series: &str| {
+            value(
+                &shown,
+                &format!("plimsoll_ledger_{series}_total{{side=\"{side}\"}}"),
+            )
+        };
+        let (all, left_out) = (of("units"), of("unpriced_units"));
+        assert!(
+            left_out > 0.0 && left_out < all,
+            "{side}: {left_out} of {all}"
+        );
+        close(of("usd"), (all - left_out) * unit);
+    }
+    let told = closing::lines(&shown);
+    let last = told.last().unwrap();
+    assert!(
+        last.contains("the price of some models is not known"),
+        "{told:?}"
+    );
+}
+
 /// A provider that reports no prompts: then both sides are what the model's cache would hold.
 #[tokio::test]
 async fn what_is_not_reported_is_counted() {

@@ -3,7 +3,7 @@
 
 use super::{State, Tools};
 use crate::commit::{self, Warmth};
-use crate::model::{EditKind, Edits, Marks, TurnRecord};
+use crate::model::{EditKind, Edits, Marks, Role, TurnRecord};
 use crate::session::transcript::Transcript;
 use crate::session::view::{self, Notes};
 use crate::tokens::CacheModel;
@@ -35,6 +35,14 @@ impl State {
             held: if alike { own.held } else { 0 },
             ..own
         }
+    }
+
+    /// Tokens of a view before the first answer in it.
+    #[must_use]
+    pub fn before_answers(&self) -> u64 {
+        let said = self.shapes.iter();
+        let before = said.take_while(|shape| shape.role != Role::Assistant);
+        self.fixed + before.map(|shape| u64::from(shape.tokens())).sum::<u64>()
     }
 
     /// Whether the client sets breakpoints of the provider's cache itself.
