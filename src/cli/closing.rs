@@ -10,7 +10,16 @@ pub fn lines(metrics: &str) -> Vec<String> {
         let nothing = "nothing was managed: the agent sent no request with tools through it";
         return vec![nothing.to_owned()];
     }
-    vec![shown.tokens(turns), shown.money()]
+    let watched = shown.sum("projections_total", "");
+    let mut lines = vec![shown.tokens(turns)];
+    if watched < turns {
+        lines.push(shown.money());
+    }
+    if watched > 0.0 {
+        lines.push(shown.projected(watched));
+    }
+    lines.extend(shown.unpriced());
+    lines
 }
 
 /// Metrics in Prometheus' text format.
@@ -47,32 +56,129 @@ impl Shown<'_> {
         )
     }
 
+    /// What a side came to, in a series of the ledger.
+    fn side(&self, series: &str, side: &str) -> f64 {
+        self.sum(
+            &format!("ledger_{series}_total"),
+            &format!("side=\"{side}\""),
+        )
+    }
+
+    /// Whether the price in money of any of it is known, and the series that tell it then.
+    fn unit(&self) -> (bool, &'static str) {
+        let known = self.side("usd", "client") > 0.0;
+        (known, if known { "usd" } else { "units" })
+    }
+
+    /// What turns that were only watched cost.
+    fn watched(&self, unit: &str) -> f64 {
+        let net = self.sum(&format!("projected_saved_{unit}"), "part=\"net\"");
+        self.side(unit, "projected") + net
+    }
+
+    /// What was paid in turns that were managed.
     fn money(&self) -> String {
-        let known = self.sum("ledger_usd_total", "side=\"client\"") > 0.0;
-        let unit = if known { "usd" } else { "units" };
-        let side = |side: &str| {
-            let total = self.sum(&format!("ledger_{unit}_total"), &format!("side=\"{side}\""));
-            said(total, known)
-        };
-        let part = |part: &str| self.sum(&format!("saved_{unit}"), &format!("part=\"{part}\""));
-        let whole = self.sum(&format!("ledger_{unit}_total"), "side=\"client\"");
-        let net = part("net");
-        let share = 100.0 * net.abs() / whole.max(f64::MIN_POSITIVE);
-        let word = if net < 0.0 { "lost" } else { "saved" };
+        let (known, unit) = self.unit();
+        let watched = self.watched(unit);
+        let side = |side: &str| self.side(unit, side) - watched;
+        let (sent, client) = (side("sent"), side("client"));
+        let parts = self.parts("saved", unit);
+        let word = if parts.net < 0.0 { "lost" } else { "saved" };
         let mut line = format!(
-            "{} paid in place of {}: {} {word} ({share:.1} %): {} by eviction, less {} for rewritten \
-             caches and {} for the hidden tools",
-            side("sent"),
-            side("client"),
-            said(net.abs(), known),
-            said(part("evicted"), known),
-            said(part("rewritten"), known),
-            said(part("annotated"), known),
+            "{} paid in place of {}: {} {word} {}",
+            said(sent, known),
+            said(client, known),
+            said(parts.net.abs(), known),
+            parts.told(client, known),
         );
-        if !known {
-            line += "; the model's price is not known: a unit is what a plain input token costs";
-        }
+        line.push_str(no_price(known));
         line
+    }
+
+    /// What turns that were only watched would have come to.
+    fn projected(&self, turns: f64) -> String {
+        let (known, unit) = self.unit();
+        let client = self.watched(unit);
+        let parts = self.parts("projected_saved", unit);
+        let word = if parts.net < 0.0 { "lost" } else { "saved" };
+        let mut line = format!(
+            "{turns:.0} requests were only watched: {} paid, where managing would have cost {} and would \
+             have {word} {} {}",
+            said(client, known),
+            said(self.side(unit, "projected"), known),
+            said(parts.net.abs(), known),
+            parts.told(client, known),
+        );
+        let anew = self.sum("projections_total", "outcome=\"anew\"");
+        let unread = self.sum("projections_total", "outcome=\"unread\"");
+        if anew + unread > 0.0 {
+            line += &format!(
+                "; {anew:.0} of them began anew in the middle of a session and {unread:.0} had an answer \
+                 that could not be read, so that it is less certain"
+            );
+        }
+        line.push_str(no_price(known));
+        line
+    }
+
+    /// What there is beside dollars, where some models have a price and others none.
+    fn unpriced(&self) -> Option<String> {
+        let side = |side: &str| self.side("unpriced_units", side);
+        let (known, _) = self.unit();
+        let client = side("client");
+        let some = known && client > 0.0;
+        some.then(|| {
+            let would = side("projected");
+            let mut line = format!(
+                "not in these dollars, because the price of some models is not known: {} paid in place of \
+                 {} (a unit is what a plain input token of its model costs)",
+                said(side("sent"), false),
+                said(client, false),
+            );
+            if would > 0.0 {
+                line += &format!("; of those that were only watched managing would have cost {}", said(would, false));
+            }
+            line
+        })
+    }
+
+    fn parts(&self, series: &str, unit: &str) -> Parts {
+        let part = |part: &str| self.sum(&format!("{series}_{unit}"), &format!("part=\"{part}\""));
+        Parts {
+            net: part("net"),
+            evicted: part("evicted"),
+            rewritten: part("rewritten"),
+            annotated: part("annotated"),
+        }
+    }
+}
+
+/// Where a saving comes from.
+struct Parts {
+    net: f64,
+    evicted: f64,
+    rewritten: f64,
+    annotated: f64,
+}
+
+impl Parts {
+    fn told(&self, whole: f64, known: bool) -> String {
+        let share = 100.0 * self.net.abs() / whole.max(f64::MIN_POSITIVE);
+        format!(
+            "({share:.1} %): {} by eviction, less {} for rewritten caches and {} for the hidden tools",
+            said(self.evicted, known),
+            said(self.rewritten, known),
+            said(self.annotated, known),
+        )
+    }
+}
+
+/// What is to be said of amounts in units.
+fn no_price(known: bool) -> &'static str {
+    if known {
+        ""
+    } else {
+        "; the model's price is not known: a unit is what a plain input token costs"
     }
 }
 
@@ -122,6 +228,54 @@ mod tests {
                  $0.5000 for rewritten caches and $0.1400 for the hidden tools",
             ]
         );
+    }
+
+    /// Half of it at a model without a price: dollars for the one, units for the other, none of both.
+    #[test]
+    fn of_prices_that_are_known_in_part_both_parts_are_told() {
+        let shown = metrics("usd", [1.71, 2.57, 0.86, 1.5, 0.5, 0.14])
+            + "plimsoll_ledger_unpriced_units_total{side=\"sent\"} 900\n\
+               plimsoll_ledger_unpriced_units_total{side=\"client\"} 1200\n";
+        let told = lines(&shown);
+        assert_eq!(told.len(), 3, "{told:?}");
+        assert!(
+            told[1].starts_with("$1.71 paid in place of $2.57"),
+            "{told:?}"
+        );
+        assert!(
+            told[2].contains("900 units paid in place of 1200 units"),
+            "{told:?}"
+        );
+    }
+
+    /// What was only watched was not saved, and is no part of what was.
+    #[test]
+    fn what_would_have_been_saved_is_not_said_to_be() {
+        let watched = "plimsoll_ledger_usd_total{side=\"projected\"} 1\n\
+                       plimsoll_projected_saved_usd{part=\"net\"} 0.5\n\
+                       plimsoll_projected_saved_usd{part=\"evicted\"} 0.75\n\
+                       plimsoll_projected_saved_usd{part=\"rewritten\"} 0.125\n\
+                       plimsoll_projected_saved_usd{part=\"annotated\"} 0.125\n";
+        let none = metrics("usd", [1.5, 1.5, 0.0, 0.0, 0.0, 0.0]);
+        let all = format!("{none}{watched}plimsoll_projections_total{{outcome=\"whole\"}} 4\n");
+        let told = lines(&all);
+        assert_eq!(
+            told[1..],
+            [
+                "4 requests were only watched: $1.50 paid, where managing would have cost $1.00 and \
+                 would have saved $0.5000 (33.3 %): $0.7500 by eviction, less $0.1250 for rewritten \
+                 caches and $0.1250 for the hidden tools"
+            ]
+        );
+        let both = metrics("usd", [3.0, 4.0, 1.0, 1.5, 0.5, 0.0]);
+        let some = format!("{both}{watched}plimsoll_projections_total{{outcome=\"anew\"}} 1\n");
+        let told = lines(&some);
+        assert_eq!(told.len(), 3, "{told:?}");
+        assert!(
+            told[1].starts_with("$1.50 paid in place of $2.50: $1.00 saved (40.0 %)"),
+            "{told:?}"
+        );
+        assert!(told[2].contains("1 of them began anew"), "{told:?}");
     }
 
     #[test]

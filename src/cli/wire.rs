@@ -62,6 +62,7 @@ pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Resul
             ..Default::default()
         },
         store: Arc::new(opened.store),
+        watched: App::watched_in(config.server.cache_memory),
         accepted: Accepted::by(config.upstream.base_url.as_str()),
         readers: Readers::default(),
         learned: Learned::default(),

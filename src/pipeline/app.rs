@@ -13,6 +13,7 @@ use super::hop::Tools;
 use super::known::{Memo, Reader};
 use super::learned::Learned;
 use super::reads::Readers;
+use super::request::Mode;
 use super::settings::Settings;
 use super::standing::Accepted;
 use super::windows::Windows;
@@ -35,6 +36,8 @@ pub struct App {
     pub intercept: dialect::stream::Config,
     /// Turn records.
     pub store: Arc<Store>,
+    /// Records of turns that are only watched: in memory, the oldest go first.
+    pub watched: Arc<Store>,
     /// Credentials that the upstream has taken.
     pub accepted: Accepted,
     /// Look-ups that are at the store.
@@ -74,6 +77,7 @@ impl App {
             let held = match cache {
                 CacheName::Paths => self.paths.weight(),
                 CacheName::Sessions => self.active.weight(),
+                CacheName::Watched => self.watched.memory_bytes(),
                 CacheName::Shapes
                 | CacheName::Sizes
                 | CacheName::Words
@@ -88,6 +92,22 @@ impl App {
             tracing::warn!(%error, "metrics could not be written");
             String::new()
         })
+    }
+
+    /// Where the records of a mode stand.
+    #[must_use]
+    pub fn records(&self, mode: Mode) -> &Arc<Store> {
+        match mode {
+            Mode::Observe => &self.watched,
+            Mode::Manage | Mode::Off => &self.store,
+        }
+    }
+
+    /// A store for the records of turns that are only watched, with its share of the memory of all
+    /// caches.
+    #[must_use]
+    pub fn watched_in(all: usize) -> Arc<Store> {
+        Arc::new(Store::forgetful(caches::share(CacheName::Watched, all)))
     }
 
     /// What reads the messages of a tenant's conversation.

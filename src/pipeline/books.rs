@@ -6,7 +6,7 @@ use super::hop::{Prepared, State};
 use super::known::Reader;
 use crate::dialect::answer::{Answer, Verdict};
 use crate::model::Usage;
-use crate::tokens::ledger::{self, Account, Asked, Call, Said, Terms};
+use crate::tokens::ledger::{self, Account, Asked, Call, Said, Terms, Unsent};
 
 /// The books of one turn. Nothing stands in them before they are opened.
 #[derive(Debug, Default)]
@@ -18,6 +18,8 @@ pub(super) struct Books {
     own: Asked,
     /// Calls in order, and whether each was accepted.
     calls: Vec<(Call, bool)>,
+    /// The view of a turn that is only watched.
+    unsent: Option<Unsent>,
 }
 
 impl Books {
@@ -54,6 +56,34 @@ impl Books {
         self.calls.push((call, false));
     }
 
+    /// The client's own request is about to be sent, because the turn is only watched. Where that goes
+    /// on from what nothing is known of, the provider holds it, and the view would have changed it.
+    pub(super) fn watched(&mut self, state: &State, anew: bool) {
+        if let Some((view, _)) = self.calls.pop() {
+            let (mut asked, whole) = (view.asked, view.whole);
+            if anew {
+                asked.before = asked.before.max(asked.held + 1);
+            }
+            let alike = state.before_answers();
+            self.unsent = Some(Unsent {
+                asked,
+                whole,
+                alike,
+            });
+        }
+        let call = Call {
+            asked: self.client,
+            whole: self.client.tokens,
+            ..Call::default()
+        };
+        self.calls.push((call, false));
+    }
+
+    /// Whether the turn is only watched.
+    pub(super) fn is_watched(&self) -> bool {
+        self.unsent.is_some()
+    }
+
     /// The newest call was answered.
     pub(super) fn answered(&mut self, accepted: bool) {
         if let Some((_, is_accepted)) = self.calls.last_mut() {
@@ -72,7 +102,18 @@ impl Books {
     pub(super) fn account(&self) -> Option<Account> {
         let accepted = self.calls.iter().filter(|(_, accepted)| *accepted);
         let calls: Vec<Call> = accepted.map(|(call, _)| *call).collect();
-        ledger::account(self.terms.as_ref()?, self.client, &calls)
+        let terms = self.terms.as_ref()?;
+        match (self.unsent, calls.as_slice()) {
+            (Some(_), [call]) => Some(ledger::untouched(terms, call)),
+            _ => ledger::account(terms, self.client, &calls),
+        }
+    }
+
+    /// What a turn that is only watched would have come to; none of any other.
+    pub(super) fn projected(&self) -> Option<Account> {
+        let (call, accepted) = self.calls.last()?;
+        let terms = self.terms.as_ref().filter(|_| *accepted)?;
+        Some(ledger::projected(terms, self.unsent?, call))
     }
 }
 

@@ -27,10 +27,11 @@ const PATH_SHARDS: usize = 4;
 #[must_use]
 pub const fn share(cache: CacheName, all: usize) -> usize {
     let parts = match cache {
-        CacheName::Paths => 24,
-        CacheName::Words => 15,
+        CacheName::Paths => 23,
+        CacheName::Words => 14,
         CacheName::Shapes => 12,
         CacheName::Lefts | CacheName::Notes => 5,
+        CacheName::Watched => 2,
         CacheName::Sizes | CacheName::Fronts | CacheName::Sessions => 1,
     };
     all / PARTS * parts

@@ -478,7 +478,7 @@ impl Driver {
 }
 
 /// Whether two readings of a hop differ in nothing but usage that came late.
-fn same_but_usage(said: &Answer, ended: &Answer) -> bool {
+pub(super) fn same_but_usage(said: &Answer, ended: &Answer) -> bool {
     *ended
         == Answer {
             usage: ended.usage,

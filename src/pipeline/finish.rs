@@ -18,7 +18,7 @@ use crate::model::{
 };
 use crate::session::chain::{self, Key};
 use crate::session::path::Path;
-use crate::store::{Batch, Link, StoreError, Ticket, blob_id};
+use crate::store::{Batch, Link, Store, StoreError, Ticket, blob_id};
 
 /// How many turns a snapshot bounds the fold to.
 const SNAPSHOT_EVERY: u32 = 32;
@@ -45,7 +45,8 @@ pub struct Place {
     /// Its explicit session.
     pub scope: Scope,
     /// The session's records of this dialect: an agent that changes its dialect in the middle
-    /// begins anew, because bytes of one are none of the other's.
+    /// begins anew, because bytes of one are none of the other's. What is only watched has records of
+    /// its own, because nothing of it was sent.
     pub keys: Scope,
     /// The session that this one is a child of, where the client names it.
     pub parent: Option<Scope>,
@@ -67,6 +68,15 @@ impl Place {
             keys,
             parent,
         }
+    }
+}
+
+impl Place {
+    /// The same for what is only watched.
+    #[must_use]
+    pub fn watched(self) -> Self {
+        let keys = Scope(format!("watched\u{1e}{}", self.keys.0));
+        Self { keys, ..self }
     }
 }
 
@@ -142,6 +152,8 @@ pub struct Committed {
     id: RecordId,
     key: Option<Digest>,
     path: Arc<Path>,
+    /// Where it is kept.
+    store: Arc<Store>,
     ticket: Ticket,
 }
 
@@ -192,7 +204,8 @@ pub fn commit(app: &App, place: &Place, state: &State, ended: Ended) -> Committe
         said,
         response,
     } = ended;
-    let kept = said.and_then(|said| content::keep(&app.store, state, said));
+    let store = app.records(state.terms.mode);
+    let kept = said.and_then(|said| content::keep(store, state, said));
     record.content = kept.as_ref().map(|kept| kept.id);
     record.session = session(place, state);
     record.parent_session = parent_session(place);
@@ -223,7 +236,8 @@ pub fn commit(app: &App, place: &Place, state: &State, ended: Ended) -> Committe
         id,
         key,
         path,
-        ticket: app.store.commit(batch),
+        store: Arc::clone(store),
+        ticket: store.commit(batch),
     }
 }
 
@@ -267,7 +281,7 @@ impl Committed {
             id: blob,
             turn: 0,
         };
-        drop(app.store.commit(Batch {
+        drop(self.store.commit(Batch {
             blobs: vec![(blob, bytes)],
             links: vec![link],
         }));

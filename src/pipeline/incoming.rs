@@ -46,7 +46,8 @@ impl Incoming {
     }
 }
 
-fn is_events(headers: &HeaderMap) -> bool {
+/// Whether headers call a body a stream of events.
+pub(super) fn is_events(headers: &HeaderMap) -> bool {
     let kind = headers
         .get(CONTENT_TYPE)
         .and_then(|kind| kind.to_str().ok());

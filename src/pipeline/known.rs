@@ -159,7 +159,7 @@ impl Memo {
             CacheName::Notes => self.notes.weight(),
             CacheName::Fronts => self.fronts.weight(),
             CacheName::Words => self.words.weight(),
-            CacheName::Paths | CacheName::Sessions => 0,
+            CacheName::Paths | CacheName::Sessions | CacheName::Watched => 0,
         }
     }
 

@@ -33,6 +33,7 @@ mod settings;
 mod standing;
 pub mod texts;
 mod unary;
+mod watch;
 mod windows;
 
 use std::panic::AssertUnwindSafe;
@@ -82,6 +83,8 @@ pub async fn turn(
             let gone = |_| Err(ProxyError::Middle("panic"));
             sending.await.unwrap_or_else(gone)
         }
+        // The client's bytes go up, and its answer is read on its way.
+        Opened::Watched(turn) => watch::forward(app, *turn).await,
         Opened::Untouched { request, report } => forward(app, *request, *report).await,
     };
     if let Ok(response) = &answer {

@@ -39,6 +39,8 @@ const OFF_WORKER: usize = 64 * 1024;
 pub(super) enum Opened {
     /// Held under its ceiling.
     Managed(Box<Turn>),
+    /// Forwarded as it came, and watched: what it would have been as a managed one is known.
+    Watched(Box<Turn>),
     /// Forwarded as it came.
     Untouched {
         /// The client's request.
@@ -235,14 +237,20 @@ impl Opening {
         } = self;
         match outcome {
             Ok((state, prepared, place, family)) => {
-                return Ok(Opened::Managed(Box::new(Turn {
+                let watched = state.terms.mode == Mode::Observe;
+                let turn = Box::new(Turn {
                     state,
                     prepared,
                     request,
                     place,
                     family,
                     report,
-                })));
+                });
+                return Ok(if watched {
+                    Opened::Watched(turn)
+                } else {
+                    Opened::Managed(turn)
+                });
             }
             Err(Stop::Error(error)) => {
                 report.refuse(error.status());
@@ -290,7 +298,7 @@ fn place(app: &App, opening: &mut Opening, asked: Asked) -> Result<Step, Stop> {
     });
     let path = match known {
         Some(path) => path,
-        None if app.store.reads_wait() => return Ok(Step::Cold(Box::new(read))),
+        None if app.records(read.terms.mode).reads_wait() => return Ok(Step::Cold(Box::new(read))),
         None => report.timed(Phase::Store, || read.locate(app, patience))?,
     };
     Ok(Step::Ready(Box::new(ready(app, opening, read, path)?)))
@@ -391,6 +399,10 @@ fn read(app: &App, opening: &mut Opening, asked: Asked) -> Result<(Read, Option<
     let scope = turn.session.scope(request.hint.as_deref());
     let parent = turn.session.parent.clone();
     let place = Place::new(tenant, scope, parent, request.dialect);
+    let place = match terms.mode {
+        Mode::Observe => place.watched(),
+        Mode::Manage | Mode::Off => place,
+    };
     let heads = report.timed(Phase::Session, || chain::heads(place.tenant, &shapes));
     let read = Read {
         request,
@@ -430,7 +442,7 @@ fn ready(app: &App, opening: &mut Opening, read: Read, path: Arc<Path>) -> Resul
     report.prepared(&state, &prepared);
     report.turn.session = finish::session(&place, &state);
     report.turn.parent_session = finish::parent_session(&place);
-    decide(&state, &prepared)?;
+    decide(&state, &prepared, opening.request.purpose)?;
     Ok((state, prepared, place, family))
 }
 
@@ -495,16 +507,21 @@ impl Read {
     /// The path behind the request, from the store where memory does not have it.
     fn locate(&self, app: &App, patience: &Patience) -> Result<Arc<Path>, Stop> {
         let told = |op, time| app.metrics.observe_store(op, time);
-        let reads = Reads::new(&app.store, &told).while_waited_for(patience);
+        let store = app.records(self.terms.mode);
+        let reads = Reads::new(store, &told).while_waited_for(patience);
         let path = self.ask(|request| locate(&reads, &app.paths, request));
         path.map_err(unfound)
     }
 }
 
 /// Whether the prepared hop is sent, or what happens instead.
-fn decide(state: &State, prepared: &Prepared) -> Result<(), Stop> {
+fn decide(state: &State, prepared: &Prepared, purpose: Purpose) -> Result<(), Stop> {
     if state.terms.mode == Mode::Observe {
-        return Err(Stop::Forward);
+        // What is only counted costs nothing either way.
+        return match purpose {
+            Purpose::Count => Err(Stop::Forward),
+            Purpose::Answer => Ok(()),
+        };
     }
     if let Some(error) = over_budget(state, prepared) {
         return Err(Stop::Error(error));

@@ -15,10 +15,10 @@ use crate::dialect::answer::Answer;
 use crate::dialect::request::Request;
 use crate::policy::Pinned;
 use crate::record::{
-    Abort, AbortPhase, Budget, Context, Evicted, Hop, Pass, Phase, RetryReason, Route, Side, Stage,
-    Turn, lossy, response_headers,
+    Abort, AbortPhase, Budget, Context, Evicted, Hop, Pass, Phase, Projection, RetryReason, Route,
+    Side, Stage, Turn, lossy, response_headers,
 };
-use crate::tokens::ledger::{Said, Terms};
+use crate::tokens::ledger::{Account, Said, Terms};
 use crate::upstream::Retry;
 
 /// The report of a request, from its head to its end. It is told once, whichever way that comes.
@@ -189,6 +189,20 @@ impl Report {
         self.books.own();
     }
 
+    /// Notes that the client's own request is what goes up, because the turn is only watched.
+    pub(super) fn watched(&mut self, state: &State, projection: Projection) {
+        self.books.watched(state, projection == Projection::Anew);
+        self.turn.projection = Some(projection);
+        if let Some(hop) = self.turn.hops.last_mut() {
+            hop.estimated = state.client_tokens;
+        }
+    }
+
+    /// What a turn that is only watched would have come to.
+    pub(super) fn projected(&self) -> Option<Account> {
+        self.books.projected()
+    }
+
     /// Notes that the last hop went up again, as long as the client had made it, and was answered.
     pub(super) fn unshortened(&mut self, status: StatusCode) {
         self.books.own();
@@ -242,6 +256,10 @@ impl Report {
 
     /// Notes what hidden calls did, and what was fetched again.
     pub(super) fn hidden(&mut self, counted: Counted) {
+        // Of what is only watched nothing is hidden, and nothing gone.
+        if self.books.is_watched() {
+            return;
+        }
         self.turn.delimiter_calls.extend(counted.delimiters);
         self.turn.recalls.extend(counted.recalls);
         self.turn.refetches += counted.refetches;
@@ -276,6 +294,7 @@ impl Report {
         // A view that was only counted costs nothing.
         if self.turn.route != Route::CountTokens {
             self.turn.ledger = self.books.account();
+            self.turn.projected = self.books.projected();
         }
         app.active.touch(&self.turn.session);
         crate::record::finish(&app.metrics, &self.turn);

@@ -17,6 +17,7 @@ use super::finish::{self, Committed, Ended, Ending};
 use super::hidden::{self, Keep};
 use super::incoming::Incoming;
 use super::open::{Turn, over_budget};
+use super::request::Mode;
 use super::send::{Served, again, failed, note_accepted, prepare, reply, send, spec};
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::unary::{self, Unstreamed};
@@ -257,7 +258,11 @@ impl Turn {
             },
         );
         let request = &self.state.request;
-        let (stored, asked) = self.state.terms.keeps(request.stored);
+        let (stored, asked) = match self.state.terms.mode {
+            Mode::Manage => self.state.terms.keeps(request.stored),
+            // The provider's own copy is all that the client can refer to.
+            Mode::Observe | Mode::Off => (false, false),
+        };
         // What broke off has no end that a client could go on from.
         let whole = match answer.verdict() {
             Verdict::Done | Verdict::Mixed | Verdict::Cut => true,

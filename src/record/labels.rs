@@ -4,7 +4,9 @@
 
 use crate::model::{Usage, label_set};
 use crate::tokens::Cost;
-use crate::tokens::ledger::{Account, SavedParts};
+use crate::tokens::ledger::SavedParts;
+
+use super::turn::Turn;
 
 /// A word that stands in the source, such as a provider's name: no request can make one. What a
 /// metric has as a label is a closed set of its own, declared by `label_set`.
@@ -125,6 +127,8 @@ label_set!(
         Sent => "sent",
         /// What the client sent, had it gone up as it was.
         Client => "client",
+        /// What the upstream would have been sent, where turns are only watched.
+        Projected => "projected",
     }
 );
 
@@ -153,6 +157,20 @@ label_set!(
         Rewritten => "rewritten",
         /// What was paid for the hidden tools and their hops.
         Annotated => "annotated",
+    }
+);
+
+label_set!(
+    /// How far it is known what a turn that is only watched would have come to.
+    Projection {
+        /// All that went before it is known.
+        Whole => "whole",
+        /// It goes on with a conversation of which nothing was seen before: as after a restart.
+        Anew => "anew",
+        /// Its answer could not be read, so that what follows stands on the turn before.
+        Unread => "unread",
+        /// A mistake of ours.
+        Failed => "failed",
     }
 );
 
@@ -187,6 +205,8 @@ label_set!(
         Fronts => "fronts",
         /// Which sessions were served lately.
         Sessions => "sessions",
+        /// Records of turns that are only watched.
+        Watched => "watched",
     }
 );
 
@@ -321,13 +341,18 @@ impl LedgerTokens {
 }
 
 impl LedgerSide {
-    /// The tokens and the cost of the side.
+    /// The tokens and the cost of the side in a turn, and what a unit of that costs in US dollars.
     #[must_use]
-    pub const fn of(self, account: &Account) -> (&Usage, &Cost) {
-        match self {
-            Self::Sent => (&account.sent, &account.sent_cost),
+    pub fn of(self, turn: &Turn) -> Option<(&Usage, &Cost, Option<f64>)> {
+        let account = match self {
+            Self::Sent | Self::Client => turn.ledger.as_ref()?,
+            Self::Projected => turn.projected.as_ref()?,
+        };
+        let (usage, cost) = match self {
+            Self::Sent | Self::Projected => (&account.sent, &account.sent_cost),
             Self::Client => (&account.client, &account.client_cost),
-        }
+        };
+        Some((usage, cost, account.usd))
     }
 }
 

@@ -5,7 +5,7 @@
 use http::StatusCode;
 use tracing::Level;
 
-use super::labels::{Budget, GuideReason, SavedPart, Stage};
+use super::labels::{Budget, GuideReason, Projection, SavedPart, Stage};
 use super::turn::Turn;
 use crate::dialect::request::Unmanaged;
 use crate::tokens::ledger::Account;
@@ -24,7 +24,10 @@ pub fn log_turn(turn: &Turn) {
         ($level:expr) => {{
             let usage = turn.usage();
             let context = turn.context.as_ref();
-            let saved = Saved(turn.ledger.as_ref());
+            // Of what is only watched nothing was saved.
+            let watched = turn.projected.is_some();
+            let saved = Saved(turn.ledger.as_ref().filter(|_| !watched));
+            let projected = Saved(turn.projected.as_ref());
             tracing::event!(
                 target: "plimsoll::turn",
                 $level,
@@ -69,6 +72,10 @@ pub fn log_turn(turn: &Turn) {
                 evicted_units = saved.units(SavedPart::Evicted),
                 rewritten_units = saved.units(SavedPart::Rewritten),
                 annotated_units = saved.units(SavedPart::Annotated),
+                would_have_cost_usd = turn.projected.and_then(|ledger| ledger.sent_usd()),
+                would_have_saved_usd = projected.money(SavedPart::Net),
+                would_have_saved_units = projected.units(SavedPart::Net),
+                projection = turn.projection.map(Projection::name),
                 delimiter_calls = turn.delimiter_calls.len(),
                 recalls = turn.recalls.len(),
                 retries = turn.retries.len(),
@@ -247,6 +254,20 @@ mod tests {
             assert_eq!(line[field], value, "{field}");
         }
         for field in ["saved_usd", "evicted_usd", "cost_usd"] {
+            assert_eq!(line.get(field), None, "{field}");
+        }
+    }
+
+    #[test]
+    fn of_what_was_only_watched_nothing_was_saved() {
+        let mut turn = full_turn();
+        turn.projected = turn.ledger;
+        turn.projection = Some(Projection::Anew);
+        let line = logged(&turn).remove(0);
+        assert_eq!(line["would_have_saved_usd"], 0.001_58);
+        assert_eq!(line["would_have_cost_usd"], 0.002_82);
+        assert_eq!(line["projection"], "anew");
+        for field in ["saved_usd", "evicted_usd", "would_have_saved_units"] {
             assert_eq!(line.get(field), None, "{field}");
         }
     }

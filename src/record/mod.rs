@@ -15,8 +15,8 @@ mod turn;
 pub use headers::{FAIL_OPEN, Zone, response_headers};
 pub use labels::{
     AbortPhase, AcceptError, Budget, CacheName, ConnectionCut, CostKind, DelimiterAction,
-    GuideReason, Label, LedgerSide, LedgerTokens, Phase, RecallOutcome, RetryReason, Route,
-    SavedPart, Side, Stage, StoreOp, provider_name,
+    GuideReason, Label, LedgerSide, LedgerTokens, Phase, Projection, RecallOutcome, RetryReason,
+    Route, SavedPart, Side, Stage, StoreOp, provider_name,
 };
 pub use log::log_turn;
 pub use metrics::{InFlight, Metrics, MetricsError, log_lines_lost};

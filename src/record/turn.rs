@@ -8,8 +8,8 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 
 use super::labels::{
-    AbortPhase, Budget, CostKind, DelimiterAction, GuideReason, Label, Phase, RecallOutcome,
-    RetryReason, Route, Side, Stage, UNKNOWN_PROVIDER,
+    AbortPhase, Budget, CostKind, DelimiterAction, GuideReason, Label, Phase, Projection,
+    RecallOutcome, RetryReason, Route, Side, Stage, UNKNOWN_PROVIDER,
 };
 use crate::commit::Trigger;
 use crate::dialect::request::Unmanaged;
@@ -86,6 +86,10 @@ pub struct Turn {
     /// What it came to, beside what the client's own request would have; none where nothing was
     /// accepted, or nothing is known of what was.
     pub ledger: Option<Account>,
+    /// What a turn that was only watched would have come to, had it been managed.
+    pub projected: Option<Account>,
+    /// How far that is known.
+    pub projection: Option<Projection>,
 }
 
 impl Turn {
@@ -124,6 +128,8 @@ impl Turn {
             learned: Edits::default(),
             fail_open: None,
             ledger: None,
+            projected: None,
+            projection: None,
         }
     }
 

@@ -151,6 +151,12 @@ impl Memory {
         }
     }
 
+    /// About how many bytes it keeps, where that is bounded.
+    pub(super) fn held(&self) -> u64 {
+        let tables = self.tables.lock();
+        tables.bound.as_ref().map_or(0, |bound| bound.held as u64)
+    }
+
     /// Lets go of all that it holds, because it is kept elsewhere.
     pub(super) fn release(&self) {
         let mut tables = self.tables.lock();

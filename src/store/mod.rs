@@ -303,6 +303,21 @@ impl Store {
         }
     }
 
+    /// A store in memory that keeps about `most` bytes: where more comes, what was written first goes.
+    #[must_use]
+    pub fn forgetful(most: usize) -> Self {
+        Self::Memory(memory::Memory::bounded(most))
+    }
+
+    /// The bytes of memory that a store which forgets takes; 0 of any other.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        match self {
+            Self::Memory(store) => store.held(),
+            Self::Sled(_) | Self::Standby(_) => 0,
+        }
+    }
+
     /// The set of each key, sorted by turn, then id, of up to [`MEMBERS`]: the first ones of larger
     /// sets. Links whose blob is not stored are left out. May read the disk.
     ///

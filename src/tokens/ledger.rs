@@ -54,6 +54,17 @@ pub struct Call {
     pub said: Said,
 }
 
+/// A view that was never sent, because the client's own request went up in its place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unsent {
+    /// The request as it would have been sent.
+    pub asked: Asked,
+    /// Its size, had nothing been evicted.
+    pub whole: u64,
+    /// How much of it stands before the first answer: so much other conversations may begin alike.
+    pub alike: u64,
+}
+
 /// What both sides of a turn have in common.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
@@ -68,6 +79,8 @@ pub struct Terms {
     /// Whether the client's own request would be cached at all: not where the provider caches at
     /// breakpoints alone and the client sets none.
     pub client_caches: bool,
+    /// The same of a view, in which we may set them.
+    pub view_caches: bool,
     /// Reported tokens over counted ones, for a call without a report.
     pub ratio: f64,
 }
@@ -89,6 +102,7 @@ impl Terms {
             warm: true,
             seen: false,
             client_caches: true,
+            view_caches: true,
             ratio: 1.0,
         }
     }
@@ -158,38 +172,32 @@ impl Terms {
         (whole, ratio)
     }
 
-    /// How much of the client's request the provider would have read from its cache, told by how much
-    /// it read of ours.
-    fn client_cached(&self, client: Asked, call: &Call, sent: &Usage, ratio: f64) -> u64 {
-        let (due, own) = (scaled(call.asked.held, ratio), scaled(client.held, ratio));
+    /// How much of a request that was not sent the provider would have read from its cache, told by how
+    /// much it read of the one that was.
+    fn unsent_cached(&self, unsent: Asked, call: &Call, sent: &Usage, ratio: f64) -> u64 {
+        let (due, own) = (scaled(call.asked.held, ratio), scaled(unsent.held, ratio));
         let got = sent.cached;
         if call.usage.is_none_or(|usage| usage.prompt == 0) {
             return if self.warm { self.in_steps(own) } else { 0 };
         }
         if got == 0 {
-            // A pass may leave less than providers cache at all, which says nothing of the client's.
+            // A pass may leave less than providers cache at all, which says nothing of the other.
             let held = call.asked.breaks() && self.seen && self.warm;
             return if held { self.in_steps(own) } else { 0 };
         }
         match got.checked_sub(due) {
             Some(_) if call.asked.breaks() => own,
-            // What we don't know of: other conversations begin alike, and so would the client's.
+            // What we don't know of: other conversations begin alike, and so would this request.
             Some(more) => own + more,
             None if call.asked.breaks() || due - got < self.step() => self.in_steps(own),
             None => scaled(own, wide(got) / wide(due)),
         }
     }
 
-    /// What the client's request would have come to.
-    fn client(&self, client: Asked, call: &Call, sent: &Usage, ratio: f64) -> Usage {
-        let prompt = scaled(client.tokens, ratio);
-        if !self.client_caches {
-            return Usage {
-                prompt,
-                ..Usage::default()
-            };
-        }
-        let cached = self.client_cached(client, call, sent, ratio).min(prompt);
+    /// What a request would have come to that was not sent, told by the call that was.
+    fn unsent(&self, unsent: Asked, call: &Call, sent: &Usage, ratio: f64) -> Usage {
+        let prompt = scaled(unsent.tokens, ratio);
+        let cached = self.unsent_cached(unsent, call, sent, ratio).min(prompt);
         let fresh = sent.prompt - sent.cached;
         let written = if fresh == 0 {
             0.0
@@ -202,6 +210,33 @@ impl Terms {
             cache_write: scaled(prompt - cached, written),
             ..Usage::default()
         }
+    }
+
+    /// What the client's request would have come to.
+    fn client(&self, client: Asked, call: &Call, sent: &Usage, ratio: f64) -> Usage {
+        if !self.client_caches {
+            return plain(client, ratio);
+        }
+        self.unsent(client, call, sent, ratio)
+    }
+
+    /// What a view would have come to in place of the client's request.
+    fn view(&self, view: Unsent, call: &Call, sent: &Usage, ratio: f64) -> Usage {
+        let asked = view.asked;
+        let mut shown = match (self.view_caches, self.client_caches) {
+            (true, true) => self.unsent(asked, call, sent, ratio),
+            // What is never cached says nothing of what is.
+            (true, false) => self.modelled(asked, ratio),
+            (false, _) => plain(asked, ratio),
+        };
+        // What the provider has of the client's own requests is none of a view.
+        let most = scaled(asked.held.max(view.alike), ratio);
+        let too_much = shown.cached.saturating_sub(most);
+        shown.cached -= too_much;
+        if shown.cache_write > 0 {
+            shown.cache_write += too_much;
+        }
+        shown
     }
 
     /// What tokens that were not read from the cache cost beyond a read.
@@ -264,22 +299,12 @@ pub fn account(terms: &Terms, client: Asked, calls: &[Call]) -> Option<Account> 
     let first = calls.first()?;
     let (paid, ratio) = terms.sent(first);
     let mut own = terms.client(client, first, &paid, ratio);
-    let whole = wide(first.whole) * ratio;
-    let read = terms.prices.read;
-    let mut parts = SavedParts {
-        evicted: read * (whole - wide(paid.prompt)),
-        rewritten: 0.0,
-        annotated: read * (whole - wide(own.prompt)),
-    };
-    let more = terms.beyond_read(&paid) - terms.beyond_read(&own);
-    if more < 0.0 {
-        // A cold cache is filled with less.
-        parts.evicted -= more;
-    } else if first.asked.breaks() {
-        parts.rewritten += more;
-    } else {
-        parts.annotated += more;
-    }
+    let mut parts = parts(
+        terms,
+        (&paid, &first.asked),
+        &own,
+        wide(first.whole) * ratio,
+    );
     let mut sent = paid;
     let mut before = first.whole;
     for call in calls.iter().skip(1) {
@@ -301,6 +326,76 @@ pub fn account(terms: &Terms, client: Asked, calls: &[Call]) -> Option<Account> 
         parts,
         usd: Cost::usd(1.0, &terms.prices),
     })
+}
+
+/// The account of a turn that went up as the client made it: what was paid, and nothing saved.
+#[must_use]
+pub fn untouched(terms: &Terms, call: &Call) -> Account {
+    let (paid, _) = terms.sent(call);
+    let paid_cost = cost(&paid, &terms.prices);
+    Account {
+        sent: paid,
+        client: paid,
+        sent_cost: paid_cost,
+        client_cost: paid_cost,
+        parts: SavedParts::default(),
+        usd: Cost::usd(1.0, &terms.prices),
+    }
+}
+
+/// What such a turn would have come to by a view, had the model answered it alike.
+#[must_use]
+pub fn projected(terms: &Terms, view: Unsent, call: &Call) -> Account {
+    let (paid, ratio) = terms.sent(call);
+    let shown = terms.view(view, call, &paid, ratio);
+    let parts = parts(
+        terms,
+        (&shown, &view.asked),
+        &paid,
+        wide(view.whole) * ratio,
+    );
+    let shown = Usage {
+        completion: paid.completion,
+        reasoning: paid.reasoning,
+        ..shown
+    };
+    Account {
+        sent: shown,
+        client: paid,
+        sent_cost: cost(&shown, &terms.prices),
+        client_cost: cost(&paid, &terms.prices),
+        parts,
+        usd: Cost::usd(1.0, &terms.prices),
+    }
+}
+
+/// Where the saving of a first hop comes from: what its view came to, beside what the client's own
+/// request did. `whole` is the view's size, had nothing been evicted.
+fn parts(terms: &Terms, (view, asked): (&Usage, &Asked), own: &Usage, whole: f64) -> SavedParts {
+    let read = terms.prices.read;
+    let mut parts = SavedParts {
+        evicted: read * (whole - wide(view.prompt)),
+        rewritten: 0.0,
+        annotated: read * (whole - wide(own.prompt)),
+    };
+    let more = terms.beyond_read(view) - terms.beyond_read(own);
+    if more < 0.0 {
+        // A cold cache is filled with less.
+        parts.evicted -= more;
+    } else if asked.breaks() {
+        parts.rewritten += more;
+    } else {
+        parts.annotated += more;
+    }
+    parts
+}
+
+/// A request that is not cached at all.
+fn plain(asked: Asked, ratio: f64) -> Usage {
+    Usage {
+        prompt: scaled(asked.tokens, ratio),
+        ..Usage::default()
+    }
 }
 
 /// What a later hop paid to write again what the hop before it had written.

@@ -49,6 +49,24 @@ pub fn says(text: &str, calls: Vec<Call>) -> Reply {
     Reply::Says(text.to_owned(), calls)
 }
 
+/// What an answer says of its cost, in tokens.
+#[derive(Clone, Copy, Debug)]
+pub struct Told {
+    pub input: usize,
+    pub cached: usize,
+    pub output: usize,
+}
+
+impl Default for Told {
+    fn default() -> Self {
+        Self {
+            input: 9,
+            cached: 0,
+            output: 2,
+        }
+    }
+}
+
 /// A request as it went up.
 #[derive(Clone, Debug)]
 pub struct Sent {
@@ -172,7 +190,24 @@ impl Provider {
     {
         let kept = Lenient::start(move |number, bytes| {
             let sent = Sent::of(bytes);
-            respond(number, &sent, &reply(number, &sent))
+            respond(number, &sent, &reply(number, &sent), Told::default())
+        })
+        .await;
+        Self {
+            addr: kept.addr,
+            kept,
+        }
+    }
+
+    /// The same with what each answer says of its cost.
+    pub async fn telling<F>(reply: F) -> Self
+    where
+        F: Fn(usize, &Sent) -> (Reply, Told) + Clone + Send + Sync + 'static,
+    {
+        let kept = Lenient::start(move |number, bytes| {
+            let sent = Sent::of(bytes);
+            let (reply, told) = reply(number, &sent);
+            respond(number, &sent, &reply, told)
         })
         .await;
         Self {
@@ -191,7 +226,7 @@ impl Provider {
     }
 }
 
-fn respond(number: usize, sent: &Sent, reply: &Reply) -> Response {
+fn respond(number: usize, sent: &Sent, reply: &Reply, told: Told) -> Response {
     let (text, calls) = match reply {
         Reply::Says(text, calls) => (text, calls),
         Reply::TooLong(window) => {
@@ -205,11 +240,11 @@ fn respond(number: usize, sent: &Sent, reply: &Reply) -> Response {
     };
     let streamed = sent.body["stream"] == true;
     let body = match (sent.dialect(), streamed) {
-        (Dialect::Chat, _) => chat(number, text, calls, streamed),
-        (Dialect::Responses, false) => response(number, text, calls).to_string(),
-        (Dialect::Responses, true) => response_events(&response(number, text, calls)),
-        (Dialect::Messages, false) => anthropic(number, text, calls).to_string(),
-        (Dialect::Messages, true) => anthropic_events(number, text, calls),
+        (Dialect::Chat, _) => chat(number, text, calls, streamed, told),
+        (Dialect::Responses, false) => response(number, text, calls, told).to_string(),
+        (Dialect::Responses, true) => response_events(&response(number, text, calls, told)),
+        (Dialect::Messages, false) => anthropic(number, text, calls, told).to_string(),
+        (Dialect::Messages, true) => anthropic_events(number, text, calls, told),
     };
     answered(200, body)
 }
@@ -376,12 +411,13 @@ impl Agent {
                 self.history.push(message);
             }
             Dialect::Responses => {
-                let output = response(0, &answer.text, &answer.calls);
+                let output = response(0, &answer.text, &answer.calls, Told::default());
                 let output = output["output"].as_array().cloned();
                 self.history.extend(output.unwrap_or_default());
             }
             Dialect::Messages => {
-                let content = anthropic(0, &answer.text, &answer.calls)["content"].clone();
+                let told = Told::default();
+                let content = anthropic(0, &answer.text, &answer.calls, told)["content"].clone();
                 self.history
                     .push(json!({"role": "assistant", "content": content}));
             }

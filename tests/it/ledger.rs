@@ -13,6 +13,8 @@ use plimsoll_scripted::{Call, Options, Provider, Reply, Script};
 use serde_json::json;
 
 use super::agent::{Agent, bash, explore, last_key, learned};
+use super::dialects::DIALECTS;
+use super::metered::{self, Metered};
 use super::process::Process;
 use super::support::{Proxy, client, soon};
 
@@ -268,6 +270,70 @@ async fn both_sides_of_the_ledger_are_the_providers_own_counts() {
             "{told:?} {sizes:?}"
         );
     }
+}
+
+/// The same in all dialects, by a provider that counts in each.
+#[tokio::test]
+async fn both_sides_are_told_to_the_token_in_every_dialect() {
+    for dialect in DIALECTS {
+        for stream in [false, true] {
+            let metered = Metered::start(true).await;
+            let proxy = Proxy::with(metered.host.addr, |config| {
+                config.budget.ceiling = CEILING;
+                config.budget.guide_at = 0.0;
+            })
+            .await;
+            metered::play(&mut metered::agent(&proxy, dialect, stream), TURNS).await;
+            let shown = proxy.app.metrics_text();
+            let (sent, whole) = (metered.counted(), metered::direct(dialect, stream).await);
+            let case = format!("{dialect:?} stream {stream}");
+            assert!(
+                sent.requests >= TURNS + 4 && whole.requests == TURNS,
+                "{case}"
+            );
+            assert_eq!(metered::side(&shown, "sent", sent.requests), sent, "{case}");
+            assert_eq!(metered::side(&shown, "client", TURNS), whole, "{case}");
+        }
+    }
+}
+
+/// Where one model has a price and another none, dollars are of the one, and what they leave out is
+/// said beside them.
+#[tokio::test]
+async fn of_prices_that_are_known_in_part_each_part_is_told() {
+    let (host, _wrote) = provider(false, 1.0).await;
+    let proxy = Proxy::before(host.address).await;
+    let mut agent = agent(&proxy, true);
+    for model in [MODEL, "house-1"] {
+        agent = agent.field("model", json!(model));
+        for _ in 0..3 {
+            for call in agent.turn().await.heard.calls {
+                agent.result(&call.id, &result(&call.id));
+            }
+        }
+    }
+    let shown = proxy.app.metrics_text();
+    let unit = Models::builtin().family(MODEL).prices.usd_per_mtok.unwrap() / 1e6;
+    for side in ["sent", "client"] {
+        let of = |series: &str| {
+            value(
+                &shown,
+                &format!("plimsoll_ledger_{series}_total{{side=\"{side}\"}}"),
+            )
+        };
+        let (all, left_out) = (of("units"), of("unpriced_units"));
+        assert!(
+            left_out > 0.0 && left_out < all,
+            "{side}: {left_out} of {all}"
+        );
+        close(of("usd"), (all - left_out) * unit);
+    }
+    let told = closing::lines(&shown);
+    let last = told.last().unwrap();
+    assert!(
+        last.contains("the price of some models is not known"),
+        "{told:?}"
+    );
 }
 
 /// A provider that reports no prompts: then both sides are what the model's cache would hold.

@@ -3,7 +3,7 @@
 
 use super::{State, Tools};
 use crate::commit::{self, Warmth};
-use crate::model::{EditKind, Edits, Marks, TurnRecord};
+use crate::model::{EditKind, Edits, Marks, Role, TurnRecord};
 use crate::session::transcript::Transcript;
 use crate::session::view::{self, Notes};
 use crate::tokens::CacheModel;
@@ -37,6 +37,14 @@ impl State {
         }
     }
 
+    /// Tokens of a view before the first answer in it.
+    #[must_use]
+    pub fn before_answers(&self) -> u64 {
+        let said = self.shapes.iter();
+        let before = said.take_while(|shape| shape.role != Role::Assistant);
+        self.fixed + before.map(|shape| u64::from(shape.tokens())).sum::<u64>()
+    }
+
     /// Whether the client sets breakpoints of the provider's cache itself.
     #[must_use]
     pub fn is_marked(&self) -> bool {
@@ -52,6 +60,10 @@ impl State {
             ttl: self.terms.cache_ttl(tools.family),
             changed: false,
         };
+        let client_caches = match tools.family.cache {
+            CacheModel::Breakpoints { implicit, .. } => implicit || self.is_marked(),
+            CacheModel::Automatic { .. } | CacheModel::None => true,
+        };
         Terms {
             warm: !commit::is_cold(&warmth),
             seen: self
@@ -60,10 +72,8 @@ impl State {
                 .iter()
                 .rev()
                 .any(|entry| entry.has_cached()),
-            client_caches: match tools.family.cache {
-                CacheModel::Breakpoints { implicit, .. } => implicit || self.is_marked(),
-                CacheModel::Automatic { .. } | CacheModel::None => true,
-            },
+            client_caches,
+            view_caches: client_caches || self.terms.breakpoints(tools.family).is_some(),
             ratio: self.ratio(),
             ..Terms::of(tools.family)
         }

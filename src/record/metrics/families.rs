@@ -16,7 +16,8 @@ use crate::model::EditKind;
 use crate::policy::{Level, Policy};
 use crate::record::labels::{
     AbortPhase, AcceptError, CacheName, ConnectionCut, CostKind, DelimiterAction, GuideReason,
-    LedgerSide, LedgerTokens, Phase, RecallOutcome, RetryReason, SavedPart, Side, Stage, StoreOp,
+    LedgerSide, LedgerTokens, Phase, Projection, RecallOutcome, RetryReason, SavedPart, Side,
+    Stage, StoreOp,
 };
 use crate::session::view::Part;
 
@@ -247,6 +248,10 @@ pub(super) struct Ledger {
     pub usd: Each<LedgerSide, Counter>,
     pub saved_units: Each<SavedPart, Gauge>,
     pub saved_usd: Each<SavedPart, Gauge>,
+    pub unpriced: Each<LedgerSide, Counter>,
+    pub projected_units: Each<SavedPart, Gauge>,
+    pub projected_usd: Each<SavedPart, Gauge>,
+    pub projections: Each<Projection, IntCounter>,
 }
 
 impl Ledger {
@@ -255,7 +260,8 @@ impl Ledger {
             tokens: r.pairs(
                 "ledger_tokens_total",
                 "Tokens of all upstream calls (sent), and of the clients' own requests had they \
-                 gone up as they were (client); input includes cache_read and cache_write",
+                 gone up as they were (client); of turns that are only watched what they would have \
+                 been by views (projected); input includes cache_read and cache_write",
                 ["side", "type"],
             )?,
             units: r.sums(
@@ -278,6 +284,27 @@ impl Ledger {
                 "saved_usd",
                 "The same in US dollars, where the model's price is known",
                 "part",
+            )?,
+            unpriced: r.sums(
+                "ledger_unpriced_units_total",
+                "The part of ledger_units_total whose price in US dollars is not known",
+                "side",
+            )?,
+            projected_units: r.balances(
+                "projected_saved_units",
+                "What would have been saved so far in turns that were only watched, as saved_units; \
+                 nothing of it was saved",
+                "part",
+            )?,
+            projected_usd: r.balances(
+                "projected_saved_usd",
+                "The same in US dollars, where the model's price is known",
+                "part",
+            )?,
+            projections: r.counters(
+                "projections_total",
+                "Turns that were only watched, by how far it is known what they would have come to",
+                "outcome",
             )?,
         })
     }

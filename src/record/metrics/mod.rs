@@ -23,7 +23,6 @@ use super::labels::{
 use super::turn::{Abort, Context, DelimiterCall, Evicted, Hop, Pass, Turn, lossy};
 use crate::session::view::Part;
 use crate::store::Health;
-use crate::tokens::ledger::Account;
 
 /// The label of whatever is not on a list.
 const OTHER: &str = "other";
@@ -133,9 +132,7 @@ impl Metrics {
         for kind in CostKind::ALL {
             f.upstream.cost.at(kind).inc_by(turn.cost_usd(kind));
         }
-        if let Some(account) = &turn.ledger {
-            self.observe_ledger(account);
-        }
+        self.observe_ledger(turn);
     }
 
     fn observe_hop(&self, turn: &Turn, hop: &Hop, model: &str) {
@@ -200,24 +197,36 @@ impl Metrics {
         }
     }
 
-    fn observe_ledger(&self, account: &Account) {
+    fn observe_ledger(&self, turn: &Turn) {
         let f = &self.families.upstream.ledger;
         for side in LedgerSide::ALL {
-            let (usage, cost) = side.of(account);
+            let Some((usage, cost, usd)) = side.of(turn) else {
+                continue;
+            };
             for kind in LedgerTokens::ALL {
                 f.tokens.at(side, kind).inc_by(kind.of(usage));
             }
-            f.units.at(side).inc_by(cost.total());
-            f.usd
-                .at(side)
-                .inc_by(account.usd.unwrap_or_default() * cost.total());
+            let units = cost.total();
+            f.units.at(side).inc_by(units);
+            match usd {
+                Some(usd) => f.usd.at(side).inc_by(usd * units),
+                None => f.unpriced.at(side).inc_by(units),
+            }
         }
-        for part in SavedPart::ALL {
-            let units = part.of(&account.parts);
-            f.saved_units.at(part).add(units);
-            f.saved_usd
-                .at(part)
-                .add(account.usd.unwrap_or_default() * units);
+        let kept = [
+            (&turn.ledger, &f.saved_units, &f.saved_usd),
+            (&turn.projected, &f.projected_units, &f.projected_usd),
+        ];
+        for (account, in_units, in_usd) in kept {
+            let Some(account) = account else { continue };
+            for part in SavedPart::ALL {
+                let units = part.of(&account.parts);
+                in_units.at(part).add(units);
+                in_usd.at(part).add(account.usd.unwrap_or_default() * units);
+            }
+        }
+        if let Some(projection) = turn.projection {
+            f.projections.at(projection).inc();
         }
     }
 

@@ -17,9 +17,10 @@ use crate::model::EditKind;
 use crate::policy::{Level, Policy};
 use crate::record::tests::full_turn;
 use crate::record::{
-    AbortPhase, DelimiterAction, GuideReason, Overhead, Phase, RecallCall, RecallOutcome,
-    RetryReason, Side, Stage,
+    AbortPhase, DelimiterAction, GuideReason, Overhead, Phase, Projection, RecallCall,
+    RecallOutcome, RetryReason, Side, Stage,
 };
+use crate::tokens::ledger::Account;
 
 /// Every metric: its name without the prefix, its type, and its labels in order.
 const CONVENTIONS: &[(&str, &str, &[&str])] = &[
@@ -63,6 +64,10 @@ const CONVENTIONS: &[(&str, &str, &[&str])] = &[
     ("ledger_tokens_total", "counter", &["side", "type"]),
     ("ledger_units_total", "counter", &["side"]),
     ("ledger_usd_total", "counter", &["side"]),
+    ("ledger_unpriced_units_total", "counter", &["side"]),
+    ("projected_saved_units", "gauge", &["part"]),
+    ("projected_saved_usd", "gauge", &["part"]),
+    ("projections_total", "counter", &["outcome"]),
     ("saved_units", "gauge", &["part"]),
     ("saved_usd", "gauge", &["part"]),
     ("budget_unmet_total", "counter", &[]),
@@ -250,6 +255,21 @@ fn all_kinds() -> Vec<Turn> {
         with(&|turn| turn.guided = Some(reason));
     }
     with(&|turn| turn.learned = EditKind::ALL.into_iter().collect());
+    for projection in Projection::ALL {
+        with(&|turn| {
+            (turn.projection, turn.projected) = (Some(projection), turn.ledger);
+        });
+    }
+    let unpriced = |account: Option<Account>| {
+        account.map(|account| Account {
+            usd: None,
+            ..account
+        })
+    };
+    with(&|turn| {
+        turn.ledger = unpriced(turn.ledger);
+        turn.projected = turn.ledger;
+    });
     for side in Side::ALL {
         for phase in AbortPhase::ALL {
             with(&|turn| turn.abort = Some(Abort { side, phase }));

@@ -220,6 +220,73 @@ fn a_cold_cache_is_filled_with_less() {
     assert!(super::account(&terms(), asked(1, 0, 0), &[]).is_none());
 }
 
+fn unsent(asked: Asked, whole: u64, alike: u64) -> Unsent {
+    Unsent {
+        asked,
+        whole,
+        alike,
+    }
+}
+
+/// The same turns as above, the client's own request sent in place of the view.
+#[test]
+fn what_was_only_watched_is_projected_as_it_would_be_accounted() {
+    let call = call(asked(1_000, 900, 900), 1_000, usage(1_000, 900, 0, 10));
+    let paid = untouched(&terms(), &call);
+    assert_eq!((paid.sent, paid.client), (paid.client, call.usage.unwrap()));
+    close(paid.parts.net(), 0.0);
+    let grown = projected(&terms(), unsent(asked(400, 300, 300), 1_000, 50), &call);
+    assert_eq!(Some(grown.sent), usage(400, 300, 0, 10));
+    assert_eq!(grown.client, paid.sent);
+    close(grown.parts.evicted, 60.0);
+    close(grown.sent_cost.total(), 130.0 + 50.0);
+    close(grown.client_cost.total(), 190.0 + 50.0);
+    let cut = projected(&terms(), unsent(asked(400, 900, 100), 1_000, 50), &call);
+    assert_eq!(Some(cut.sent), usage(400, 100, 0, 10));
+    close(cut.parts.rewritten, 200.0 * 0.9);
+    close(cut.parts.net(), 60.0 - 180.0);
+}
+
+/// What the provider has of the client's own requests is none of a view's, but for what stands at the
+/// front of other conversations too.
+#[test]
+fn a_view_reads_of_the_cache_what_it_would_have_written() {
+    let unmarked = Terms {
+        client_caches: false,
+        ..terms()
+    };
+    let never = Terms {
+        client_caches: false,
+        view_caches: false,
+        ..terms()
+    };
+    let first = (asked(400, 0, 0), usage(400, 200, 0, 0));
+    let later = (asked(1_000, 0, 0), usage(1_000, 950, 0, 0));
+    let plain = (asked(1_000, 900, 900), usage(1_000, 0, 0, 0));
+    let grown = asked(400, 300, 300);
+    for (what, terms, (own, reported), view, alike, expect) in [
+        (
+            "other conversations",
+            terms(),
+            first,
+            asked(450, 0, 0),
+            450,
+            200,
+        ),
+        ("begun anew", terms(), later, asked(400, 1, 0), 50, 50),
+        ("no marker of the client's", unmarked, plain, grown, 50, 300),
+        ("no marker at all", never, plain, grown, 50, 0),
+        ("a cold cache", terms(), plain, grown, 50, 0),
+    ] {
+        let call = call(own, own.tokens, reported);
+        let account = projected(&terms, unsent(view, own.tokens, alike), &call);
+        assert_eq!(account.sent.cached, expect, "{what}");
+    }
+    let call = call(later.0, 1_000, later.1);
+    let account = projected(&terms(), unsent(asked(400, 1, 0), 1_000, 50), &call);
+    close(account.parts.rewritten, (350.0 - 50.0) * 0.9);
+}
+
 prop_compose! {
     fn any_call()(
         tokens in 1_u64..200_000, before in 0_u64..200_000, held in 0_u64..200_000,
@@ -257,5 +324,25 @@ proptest! {
         let prompts: u64 = calls.iter().filter_map(|call| call.usage).map(|u| u.prompt).sum();
         prop_assert!(account.sent.prompt >= prompts);
         prop_assert!(account.parts.rewritten >= -1e-6);
+    }
+
+    /// So are those of what was only watched.
+    #[test]
+    fn the_parts_of_a_projection_add_up(
+        call in any_call(), view in any_call(), alike in 0_u64..50_000, warm: bool, seen: bool,
+        client_caches: bool, view_caches: bool, write in 0.5_f64..2.0, ratio in 0.7_f64..2.0,
+    ) {
+        let terms = Terms {
+            prices: Prices { write, ..Prices::default() },
+            warm, seen, client_caches, view_caches, ratio,
+            ..terms()
+        };
+        let account = projected(&terms, unsent(view.asked, view.whole, alike), &call);
+        let saved = account.client_cost.total() - account.sent_cost.total();
+        prop_assert!((account.parts.net() - saved).abs() < 1e-3, "{account:?}");
+        prop_assert!(account.sent.cached + account.sent.cache_write <= account.sent.prompt);
+        prop_assert!(account.parts.rewritten >= -1e-6);
+        let paid = untouched(&terms, &call);
+        prop_assert_eq!(account.client, paid.sent);
     }
 }

@@ -2,10 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::Call;
+use super::{Call, Told};
 use crate::support::frames;
 
-pub(super) fn chat(number: usize, text: &str, calls: &[Call], streamed: bool) -> String {
+pub(super) fn chat(
+    number: usize,
+    text: &str,
+    calls: &[Call],
+    streamed: bool,
+    told: Told,
+) -> String {
     let finish = if calls.is_empty() {
         "stop"
     } else {
@@ -23,7 +29,9 @@ pub(super) fn chat(number: usize, text: &str, calls: &[Call], streamed: bool) ->
     if !calls.is_empty() {
         said["tool_calls"] = calls.into();
     }
-    let usage = json!({"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11});
+    let usage = json!({"prompt_tokens": told.input, "completion_tokens": told.output,
+        "total_tokens": told.input + told.output,
+        "prompt_tokens_details": {"cached_tokens": told.cached}});
     let whole = |choice: Value| {
         json!({"id": format!("chatcmpl-{number}"), "created": 1, "model": "m", "usage": usage,
             "choices": [choice]})
@@ -36,7 +44,7 @@ pub(super) fn chat(number: usize, text: &str, calls: &[Call], streamed: bool) ->
     format!("data: {begin}\n\ndata: {end}\n\ndata: [DONE]\n\n")
 }
 
-pub(super) fn response(number: usize, text: &str, calls: &[Call]) -> Value {
+pub(super) fn response(number: usize, text: &str, calls: &[Call], told: Told) -> Value {
     let mut output = Vec::new();
     if !text.is_empty() {
         output.push(json!({"type": "message", "id": format!("msg_{number}"),
@@ -49,10 +57,12 @@ pub(super) fn response(number: usize, text: &str, calls: &[Call]) -> Value {
     }));
     json!({"id": format!("resp_{number}"), "object": "response", "created_at": 1,
         "status": "completed", "error": null, "model": "m", "output": output,
-        "usage": {"input_tokens": 9, "output_tokens": 2, "total_tokens": 11}})
+        "usage": {"input_tokens": told.input, "output_tokens": told.output,
+            "total_tokens": told.input + told.output,
+            "input_tokens_details": {"cached_tokens": told.cached}}})
 }
 
-pub(super) fn anthropic(number: usize, text: &str, calls: &[Call]) -> Value {
+pub(super) fn anthropic(number: usize, text: &str, calls: &[Call], told: Told) -> Value {
     let mut content = Vec::new();
     if !text.is_empty() {
         content.push(json!({"type": "text", "text": text}));
@@ -70,11 +80,12 @@ pub(super) fn anthropic(number: usize, text: &str, calls: &[Call]) -> Value {
     };
     json!({"id": format!("msg_{number}"), "type": "message", "role": "assistant", "model": "m",
         "content": content, "stop_reason": stop, "stop_sequence": null,
-        "usage": {"input_tokens": 9, "output_tokens": 2}})
+        "usage": {"input_tokens": told.input - told.cached,
+            "cache_read_input_tokens": told.cached, "output_tokens": told.output}})
 }
 
-pub(super) fn anthropic_events(number: usize, text: &str, calls: &[Call]) -> String {
-    let mut begun = anthropic(number, "", &[]);
+pub(super) fn anthropic_events(number: usize, text: &str, calls: &[Call], told: Told) -> String {
+    let mut begun = anthropic(number, "", &[], told);
     begun["stop_reason"] = Value::Null;
     let mut events = vec![json!({"type": "message_start", "message": begun})];
     let mut block = |start: Value, delta: Value| {
@@ -101,7 +112,7 @@ pub(super) fn anthropic_events(number: usize, text: &str, calls: &[Call]) -> Str
         "tool_use"
     };
     events.push(
-        json!({"type": "message_delta", "usage": {"output_tokens": 2},
+        json!({"type": "message_delta", "usage": {"output_tokens": told.output},
         "delta": {"stop_reason": stop, "stop_sequence": null}}),
     );
     events.push(json!({"type": "message_stop"}));

@@ -1,0 +1,156 @@
+//! Unpacks an answer piece by piece while it is handed on packed, because a client that is only watched
+//! may ask for a coding. Owns what may be unpacked; never what becomes of the packed bytes.
+
+use std::io::{self, Write};
+
+use bytes::Bytes;
+use flate2::write::{MultiGzDecoder, ZlibDecoder};
+use http::HeaderMap;
+use http::header::CONTENT_ENCODING;
+use zstd::stream::write::Decoder;
+
+/// How an answer is packed.
+pub(super) enum Unpack {
+    /// It is not.
+    Plain,
+    /// gzip
+    Gzip(Box<MultiGzDecoder<Sink>>),
+    /// deflate, which is the format of zlib.
+    Deflate(Box<ZlibDecoder<Sink>>),
+    /// zstd
+    Zstd(Box<Decoder<'static, Sink>>),
+    /// In a way that we can't read.
+    Unknown,
+}
+
+/// Takes what was unpacked, as far as there is room.
+#[derive(Default)]
+pub(super) struct Sink {
+    bytes: Vec<u8>,
+    room: usize,
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.room = self
+            .room
+            .checked_sub(bytes.len())
+            .ok_or_else(|| io::Error::other("no room"))?;
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Unpack {
+    /// As the headers of an answer say.
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let Some(coding) = headers.get(CONTENT_ENCODING) else {
+            return Self::Plain;
+        };
+        let coding = coding.to_str().unwrap_or_default().trim();
+        match coding.to_ascii_lowercase().as_str() {
+            "identity" | "" => Self::Plain,
+            "gzip" | "x-gzip" => Self::Gzip(Box::new(MultiGzDecoder::new(Sink::default()))),
+            "deflate" => Self::Deflate(Box::new(ZlibDecoder::new(Sink::default()))),
+            "zstd" => match Decoder::new(Sink::default()) {
+                Ok(decoder) => Self::Zstd(Box::new(decoder)),
+                Err(_) => Self::Unknown,
+            },
+            _ => Self::Unknown,
+        }
+    }
+
+    /// What a piece unpacks to; none where that can't be read, or is more than there is room for.
+    pub(super) fn push(&mut self, piece: &Bytes, room: usize) -> Option<Bytes> {
+        match self {
+            Self::Plain => Some(piece.clone()),
+            Self::Gzip(decoder) => {
+                decoder.get_mut().room = room;
+                decoder
+                    .write_all(piece)
+                    .and_then(|()| decoder.flush())
+                    .ok()?;
+                Some(decoder.get_mut().take())
+            }
+            Self::Deflate(decoder) => {
+                decoder.get_mut().room = room;
+                decoder
+                    .write_all(piece)
+                    .and_then(|()| decoder.flush())
+                    .ok()?;
+                Some(decoder.get_mut().take())
+            }
+            Self::Zstd(decoder) => {
+                decoder.get_mut().room = room;
+                decoder
+                    .write_all(piece)
+                    .and_then(|()| decoder.flush())
+                    .ok()?;
+                Some(decoder.get_mut().take())
+            }
+            Self::Unknown => None,
+        }
+    }
+}
+
+impl Sink {
+    fn take(&mut self) -> Bytes {
+        std::mem::take(&mut self.bytes).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    fn packed(coding: &str, text: &[u8]) -> Vec<u8> {
+        let level = flate2::Compression::default();
+        let mut packed = Vec::new();
+        match coding {
+            "gzip" => drop(flate2::read::GzEncoder::new(text, level).read_to_end(&mut packed)),
+            "deflate" => drop(flate2::read::ZlibEncoder::new(text, level).read_to_end(&mut packed)),
+            "zstd" => packed = zstd::encode_all(text, 3).unwrap(),
+            _ => packed.extend_from_slice(text),
+        }
+        packed
+    }
+
+    fn unpack(coding: &str) -> Unpack {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_ENCODING, coding.parse().unwrap());
+        Unpack::of(&headers)
+    }
+
+    #[test]
+    fn what_is_packed_is_read_however_it_is_cut() {
+        let text = b"data: {\"a\":1}\n\ndata: [DONE]\n\n".repeat(40);
+        for coding in ["gzip", "deflate", "zstd", "identity"] {
+            let packed = packed(coding, &text);
+            for size in [1, 2, 7, packed.len()] {
+                let mut unpack = unpack(coding);
+                let mut all = Vec::new();
+                for piece in packed.chunks(size) {
+                    let piece = Bytes::copy_from_slice(piece);
+                    all.extend_from_slice(&unpack.push(&piece, 1 << 20).unwrap());
+                }
+                assert_eq!(all, text, "{coding} by {size}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_can_not_be_read_is_none() {
+        let bomb = Bytes::from(packed("gzip", &vec![0; 1 << 20]));
+        assert!(unpack("gzip").push(&bomb, 1 << 10).is_none());
+        for coding in ["gzip", "deflate", "zstd", "br", "gzip, zstd"] {
+            let garbage = Bytes::from_static(b"no such coding at all, whatever it is called");
+            assert!(unpack(coding).push(&garbage, 1 << 20).is_none(), "{coding}");
+        }
+    }
+}
