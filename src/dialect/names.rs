@@ -15,15 +15,47 @@ const RARE: &str = "zqxjkvbpgywfmculdrhsnioate";
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
     own: Vec<String>,
+    /// How each of them is looked for.
+    rarest: Vec<Rarest>,
     /// Names that mean the client's tools, however alike.
     taken: Vec<String>,
 }
 
 impl<S: Into<String>> FromIterator<S> for Names {
     fn from_iter<I: IntoIterator<Item = S>>(names: I) -> Self {
+        let own: Vec<String> = names.into_iter().map(Into::into).collect();
         Self {
-            own: names.into_iter().map(Into::into).collect(),
+            rarest: own.iter().map(|own| Rarest::of(own)).collect(),
+            own,
             taken: Vec::new(),
+        }
+    }
+}
+
+/// The letter of a name that other text has least, by which the name is found in it. Found out once:
+/// every frame is searched.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Rarest {
+    /// How far behind the name's begin it stands.
+    offset: usize,
+    lower: u8,
+    upper: u8,
+}
+
+impl Rarest {
+    fn of(name: &str) -> Self {
+        let rank = |byte: u8| {
+            let letter = char::from(byte.to_ascii_lowercase());
+            RARE.find(letter).unwrap_or(RARE.len())
+        };
+        let letters = name.bytes().enumerate();
+        let (offset, rarest) = letters
+            .min_by_key(|(_, byte)| rank(*byte))
+            .unwrap_or_default();
+        Self {
+            offset,
+            lower: rarest.to_ascii_lowercase(),
+            upper: rarest.to_ascii_uppercase(),
         }
     }
 }
@@ -106,24 +138,16 @@ impl Names {
 
     /// Where names of hidden tools stand in the bytes, in whatever case: begin and end.
     pub fn find<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = (usize, usize)> + 'a {
-        let places = move |own: &'a String| {
-            let rank = |byte: u8| {
-                let letter = char::from(byte.to_ascii_lowercase());
-                RARE.find(letter).unwrap_or(RARE.len())
-            };
-            let letters = own.bytes().enumerate();
-            let (offset, rarest) = letters
-                .min_by_key(|(_, byte)| rank(*byte))
-                .unwrap_or_default();
-            let both = (rarest.to_ascii_lowercase(), rarest.to_ascii_uppercase());
-            memchr2_iter(both.0, both.1, bytes).filter_map(move |at| {
-                let begin = at.checked_sub(offset)?;
+        let places = move |(own, rarest): (&'a String, &'a Rarest)| {
+            memchr2_iter(rarest.lower, rarest.upper, bytes).filter_map(move |at| {
+                let begin = at.checked_sub(rarest.offset)?;
                 let end = begin + own.len();
                 let same = bytes.get(begin..end)?.eq_ignore_ascii_case(own.as_bytes());
                 same.then_some((begin, end))
             })
         };
-        let named = self.own.iter().filter(|own| !own.is_empty());
+        let named = self.own.iter().zip(&self.rarest);
+        let named = named.filter(|(own, _)| !own.is_empty());
         named.flat_map(places)
     }
 

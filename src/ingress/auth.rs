@@ -49,7 +49,8 @@ impl Credential {
         found.retain(|(_, value)| !value.is_empty());
         found.sort_unstable();
         found.dedup();
-        let claims = sources.claims && !sources.more(headers, query);
+        // Where nothing was found there is no token that they could stand for.
+        let claims = !found.is_empty() && sources.claims && !sources.more(headers, query);
         Self { found, claims }
     }
 

@@ -280,6 +280,10 @@ pub fn splice(bytes: &[u8], edits: &[Edit]) -> Bytes {
 /// string or hold a lone surrogate.
 #[must_use]
 pub fn string(bytes: &[u8]) -> Option<Cow<'_, str>> {
+    // Most values that are asked for and are no string are null, and an error is dear to make.
+    if bytes.trim_ascii_start().first() != Some(&b'"') {
+        return None;
+    }
     if memchr::memchr(b'\\', bytes).is_none() {
         return serde_json::from_slice::<&str>(bytes)
             .ok()

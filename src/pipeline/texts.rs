@@ -5,7 +5,7 @@
 use std::hash::Hash;
 use std::sync::{Arc, LazyLock};
 
-use memchr::memmem;
+use memchr::memmem::Finder;
 use regex::Regex;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -69,6 +69,15 @@ impl TextProfile {
             ),
             Self::Dspy => None,
         }
+    }
+
+    /// What looks for that, made once: every request is searched.
+    fn finder(self) -> Option<&'static Finder<'static>> {
+        static ALL: LazyLock<Vec<Option<Finder<'static>>>> = LazyLock::new(|| {
+            let one = |profile: TextProfile| profile.sentence().map(Finder::new);
+            TextProfile::ALL.into_iter().map(one).collect()
+        });
+        ALL.get(self as usize)?.as_ref()
     }
 
     /// Its patterns, compiled once.
@@ -208,16 +217,16 @@ fn recognised(
     let first = shapes.iter().position(|one| one.role == Role::Assistant)? + 1;
     let system = shapes.iter().take_while(|one| one.role == Role::System);
     let system = system.count();
-    let says = |sentence: &str| {
-        let finder = memmem::Finder::new(sentence);
-        (0..system).any(|at| finder.find(request.message(at)).is_some())
+    let says = |finder: &Finder<'_>| {
+        let mut leading = (0..system).map(|at| request.message(at));
+        leading.any(|message| finder.find(message).is_some())
     };
     TextProfile::ALL.into_iter().find(|profile| {
         let begins = || {
             let patterns = Patterns::of(profile.compiled());
             front(&patterns, reader, request, shapes, first).is_some()
         };
-        profile.sentence().is_some_and(says) && begins()
+        profile.finder().is_some_and(says) && begins()
     })
 }
 

@@ -109,7 +109,7 @@ pub fn messages(input: &Input<'_>) -> Result<View, RenderError> {
 }
 
 fn entry_bytes<'a>(input: &Input<'a>, entry: &Entry, shown: &Shown<'_>) -> Option<Cow<'a, [u8]>> {
-    if *shown == Shown::Gone {
+    if matches!(shown, Shown::Gone) {
         return Some(Cow::Borrowed(&[]));
     }
     match entry.source {
@@ -163,9 +163,8 @@ fn client<'a>(
             };
             new.map(|new| Cow::Owned(new.to_vec()))
         }
-        (_, Shown::Whole | Shown::Less { .. } | Shown::Gone) => {
-            less(input, bytes, entry, shown, AssistantEdit::default())
-        }
+        (_, Shown::Whole | Shown::Gone) => Some(Cow::Borrowed(bytes)),
+        (_, Shown::Less { .. }) => less(input, bytes, entry, shown, AssistantEdit::default()),
     }
 }
 
@@ -281,7 +280,7 @@ fn last_hop<'a>(
     let mut joined = handed_out(record);
     joined.retain(|hop| hop.contains("\"reasoning_details\""));
     let same = hidden.is_empty() && entry.handed == Handed::Nothing && joined.is_empty();
-    if same && *shown == Shown::Whole {
+    if same && matches!(shown, Shown::Whole) {
         return Some(Cow::Borrowed(bytes));
     }
     let mut edit = AssistantEdit {

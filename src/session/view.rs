@@ -76,7 +76,7 @@ pub fn notes(transcript: &Transcript, marks: &Marks, measure: Measure<'_>) -> No
         return notes;
     }
     for index in 0..transcript.items.len() {
-        note_left(transcript, marks, index, measure, &mut notes);
+        write_left(transcript, marks, index, measure, &mut notes);
     }
     for episode in &transcript.graph.episodes {
         note_episode(transcript, marks, episode, measure, &mut notes);
@@ -94,7 +94,19 @@ pub fn note_left(
     measure: Measure<'_>,
     notes: &mut Notes,
 ) {
-    let lasting = |item: &&Item| match item.kind {
+    if mark_of(transcript, marks, index) == Mark::Removed {
+        let item = transcript.items.get(index);
+        if item.is_some_and(is_lasting) {
+            notes.results.remove(&index);
+            notes.arguments.remove(&index);
+        }
+    }
+    write_left(transcript, marks, index, measure, notes);
+}
+
+/// Whether something may be left of an item: it is a call of the client's or a text.
+fn is_lasting(item: &Item) -> bool {
+    match item.kind {
         ItemKind::Call => item.delimiter.is_none(),
         ItemKind::Text => true,
         ItemKind::System
@@ -102,16 +114,25 @@ pub fn note_left(
         | ItemKind::Reasoning
         | ItemKind::Result
         | ItemKind::Opaque => false,
-    };
-    let Some(item) = transcript.items.get(index).filter(lasting) else {
+    }
+}
+
+/// Writes what is left of one call or text, of which nothing is written yet.
+fn write_left(
+    transcript: &Transcript,
+    marks: &Marks,
+    index: usize,
+    measure: Measure<'_>,
+    notes: &mut Notes,
+) {
+    let item = transcript.items.get(index);
+    let Some(item) = item.filter(|item| is_lasting(item)) else {
         return;
     };
     let mark = marks.get(item.no);
     match mark {
         Mark::Live => {}
         Mark::Removed => {
-            notes.results.remove(&index);
-            notes.arguments.remove(&index);
             if parts_users(transcript, item) {
                 let id = recall::id(item);
                 let text = stub::result(&id, item.tokens, Mark::Masked, &Kept::default(), "");
@@ -366,7 +387,8 @@ fn stays(transcript: &Transcript, marks: &Marks, item: &Item, called: bool) -> b
         | ItemKind::User
         | ItemKind::Opaque => false,
     };
-    demanded || parts_users(transcript, item) || shown(transcript, marks, item)
+    // What is shown is asked first: nearly all is, and what parts users is told by its neighbours.
+    demanded || shown(transcript, marks, item) || parts_users(transcript, item)
 }
 
 /// Whether a text is all that stands between two messages of the user's role: the answer behind a result
@@ -396,10 +418,10 @@ fn is_hop(transcript: &Transcript, item: &Item) -> bool {
     entry.is_some_and(|entry| matches!(entry.source, Source::Hop { .. }))
 }
 
-/// Whether any call of a message is shown.
+/// Whether text that is gone of a message comes back beside any call of it that is shown.
 fn is_called(transcript: &Transcript, marks: &Marks, items: &[Item]) -> bool {
     let mut calls = items.iter().filter(|item| item.kind == ItemKind::Call);
-    calls.any(|item| shown(transcript, marks, item))
+    transcript.without.has(EditKind::Text) && calls.any(|item| shown(transcript, marks, item))
 }
 
 /// What is shown of an entry.
@@ -532,23 +554,23 @@ pub fn tokens(transcript: &Transcript, marks: &Marks, notes: &Notes, entry: &Ent
         Role::Assistant => {
             let first = entry.items.start;
             let is_called = is_called(transcript, marks, items);
-            let kept = |item: &&Item| stays(transcript, marks, item, is_called);
-            let whole = items.iter().all(|item| kept(&item));
-            let standing = items.iter().filter(kept).any(|item| {
-                matches!(
+            let (mut whole, mut standing, mut shown) = (true, false, 0);
+            for (at, item) in (first..).zip(items) {
+                if !stays(transcript, marks, item, is_called) {
+                    whole = false;
+                    continue;
+                }
+                standing |= matches!(
                     item.kind,
                     ItemKind::Call | ItemKind::Text | ItemKind::Opaque
-                )
-            });
-            if !whole && !standing {
-                return 0;
+                );
+                shown += own_note(notes, at, item).map_or(item.tokens, Note::tokens);
             }
-            let all = (first..).zip(items).filter(|(_, item)| kept(item));
-            let shown = all.map(|(at, item)| match own_note(notes, at, item) {
-                Some(note) => note.tokens(),
-                None => item.tokens,
-            });
-            MESSAGE_TOKENS + shown.sum::<u32>()
+            if whole || standing {
+                MESSAGE_TOKENS + shown
+            } else {
+                0
+            }
         }
     }
 }

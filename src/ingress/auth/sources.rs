@@ -99,7 +99,7 @@ impl Sources {
         let sent = self
             .headers
             .iter()
-            .filter(|name| !is_kept_back(headers, name));
+            .filter(|name| headers.contains_key(*name) && !is_kept_back(headers, name));
         let values = sent.flat_map(|name| {
             let values = headers.get_all(name).iter();
             values.map(|value| (name.as_str().to_owned(), value.as_bytes().to_vec()))

@@ -3,6 +3,7 @@
 
 use super::{Notes, Shown, is_hop, shown, shown_of, stays};
 use crate::model::{EditKind, Edits, ItemKind, Marks};
+use crate::session::graph::Delimiter;
 use crate::session::transcript::{Item, Transcript};
 
 /// The kinds of edits in a view, but for those of breakpoints, which the renderer makes. Where a dialect
@@ -11,7 +12,8 @@ use crate::session::transcript::{Item, Transcript};
 pub fn edits(transcript: &Transcript, marks: &Marks, notes: &Notes, binds: bool) -> Edits {
     let binds = binds && !transcript.without.has(EditKind::Reasoning);
     let mut edits = Edits::default();
-    for entry in &transcript.entries {
+    let edited = is_edited(transcript, marks);
+    for entry in transcript.entries.iter().filter(|_| edited) {
         let items = transcript.items.get(entry.items.clone());
         let items = items.unwrap_or_default();
         match shown_of(transcript, marks, notes, entry) {
@@ -54,4 +56,10 @@ pub fn edits(transcript: &Transcript, marks: &Marks, notes: &Notes, binds: bool)
         edits.put(EditKind::Hidden);
     }
     edits
+}
+
+/// Whether any message may be shown otherwise than whole.
+fn is_edited(transcript: &Transcript, marks: &Marks) -> bool {
+    let stray = |item: &Item| item.delimiter == Some(Delimiter::Stray);
+    !marks.is_empty() || !transcript.without.is_empty() || transcript.items.iter().any(stray)
 }

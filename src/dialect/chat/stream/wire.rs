@@ -49,9 +49,12 @@ impl<'a> Node<'a> {
         Self::at(data, &self.span(key)?)
     }
 
+    /// Where the elements of a member lie, where that is an array. Most are strings, and saying why
+    /// one is no array would cost another walk over it.
     fn elements(&self, key: &str) -> Option<Vec<Span>> {
         let span = self.object.get(key)?;
-        let inner = raw::array(self.object.bytes().get(span.clone())?).ok()?;
+        let value = self.object.bytes().get(span.clone())?;
+        let inner = raw::array(value.starts_with(b"[").then_some(value)?).ok()?;
         Some(
             inner
                 .iter()

@@ -28,19 +28,15 @@ impl<'a> Chunk<'a> {
     /// What stands between the quotes of the text, if there is any: of a list of parts, the first
     /// one's that says something.
     pub(in crate::dialect::chat::stream) fn text(&self) -> Option<Span> {
-        self.texts().into_iter().next()
+        self.texts().next()
     }
 
     /// The same for all of its texts.
-    pub(in crate::dialect::chat::stream) fn texts(&self) -> Vec<Span> {
-        match self.hole("content") {
-            Some(text) => vec![text],
-            None => self
-                .parts()
-                .iter()
-                .filter_map(|part| part.hole("text", content::Kind::Text))
-                .collect(),
-        }
+    pub(in crate::dialect::chat::stream) fn texts(&self) -> impl Iterator<Item = Span> {
+        // What is a string has no parts.
+        let parts = self.parts().into_iter();
+        let texts = parts.filter_map(|part| part.hole("text", content::Kind::Text));
+        self.hole("content").into_iter().chain(texts)
     }
 
     /// The edit that gives the text this value.
@@ -69,11 +65,9 @@ impl<'a> Chunk<'a> {
     }
 
     /// Its parts that hold reasoning.
-    pub(in crate::dialect::chat::stream) fn thinking(&self) -> Vec<Object<'a>> {
+    pub(in crate::dialect::chat::stream) fn thinking(&self) -> impl Iterator<Item = Object<'a>> {
         let parts = self.parts().into_iter().map(|part| part.node.object);
-        parts
-            .filter(|part| content::Kind::of(part) == content::Kind::Thinking)
-            .collect()
+        parts.filter(|part| content::Kind::of(part) == content::Kind::Thinking)
     }
 
     /// A member of what it says, as raw JSON.
