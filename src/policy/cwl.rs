@@ -14,9 +14,9 @@ use crate::session::graph::{Episode, Kind};
 use crate::session::transcript::Item;
 use crate::session::view;
 
-/// The part of the room between floor and ceiling that a pass may leave filled before it goes on to
-/// what is held.
-const HELD_ABOVE: u64 = 4;
+/// A pass goes on to what is held where it would leave more than one part in so many of the room between
+/// floor and ceiling filled. A higher number keeps fewer of the lines that open work needs.
+const HELD_PART: u64 = 4;
 
 /// A pass in the making.
 struct Pass<'a> {
@@ -68,7 +68,7 @@ impl<'a> Pass<'a> {
     /// held. With the floor at the ceiling this is [`Pass::unmet`].
     fn falls_short(&self) -> bool {
         let room = self.ceiling.saturating_sub(self.floor);
-        self.work.total > self.floor + room / HELD_ABOVE
+        self.work.total > self.floor + room / HELD_PART
     }
 
     fn episodes(&self) -> &'a [Episode] {
@@ -76,8 +76,8 @@ impl<'a> Pass<'a> {
     }
 
     /// Everything closed and the ledger; then, where that falls short, what an act in view depends on
-    /// and the open episode. What the ledger costs or frees is only known once it is written, so that part goes
-    /// round until the target is met or nothing moves any more.
+    /// and the open episode. What the ledger costs or frees is only known once it is written, so that
+    /// part goes round until the target is met or nothing moves any more.
     fn evict(&mut self) {
         loop {
             let before = self.work.moves.len();
