@@ -105,7 +105,8 @@ impl<'a> Pass<'a> {
         let current = self.work.transcript.graph.current();
         let open = current.and_then(|at| self.episodes().get(at));
         let marked = open.is_some_and(|one| one.kind != Kind::Implicit);
-        if !marked && !self.unmet() {
+        // At or below where whole items are removed, calls of closed work may still stand.
+        if self.work.total <= self.removal() || (!marked && !self.unmet()) {
             return;
         }
         if let Some(open) = open {
