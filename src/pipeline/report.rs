@@ -123,6 +123,7 @@ impl Report {
         let committed = prepared.pass.as_ref().filter(|_| managed);
         let pass = committed.map(|(trigger, proposal)| Pass {
             trigger: *trigger,
+            above_floor: prepared.estimate > prepared.floor,
             evicted: proposal
                 .gone
                 .iter()

@@ -14,16 +14,22 @@ use crate::session::graph::{Episode, Kind};
 use crate::session::transcript::Item;
 use crate::session::view;
 
+/// A pass goes on to what is held where it would leave more than one part in so many of the room between
+/// floor and ceiling filled. A higher number keeps fewer of the lines that open work needs.
+const HELD_PART: u64 = 4;
+
 /// A pass in the making.
 struct Pass<'a> {
     work: Work<'a>,
     levels: Levels<'a>,
     ceiling: u64,
+    floor: u64,
 }
 
-/// Proposes a pass down to the floor. What can't be freed otherwise is freed last: calls inside
-/// an open episode, then the tail of recent tokens, then results of exploration that an act in
-/// view depends on.
+/// Proposes a pass down to the floor. What is held goes where all else frees too little for a pass to
+/// pay: results of exploration that an act in view depends on are shortened, then calls inside an open
+/// episode go, then whole calls of such exploration. The tail of recent tokens goes before those, and
+/// for the ceiling alone.
 ///
 /// # Errors
 /// [`PlanError`] if the moves break a rule, which is a mistake in here.
@@ -39,13 +45,14 @@ pub(super) fn propose(ask: &Ask<'_>) -> Result<Proposal, PlanError> {
         levels: Levels::new(ask, &work),
         work,
         ceiling: ask.target.ceiling,
+        floor: ask.target.floor,
     };
     pass.evict();
     if pass.unmet() {
         pass.work.protection = pass.work.protection.without_recent();
         pass.evict();
     }
-    if pass.unmet() {
+    if pass.falls_short() {
         pass.strip_depended();
     }
     conclude(pass.work, ask)
@@ -56,13 +63,21 @@ impl<'a> Pass<'a> {
         self.work.total > self.ceiling
     }
 
+    /// Whether the view would be back at the ceiling too soon: so far from the floor a pass rewrites a
+    /// prefix for the few turns until the next one, and does so again and again while the same work is
+    /// held. With the floor at the ceiling this is [`Pass::unmet`].
+    fn falls_short(&self) -> bool {
+        let room = self.ceiling.saturating_sub(self.floor);
+        self.work.total > self.floor + room / HELD_PART
+    }
+
     fn episodes(&self) -> &'a [Episode] {
         &self.work.transcript.graph.episodes
     }
 
-    /// Everything closed and the ledger; then, where the ceiling is still passed, the open
-    /// episode. What the ledger costs or frees is only known once it is written, so that part goes
-    /// round until the target is met or nothing moves any more.
+    /// Everything closed and the ledger; then, where that falls short, what an act in view depends on
+    /// and the open episode. What the ledger costs or frees is only known once it is written, so that
+    /// part goes round until the target is met or nothing moves any more.
     fn evict(&mut self) {
         loop {
             let before = self.work.moves.len();
@@ -78,19 +93,31 @@ impl<'a> Pass<'a> {
                 break;
             }
         }
-        if self.unmet() && !self.work.config.strict_active {
-            let current = self.work.transcript.graph.current();
-            let open = current.and_then(|at| self.episodes().get(at));
-            if let Some(open) = open {
-                self.levels.strip(&mut self.work, &[open]);
-            }
-            let floor = self.work.target;
-            self.work.target = self.removal();
-            open::strip(&mut self.work);
-            self.work.target = floor;
-            // What was stripped last may hold the newest tombstone, which the ledger moves to.
-            self.work.ledger();
+        if self.falls_short() && !self.work.config.strict_active {
+            self.shorten_depended();
+            self.strip_open();
         }
+    }
+
+    /// Results inside the open episode, then whole calls. Unannotated work is cut into spans as it
+    /// grows, so that it holds nothing for long: what stands open of it goes for the ceiling alone.
+    fn strip_open(&mut self) {
+        let current = self.work.transcript.graph.current();
+        let open = current.and_then(|at| self.episodes().get(at));
+        let marked = open.is_some_and(|one| one.kind != Kind::Implicit);
+        // At or below where whole items are removed, calls of closed work may still stand.
+        if self.work.total <= self.removal() || (!marked && !self.unmet()) {
+            return;
+        }
+        if let Some(open) = open {
+            self.levels.strip(&mut self.work, &[open]);
+        }
+        let floor = self.work.target;
+        self.work.target = self.removal();
+        open::strip(&mut self.work);
+        self.work.target = floor;
+        // What was stripped last may hold the newest tombstone, which the ledger moves to.
+        self.work.ledger();
     }
 
     /// Down to where whole items are removed. They are spared half of what is protected only now and
@@ -199,16 +226,27 @@ impl<'a> Pass<'a> {
         self.work.apply(episode, level, moves);
     }
 
-    /// The last that is freed before a budget is unmet: results of exploration that an act in view
-    /// depends on. Its start, its description and the line of what is gone stay, and no more goes
-    /// than the ceiling asks for.
-    fn strip_depended(&mut self) {
-        self.work.target = self.ceiling;
+    /// Exploration that an act in view depends on.
+    fn depended(&self) -> Vec<&'a Episode> {
+        let held = |one: &&Episode| one.is_expl() && one.closed && !self.work.is_eligible(one);
+        self.episodes().iter().filter(held).collect()
+    }
+
+    /// Shortens the results of exploration that an act in view depends on: what stands nowhere else
+    /// stays, and so do its calls, its start and its description.
+    fn shorten_depended(&mut self) {
         self.work.protection = self.work.protection.without_depended();
-        for episode in self.episodes() {
-            if !episode.is_expl() || !episode.closed || self.work.is_eligible(episode) {
-                continue;
-            }
+        for episode in self.depended() {
+            self.levels.strip(&mut self.work, &[episode]);
+        }
+    }
+
+    /// The last that is freed: whole calls of exploration that an act in view depends on. Its start,
+    /// its description and the line of what is gone stay.
+    fn strip_depended(&mut self) {
+        self.work.target = self.floor;
+        self.work.protection = self.work.protection.without_depended();
+        for episode in self.depended() {
             self.levels.strip(&mut self.work, &[episode]);
             for level in [Level::Bulk, Level::Intermediate] {
                 if !self.work.met() {

@@ -48,6 +48,7 @@ pub(super) fn full_turn() -> Turn {
             ceiling_ratio: Some(0.875),
             pass: Some(Pass {
                 trigger: Trigger::Ceiling,
+                above_floor: true,
                 evicted: vec![
                     Evicted {
                         policy: Policy::Cwl,

@@ -217,6 +217,8 @@ pub struct Hop {
 pub struct Pass {
     /// Why it ran.
     pub trigger: Trigger,
+    /// Whether it stopped above the floor, so that the next one comes sooner.
+    pub above_floor: bool,
     /// What it evicted, a row for each policy and level.
     pub evicted: Vec<Evicted>,
 }

@@ -78,6 +78,8 @@ pub fn policy(name: &str, outcome: &Outcome) -> Value {
         "over_ceiling": outcome.over,
         "prune_rate": outcome.prune_rate(),
         "passes": outcome.passes,
+        "passes_above_floor": outcome.shallow,
+        "runs_above_floor": outcome.runs,
         "prefix_breaks": outcome.breaks,
         "cached_share": outcome.cached_share(),
         "cost": outcome.cost,

@@ -64,6 +64,10 @@ pub struct Outcome {
     pub prunable: u64,
     /// Passes.
     pub passes: u64,
+    /// Passes that stopped above the floor.
+    pub shallow: u64,
+    /// Those that were the third of their kind within ten turns, all three with the ceiling met.
+    pub runs: u64,
     /// Passes after which nothing was missed that they took out of view.
     pub harmless: u64,
     /// Requests that did not extend the one before them.
@@ -95,6 +99,8 @@ impl Outcome {
         self.pruned += other.pruned;
         self.prunable += other.prunable;
         self.passes += other.passes;
+        self.shallow += other.shallow;
+        self.runs += other.runs;
         self.harmless += other.harmless;
         self.breaks += other.breaks;
         self.cached += other.cached;

@@ -74,6 +74,8 @@ pub struct Passed {
     pub after: u64,
     /// The floor that it was to reach.
     pub floor: u64,
+    /// Whether it left the view above the ceiling.
+    pub unmet: bool,
     /// Which marks it moved.
     pub moves: Vec<(ItemNo, Mark)>,
     /// Items and tokens that went, by level.
@@ -103,6 +105,9 @@ pub struct Followed {
     /// The line that names it, where one does.
     pub named: Option<String>,
 }
+
+/// Turns within which three passes above the floor are a run.
+const RUN: usize = 10;
 
 /// Plays one policy.
 pub struct Player<'a> {
@@ -298,6 +303,7 @@ impl<'a> Player<'a> {
                 before,
                 after: prepared.estimate,
                 floor: prepared.floor,
+                unmet: proposal.pinned.is_some(),
                 moves: moved.filter(|(no, mark)| marks.get(*no) < *mark).collect(),
                 gone: proposal
                     .gone
@@ -493,9 +499,24 @@ impl<'a> Player<'a> {
     pub fn finish(&mut self) {
         let outcome = &mut self.run.outcome;
         outcome.harmless = self.holdings.harmless();
+        (outcome.shallow, outcome.runs) = shallow(&self.passes);
         outcome.cached = self.meter.cached;
         outcome.cost = self.meter.spent;
     }
+}
+
+/// How many passes stopped above the floor, and how many of them were the third of their kind within
+/// ten turns, all three with the ceiling met.
+pub(super) fn shallow(passes: &[Passed]) -> (u64, u64) {
+    let above: Vec<&Passed> = passes.iter().filter(|one| one.after > one.floor).collect();
+    let is_run = |three: &&[&Passed]| match three {
+        [first, middle, last] => {
+            last.request - first.request < RUN && ![first, middle, last].iter().any(|one| one.unmet)
+        }
+        _ => false,
+    };
+    let runs = above.windows(3).filter(is_run).count();
+    (above.len() as u64, runs as u64)
 }
 
 /// The messages array of a prepared body. What stands before it is the client's but for the tools.

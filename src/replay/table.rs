@@ -11,13 +11,15 @@ use crate::policy::Policy;
 type Show = fn(&Outcome) -> String;
 
 /// The columns: a head, and what stands under it.
-const COLUMNS: [(&str, Show); 15] = [
+const COLUMNS: [(&str, Show); 17] = [
     ("requests", |o| o.requests.to_string()),
     ("sent", |o| millions(o.sent as f64)),
     ("peak", |o| o.peak.to_string()),
     ("over", |o| o.over.to_string()),
     ("pruned", |o| share(o.prune_rate())),
     ("passes", |o| o.passes.to_string()),
+    ("above floor", |o| o.shallow.to_string()),
+    ("runs", |o| o.runs.to_string()),
     ("breaks", |o| o.breaks.to_string()),
     ("cached", |o| share(o.cached_share())),
     ("cost", |o| millions(o.cost)),
@@ -93,7 +95,9 @@ fn legend(report: &Report, options: &Options) -> String {
          sent and cost in millions (cost: of plain input tokens). K: distinctive strings that calls \
          needed and\nthat were still visible; K+named: visible, or named in the view by item or \
          episode; L: whole lines.\nno impact: passes after which nothing was missed that they took, \
-         with its 95 % interval.\n{}",
+         with its 95 % interval.\n\
+         above floor: passes that stopped above it; runs: those that were the third of their kind \
+         within ten turns,\nall three with the ceiling met.\n{}",
         report.sessions.len(),
         if report.short == 0 {
             String::new()

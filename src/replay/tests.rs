@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use super::explain::explain;
 use super::outcome::Report;
+use super::player::{Passed, shallow};
 use super::*;
 
 static BUNDLED: &[u8] = include_bytes!("../../assets/demo/session.jsonl.zst");
@@ -212,4 +213,28 @@ fn an_item_is_explained_from_its_pass_to_its_later_need() {
     let two = lab(&[Policy::Cwl, Policy::None]);
     let error = explain(&two, &trace, &name).unwrap_err().to_string();
     assert!(error.contains("one policy"), "{error}");
+}
+
+#[test]
+fn three_passes_above_the_floor_within_ten_turns_are_a_run() {
+    let pass = |request, after, unmet| Passed {
+        request,
+        trigger: crate::commit::Trigger::Ceiling,
+        before: 100,
+        after,
+        floor: 50,
+        unmet,
+        moves: Vec::new(),
+        gone: Vec::new(),
+    };
+    let check = |passes: &[Passed], expect| assert_eq!(shallow(passes), expect, "{passes:?}");
+    let above = |request| pass(request, 60, false);
+    check(&[], (0, 0));
+    check(&[above(1), above(2)], (2, 0));
+    check(&[above(1), above(5), above(10)], (3, 1));
+    check(&[above(1), above(5), above(11)], (3, 0));
+    check(&[above(1), above(2), above(3), above(4)], (4, 2));
+    // One that reached its floor is no part of it, and neither is what could not be met.
+    check(&[above(1), pass(2, 50, false), above(3)], (2, 0));
+    check(&[above(1), pass(2, 120, true), above(3)], (3, 0));
 }

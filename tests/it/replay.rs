@@ -26,13 +26,15 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// The figures that every policy has.
-const FIGURES: [&str; 15] = [
+const FIGURES: [&str; 17] = [
     "requests",
     "tokens_sent",
     "peak",
     "over_ceiling",
     "prune_rate",
     "passes",
+    "passes_above_floor",
+    "runs_above_floor",
     "prefix_breaks",
     "cached_share",
     "cost",

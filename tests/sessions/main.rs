@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use plimsoll::model::Role;
 use plimsoll::policy::Policy;
-use plimsoll::replay::{Lab, Options, trace};
+use plimsoll::replay::{Annotate, Lab, Options, trace};
 use plimsoll_scripted::Recording;
 use serde_json::Value;
 
@@ -158,5 +158,36 @@ fn recorded_sessions_without_tools_stay_under_their_ceiling_too() {
             "{}: {said} bytes of the user's",
             session.name
         );
+    }
+}
+
+/// Passes that stop above the floor come one by one, however long open work is held, unless what may
+/// never go leaves a request above the ceiling.
+#[test]
+fn recorded_sessions_see_no_run_of_passes_above_the_floor() {
+    for annotate in [Annotate::Scripted, Annotate::Obedient] {
+        let lab = Lab::new(Options {
+            policies: vec![Policy::Cwl],
+            ceilings: vec![40_000],
+            annotate,
+            threads: 1,
+            ..Options::default()
+        });
+        let lab = lab.unwrap();
+        for file in files() {
+            let session = trace::read(&file).unwrap();
+            let held = lab.session(&session).unwrap().policies[0].outcome();
+            println!(
+                "{} {}: {} passes, {} above the floor, {} of them in runs, {} requests over",
+                session.name,
+                annotate.name(),
+                held.passes,
+                held.shallow,
+                held.runs,
+                held.over
+            );
+            assert!(held.passes > 1, "{}", session.name);
+            assert!(held.runs == 0 || held.over > 0, "{}", session.name);
+        }
     }
 }

@@ -39,18 +39,18 @@ fn an_expl_waits_until_every_act_on_it_is_gone() {
     sim.turn([end("of b"), act("c", &["a"]), call("edit", 300)]);
     sim.turn([call("bash", 300)]);
     sim.turn([call("bash", 1)]);
-    // The act is open: it stays but for its results and calls, and so does what it stands on, until
-    // nothing else is left to free; never its text or its description.
+    // The act is open: until nothing else is left to free it stays but for its results and calls, and
+    // so does what it stands on, which is shortened before it; never its text or its description.
     check(
         &sim,
         &[
             &["=read1"],
             &["read1"],
+            &["=grep1"],
             &["=edit1"],
             &["=bash1"],
             &["edit1"],
             &["bash1"],
-            &["=grep1"],
             &["grep1"],
         ],
     );

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::say::{act, call, done, end, expl, filled, text, think};
 use super::sim::{Sim, check};
+use crate::commit::Floor;
 use crate::model::{Dialect, Mark};
 use crate::pipeline::settings::ProtectRecent;
 use crate::policy::Order;
@@ -235,6 +236,79 @@ fn an_open_episode_is_stripped_last_oldest_first_and_never_whole() {
     sim.ceiling(10);
     let (sent, _) = sim.look();
     assert!(sent.gist.contains(&"text1".to_owned()) && sent.gist.contains(&"+b".to_owned()));
+}
+
+/// Exploration, and an open act that depends on it.
+fn held() -> Sim {
+    let mut sim = Sim::finer();
+    sim.settings.budget.floor = Floor::Fraction(0.5);
+    sim.turn([expl("a"), call("read", 600)]);
+    sim.turn([call("read", 600)]);
+    sim.turn([end("of a"), act("b", &["a"]), call("edit", 1)]);
+    sim
+}
+
+#[test]
+fn a_pass_that_has_to_touch_what_is_held_goes_to_the_floor() {
+    let mut sim = held();
+    sim.turn([call("bash", 100)]);
+    sim.turn([text(1)]);
+    let (_, all) = sim.look();
+    sim.ceiling(all.estimate - 1);
+    let (sent, prepared) = sim.look();
+    assert!(prepared.pass.is_some() && prepared.pinned.is_none());
+    assert!(
+        prepared.estimate <= prepared.floor,
+        "{} above {}",
+        prepared.estimate,
+        prepared.floor
+    );
+    // What it depends on is shortened before any of its own calls goes.
+    assert!(sent.gist.contains(&"edit1".to_owned()), "{:#?}", sent.gist);
+    assert!(sent.gist.contains(&"bash1".to_owned()), "{:#?}", sent.gist);
+}
+
+#[test]
+fn what_is_held_stays_while_all_else_frees_enough() {
+    let mut sim = Sim::finer();
+    sim.settings.budget.floor = Floor::Fraction(0.5);
+    sim.turn([expl("z"), call("grep", 1200)]);
+    sim.turn([end("of z"), expl("a"), call("read", 200)]);
+    sim.turn([end("of a"), act("b", &["a"]), call("edit", 1)]);
+    sim.turn([call("bash", 100)]);
+    sim.turn([text(1)]);
+    let (_, all) = sim.look();
+    sim.ceiling(all.estimate - 1);
+    let (sent, prepared) = sim.look();
+    assert!(prepared.estimate <= prepared.floor);
+    for stays in ["=read1", "=edit1", "=bash1"] {
+        assert!(
+            sent.gist.contains(&stays.to_owned()),
+            "{stays}: {:#?}",
+            sent.gist
+        );
+    }
+}
+
+#[test]
+fn work_that_is_held_brings_no_run_of_passes() {
+    let mut sim = held();
+    let (_, all) = sim.look();
+    sim.ceiling(all.estimate);
+    for _ in 0..60 {
+        sim.turn([call("bash", 20)]);
+    }
+    let sent = sim.sent.iter().enumerate();
+    let passes: Vec<usize> = sent
+        .filter(|(_, one)| one.passed)
+        .map(|(at, _)| at)
+        .collect();
+    assert!(passes.len() > 2, "{passes:?}");
+    assert!(
+        passes.windows(3).all(|three| three[2] - three[0] >= 10),
+        "{passes:?}"
+    );
+    assert!(sim.sent.iter().all(|sent| !sent.exceeded));
 }
 
 #[test]

@@ -320,6 +320,7 @@ pub(super) struct View {
     pub ceiling: IntGauge,
     pub budget_unmet: IntCounter,
     pub passes: Each<Trigger, IntCounter>,
+    pub passes_above_floor: Each<Trigger, IntCounter>,
     pub passes_declined: Each<Trigger, IntCounter>,
     pub evicted_tokens: Pairs<Policy, Level>,
     pub evicted_items: Pairs<Policy, Level>,
@@ -359,6 +360,11 @@ impl View {
                 "Turns over the ceiling after everything that may be evicted was",
             )?,
             passes: r.counters("passes_total", "Passes committed", "trigger")?,
+            passes_above_floor: r.counters(
+                "passes_above_floor_total",
+                "Passes that stopped above the floor, so that the next one comes sooner",
+                "trigger",
+            )?,
             passes_declined: r.counters(
                 "passes_declined_total",
                 "Passes that would have freed too little for the prefix that they break",

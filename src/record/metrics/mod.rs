@@ -176,6 +176,9 @@ impl Metrics {
     fn observe_pass(&self, pass: &Pass) {
         let f = &self.families;
         f.view.passes.at(pass.trigger).inc();
+        if pass.above_floor {
+            f.view.passes_above_floor.at(pass.trigger).inc();
+        }
         for row in &pass.evicted {
             let Evicted { policy, level, .. } = *row;
             f.view.evicted_tokens.at(policy, level).inc_by(row.tokens);

@@ -54,6 +54,7 @@ const CONVENTIONS: &[(&str, &str, &[&str])] = &[
     ("serial_hops_total", "counter", &[]),
     ("guided_total", "counter", &["reason"]),
     ("passes_total", "counter", &["trigger"]),
+    ("passes_above_floor_total", "counter", &["trigger"]),
     ("passes_declined_total", "counter", &["trigger"]),
     ("evicted_tokens_total", "counter", &["level", "policy"]),
     ("evicted_items_total", "counter", &["level", "policy"]),
@@ -198,6 +199,7 @@ fn a_turn_moves_each_metric_by_its_facts() {
         (r#"delimiter_calls_total{action="start",outcome="ok"}"#, 1.0),
         ("hidden_hops_sum", 1.0),
         (r#"passes_total{trigger="ceiling"}"#, 1.0),
+        (r#"passes_above_floor_total{trigger="ceiling"}"#, 1.0),
         (r#"passes_declined_total{trigger="cold"}"#, 1.0),
         (
             r#"evicted_tokens_total{level="bulk",policy="cwl"}"#,
@@ -296,6 +298,7 @@ fn all_kinds() -> Vec<Turn> {
                 turn.hops[0].declined = Some(trigger);
                 turn.hops[0].pass = Some(Pass {
                     trigger,
+                    above_floor: true,
                     evicted: evicted.clone(),
                 });
             });
