@@ -6,6 +6,8 @@ mod load;
 
 use tokio::net::{TcpListener, TcpStream};
 
+use load::Pace;
+
 use crate::child::Serving;
 use crate::support::soon;
 
@@ -18,10 +20,16 @@ async fn streams_that_nobody_reads_cost_little_and_hold_up_nobody() {
     tokio::spawn(load::provide(listener));
     let proxy = Serving::start(upstream, "", &[]);
     let whole: [String; 0] = [];
-    assert_eq!(soon(load::fast(proxy.listen, 1, 1)).await, whole);
+    assert_eq!(
+        soon(load::fast(proxy.listen, 1, 1, Pace::Flood)).await,
+        whole
+    );
     let idle = proxy.resident().0;
-    let slow = soon(load::slow(proxy.listen, HALF, false)).await;
-    assert_eq!(soon(load::fast(proxy.listen, HALF, 200)).await, whole);
+    let slow = soon(load::slow(proxy.listen, HALF, Pace::Flood, false)).await;
+    assert_eq!(
+        soon(load::fast(proxy.listen, HALF, 200, Pace::Flood)).await,
+        whole
+    );
     let over = proxy.resident().1.saturating_sub(idle) >> 20;
     assert!(over < 96, "{over} MiB");
     assert!(slow.iter().all(|reader| !reader.is_finished()));
