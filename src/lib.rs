@@ -1,8 +1,9 @@
 //! Plimsoll: the load line for an agent's context window.
 //!
 //! An OpenAI-compatible reverse proxy that holds what a model reads below a token budget. The
-//! modules stand in the order in which a request meets them; `pipeline` names every stage.
-//! The middle (`dialect` to `render`, and `intercept`) is pure: no IO, no clock, no async.
+//! modules stand in the order in which a request meets them; `pipeline` names every stage, and `turn`
+//! those of its pure core. The middle (`dialect` to `turn`, and `intercept`) is pure: no IO, no clock, no
+//! async.
 
 pub mod model;
 
@@ -21,6 +22,8 @@ pub mod policy;
 pub mod commit;
 
 pub mod render;
+
+pub mod turn;
 
 pub mod upstream;
 

@@ -7,20 +7,21 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio_util::task::TaskTracker;
 
 use super::active::Active;
-use super::caches;
 use super::find::Paths;
-use super::hop::Tools;
-use super::known::{Memo, Reader};
 use super::learned::Learned;
 use super::reads::Readers;
-use super::settings::Settings;
 use super::standing::Accepted;
 use super::windows::Windows;
 use crate::dialect;
+use crate::model::CacheName;
+use crate::model::caches;
 use crate::model::{Dialect, TenantId};
-use crate::record::{CacheName, Label, Metrics};
+use crate::record::{Label, Metrics};
 use crate::store::Store;
 use crate::tokens::{Counter, Family, Models};
+use crate::turn::Settings;
+use crate::turn::hop::Tools;
+use crate::turn::known::{Memo, Reader};
 use crate::upstream;
 
 /// What every request may use.

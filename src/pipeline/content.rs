@@ -5,12 +5,12 @@
 use bytes::Bytes;
 
 use super::find::FindError;
-use super::finish::encode;
-use super::hop::State;
 use super::reads::Reads;
-use crate::model::{Content, Digest};
+use crate::model::{Content, Digest, blob_id};
 use crate::session::path::Path;
-use crate::store::{Batch, Store, blob_id};
+use crate::store::{Batch, Store};
+use crate::turn::ending::encode;
+use crate::turn::hop::State;
 
 /// How many lists are read at a time.
 const LISTS: usize = 32;

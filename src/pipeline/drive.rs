@@ -327,7 +327,8 @@ impl Driver {
         let prepared = match prepare(&self.app, &mut self.turn, None) {
             Ok(prepared) => prepared,
             Err(error) => {
-                self.stop(ProxyError::Middle(error.stage().name())).await;
+                self.stop(ProxyError::Middle(Stage::of(&error).name()))
+                    .await;
                 return None;
             }
         };

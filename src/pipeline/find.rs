@@ -6,12 +6,12 @@ use std::sync::Arc;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
-use super::caches::{MEMORY, bounded, entry};
 use super::reads::Reads;
+use crate::model::CacheName;
+use crate::model::caches::{MEMORY, bounded, entry};
 use crate::model::{
     Digest, Head, Parent, RecordId, Role, Scope, Shape, Snapshot, TenantId, TurnRecord, Usage,
 };
-use crate::record::CacheName;
 use crate::session::align::align;
 use crate::session::chain::{self, Key};
 use crate::session::path::{Path, REPORTS};

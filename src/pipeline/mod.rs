@@ -5,33 +5,21 @@
 mod active;
 mod app;
 mod books;
-pub mod caches;
-mod classes;
 pub mod content;
 mod drive;
 mod error;
 pub mod find;
 pub mod finish;
-pub mod hidden;
-pub mod hop;
 mod incoming;
-mod kept;
-pub mod known;
-#[cfg(test)]
-mod laws;
 mod learned;
 mod open;
-mod original;
 mod patience;
 pub mod reads;
-mod recall;
 mod refer;
 mod report;
 mod request;
 mod send;
-mod settings;
 mod standing;
-pub mod texts;
 mod unary;
 mod windows;
 
@@ -44,18 +32,10 @@ use http::Response;
 
 pub use active::Active;
 pub use app::App;
-pub use classes::{Classes, GlobError, ToolClasses};
 pub use error::{Class, ProxyError, Side};
 pub use learned::Learned;
 pub use report::Report;
-pub use request::{
-    AskedBudget, Identity, MIN_CEILING, Mode, Overrides, Session, Standing, TurnRequest, Untouched,
-    tokens,
-};
-pub use settings::{
-    Budget, Cache, Delimiter, Guidance, Offer, PAPER_PROFILE, ProtectRecent, Recall,
-    SetBreakpoints, Settings, StoreContent, Terms, TermsError, Unmet,
-};
+pub use request::{Identity, Session, Standing, TurnRequest, Untouched};
 pub use standing::Accepted;
 pub use windows::Windows;
 

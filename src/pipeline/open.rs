@@ -12,14 +12,12 @@ use super::app::App;
 use super::error::ProxyError;
 use super::find::{self, FindError, locate, remembered};
 use super::finish::{self, Place};
-use super::hop::{MiddleError, Prepared, State};
 use super::learned::Whose;
 use super::patience::Patience;
 use super::reads::Reads;
 use super::refer::{self, Known};
 use super::report::Report;
-use super::request::{Mode, TurnRequest, Untouched};
-use super::settings::{SetBreakpoints, Terms, Unmet};
+use super::request::{TurnRequest, Untouched};
 use super::standing::{Trust, trust};
 use super::untouched;
 use crate::dialect::Purpose;
@@ -31,6 +29,9 @@ use crate::session::align::stand;
 use crate::session::chain;
 use crate::session::path::Path;
 use crate::tokens::Family;
+use crate::turn::Mode;
+use crate::turn::hop::{MiddleError, Prepared, State};
+use crate::turn::{SetBreakpoints, Terms, Unmet};
 
 /// Bodies above this are read and counted off the async workers.
 const OFF_WORKER: usize = 64 * 1024;
@@ -375,7 +376,7 @@ fn read(app: &App, opening: &mut Opening, asked: Asked) -> Result<(Read, Option<
                     return Err(Stop::Gone);
                 }
                 let shape = reader.shape(request.message(at));
-                shape.map_err(|error| Stop::Fail(MiddleError::from(error).stage()))
+                shape.map_err(|error| Stop::Fail(Stage::of(&MiddleError::from(error))))
             })
             .collect::<Result<Vec<Arc<Shape>>, _>>()
     })?;
@@ -422,7 +423,7 @@ fn ready(app: &App, opening: &mut Opening, read: Read, path: Arc<Path>) -> Resul
     let known = app.learned.without(&whose);
     let mut state = State::new(request, shapes, heads, path, terms, &tools.reader);
     state.know(known);
-    let failed = |error: MiddleError| Stop::Fail(error.stage());
+    let failed = |error: MiddleError| Stop::Fail(Stage::of(&error));
     let injected = report.timed(Phase::Policy, || state.inject(&tools));
     injected.map_err(failed)?;
     let prepared = report.prepare(&mut state, &tools, None).map_err(failed)?;

@@ -14,7 +14,6 @@ use http_body_util::{BodyExt, Limited};
 
 use super::app::App;
 use super::error::ProxyError;
-use super::hop::{MiddleError, Prepared};
 use super::incoming::Incoming;
 use super::learned::Whose;
 use super::open::Turn;
@@ -23,6 +22,7 @@ use crate::dialect::Purpose;
 use crate::dialect::stream::Spec;
 use crate::model::{EditKind, Edits};
 use crate::record::{FAIL_OPEN, RetryReason, Stage};
+use crate::turn::hop::{MiddleError, Prepared};
 use crate::upstream::{self, Outbound, Payload, ResponseBody};
 
 /// Bytes of a refusal that are read to find out why.

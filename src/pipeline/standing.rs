@@ -12,8 +12,8 @@ use super::patience::Patience;
 use super::reads::Reads;
 use super::request::{Identity, Standing};
 use crate::dialect::Purpose;
-use crate::model::{Digest, TenantId};
-use crate::store::{Batch, Link, Store, blob_id};
+use crate::model::{Digest, TenantId, blob_id};
+use crate::store::{Batch, Link, Store};
 
 /// How many credentials are remembered; all are in the store.
 const REMEMBERED: usize = 10_000;

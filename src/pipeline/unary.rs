@@ -12,8 +12,7 @@ use http_body_util::{BodyExt, Limited};
 use super::app::App;
 use super::books;
 use super::error::ProxyError;
-use super::finish::{self, Committed, Ended, Ending};
-use super::hidden::{self, Keep};
+use super::finish::{self, Committed, Ended};
 use super::incoming::Incoming;
 use super::open::{Turn, over_budget};
 use super::send::{Served, again, failed, note_accepted, prepare, reply, send, spec};
@@ -21,6 +20,8 @@ use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::unary::{self, Unstreamed};
 use crate::model::Hop;
 use crate::record::{Phase, Stage};
+use crate::turn::ending::{self, Ending};
+use crate::turn::hidden::{self, Keep};
 use crate::upstream::{self, ResponseBody};
 
 /// The most that is held of one answer.
@@ -124,7 +125,7 @@ async fn next(app: &Arc<App>, turn: &mut Turn, answers: &[Answer]) -> Result<Nex
         turn.pend(app, answer);
     }
     let prepared =
-        prepare(app, turn, None).map_err(|error| ProxyError::Middle(error.stage().name()))?;
+        prepare(app, turn, None).map_err(|error| ProxyError::Middle(Stage::of(&error).name()))?;
     turn.report.prepared(&turn.state, &prepared);
     if let Some(error) = over_budget(&turn.state, &prepared) {
         return Err(error);
@@ -243,7 +244,7 @@ impl Turn {
         let answer = answers.last()?;
         let line = closed.flatten();
         let transcript = &self.prepared.transcript;
-        let record = finish::record(
+        let record = ending::record(
             &self.state,
             transcript.base,
             transcript.first_item,

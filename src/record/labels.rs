@@ -5,6 +5,7 @@
 use crate::model::{Usage, label_set};
 use crate::tokens::Cost;
 use crate::tokens::ledger::{Account, SavedParts};
+use crate::turn::hop::MiddleError;
 
 /// A word that stands in the source, such as a provider's name: no request can make one. What a
 /// metric has as a label is a closed set of its own, declared by `label_set`.
@@ -43,20 +44,6 @@ label_set!(
         Intercept => "intercept",
         /// Waiting for the store where the client waited too.
         Store => "store",
-    }
-);
-
-label_set!(
-    /// Why the guidance came into a conversation that was offered the hidden tools before, or had
-    /// none.
-    #[derive(Hash)]
-    GuideReason {
-        /// With its first pass.
-        Pass => "pass",
-        /// Its view passed the mark below the ceiling.
-        Mark => "mark",
-        /// A request asked for it.
-        Asked => "asked",
     }
 );
 
@@ -169,28 +156,6 @@ label_set!(
 );
 
 label_set!(
-    /// What is remembered between requests.
-    CacheName {
-        /// Folded paths with their records.
-        Paths => "paths",
-        /// What is known of messages.
-        Shapes => "shapes",
-        /// Sizes of texts that come with every request.
-        Sizes => "sizes",
-        /// The strings of originals.
-        Words => "words",
-        /// What is left of calls.
-        Lefts => "lefts",
-        /// Lines of what is gone.
-        Notes => "notes",
-        /// What messages begin with.
-        Fronts => "fronts",
-        /// Which sessions were served lately.
-        Sessions => "sessions",
-    }
-);
-
-label_set!(
     /// Whether the view was brought under the ceiling.
     Budget {
         /// The request that was sent holds at most the ceiling.
@@ -243,42 +208,6 @@ label_set!(
 );
 
 label_set!(
-    /// What a `delimiter` call asks for.
-    DelimiterAction {
-        /// To open an episode.
-        Start => "start",
-        /// To close it.
-        End => "end",
-        /// Neither.
-        Other => "other",
-    }
-);
-
-label_set!(
-    /// What came of a `recall` call.
-    RecallOutcome {
-        /// All that was asked for came back.
-        Ok => "ok",
-        /// A part of it did.
-        Partial => "partial",
-        /// The call could not be read.
-        Refused => "refused",
-        /// The same call stands before it in the turn.
-        Repeated => "repeated",
-        /// It is in view already.
-        InView => "in_view",
-        /// Nothing in it is what was searched for.
-        NoMatch => "no_match",
-        /// The turn has no room left for it.
-        Full => "full",
-        /// Nothing is known by the name.
-        Unknown => "unknown",
-        /// It is not in the history any more.
-        Gone => "gone",
-    }
-);
-
-label_set!(
     /// Tokens as providers count them.
     TokenKind {
         /// Prompt tokens, those of the cache included.
@@ -293,6 +222,18 @@ label_set!(
         Reasoning => "reasoning",
     }
 );
+
+impl Stage {
+    /// The stage in which the middle failed.
+    #[must_use]
+    pub const fn of(error: &MiddleError) -> Self {
+        match error {
+            MiddleError::Message(_) => Self::Dialect,
+            MiddleError::Plan(_) => Self::Policy,
+            MiddleError::Render(_) | MiddleError::Inject => Self::Render,
+        }
+    }
+}
 
 impl SavedPart {
     /// The part among all.

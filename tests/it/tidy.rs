@@ -6,12 +6,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Modules by rank: each may import lower ranks only, and its own.
-const RANKS: [&[&str]; 9] = [
+const RANKS: [&[&str]; 10] = [
     &["model"],
     &["dialect", "tokens", "session"],
     &["policy"],
     &["commit", "intercept"],
     &["render"],
+    &["turn"],
     &["store", "upstream"],
     &["record"],
     &["pipeline"],
@@ -32,7 +33,7 @@ const WITHIN_RANK: [(&str, &str, &str); 5] = [
 ];
 
 /// Ranks that do no IO, know no clock and never wait.
-const PURE: usize = 4;
+const PURE: usize = 5;
 
 /// What the pure ranks may not name.
 const IMPURE: [&str; 11] = [

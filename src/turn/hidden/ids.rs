@@ -9,8 +9,8 @@ use memchr::memmem;
 
 use crate::dialect::answer::Answer;
 use crate::model::{CallId, Digest, HiddenCall};
-use crate::pipeline::hop::State;
-use crate::pipeline::kept::replace;
+use crate::turn::hop::State;
+use crate::turn::kept::replace;
 
 /// The answer with ids for its hidden calls that nothing else on the path has. All replicas make the
 /// same ones.

@@ -4,10 +4,9 @@
 
 use super::{MiddleError, Planned, State, Tools};
 use crate::commit::Trigger;
-use crate::model::{Digest, Guide, Marks, Shape};
-use crate::pipeline::settings;
-use crate::record::GuideReason;
+use crate::model::{Digest, Guide, GuideReason, Marks, Shape};
 use crate::render::tools::Injected;
+use crate::turn::settings;
 use bytes::Bytes;
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::classes::Classes;
 use super::known::Reader;
-use super::request::{AskedBudget, MIN_CEILING, Mode, Overrides};
+use super::overrides::{AskedBudget, MIN_CEILING, Mode, Overrides};
 use super::texts::{Fronts, TextProfile, TextResults};
 use crate::commit::{self, Floor};
 use crate::dialect::request::Request;

@@ -8,8 +8,8 @@ use super::say::{Say, act, call, done, end, expl, hop, text, think, unhidden};
 use super::sim::Sim;
 use crate::commit::Floor;
 use crate::model::Dialect;
-use crate::pipeline::settings::{Guidance, Offer, ProtectRecent};
 use crate::policy::{Order, Policy};
+use crate::turn::settings::{Guidance, Offer, ProtectRecent};
 
 /// A piece of a turn before it is known what is open.
 #[derive(Clone, Debug)]

@@ -247,10 +247,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::model::CacheName;
     use crate::model::{Dialect, Digest, TenantId};
-    use crate::pipeline::known::Memo;
-    use crate::record::CacheName;
     use crate::tokens::{Counter, Encoding};
+    use crate::turn::known::Memo;
 
     #[test]
     fn every_pattern_of_ours_is_one() {

@@ -8,8 +8,8 @@ use super::say::{call, end, expl, hop, text};
 use super::sim::Sim;
 use crate::dialect::edit::{AssistantEdit, CallEdit};
 use crate::model::{Dialect, Effect, TurnRecord};
-use crate::pipeline::kept;
 use crate::session::path::Path;
+use crate::turn::kept;
 
 /// A session of one hop that only marks, one that marks and calls, and one that closes.
 fn session(dialect: Dialect) -> Sim {

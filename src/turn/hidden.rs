@@ -10,9 +10,11 @@ use super::recall::{self, Recalls};
 use crate::dialect::answer::{Answer, Call, Reasoning};
 use crate::dialect::message::call_digest;
 use crate::intercept::bounds;
-use crate::intercept::delimiter::{Label, Names, Outcome};
-use crate::model::{CallId, Effect, Hidden, HiddenCall, Hop, ItemKind, MESSAGE_TOKENS, raw};
-use crate::record::{DelimiterAction, DelimiterCall, RecallCall, RecallOutcome};
+use crate::intercept::delimiter::{DelimiterCall, Label, Names, Outcome};
+use crate::model::{
+    CallId, DelimiterAction, Effect, Hidden, HiddenCall, Hop, ItemKind, MESSAGE_TOKENS, RecallCall,
+    RecallOutcome, raw,
+};
 use crate::session::tombstone::thousands;
 use crate::session::view;
 

@@ -22,11 +22,10 @@ use crate::dialect::message::MessageError;
 use crate::dialect::request::{Request, Rewrite, View};
 use crate::dialect::stream::UsageWish;
 use crate::model::{
-    Digest, EditKind, Edits, Guide, Head, Hidden, Hop, Kept, Mark, Marks, Role, Rope, Shape,
-    TurnRecord,
+    Digest, EditKind, Edits, Guide, GuideReason, Head, Hidden, Hop, Kept, Mark, Marks, Role, Rope,
+    Shape, TurnRecord,
 };
 use crate::policy::{self, Ask, Order, Pinned, PlanError, Policy, Proposal, Target};
-use crate::record::{GuideReason, Stage};
 use crate::render::tools::Injected;
 use crate::render::{self, Breakpoints, RenderError};
 use crate::session::path::Path;
@@ -52,18 +51,6 @@ pub enum MiddleError {
     /// A message of the proxy's own could not be put in.
     #[error("the system message or the tools could not be extended")]
     Inject,
-}
-
-impl MiddleError {
-    /// The stage that failed, for metrics and headers.
-    #[must_use]
-    pub fn stage(&self) -> Stage {
-        match self {
-            Self::Message(_) => Stage::Dialect,
-            Self::Plan(_) => Stage::Policy,
-            Self::Render(_) | Self::Inject => Stage::Render,
-        }
-    }
 }
 
 /// What a turn keeps between its hops.

@@ -7,7 +7,29 @@ use std::hash::Hash;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
-use crate::record::CacheName;
+use super::label_set;
+
+label_set!(
+    /// What is remembered between requests.
+    CacheName {
+        /// Folded paths with their records.
+        Paths => "paths",
+        /// What is known of messages.
+        Shapes => "shapes",
+        /// Sizes of texts that come with every request.
+        Sizes => "sizes",
+        /// The strings of originals.
+        Words => "words",
+        /// What is left of calls.
+        Lefts => "lefts",
+        /// Lines of what is gone.
+        Notes => "notes",
+        /// What messages begin with.
+        Fronts => "fronts",
+        /// Which sessions were served lately.
+        Sessions => "sessions",
+    }
+);
 
 /// What all caches take together where nobody says otherwise, in bytes.
 pub const MEMORY: usize = 256 << 20;
@@ -38,12 +60,12 @@ pub const fn share(cache: CacheName, all: usize) -> usize {
 
 /// What an entry takes in a cache beside what its value owns: the tables have up to twice as much
 /// room as they need, because they grow by doubling.
-pub(super) const fn entry<K, V>() -> usize {
+pub(crate) const fn entry<K, V>() -> usize {
     2 * (size_of::<K>() + size_of::<V>() + 32) + 24
 }
 
 /// A cache with its share of `all` bytes. An eighth of it is left for the keys of what had to go.
-pub(super) fn bounded<K, V, W>(name: CacheName, all: usize, weighter: W) -> Cache<K, V, W>
+pub(crate) fn bounded<K, V, W>(name: CacheName, all: usize, weighter: W) -> Cache<K, V, W>
 where
     K: Eq + Hash + Clone,
     V: Clone,

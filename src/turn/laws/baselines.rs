@@ -2,8 +2,8 @@
 
 use super::say::{call, text};
 use super::sim::{Sim, count};
-use crate::pipeline::settings::ProtectRecent;
 use crate::policy::Policy;
+use crate::turn::settings::ProtectRecent;
 
 /// A session under a policy, with nothing protected but what always is.
 fn under(policy: Policy) -> Sim {

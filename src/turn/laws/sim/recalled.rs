@@ -5,10 +5,10 @@ use serde_json::Value;
 
 use super::Sim;
 use crate::model::{Effect, Hidden, Hop, ItemKind, ItemNo, Mark};
-use crate::pipeline::hop::{Prepared, State};
 use crate::session::recall as ids;
 use crate::session::tombstone;
 use crate::session::transcript::{Item, Source};
+use crate::turn::hop::{Prepared, State};
 
 impl Sim {
     /// What may be asked for: what is gone, then names of episodes, then what nobody should.

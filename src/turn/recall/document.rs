@@ -8,8 +8,7 @@ use serde_json::Value;
 
 use super::{Earlier, Recalls, Said, in_view};
 use crate::intercept::recall::{Ask, EVERYTHING};
-use crate::model::{ItemKind, ItemNo, Mark, Original};
-use crate::record::RecallOutcome;
+use crate::model::{ItemKind, ItemNo, Mark, Original, RecallOutcome};
 use crate::session::graph::Kind;
 use crate::session::recall as ids;
 use crate::session::transcript::Item;
@@ -195,7 +194,7 @@ impl<'a> Recalls<'a> {
     }
 
     /// Whether an item is content whose original the view does not show.
-    pub(in crate::pipeline) fn is_gone(&self, index: usize) -> bool {
+    pub(in crate::turn) fn is_gone(&self, index: usize) -> bool {
         let content = self
             .item(index)
             .is_some_and(|item| item.delimiter.is_none());

@@ -6,8 +6,8 @@ use serde_json::json;
 use super::say::{act, call, done, end, expl, filled, text, think};
 use super::sim::{Sim, check};
 use crate::model::{Dialect, Mark};
-use crate::pipeline::settings::ProtectRecent;
 use crate::policy::Order;
+use crate::turn::settings::ProtectRecent;
 
 #[test]
 fn what_users_and_operators_said_is_never_evicted() {

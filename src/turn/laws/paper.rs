@@ -5,8 +5,8 @@ use super::say::{Say, act, call, done, end, expl, text, think};
 use super::sim::{Sim, check};
 use crate::commit::Floor;
 use crate::model::Mark;
-use crate::pipeline::settings::ProtectRecent;
 use crate::policy::{Order, Policy};
+use crate::turn::settings::ProtectRecent;
 
 /// A session that is played to its end under no budget, with tools and episodes of all kinds.
 fn said(turns: impl IntoIterator<Item = Vec<Say>>) -> Sim {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::answer::{Answer, Block, BlockKind, Reasoning};
 use crate::model::Dialect;
-use crate::pipeline::laws::say::raw_messages;
+use crate::turn::laws::say::raw_messages;
 
 /// What stands between two answers of which something between them is gone.
 const SEPARATOR: &str = "[results evicted]";

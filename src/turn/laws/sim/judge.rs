@@ -10,14 +10,14 @@ use plimsoll_scripted::validate;
 
 use super::{COUNTER, Sent, Sim, is_label, wire};
 use crate::model::{Dialect, ItemKind, Mark, Marks};
-use crate::pipeline::hop::{Prepared, State};
-use crate::pipeline::laws::say::gist;
-use crate::pipeline::settings::Offer;
 use crate::policy::{Config, Order, Policy, Protection};
 use crate::session::graph::Kind;
 use crate::session::transcript::{Item, Transcript};
 use crate::session::view;
 use crate::tokens::Encoding;
+use crate::turn::hop::{Prepared, State};
+use crate::turn::laws::say::gist;
+use crate::turn::settings::Offer;
 
 static SIZER: LazyLock<Sizer> = LazyLock::new(|| {
     Sizer::new(Arc::new(|text: &str| {

@@ -84,7 +84,7 @@ fn an_act_in_the_protected_tail_holds_what_it_stands_on() {
     sim.turn([end("of a"), act("b", &["a"]), call("edit", 300)]);
     sim.turn([done(), text(1)]);
     sim.turn([call("bash", 10)]);
-    sim.settings.budget.protect_recent = crate::pipeline::settings::ProtectRecent::Tokens(450);
+    sim.settings.budget.protect_recent = crate::turn::settings::ProtectRecent::Tokens(450);
     // Only once the tail is freed may the act go, and the expl after it.
     let (sent, prepared) = sim.look();
     sim.ceiling(prepared.estimate - 1);

@@ -6,9 +6,9 @@
 use super::{MiddleError, Prepared, State, Tools};
 use crate::dialect::names::Names;
 use crate::model::{Digest, EditKind, Edits, Hidden, Role};
-use crate::pipeline::settings::Offer;
 use crate::render::tools::{self, Injected};
 use crate::session::view::{self, Part, Parts};
+use crate::turn::settings::Offer;
 
 impl State {
     /// Has views go without some edits, the injected tools and their guidance among them.
@@ -96,7 +96,7 @@ impl State {
     ///
     /// # Errors
     /// As [`State::inject`].
-    pub(in crate::pipeline) fn add(&mut self, tools: &Tools<'_>) -> Result<(), MiddleError> {
+    pub(in crate::turn) fn add(&mut self, tools: &Tools<'_>) -> Result<(), MiddleError> {
         self.fixed = self.count_tools(tools);
         if let (true, Some(bytes)) = (self.offers(), self.request.tools_bytes()) {
             let (dialect, waits) = (self.request.dialect, self.guide.waited);

@@ -7,9 +7,9 @@ use super::say::{act, call, done, end, expl, text};
 use super::sim::{Sim, check};
 use crate::commit::Floor;
 use crate::model::Dialect;
-use crate::pipeline::texts::{TextProfile, TextResults};
 use crate::policy::Order;
 use crate::session::graph::Kind;
+use crate::turn::texts::{TextProfile, TextResults};
 
 /// The implicit episodes of the next request: the labels of their calls and texts, and whether
 /// each is closed.
