@@ -33,6 +33,8 @@ pub mod record;
 
 pub mod store;
 
+pub mod history;
+
 pub mod config;
 
 pub mod inspect;

@@ -8,9 +8,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{Backend, Config};
 use crate::dialect;
+use crate::history::Readers;
 use crate::ingress::Readiness;
 use crate::pipeline::find::Paths;
-use crate::pipeline::reads::Readers;
 use crate::pipeline::{Accepted, Active, App, Learned, Windows};
 use crate::record::{Metrics, provider_name};
 use crate::store::{self, Keepsake, Opened, Store};

@@ -9,20 +9,17 @@ use tokio_util::task::TaskTracker;
 use super::active::Active;
 use super::find::Paths;
 use super::learned::Learned;
-use super::reads::Readers;
 use super::standing::Accepted;
 use super::windows::Windows;
-use crate::dialect;
-use crate::model::CacheName;
-use crate::model::caches;
-use crate::model::{Dialect, TenantId};
+use crate::history::Readers;
+use crate::model::{CacheName, Dialect, TenantId, caches};
 use crate::record::{Label, Metrics};
 use crate::store::Store;
 use crate::tokens::{Counter, Family, Models};
 use crate::turn::Settings;
 use crate::turn::hop::Tools;
 use crate::turn::known::{Memo, Reader};
-use crate::upstream;
+use crate::{dialect, upstream};
 
 /// What every request may use.
 pub struct App {

@@ -7,8 +7,8 @@ use bytes::Bytes;
 
 use super::app::App;
 use super::content;
-use super::find::usage_key;
 use super::refer;
+use crate::history::usage_key;
 use crate::model::{
     Dialect, Digest, Parent, RecordId, Role, Scope, TenantId, TurnRecord, Usage, blob_id,
 };

@@ -2,39 +2,33 @@
 //! for the proxy's own sake sends the client's bytes on, a store that is slow or stuck included.
 //! Never sends anything itself, and never waits on an async worker.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Bytes;
 
 use super::app::App;
 use super::error::ProxyError;
-use super::find::{self, FindError, locate, remembered};
+use super::find::{self, locate, remembered};
 use super::finish::{self, Place};
 use super::learned::Whose;
-use super::patience::Patience;
-use super::reads::Reads;
+use super::managed::{Turn, over_budget};
+use super::opening::{Opening, Stop, Trust, look_up, stage};
 use super::refer::{self, Known};
 use super::report::Report;
 use super::request::{TurnRequest, Untouched};
-use super::standing::{Trust, trust};
-use super::untouched;
+use super::standing::trust;
 use crate::dialect::Purpose;
 use crate::dialect::edit::bare;
 use crate::dialect::request::{Lost, Request, RequestError};
+use crate::history::{FindError, Patience, Reads};
 use crate::model::{Head, Role, Scope, Shape, TenantId};
 use crate::record::{Phase, Stage};
 use crate::session::align::stand;
 use crate::session::chain;
 use crate::session::path::Path;
 use crate::tokens::Family;
-use crate::turn::Mode;
 use crate::turn::hop::{MiddleError, Prepared, State};
-use crate::turn::{SetBreakpoints, Terms, Unmet};
-
-/// Bodies above this are read and counted off the async workers.
-const OFF_WORKER: usize = 64 * 1024;
+use crate::turn::{Mode, SetBreakpoints, Terms};
 
 /// What a request turned out to be.
 pub(super) enum Opened {
@@ -47,46 +41,6 @@ pub(super) enum Opened {
         /// What is known of it.
         report: Box<Report>,
     },
-}
-
-/// A turn whose first hop is ready.
-pub(super) struct Turn {
-    /// What it keeps between hops.
-    pub state: State,
-    /// Its first hop.
-    pub prepared: Prepared,
-    /// The client's request.
-    pub request: TurnRequest,
-    /// Where its record belongs.
-    pub place: Place,
-    /// What is known of its model.
-    pub family: Family,
-    /// The report so far.
-    pub report: Report,
-}
-
-/// Why a request is not managed.
-pub(super) enum Stop {
-    /// It is forwarded, by right.
-    Forward,
-    /// A stage failed.
-    Fail(Stage),
-    /// The caller gets an error.
-    Error(ProxyError),
-    /// The caller has gone.
-    Gone,
-}
-
-/// A request on its way through the middle.
-pub(super) struct Opening {
-    /// The client's request.
-    pub request: TurnRequest,
-    report: Report,
-    /// The bytes that are read: the client's, and those that it refers to.
-    size: usize,
-    trust: Trust,
-    /// Whether the caller still waits.
-    patience: Patience,
 }
 
 /// What a request says of itself.
@@ -201,31 +155,6 @@ async fn expand(
     stage(app, opening, go_on).await
 }
 
-/// Runs a part of the middle, off the async workers where the body is large. Nothing that panics
-/// in there may take the request with it.
-async fn stage<T: Send + 'static>(
-    app: &Arc<App>,
-    mut opening: Opening,
-    part: impl FnOnce(&App, &mut Opening) -> Result<T, Stop> + Send + 'static,
-) -> Result<(Opening, Result<T, Stop>), ProxyError> {
-    let large = opening.size > OFF_WORKER;
-    let app = app.clone();
-    let run = move || {
-        let outcome = guarded(|| part(&app, &mut opening));
-        (opening, outcome)
-    };
-    if !large {
-        return Ok(run());
-    }
-    // A task that never ran: the runtime is going down.
-    let stopped = |_| ProxyError::Middle("stopped");
-    tokio::task::spawn_blocking(run).await.map_err(stopped)
-}
-
-fn guarded<T>(part: impl FnOnce() -> Result<T, Stop>) -> Result<T, Stop> {
-    std::panic::catch_unwind(AssertUnwindSafe(part)).unwrap_or(Err(Stop::Fail(Stage::Panic)))
-}
-
 impl Opening {
     /// What becomes of a request behind the middle.
     fn resolve(self, outcome: Result<Ready, Stop>) -> Result<Opened, ProxyError> {
@@ -257,7 +186,7 @@ impl Opening {
         }
         report.own();
         Ok(Opened::Untouched {
-            request: Box::new(untouched(&request)),
+            request: Box::new(request.untouched()),
             report: Box::new(report),
         })
     }
@@ -295,27 +224,6 @@ fn place(app: &App, opening: &mut Opening, asked: Asked) -> Result<Step, Stop> {
         None => report.timed(Phase::Store, || read.locate(app, patience))?,
     };
     Ok(Step::Ready(Box::new(ready(app, opening, read, path)?)))
-}
-
-/// Looks something up in a store that may make it wait, as long as the settings allow.
-pub(super) async fn look_up<T: Send + 'static>(
-    app: &Arc<App>,
-    opening: &mut Opening,
-    find: impl FnOnce(&App, &Patience) -> Result<T, Stop> + Send + 'static,
-) -> Result<T, Stop> {
-    let begun = Instant::now();
-    let limit = app.settings.read_wait;
-    let worker = app.clone();
-    let find = move |patience: &Patience| guarded(|| find(&worker, patience));
-    let found = app.readers.run(&opening.patience, limit, find).await;
-    let report = &mut opening.report;
-    report.turn.overhead.add(Phase::Store, begun.elapsed());
-    // The look-up may notice that it is late before the clock here does.
-    let found = found.filter(|found| !matches!(found, Err(Stop::Gone)));
-    found.unwrap_or_else(|| {
-        tracing::warn!(?limit, "the store did not answer in time");
-        Err(Stop::Fail(Stage::Store))
-    })
 }
 
 fn asked(app: &App, asked: &TurnRequest, report: &mut Report) -> Result<Asked, Stop> {
@@ -516,17 +424,4 @@ fn decide(state: &State, prepared: &Prepared) -> Result<(), Stop> {
     } else {
         Err(Stop::Forward)
     }
-}
-
-/// The refusal of a hop that can't be brought under its ceiling, where the operator refuses such.
-pub(super) fn over_budget(state: &State, prepared: &Prepared) -> Option<ProxyError> {
-    let pinned = prepared
-        .pinned
-        .filter(|_| state.terms.unmet == Unmet::Refuse)?;
-    Some(ProxyError::Budget {
-        ceiling: u64::from(state.terms.ceiling),
-        windowed: state.terms.windowed,
-        size: prepared.calibrated(prepared.estimate),
-        pinned,
-    })
 }

@@ -48,6 +48,19 @@ pub struct TurnRequest {
     pub overrides: Overrides,
 }
 
+impl TurnRequest {
+    /// The request as it came, for forwarding.
+    #[must_use]
+    pub fn untouched(&self) -> Untouched {
+        Untouched {
+            method: self.method.clone(),
+            asked: self.asked.clone(),
+            headers: self.headers.clone(),
+            payload: Payload::Whole(self.raw.clone().into()),
+        }
+    }
+}
+
 /// Whose request it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {

@@ -7,12 +7,11 @@ use http::StatusCode;
 use quick_cache::sync::Cache;
 
 use super::app::App;
-use super::open::{Opening, look_up};
-use super::patience::Patience;
-use super::reads::Reads;
+use super::opening::{Opening, Trust, look_up};
 use super::request::{Identity, Standing};
 use crate::dialect::Purpose;
-use crate::model::{Digest, TenantId, blob_id};
+use crate::history::{Patience, Reads};
+use crate::model::{Digest, blob_id};
 use crate::store::{Batch, Link, Store};
 
 /// How many credentials are remembered; all are in the store.
@@ -56,17 +55,6 @@ impl Accepted {
         });
         self.known.insert(key, !ticket.is_refused());
     }
-}
-
-/// How far a caller is trusted with what was recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trust {
-    /// With all that is the tenant's.
-    Whole,
-    /// Not with what needs a name alone to be found.
-    Unnamed,
-    /// With nothing: what has a past is served as the token's own, which has none.
-    Nothing(TenantId),
 }
 
 /// How far the caller of a request is trusted. Asks the store where memory does not know.

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use quick_cache::unsync::Cache;
 
 use super::app::App;
-use super::open::Turn;
+use super::managed::Turn;
 use crate::model::TenantId;
 use crate::tokens::Family;
 use crate::upstream::ListingError;

@@ -15,11 +15,11 @@ use twox_hash::XxHash3_128;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::dialect::message::{self, MessageError, Parsed, Part};
-use crate::model::CacheName;
 use crate::model::caches::{MEMORY, bounded, entry};
-use crate::model::raw;
 use crate::model::weight::block;
-use crate::model::{CALL_TOKENS, CallId, CallShape, Dialect, Shape, TenantId, Words};
+use crate::model::{
+    CALL_TOKENS, CacheName, CallId, CallShape, Dialect, Shape, TenantId, Words, raw,
+};
 use crate::policy::Text;
 use crate::session::note::{Left, Note};
 use crate::tokens::{Counter, Encoding, UNREADABLE_IMAGE, area_tokens, image_tokens};

@@ -13,10 +13,9 @@ use crate::policy::Text;
 use crate::render;
 use crate::session::note::{Left, Note};
 use crate::session::path::Path;
-use crate::session::recall;
-use crate::session::stub;
 use crate::session::transcript::{Entry, Item, Source, Transcript};
 use crate::session::view::{self, Notes};
+use crate::session::{recall, stub};
 
 /// What a transcript was built from.
 #[derive(Clone, Copy)]

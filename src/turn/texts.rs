@@ -247,8 +247,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::model::CacheName;
-    use crate::model::{Dialect, Digest, TenantId};
+    use crate::model::{CacheName, Dialect, Digest, TenantId};
     use crate::tokens::{Counter, Encoding};
     use crate::turn::known::Memo;
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Modules by rank: each may import lower ranks only, and its own.
-const RANKS: [&[&str]; 10] = [
+const RANKS: [&[&str]; 11] = [
     &["model"],
     &["dialect", "tokens", "session"],
     &["policy"],
@@ -15,6 +15,7 @@ const RANKS: [&[&str]; 10] = [
     &["turn"],
     &["store", "upstream"],
     &["record"],
+    &["history"],
     &["pipeline"],
     &["ingress", "inspect", "cli", "config", "replay"],
 ];

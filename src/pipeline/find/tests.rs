@@ -5,8 +5,8 @@ use std::cell::Cell;
 use bytes::Bytes;
 
 use super::*;
-use crate::model::{CallId, CallShape};
-use crate::pipeline::patience::Patience;
+use crate::history::Patience;
+use crate::model::{CallId, CallShape, Parent};
 use crate::record::StoreOp;
 use crate::store::{Batch, Link, Store, memory::Memory};
 use crate::turn::ending::named;

@@ -15,21 +15,21 @@ use serde_json::{Value, json};
 use super::say::{Labels, Say, filled, gist, hops, unhidden};
 use crate::commit::Floor;
 use crate::dialect::answer::{Answer, join};
-use crate::model::blob_id;
-use crate::model::{Dialect, Digest, ItemNo, Marks, RecordId, Shape, TenantId, TurnRecord};
+use crate::model::{
+    Dialect, Digest, ItemNo, Marks, RecordId, Shape, TenantId, TurnRecord, blob_id,
+};
 use crate::policy::Order;
 use crate::session::align::align;
 use crate::session::chain;
 use crate::session::path::Path;
 use crate::session::transcript::Transcript;
 use crate::tokens::{Counter, Encoding, Family, Models};
-use crate::turn::Overrides;
 use crate::turn::ending::{Ending, record};
 use crate::turn::hidden::{Keep, settle};
 use crate::turn::hop::{Prepared, State, Tools};
 use crate::turn::known::{Memo, Reader};
 use crate::turn::settings::{Guidance, ProtectRecent, Settings, Terms};
-use crate::turn::{Classes, ToolClasses};
+use crate::turn::{Classes, Overrides, ToolClasses};
 
 static COUNTER: LazyLock<Counter> = LazyLock::new(Counter::load);
 static MEMO: LazyLock<Memo> = LazyLock::new(Memo::default);

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 
-use super::find::FindError;
-use super::patience::Patience;
+use super::{FindError, Patience};
 use crate::model::Digest;
 use crate::record::StoreOp;
 use crate::store::{Store, StoreError};
@@ -73,7 +72,7 @@ impl<'a> Reads<'a> {
 
     /// The same, as long as somebody waits.
     #[must_use]
-    pub(super) fn while_waited_for(self, patience: &Patience) -> Self {
+    pub fn while_waited_for(self, patience: &Patience) -> Self {
         Self {
             patience: patience.clone(),
             ..self
@@ -81,12 +80,12 @@ impl<'a> Reads<'a> {
     }
 
     /// As [`Store::links`].
-    pub(super) fn links(&self, keys: &[Digest]) -> Result<Vec<Vec<(u32, Digest)>>, FindError> {
+    pub fn links(&self, keys: &[Digest]) -> Result<Vec<Vec<(u32, Digest)>>, FindError> {
         self.timed(StoreOp::Links, |store| store.links(keys))
     }
 
     /// As [`Store::blobs`], a few at a time, so that a long list is given up in between.
-    pub(super) fn blobs(&self, ids: &[Digest]) -> Result<Vec<Option<Bytes>>, FindError> {
+    pub fn blobs(&self, ids: &[Digest]) -> Result<Vec<Option<Bytes>>, FindError> {
         let mut blobs = Vec::with_capacity(ids.len());
         for some in ids.chunks(AT_ONCE) {
             blobs.append(&mut self.timed(StoreOp::Blobs, |store| store.blobs(some))?);
