@@ -9,6 +9,8 @@ pub mod model;
 
 pub mod pipeline;
 
+pub mod turn;
+
 pub mod ingress;
 
 pub mod dialect;
@@ -22,8 +24,6 @@ pub mod policy;
 pub mod commit;
 
 pub mod render;
-
-pub mod turn;
 
 pub mod upstream;
 

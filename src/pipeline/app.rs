@@ -6,10 +6,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio_util::task::TaskTracker;
 
+use super::accepted::Accepted;
 use super::active::Active;
 use super::find::Paths;
 use super::learned::Learned;
-use super::standing::Accepted;
 use super::windows::Windows;
 use crate::history::Readers;
 use crate::model::{CacheName, Dialect, TenantId, caches};

@@ -7,11 +7,10 @@ use bytes::Bytes;
 
 use super::app::App;
 use super::content;
+use super::place::{Place, parent_session, session};
 use super::refer;
 use crate::history::usage_key;
-use crate::model::{
-    Dialect, Digest, Parent, RecordId, Role, Scope, TenantId, TurnRecord, Usage, blob_id,
-};
+use crate::model::{Digest, Parent, RecordId, TurnRecord, Usage, blob_id};
 use crate::session::chain::{self, Key};
 use crate::session::path::Path;
 use crate::store::{Batch, Link, StoreError, Ticket};
@@ -20,39 +19,6 @@ use crate::turn::hop::State;
 
 /// How many turns a snapshot bounds the fold to.
 const SNAPSHOT_EVERY: u32 = 32;
-
-/// Where a record belongs.
-#[derive(Clone, Debug)]
-pub struct Place {
-    /// Whose it is.
-    pub tenant: TenantId,
-    /// Its explicit session.
-    pub scope: Scope,
-    /// The session's records of this dialect: an agent that changes its dialect in the middle
-    /// begins anew, because bytes of one are none of the other's.
-    pub keys: Scope,
-    /// The session that this one is a child of, where the client names it.
-    pub parent: Option<Scope>,
-}
-
-impl Place {
-    /// The place of a tenant's session in a dialect.
-    #[must_use]
-    pub fn new(tenant: TenantId, scope: Scope, parent: Option<Scope>, dialect: Dialect) -> Self {
-        let keys = match dialect {
-            Dialect::Chat => scope.clone(),
-            Dialect::Responses | Dialect::Messages => {
-                Scope(format!("{}\u{1e}{}", dialect.name(), scope.0))
-            }
-        };
-        Self {
-            tenant,
-            scope,
-            keys,
-            parent,
-        }
-    }
-}
 
 /// A record on its way to the disk.
 pub struct Committed {
@@ -70,33 +36,6 @@ pub struct Ended {
     pub said: Option<Bytes>,
     /// The response's id, where the client may refer to it later.
     pub response: Option<String>,
-}
-
-/// The session's name towards the client: its scope, else the root of its chain, hashed.
-#[must_use]
-pub fn session(place: &Place, state: &State) -> String {
-    let tenant = place.tenant.0;
-    if place.scope.0.is_empty() {
-        let first = state
-            .shapes
-            .iter()
-            .position(|shape| shape.role == Role::User);
-        let root = first.and_then(|at| state.heads.get(at + 1)).copied();
-        let root = root.map_or(Digest([0; 32]), |head| head.0);
-        return Digest::of(&[b"session", tenant.as_bytes(), root.as_bytes()]).short();
-    }
-    explicit(place.tenant, &place.scope)
-}
-
-/// The name of the session that this one is a child of: the one under which the client knows that.
-#[must_use]
-pub fn parent_session(place: &Place) -> Option<String> {
-    let parent = place.parent.as_ref()?;
-    Some(explicit(place.tenant, parent))
-}
-
-fn explicit(tenant: TenantId, scope: &Scope) -> String {
-    Digest::of(&[b"session", tenant.0.as_bytes(), scope.0.as_bytes()]).short()
 }
 
 /// Writes a record and what leads to it, and remembers the path that ends with it. Content is

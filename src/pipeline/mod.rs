@@ -20,6 +20,7 @@
 //!    to it; the answer's end waits for that.
 //! 8. `report` has gathered the facts of all stages, and hands them to `record`.
 
+mod accepted;
 mod active;
 mod app;
 mod books;
@@ -34,6 +35,7 @@ mod managed;
 mod open;
 mod opening;
 mod pass;
+mod place;
 mod refer;
 mod report;
 mod request;
@@ -50,6 +52,7 @@ use axum::body::Body;
 use futures_util::FutureExt as _;
 use http::Response;
 
+pub use accepted::Accepted;
 pub use active::Active;
 pub use app::App;
 pub use error::{Class, ProxyError, Side};
@@ -57,7 +60,6 @@ pub use learned::Learned;
 pub use pass::forward;
 pub use report::Report;
 pub use request::{Identity, Session, Standing, TurnRequest, Untouched};
-pub use standing::Accepted;
 pub use windows::Windows;
 
 use open::Opened;

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use super::app::App;
 use super::error::ProxyError;
 use super::find::{self, locate, remembered};
-use super::finish::{self, Place};
 use super::learned::Whose;
 use super::managed::{Turn, over_budget};
 use super::opening::{Opening, Stop, Trust, look_up, stage};
+use super::place::{self, Place};
 use super::refer::{self, Known};
 use super::report::Report;
 use super::request::{TurnRequest, Untouched};
@@ -337,8 +337,8 @@ fn ready(app: &App, opening: &mut Opening, read: Read, path: Arc<Path>) -> Resul
     let prepared = report.prepare(&mut state, &tools, None).map_err(failed)?;
     report.account(state.ledger_terms(&tools));
     report.prepared(&state, &prepared);
-    report.turn.session = finish::session(&place, &state);
-    report.turn.parent_session = finish::parent_session(&place);
+    report.turn.session = place::session(&place, &state);
+    report.turn.parent_session = place::parent_session(&place);
     decide(&state, &prepared)?;
     Ok((state, prepared, place, family))
 }

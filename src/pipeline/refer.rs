@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use bytes::Bytes;
 
 use super::content::Kept;
-use super::finish::Place;
+use super::place::Place;
 use crate::dialect::request::{Found, Lost, Request};
 use crate::history::{self, FindError, Reads};
 use crate::model::{Dialect, Digest, RecordId, Scope, TenantId};

@@ -13,7 +13,8 @@ use super::error::ProxyError;
 use super::incoming::{Incoming, Served};
 use super::managed::Turn;
 use super::send::{is_too_long, mended, refusal_of, send, settled};
-use super::{drive, unary, windows};
+use super::windows::Question;
+use super::{drive, unary};
 use crate::dialect::Purpose;
 use crate::record::{FAIL_OPEN, Stage};
 use crate::upstream::{Payload, ResponseBody};
@@ -48,7 +49,7 @@ async fn accepted(
         return Ok(turn.forward(response));
     }
     turn.note_accepted(app);
-    windows::ask(app, &turn);
+    ask_for_window(app, &turn);
     let (head, body) = Incoming::of(response);
     if body.coded {
         return original(app, turn, Because::Unread).await;
@@ -66,6 +67,26 @@ async fn accepted(
         Served::Answer(answer) => Ok(answer),
         Served::Own(turn) | Served::Whole(turn, ..) => original(app, *turn, Because::Unread).await,
     }
+}
+
+/// Asks the upstream beside a turn that it has just accepted, with the credentials that it accepted,
+/// where nothing is known of how much the turn's model takes.
+fn ask_for_window(app: &App, turn: &Turn) {
+    let model = &turn.state.request.model;
+    if !app.models.family(model).is_unmeasured() {
+        return;
+    }
+    let Ok(url) = app.upstream.target(&turn.request.asked) else {
+        return;
+    };
+    let question = Question {
+        url,
+        headers: turn.request.headers.clone(),
+        tenant: turn.request.identity.tenant,
+        model: model.clone(),
+        now: app.now(),
+    };
+    app.windows.ask(&app.upstream, question);
 }
 
 /// Deals with a refusal of the first hop.

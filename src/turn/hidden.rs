@@ -52,7 +52,7 @@ pub fn settle(
 ) -> (Hop, Counted) {
     // What is sent again and again is never more than a call can need, under an id of its own.
     let sent = answer;
-    let bounded = kept::answer(state, sent);
+    let bounded = kept::answer(state.request.dialect, &state.injected, sent);
     let usable = ids::usable(state, &bounded);
     let answer = usable.as_ref();
     let (text, reasoning) = weigh(answer, reader);

@@ -6,11 +6,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::hop::State;
 use crate::dialect::answer::{Answer, Block, BlockKind, Call};
 use crate::dialect::edit::{AssistantEdit, CallEdit};
 use crate::intercept::bounds::{MOST, NOTHING, is_object, kept};
 use crate::model::{CALL_TOKENS, Dialect, Effect, HiddenCall, Hop, TurnRecord};
+use crate::render::tools::Injected;
 use crate::session::path::Path;
 
 /// Bytes that a provider's own fields of a call may have in all, signatures among them. A call with
@@ -20,11 +20,14 @@ const EXTRA: usize = 64 * 1024;
 const EMPTY_CALL: u32 = CALL_TOKENS + 6;
 
 /// The answer as it is kept: of its hidden calls no more than they need.
-pub(super) fn answer<'a>(state: &State, answer: &'a Answer) -> Cow<'a, Answer> {
-    let dialect = state.request.dialect;
+pub(super) fn answer<'a>(
+    dialect: Dialect,
+    injected: &Injected,
+    answer: &'a Answer,
+) -> Cow<'a, Answer> {
     let mut out = Cow::Borrowed(answer);
     for (place, call) in answer.hidden_calls() {
-        let tool = state.injected.of(&call.name).unwrap_or_default();
+        let tool = injected.of(&call.name).unwrap_or_default();
         let arguments = kept(tool, &call.arguments);
         let extra: usize = call
             .extra

@@ -16,16 +16,14 @@ const RANKS: [&[&str]; 11] = [
     &["store", "upstream"],
     &["record"],
     &["history"],
-    &["pipeline"],
-    &["ingress", "inspect", "cli", "config", "replay"],
+    &["pipeline", "inspect", "replay"],
+    &["ingress", "cli", "config"],
 ];
 
 /// Modules of one rank that one of them may import of another, and why.
-const WITHIN_RANK: [(&str, &str, &str); 5] = [
+const WITHIN_RANK: [(&str, &str, &str); 3] = [
     ("cli", "config", "commands are given what was configured"),
     ("cli", "ingress", "serve starts the server"),
-    ("cli", "inspect", "recorded sessions are shown by a command"),
-    ("cli", "replay", "sessions are replayed by a command"),
     (
         "config",
         "ingress",
