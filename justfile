@@ -26,7 +26,7 @@ test *filter:
 # Thousands of random sessions against the laws, some ten minutes; `just laws 7` begins elsewhere.
 laws seed="1":
     CARGO_PROFILE_DEV_OPT_LEVEL=2 CARGO_PROFILE_TEST_OPT_LEVEL=2 PROPTEST_RNG_SEED={{seed}} \
-        PROPTEST_CASES=20000 cargo test --lib pipeline::laws
+        PROPTEST_CASES=20000 cargo test --lib turn::laws
 
 # Typed clients and real agents through the proxy; `--direct` leaves it out.
 agents *flags:

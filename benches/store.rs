@@ -14,8 +14,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use plimsoll::model::Digest;
-use plimsoll::store::{Batch, Config, Link, Store, blob_id};
+use plimsoll::model::{Digest, blob_id};
+use plimsoll::store::{Batch, Config, Link, Store};
 
 const TURNS: u64 = 100_000;
 const SAMPLES: u64 = 2_000;

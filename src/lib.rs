@@ -1,12 +1,15 @@
 //! Plimsoll: the load line for an agent's context window.
 //!
 //! An OpenAI-compatible reverse proxy that holds what a model reads below a token budget. The
-//! modules stand in the order in which a request meets them; `pipeline` names every stage.
-//! The middle (`dialect` to `render`, and `intercept`) is pure: no IO, no clock, no async.
+//! modules stand in the order in which a request meets them; `pipeline` names every stage, and `turn`
+//! those of its pure core. The middle (`dialect` to `turn`, and `intercept`) is pure: no IO, no clock, no
+//! async.
 
 pub mod model;
 
 pub mod pipeline;
+
+pub mod turn;
 
 pub mod ingress;
 
@@ -29,6 +32,8 @@ pub mod intercept;
 pub mod record;
 
 pub mod store;
+
+pub mod history;
 
 pub mod config;
 

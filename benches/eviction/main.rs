@@ -18,13 +18,13 @@ use std::time::{Duration, Instant};
 
 use plimsoll::dialect::chat::original;
 use plimsoll::model::{Dialect, Digest, ItemKind, Kept, Mark, Marks, Role, TenantId, Words};
-use plimsoll::pipeline::known::{Decoded, Memo, Reader};
 use plimsoll::policy::{self, Ask, Config, Order, Policy, Proposal, Target, Text};
 use plimsoll::session::note::{Left, Note};
 use plimsoll::session::stub;
 use plimsoll::session::transcript::{Source, Transcript};
 use plimsoll::session::view::{self, Measure, Notes};
 use plimsoll::tokens::{Counter, Encoding};
+use plimsoll::turn::known::{Decoded, Memo, Reader};
 
 use session::{Annotated, ITEMS, Session};
 

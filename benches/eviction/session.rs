@@ -7,9 +7,9 @@ use plimsoll::model::{
     CallId, CallShape, Digest, Effect, EpisodeKind, Handed, Hidden, HiddenCall, Hop, RecordId,
     Role, Shape, ToolClass, TurnRecord,
 };
-use plimsoll::pipeline::known::Reader;
 use plimsoll::session::path::Path;
 use plimsoll::session::transcript::{self, Transcript};
+use plimsoll::turn::known::Reader;
 use serde_json::json;
 
 /// Items of each session.

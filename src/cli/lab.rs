@@ -10,8 +10,8 @@ use clap::builder::PossibleValuesParser;
 use plimsoll_scripted::plan::Habits;
 
 use crate::commit::Floor;
-use crate::pipeline::{MIN_CEILING, Offer, tokens};
 use crate::replay::{Annotate, Options, Pricing, Trace, Watch};
+use crate::turn::{MIN_CEILING, Offer, tokens};
 
 /// How sessions are played.
 #[derive(Debug, Args)]

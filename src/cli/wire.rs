@@ -8,14 +8,15 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{Backend, Config};
 use crate::dialect;
+use crate::history::Readers;
 use crate::ingress::Readiness;
 use crate::pipeline::find::Paths;
-use crate::pipeline::known::Memo;
-use crate::pipeline::reads::Readers;
-use crate::pipeline::{Accepted, Active, App, Classes, Learned, Settings, Windows};
+use crate::pipeline::{Accepted, Active, App, Learned, Windows};
 use crate::record::{Metrics, provider_name};
 use crate::store::{self, Keepsake, Opened, Store};
 use crate::tokens::{Counter, Models};
+use crate::turn::known::Memo;
+use crate::turn::{Classes, Settings};
 use crate::upstream::Client;
 
 /// Opens the store, loads the tokeniser and ties everything together.

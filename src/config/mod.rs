@@ -25,8 +25,8 @@ pub use secret::Secret;
 pub use settings::{Backend, Log, LogFormat, Metrics, Models, StoreSettings, TenantKey};
 pub use units::duration;
 
-use crate::pipeline::texts::TextResults;
-use crate::pipeline::{Budget, Cache, Delimiter, Recall, ToolClasses};
+use crate::turn::texts::TextResults;
+use crate::turn::{Budget, Cache, Delimiter, Recall, ToolClasses};
 use crate::{ingress, upstream};
 use layers::Layers;
 

@@ -12,8 +12,9 @@ use super::secret::Secret;
 use super::settings::TenantKey;
 use super::units;
 use crate::commit::Floor;
-use crate::pipeline::{Guidance, MIN_CEILING, ProtectRecent, caches};
+use crate::model::caches;
 use crate::tokens::Models;
+use crate::turn::{Guidance, MIN_CEILING, ProtectRecent};
 
 /// One of a closed set of words.
 pub(super) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
@@ -112,7 +113,7 @@ pub(super) fn at_least_one(number: usize) -> Result<usize, String> {
 fn tokens(value: &Value) -> Option<u32> {
     match value {
         Value::Integer(number) => u32::try_from(*number).ok(),
-        Value::String(text) => crate::pipeline::tokens(text),
+        Value::String(text) => crate::turn::tokens(text),
         _ => None,
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::secret::Secret;
-use crate::pipeline::StoreContent;
+use crate::turn::StoreContent;
 
 /// Where records are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]

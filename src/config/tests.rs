@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::commit::Floor;
-use crate::pipeline::Mode;
-use crate::pipeline::{Guidance, ProtectRecent};
+use crate::turn::{Guidance, Mode, ProtectRecent};
 
 fn with_file(text: &str, flags: Flags, env: &[(&str, &str)]) -> Result<Config, Error> {
     let directory = tempfile::tempdir().unwrap();

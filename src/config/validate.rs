@@ -18,12 +18,12 @@ use super::settings::{Backend, LogFormat, StoreSettings};
 use super::{Config, units};
 use crate::dialect::stream::UsageMode;
 use crate::ingress::{Hosts, Origins, Sources};
-use crate::pipeline::texts::{TextProfile, TextResults, pattern};
-use crate::pipeline::{
+use crate::policy::{Order, Policy};
+use crate::turn::texts::{TextProfile, TextResults, pattern};
+use crate::turn::{
     Budget, Cache, Delimiter, Mode, Offer, PAPER_PROFILE, ProtectRecent, SetBreakpoints,
     StoreContent, ToolClasses, Unmet,
 };
-use crate::policy::{Order, Policy};
 use crate::upstream::BaseUrl;
 use crate::{ingress, upstream};
 

@@ -6,11 +6,10 @@ use std::collections::BTreeSet;
 use http::HeaderMap;
 
 use crate::model::Scope;
-use crate::pipeline::texts::TextProfile;
-use crate::pipeline::{
-    AskedBudget, MIN_CEILING, Mode, Overrides, PAPER_PROFILE, ProxyError, Session, tokens,
-};
+use crate::pipeline::{ProxyError, Session};
 use crate::policy::Policy;
+use crate::turn::texts::TextProfile;
+use crate::turn::{AskedBudget, MIN_CEILING, Mode, Overrides, PAPER_PROFILE, tokens};
 
 /// Names the session.
 pub const SESSION: &str = "x-plimsoll-session";

@@ -29,7 +29,7 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use crate::pipeline::caches::MEMORY;
+use crate::model::caches::MEMORY;
 
 pub use admin::{Probes, Readiness};
 pub use auth::{Credential, Sources, identity};

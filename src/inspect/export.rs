@@ -8,10 +8,8 @@ use serde_json::{Value, json};
 
 use super::archive::{ArchiveError, Branch};
 use super::dates::date;
+use crate::history::{self, FindError, Reads, Said};
 use crate::model::{Effect, EpisodeKind, Hidden, HiddenCall, Hop, ItemNo, Mark, Usage};
-use crate::pipeline::content::{self, Said};
-use crate::pipeline::find::{self, FindError};
-use crate::pipeline::reads::Reads;
 use crate::session::path::Entry;
 use crate::store::{Store, StoreError};
 
@@ -42,9 +40,9 @@ impl From<FindError> for ArchiveError {
 pub fn export(store: &Store, branch: &Branch) -> Result<Export, ArchiveError> {
     let unwatched = |_, _| {};
     let reads = Reads::new(store, &unwatched);
-    let path = find::load(&reads, branch.newest)?;
+    let path = history::load(&reads, branch.newest)?;
     let path = path.ok_or_else(|| ArchiveError::Broken(branch.name()))?;
-    let whole = match content::said(&reads, &path)? {
+    let whole = match history::said(&reads, &path)? {
         Some(said) => texts(store, &said)?,
         None => None,
     };
@@ -64,7 +62,7 @@ pub fn export(store: &Store, branch: &Branch) -> Result<Export, ArchiveError> {
         let reported = match entry.reported {
             Some(usage) => Some(usage),
             // A folded path knows the late usage of its newest turn alone.
-            None => find::late_usage(&reads, entry.id)?,
+            None => history::late_usage(&reads, entry.id)?,
         };
         text.push_str(&json!({ "_turn": turn(entry, reported) }).to_string());
         text.push('\n');

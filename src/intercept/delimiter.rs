@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use crate::model::{Effect, EpisodeKind, label_set};
+use crate::model::{DelimiterAction, Effect, EpisodeKind, label_set};
 use crate::session::graph::{Graph, Kind};
 
 /// Characters of a name; longer ones are refused so that tombstones stay short.
@@ -52,6 +52,15 @@ label_set!(
         Repeated => "repeated",
     }
 );
+
+/// One `delimiter` call and what came of it.
+#[derive(Clone, Copy, Debug)]
+pub struct DelimiterCall {
+    /// What it asks for.
+    pub action: DelimiterAction,
+    /// Whether it was taken.
+    pub outcome: Label,
+}
 
 impl Names {
     /// The names of a graph.

@@ -45,6 +45,12 @@ impl fmt::Debug for Digest {
     }
 }
 
+/// The id of a blob: the blake3 hash of its bytes, and of nothing else.
+#[must_use]
+pub fn blob_id(bytes: &[u8]) -> Digest {
+    Digest(*blake3::hash(bytes).as_bytes())
+}
+
 /// The wire format of a conversation.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,

@@ -1,7 +1,9 @@
 //! The vocabulary of the whole crate: ids, items, marks, raw JSON, usage and turn records.
 //! Rank 0: it imports nothing of the crate and does no IO.
 
+pub mod caches;
 mod edits;
+mod facts;
 mod guide;
 mod ids;
 mod item;
@@ -15,9 +17,11 @@ mod usage;
 pub mod weight;
 mod words;
 
+pub use caches::CacheName;
 pub use edits::{EditKind, Edits};
+pub use facts::{DelimiterAction, GuideReason, RecallCall, RecallOutcome};
 pub use guide::{Given, Guide};
-pub use ids::{CallId, Dialect, Digest, Head, RecordId, Scope, TenantId};
+pub use ids::{CallId, Dialect, Digest, Head, RecordId, Scope, TenantId, blob_id};
 pub use item::{
     CALL_TOKENS, CallShape, Handed, ItemKind, ItemNo, MESSAGE_TOKENS, Mark, Role, Shape, ToolClass,
 };

@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::caches::{MEMORY, share};
-use crate::model::{Hashed, hash};
-use crate::record::CacheName;
+use crate::model::caches::{MEMORY, share};
+use crate::model::{CacheName, Hashed, hash};
 
 /// How long a session counts as active after its last turn.
 const LATELY: Duration = Duration::from_secs(15 * 60);

@@ -6,23 +6,20 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio_util::task::TaskTracker;
 
+use super::accepted::Accepted;
 use super::active::Active;
-use super::caches;
 use super::find::Paths;
-use super::hop::Tools;
-use super::known::{Memo, Reader};
 use super::learned::Learned;
-use super::reads::Readers;
-use super::request::Mode;
-use super::settings::Settings;
-use super::standing::Accepted;
 use super::windows::Windows;
-use crate::dialect;
-use crate::model::{Dialect, TenantId};
-use crate::record::{CacheName, Label, Metrics};
+use crate::history::Readers;
+use crate::model::{CacheName, Dialect, TenantId, caches};
+use crate::record::{Label, Metrics};
 use crate::store::Store;
 use crate::tokens::{Counter, Family, Models};
-use crate::upstream;
+use crate::turn::hop::Tools;
+use crate::turn::known::{Memo, Reader};
+use crate::turn::{Mode, Settings};
+use crate::{dialect, upstream};
 
 /// What every request may use.
 pub struct App {

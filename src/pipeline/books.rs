@@ -1,12 +1,12 @@
 //! What the ledger needs to know of a turn, gathered call by call: what was asked, which calls were
 //! accepted, what was reported and said. Owns no arithmetic: that is `tokens::ledger`'s.
 
-use super::hidden;
-use super::hop::{Prepared, State};
-use super::known::Reader;
 use crate::dialect::answer::{Answer, Verdict};
 use crate::model::Usage;
 use crate::tokens::ledger::{self, Account, Asked, Call, Said, Terms, Unsent};
+use crate::turn::hidden;
+use crate::turn::hop::{Prepared, State};
+use crate::turn::known::Reader;
 
 /// The books of one turn. Nothing stands in them before they are opened.
 #[derive(Debug, Default)]

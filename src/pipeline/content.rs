@@ -1,19 +1,13 @@
 //! What the client said, where it is stored: every message once, by the digest of its bytes, and for
-//! each turn the list of those that came with it. Owns what such a list holds, and how a whole
-//! conversation is made of them; never decides whether any is written.
+//! each turn the list of those that came with it. Owns what such a list holds; never decides whether any
+//! is written, and reads none.
 
 use bytes::Bytes;
 
-use super::find::FindError;
-use super::finish::encode;
-use super::hop::State;
-use super::reads::Reads;
-use crate::model::{Content, Digest};
-use crate::session::path::Path;
-use crate::store::{Batch, Store, blob_id};
-
-/// How many lists are read at a time.
-const LISTS: usize = 32;
+use crate::model::{Content, Digest, blob_id};
+use crate::store::{Batch, Store};
+use crate::turn::ending::encode;
+use crate::turn::hop::State;
 
 /// A turn's content on its way to the disk.
 pub struct Kept {
@@ -69,54 +63,4 @@ fn first(state: &State) -> usize {
     let newest = path.entries.last().filter(|_| !path.aligned);
     let stored = newest.filter(|entry| entry.record.content.is_some());
     stored.map_or(0, |entry| entry.position as usize)
-}
-
-/// A conversation as it was said, by the digests of its messages.
-#[derive(Default)]
-pub struct Said {
-    /// All messages up to the last answer, that one included.
-    pub messages: Vec<Digest>,
-    /// The tools that came with its last request.
-    pub tools: Option<Digest>,
-}
-
-/// The conversation that a path went through; none where a part of it was not stored.
-///
-/// # Errors
-/// [`FindError`] where the store fails or a list can't be read.
-pub fn said(reads: &Reads<'_>, path: &Path) -> Result<Option<Said>, FindError> {
-    let mut lists: Vec<Content> = Vec::new();
-    for entries in path.entries.rchunks(LISTS) {
-        let named = entries.iter().rev();
-        let named: Vec<Digest> = named.map_while(|entry| entry.record.content).collect();
-        for bytes in reads.blobs(&named)? {
-            let Some(bytes) = bytes else { return Ok(None) };
-            let list: Content = rmp_serde::from_slice(&bytes)?;
-            let begins = list.from == 0;
-            lists.push(list);
-            if begins {
-                return Ok(join(lists));
-            }
-        }
-        if named.len() < entries.len() {
-            return Ok(None);
-        }
-    }
-    Ok(None)
-}
-
-/// The conversation that lists make, the newest first; none where they leave a gap.
-fn join(lists: Vec<Content>) -> Option<Said> {
-    let mut said = Said::default();
-    for list in lists.into_iter().rev() {
-        let from = list.from as usize;
-        if said.messages.len() < from {
-            return None;
-        }
-        said.messages.truncate(from);
-        said.messages.extend(list.messages);
-        said.messages.push(list.answer);
-        said.tools = list.tools;
-    }
-    Some(said)
 }

@@ -24,13 +24,11 @@ use lost::may_pass;
 use super::app::App;
 use super::error::ProxyError;
 use super::finish::Committed;
-use super::incoming::{Beginning, Begun, Incoming};
-use super::open::{Turn, over_budget};
-use super::send::{Served, note_accepted, outbound, prepare, spec};
-use super::unary::cap_line;
+use super::incoming::{Beginning, Begun, Incoming, Served};
+use super::managed::{Turn, cap_line};
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::Machine;
-use crate::record::{Phase, RetryReason, Side, Stage, StoreOp};
+use crate::record::{RetryReason, Side};
 use crate::upstream;
 
 /// Further tries of a later hop, which the client can't retry.
@@ -72,7 +70,7 @@ pub(super) async fn stream(
     let client = sender.clone();
     let driver = Driver {
         app: app.clone(),
-        machine: Machine::new(app.intercept.clone(), &spec(&turn)),
+        machine: Machine::new(app.intercept.clone(), &turn.spec()),
         turn,
         answers: Vec::new(),
         early: None,
@@ -323,19 +321,10 @@ impl Driver {
             self.gone();
             return None;
         }
-        let prepared = match prepare(&self.app, &mut self.turn, None) {
-            Ok(prepared) => prepared,
-            Err(error) => {
-                self.stop(ProxyError::Middle(error.stage().name())).await;
-                return None;
-            }
-        };
-        self.turn.report.prepared(&self.turn.state, &prepared);
-        if let Some(error) = over_budget(&self.turn.state, &prepared) {
+        if let Err(error) = self.turn.next_hop(&self.app) {
             self.stop(error).await;
             return None;
         }
-        self.turn.prepared = prepared;
         self.send_hop().await
     }
 
@@ -346,7 +335,7 @@ impl Driver {
         loop {
             let mut retried = Vec::new();
             let told = |retry| retried.push(retry);
-            let sent = match outbound(&app, &self.turn) {
+            let sent = match self.turn.outbound(&app) {
                 Ok(outbound) => self.beating(app.upstream.send(outbound, told)).await?,
                 Err(error) => {
                     self.stop(error).await;
@@ -376,7 +365,7 @@ impl Driver {
             }
             return match sent {
                 Ok(response) if response.status().is_success() => {
-                    note_accepted(&app, &self.turn);
+                    self.turn.note_accepted(&app);
                     Some(Incoming::of(response).1)
                 }
                 Ok(response) => self.refused(response).await,
@@ -455,9 +444,7 @@ impl Driver {
 
     /// Records the turn and waits until it is durable.
     async fn record(&mut self, closed: Option<Option<&'static str>>) {
-        if let Some(committed) = self.turn.commit(&self.app, &self.answers, closed) {
-            self.turn.durable(&self.app, committed).await;
-        }
+        self.turn.settle(&self.app, &self.answers, closed).await;
     }
 
     async fn end(&mut self, out: Vec<Bytes>) {
@@ -485,26 +472,4 @@ pub(super) fn same_but_usage(said: &Answer, ended: &Answer) -> bool {
             complete: ended.complete,
             ..said.clone()
         }
-}
-
-impl Turn {
-    /// Waits until a record is durable, as long as the settings allow; past that it is written
-    /// late and the client does not wait.
-    pub(super) async fn durable(&mut self, app: &Arc<App>, committed: Committed) {
-        let begun = Instant::now();
-        let waited = tokio::time::timeout(app.settings.store_wait, committed.durable()).await;
-        app.metrics.observe_store(StoreOp::Commit, begun.elapsed());
-        self.report.turn.overhead.add(Phase::Store, begun.elapsed());
-        match waited {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "a turn could not be recorded");
-                self.report.turn.fail_open.get_or_insert(Stage::Record);
-            }
-            Err(_) => {
-                tracing::warn!("a turn's record is late; the client did not wait for it");
-                self.report.turn.fail_open.get_or_insert(Stage::Record);
-            }
-        }
-    }
 }

@@ -4,11 +4,11 @@
 use bytes::Bytes;
 use http::StatusCode;
 
-use super::settings::TermsError;
 use crate::dialect::request::RequestError;
 use crate::dialect::{ErrorSide, ErrorText};
 use crate::model::Dialect;
 use crate::policy::Pinned;
+use crate::turn::TermsError;
 use crate::upstream::{self, UploadFault};
 
 /// A request that gets an answer of ours instead of the upstream's.

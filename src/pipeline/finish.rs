@@ -1,4 +1,4 @@
-//! The end of a turn: its record, the keys that lead to it, and the wait until it is durable.
+//! The end of a turn: what its record stands on, the keys that lead to it, and the wait until it is durable.
 //! Never edits a record that was written.
 
 use std::sync::Arc;
@@ -7,145 +7,18 @@ use bytes::Bytes;
 
 use super::app::App;
 use super::content;
-use super::find::usage_key;
-use super::hop::State;
+use super::place::{Place, parent_session, session};
 use super::refer;
-use crate::dialect::answer::Answer;
-use crate::dialect::edit::bare;
-use crate::dialect::message::ParsedCall;
-use crate::model::{
-    CallId, Dialect, Digest, Hop, Parent, RecordId, Role, Scope, TenantId, TurnRecord, Usage,
-};
+use crate::history::usage_key;
+use crate::model::{Digest, Parent, RecordId, TurnRecord, Usage, blob_id};
 use crate::session::chain::{self, Key};
 use crate::session::path::Path;
-use crate::store::{Batch, Link, Store, StoreError, Ticket, blob_id};
+use crate::store::{Batch, Link, Store, StoreError, Ticket};
+use crate::turn::ending::{encode, named};
+use crate::turn::hop::State;
 
 /// How many turns a snapshot bounds the fold to.
 const SNAPSHOT_EVERY: u32 = 32;
-
-/// What a turn came to.
-pub struct Ending<'a> {
-    /// The texts of all hops in order, the last one's included.
-    pub texts: Vec<&'a str>,
-    /// The last hop's answer; its visible calls are the client's.
-    pub answer: &'a Answer,
-    /// The last hop as it is recorded.
-    pub last: Hop,
-    /// A line that the proxy put at the end, where the turn was ended at the hop cap.
-    pub line: Option<&'a str>,
-    /// Now, in milliseconds since 1970.
-    pub now: u64,
-}
-
-/// Where a record belongs.
-#[derive(Clone, Debug)]
-pub struct Place {
-    /// Whose it is.
-    pub tenant: TenantId,
-    /// Its explicit session.
-    pub scope: Scope,
-    /// The session's records of this dialect: an agent that changes its dialect in the middle
-    /// begins anew, because bytes of one are none of the other's. What is only watched has records of
-    /// its own, because nothing of it was sent.
-    pub keys: Scope,
-    /// The session that this one is a child of, where the client names it.
-    pub parent: Option<Scope>,
-}
-
-impl Place {
-    /// The place of a tenant's session in a dialect.
-    #[must_use]
-    pub fn new(tenant: TenantId, scope: Scope, parent: Option<Scope>, dialect: Dialect) -> Self {
-        let keys = match dialect {
-            Dialect::Chat => scope.clone(),
-            Dialect::Responses | Dialect::Messages => {
-                Scope(format!("{}\u{1e}{}", dialect.name(), scope.0))
-            }
-        };
-        Self {
-            tenant,
-            scope,
-            keys,
-            parent,
-        }
-    }
-}
-
-impl Place {
-    /// The same for what is only watched.
-    #[must_use]
-    pub fn watched(self) -> Self {
-        let keys = Scope(format!("watched\u{1e}{}", self.keys.0));
-        Self { keys, ..self }
-    }
-}
-
-/// The record of a turn.
-#[must_use]
-pub fn record(state: &State, base: u32, first_item: u32, ending: Ending<'_>) -> TurnRecord {
-    let texts: Vec<&str> = ending.texts.iter().copied().chain(ending.line).collect();
-    let (text, at) = state.request.dialect.join(texts.iter().copied());
-    // What earlier hops handed out ends where the client's own last text begins. A last hop that
-    // the record keeps whole has handed out its text too, as has a line of the proxy's.
-    let handed = match &ending.last.message {
-        Some(_) => text.clone(),
-        None => text.get(..at).unwrap_or_default().to_owned(),
-    };
-    let calls: Vec<ParsedCall<'_>> = ending
-        .answer
-        .visible_calls()
-        .map(|(_, call)| ParsedCall {
-            id: call.id.as_str().into(),
-            name: call.name.as_str().into(),
-            arguments: call.arguments.as_str().into(),
-        })
-        .collect();
-    let ids = calls
-        .iter()
-        .map(|call| (CallId(call.id.to_string()), call.name.to_string()));
-    let mut hops = state.pending.clone();
-    let nudged = hops
-        .iter()
-        .chain([&ending.last])
-        .any(|hop| hop.calls.iter().any(|call| call.nudge));
-    let passed = hops
-        .iter()
-        .chain([&ending.last])
-        .any(|hop| !hop.marks.is_empty());
-    let before = state.path.newest().is_some_and(|record| record.nudged);
-    hops.push(ending.last);
-    TurnRecord {
-        parent: Parent::Root,
-        turn: state.path.next_turn(),
-        position: u32::try_from(state.shapes.len()).unwrap_or(u32::MAX),
-        base,
-        first_item,
-        hops,
-        handed,
-        visible: state.request.dialect.canonical_of_answer(&text, &calls),
-        bare: bare(&text),
-        calls: ids.collect(),
-        tooled: state.request.tools.is_some(),
-        injected: state.injected.delimiter.clone(),
-        recall: state.injected.recall.clone(),
-        prologue: state.prologue,
-        model: state.request.model.clone(),
-        ended: ending.now,
-        nudged: nudged || (before && !passed),
-        session: String::new(),
-        parent_session: None,
-        content: None,
-        without: state.known,
-        guide: state.guide,
-    }
-}
-
-/// A record's bytes, and the id that they give it.
-#[must_use]
-pub fn named(record: &TurnRecord) -> (RecordId, Bytes) {
-    let bytes = encode(record);
-    (RecordId(blob_id(&bytes)), bytes)
-}
 
 /// A record on its way to the disk.
 pub struct Committed {
@@ -165,33 +38,6 @@ pub struct Ended {
     pub said: Option<Bytes>,
     /// The response's id, where the client may refer to it later.
     pub response: Option<String>,
-}
-
-/// The session's name towards the client: its scope, else the root of its chain, hashed.
-#[must_use]
-pub fn session(place: &Place, state: &State) -> String {
-    let tenant = place.tenant.0;
-    if place.scope.0.is_empty() {
-        let first = state
-            .shapes
-            .iter()
-            .position(|shape| shape.role == Role::User);
-        let root = first.and_then(|at| state.heads.get(at + 1)).copied();
-        let root = root.map_or(Digest([0; 32]), |head| head.0);
-        return Digest::of(&[b"session", tenant.as_bytes(), root.as_bytes()]).short();
-    }
-    explicit(place.tenant, &place.scope)
-}
-
-/// The name of the session that this one is a child of: the one under which the client knows that.
-#[must_use]
-pub fn parent_session(place: &Place) -> Option<String> {
-    let parent = place.parent.as_ref()?;
-    Some(explicit(place.tenant, parent))
-}
-
-fn explicit(tenant: TenantId, scope: &Scope) -> String {
-    Digest::of(&[b"session", tenant.0.as_bytes(), scope.0.as_bytes()]).short()
 }
 
 /// Writes a record and what leads to it, and remembers the path that ends with it. Content is
@@ -307,11 +153,4 @@ fn parent(path: &Path, turn: u32, batch: &mut Batch) -> Parent {
     let id = blob_id(&bytes);
     batch.blobs.push((id, bytes));
     Parent::Snapshot(id)
-}
-
-/// The stored form of a value.
-pub(super) fn encode<T: serde::Serialize>(value: &T) -> Bytes {
-    // Encoding into memory fails only for types that these are not; an empty blob is read as no
-    // record, which is what a record that could not be written is.
-    Bytes::from(rmp_serde::to_vec_named(value).unwrap_or_default())
 }

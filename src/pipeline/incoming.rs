@@ -9,8 +9,20 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, Response};
 use http_body::{Body, Frame};
 
+use super::managed::Turn;
 use crate::dialect::stream::Form;
 use crate::upstream::{BodyError, ResponseBody};
+
+/// What a reader made of an accepted answer.
+pub(super) enum Served {
+    /// The client's answer.
+    Answer(Response<axum::body::Body>),
+    /// Nothing that may be handed on: it can't be read, and may hold calls that the client must not
+    /// see. That has seen nothing yet.
+    Own(Box<Turn>),
+    /// Nothing yet: what came where a stream was expected is none.
+    Whole(Box<Turn>, Box<http::response::Parts>, Incoming),
+}
 
 /// A body, some of which may have been read.
 #[derive(Debug)]

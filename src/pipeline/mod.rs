@@ -1,37 +1,47 @@
-//! The life of a request. [`turn`] names every stage of a managed one in order: `open` is the
-//! request half up to the first hop, `drive` and `unary` are the response half. [`forward`] is for
-//! everything else. Owns the order; never parses HTTP nor decides how an error looks.
+//! The life of a request. [`turn`] names the halves of a managed one; [`forward`] is for everything else.
+//! Owns the order, and all that waits; what a turn decides meanwhile is `turn`'s. Never parses HTTP nor
+//! decides how an error looks.
+//!
+//! The request half, up to the first hop:
+//!
+//! 1. `standing` says how far the caller is trusted with what was recorded.
+//! 2. `open` decodes the request (`dialect`), reads and counts its messages (`turn::known`), and where it
+//!    names what was said before, `refer` reads that.
+//! 3. `find` looks up the path of records behind it, in memory, then through `history`.
+//! 4. `turn::hop` prepares the first hop: injection, size, a pass where one is due, bytes.
+//!
+//! The response half, hop after hop:
+//!
+//! 5. `serve` sends the first hop through `send`, which tries another view where ours was refused, and hands
+//!    on what is accepted; `learned` keeps what a refusal taught.
+//! 6. `drive` reads a stream, `unary` a whole body. Where all calls of a hop are hidden, `managed` has them
+//!    answered (`turn::hidden`) and prepares the next hop, which both send.
+//! 7. `finish` writes the record that `turn::ending` makes, its content (`content`), and the keys that lead
+//!    to it; the answer's end waits for that.
+//! 8. `report` has gathered the facts of all stages, and hands them to `record`.
 
+mod accepted;
 mod active;
 mod app;
 mod books;
-pub mod caches;
-mod classes;
-pub mod content;
+mod content;
 mod drive;
 mod error;
 pub mod find;
-pub mod finish;
-pub mod hidden;
-pub mod hop;
+mod finish;
 mod incoming;
-mod kept;
-pub mod known;
-#[cfg(test)]
-mod laws;
 mod learned;
+mod managed;
 mod open;
-mod original;
-mod patience;
-pub mod reads;
-mod recall;
+mod opening;
+mod pass;
+mod place;
 mod refer;
 mod report;
 mod request;
 mod send;
-mod settings;
+mod serve;
 mod standing;
-pub mod texts;
 mod unary;
 mod watch;
 mod windows;
@@ -43,24 +53,16 @@ use axum::body::Body;
 use futures_util::FutureExt as _;
 use http::Response;
 
+pub use accepted::Accepted;
 pub use active::Active;
 pub use app::App;
-pub use classes::{Classes, GlobError, ToolClasses};
 pub use error::{Class, ProxyError, Side};
 pub use learned::Learned;
+pub use pass::forward;
 pub use report::Report;
-pub use request::{
-    AskedBudget, Identity, MIN_CEILING, Mode, Overrides, Session, Standing, TurnRequest, Untouched,
-    tokens,
-};
-pub use settings::{
-    Budget, Cache, Delimiter, Guidance, Offer, PAPER_PROFILE, ProtectRecent, Recall,
-    SetBreakpoints, Settings, StoreContent, Terms, TermsError, Unmet,
-};
-pub use standing::Accepted;
+pub use request::{Identity, Session, Standing, TurnRequest, Untouched};
 pub use windows::Windows;
 
-use crate::upstream::{self, Outbound, Payload};
 use open::Opened;
 
 /// Serves one managed request: a turn.
@@ -73,12 +75,11 @@ pub async fn turn(
     report: Report,
 ) -> Result<Response<Body>, ProxyError> {
     let (identity, purpose) = (request.identity, request.purpose);
-    // dialect, session, tokens, policy, commit, render: the request half, pure but for one look-up,
-    // which is waited for only so long.
+    // One half is pure but for a look-up, which is waited for only so long.
     let answer = match open::open(app, request, report).await? {
-        // upstream, intercept, record: one hop after the other until the answer is whole.
+        // The other goes from hop to hop until the answer is whole.
         Opened::Managed(turn) => {
-            let sending = AssertUnwindSafe(send::first(app, *turn)).catch_unwind();
+            let sending = AssertUnwindSafe(serve::first(app, *turn)).catch_unwind();
             // A mistake of ours behind the upstream's answer costs this turn, not the connection.
             let gone = |_| Err(ProxyError::Middle("panic"));
             sending.await.unwrap_or_else(gone)
@@ -91,66 +92,4 @@ pub async fn turn(
         standing::answered(app, &identity, purpose, response.status());
     }
     answer
-}
-
-/// Serves a request that is not managed.
-///
-/// # Errors
-/// If the upstream gave no response.
-pub async fn forward(
-    app: &Arc<App>,
-    request: Untouched,
-    mut report: Report,
-) -> Result<Response<Body>, ProxyError> {
-    match pass(app, request, &mut report).await {
-        Ok(mut response) => {
-            response.headers_mut().extend(report.headers());
-            report.answered(response.status());
-            report.finish(Some(response.status()));
-            Ok(response)
-        }
-        Err(error) => {
-            report.refuse(error.status());
-            Err(error)
-        }
-    }
-}
-
-/// Forwards a request as it is, and the response as it comes.
-///
-/// # Errors
-/// If the upstream gave no response.
-async fn pass(
-    app: &App,
-    request: Untouched,
-    report: &mut Report,
-) -> Result<Response<Body>, ProxyError> {
-    let Untouched {
-        method,
-        asked,
-        mut headers,
-        payload,
-    } = request;
-    let url = app.upstream.target(&asked)?;
-    upstream::to_upstream(&mut headers);
-    let outbound = Outbound {
-        method,
-        url,
-        headers,
-        payload,
-    };
-    let told = |retry| report.retried(retry);
-    let mut response = app.upstream.send(outbound, told).await?;
-    upstream::to_client(response.headers_mut());
-    Ok(response.map(Body::new))
-}
-
-/// The client's request as it came, for forwarding.
-fn untouched(request: &TurnRequest) -> Untouched {
-    Untouched {
-        method: request.method.clone(),
-        asked: request.asked.clone(),
-        headers: request.headers.clone(),
-        payload: Payload::Whole(request.raw.clone().into()),
-    }
 }

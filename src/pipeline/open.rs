@@ -2,38 +2,33 @@
 //! for the proxy's own sake sends the client's bytes on, a store that is slow or stuck included.
 //! Never sends anything itself, and never waits on an async worker.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Bytes;
 
 use super::app::App;
 use super::error::ProxyError;
-use super::find::{self, FindError, locate, remembered};
-use super::finish::{self, Place};
-use super::hop::{MiddleError, Prepared, State};
+use super::find::{self, locate, remembered};
 use super::learned::Whose;
-use super::patience::Patience;
-use super::reads::Reads;
+use super::managed::{Turn, over_budget};
+use super::opening::{Opening, Stop, Trust, look_up, stage};
+use super::place::{self, Place};
 use super::refer::{self, Known};
 use super::report::Report;
-use super::request::{Mode, TurnRequest, Untouched};
-use super::settings::{SetBreakpoints, Terms, Unmet};
-use super::standing::{Trust, trust};
-use super::untouched;
+use super::request::{TurnRequest, Untouched};
+use super::standing::trust;
 use crate::dialect::Purpose;
 use crate::dialect::edit::bare;
 use crate::dialect::request::{Lost, Request, RequestError};
+use crate::history::{FindError, Patience, Reads};
 use crate::model::{Head, Role, Scope, Shape, TenantId};
 use crate::record::{Phase, Stage};
 use crate::session::align::stand;
 use crate::session::chain;
 use crate::session::path::Path;
 use crate::tokens::Family;
-
-/// Bodies above this are read and counted off the async workers.
-const OFF_WORKER: usize = 64 * 1024;
+use crate::turn::hop::{MiddleError, Prepared, State};
+use crate::turn::{Mode, SetBreakpoints, Terms};
 
 /// What a request turned out to be.
 pub(super) enum Opened {
@@ -48,46 +43,6 @@ pub(super) enum Opened {
         /// What is known of it.
         report: Box<Report>,
     },
-}
-
-/// A turn whose first hop is ready.
-pub(super) struct Turn {
-    /// What it keeps between hops.
-    pub state: State,
-    /// Its first hop.
-    pub prepared: Prepared,
-    /// The client's request.
-    pub request: TurnRequest,
-    /// Where its record belongs.
-    pub place: Place,
-    /// What is known of its model.
-    pub family: Family,
-    /// The report so far.
-    pub report: Report,
-}
-
-/// Why a request is not managed.
-pub(super) enum Stop {
-    /// It is forwarded, by right.
-    Forward,
-    /// A stage failed.
-    Fail(Stage),
-    /// The caller gets an error.
-    Error(ProxyError),
-    /// The caller has gone.
-    Gone,
-}
-
-/// A request on its way through the middle.
-pub(super) struct Opening {
-    /// The client's request.
-    pub request: TurnRequest,
-    report: Report,
-    /// The bytes that are read: the client's, and those that it refers to.
-    size: usize,
-    trust: Trust,
-    /// Whether the caller still waits.
-    patience: Patience,
 }
 
 /// What a request says of itself.
@@ -202,31 +157,6 @@ async fn expand(
     stage(app, opening, go_on).await
 }
 
-/// Runs a part of the middle, off the async workers where the body is large. Nothing that panics
-/// in there may take the request with it.
-async fn stage<T: Send + 'static>(
-    app: &Arc<App>,
-    mut opening: Opening,
-    part: impl FnOnce(&App, &mut Opening) -> Result<T, Stop> + Send + 'static,
-) -> Result<(Opening, Result<T, Stop>), ProxyError> {
-    let large = opening.size > OFF_WORKER;
-    let app = app.clone();
-    let run = move || {
-        let outcome = guarded(|| part(&app, &mut opening));
-        (opening, outcome)
-    };
-    if !large {
-        return Ok(run());
-    }
-    // A task that never ran: the runtime is going down.
-    let stopped = |_| ProxyError::Middle("stopped");
-    tokio::task::spawn_blocking(run).await.map_err(stopped)
-}
-
-fn guarded<T>(part: impl FnOnce() -> Result<T, Stop>) -> Result<T, Stop> {
-    std::panic::catch_unwind(AssertUnwindSafe(part)).unwrap_or(Err(Stop::Fail(Stage::Panic)))
-}
-
 impl Opening {
     /// What becomes of a request behind the middle.
     fn resolve(self, outcome: Result<Ready, Stop>) -> Result<Opened, ProxyError> {
@@ -264,7 +194,7 @@ impl Opening {
         }
         report.own();
         Ok(Opened::Untouched {
-            request: Box::new(untouched(&request)),
+            request: Box::new(request.untouched()),
             report: Box::new(report),
         })
     }
@@ -302,27 +232,6 @@ fn place(app: &App, opening: &mut Opening, asked: Asked) -> Result<Step, Stop> {
         None => report.timed(Phase::Store, || read.locate(app, patience))?,
     };
     Ok(Step::Ready(Box::new(ready(app, opening, read, path)?)))
-}
-
-/// Looks something up in a store that may make it wait, as long as the settings allow.
-pub(super) async fn look_up<T: Send + 'static>(
-    app: &Arc<App>,
-    opening: &mut Opening,
-    find: impl FnOnce(&App, &Patience) -> Result<T, Stop> + Send + 'static,
-) -> Result<T, Stop> {
-    let begun = Instant::now();
-    let limit = app.settings.read_wait;
-    let worker = app.clone();
-    let find = move |patience: &Patience| guarded(|| find(&worker, patience));
-    let found = app.readers.run(&opening.patience, limit, find).await;
-    let report = &mut opening.report;
-    report.turn.overhead.add(Phase::Store, begun.elapsed());
-    // The look-up may notice that it is late before the clock here does.
-    let found = found.filter(|found| !matches!(found, Err(Stop::Gone)));
-    found.unwrap_or_else(|| {
-        tracing::warn!(?limit, "the store did not answer in time");
-        Err(Stop::Fail(Stage::Store))
-    })
 }
 
 fn asked(app: &App, asked: &TurnRequest, report: &mut Report) -> Result<Asked, Stop> {
@@ -383,7 +292,7 @@ fn read(app: &App, opening: &mut Opening, asked: Asked) -> Result<(Read, Option<
                     return Err(Stop::Gone);
                 }
                 let shape = reader.shape(request.message(at));
-                shape.map_err(|error| Stop::Fail(MiddleError::from(error).stage()))
+                shape.map_err(|error| Stop::Fail(Stage::of(&MiddleError::from(error))))
             })
             .collect::<Result<Vec<Arc<Shape>>, _>>()
     })?;
@@ -434,14 +343,14 @@ fn ready(app: &App, opening: &mut Opening, read: Read, path: Arc<Path>) -> Resul
     let known = app.learned.without(&whose);
     let mut state = State::new(request, shapes, heads, path, terms, &tools.reader);
     state.know(known);
-    let failed = |error: MiddleError| Stop::Fail(error.stage());
+    let failed = |error: MiddleError| Stop::Fail(Stage::of(&error));
     let injected = report.timed(Phase::Policy, || state.inject(&tools));
     injected.map_err(failed)?;
     let prepared = report.prepare(&mut state, &tools, None).map_err(failed)?;
     report.account(state.ledger_terms(&tools));
     report.prepared(&state, &prepared);
-    report.turn.session = finish::session(&place, &state);
-    report.turn.parent_session = finish::parent_session(&place);
+    report.turn.session = place::session(&place, &state);
+    report.turn.parent_session = place::parent_session(&place);
     decide(&state, &prepared, opening.request.purpose)?;
     Ok((state, prepared, place, family))
 }
@@ -532,17 +441,4 @@ fn decide(state: &State, prepared: &Prepared, purpose: Purpose) -> Result<(), St
     } else {
         Err(Stop::Forward)
     }
-}
-
-/// The refusal of a hop that can't be brought under its ceiling, where the operator refuses such.
-pub(super) fn over_budget(state: &State, prepared: &Prepared) -> Option<ProxyError> {
-    let pinned = prepared
-        .pinned
-        .filter(|_| state.terms.unmet == Unmet::Refuse)?;
-    Some(ProxyError::Budget {
-        ceiling: u64::from(state.terms.ceiling),
-        windowed: state.terms.windowed,
-        size: prepared.calibrated(prepared.estimate),
-        pinned,
-    })
 }

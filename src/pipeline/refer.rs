@@ -6,11 +6,10 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 
-use super::content::{self, Kept};
-use super::find::{self, FindError};
-use super::finish::Place;
-use super::reads::Reads;
+use super::content::Kept;
+use super::place::Place;
 use crate::dialect::request::{Found, Lost, Request};
+use crate::history::{self, FindError, Reads};
 use crate::model::{Dialect, Digest, RecordId, Scope, TenantId};
 use crate::session::path::Path;
 use crate::store::Link;
@@ -161,7 +160,7 @@ fn conversation(
     let links: Vec<_> = links.collect();
     for (_, id) in links.into_iter().rev().take(SAME) {
         let id = RecordId(id);
-        if let Some(record) = find::record(reads, id)? {
+        if let Some(record) = history::record(reads, id)? {
             // A server that gives an id a second time has let go of the first.
             newest = newest.max(Some((record.ended, id)));
         }
@@ -169,10 +168,10 @@ fn conversation(
     let Some((_, id)) = newest else {
         return Ok(None);
     };
-    let Some(path) = find::load(reads, id)? else {
+    let Some(path) = history::load(reads, id)? else {
         return Ok(None);
     };
-    let Some(said) = content::said(reads, &path)? else {
+    let Some(said) = history::said(reads, &path)? else {
         return Ok(None);
     };
     let mut messages = Vec::with_capacity(said.messages.len());

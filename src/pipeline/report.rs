@@ -8,9 +8,6 @@ use http::{HeaderMap, Method, StatusCode};
 
 use super::app::App;
 use super::books::Books;
-use super::hidden::Counted;
-use super::hop::{MiddleError, Prepared, State, Tools};
-use super::request::Mode;
 use crate::dialect::answer::Answer;
 use crate::dialect::request::Request;
 use crate::policy::Pinned;
@@ -19,6 +16,9 @@ use crate::record::{
     Side, Stage, Turn, lossy, response_headers,
 };
 use crate::tokens::ledger::{Account, Said, Terms};
+use crate::turn::Mode;
+use crate::turn::hidden::Counted;
+use crate::turn::hop::{MiddleError, Prepared, State, Tools};
 use crate::upstream::Retry;
 
 /// The report of a request, from its head to its end. It is told once, whichever way that comes.

@@ -1,7 +1,6 @@
 //! The response half of an unstreamed turn: whole bodies, hop after hop, until one has nothing
 //! hidden. Never holds a stream.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -11,25 +10,17 @@ use http_body::Frame;
 use http_body_util::{BodyExt, Limited};
 
 use super::app::App;
-use super::books;
 use super::error::ProxyError;
-use super::finish::{self, Committed, Ended, Ending};
-use super::hidden::{self, Keep};
-use super::incoming::Incoming;
-use super::open::{Turn, over_budget};
-use super::request::Mode;
-use super::send::{Served, again, failed, note_accepted, prepare, reply, send, spec};
+use super::incoming::{Incoming, Served};
+use super::managed::{Turn, cap_line};
+use super::send::{again, send};
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::unary::{self, Unstreamed};
-use crate::model::Hop;
-use crate::record::{Phase, Stage};
+use crate::record::Side;
 use crate::upstream::{self, ResponseBody};
 
 /// The most that is held of one answer.
 const ANSWER: usize = 256 << 20;
-
-/// What the client reads where a turn ended at the hop cap with nothing else said.
-pub(super) const CAP_LINE: &str = "the model only annotated; send \"continue\"";
 
 /// Reads the answer of the first hop and goes on until the turn is whole.
 ///
@@ -42,9 +33,9 @@ pub(super) async fn answer(
     body: Incoming,
 ) -> Result<Served, ProxyError> {
     match hops(app, &mut turn, head, body).await {
-        Ok(Some((status, headers, body))) => Ok(Served::Answer(reply(turn, status, headers, body))),
+        Ok(Some((status, headers, body))) => Ok(Served::Answer(turn.reply(status, headers, body))),
         Ok(None) => Ok(Served::Own(Box::new(turn))),
-        Err(error) => Err(failed(turn, error)),
+        Err(error) => Err(turn.failed(error)),
     }
 }
 
@@ -59,7 +50,7 @@ async fn hops(
     head: Parts,
     body: Incoming,
 ) -> Result<Option<Whole>, ProxyError> {
-    let spec = spec(turn);
+    let spec = turn.spec();
     let (status, mut headers) = (head.status, head.headers);
     let mut last = collect(turn, body).await?;
     let first = last.clone();
@@ -90,7 +81,7 @@ async fn hops(
             }
             // What failed said nothing that a client could send back.
             if verdict != Verdict::Broken {
-                settle(app, turn, &answers, closed).await;
+                turn.settle(app, &answers, closed).await;
             }
             return Ok(Some((status, headers, composed)));
         }
@@ -102,14 +93,6 @@ async fn hops(
             Next::Coded => return Ok(None),
         }
     }
-}
-
-/// The line for a turn that ended at the hop cap, where nothing visible was said.
-pub(super) fn cap_line(answers: &[Answer]) -> Option<&'static str> {
-    answers
-        .iter()
-        .all(|answer| answer.text.is_empty())
-        .then_some(CAP_LINE)
 }
 
 enum Next {
@@ -125,17 +108,11 @@ async fn next(app: &Arc<App>, turn: &mut Turn, answers: &[Answer]) -> Result<Nex
     if let Some(answer) = answers.last() {
         turn.pend(app, answer);
     }
-    let prepared =
-        prepare(app, turn, None).map_err(|error| ProxyError::Middle(error.stage().name()))?;
-    turn.report.prepared(&turn.state, &prepared);
-    if let Some(error) = over_budget(&turn.state, &prepared) {
-        return Err(error);
-    }
-    turn.prepared = prepared;
+    turn.next_hop(app)?;
     let response = send(app, turn).await?;
     turn.report.answered(response.status());
     if response.status().is_success() {
-        note_accepted(app, turn);
+        turn.note_accepted(app);
         return whole(turn, response).await;
     }
     let (head, body) = Incoming::of(response);
@@ -157,135 +134,6 @@ async fn whole(turn: &mut Turn, response: Response<ResponseBody>) -> Result<Next
     })
 }
 
-impl Turn {
-    /// Answers the hidden calls of a hop that the client never sees, and keeps the hop.
-    pub(super) fn pend(&mut self, app: &App, answer: &Answer) {
-        let hop = self.settle_hop(app, answer, Keep::Message);
-        self.state.pending.push(hop);
-    }
-
-    /// Notes the end of a hop.
-    pub(super) fn heard(&mut self, app: &App, answer: &Answer) {
-        let reader = app.reader(&self.family, self.place.tenant, self.state.request.dialect);
-        let said = books::said(answer, &reader);
-        self.report.ended(answer, said);
-    }
-
-    /// The hop that an answer makes, its hidden calls run and counted.
-    pub(super) fn settle_hop(&mut self, app: &App, answer: &Answer, keep: Keep) -> Hop {
-        let reader = app.reader(&self.family, self.place.tenant, self.state.request.dialect);
-        let (state, prepared) = (&self.state, &self.prepared);
-        let (hop, counted) = self.report.timed(Phase::Intercept, || {
-            hidden::settle(state, prepared, answer, keep, &reader)
-        });
-        self.report.hidden(counted);
-        hop
-    }
-
-    /// Begins to record the turn that ends with this answer. `None` where that failed, which the
-    /// client never pays for.
-    pub(super) fn commit(
-        &mut self,
-        app: &App,
-        answers: &[Answer],
-        closed: Option<Option<&str>>,
-    ) -> Option<Committed> {
-        self.guarded(app, |turn| turn.record(app, answers, closed))
-    }
-
-    /// As [`Turn::commit`], for a turn that ended behind hops that are settled already: the client
-    /// has what they said and nothing else.
-    pub(super) fn commit_settled(&mut self, app: &App, answers: &[Answer]) -> Option<Committed> {
-        self.guarded(app, |turn| {
-            let last = turn.state.pending.pop()?;
-            turn.ended(app, answers, last, None)
-        })
-    }
-
-    fn guarded(
-        &mut self,
-        app: &App,
-        end: impl FnOnce(&mut Self) -> Option<Ended>,
-    ) -> Option<Committed> {
-        let run = AssertUnwindSafe(|| {
-            let ended = end(self)?;
-            Some(finish::commit(app, &self.place, &self.state, ended))
-        });
-        catch_unwind(run).unwrap_or_else(|_| {
-            tracing::error!("a turn could not be recorded: the proxy made a mistake");
-            self.report.turn.fail_open = Some(Stage::Panic);
-            None
-        })
-    }
-
-    /// The record of the turn that ends with this answer.
-    fn record(
-        &mut self,
-        app: &App,
-        answers: &[Answer],
-        closed: Option<Option<&str>>,
-    ) -> Option<Ended> {
-        let answer = answers.last()?;
-        let keep = if closed.is_some() {
-            Keep::Message
-        } else {
-            Keep::HiddenCalls
-        };
-        let last = self.settle_hop(app, answer, keep);
-        self.ended(app, answers, last, closed)
-    }
-
-    fn ended(
-        &self,
-        app: &App,
-        answers: &[Answer],
-        last: Hop,
-        closed: Option<Option<&str>>,
-    ) -> Option<Ended> {
-        let answer = answers.last()?;
-        let line = closed.flatten();
-        let transcript = &self.prepared.transcript;
-        let record = finish::record(
-            &self.state,
-            transcript.base,
-            transcript.first_item,
-            Ending {
-                texts: answers.iter().map(|answer| answer.text.as_str()).collect(),
-                answer,
-                last,
-                line,
-                now: app.now(),
-            },
-        );
-        let request = &self.state.request;
-        let (stored, asked) = match self.state.terms.mode {
-            Mode::Manage => self.state.terms.keeps(request.stored),
-            // The provider's own copy is all that the client can refer to.
-            Mode::Observe | Mode::Off => (false, false),
-        };
-        // What broke off has no end that a client could go on from.
-        let whole = match answer.verdict() {
-            Verdict::Done | Verdict::Mixed | Verdict::Cut => true,
-            Verdict::HiddenOnly => closed.is_some(),
-            Verdict::Broken => false,
-        };
-        // The client knows a turn by the id of its first hop.
-        let first = answers.first().filter(|_| asked && whole);
-        Some(Ended {
-            record,
-            said: stored.then(|| request.dialect.said(answers, line)),
-            response: first.and_then(|first| first.id.clone()),
-        })
-    }
-}
-
-/// Records the turn and waits until it is durable, as long as the settings allow.
-async fn settle(app: &Arc<App>, turn: &mut Turn, answers: &[Answer], closed: Option<Option<&str>>) {
-    if let Some(committed) = turn.commit(app, answers, closed) {
-        turn.durable(app, committed).await;
-    }
-}
-
 /// Reads an answer whole, into memory of its own: each piece of it is a slice of one read, which may
 /// be hundreds of times as long.
 async fn collect(turn: &mut Turn, body: Incoming) -> Result<Bytes, ProxyError> {
@@ -298,7 +146,7 @@ async fn collect(turn: &mut Turn, body: Incoming) -> Result<Bytes, ProxyError> {
             Ok(Err(_)) => {}
             Err(error) => {
                 tracing::warn!(%error, "the upstream's answer was cut");
-                turn.report.aborted(crate::record::Side::Upstream);
+                turn.report.aborted(Side::Upstream);
                 return Err(ProxyError::Upstream(upstream::Error::Broken {
                     cause: error.to_string(),
                 }));

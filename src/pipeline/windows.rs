@@ -4,14 +4,14 @@
 
 use std::sync::Arc;
 
+use http::HeaderMap;
 use parking_lot::Mutex;
 use quick_cache::unsync::Cache;
+use reqwest::Url;
 
-use super::app::App;
-use super::open::Turn;
 use crate::model::TenantId;
 use crate::tokens::Family;
-use crate::upstream::ListingError;
+use crate::upstream::{Client, ListingError};
 
 /// Tenants and models of which something is remembered: those used longest ago go first.
 const REMEMBERED: usize = 4_096;
@@ -90,38 +90,55 @@ impl Windows {
     }
 }
 
-fn key(tenant: TenantId, model: &str) -> Key {
-    (tenant, model.chars().take(NAME).collect())
+/// A question to an upstream.
+pub(super) struct Question {
+    /// The address of the request that it was asked beside.
+    pub url: Url,
+    /// Its headers, with the credentials that were accepted.
+    pub headers: HeaderMap,
+    /// Whose model it is.
+    pub tenant: TenantId,
+    /// The model.
+    pub model: String,
+    /// Now, in milliseconds since 1970.
+    pub now: u64,
 }
 
-/// Asks the upstream beside a turn that it has just accepted, with the credentials that it accepted,
-/// where nothing is known of how much the turn's model takes.
-pub(super) fn ask(app: &Arc<App>, turn: &Turn) {
-    let model = &turn.state.request.model;
-    if !app.windows.asks || !app.models.family(model).is_unmeasured() {
-        return;
-    }
-    let Ok(url) = app.upstream.target(&turn.request.asked) else {
-        return;
-    };
-    // Where others are being asked it is done with a later turn.
-    let Ok(held) = Arc::clone(&app.windows.asking).try_acquire_owned() else {
-        return;
-    };
-    let (key, now) = (key(turn.request.identity.tenant, model), app.now());
-    if !app.windows.is_due(&key, now) {
-        return;
-    }
-    let (upstream, windows) = (app.upstream.clone(), Arc::clone(&app.windows));
-    let headers = turn.request.headers.clone();
-    tokio::spawn(async move {
-        let said = upstream.context_of(&url, headers, &key.1).await;
-        drop(held);
-        match said {
-            Ok(context) => windows.learn(key, now, context),
-            Err(error) => unknown(&key.1, &error),
+impl Windows {
+    /// Asks an upstream what it says of a model, where it is time to.
+    pub(super) fn ask(self: &Arc<Self>, upstream: &Client, question: Question) {
+        if !self.asks {
+            return;
         }
-    });
+        // Where others are being asked it is done with a later turn.
+        let Ok(held) = Arc::clone(&self.asking).try_acquire_owned() else {
+            return;
+        };
+        let Question {
+            url,
+            headers,
+            tenant,
+            model,
+            now,
+        } = question;
+        let key = key(tenant, &model);
+        if !self.is_due(&key, now) {
+            return;
+        }
+        let (upstream, windows) = (upstream.clone(), Arc::clone(self));
+        tokio::spawn(async move {
+            let said = upstream.context_of(&url, headers, &key.1).await;
+            drop(held);
+            match said {
+                Ok(context) => windows.learn(key, now, context),
+                Err(error) => unknown(&key.1, &error),
+            }
+        });
+    }
+}
+
+fn key(tenant: TenantId, model: &str) -> Key {
+    (tenant, model.chars().take(NAME).collect())
 }
 
 /// Nothing is learned, and what was known stays.

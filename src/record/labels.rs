@@ -5,6 +5,7 @@
 use crate::model::{Usage, label_set};
 use crate::tokens::Cost;
 use crate::tokens::ledger::SavedParts;
+use crate::turn::hop::MiddleError;
 
 use super::turn::Turn;
 
@@ -45,20 +46,6 @@ label_set!(
         Intercept => "intercept",
         /// Waiting for the store where the client waited too.
         Store => "store",
-    }
-);
-
-label_set!(
-    /// Why the guidance came into a conversation that was offered the hidden tools before, or had
-    /// none.
-    #[derive(Hash)]
-    GuideReason {
-        /// With its first pass.
-        Pass => "pass",
-        /// Its view passed the mark below the ceiling.
-        Mark => "mark",
-        /// A request asked for it.
-        Asked => "asked",
     }
 );
 
@@ -187,30 +174,6 @@ label_set!(
 );
 
 label_set!(
-    /// What is remembered between requests.
-    CacheName {
-        /// Folded paths with their records.
-        Paths => "paths",
-        /// What is known of messages.
-        Shapes => "shapes",
-        /// Sizes of texts that come with every request.
-        Sizes => "sizes",
-        /// The strings of originals.
-        Words => "words",
-        /// What is left of calls.
-        Lefts => "lefts",
-        /// Lines of what is gone.
-        Notes => "notes",
-        /// What messages begin with.
-        Fronts => "fronts",
-        /// Which sessions were served lately.
-        Sessions => "sessions",
-        /// Records of turns that are only watched.
-        Watched => "watched",
-    }
-);
-
-label_set!(
     /// Whether the view was brought under the ceiling.
     Budget {
         /// The request that was sent holds at most the ceiling.
@@ -263,42 +226,6 @@ label_set!(
 );
 
 label_set!(
-    /// What a `delimiter` call asks for.
-    DelimiterAction {
-        /// To open an episode.
-        Start => "start",
-        /// To close it.
-        End => "end",
-        /// Neither.
-        Other => "other",
-    }
-);
-
-label_set!(
-    /// What came of a `recall` call.
-    RecallOutcome {
-        /// All that was asked for came back.
-        Ok => "ok",
-        /// A part of it did.
-        Partial => "partial",
-        /// The call could not be read.
-        Refused => "refused",
-        /// The same call stands before it in the turn.
-        Repeated => "repeated",
-        /// It is in view already.
-        InView => "in_view",
-        /// Nothing in it is what was searched for.
-        NoMatch => "no_match",
-        /// The turn has no room left for it.
-        Full => "full",
-        /// Nothing is known by the name.
-        Unknown => "unknown",
-        /// It is not in the history any more.
-        Gone => "gone",
-    }
-);
-
-label_set!(
     /// Tokens as providers count them.
     TokenKind {
         /// Prompt tokens, those of the cache included.
@@ -313,6 +240,18 @@ label_set!(
         Reasoning => "reasoning",
     }
 );
+
+impl Stage {
+    /// The stage in which the middle failed.
+    #[must_use]
+    pub const fn of(error: &MiddleError) -> Self {
+        match error {
+            MiddleError::Message(_) => Self::Dialect,
+            MiddleError::Plan(_) => Self::Policy,
+            MiddleError::Render(_) | MiddleError::Inject => Self::Render,
+        }
+    }
+}
 
 impl SavedPart {
     /// The part among all.

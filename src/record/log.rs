@@ -5,9 +5,10 @@
 use http::StatusCode;
 use tracing::Level;
 
-use super::labels::{Budget, GuideReason, Projection, SavedPart, Stage};
+use super::labels::{Budget, Projection, SavedPart, Stage};
 use super::turn::Turn;
 use crate::dialect::request::Unmanaged;
+use crate::model::GuideReason;
 use crate::tokens::ledger::Account;
 
 /// Model names come from the client and the upstream: longer ones are cut for the log.

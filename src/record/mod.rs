@@ -14,15 +14,12 @@ mod turn;
 
 pub use headers::{FAIL_OPEN, Zone, response_headers};
 pub use labels::{
-    AbortPhase, AcceptError, Budget, CacheName, ConnectionCut, CostKind, DelimiterAction,
-    GuideReason, Label, LedgerSide, LedgerTokens, Phase, Projection, RecallOutcome, RetryReason,
-    Route, SavedPart, Side, Stage, StoreOp, provider_name,
+    AbortPhase, AcceptError, Budget, ConnectionCut, CostKind, Label, LedgerSide, LedgerTokens,
+    Phase, Projection, RetryReason, Route, SavedPart, Side, Stage, StoreOp, provider_name,
 };
 pub use log::log_turn;
 pub use metrics::{InFlight, Metrics, MetricsError, log_lines_lost};
-pub use turn::{
-    Abort, Context, DelimiterCall, Evicted, Hop, Overhead, Pass, RecallCall, Turn, lossy,
-};
+pub use turn::{Abort, Context, Evicted, Hop, Overhead, Pass, Turn, lossy};
 
 /// Tells everybody who wants to know that a turn is finished: the metrics first, then the log.
 pub fn finish(metrics: &Metrics, turn: &Turn) {

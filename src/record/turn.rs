@@ -8,13 +8,13 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 
 use super::labels::{
-    AbortPhase, Budget, CostKind, DelimiterAction, GuideReason, Label, Phase, Projection,
-    RecallOutcome, RetryReason, Route, Side, Stage, UNKNOWN_PROVIDER,
+    AbortPhase, Budget, CostKind, Label, Phase, Projection, RetryReason, Route, Side, Stage,
+    UNKNOWN_PROVIDER,
 };
 use crate::commit::Trigger;
 use crate::dialect::request::Unmanaged;
-use crate::intercept::delimiter;
-use crate::model::{Edits, Usage};
+use crate::intercept::delimiter::DelimiterCall;
+use crate::model::{Edits, GuideReason, RecallCall, Usage};
 use crate::policy::{Level, Pinned, Policy};
 use crate::session::view::Parts;
 use crate::tokens::ledger::Account;
@@ -255,24 +255,6 @@ pub struct Context {
     pub budget: Budget,
     /// What keeps the view above it, where it was not.
     pub pinned: Option<Pinned>,
-}
-
-/// One `delimiter` call and what came of it.
-#[derive(Clone, Copy, Debug)]
-pub struct DelimiterCall {
-    /// What it asks for.
-    pub action: DelimiterAction,
-    /// Whether it was taken.
-    pub outcome: delimiter::Label,
-}
-
-/// One `recall` call and what came of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecallCall {
-    /// Whether something was brought back, or why not.
-    pub outcome: RecallOutcome,
-    /// Tokens brought back.
-    pub tokens: u64,
 }
 
 /// A stream that ended before its end.

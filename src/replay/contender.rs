@@ -3,8 +3,8 @@
 
 use super::Options;
 use crate::commit::Floor;
-use crate::pipeline::{Budget, Delimiter, Overrides, Recall, Settings, Terms, TermsError};
 use crate::policy::Policy;
+use crate::turn::{Budget, Delimiter, Overrides, Recall, Settings, Terms, TermsError};
 
 /// The policy of a name.
 #[must_use]

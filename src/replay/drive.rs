@@ -15,9 +15,9 @@ use super::trace::{Message, Trace};
 use super::{Lab, ReplayError};
 use crate::dialect::request::Request;
 use crate::model::{CALL_TOKENS, Dialect, Digest, ItemNo, Role, Shape, TenantId, raw};
-use crate::pipeline::hop::Tools;
-use crate::pipeline::known::Reader;
 use crate::session::chain;
+use crate::turn::hop::Tools;
+use crate::turn::known::Reader;
 
 /// All sessions are played as one tenant's: nothing is looked up by it.
 const TENANT: TenantId = TenantId(Digest([0; 32]));

@@ -37,10 +37,10 @@ pub use outcome::{Outcome, Played, Point, Report, Run, SessionOutcome, Share};
 pub use trace::{Trace, TraceError};
 
 use crate::commit::Floor;
-use crate::pipeline::known::Memo;
-use crate::pipeline::{Budget, Classes, GlobError, Offer, TermsError, ToolClasses};
 use crate::policy::Policy;
 use crate::tokens::Counter;
+use crate::turn::known::Memo;
+use crate::turn::{Budget, Classes, GlobError, Offer, TermsError, ToolClasses};
 
 /// What is compared, and how.
 #[derive(Clone, Debug)]

@@ -22,12 +22,12 @@ use crate::dialect::answer::{Answer, Call, Reasoning};
 use crate::dialect::message;
 use crate::dialect::request::Request;
 use crate::model::{Dialect, Head, Hop, ItemNo, Mark, Shape};
-use crate::pipeline::finish::{self, Ending};
-use crate::pipeline::hidden::{self, Keep};
-use crate::pipeline::hop::{MiddleError, Prepared, State, Tools};
 use crate::policy::Level;
 use crate::session::path::Path;
 use crate::session::transcript::Transcript;
+use crate::turn::ending::{self, Ending};
+use crate::turn::hidden::{self, Keep};
+use crate::turn::hop::{MiddleError, Prepared, State, Tools};
 
 /// One request of the client's and what answers it; the same for all policies.
 pub struct Turn<'a> {
@@ -261,7 +261,7 @@ impl<'a> Player<'a> {
         let mut texts: Vec<&str> = before.iter().map(|hop| hop.text.as_str()).collect();
         texts.push(&answer.text);
         let transcript = &prepared.transcript;
-        let record = finish::record(
+        let record = ending::record(
             state,
             transcript.base,
             transcript.first_item,
@@ -273,7 +273,7 @@ impl<'a> Player<'a> {
                 now: turn.times.1,
             },
         );
-        let (id, _) = finish::named(&record);
+        let (id, _) = ending::named(&record);
         self.path = Arc::new(self.path.extend(id, Arc::new(record)));
         self.transcript = prepared.transcript;
         Ok(())

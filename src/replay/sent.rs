@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::anchors::{self, Needs, Part};
 use super::named::{self, Ids};
 use crate::model::{Role, Shape, raw};
-use crate::pipeline::known::Reader;
+use crate::turn::known::Reader;
 
 /// Ids of hidden calls that cost nothing begin with this.
 pub const FREE: &str = "call_i";

@@ -8,8 +8,8 @@ use super::contender::Contender;
 use super::outcome::{Outcome, Report};
 use super::{Lab, Options, ReplayError, Watch, trace};
 use crate::commit::Floor;
-use crate::pipeline::MIN_CEILING;
 use crate::policy::Policy;
+use crate::turn::MIN_CEILING;
 
 /// How much of K may be given up for money: what is closer together than this is noise.
 pub const SLACK: f64 = 0.005;

@@ -16,7 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use crate::model::Digest;
+use crate::model::{Digest, blob_id};
 
 pub mod codec;
 mod error;
@@ -144,12 +144,6 @@ impl Batch {
             None => Ok(()),
         }
     }
-}
-
-/// The id of a blob: the blake3 hash of its bytes, and of nothing else.
-#[must_use]
-pub fn blob_id(bytes: &[u8]) -> Digest {
-    Digest(*blake3::hash(bytes).as_bytes())
 }
 
 /// A store, and what was met on the way to it.

@@ -110,8 +110,9 @@ impl Overlay {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Link, blob_id};
+    use super::super::Link;
     use super::*;
+    use crate::model::blob_id;
 
     fn batch(value: &'static [u8]) -> Batch {
         let id = blob_id(value);

@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use plimsoll::config::Config;
-use plimsoll::pipeline::Unmet;
+use plimsoll::turn::Unmet;
 use plimsoll_scripted::Reply;
 use serde_json::{Value, json};
 

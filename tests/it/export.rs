@@ -6,9 +6,9 @@ use std::process::Output;
 use std::sync::Arc;
 
 use plimsoll::inspect::{Archive, Branch, export};
-use plimsoll::pipeline::StoreContent;
 use plimsoll::replay::{Trace, trace};
 use plimsoll::store::Store;
+use plimsoll::turn::StoreContent;
 use serde_json::{Value, json};
 
 use super::agent::{Agent, annotated, bash, plan, provider, tools};

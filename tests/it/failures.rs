@@ -8,8 +8,8 @@ use axum::response::Response;
 use futures_util::future::join_all;
 use plimsoll::commit::Floor;
 use plimsoll::config::Config;
-use plimsoll::pipeline::Guidance;
 use plimsoll::policy::Order;
+use plimsoll::turn::Guidance;
 use plimsoll_scripted::{Fault, IndexStyle, Options, Provider, Reply, Script, Style, Verdict};
 use serde_json::{Value, json};
 

@@ -10,8 +10,9 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::HeaderMap;
 use plimsoll::inspect::Archive;
-use plimsoll::pipeline::{App, StoreContent};
+use plimsoll::pipeline::App;
 use plimsoll::store::{Config, Store};
+use plimsoll::turn::StoreContent;
 use serde_json::{Value, json};
 
 use super::process::Process;

@@ -10,9 +10,9 @@ use flate2::read::GzDecoder;
 use plimsoll::dialect::message::{self, ParsedCall};
 use plimsoll::dialect::request::Request;
 use plimsoll::model::{Dialect, Digest, Head, Shape, TenantId};
-use plimsoll::pipeline::known::Memo;
 use plimsoll::session::chain;
 use plimsoll::tokens::{Counter, Encoding};
+use plimsoll::turn::known::Memo;
 use serde_json::Value;
 
 /// Agents that speak the chat dialect. aider splices its history in elsewhere, so it is read but

@@ -9,10 +9,8 @@ use http::{HeaderMap, Response, StatusCode};
 
 use super::{Begin, Driver, End};
 use crate::dialect::stream::StreamError;
-use crate::dialect::{ErrorSide, ErrorText};
 use crate::pipeline::error::ProxyError;
 use crate::pipeline::incoming::Incoming;
-use crate::pipeline::open::Turn;
 use crate::pipeline::send::{again, refusal_of};
 use crate::record::Side;
 use crate::upstream::{self, ResponseBody};
@@ -206,17 +204,4 @@ impl Driver {
 /// Whether a refusal may pass, so that asking again makes sense.
 pub(super) fn may_pass(status: StatusCode) -> bool {
     status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()
-}
-
-impl Turn {
-    /// An error of ours in the dialect's shape.
-    fn upstream_error(&self, cause: &str) -> Bytes {
-        self.state.request.dialect.error(&ErrorText {
-            status: StatusCode::BAD_GATEWAY.as_u16(),
-            side: ErrorSide::Upstream,
-            message: cause,
-            param: None,
-            code: "upstream_stream_failed",
-        })
-    }
 }

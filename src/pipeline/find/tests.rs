@@ -5,11 +5,11 @@ use std::cell::Cell;
 use bytes::Bytes;
 
 use super::*;
-use crate::model::{CallId, CallShape};
-use crate::pipeline::finish::named;
-use crate::pipeline::patience::Patience;
+use crate::history::Patience;
+use crate::model::{CallId, CallShape, Parent};
 use crate::record::StoreOp;
 use crate::store::{Batch, Link, Store, memory::Memory};
+use crate::turn::ending::named;
 
 const TENANT: TenantId = TenantId(Digest([1; 32]));
 
@@ -65,7 +65,7 @@ fn served(turns: u64) -> Store {
             Some(entry) if turn % 32 > 0 => Parent::Record(entry.id),
             Some(_) => {
                 let bytes = Bytes::from(rmp_serde::to_vec_named(&path.snapshot()).unwrap());
-                let id = crate::store::blob_id(&bytes);
+                let id = crate::model::blob_id(&bytes);
                 batch.blobs.push((id, bytes));
                 Parent::Snapshot(id)
             }

@@ -12,12 +12,11 @@ use super::register::{Each, Pairs, Registrar, each, opts};
 use crate::commit::Trigger;
 use crate::dialect::request::Unmanaged;
 use crate::intercept::delimiter;
-use crate::model::EditKind;
+use crate::model::{CacheName, DelimiterAction, EditKind, GuideReason, RecallOutcome};
 use crate::policy::{Level, Policy};
 use crate::record::labels::{
-    AbortPhase, AcceptError, CacheName, ConnectionCut, CostKind, DelimiterAction, GuideReason,
-    LedgerSide, LedgerTokens, Phase, Projection, RecallOutcome, RetryReason, SavedPart, Side,
-    Stage, StoreOp,
+    AbortPhase, AcceptError, ConnectionCut, CostKind, LedgerSide, LedgerTokens, Phase, Projection,
+    RetryReason, SavedPart, Side, Stage, StoreOp,
 };
 use crate::session::view::Part;
 

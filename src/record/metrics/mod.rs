@@ -17,10 +17,12 @@ use prometheus::{IntGauge, TextEncoder};
 use self::families::{Families, LOG_LINES_LOST};
 use self::models::Models;
 use super::labels::{
-    AcceptError, Budget, CacheName, ConnectionCut, CostKind, LedgerSide, LedgerTokens, Phase,
-    Route, SavedPart, StoreOp, TokenKind,
+    AcceptError, Budget, ConnectionCut, CostKind, LedgerSide, LedgerTokens, Phase, Route,
+    SavedPart, StoreOp, TokenKind,
 };
-use super::turn::{Abort, Context, DelimiterCall, Evicted, Hop, Pass, Turn, lossy};
+use super::turn::{Abort, Context, Evicted, Hop, Pass, Turn, lossy};
+use crate::intercept::delimiter::DelimiterCall;
+use crate::model::CacheName;
 use crate::session::view::Part;
 use crate::store::Health;
 

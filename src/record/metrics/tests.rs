@@ -13,13 +13,10 @@ use super::*;
 use crate::commit::Trigger;
 use crate::dialect::request::Unmanaged;
 use crate::intercept::delimiter;
-use crate::model::EditKind;
+use crate::model::{DelimiterAction, EditKind, GuideReason, RecallCall, RecallOutcome};
 use crate::policy::{Level, Policy};
 use crate::record::tests::full_turn;
-use crate::record::{
-    AbortPhase, DelimiterAction, GuideReason, Overhead, Phase, Projection, RecallCall,
-    RecallOutcome, RetryReason, Side, Stage,
-};
+use crate::record::{AbortPhase, Overhead, Phase, Projection, RetryReason, Side, Stage};
 use crate::tokens::ledger::Account;
 
 /// Every metric: its name without the prefix, its type, and its labels in order.

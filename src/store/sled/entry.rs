@@ -255,9 +255,9 @@ pub(super) fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
 mod tests {
     use std::io::Write as _;
 
-    use super::super::super::blob_id;
     use super::super::super::tests::noise;
     use super::*;
+    use crate::model::blob_id;
 
     fn batch(seed: u64, length: usize) -> Batch {
         let bytes = noise(seed, length);

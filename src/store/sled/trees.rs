@@ -18,10 +18,10 @@ use std::time::Duration;
 use ::sled::{Db, Tree};
 use bytes::Bytes;
 
-use crate::model::Digest;
+use crate::model::{Digest, blob_id};
 
 use super::super::codec::{self, CodecError};
-use super::super::{Config, Link, MEMBERS, StoreError, blob_id};
+use super::super::{Config, Link, MEMBERS, StoreError};
 
 /// Fixed when a store is made; the engine refuses any other afterwards.
 pub(super) const SEGMENT: usize = 2 << 20;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use plimsoll::config::Backend;
-use plimsoll::pipeline::Offer;
+use plimsoll::turn::Offer;
 use plimsoll_scripted::{Form, Rule, Rules};
 use serde_json::Value;
 

@@ -1,0 +1,133 @@
+//! How much memory what is remembered between requests may take: one amount for all, and fixed
+//! shares of it. All caches are made here, so that none is bounded by anything but bytes. Never
+//! knows what is remembered.
+
+use std::hash::Hash;
+
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+
+use super::label_set;
+
+label_set!(
+    /// What is remembered between requests.
+    CacheName {
+        /// Folded paths with their records.
+        Paths => "paths",
+        /// What is known of messages.
+        Shapes => "shapes",
+        /// Sizes of texts that come with every request.
+        Sizes => "sizes",
+        /// The strings of originals.
+        Words => "words",
+        /// What is left of calls.
+        Lefts => "lefts",
+        /// Lines of what is gone.
+        Notes => "notes",
+        /// What messages begin with.
+        Fronts => "fronts",
+        /// Which sessions were served lately.
+        Sessions => "sessions",
+        /// Records of turns that are only watched.
+        Watched => "watched",
+    }
+);
+
+/// What all caches take together where nobody says otherwise, in bytes.
+pub const MEMORY: usize = 256 << 20;
+/// The least that may be asked for.
+pub const LEAST: usize = 4 << 20;
+
+/// Into so many parts the whole is divided.
+const PARTS: usize = 64;
+/// About how much one value takes at the least: so many keys are remembered of what had to go.
+const TYPICAL: u64 = 1024;
+/// Caches are divided, by default four times for each core, so that requests seldom wait for each
+/// other. A value must fit into one part, and the path of a long session is large; but each request
+/// asks for one only.
+const PATH_SHARDS: usize = 4;
+
+/// The share of a cache in what all take together, in bytes.
+#[must_use]
+pub const fn share(cache: CacheName, all: usize) -> usize {
+    let parts = match cache {
+        CacheName::Paths => 23,
+        CacheName::Words => 14,
+        CacheName::Shapes => 12,
+        CacheName::Lefts | CacheName::Notes => 5,
+        CacheName::Watched => 2,
+        CacheName::Sizes | CacheName::Fronts | CacheName::Sessions => 1,
+    };
+    all / PARTS * parts
+}
+
+/// What an entry takes in a cache beside what its value owns: the tables have up to twice as much
+/// room as they need, because they grow by doubling.
+pub(crate) const fn entry<K, V>() -> usize {
+    2 * (size_of::<K>() + size_of::<V>() + 32) + 24
+}
+
+/// A cache with its share of `all` bytes. An eighth of it is left for the keys of what had to go.
+pub(crate) fn bounded<K, V, W>(name: CacheName, all: usize, weighter: W) -> Cache<K, V, W>
+where
+    K: Eq + Hash + Clone,
+    V: Clone,
+    W: Weighter<K, V> + Clone,
+{
+    let share = share(name, all) as u64;
+    let room = share - share / 8;
+    let mut options = OptionsBuilder::new();
+    if name == CacheName::Paths {
+        options.shards(PATH_SHARDS);
+    }
+    let options = options
+        .estimated_items_capacity(
+            usize::try_from(share / TYPICAL)
+                .unwrap_or(usize::MAX)
+                .max(64),
+        )
+        .weight_capacity(room)
+        .build();
+    let hasher = DefaultHashBuilder::default();
+    match options {
+        Ok(options) => Cache::with_options(options, weighter, hasher, DefaultLifecycle::default()),
+        // Both sizes were given, so there is nothing that could be missing.
+        Err(_) => Cache::with_weighter(64, room, weighter),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shares_are_the_whole_and_no_more() {
+        for all in [LEAST, MEMORY] {
+            let shares = CacheName::ALL.iter().map(|cache| share(*cache, all));
+            assert_eq!(shares.sum::<usize>(), all);
+        }
+    }
+
+    /// Whatever is put in, large, small or too large: the weight stays within the share.
+    #[test]
+    fn a_cache_keeps_to_its_share() {
+        #[derive(Clone)]
+        struct AsSaid;
+        impl Weighter<u64, u64> for AsSaid {
+            fn weight(&self, _key: &u64, value: &u64) -> u64 {
+                *value
+            }
+        }
+        for name in CacheName::ALL {
+            let cache = bounded(name, LEAST, AsSaid);
+            let share = share(name, LEAST) as u64;
+            for key in 0..20_000 {
+                let weight = [100, 3_000, 20_000, share * 2][key as usize % 4];
+                cache.insert(key, weight);
+                assert!(cache.weight() <= share, "{name:?}");
+            }
+            // The smallest shares hold a handful of the large ones, and which stay is chance.
+            assert!(cache.weight() > share / 4, "{name:?}: {}", cache.weight());
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Requests that go to the upstream as they came, and answers that come back so. Never reads either.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use http::Response;
+
+use super::app::App;
+use super::error::ProxyError;
+use super::report::Report;
+use super::request::Untouched;
+use crate::upstream::{self, Outbound};
+
+/// Serves a request that is not managed.
+///
+/// # Errors
+/// If the upstream gave no response.
+pub async fn forward(
+    app: &Arc<App>,
+    request: Untouched,
+    mut report: Report,
+) -> Result<Response<Body>, ProxyError> {
+    match pass(app, request, &mut report).await {
+        Ok(mut response) => {
+            response.headers_mut().extend(report.headers());
+            report.answered(response.status());
+            report.finish(Some(response.status()));
+            Ok(response)
+        }
+        Err(error) => {
+            report.refuse(error.status());
+            Err(error)
+        }
+    }
+}
+
+/// Forwards a request as it is, and the response as it comes.
+///
+/// # Errors
+/// If the upstream gave no response.
+pub(super) async fn pass(
+    app: &App,
+    request: Untouched,
+    report: &mut Report,
+) -> Result<Response<Body>, ProxyError> {
+    let Untouched {
+        method,
+        asked,
+        mut headers,
+        payload,
+    } = request;
+    let url = app.upstream.target(&asked)?;
+    upstream::to_upstream(&mut headers);
+    let outbound = Outbound {
+        method,
+        url,
+        headers,
+        payload,
+    };
+    let told = |retry| report.retried(retry);
+    let mut response = app.upstream.send(outbound, told).await?;
+    upstream::to_client(response.headers_mut());
+    Ok(response.map(Body::new))
+}

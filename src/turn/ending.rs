@@ -1,0 +1,98 @@
+//! The record that a turn comes to, made of what it was told and what it said. Pure; never says what the
+//! record stands on nor which keys lead to it, and writes nothing.
+
+use bytes::Bytes;
+
+use super::hop::State;
+use crate::dialect::answer::Answer;
+use crate::dialect::edit::bare;
+use crate::dialect::message::ParsedCall;
+use crate::model::{CallId, Hop, Parent, RecordId, TurnRecord, blob_id};
+
+/// What a turn came to.
+pub struct Ending<'a> {
+    /// The texts of all hops in order, the last one's included.
+    pub texts: Vec<&'a str>,
+    /// The last hop's answer; its visible calls are the client's.
+    pub answer: &'a Answer,
+    /// The last hop as it is recorded.
+    pub last: Hop,
+    /// A line that the proxy put at the end, where the turn was ended at the hop cap.
+    pub line: Option<&'a str>,
+    /// Now, in milliseconds since 1970.
+    pub now: u64,
+}
+
+/// The record of a turn.
+#[must_use]
+pub fn record(state: &State, base: u32, first_item: u32, ending: Ending<'_>) -> TurnRecord {
+    let texts: Vec<&str> = ending.texts.iter().copied().chain(ending.line).collect();
+    let (text, at) = state.request.dialect.join(texts.iter().copied());
+    // What earlier hops handed out ends where the client's own last text begins. A last hop that
+    // the record keeps whole has handed out its text too, as has a line of the proxy's.
+    let handed = match &ending.last.message {
+        Some(_) => text.clone(),
+        None => text.get(..at).unwrap_or_default().to_owned(),
+    };
+    let calls: Vec<ParsedCall<'_>> = ending
+        .answer
+        .visible_calls()
+        .map(|(_, call)| ParsedCall {
+            id: call.id.as_str().into(),
+            name: call.name.as_str().into(),
+            arguments: call.arguments.as_str().into(),
+        })
+        .collect();
+    let ids = calls
+        .iter()
+        .map(|call| (CallId(call.id.to_string()), call.name.to_string()));
+    let mut hops = state.pending.clone();
+    let nudged = hops
+        .iter()
+        .chain([&ending.last])
+        .any(|hop| hop.calls.iter().any(|call| call.nudge));
+    let passed = hops
+        .iter()
+        .chain([&ending.last])
+        .any(|hop| !hop.marks.is_empty());
+    let before = state.path.newest().is_some_and(|record| record.nudged);
+    hops.push(ending.last);
+    TurnRecord {
+        parent: Parent::Root,
+        turn: state.path.next_turn(),
+        position: u32::try_from(state.shapes.len()).unwrap_or(u32::MAX),
+        base,
+        first_item,
+        hops,
+        handed,
+        visible: state.request.dialect.canonical_of_answer(&text, &calls),
+        bare: bare(&text),
+        calls: ids.collect(),
+        tooled: state.request.tools.is_some(),
+        injected: state.injected.delimiter.clone(),
+        recall: state.injected.recall.clone(),
+        prologue: state.prologue,
+        model: state.request.model.clone(),
+        ended: ending.now,
+        nudged: nudged || (before && !passed),
+        session: String::new(),
+        parent_session: None,
+        content: None,
+        without: state.known,
+        guide: state.guide,
+    }
+}
+
+/// A record's bytes, and the id that they give it.
+#[must_use]
+pub fn named(record: &TurnRecord) -> (RecordId, Bytes) {
+    let bytes = encode(record);
+    (RecordId(blob_id(&bytes)), bytes)
+}
+
+/// The stored form of a value.
+pub(crate) fn encode<T: serde::Serialize>(value: &T) -> Bytes {
+    // Encoding into memory fails only for types that these are not; an empty blob is read as no
+    // record, which is what a record that could not be written is.
+    Bytes::from(rmp_serde::to_vec_named(value).unwrap_or_default())
+}

@@ -1,0 +1,346 @@
+//! Answers the hidden calls of one hop and turns its answer into the hop that is recorded. Pure;
+//! never sends anything.
+
+mod ids;
+
+use super::hop::{Prepared, State};
+use super::kept;
+use super::known::Reader;
+use super::recall::{self, Recalls};
+use crate::dialect::answer::{Answer, Call, Reasoning};
+use crate::dialect::message::call_digest;
+use crate::intercept::bounds;
+use crate::intercept::delimiter::{DelimiterCall, Label, Names, Outcome};
+use crate::model::{
+    CallId, DelimiterAction, Effect, Hidden, HiddenCall, Hop, ItemKind, MESSAGE_TOKENS, RecallCall,
+    RecallOutcome, raw,
+};
+use crate::session::tombstone::thousands;
+use crate::session::view;
+
+/// Tokens of a hidden call's result that brings nothing back, at most, as a rule.
+const SHORT_RESULT: u32 = 60;
+
+/// Which part of a hop's message the record must keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// All of it: the client never sees this hop.
+    Message,
+    /// Its hidden calls: the client resends the rest.
+    HiddenCalls,
+}
+
+/// What is counted of a hop.
+#[derive(Debug, Default)]
+pub struct Counted {
+    /// The calls of `delimiter`.
+    pub delimiters: Vec<DelimiterCall>,
+    /// The calls of `recall`.
+    pub recalls: Vec<RecallCall>,
+    /// Calls of the client's tools that were made before and whose results are gone.
+    pub refetches: u64,
+}
+
+/// The hop that an answer makes, its hidden calls run, and what to count of it.
+#[must_use]
+pub fn settle(
+    state: &State,
+    prepared: &Prepared,
+    answer: &Answer,
+    keep: Keep,
+    reader: &Reader<'_>,
+) -> (Hop, Counted) {
+    // What is sent again and again is never more than a call can need, under an id of its own.
+    let sent = answer;
+    let bounded = kept::answer(state.request.dialect, &state.injected, sent);
+    let usable = ids::usable(state, &bounded);
+    let answer = usable.as_ref();
+    let (text, reasoning) = weigh(answer, reader);
+    let runner = Runner::new(state, prepared, sent, reader);
+    let (calls, mut counted) = runner.run(answer, text + reasoning);
+    counted.refetches = refetches(state, prepared, answer);
+    let message = state.request.dialect.message_of(answer);
+    let (marks, kept) = state.moved();
+    let hop = Hop {
+        message: (keep == Keep::Message).then(|| String::from_utf8_lossy(&message).into_owned()),
+        text,
+        reasoning,
+        calls,
+        marks,
+        kept,
+        estimate: prepared.estimate,
+        usage: answer.usage,
+    };
+    (hop, counted)
+}
+
+/// Tokens of an answer's text and of its reasoning.
+#[must_use]
+pub fn weigh(answer: &Answer, reader: &Reader<'_>) -> (u32, u32) {
+    let text = reader.count(&answer.text) + reader.count(&answer.refusal);
+    let reasoning = answer.reasoning.iter();
+    let reasoning = reasoning.map(|(_, reasoning)| match reasoning {
+        Reasoning::Text(text) => reader.count(text),
+        Reasoning::Items(raw) | Reasoning::Part(raw) => {
+            std::str::from_utf8(raw).map_or(0, |raw| reader.count(raw))
+        }
+    });
+    (text, reasoning.sum())
+}
+
+/// Runs the hidden calls of one hop: what it marks first, then what it asks back, which has room
+/// only beside what it marked.
+struct Runner<'a> {
+    state: &'a State,
+    prepared: &'a Prepared,
+    /// The answer as it came, which says which calls are refused unread.
+    sent: &'a Answer,
+    reader: &'a Reader<'a>,
+    names: Names,
+    said: String,
+    recalls: Recalls<'a>,
+    counted: Counted,
+}
+
+impl<'a> Runner<'a> {
+    fn new(
+        state: &'a State,
+        prepared: &'a Prepared,
+        sent: &'a Answer,
+        reader: &'a Reader<'a>,
+    ) -> Self {
+        let mut names = Names::of(&prepared.transcript.graph);
+        let mut recalls = Recalls::new(state, prepared, reader);
+        for call in state.pending.iter().flat_map(|hop| &hop.calls) {
+            match call.tool {
+                Hidden::Delimiter if call.effect == Effect::Refused => {}
+                Hidden::Delimiter => names.note(&call.arguments),
+                Hidden::Recall => recalls.note(&call.arguments),
+            }
+        }
+        Self {
+            state,
+            prepared,
+            sent,
+            reader,
+            names,
+            said: context(state, prepared),
+            recalls,
+            counted: Counted::default(),
+        }
+    }
+
+    /// The hidden calls of an answer that says so many tokens beside its calls, in their order.
+    fn run(mut self, answer: &Answer, said: u32) -> (Vec<HiddenCall>, Counted) {
+        // Only names that are injected are hidden.
+        let tool = |call: &Call| self.state.injected.of(&call.name).unwrap_or_default();
+        let (marks, recalls): (Vec<_>, Vec<_>) = answer
+            .hidden_calls()
+            .partition(|(_, call)| tool(call) == Hidden::Delimiter);
+        let mut ran: Vec<HiddenCall> = Vec::new();
+        for (place, call) in marks {
+            let (effect, result) = match refusal(self.sent, place, Hidden::Delimiter) {
+                Some(why) => self.unread(why),
+                None => self.delimiter(call),
+            };
+            ran.push(self.ran(answer, place, call, Hidden::Delimiter, effect, result));
+        }
+        let nudge = nudge(self.state, self.prepared);
+        if let (Some(nudge), Some(last)) = (nudge, ran.last_mut()) {
+            last.result = format!("{}\n{nudge}", last.result);
+            last.result_tokens = self.reader.count(&last.result);
+            last.nudge = true;
+        }
+        self.recalls
+            .beside(adds(answer, said, &ran, self.reader), &ran);
+        for (place, call) in recalls {
+            let outcome = match refusal(self.sent, place, Hidden::Recall) {
+                Some(why) => recall::refused(RecallOutcome::Refused, why),
+                None => self.recalls.run(&call.arguments),
+            };
+            self.counted.recalls.push(outcome.counted);
+            let done = self.ran(
+                answer,
+                place,
+                call,
+                Hidden::Recall,
+                outcome.effect,
+                outcome.result,
+            );
+            self.recalls.ran(&done);
+            ran.push(done);
+        }
+        ran.sort_by_key(|call| call.place);
+        (ran, self.counted)
+    }
+
+    fn ran(
+        &self,
+        answer: &Answer,
+        place: usize,
+        call: &Call,
+        tool: Hidden,
+        effect: Effect,
+        result: String,
+    ) -> HiddenCall {
+        HiddenCall {
+            id: CallId(call.id.clone()),
+            place: u32::try_from(place).unwrap_or(u32::MAX),
+            bytes: self.state.request.dialect.call_of(call),
+            arguments: call.arguments.clone(),
+            tokens: self.reader.call(&call.name, &call.arguments),
+            result_tokens: self.reader.count(&result),
+            result,
+            effect,
+            nudge: false,
+            tool,
+            block: answer.block_of(place),
+            signed: self.sent.calls.get(place).is_some_and(|call| {
+                let dialect = self.state.request.dialect;
+                dialect.signs(self.sent, &call.id)
+            }),
+        }
+    }
+
+    /// A call of `delimiter` that is refused without being read.
+    fn unread(&mut self, why: String) -> (Effect, String) {
+        self.counted.delimiters.push(DelimiterCall {
+            action: DelimiterAction::Other,
+            outcome: Label::Refused,
+        });
+        (Effect::Refused, why)
+    }
+
+    fn delimiter(&mut self, call: &Call) -> (Effect, String) {
+        let protocol = self.state.terms.protocol;
+        let outcome = self.names.run(&call.arguments, protocol, &self.said);
+        self.counted.delimiters.push(count(call, &outcome));
+        let hint = self.hint(&outcome.effect).unwrap_or_default();
+        (outcome.effect, outcome.result + &hint)
+    }
+
+    /// What an act that begins on evicted exploration is told: a mark never moves back, so that
+    /// its content does not either.
+    fn hint(&self, effect: &Effect) -> Option<String> {
+        let Effect::Started { dependencies, .. } = effect else {
+            return None;
+        };
+        let recall = self.state.injected.name(Hidden::Recall)?;
+        let graph = &self.prepared.transcript.graph;
+        let evicted = |name: &&String| {
+            let episode = graph.named(name);
+            let mut items = episode.into_iter().flat_map(|episode| &episode.items);
+            items.any(|index| self.recalls.is_gone(*index))
+        };
+        let calls: Vec<String> = dependencies
+            .iter()
+            .filter(evicted)
+            .map(|name| format!("{recall}({})", raw::quote(name)))
+            .collect();
+        (!calls.is_empty()).then(|| format!("\nevicted originals: {}", calls.join(", ")))
+    }
+}
+
+/// Why a call that was sent is not read at all.
+fn refusal(sent: &Answer, place: usize, tool: Hidden) -> Option<String> {
+    bounds::refusal(tool, &sent.calls.get(place)?.arguments)
+}
+
+/// Tokens that the message of an answer adds to the view: what it says, its calls, the results of
+/// those that ran, and for each recall one that brings nothing back.
+fn adds(answer: &Answer, said: u32, ran: &[HiddenCall], reader: &Reader<'_>) -> u64 {
+    let calls = answer.calls.iter();
+    let calls = calls.map(|call| reader.call(&call.name, &call.arguments) + MESSAGE_TOKENS);
+    let results = ran.iter().map(|call| call.result_tokens);
+    let recalls = answer.hidden_calls().count().saturating_sub(ran.len());
+    let recalls = (0..recalls).map(|_| SHORT_RESULT);
+    let all = calls.chain(results).chain(recalls).map(u64::from);
+    u64::from(MESSAGE_TOKENS + said) + all.sum::<u64>()
+}
+
+/// Visible calls that repeat one whose result is not in view any longer.
+fn refetches(state: &State, prepared: &Prepared, answer: &Answer) -> u64 {
+    if state.marks.is_empty() {
+        return 0;
+    }
+    let again = |call: &&Call| {
+        let digest = call_digest(&call.name, &call.arguments);
+        let mut items = prepared.transcript.items.iter().enumerate();
+        items.any(|(index, item)| {
+            let same = item.kind == ItemKind::Call && !item.hidden && item.digest == digest;
+            same && !view::is_whole(&prepared.transcript, &state.marks, &prepared.notes, index)
+        })
+    };
+    let calls = answer.visible_calls().map(|(_, call)| call);
+    calls.filter(again).count() as u64
+}
+
+fn count(call: &Call, outcome: &Outcome) -> DelimiterCall {
+    let action = match &outcome.effect {
+        Effect::Started { .. } => DelimiterAction::Start,
+        Effect::Ended { .. } => DelimiterAction::End,
+        Effect::Recalled { .. } | Effect::Refused => {
+            if call.arguments.contains("\"start\"") {
+                DelimiterAction::Start
+            } else if call.arguments.contains("\"end\"") {
+                DelimiterAction::End
+            } else {
+                DelimiterAction::Other
+            }
+        }
+    };
+    DelimiterCall {
+        action,
+        outcome: outcome.label,
+    }
+}
+
+/// What the success line says of the budget: `context 61k/80k`.
+fn context(state: &State, prepared: &Prepared) -> String {
+    let size = u32::try_from(prepared.calibrated(prepared.estimate)).unwrap_or(u32::MAX);
+    format!(
+        "context {}/{}",
+        thousands(size),
+        thousands(state.terms.ceiling)
+    )
+}
+
+/// The reminder that is due when unannotated or open content passes half the ceiling, at most
+/// once between passes.
+fn nudge(state: &State, prepared: &Prepared) -> Option<&'static str> {
+    let passed = prepared.pass.is_some();
+    let given = state.path.newest().is_some_and(|record| record.nudged) && !passed;
+    let earlier = state
+        .pending
+        .iter()
+        .flat_map(|hop| &hop.calls)
+        .any(|call| call.nudge);
+    if !state.terms.nudge || given || earlier {
+        return None;
+    }
+    let graph = &prepared.transcript.graph;
+    // Nobody asked for marks before the guidance came.
+    let transcript = &prepared.transcript;
+    let from = state.guided_from(transcript.first_item)?;
+    let asked = |episode: &&crate::session::graph::Episode| {
+        let first = episode
+            .items
+            .first()
+            .and_then(|at| transcript.items.get(*at));
+        first.is_some_and(|item| item.no >= from)
+    };
+    let shown = |episode: &&crate::session::graph::Episode| {
+        !crate::session::view::is_removed(&prepared.transcript, &state.marks, episode)
+    };
+    let loose: u64 = graph
+        .episodes
+        .iter()
+        .filter(|episode| !episode.closed || episode.name.is_empty())
+        .filter(asked)
+        .filter(shown)
+        .map(|episode| u64::from(episode.tokens))
+        .sum();
+    (prepared.calibrated(loose) * 2 > u64::from(state.terms.ceiling)).then_some(
+        "over half of the context is outside closed episodes: end what is done, and keep episodes short",
+    )
+}

@@ -1,0 +1,538 @@
+//! The request half of one hop, pure: transcript, size, pass, bytes. Everything that a turn keeps
+//! between its hops stands in [`State`]. Never awaits, never reads a store or a clock.
+
+mod asked;
+mod guide;
+mod inject;
+mod limits;
+mod moved;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::classes::Classes;
+use super::kept;
+use super::known::{Decoded, Reader};
+use super::original::Originals;
+use super::settings::Terms;
+use super::texts::Fronts;
+use crate::commit::{self, Trigger, Warmth};
+use crate::dialect::message::MessageError;
+use crate::dialect::request::{Request, Rewrite, View};
+use crate::dialect::stream::UsageWish;
+use crate::model::{
+    Digest, EditKind, Edits, Guide, GuideReason, Head, Hidden, Hop, Kept, Mark, Marks, Role, Rope,
+    Shape, TurnRecord,
+};
+use crate::policy::{self, Ask, Order, Pinned, PlanError, Policy, Proposal, Target};
+use crate::render::tools::Injected;
+use crate::render::{self, Breakpoints, RenderError};
+use crate::session::path::Path;
+use crate::session::transcript::{self, Transcript};
+use crate::session::view::{self, Measure, Notes};
+use crate::tokens::Family;
+use crate::tokens::ledger::Asked;
+
+pub use moved::Moved;
+
+/// What went wrong in the middle. The caller forwards the client's bytes.
+#[derive(Debug, thiserror::Error)]
+pub enum MiddleError {
+    /// A message that the dialect does not allow.
+    #[error(transparent)]
+    Message(#[from] MessageError),
+    /// A policy broke a rule.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// A view could not be turned into bytes.
+    #[error(transparent)]
+    Render(#[from] RenderError),
+    /// A message of the proxy's own could not be put in.
+    #[error("the system message or the tools could not be extended")]
+    Inject,
+}
+
+/// What a turn keeps between its hops.
+pub struct State {
+    /// The client's request.
+    pub request: Request,
+    /// The shapes of its messages as they are sent, guidance included.
+    pub shapes: Vec<Arc<Shape>>,
+    /// The heads of its prefixes.
+    pub heads: Vec<Head>,
+    /// The records behind it.
+    pub path: Arc<Path>,
+    /// The terms under which it is served.
+    pub terms: Terms,
+    /// The hidden tools that are injected.
+    pub injected: Injected,
+    /// What the conversation was told of them, this turn's first hop included.
+    pub guide: Guide,
+    /// The tools array as sent, where it differs from the client's.
+    pub tools: Option<Bytes>,
+    /// The guided system message, and which of the client's it replaces.
+    pub guidance: Option<(Option<usize>, Bytes)>,
+    /// Tokens of tools and of a guidance message of its own.
+    pub fixed: u64,
+    /// Tokens of what the client sent, by the same formula.
+    pub client_tokens: u64,
+    /// How much of that stood in the client's request before.
+    pub client_held: u64,
+    /// Tokens of the client's tools.
+    pub client_tools: u64,
+    /// Whether the client has changed its system text or its tools since the newest turn.
+    pub prologue_changed: bool,
+    /// The digest of system text and tools.
+    pub prologue: Digest,
+    /// The hops so far.
+    pub pending: Vec<Hop>,
+    /// All marks, those of this turn's passes included.
+    pub marks: Marks,
+    /// Edits that the upstream is known to refuse, for the record: the terms may go without more of
+    /// them, to find out.
+    pub known: Edits,
+    /// What the client's results that came as text begin with.
+    fronts: Fronts,
+}
+
+/// One hop ready to be sent.
+pub struct Prepared {
+    /// The body.
+    pub body: Rope,
+    /// The transcript that it was rendered from.
+    pub transcript: Transcript,
+    /// Its size in tokens, before calibration.
+    pub estimate: u64,
+    /// What the upstream was sent before, where this view only adds to it; less where it does not.
+    pub asked: Asked,
+    /// The size of the transcript with nothing evicted.
+    pub whole: u64,
+    /// Reported tokens over counted ones.
+    pub ratio: f64,
+    /// The floor that a pass would go down to, before calibration.
+    pub floor: u64,
+    /// The ceiling, before calibration.
+    pub ceiling: u64,
+    /// The settings of the order in which things go.
+    pub eviction: policy::Config,
+    /// The notes of its view.
+    pub notes: Notes,
+    /// The kinds of edits in its view.
+    pub edits: Edits,
+    /// The pass that was committed.
+    pub pass: Option<(Trigger, Proposal)>,
+    /// What started a pass that was not committed, because it frees too little for the prefix that
+    /// it breaks.
+    pub declined: Option<Trigger>,
+    /// What is pinned, where the budget can't be met.
+    pub pinned: Option<Pinned>,
+    /// Why the guidance came in with this view, where it did.
+    pub guided: Option<GuideReason>,
+    /// Breakpoints of the provider's cache, where any are to be set.
+    pub breakpoints: Option<Breakpoints>,
+}
+
+/// A hop whose view is decided and whose bytes are still to be made.
+pub struct Planned(Prepared);
+
+impl Prepared {
+    /// A count in the provider's tokens.
+    #[must_use]
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "token counts are far below 2^52 and the ratio is positive"
+    )]
+    pub fn calibrated(&self, tokens: u64) -> u64 {
+        (tokens as f64 * self.ratio).round() as u64
+    }
+}
+
+/// What a hop is prepared with, beside the turn's own state.
+pub struct Tools<'a> {
+    /// Shapes and sizes.
+    pub reader: Reader<'a>,
+    /// Classes of tools.
+    pub classes: &'a Classes,
+    /// What is known of the model.
+    pub family: &'a Family,
+    /// Now, in milliseconds since 1970.
+    pub now: u64,
+}
+
+impl State {
+    /// A turn before its first hop.
+    #[must_use]
+    pub fn new(
+        request: Request,
+        shapes: Vec<Arc<Shape>>,
+        heads: Vec<Head>,
+        path: Arc<Path>,
+        terms: Terms,
+        reader: &Reader<'_>,
+    ) -> Self {
+        let marks = path.marks.clone();
+        let fronts = terms.fronts(reader, &request, &shapes);
+        let path = kept::bounded(request.dialect, &path).map_or(path, Arc::new);
+        Self {
+            request,
+            shapes,
+            heads,
+            path,
+            terms,
+            injected: Injected::default(),
+            guide: Guide::default(),
+            tools: None,
+            guidance: None,
+            fixed: 0,
+            client_tokens: 0,
+            client_tools: 0,
+            prologue_changed: false,
+            client_held: 0,
+            prologue: Digest([0; 32]),
+            pending: Vec::new(),
+            marks,
+            known: Edits::default(),
+            fronts,
+        }
+    }
+
+    /// Takes in what is known of the upstream, and what the session's records say of it: they know
+    /// after a restart, and at another replica, what this turn's predecessor knew.
+    pub fn know(&mut self, learned: Edits) {
+        let records = self.path.entries.iter().rev().map(|entry| &entry.record);
+        let mut same = records.filter(|record| record.model == self.request.model);
+        let before = same.next().map(|record| record.without);
+        self.known = self.known.or(learned).or(before.unwrap_or_default());
+        self.terms.go_without(self.known);
+    }
+
+    /// Whether views go without other edits than those of the turn before, which breaks the prefix that
+    /// the provider has cached. Breakpoints are no part of that.
+    #[must_use]
+    pub fn shows_otherwise(&self) -> bool {
+        let marker: Edits = [EditKind::Breakpoints].into_iter().collect();
+        let now = self.terms.without.without(marker);
+        let newest = self.path.newest();
+        newest.is_some_and(|record| {
+            record.model == self.request.model && record.without.without(marker) != now
+        })
+    }
+
+    /// Prepares the next hop: [`State::plan`], then [`State::render`].
+    ///
+    /// # Errors
+    /// As those two.
+    pub fn prepare(
+        &mut self,
+        tools: &Tools<'_>,
+        refused: Option<u64>,
+    ) -> Result<Prepared, MiddleError> {
+        let planned = self.plan(tools, refused)?;
+        self.render(planned)
+    }
+
+    /// Decides what the next hop shows, and whether the guidance comes in with it. `refused` is the size
+    /// in tokens that the upstream refused as too long, where it did: then a pass goes to four fifths of
+    /// it.
+    ///
+    /// # Errors
+    /// [`MiddleError`] where the middle fails; the client's bytes are forwarded then.
+    pub fn plan(
+        &mut self,
+        tools: &Tools<'_>,
+        refused: Option<u64>,
+    ) -> Result<Planned, MiddleError> {
+        let before = self.before_guidance();
+        let planned = self.look(tools, refused)?;
+        let Some(before) = before else {
+            return Ok(planned);
+        };
+        let Some(reason) = self.guide_reason(&planned) else {
+            return Ok(planned);
+        };
+        let marks = self.marks.clone();
+        if !self.bring_guidance(&before, tools)? {
+            return Ok(planned);
+        }
+        let Planned(guided) = self.look(tools, refused)?;
+        // What comes with a pass waits for the next one where it takes the room that this one frees.
+        if reason == GuideReason::Pass && guided.pass.is_none() {
+            self.go_back(before, marks);
+            return Ok(planned);
+        }
+        Ok(Planned(Prepared {
+            guided: Some(reason),
+            ..guided
+        }))
+    }
+
+    /// Finds the view of the next hop under the guidance that there is.
+    fn look(&mut self, tools: &Tools<'_>, refused: Option<u64>) -> Result<Planned, MiddleError> {
+        let transcript = self.transcript(tools);
+        let (ratio, count) = (self.ratio(), |text: &str| tools.reader.remembered(text));
+        let decoded = Decoded::default();
+        let originals = Originals {
+            decoded: Some(&decoded),
+            request: &self.request,
+            shapes: &self.shapes,
+            path: &self.path,
+            pending: &self.pending,
+            transcript: &transcript,
+        };
+        let left =
+            |call: usize, mark: Mark, kept: &Kept| originals.left(tools.reader, call, mark, kept);
+        let measure = Measure {
+            count: &count,
+            note: &|text| tools.reader.note(text),
+            ceiling: self.terms.ceiling,
+            left: &left,
+            recall: self.injected.name(Hidden::Recall).filter(|_| self.offers()),
+        };
+        let limits = self.limits(tools, &transcript, ratio, refused);
+        let mut notes = view::notes(&transcript, &self.marks, measure);
+        let (sizes, size) = view::sizes(&transcript, &self.marks, &notes);
+        let mut estimate = size + self.fixed;
+        let whole = self.whole(&transcript, estimate);
+        let (mut pass, mut declined, mut pinned) = (None, None, None);
+        let mut cut = None;
+        let mut config = self.terms.eviction(tools.family, self.request.dialect);
+        config.prologue_until_start |= self.was_guided_from_the_start();
+        let most = self.terms.breakpoints(tools.family);
+        let before = most.and_then(|_| policy::next_cut(&transcript, &self.marks));
+        if let Some(trigger) = self.trigger(tools, estimate, &limits, refused) {
+            let ask = Ask {
+                transcript: &transcript,
+                marks: &self.marks,
+                notes: &notes,
+                sizes: &sizes,
+                config: &config,
+                measure,
+                target: limits,
+                originals: &|item| originals.text(item),
+                words: &|item| originals.words(tools.reader, item),
+            };
+            let proposal = policy::propose(self.terms.policy, &ask)?;
+            pinned = proposal.pinned;
+            if is_taken(trigger, &proposal, estimate, limits.ceiling) {
+                let (moves, kept) = (proposal.plan.moves(), proposal.plan.kept());
+                let before = (self.marks.clone(), notes);
+                self.marks.apply(moves, kept);
+                notes = view::notes(&transcript, &self.marks, measure);
+                cut = Some(self.cut(&transcript, &before, &notes, &sizes));
+                estimate = view::sizes(&transcript, &self.marks, &notes).1 + self.fixed;
+                pass = Some((trigger, proposal));
+            } else if !proposal.plan.is_empty() {
+                declined = Some(trigger);
+            }
+        } else if self.reads_ahead(&config) && estimate * 2 > limits.ceiling {
+            originals.read_ahead(tools.reader, &notes);
+        }
+        pinned = pinned.or_else(|| self.unheld(estimate > limits.ceiling, size));
+        Ok(Planned(Prepared {
+            breakpoints: most.map(|max| self.breakpoints(max, &transcript, before)),
+            body: Rope::default(),
+            edits: self.edits(&transcript, &notes, most.is_some()),
+            transcript,
+            asked: self.asked(estimate, cut),
+            estimate,
+            whole,
+            ratio,
+            floor: limits.floor,
+            ceiling: limits.ceiling,
+            eviction: config,
+            notes,
+            pass,
+            declined,
+            pinned,
+            guided: None,
+        }))
+    }
+
+    /// The kinds of edits in a view.
+    fn edits(&self, transcript: &Transcript, notes: &Notes, breakpoints: bool) -> Edits {
+        let bound = self.request.dialect.binds_reasoning();
+        let mut edits = view::edits(transcript, &self.marks, notes, bound);
+        if breakpoints {
+            edits.put(EditKind::Breakpoints);
+        }
+        if self.offers() {
+            edits.put(EditKind::Tools);
+        }
+        edits
+    }
+
+    /// What is pinned of a request that is over its ceiling and not managed: all of it.
+    fn unheld(&self, over: bool, size: u64) -> Option<Pinned> {
+        (over && !self.is_managed()).then(|| Pinned {
+            fixed: self.fixed,
+            rest: size,
+            ..Pinned::default()
+        })
+    }
+
+    /// Breakpoints for a view: before what its pass was expected to edit first, because the
+    /// provider holds what stands before that, and before what the next pass is.
+    fn breakpoints(&self, max: usize, shown: &Transcript, before: Option<usize>) -> Breakpoints {
+        let next = policy::next_cut(shown, &self.marks);
+        Breakpoints {
+            max,
+            cuts: [before, next],
+        }
+    }
+
+    /// Makes the bytes of a hop that was planned.
+    ///
+    /// # Errors
+    /// [`MiddleError::Render`] where its view can't be turned into bytes.
+    pub fn render(&self, planned: Planned) -> Result<Prepared, MiddleError> {
+        let Planned(prepared) = planned;
+        let body = self.bytes(&prepared, prepared.breakpoints)?;
+        Ok(Prepared { body, ..prepared })
+    }
+
+    /// The bytes of a hop's view with these breakpoints.
+    ///
+    /// # Errors
+    /// As [`State::render`].
+    pub fn bytes(
+        &self,
+        prepared: &Prepared,
+        breakpoints: Option<Breakpoints>,
+    ) -> Result<Rope, MiddleError> {
+        let view = render::messages(&render::Input {
+            request: &self.request,
+            path: &self.path,
+            pending: &self.pending,
+            transcript: &prepared.transcript,
+            marks: &self.marks,
+            notes: &prepared.notes,
+            injected: &self.injected,
+            guidance: self.guidance.clone(),
+            breakpoints,
+        })?;
+        Ok(self.body(view))
+    }
+
+    /// Whether a pass will ask for the strings of all texts.
+    fn reads_ahead(&self, config: &policy::Config) -> bool {
+        self.is_managed() && self.terms.policy == Policy::Cwl && config.order == Order::Levels
+    }
+
+    fn transcript(&self, tools: &Tools<'_>) -> Transcript {
+        let handed = |message: usize, record: &TurnRecord| {
+            self.request
+                .dialect
+                .handed(self.request.message(message), record)
+        };
+        transcript::build(&transcript::Input {
+            shapes: &self.shapes,
+            path: &self.path,
+            pending: &self.pending,
+            handed: &handed,
+            front: &|message| self.fronts.get(message)?.clone(),
+            class: &|name| tools.classes.of(name),
+            implicit_tokens: self.terms.implicit_tokens,
+            without: self.terms.without,
+        })
+    }
+
+    fn trigger(
+        &self,
+        tools: &Tools<'_>,
+        size: u64,
+        limits: &Target,
+        refused: Option<u64>,
+    ) -> Option<Trigger> {
+        if !self.is_managed() {
+            return None;
+        }
+        if refused.is_some() {
+            return Some(Trigger::Emergency);
+        }
+        if size > limits.ceiling {
+            return Some(Trigger::Ceiling);
+        }
+        if self.is_newly_guided() && size > limits.floor {
+            return Some(Trigger::Guidance);
+        }
+        let warmth = Warmth {
+            now: tools.now,
+            last: self.path.newest().map(|record| record.ended),
+            ttl: self.terms.cache_ttl(tools.family),
+            changed: self.changed(),
+        };
+        let free = self.pending.is_empty() && size > limits.floor && commit::is_cold(&warmth);
+        free.then_some(Trigger::Cold)
+    }
+
+    /// Whether there is anything to manage. Without tools it is a conversation that was answered
+    /// before, or one whose client may go on from its answer without sending it again: all else is
+    /// asked once, as a title is, and leaves nothing behind.
+    #[must_use]
+    pub fn is_managed(&self) -> bool {
+        let known = self.request.tools.is_some() || !self.path.entries.is_empty();
+        let answered = || self.shapes.iter().any(|one| one.role == Role::Assistant);
+        known || self.terms.keeps(self.request.stored).1 || answered()
+    }
+
+    /// Whether model or prologue changed after at least three requests in which it stayed.
+    fn changed(&self) -> bool {
+        let newest: Vec<_> = self.path.entries.iter().rev().take(3).collect();
+        let Some(last) = newest.first().map(|entry| &entry.record) else {
+            return false;
+        };
+        let same = |record: &crate::model::TurnRecord| {
+            record.model == last.model && record.prologue == last.prologue
+        };
+        newest.len() == 3
+            && newest.iter().all(|entry| same(&entry.record))
+            && (last.model != self.request.model || last.prologue != self.prologue)
+    }
+
+    /// The size of the transcript with nothing evicted; `shown` is that of the view.
+    fn whole(&self, transcript: &Transcript, shown: u64) -> u64 {
+        let live = Marks::default();
+        if self.marks == live {
+            return shown;
+        }
+        self.fixed + view::sizes(transcript, &live, &view::Notes::default()).1
+    }
+
+    fn body(&self, view: View) -> Rope {
+        let ask = self.request.stream && self.request.usage_wish == UsageWish::Added;
+        self.request.with(Rewrite {
+            view,
+            tools: self.tools.as_deref(),
+            ask_usage: ask,
+            limit: self.remaining_limit(),
+        })
+    }
+
+    /// Each hop gets the client's token limit less what the turn has used.
+    fn remaining_limit(&self) -> Option<u64> {
+        let used = self
+            .pending
+            .iter()
+            .filter_map(|hop| hop.usage)
+            .map(|usage| usage.completion);
+        let used: u64 = used.sum();
+        self.request.limit_left(used).filter(|_| used > 0)
+    }
+}
+
+/// A forced pass that can't reach the ceiling, and a free one, are taken only where they free
+/// enough to be worth the prefix that they break.
+fn is_taken(trigger: Trigger, proposal: &Proposal, before: u64, ceiling: u64) -> bool {
+    if proposal.plan.is_empty() {
+        return false;
+    }
+    let worth = commit::is_worth(before.saturating_sub(proposal.size), ceiling);
+    match trigger {
+        Trigger::Emergency | Trigger::Guidance => true,
+        Trigger::Ceiling => proposal.pinned.is_none() || worth,
+        Trigger::Cold => worth,
+    }
+}

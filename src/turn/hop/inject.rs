@@ -1,0 +1,224 @@
+//! What a turn adds to the client's request: the hidden tools and the block that explains them.
+//! Which tools is decided once for a conversation, when they are first offered; only a tool of the
+//! client's own takes a name from them later. Never says when the block comes in, and never renders a
+//! view.
+
+use super::{MiddleError, Prepared, State, Tools};
+use crate::dialect::names::Names;
+use crate::model::{Digest, EditKind, Edits, Hidden, Role};
+use crate::render::tools::{self, Injected};
+use crate::session::view::{self, Part, Parts};
+use crate::turn::settings::Offer;
+
+impl State {
+    /// Has views go without some edits, the injected tools and their guidance among them.
+    ///
+    /// # Errors
+    /// As [`State::inject`].
+    pub fn go_without(&mut self, edits: Edits, tools: &Tools<'_>) -> Result<(), MiddleError> {
+        self.terms.go_without(edits);
+        if self.tools.is_none() || self.offers() {
+            return Ok(());
+        }
+        if let Some((Some(at), _)) = self.guidance.take() {
+            let shape = tools.reader.shape(self.request.message(at))?;
+            if let Some(slot) = self.shapes.get_mut(at) {
+                *slot = shape;
+            }
+        }
+        self.tools = None;
+        self.add(tools)
+    }
+
+    /// Whether the hidden tools of the conversation are offered: not where the upstream refuses them, or
+    /// their calls. What was decided stands all the same, because the model may call what it finds in
+    /// its history, or may be offered again what was left out only to find that out.
+    pub(super) fn offers(&self) -> bool {
+        self.injected.any() && !self.refuses_tools()
+    }
+
+    /// Whether the upstream is known to refuse the hidden tools, or their calls.
+    pub(super) fn refuses_tools(&self) -> bool {
+        let without = self.terms.without;
+        without.has(EditKind::Tools) || without.has(EditKind::Hidden)
+    }
+
+    /// The names of the hidden tools beside those of the client's, by which calls are told apart.
+    pub fn hidden_names(&self) -> Names {
+        let own: Names = self.injected.names().collect();
+        own.beside(&self.request.tool_names)
+    }
+
+    /// Decides what is injected, and counts what stands outside the transcript.
+    ///
+    /// # Errors
+    /// [`MiddleError`] where the client's own tools or system message can't be extended.
+    pub fn inject(&mut self, tools: &Tools<'_>) -> Result<(), MiddleError> {
+        self.client_tools = self.count_tools(tools);
+        self.client_tokens = self.spoken() + self.client_tools;
+        self.client_held = self.count_held(self.client_tools);
+        let first = || self.terms.first_guide(self.request.one_call);
+        self.guide = self.path.guide.unwrap_or_else(first);
+        self.injected = self.decide();
+        self.add(tools)?;
+        self.prologue_changed = self.differs_in_front();
+        Ok(())
+    }
+
+    /// What a view is made of.
+    #[must_use]
+    pub fn parts(&self, prepared: &Prepared) -> Parts {
+        let mut parts = view::parts(&prepared.transcript, &self.marks, &prepared.notes);
+        parts.add(Part::Tools, self.client_tools);
+        parts.add(Part::Own, self.fixed.saturating_sub(self.client_tools));
+        // What the guidance adds to a system message of the client's.
+        let client = self.client_tokens.saturating_sub(self.client_tools);
+        let guidance = self.spoken().saturating_sub(client);
+        parts.shift(Part::System, Part::Own, guidance);
+        parts
+    }
+
+    /// Whether system text and tools are others than with the newest turn for the client's sake: before
+    /// this turn has brought anything in, and where no less is offered than then.
+    fn differs_in_front(&self) -> bool {
+        let tooled = self.request.tools.is_some();
+        let refused = |edits: Edits| edits.has(EditKind::Tools) || edits.has(EditKind::Hidden);
+        let mut before = self.path.entries.iter().rev().map(|entry| &entry.record);
+        before
+            .find(|record| record.tooled == tooled)
+            .is_some_and(|record| {
+                record.prologue != self.prologue && refused(record.without) == self.refuses_tools()
+            })
+    }
+
+    /// Puts the hidden tools into the tools array, and the guidance that is given into the system
+    /// message.
+    ///
+    /// # Errors
+    /// As [`State::inject`].
+    pub(in crate::turn) fn add(&mut self, tools: &Tools<'_>) -> Result<(), MiddleError> {
+        self.fixed = self.count_tools(tools);
+        if let (true, Some(bytes)) = (self.offers(), self.request.tools_bytes()) {
+            let (dialect, waits) = (self.request.dialect, self.guide.waited);
+            let with = tools::with_hidden(dialect, bytes, &self.injected, waits)
+                .ok_or(MiddleError::Inject)?;
+            self.fixed = u64::from(tools.reader.remembered(&String::from_utf8_lossy(&with)));
+            self.tools = Some(with);
+            if let Some(block) = self.terms.guidance(&self.injected, self.guide.given) {
+                self.append(&block, tools)?;
+            }
+        }
+        self.prologue = self.prologue();
+        Ok(())
+    }
+
+    /// Tokens of the messages.
+    fn spoken(&self) -> u64 {
+        let sizes = self.shapes.iter().map(|shape| u64::from(shape.tokens()));
+        sizes.sum()
+    }
+
+    /// Tokens of the client's tools.
+    fn count_tools(&self, tools: &Tools<'_>) -> u64 {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let text = self.request.tools_bytes().map(text).unwrap_or_default();
+        u64::from(tools.reader.remembered(&text))
+    }
+
+    /// Injection is decided when the tools are first offered, and kept: the tools array never flips.
+    fn decide(&self) -> Injected {
+        if self.request.tools.is_none() {
+            return Injected::default();
+        }
+        let before = self.path.entries.iter().rev().map(|entry| &entry.record);
+        // Records of requests without tools say nothing: a title or a compaction is a side branch.
+        if let Some(record) = before.clone().find(|record| record.tooled) {
+            return Injected {
+                delimiter: self.still(Hidden::Delimiter, record.injected.as_deref()),
+                recall: self.still(Hidden::Recall, record.recall.as_deref()),
+            };
+        }
+        if self.guide.is_waiting() && self.terms.offer == Offer::Line {
+            return Injected::default();
+        }
+        self.choose()
+    }
+
+    /// The hidden tools of a conversation that is not offered any yet.
+    pub(super) fn choose(&self) -> Injected {
+        // What is said beside a hidden call joins what is said behind it, and two pieces of JSON are
+        // none.
+        let safe = self.terms.may_inject(self.request.stored) && !self.request.structured;
+        let name = |wanted: bool, tool| {
+            let free = || tools::free_name(tool, &self.taken());
+            (wanted && safe).then(free).flatten()
+        };
+        Injected {
+            delimiter: name(self.terms.inject, Hidden::Delimiter),
+            recall: name(self.terms.recall, Hidden::Recall),
+        }
+    }
+
+    /// The name that a tool had, or where the client has brought a tool of that name since another.
+    /// The tools array and with it all that the provider has cached has changed by then, so that it
+    /// costs nothing more; and the new name is kept when the client's tool goes again.
+    fn still(&self, tool: Hidden, name: Option<&str>) -> Option<String> {
+        let name = name?;
+        if self.request.tool_names.iter().any(|taken| taken == name) {
+            return tools::free_name(tool, &self.taken());
+        }
+        Some(name.to_owned())
+    }
+
+    /// The names of the client's tools, those among them that only its history calls any longer.
+    fn taken(&self) -> Vec<String> {
+        let called = self.shapes.iter().flat_map(|shape| &shape.calls);
+        let called = called.map(|call| call.name.to_string());
+        self.request
+            .tool_names
+            .iter()
+            .cloned()
+            .chain(called)
+            .collect()
+    }
+
+    /// Appends a block to the first system message, or puts one of its own before all others.
+    fn append(&mut self, block: &str, tools: &Tools<'_>) -> Result<(), MiddleError> {
+        let leading = self
+            .shapes
+            .iter()
+            .take_while(|shape| !matches!(shape.role, Role::User | Role::Assistant | Role::Tool));
+        let first = leading
+            .enumerate()
+            .find(|(_, shape)| shape.role == Role::System);
+        let Some((at, _)) = first else {
+            let message = self.request.dialect.system(block);
+            self.fixed += u64::from(tools.reader.shape(&message)?.tokens());
+            self.guidance = Some((None, message));
+            return Ok(());
+        };
+        let bytes = self.request.message(at);
+        // A system message without content is the client's own affair: it stays as it is.
+        if let Some(guided) = self.request.dialect.append_text(bytes, block) {
+            let shape = tools.reader.shape(&guided)?;
+            if let Some(slot) = self.shapes.get_mut(at) {
+                *slot = shape;
+            }
+            self.guidance = Some((Some(at), guided));
+        }
+        Ok(())
+    }
+
+    fn prologue(&self) -> Digest {
+        let system = self
+            .shapes
+            .iter()
+            .take_while(|shape| shape.role == Role::System);
+        let mut parts: Vec<&[u8]> = system
+            .map(|shape| shape.canonical.as_bytes().as_slice())
+            .collect();
+        let tools = self.tools.as_deref().or_else(|| self.request.tools_bytes());
+        parts.push(tools.unwrap_or_default());
+        Digest::of(&parts)
+    }
+}

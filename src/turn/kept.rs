@@ -1,0 +1,123 @@
+//! Bounds what the proxy keeps of hidden calls, and so sends with every later request: of an answer
+//! before it is recorded, and of records of a time when nothing was bounded, or what is no object was
+//! kept as it came. Pure; never runs a
+//! call.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::dialect::answer::{Answer, Block, BlockKind, Call};
+use crate::dialect::edit::{AssistantEdit, CallEdit};
+use crate::intercept::bounds::{MOST, NOTHING, is_object, kept};
+use crate::model::{CALL_TOKENS, Dialect, Effect, HiddenCall, Hop, TurnRecord};
+use crate::render::tools::Injected;
+use crate::session::path::Path;
+
+/// Bytes that a provider's own fields of a call may have in all, signatures among them. A call with
+/// more is kept without them.
+const EXTRA: usize = 64 * 1024;
+/// Tokens of a call without arguments.
+const EMPTY_CALL: u32 = CALL_TOKENS + 6;
+
+/// The answer as it is kept: of its hidden calls no more than they need.
+pub(super) fn answer<'a>(
+    dialect: Dialect,
+    injected: &Injected,
+    answer: &'a Answer,
+) -> Cow<'a, Answer> {
+    let mut out = Cow::Borrowed(answer);
+    for (place, call) in answer.hidden_calls() {
+        let tool = injected.of(&call.name).unwrap_or_default();
+        let arguments = kept(tool, &call.arguments);
+        let extra: usize = call
+            .extra
+            .iter()
+            .map(|(key, raw)| key.len() + raw.len())
+            .sum();
+        if arguments.is_none() && extra <= EXTRA {
+            continue;
+        }
+        let call = Call {
+            arguments: arguments.unwrap_or_else(|| call.arguments.clone()),
+            extra: if extra > EXTRA {
+                Vec::new()
+            } else {
+                call.extra.clone()
+            },
+            ..call.clone()
+        };
+        replace(dialect, out.to_mut(), place, call);
+    }
+    out
+}
+
+/// Puts a call in the place of one, in the list and in what the message is made of.
+pub(super) fn replace(dialect: Dialect, answer: &mut Answer, place: usize, call: Call) {
+    let of_call = |block: &&mut Block| block.kind == BlockKind::Call(place);
+    if let Some(block) = answer.blocks.iter_mut().find(of_call) {
+        block.raw = dialect.call_of(&call).into();
+    }
+    if let Some(slot) = answer.calls.get_mut(place) {
+        *slot = call;
+    }
+}
+
+/// The path with its records bounded as this version bounds what it writes; `None` where they are.
+pub(super) fn bounded(dialect: Dialect, path: &Path) -> Option<Path> {
+    if !path.entries.iter().any(|entry| is_over(&entry.record)) {
+        return None;
+    }
+    let mut path = path.clone();
+    for entry in path
+        .entries
+        .iter_mut()
+        .filter(|entry| is_over(&entry.record))
+    {
+        let mut record = TurnRecord::clone(&entry.record);
+        for hop in &mut record.hops {
+            bound(dialect, hop);
+        }
+        entry.record = Arc::new(record);
+    }
+    Some(path)
+}
+
+fn is_over(record: &TurnRecord) -> bool {
+    let mut calls = record.hops.iter().flat_map(|hop| &hop.calls);
+    calls.any(is_unfit)
+}
+
+/// Whether a call was kept as no provider takes it, or larger than it can need.
+fn is_unfit(call: &HiddenCall) -> bool {
+    call.arguments.len() > MOST || !is_object(&call.arguments)
+}
+
+fn bound(dialect: Dialect, hop: &mut Hop) {
+    let mut edit = AssistantEdit::default();
+    for call in hop.calls.iter_mut().filter(|call| is_unfit(call)) {
+        let nothing = CallEdit {
+            arguments: Some(NOTHING),
+            ..CallEdit::default()
+        };
+        edit.arguments.push((call.place as usize, NOTHING));
+        if let Some(bytes) = dialect.edit_call(call.bytes.as_bytes(), &nothing) {
+            call.bytes = String::from_utf8_lossy(&bytes).into_owned();
+        }
+        call.arguments = NOTHING.to_owned();
+        call.tokens = EMPTY_CALL;
+        if let Effect::Ended {
+            description: Some(description),
+            ..
+        } = &mut call.effect
+        {
+            description.truncate(description.floor_char_boundary(MOST));
+        }
+    }
+    let message = hop
+        .message
+        .as_deref()
+        .filter(|_| !edit.arguments.is_empty());
+    if let Some(bytes) = message.and_then(|message| dialect.assistant(message.as_bytes(), &edit)) {
+        hop.message = Some(String::from_utf8_lossy(&bytes).into_owned());
+    }
+}

@@ -1,0 +1,329 @@
+//! What is known of messages: each is parsed and counted once and remembered by the digest of its
+//! raw bytes, so that a request costs its new messages only. Never crosses tenants: the digest is
+//! seeded by the tenant.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::hash::Hash;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use twox_hash::XxHash3_128;
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::dialect::message::{self, MessageError, Parsed, Part};
+use crate::model::caches::{MEMORY, bounded, entry};
+use crate::model::weight::block;
+use crate::model::{
+    CALL_TOKENS, CacheName, CallId, CallShape, Dialect, Shape, TenantId, Words, raw,
+};
+use crate::policy::Text;
+use crate::session::note::{Left, Note};
+use crate::tokens::{Counter, Encoding, UNREADABLE_IMAGE, area_tokens, image_tokens};
+
+/// Bytes of an unknown content part above which it is counted as an attachment, not as text.
+const ATTACHMENT: usize = 4096;
+/// Bytes a token of reasoning that only the provider can read: base64 of what it says and more.
+const SEALED: usize = 6;
+
+/// Shapes of messages and sizes of texts by the digest of their bytes.
+pub struct Memo {
+    shapes: Cache<u128, Arc<Shape>, ByBytes>,
+    sizes: Cache<u128, u32, ByBytes>,
+    /// What is left of calls, which comes with every request after the pass that chose it.
+    lefts: Cache<u128, Left, ByBytes>,
+    /// Lines of what is gone, which come with every request, too.
+    notes: Cache<u128, Note, ByBytes>,
+    /// What messages begin with, by the patterns that were looked for.
+    fronts: Cache<u128, Front, ByBytes>,
+    /// The strings of originals that a pass has read: the next one reads what is new.
+    words: Cache<u128, Option<Arc<Words>>, ByBytes>,
+}
+
+/// What a message begins with; none where no pattern matches.
+pub type Front = Option<Arc<str>>;
+
+/// Weighs what is remembered by the memory that it takes.
+#[derive(Clone)]
+struct ByBytes;
+
+impl Weighter<u128, Arc<Shape>> for ByBytes {
+    fn weight(&self, _key: &u128, shape: &Arc<Shape>) -> u64 {
+        (shape.weight() + entry::<u128, Arc<Shape>>()) as u64
+    }
+}
+
+impl Weighter<u128, u32> for ByBytes {
+    fn weight(&self, _key: &u128, _size: &u32) -> u64 {
+        entry::<u128, u32>() as u64
+    }
+}
+
+impl Weighter<u128, Option<Arc<Words>>> for ByBytes {
+    fn weight(&self, _key: &u128, words: &Option<Arc<Words>>) -> u64 {
+        let own = words.as_ref().map_or(0, |words| words.weight());
+        (own + entry::<u128, Option<Arc<Words>>>()) as u64
+    }
+}
+
+impl Weighter<u128, Front> for ByBytes {
+    fn weight(&self, _key: &u128, front: &Front) -> u64 {
+        let own = front
+            .as_ref()
+            .map_or(0, |front| block(front.len() + 2 * size_of::<usize>()));
+        (own + entry::<u128, Front>()) as u64
+    }
+}
+
+impl Weighter<u128, Note> for ByBytes {
+    fn weight(&self, _key: &u128, note: &Note) -> u64 {
+        (note.weight() + entry::<u128, Note>()) as u64
+    }
+}
+
+impl Weighter<u128, Left> for ByBytes {
+    fn weight(&self, _key: &u128, left: &Left) -> u64 {
+        (left.weight() + entry::<u128, Left>()) as u64
+    }
+}
+
+/// How many texts stay decoded: those of one call and of its neighbour.
+const DECODED: usize = 4;
+
+/// The texts that were decoded last, by the index of their item: what chooses what is left of an
+/// item and what then writes it ask for the same. Lives no longer than the request.
+#[derive(Default)]
+pub struct Decoded<'t>(RefCell<VecDeque<(usize, Text<'t>)>>);
+
+impl<'t> Decoded<'t> {
+    /// The text of an item, decoded unless it was just now.
+    pub fn text(
+        &self,
+        index: usize,
+        decode: impl FnOnce() -> Option<Cow<'t, str>>,
+    ) -> Option<Text<'t>> {
+        let known = self.0.borrow().iter().find(|(at, _)| *at == index).cloned();
+        if let Some((_, text)) = known {
+            return Some(text);
+        }
+        let text = Rc::new(decode()?);
+        let mut texts = self.0.borrow_mut();
+        if texts.len() == DECODED {
+            texts.pop_front();
+        }
+        texts.push_back((index, text.clone()));
+        Some(text)
+    }
+}
+
+/// Whose messages are looked up, and how they are counted.
+#[derive(Clone, Copy)]
+pub struct Reader<'a> {
+    memo: &'a Memo,
+    counter: &'a Counter,
+    encoding: Encoding,
+    dialect: Dialect,
+    seed: u64,
+}
+
+impl Default for Memo {
+    fn default() -> Self {
+        Self::new(MEMORY)
+    }
+}
+
+impl Memo {
+    /// A memo with its shares of the memory of all caches.
+    #[must_use]
+    pub fn new(all: usize) -> Self {
+        Self {
+            shapes: bounded(CacheName::Shapes, all, ByBytes),
+            sizes: bounded(CacheName::Sizes, all, ByBytes),
+            lefts: bounded(CacheName::Lefts, all, ByBytes),
+            notes: bounded(CacheName::Notes, all, ByBytes),
+            fronts: bounded(CacheName::Fronts, all, ByBytes),
+            words: bounded(CacheName::Words, all, ByBytes),
+        }
+    }
+
+    /// The bytes of memory that one of its parts takes; none of what is no part of it.
+    #[must_use]
+    pub fn weight(&self, cache: CacheName) -> u64 {
+        match cache {
+            CacheName::Shapes => self.shapes.weight(),
+            CacheName::Sizes => self.sizes.weight(),
+            CacheName::Lefts => self.lefts.weight(),
+            CacheName::Notes => self.notes.weight(),
+            CacheName::Fronts => self.fronts.weight(),
+            CacheName::Words => self.words.weight(),
+            CacheName::Paths | CacheName::Sessions | CacheName::Watched => 0,
+        }
+    }
+
+    /// How many texts it knows the strings of, and the bytes of memory that these take.
+    #[must_use]
+    pub fn read(&self) -> (usize, u64) {
+        (self.words.len(), self.words.weight())
+    }
+
+    /// A reader for one tenant, one encoding and one dialect.
+    #[must_use]
+    pub fn reader<'a>(
+        &'a self,
+        counter: &'a Counter,
+        encoding: Encoding,
+        tenant: TenantId,
+        dialect: Dialect,
+    ) -> Reader<'a> {
+        let mut seed = [0_u8; 8];
+        seed.iter_mut()
+            .zip(tenant.0.as_bytes())
+            .for_each(|(to, from)| *to = *from);
+        let seed = u64::from_le_bytes(seed).wrapping_add(encoding as u64 + (dialect as u64) * 16);
+        Reader {
+            memo: self,
+            counter,
+            encoding,
+            dialect,
+            seed,
+        }
+    }
+}
+
+impl Reader<'_> {
+    /// The shape of a message.
+    ///
+    /// # Errors
+    /// [`MessageError`] where the message is not what the dialect allows.
+    pub fn shape(&self, bytes: &[u8]) -> Result<Arc<Shape>, MessageError> {
+        let key = XxHash3_128::oneshot_with_seed(self.seed, bytes);
+        if let Some(shape) = self.memo.shapes.get(&key) {
+            return Ok(shape);
+        }
+        let shape = match self.dialect.parse(bytes) {
+            Ok(parsed) => self.measure(parsed),
+            Err(error) => self.halved(bytes).ok_or(error)?,
+        };
+        let shape = Arc::new(shape);
+        self.memo.shapes.insert(key, shape.clone());
+        Ok(shape)
+    }
+
+    /// The shape of a message that holds half a character, which no text can: it is counted as if
+    /// that were one, and as nothing could write it again, it stays as it is.
+    fn halved(&self, bytes: &[u8]) -> Option<Shape> {
+        let mended = raw::mended(bytes)?;
+        let parsed = self.dialect.parse(&mended).ok()?;
+        Some(Shape {
+            opaque: true,
+            ..self.measure(parsed)
+        })
+    }
+
+    /// The size in tokens of a text that comes again with every request, such as the tools array.
+    #[must_use]
+    pub fn remembered(&self, text: &str) -> u32 {
+        let key = XxHash3_128::oneshot_with_seed(self.seed, text.as_bytes());
+        if let Some(size) = self.memo.sizes.get(&key) {
+            return size;
+        }
+        let size = self.count(text);
+        self.memo.sizes.insert(key, size);
+        size
+    }
+
+    /// What is left of a call, made once. `key` names the originals and what was chosen of them.
+    #[must_use]
+    pub fn left(&self, key: &impl Hash, make: impl FnOnce() -> Left) -> Left {
+        let mut hasher = Xxh3::with_seed(self.seed);
+        key.hash(&mut hasher);
+        let key = hasher.digest128();
+        if let Some(left) = self.memo.lefts.get(&key) {
+            return left;
+        }
+        let left = make();
+        self.memo.lefts.insert(key, left.clone());
+        left
+    }
+
+    /// A text in place of a result, counted once and its strings read once.
+    #[must_use]
+    pub fn note(&self, text: String) -> Note {
+        let key = XxHash3_128::oneshot_with_seed(self.seed, text.as_bytes());
+        if let Some(note) = self.memo.notes.get(&key) {
+            return note;
+        }
+        let size = self.count(&text);
+        let note = Note::new(text, size);
+        self.memo.notes.insert(key, note.clone());
+        note
+    }
+
+    /// What a message begins with, looked for once. `patterns` names what is looked for.
+    pub fn front(&self, patterns: u64, bytes: &[u8], find: impl FnOnce() -> Front) -> Front {
+        let key = XxHash3_128::oneshot_with_seed(self.seed.wrapping_add(patterns), bytes);
+        if let Some(front) = self.memo.fronts.get(&key) {
+            return front;
+        }
+        let front = find();
+        self.memo.fronts.insert(key, front.clone());
+        front
+    }
+
+    /// The strings of an original, read once. `name` names it.
+    pub fn words(&self, name: &[u8], make: impl FnOnce() -> Option<Words>) -> Option<Arc<Words>> {
+        let key = XxHash3_128::oneshot_with_seed(self.seed, name);
+        if let Some(words) = self.memo.words.get(&key) {
+            return words;
+        }
+        let words = make().map(Arc::new);
+        self.memo.words.insert(key, words.clone());
+        words
+    }
+
+    /// The size of a text in tokens.
+    #[must_use]
+    pub fn count(&self, text: &str) -> u32 {
+        self.counter.count(self.encoding, text)
+    }
+
+    /// The size of a call in tokens: name, arguments and 8.
+    #[must_use]
+    pub fn call(&self, name: &str, arguments: &str) -> u32 {
+        CALL_TOKENS + self.count(name) + self.count(arguments)
+    }
+
+    fn measure(&self, parsed: Parsed<'_>) -> Shape {
+        let text = parsed.parts.iter().map(|part| self.part(part)).sum();
+        let reasoning: u32 = parsed.reasoning.iter().map(|text| self.count(text)).sum();
+        let sealed = u32::try_from(parsed.sealed / SEALED).unwrap_or(u32::MAX);
+        let calls = parsed.calls.iter().map(|call| CallShape {
+            id: CallId(call.id.clone().into_owned()),
+            name: call.name.clone().into_owned(),
+            tokens: self.call(&call.name, &call.arguments),
+            digest: message::call_digest(&call.name, &call.arguments),
+        });
+        Shape {
+            role: parsed.role,
+            canonical: parsed.canonical,
+            calls: calls.collect(),
+            result_of: parsed.result_of,
+            text,
+            reasoning: reasoning.saturating_add(sealed),
+            opaque: parsed.opaque,
+        }
+    }
+
+    fn part(&self, part: &Part<'_>) -> u32 {
+        match part {
+            Part::Text(text) => self.count(text),
+            Part::Image { url, detail } => image_tokens(url, detail.as_deref()),
+            Part::Picture(base64) => area_tokens(base64),
+            Part::Other(raw) if raw.len() > ATTACHMENT => UNREADABLE_IMAGE,
+            Part::Other(raw) => std::str::from_utf8(raw).map_or(0, |text| self.count(text)),
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! The laws that hold at every hop, whatever was said: what is sent is valid and as long as it was
+//! counted, users are never touched, marks move right, what is gone stays gone, and between passes
+//! only the tail grows. Never prepares anything itself.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, LazyLock};
+
+use plimsoll_scripted::size::Sizer;
+use plimsoll_scripted::validate;
+
+use super::{COUNTER, Sent, Sim, is_label, wire};
+use crate::model::{Dialect, ItemKind, Mark, Marks};
+use crate::policy::{Config, Order, Policy, Protection};
+use crate::session::graph::Kind;
+use crate::session::transcript::{Item, Transcript};
+use crate::session::view;
+use crate::tokens::Encoding;
+use crate::turn::hop::{Prepared, State};
+use crate::turn::laws::say::gist;
+use crate::turn::settings::Offer;
+
+static SIZER: LazyLock<Sizer> = LazyLock::new(|| {
+    Sizer::new(Arc::new(|text: &str| {
+        COUNTER.count(Encoding::O200k, text) as usize
+    }))
+});
+
+impl Sim {
+    /// Holds a prepared hop to the laws and keeps it.
+    pub(super) fn judge(&mut self, state: &State, prepared: &Prepared, before: &Marks) {
+        let body = prepared.body.to_bytes();
+        let messages = wire::shown(self.dialect, &body);
+        let elements = wire::elements(self.dialect, &body);
+        let gist = gist(&messages);
+        let context = format!(
+            "{gist:#?}\nbefore: {:#?}",
+            self.sent.last().map(|s| &s.gist)
+        );
+        let same = match self.dialect {
+            Dialect::Chat => body.clone(),
+            Dialect::Responses | Dialect::Messages => {
+                wire::body(Dialect::Chat, &messages, self.tools)
+            }
+        };
+        if let Err(refusal) = validate::request(&same) {
+            panic!("{}\n{context}", refusal.message);
+        }
+        if self.dialect == Dialect::Chat {
+            assert_eq!(SIZER.request(&body) as u64, prepared.estimate, "{context}");
+        }
+        let own = wire::shown(self.dialect, &self.body());
+        assert_eq!(users(&messages), users(&own), "user text changed");
+        marks_move_right(state, prepared, before);
+        if !self.tools {
+            assert!(
+                prepared
+                    .body
+                    .to_bytes()
+                    .windows(8)
+                    .all(|at| at != br#""tools":"#)
+            );
+            self.in_turns(state, prepared, &own, &messages);
+        }
+        self.guided(state, prepared);
+        if prepared.pass.is_none() && prepared.guided.is_none() && !self.edited {
+            let last = self.sent.last();
+            extends(last.map(|sent| &sent.messages), &messages);
+            extends(last.map(|sent| &sent.elements), &elements);
+        }
+        budget(state, prepared, &context);
+        self.room_was_there(prepared, &context);
+        let episodes = matches!(state.terms.policy, Policy::Cwl | Policy::CwlPaper);
+        if episodes {
+            open_goes_last(state, prepared, before);
+            self.descriptions(state, prepared, &messages);
+            to_the_floor(state, prepared, before);
+            published(state, prepared, before);
+        }
+        self.resurrections(&gist);
+        if self.edited {
+            self.transcript = Transcript::default();
+        }
+        appended(
+            &self.transcript,
+            &prepared.transcript,
+            prepared.guided.is_some(),
+        );
+        self.transcript = prepared.transcript.clone();
+        self.sent.push(Sent {
+            messages,
+            elements,
+            gist,
+            passed: prepared.pass.is_some(),
+            exceeded: prepared.pinned.is_some(),
+        });
+        self.edited = false;
+    }
+
+    /// What stands in front of the conversation changes with the guidance alone, and nothing else is
+    /// added before it where the tools come with it.
+    fn guided(&mut self, state: &State, prepared: &Prepared) {
+        let front = (state.tools.clone(), state.guidance.clone());
+        if let Some(before) = &self.front
+            && prepared.guided.is_none()
+            && self.tools
+        {
+            assert_eq!(*before, front, "the front changed without the guidance");
+        }
+        let line = state.terms.offer == Offer::Line;
+        if line && state.guide.is_waiting() && state.marks.is_empty() && state.pending.is_empty() {
+            assert_eq!(
+                prepared.body.to_bytes(),
+                self.body(),
+                "not the client's bytes"
+            );
+        }
+        if self.tools {
+            self.front = Some(front);
+        }
+    }
+
+    /// A conversation without calls has the same speakers in the same order, whatever went of it.
+    fn in_turns(&self, state: &State, prepared: &Prepared, own: &[String], messages: &[String]) {
+        let items = &prepared.transcript.items;
+        let called = items.iter().any(|item| item.kind == ItemKind::Call);
+        let ours = matches!(state.terms.policy, Policy::Cwl | Policy::CwlPaper);
+        if called || !ours {
+            return;
+        }
+        let roles = |messages: &[String]| -> Vec<serde_json::Value> {
+            let role = |message: &String| {
+                let message: serde_json::Value = serde_json::from_str(message).unwrap();
+                message["role"].clone()
+            };
+            messages.iter().map(role).collect()
+        };
+        assert_eq!(roles(messages), roles(own));
+    }
+
+    /// What left the view never comes back.
+    fn resurrections(&mut self, gist: &[String]) {
+        let now: BTreeSet<&String> = gist.iter().filter(|label| is_label(label)).collect();
+        for label in &now {
+            assert!(!self.gone.contains(*label), "{label} came back: {gist:#?}");
+        }
+        let last = self.sent.last().map(|sent| sent.gist.as_slice());
+        for label in last
+            .unwrap_or_default()
+            .iter()
+            .filter(|label| is_label(label))
+        {
+            if !now.contains(label) {
+                self.gone.insert(label.clone());
+            }
+        }
+    }
+
+    /// Every closed expl's description, or its line in the ledger, is in every later request.
+    fn descriptions(&self, state: &State, prepared: &Prepared, messages: &[String]) {
+        let tombstone = prepared.transcript.graph.episodes.iter().any(|episode| {
+            let carrier = episode.carrier.map(|at| prepared.transcript.items[at].no);
+            carrier.is_some_and(|no| state.marks.get(no) == Mark::Folded)
+        });
+        if !tombstone && !self.aligned.entries.is_empty() {
+            // The client dropped the message that held the ledger.
+            return;
+        }
+        let ledger = messages
+            .iter()
+            .any(|message| message.contains("ledger of evicted"));
+        let counted = ledger && messages.iter().any(|message| message.contains(" earlier"));
+        for episode in &prepared.transcript.graph.episodes {
+            let Some(description) = &episode.description else {
+                continue;
+            };
+            let line: String = description.chars().take(80).collect();
+            let found = messages.iter().any(|message| {
+                message.contains(description) || (ledger && message.contains(&line))
+            });
+            assert!(
+                found || counted,
+                "the description of {} is lost",
+                episode.name
+            );
+        }
+    }
+}
+
+/// Between passes each request's messages extend the one before byte for byte.
+fn extends(last: Option<&Vec<String>>, messages: &[String]) {
+    for (at, message) in last.into_iter().flatten().enumerate() {
+        assert_eq!(
+            messages.get(at),
+            Some(message),
+            "message {at} changed without a pass"
+        );
+    }
+}
+
+/// User messages in order, byte for byte.
+fn users(messages: &[String]) -> Vec<&String> {
+    // A result that comes as text is no user's.
+    let user = |message: &&String| {
+        message.contains(r#""role":"user""#) && !message.contains("Observation:")
+    };
+    messages.iter().filter(user).collect()
+}
+
+fn marks_move_right(state: &State, prepared: &Prepared, before: &Marks) {
+    for (item, mark) in before.iter() {
+        let now = state.marks.get(item);
+        assert!(now >= mark, "the mark of {item} moved left");
+    }
+    if prepared.pass.is_none() {
+        assert_eq!(*before, state.marks);
+    }
+}
+
+/// Under the ceiling, or reported with what is pinned.
+fn budget(state: &State, prepared: &Prepared, context: &str) {
+    let ceiling = u64::from(state.terms.ceiling);
+    assert!(
+        prepared.estimate <= ceiling || prepared.pinned.is_some(),
+        "{} of {ceiling} and not reported: {context}",
+        prepared.estimate,
+    );
+    if let Some((_, proposal)) = &prepared.pass {
+        let counted = (proposal.size, prepared.estimate);
+        assert_eq!(counted.0, counted.1, "the pass counted otherwise");
+    }
+}
+
+/// Messages that were added changed no number and no segment of what stood there, whether the
+/// client resends reasoning or not; guidance that came in made a system message longer.
+fn appended(before: &Transcript, now: &Transcript, guided: bool) {
+    let numbers = |transcript: &Transcript| -> Vec<_> {
+        let items = transcript.items.iter();
+        let lasting = items.filter(|item| item.kind != ItemKind::Reasoning);
+        let longer = |kind| guided && kind == ItemKind::System;
+        let size = |item: &Item| if longer(item.kind) { 0 } else { item.tokens };
+        lasting
+            .map(|item| (item.no, item.kind, size(item)))
+            .collect()
+    };
+    let (old, new) = (numbers(before), numbers(now));
+    assert_eq!(new.get(..old.len()), Some(old.as_slice()), "numbers moved");
+    let segments = |transcript: &Transcript| -> Vec<_> {
+        let closed = transcript
+            .graph
+            .episodes
+            .iter()
+            .filter(|episode| episode.closed);
+        let items = |episode: &crate::session::graph::Episode| -> Vec<u32> {
+            let items = episode.items.iter().map(|item| &transcript.items[*item]);
+            let lasting = items.filter(|item| item.kind != ItemKind::Reasoning);
+            lasting.map(|item| item.no).collect()
+        };
+        closed
+            .map(|episode| (episode.name.clone(), episode.kind, items(episode)))
+            .collect()
+    };
+    for episode in &now.graph.episodes {
+        let ascending = episode.items.is_sorted_by(|one, next| one < next);
+        assert!(ascending, "items out of order: {:?}", episode.items);
+    }
+    let (old, new) = (segments(before), segments(now));
+    assert_eq!(
+        new.get(..old.len()),
+        Some(old.as_slice()),
+        "a segment changed"
+    );
+}
+
+/// A pass that stops above the floor leaves nothing that it could have evicted.
+fn to_the_floor(state: &State, prepared: &Prepared, before: &Marks) {
+    let transcript = &prepared.transcript;
+    if prepared.pass.is_none() || prepared.estimate <= prepared.floor {
+        return;
+    }
+    let config = &prepared.eviction;
+    let protection = Protection::new(transcript, before, config.protect_recent);
+    // The finer order leaves whole items where the next pass can strip results instead.
+    let result = |(at, item): &(usize, &crate::session::transcript::Item)| {
+        item.kind == ItemKind::Result && protection.covers(transcript, *at)
+    };
+    let items = transcript.items.iter().enumerate().filter(result);
+    let spared = items.map(|(_, item)| u64::from(item.tokens)).sum::<u64>() / 2;
+    if config.order == Order::Levels && prepared.estimate <= prepared.floor + spared {
+        return;
+    }
+    let removed = |episode: &crate::session::graph::Episode| {
+        view::is_removed(transcript, &state.marks, episode)
+    };
+    let prologue = prologue(transcript, config);
+    for episode in transcript
+        .graph
+        .episodes
+        .iter()
+        .skip(prologue)
+        .filter(|episode| episode.closed)
+    {
+        let depended = episode
+            .dependents
+            .iter()
+            .any(|act| !removed(&transcript.graph.episodes[*act]));
+        let protected = episode
+            .items
+            .iter()
+            .any(|item| protection.covers(transcript, *item));
+        assert!(
+            depended || protected || episode.carrier.is_none() || removed(episode),
+            "{:?} {:?} stands although the floor was not met",
+            episode.kind,
+            episode.name,
+        );
+    }
+}
+
+/// How many of the first episodes never go.
+fn prologue(transcript: &Transcript, config: &Config) -> usize {
+    if config.order != Order::Paper || !config.prologue_until_start {
+        return 0;
+    }
+    let mut episodes = transcript.graph.episodes.iter();
+    let first = episodes.position(|episode| episode.kind != Kind::Implicit);
+    first.unwrap_or(usize::MAX)
+}
+
+/// The published order touches nothing of an open episode, of the prologue, of the newest message, nor
+/// of exploration on which an act in view depends, whatever the budget.
+fn published(state: &State, prepared: &Prepared, before: &Marks) {
+    let config = &prepared.eviction;
+    if config.order != Order::Paper {
+        return;
+    }
+    let transcript = &prepared.transcript;
+    let graph = &transcript.graph;
+    let prologue = prologue(transcript, config);
+    let newest = Protection::new(transcript, before, 0);
+    for (at, item) in transcript.items.iter().enumerate() {
+        if state.marks.get(item.no) == before.get(item.no) || item.kind == ItemKind::Result {
+            continue;
+        }
+        let episode = &graph.episodes[item.episode.unwrap()];
+        let mut acts = episode.dependents.iter().map(|act| &graph.episodes[*act]);
+        let held = acts.any(|act| !view::is_removed(transcript, &state.marks, act));
+        let early = item.episode.unwrap() < prologue;
+        assert!(
+            episode.closed && !held && !early && !newest.is_newest(at),
+            "{:?} of {:?} {:?} went",
+            item.kind,
+            episode.kind,
+            episode.name
+        );
+    }
+}
+
+/// Nothing of the open episode goes while a closed one still shows a call that could go. The tail
+/// of recent tokens goes behind it, and so does what an act in that tail holds.
+fn open_goes_last(state: &State, prepared: &Prepared, before: &Marks) {
+    let transcript = &prepared.transcript;
+    let Some(current) = transcript.graph.current() else {
+        return;
+    };
+    let newest = transcript
+        .entries
+        .iter()
+        .rfind(|entry| entry.role == crate::model::Role::Assistant)
+        .map_or(0, |entry| entry.items.start);
+    let moved = |item: &&usize| {
+        let no = transcript.items[**item].no;
+        state.marks.get(no) > before.get(no)
+    };
+    let Some(hit) = transcript.graph.episodes[current].items.iter().find(moved) else {
+        return;
+    };
+    let config = &prepared.eviction;
+    let protection = Protection::new(transcript, before, config.protect_recent);
+    let recent = |item: &usize| protection.covers(transcript, *item);
+    for episode in transcript
+        .graph
+        .episodes
+        .iter()
+        .filter(|episode| episode.closed)
+    {
+        let blocked = episode.dependents.iter().any(|act| {
+            let start = transcript.graph.episodes[*act].carrier.unwrap();
+            let shown = state.marks.get(transcript.items[start].no) < Mark::Removed;
+            let stood = before.get(transcript.items[start].no) < Mark::Removed;
+            shown || (stood && transcript.graph.episodes[*act].items.iter().any(recent))
+        });
+        let due = |item: &&usize| !blocked && !recent(item);
+        for item in episode.items.iter().filter(due) {
+            let shown = &transcript.items[*item];
+            let loose = shown.delimiter.is_none()
+                && shown.kind == ItemKind::Call
+                && shown.pair.is_some_and(|pair| pair < newest);
+            assert!(
+                !loose || state.marks.get(shown.no) >= Mark::Folded,
+                "item {} of the open episode went before {} of {:?} {:?}",
+                transcript.items[*hit].no,
+                shown.no,
+                episode.kind == Kind::Implicit,
+                episode.name,
+            );
+        }
+    }
+}

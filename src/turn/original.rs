@@ -1,0 +1,297 @@
+//! The original texts behind a transcript's items, read from the client's request and from records
+//! when a policy or a view asks for them. Never keeps a text beyond the request but in the memo.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::known::{Decoded, Reader};
+use crate::dialect::edit::AssistantEdit;
+use crate::dialect::request::Request;
+use crate::model::{Digest, Handed, Hop, ItemKind, Kept, Mark, Role, Shape, Words};
+use crate::policy::Text;
+use crate::render;
+use crate::session::note::{Left, Note};
+use crate::session::path::Path;
+use crate::session::transcript::{Entry, Item, Source, Transcript};
+use crate::session::view::{self, Notes};
+use crate::session::{recall, stub};
+
+/// What a transcript was built from.
+#[derive(Clone, Copy)]
+pub(super) struct Originals<'a> {
+    pub request: &'a Request,
+    pub shapes: &'a [Arc<Shape>],
+    pub path: &'a Path,
+    pub pending: &'a [Hop],
+    pub transcript: &'a Transcript,
+    /// Where a pass may follow, the texts that it decoded last.
+    pub decoded: Option<&'a Decoded<'a>>,
+}
+
+impl<'a> Originals<'a> {
+    /// The original text of an item: a result's or a message's text, a call's arguments. `None`
+    /// where it has none or where it could not be put back in its form.
+    pub fn text(&self, index: usize) -> Option<Text<'a>> {
+        match self.decoded {
+            Some(decoded) => decoded.text(index, || self.decode(index)),
+            None => self.decode(index).map(Rc::new),
+        }
+    }
+
+    fn decode(&self, index: usize) -> Option<Cow<'a, str>> {
+        let item = self.transcript.items.get(index)?;
+        let entry = self.transcript.entries.get(item.entry)?;
+        if let Source::HiddenResult { step, hop, call } = entry.source {
+            let call = self.hop(step, hop)?.calls.get(call)?;
+            return Some(Cow::Borrowed(&call.result));
+        }
+        let message = self.message(entry)?;
+        match item.kind {
+            ItemKind::Result
+            | ItemKind::System
+            | ItemKind::User
+            | ItemKind::Text
+            | ItemKind::Opaque => self.request.dialect.text(message),
+            ItemKind::Call if item.said => self.request.dialect.text(message),
+            ItemKind::Call => {
+                let place = self.place(entry, index)?;
+                let arguments = self.request.dialect.arguments(message, place);
+                arguments.filter(|_| is_visible(item))
+            }
+            ItemKind::Reasoning => None,
+        }
+    }
+
+    /// What a recall brings back of an item: of a call its result. What is no text is named where
+    /// it stood.
+    pub fn whole(&self, index: usize) -> Option<Cow<'a, str>> {
+        let item = self.transcript.items.get(index)?;
+        let entry = self.transcript.entries.get(item.entry)?;
+        match item.kind {
+            ItemKind::Call => self.whole(item.pair?),
+            ItemKind::Reasoning => self
+                .request
+                .dialect
+                .reasoning(self.message(entry)?)
+                .map(Cow::Owned),
+            ItemKind::Text => self.own_text(index, entry),
+            ItemKind::Result | ItemKind::System | ItemKind::User | ItemKind::Opaque => {
+                self.decode(index).or_else(|| {
+                    self.request
+                        .dialect
+                        .parts(self.message(entry)?)
+                        .map(Cow::Owned)
+                })
+            }
+        }
+    }
+
+    /// What was said in one hop: text that earlier hops handed out is their own items'.
+    fn own_text(&self, index: usize, entry: &Entry) -> Option<Cow<'a, str>> {
+        let parts = || {
+            self.request
+                .dialect
+                .parts(self.message(entry)?)
+                .map(Cow::Owned)
+        };
+        let text = self.decode(index).or_else(parts)?;
+        let Source::LastHop { step, .. } = entry.source else {
+            return Some(text);
+        };
+        let record = &self.path.entries.get(step)?.record;
+        match entry.handed {
+            Handed::Nothing | Handed::All | Handed::Changed => Some(text),
+            Handed::Front => Some(Cow::Owned(text.strip_prefix(&record.handed)?.to_owned())),
+            Handed::Split => {
+                let mut edit = AssistantEdit::default();
+                edit.cut.hops = render::handed_out(record);
+                let dialect = self.request.dialect;
+                let own = dialect.assistant(self.message(entry)?, &edit)?;
+                dialect.assistant_text(&own).map(Cow::Owned)
+            }
+        }
+    }
+
+    /// A call's name and arguments as the model wrote them.
+    pub fn call(&self, index: usize) -> Option<String> {
+        let item = self.transcript.items.get(index)?;
+        let entry = self.transcript.entries.get(item.entry)?;
+        let items = self.transcript.items.get(entry.items.start..index)?;
+        let same = |other: &&Item| other.kind == ItemKind::Call && other.hidden == item.hidden;
+        let place = items.iter().filter(same).count();
+        if item.said {
+            return self.decode(index).map(Cow::into_owned);
+        }
+        if !item.hidden {
+            return self.request.dialect.call(self.message(entry)?, place);
+        }
+        let hop = match entry.source {
+            Source::Hop { step, hop } => self.hop(step, hop),
+            Source::LastHop { step, .. } => self.path.entries.get(step)?.record.hops.last(),
+            Source::Client(_) | Source::HiddenResult { .. } => None,
+        };
+        let call = hop?.calls.get(place)?;
+        Some(format!("{} {}", item.name, call.arguments))
+    }
+
+    fn message(&self, entry: &Entry) -> Option<&'a [u8]> {
+        match entry.source {
+            Source::Client(message) | Source::LastHop { message, .. } => {
+                Some(self.request.message(message))
+            }
+            Source::Hop { step, hop } => Some(self.hop(step, hop)?.message.as_deref()?.as_bytes()),
+            Source::HiddenResult { .. } => None,
+        }
+    }
+
+    fn hop(&self, step: usize, hop: usize) -> Option<&'a Hop> {
+        self.path.hop(self.pending, step, hop)
+    }
+
+    /// The strings of an original, read once for all passes.
+    pub fn words(&self, reader: Reader<'_>, index: usize) -> Option<Arc<Words>> {
+        let item = self.transcript.items.get(index)?;
+        let entry = self.transcript.entries.get(item.entry)?;
+        let place = match item.kind {
+            ItemKind::Reasoning => return None,
+            // Beside its text a message has the arguments of its calls.
+            ItemKind::Call if item.said => 0,
+            ItemKind::Call if is_visible(item) => self.place(entry, index)? + 1,
+            ItemKind::Call => return None,
+            ItemKind::Result
+            | ItemKind::System
+            | ItemKind::User
+            | ItemKind::Text
+            | ItemKind::Opaque => 0,
+        };
+        let read = || {
+            let text = self.decode(index)?;
+            Some(match item.kind {
+                ItemKind::Call if !item.said => stub::words(&text),
+                _ => Words::of(&text),
+            })
+        };
+        match entry.source {
+            Source::Client(message) | Source::LastHop { message, .. } => {
+                let digest = self.shapes.get(message)?.canonical;
+                let mut name = [0; 40];
+                let parts = digest.as_bytes().iter().copied();
+                let parts = parts.chain((place as u64).to_le_bytes());
+                name.iter_mut().zip(parts).for_each(|(to, from)| *to = from);
+                reader.words(&name, read)
+            }
+            Source::Hop { .. } | Source::HiddenResult { .. } => read().map(Arc::new),
+        }
+    }
+
+    /// Reads what came with this request, and what the last pass left, before a pass asks for it, so
+    /// that none has all that came since the one before to read.
+    pub fn read_ahead(&self, reader: Reader<'_>, notes: &Notes) {
+        for note in notes.results.values().chain(notes.arguments.values()) {
+            let _ = note.words();
+        }
+        let mut entries = self.transcript.entries.iter();
+        let newest = entries.rfind(|entry| entry.role == Role::Assistant);
+        let from = newest.map_or(0, |entry| entry.items.start);
+        for index in from..self.transcript.items.len() {
+            self.words(reader, index);
+        }
+    }
+
+    /// The place of a call among those of its message that the client sees.
+    fn place(&self, entry: &Entry, index: usize) -> Option<usize> {
+        let before = self.transcript.items.get(entry.items.start..index)?;
+        Some(before.iter().filter(|item| is_visible(item)).count())
+    }
+
+    /// What is left of a call of which a pass kept a part.
+    pub fn left(&self, reader: Reader<'_>, call: usize, mark: Mark, kept: &Kept) -> Left {
+        let Some(item) = self.transcript.items.get(call) else {
+            return Left::default();
+        };
+        let name = (item.no, &*item.name, mark as u8);
+        let originals = (self.digest(call), item.pair.and_then(|at| self.digest(at)));
+        let make = || {
+            if mark == Mark::Removed {
+                return Left {
+                    names: self.names(item, call, kept),
+                    ..Left::default()
+                };
+            }
+            Left {
+                result: self.result(reader, call, mark, kept),
+                arguments: self.arguments(reader, item, call, kept),
+                names: None,
+            }
+        };
+        let result = item.pair.and_then(|at| self.transcript.items.get(at));
+        let front = result.and_then(|result| result.front.as_deref());
+        reader.left(&(name, originals, call, kept, front), make)
+    }
+
+    /// The digest of the client's message that an item stands in.
+    fn digest(&self, index: usize) -> Option<Digest> {
+        let item = self.transcript.items.get(index)?;
+        match self.transcript.entries.get(item.entry)?.source {
+            Source::Client(message) | Source::LastHop { message, .. } => {
+                self.shapes.get(message).map(|shape| shape.canonical)
+            }
+            Source::Hop { .. } => None,
+            Source::HiddenResult { step, hop, call } => {
+                let call = self.hop(step, hop)?.calls.get(call)?;
+                Some(Digest::of(&[call.result.as_bytes()]))
+            }
+        }
+    }
+
+    /// What stands in place of a call's result, or of a text.
+    fn result(&self, reader: Reader<'_>, index: usize, mark: Mark, kept: &Kept) -> Option<Note> {
+        kept.of?;
+        let item = self.transcript.items.get(index)?;
+        let result = match item.kind {
+            ItemKind::Text => index,
+            ItemKind::System
+            | ItemKind::User
+            | ItemKind::Reasoning
+            | ItemKind::Call
+            | ItemKind::Result
+            | ItemKind::Opaque => item.pair?,
+        };
+        let tokens = self.transcript.items.get(result)?.tokens;
+        // Where nothing of the text is named it need not be decoded.
+        let spans = !kept.lines.is_empty() || !kept.index.is_empty();
+        let original = spans
+            .then(|| self.text(result))
+            .flatten()
+            .unwrap_or_default();
+        let id = recall::id(item);
+        let text = stub::result(&id, tokens, mark, kept, &original);
+        let text = view::fronted(self.transcript, index, text);
+        let size = reader.count(&text);
+        Some(Note::new(text, size))
+    }
+
+    /// What is named of a removed item: of a text's own strings, or of a call's and its result's.
+    fn names(&self, item: &Item, index: usize, kept: &Kept) -> Option<Arc<str>> {
+        let (result, call) = (!kept.index.is_empty(), kept.trimmed.is_some());
+        let text = |asked: bool, at: usize| asked.then(|| self.text(at)).flatten();
+        let own = text(result, item.pair.unwrap_or(index)).unwrap_or_default();
+        let call = call && item.kind == ItemKind::Call;
+        let arguments = text(call, index).unwrap_or_default();
+        let names = stub::names(kept, &own, &stub::flat(&arguments));
+        (!names.is_empty()).then(|| names.into())
+    }
+
+    fn arguments(&self, reader: Reader<'_>, item: &Item, call: usize, kept: &Kept) -> Option<Note> {
+        let index = kept.trimmed.as_ref()?;
+        let text = stub::trimmed(&self.text(call)?, index)?;
+        let size = reader.call(&item.name, &text);
+        Some(Note::new(text, size))
+    }
+}
+
+/// A call that the client sees, too.
+fn is_visible(item: &Item) -> bool {
+    item.kind == ItemKind::Call && !item.hidden && !item.said
+}

@@ -1,0 +1,577 @@
+//! How requests are served: the operator's settings, validated, and the terms that one request
+//! gets from them. Never reads a file, a variable or a header.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::classes::Classes;
+use super::known::Reader;
+use super::overrides::{AskedBudget, MIN_CEILING, Mode, Overrides};
+use super::texts::{Fronts, TextProfile, TextResults};
+use crate::commit::{self, Floor};
+use crate::dialect::request::Request;
+use crate::dialect::stream::UsageMode;
+use crate::intercept::delimiter::Protocol;
+use crate::model::{Dialect, EditKind, Edits, Given, Guide, Hidden, Shape};
+use crate::policy::{self, Order, Policy};
+use crate::render::tools::{self, Injected};
+use crate::tokens::{CacheModel, Family};
+
+/// All settings of the pipeline.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// What is served without a profile.
+    pub budget: Budget,
+    /// Named budgets for `x-plimsoll-profile`.
+    pub profiles: BTreeMap<String, Budget>,
+    /// The hidden tool that marks episodes.
+    pub delimiter: Delimiter,
+    /// The hidden tool that brings back what was evicted.
+    pub recall: Recall,
+    /// What is done for the provider's cache.
+    pub cache: Cache,
+    /// Classes of tools.
+    pub classes: Classes,
+    /// By what a user message is a result.
+    pub texts: Arc<TextResults>,
+    /// How long a final frame waits for its record.
+    pub store_wait: Duration,
+    /// How long a request waits to be found in the store.
+    pub read_wait: Duration,
+    /// What of the client's content is stored.
+    pub content: StoreContent,
+    /// The largest body that is read whole, which is also the longest conversation that is put
+    /// together for a request that refers to it, in bytes.
+    pub body_cap: usize,
+    /// What is remembered between requests takes so many bytes at most.
+    pub cache_memory: usize,
+}
+
+/// What of the client's content is stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StoreContent {
+    /// Nothing: the client resends its originals with every request.
+    Off,
+    /// What a client asks to have stored, so that it need not resend it.
+    #[default]
+    Asked,
+    /// Every message and every answer, so that a session can be exported whole.
+    All,
+}
+
+/// The profile that is always there: [`Budget::as_published`].
+pub const PAPER_PROFILE: &str = "paper";
+
+/// The ceiling, the floor and the rules of eviction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Budget {
+    /// What is done with a conversation whose request names no mode.
+    pub mode: Mode,
+    /// The token budget that a request to the upstream may not exceed; at least [`MIN_CEILING`]. A
+    /// model whose window is smaller is held under that.
+    pub ceiling: u32,
+    /// Down to where a pass evicts.
+    pub floor: Floor,
+    /// The lowest floor that `auto` may choose, as a fraction of the ceiling in (0, 1].
+    pub min_floor: f64,
+    /// The newest tokens that are never eligible.
+    pub protect_recent: ProtectRecent,
+    /// Length of an implicit episode, in tokens.
+    pub implicit_tokens: u32,
+    /// What happens if the budget can't be met.
+    pub unmet: Unmet,
+    /// Whether the open episode is never touched, as the paper has it.
+    pub strict_active: bool,
+    /// What chooses what goes, where a request names nothing else.
+    pub policy: Policy,
+    /// In which order `cwl` evicts.
+    pub order: Order,
+    /// When the hidden tools are offered.
+    pub offer: Offer,
+    /// The share of the ceiling, in 0..=1, past which a view brings the guidance in; 1 leaves it to
+    /// the first pass, and 0 puts it into the first request.
+    pub guide_at: f64,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Manage,
+            ceiling: 80_000,
+            floor: Floor::Auto,
+            min_floor: 0.5,
+            protect_recent: ProtectRecent::Auto,
+            implicit_tokens: 8_000,
+            unmet: Unmet::Surface,
+            strict_active: false,
+            policy: Policy::Cwl,
+            order: Order::Levels,
+            offer: Offer::Start,
+            guide_at: 1.0,
+        }
+    }
+}
+
+impl Budget {
+    /// The same ceiling, held as it was published (paper 000 §4.4): in the order of Algorithm 1, no
+    /// deeper than the ceiling, with nothing protected for being recent, and with guidance from the
+    /// first request.
+    #[must_use]
+    pub fn as_published(self) -> Self {
+        Self {
+            order: Order::Paper,
+            floor: Floor::Ceiling,
+            protect_recent: ProtectRecent::Tokens(0),
+            guide_at: 0.0,
+            ..self
+        }
+    }
+}
+
+/// When the hidden tools stand in the tools array. The model is asked to use them once the guidance
+/// comes, which is decided apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Offer {
+    /// From the first request with tools, so that the array never changes.
+    #[default]
+    Start,
+    /// From the guidance on: until then the client's requests go up as they came.
+    Line,
+}
+
+impl Offer {
+    /// The words for each.
+    pub const WORDS: &'static [(&'static str, Self)] =
+        &[("start", Self::Start), ("line", Self::Line)];
+}
+
+/// How much of the tail is protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProtectRecent {
+    /// The smaller of 8,000 tokens and a fifth of the ceiling.
+    Auto,
+    /// So many tokens.
+    Tokens(u32),
+}
+
+impl ProtectRecent {
+    /// Tokens that are protected under `ceiling`, never more than the ceiling itself.
+    #[must_use]
+    pub fn tokens(self, ceiling: u32) -> u32 {
+        match self {
+            Self::Auto => (ceiling / 5).min(8_000),
+            Self::Tokens(tokens) => tokens.min(ceiling),
+        }
+    }
+}
+
+/// What happens if the budget can't be met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmet {
+    /// Send the request and report it.
+    Surface,
+    /// Refuse the request.
+    Refuse,
+}
+
+/// The hidden tool that marks episodes, and the turns that hidden calls make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delimiter {
+    /// Whether the tool is injected.
+    pub enabled: bool,
+    /// Whether a start closes the open episode.
+    pub auto_close: bool,
+    /// Upstream calls in one turn, at least 1.
+    pub hops: u32,
+    /// The block that is appended to the system message.
+    pub guidance: Guidance,
+    /// Silence towards the client until a comment is sent.
+    pub heartbeat: Duration,
+    /// Whether results may carry a reminder.
+    pub nudge: bool,
+    /// Which usage the client reads.
+    pub usage: UsageMode,
+    /// Whether a stream whose client has gone is read to the end of its hop.
+    pub finish_cancelled: bool,
+}
+
+impl Default for Delimiter {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            auto_close: false,
+            hops: 8,
+            guidance: Guidance::Standard,
+            heartbeat: Duration::from_secs(10),
+            nudge: true,
+            usage: UsageMode::Last,
+            finish_cancelled: false,
+        }
+    }
+}
+
+/// The hidden tool that brings back what was evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recall {
+    /// Whether the tool is injected.
+    pub enabled: bool,
+}
+
+impl Default for Recall {
+    fn default() -> Self {
+        Self { enabled: true }
+    }
+}
+
+/// What is done for the provider's cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cache {
+    /// Breakpoints that the proxy sets beside the client's.
+    pub breakpoints: SetBreakpoints,
+}
+
+/// Where the proxy sets breakpoints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SetBreakpoints {
+    /// Where the model's cache matches at breakpoints alone and the client leaves room for some.
+    #[default]
+    Auto,
+    /// Nowhere.
+    Off,
+}
+
+/// The block that explains `delimiter` to the model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Guidance {
+    /// The built-in block.
+    Standard,
+    /// None; nothing of the client's is touched.
+    Off,
+    /// A text of the operator's.
+    Text(String),
+}
+
+/// Why a request's own terms can't be had.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum TermsError {
+    /// A budget in per cent of a window that nobody knows.
+    #[error("the window of model {model:?} is not known: give the budget in tokens")]
+    Window {
+        /// The model.
+        model: String,
+    },
+    /// A budget in per cent that is too small.
+    #[error("{asked} tokens are too few: give a budget of at least {MIN_CEILING}")]
+    TooSmall {
+        /// What the share of the window came to.
+        asked: u32,
+    },
+}
+
+/// The terms under which one request is served. Read anew with every request, never remembered.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// The mode.
+    pub mode: Mode,
+    /// τ in tokens: the budget, or the model's window where that is less.
+    pub ceiling: u32,
+    /// Whether it is the window.
+    pub windowed: bool,
+    /// How deep a pass goes.
+    pub commit: commit::Config,
+    /// What happens if τ can't be met.
+    pub unmet: Unmet,
+    /// Raw tokens after which an implicit episode is cut.
+    pub implicit_tokens: u32,
+    content: StoreContent,
+    /// Whether what the caller is served may be referred to by its id later.
+    pub refers: bool,
+    /// Whether `delimiter` is injected.
+    pub inject: bool,
+    /// Whether `recall` is injected.
+    pub recall: bool,
+    /// The protocol of `delimiter`.
+    pub protocol: Protocol,
+    /// Upstream calls in one turn.
+    pub hops: usize,
+    /// Whether results may carry a reminder.
+    pub nudge: bool,
+    /// What chooses what goes.
+    pub policy: Policy,
+    /// Where breakpoints are set.
+    pub breakpoints: SetBreakpoints,
+    /// Edits that its views go without, because the upstream refuses them.
+    pub without: Edits,
+    guidance: Guidance,
+    /// When the hidden tools are offered.
+    pub offer: Offer,
+    guide_at: f64,
+    /// Whether the request asks for the guidance.
+    pub guide_now: bool,
+    texts: Arc<TextResults>,
+    /// The profile of texts that the request names.
+    asked: Option<TextProfile>,
+    /// Whether what came before the first `start` is prologue: the model was told of `delimiter` from
+    /// the first request on. The published order alone asks.
+    pub prologue_until_start: bool,
+    order: Order,
+    protect_recent: u32,
+    strict_active: bool,
+}
+
+impl Settings {
+    /// The mode of a request, which is known before its body is.
+    #[must_use]
+    pub fn mode(&self, overrides: &Overrides) -> Mode {
+        overrides.mode.unwrap_or(self.budget_of(overrides).mode)
+    }
+
+    fn budget_of(&self, overrides: &Overrides) -> Cow<'_, Budget> {
+        let name = overrides.profile.as_deref();
+        match name.and_then(|name| self.profiles.get(name)) {
+            Some(budget) => Cow::Borrowed(budget),
+            None if name == Some(PAPER_PROFILE) => Cow::Owned(self.budget.clone().as_published()),
+            None => Cow::Borrowed(&self.budget),
+        }
+    }
+}
+
+impl Terms {
+    /// The terms of a request to a model, of which `window` is what it takes as prompt, where that is
+    /// known. No ceiling is higher, not even one that a request asks for, and what follows from the
+    /// ceiling follows from the window then.
+    ///
+    /// # Errors
+    /// [`TermsError`] where its budget can't be read against its model.
+    pub fn of(
+        settings: &Settings,
+        overrides: &Overrides,
+        window: Option<u32>,
+        model: &str,
+    ) -> Result<Self, TermsError> {
+        let mut budget = settings.budget_of(overrides);
+        let policy = overrides.policy.unwrap_or(budget.policy);
+        if policy == Policy::CwlPaper {
+            budget = Cow::Owned(budget.into_owned().as_published());
+        }
+        let wanted = match overrides.budget {
+            Some(AskedBudget::Tokens(tokens)) => tokens,
+            Some(AskedBudget::WindowShare(share)) => share_of(share, window, model)?,
+            None => budget.ceiling,
+        };
+        let ceiling = window.map_or(wanted, |window| wanted.min(window));
+        let delimiter = &settings.delimiter;
+        Ok(Self {
+            mode: settings.mode(overrides),
+            ceiling,
+            windowed: ceiling < wanted,
+            commit: commit::Config {
+                floor: budget.floor,
+                min_floor: budget.min_floor,
+            },
+            unmet: budget.unmet,
+            implicit_tokens: budget.implicit_tokens,
+            content: settings.content,
+            refers: true,
+            inject: delimiter.enabled,
+            recall: overrides.recall.unwrap_or(settings.recall.enabled),
+            protocol: Protocol {
+                auto_close: delimiter.auto_close,
+            },
+            hops: delimiter.hops as usize,
+            nudge: delimiter.nudge,
+            breakpoints: settings.cache.breakpoints,
+            without: Edits::default(),
+            guidance: delimiter.guidance.clone(),
+            offer: budget.offer,
+            guide_at: budget.guide_at,
+            guide_now: overrides.guide,
+            texts: settings.texts.clone(),
+            asked: overrides.profile.as_deref().and_then(TextProfile::named),
+            protect_recent: budget.protect_recent.tokens(ceiling),
+            strict_active: budget.strict_active,
+            policy,
+            order: budget.order,
+            prologue_until_start: false,
+        })
+    }
+
+    /// Has views go without some edits.
+    pub fn go_without(&mut self, edits: Edits) {
+        self.without = self.without.or(edits);
+        if self.without.has(EditKind::Breakpoints) {
+            self.breakpoints = SetBreakpoints::Off;
+        }
+    }
+
+    /// The eviction order's settings for a model.
+    #[must_use]
+    pub fn eviction(&self, family: &Family, dialect: Dialect) -> policy::Config {
+        policy::Config {
+            order: self.order,
+            protect_recent: self.protect_recent,
+            strict_active: self.strict_active,
+            prologue_until_start: self.prologue_until_start,
+            keep_reasoning: family.reasoning_back
+                || dialect.keeps_reasoning()
+                || self.without.has(EditKind::Reasoning),
+            ..policy::Config::default()
+        }
+    }
+
+    /// What the results of a request begin with that come as text.
+    #[must_use]
+    pub fn fronts(&self, reader: &Reader<'_>, request: &Request, shapes: &[Arc<Shape>]) -> Fronts {
+        self.texts.find(self.asked, reader, request, shapes)
+    }
+
+    /// Whether tools may be injected, by whether the provider keeps the responses. What it keeps may
+    /// be gone on from by its id alone, and where we can't put in what the client leaves out, the
+    /// provider would miss the results of our calls.
+    #[must_use]
+    pub fn may_inject(&self, stored: bool) -> bool {
+        !stored || self.keeps(stored).1
+    }
+
+    /// Whether a turn's content is stored, and whether it may be referred to, by whether the client
+    /// asks for that.
+    #[must_use]
+    pub fn keeps(&self, asked: bool) -> (bool, bool) {
+        let asked = asked && self.refers;
+        match self.content {
+            StoreContent::All => (true, asked),
+            StoreContent::Asked => (asked, asked),
+            StoreContent::Off => (false, false),
+        }
+    }
+
+    /// The guidance block for the tools that are injected, unless the operator turned it off or it
+    /// is not given yet.
+    #[must_use]
+    pub fn guidance(&self, injected: &Injected, given: Given) -> Option<String> {
+        let delimiter = injected.name(Hidden::Delimiter)?;
+        let serial = match given {
+            Given::No => return None,
+            Given::Parallel => false,
+            Given::Serial => true,
+        };
+        let custom = match &self.guidance {
+            Guidance::Off => return None,
+            Guidance::Standard => None,
+            Guidance::Text(text) => Some(text.as_str()),
+        };
+        let recall = injected.name(Hidden::Recall);
+        Some(tools::guidance(custom, delimiter, recall, serial))
+    }
+
+    /// What a conversation is told of its hidden tools in its first request. Without guidance there
+    /// is nothing to wait for.
+    #[must_use]
+    pub fn first_guide(&self, one_call: bool) -> Guide {
+        let waited =
+            self.inject && self.guidance != Guidance::Off && self.guide_at > 0.0 && !self.guide_now;
+        let given = if waited { Given::No } else { given(one_call) };
+        Guide { waited, given }
+    }
+
+    /// The size of a view, in tokens of the ceiling's kind, past which it brings the guidance in;
+    /// none where the first pass does.
+    #[must_use]
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "token counts are far below 2^52 and the share lies in 0..=1"
+    )]
+    pub fn guide_above(&self, ceiling: u64) -> Option<u64> {
+        (self.guide_at < 1.0).then_some((ceiling as f64 * self.guide_at) as u64)
+    }
+
+    /// How many breakpoints a request may hold; none where the proxy sets none, because it may not
+    /// or because the provider sets one at the newest message by itself.
+    #[must_use]
+    pub fn breakpoints(&self, family: &Family) -> Option<usize> {
+        match (self.breakpoints, family.cache) {
+            (
+                SetBreakpoints::Auto,
+                CacheModel::Breakpoints {
+                    max,
+                    implicit: false,
+                    ..
+                },
+            ) => usize::try_from(max).ok(),
+            (
+                SetBreakpoints::Auto | SetBreakpoints::Off,
+                CacheModel::Automatic { .. } | CacheModel::Breakpoints { .. } | CacheModel::None,
+            ) => None,
+        }
+    }
+
+    /// How long the provider keeps a prefix, in milliseconds.
+    #[must_use]
+    pub fn cache_ttl(&self, family: &Family) -> u64 {
+        let ttl = match family.cache {
+            CacheModel::Automatic { ttl, .. } | CacheModel::Breakpoints { ttl, .. } => ttl,
+            // Without a cache every pass is free; an hour keeps them seldom all the same.
+            CacheModel::None => Duration::from_secs(3600),
+        };
+        u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// The guidance for a client that takes several calls a message, or one.
+#[must_use]
+pub fn given(one_call: bool) -> Given {
+    if one_call {
+        Given::Serial
+    } else {
+        Given::Parallel
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the share lies in 0..=1 of a window that is a u32"
+)]
+fn share_of(share: f64, window: Option<u32>, model: &str) -> Result<u32, TermsError> {
+    let window = window.ok_or_else(|| TermsError::Window {
+        model: model.to_owned(),
+    })?;
+    let asked = (share * f64::from(window)) as u32;
+    if asked < MIN_CEILING {
+        Err(TermsError::TooSmall { asked })
+    } else {
+        Ok(asked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_holds_the_ceiling_and_what_follows_from_it() {
+        let tokens = |tokens| Some(AskedBudget::Tokens(tokens));
+        let share = Some(AskedBudget::WindowShare(0.5));
+        for (asked, window, ceiling, windowed, recent) in [
+            (None, None, 80_000, false, 8_000),
+            (None, Some(80_000), 80_000, false, 8_000),
+            (None, Some(8_192), 8_192, true, 1_638),
+            (None, Some(2_000), 2_000, true, 400),
+            (tokens(5_000), Some(8_192), 5_000, false, 1_000),
+            (tokens(60_000), Some(8_192), 8_192, true, 1_638),
+            (share, Some(20_000), 10_000, false, 2_000),
+        ] {
+            let overrides = Overrides {
+                budget: asked,
+                ..Overrides::default()
+            };
+            let terms = Terms::of(&Settings::default(), &overrides, window, "m").unwrap();
+            let found = (terms.ceiling, terms.windowed, terms.protect_recent);
+            assert_eq!(found, (ceiling, windowed, recent), "{asked:?} {window:?}");
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Agents that write their calls as text and send results as user messages: by which of these a
+//! message is a result. Nothing is one unless the operator or the request chose a profile, or all that
+//! is fixed of an agent stands where that agent puts it. Never edits a message.
+
+use std::hash::Hash;
+use std::sync::{Arc, LazyLock};
+
+use memchr::memmem::Finder;
+use regex::Regex;
+use xxhash_rust::xxh3::Xxh3;
+
+use super::known::{Front, Reader};
+use crate::dialect::request::Request;
+use crate::model::raw::Object;
+use crate::model::{Role, Shape, label_set};
+
+/// Bytes that stay of what a pattern matched, in front of what stands for the rest.
+const FRONT: usize = 200;
+
+label_set!(
+    /// Agents whose results are known by how they begin.
+    TextProfile {
+        /// <https://github.com/huggingface/smolagents/blob/main/src/smolagents/memory.py>
+        Smolagents => "smolagents",
+        /// Before version 2: <https://github.com/SWE-agent/mini-swe-agent>
+        MiniSweAgent => "mini-swe-agent",
+        /// Those of modules that hand on each observation as a message of its own.
+        Dspy => "dspy",
+    }
+);
+
+impl TextProfile {
+    /// The words for each.
+    pub const WORDS: &'static [(&'static str, Self)] = &[
+        (Self::Smolagents.name(), Self::Smolagents),
+        (Self::MiniSweAgent.name(), Self::MiniSweAgent),
+        (Self::Dspy.name(), Self::Dspy),
+    ];
+
+    /// The profile of a name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let mut words = Self::WORDS.iter();
+        words.find(|(word, _)| *word == name).map(|(_, one)| *one)
+    }
+
+    /// How its results begin.
+    const fn patterns(self) -> &'static [&'static str] {
+        match self {
+            Self::Smolagents => &[r"^Observation:", r"^(?:Call id: [^\n]{0,80}\n)?Error:\n"],
+            Self::MiniSweAgent => &[
+                r"^<returncode>-?\d+</returncode>",
+                r"^Observation:",
+                r"^The last command <command>",
+                r"^Please always provide EXACTLY ONE action in triple backticks",
+            ],
+            Self::Dspy => &[r"^\[\[ ## observation(?:_\d+)? ## \]\]"],
+        }
+    }
+
+    /// What of its system message no other program has.
+    const fn sentence(self) -> Option<&'static str> {
+        match self {
+            Self::Smolagents => Some(
+                "You are an expert assistant who can solve any task using code blobs. You will be given a task to solve as best you can.",
+            ),
+            Self::MiniSweAgent => Some(
+                "Your response must contain exactly ONE bash code block with ONE command (or commands connected with && or ||).",
+            ),
+            Self::Dspy => None,
+        }
+    }
+
+    /// What looks for that, made once: every request is searched.
+    fn finder(self) -> Option<&'static Finder<'static>> {
+        static ALL: LazyLock<Vec<Option<Finder<'static>>>> = LazyLock::new(|| {
+            let one = |profile: TextProfile| profile.sentence().map(Finder::new);
+            TextProfile::ALL.into_iter().map(one).collect()
+        });
+        ALL.get(self as usize)?.as_ref()
+    }
+
+    /// Its patterns, compiled once.
+    fn compiled(self) -> &'static [Regex] {
+        static ALL: LazyLock<Vec<Vec<Regex>>> = LazyLock::new(|| {
+            let one = |profile: TextProfile| {
+                let patterns = profile.patterns().iter();
+                patterns
+                    .filter_map(|pattern| Regex::new(pattern).ok())
+                    .collect()
+            };
+            TextProfile::ALL.into_iter().map(one).collect()
+        });
+        ALL.get(self as usize).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// By what a user message is a result, as the operator has it.
+#[derive(Clone, Debug, Default)]
+pub struct TextResults {
+    /// How results begin, beside what a profile says.
+    pub patterns: Vec<Regex>,
+    /// The profile of requests that name none.
+    pub profile: Option<TextProfile>,
+}
+
+impl PartialEq for TextResults {
+    fn eq(&self, other: &Self) -> bool {
+        let texts =
+            |one: &Self| -> Vec<String> { one.patterns.iter().map(ToString::to_string).collect() };
+        self.profile == other.profile && texts(self) == texts(other)
+    }
+}
+
+/// What users say, in some languages and none: nothing of it is the result of a call.
+const ORDINARY: [&str; 16] = [
+    "Please fix the test that fails.",
+    "Why does it return null here?",
+    "Können Sie das noch einmal prüfen?",
+    "Peux-tu ajouter un test ?",
+    "puoi spiegarmi questo passo?",
+    "ok, now run it again",
+    "thanks, that works",
+    "fn main() { println!(\"{}\", 1); }",
+    "¿Qué hace esta función?",
+    "请把这个函数改成异步的。",
+    "このエラーを直してください。",
+    "Проверь, пожалуйста, журнал.",
+    "/home/me/project/src/main.rs",
+    "42",
+    "- first the tests\n- then the docs",
+    "@src/lib.rs look at this",
+];
+/// So many of them make a pattern one of what users say.
+const SEVERAL: usize = 4;
+
+/// Reads a pattern that holds at the start of a message.
+///
+/// # Errors
+/// What is wrong with it, and what to write.
+pub fn pattern(text: &str) -> Result<Regex, String> {
+    let read = Regex::new(text).map_err(|error| format!("{text:?} is no pattern: {error}"))?;
+    if !text.starts_with('^') {
+        return Err(format!(
+            "{text:?} must begin with ^: a result is known by how it begins; in any case of letters \
+             write ^(?i)"
+        ));
+    }
+    let ordinary = ORDINARY.iter().filter(|said| read.is_match(said));
+    if read.is_match("") || ordinary.count() >= SEVERAL {
+        return Err(format!(
+            "{text:?} makes results of what users say; write the words that only results begin with, \
+             like ^Observation:"
+        ));
+    }
+    Ok(read)
+}
+
+/// What the results of one request begin with, by the index of their messages.
+pub type Fronts = Vec<Front>;
+
+/// Patterns, and what names them.
+struct Patterns<'p> {
+    all: Vec<&'p Regex>,
+    name: u64,
+}
+
+impl<'p> Patterns<'p> {
+    fn of(all: impl IntoIterator<Item = &'p Regex>) -> Self {
+        let all: Vec<&Regex> = all.into_iter().collect();
+        let mut hasher = Xxh3::new();
+        all.iter().for_each(|one| one.as_str().hash(&mut hasher));
+        let name = hasher.digest();
+        Self { all, name }
+    }
+
+    /// What a text begins with.
+    fn front(&self, text: &str) -> Front {
+        let found = self.all.iter().filter_map(|one| one.find(text));
+        let found = found.into_iter().find(|found| found.start() == 0)?;
+        let front = found.as_str().trim_end();
+        let end = front.floor_char_boundary(FRONT);
+        Some(Arc::from(front.get(..end)?))
+    }
+}
+
+impl TextResults {
+    /// The messages of a request that are results. None is that no answer stands directly before, so
+    /// what the user asked for at first never is. Of a message that came before, nothing is read again.
+    #[must_use]
+    pub fn find(
+        &self,
+        asked: Option<TextProfile>,
+        reader: &Reader<'_>,
+        request: &Request,
+        shapes: &[Arc<Shape>],
+    ) -> Fronts {
+        let chosen = asked.or(self.profile);
+        let profile = chosen.or_else(|| recognised(reader, request, shapes));
+        if profile.is_none() && self.patterns.is_empty() {
+            return Vec::new();
+        }
+        let known = profile.map_or(&[][..], TextProfile::compiled);
+        let patterns = Patterns::of(self.patterns.iter().chain(known));
+        let at = |(index, _)| front(&patterns, reader, request, shapes, index);
+        shapes.iter().enumerate().map(at).collect()
+    }
+}
+
+/// The agent whose own sentence stands in the system message, and whose first message behind an answer
+/// begins as its results do.
+fn recognised(
+    reader: &Reader<'_>,
+    request: &Request,
+    shapes: &[Arc<Shape>],
+) -> Option<TextProfile> {
+    let first = shapes.iter().position(|one| one.role == Role::Assistant)? + 1;
+    let system = shapes.iter().take_while(|one| one.role == Role::System);
+    let system = system.count();
+    let says = |finder: &Finder<'_>| {
+        let mut leading = (0..system).map(|at| request.message(at));
+        leading.any(|message| finder.find(message).is_some())
+    };
+    TextProfile::ALL.into_iter().find(|profile| {
+        let begins = || {
+            let patterns = Patterns::of(profile.compiled());
+            front(&patterns, reader, request, shapes, first).is_some()
+        };
+        profile.finder().is_some_and(says) && begins()
+    })
+}
+
+/// What a user's message behind an answer begins with, where it is a result.
+fn front(
+    patterns: &Patterns<'_>,
+    reader: &Reader<'_>,
+    request: &Request,
+    shapes: &[Arc<Shape>],
+    at: usize,
+) -> Front {
+    let role = |at: usize| shapes.get(at).map(|one| one.role);
+    let spoken = at.checked_sub(1).and_then(role) == Some(Role::Assistant);
+    if role(at) != Some(Role::User) || !spoken {
+        return None;
+    }
+    let bytes = request.message(at);
+    reader.front(patterns.name, bytes, || {
+        // One that is a part of a message has no content of its own that could be replaced.
+        Object::parse(bytes).ok()?.present("content")?;
+        patterns.front(&request.dialect.text(bytes)?)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::model::{CacheName, Dialect, Digest, TenantId};
+    use crate::tokens::{Counter, Encoding};
+    use crate::turn::known::Memo;
+
+    #[test]
+    fn every_pattern_of_ours_is_one() {
+        for profile in TextProfile::ALL {
+            assert_eq!(profile.compiled().len(), profile.patterns().len());
+            for one in profile.patterns() {
+                pattern(one).unwrap();
+            }
+        }
+        for bad in [
+            "Observation:",
+            "(?i)^observation:",
+            "^",
+            "^(",
+            "^.*",
+            "^.",
+            r"^\w",
+            r"^\S+",
+            r"^[A-Z]",
+            "^[a-z]",
+            "^[^<]",
+            r"^\p{L}",
+        ] {
+            assert!(pattern(bad).is_err(), "{bad}");
+        }
+        for good in ["^(?i)observation:", "^/", r"^\d+\t", "^<", r"^\[[a-z]+\]"] {
+            pattern(good).unwrap();
+        }
+    }
+    #[test]
+    fn a_message_that_came_before_is_not_read_again() {
+        let memo = Memo::default();
+        let counter = Counter::load();
+        let tenant = TenantId(Digest([7; 32]));
+        let reader = memo.reader(&counter, Encoding::O200k, tenant, Dialect::Chat);
+        let results = TextResults {
+            profile: Some(TextProfile::Smolagents),
+            ..TextResults::default()
+        };
+        let known = || memo.weight(CacheName::Fronts);
+        let find = |results: &TextResults, turns: usize| {
+            let user = |text: String| json!({"role": "user", "content": text});
+            let mut messages = vec![user("go".to_owned())];
+            for turn in 0..turns {
+                messages.push(json!({"role": "assistant", "content": format!("run {turn}")}));
+                messages.push(user(match turn % 2 {
+                    0 => format!("Observation: {turn}"),
+                    _ => format!("and now {turn}"),
+                }));
+            }
+            let body = json!({"model": "m", "messages": messages}).to_string();
+            let request = Dialect::Chat.decode(body.into()).unwrap();
+            let shapes: Vec<_> = (0..request.messages.len())
+                .map(|at| reader.shape(request.message(at)).unwrap())
+                .collect();
+            let fronts = results.find(None, &reader, &request, &shapes);
+            fronts.iter().flatten().count()
+        };
+        assert_eq!(find(&results, 40), 20);
+        let whole = known();
+        assert_eq!(find(&results, 40), 20);
+        assert_eq!(known(), whole, "read again");
+        assert_eq!(find(&results, 42), 21);
+        let two = known() - whole;
+        assert!(
+            0 < two && two <= whole / 20,
+            "{two} of {whole} for two turns"
+        );
+        // What other patterns find is told apart.
+        let other = TextResults {
+            patterns: vec![pattern("^and now").unwrap()],
+            profile: None,
+        };
+        assert_eq!(find(&other, 40), 20);
+        assert!(known() > 2 * whole - whole / 4);
+    }
+}
