@@ -152,7 +152,7 @@ impl Turn {
     ) -> Option<Ended> {
         let answer = answers.last()?;
         let line = closed.flatten();
-        let transcript = &self.prepared.transcript;
+        let transcript = self.prepared.view.transcript();
         let record = ending::record(
             &self.state,
             transcript.base,

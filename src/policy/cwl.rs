@@ -6,13 +6,12 @@ use std::sync::Arc;
 
 use super::levels::Levels;
 use super::pass::{Proposal, conclude};
-use super::plan::{Move, PlanError, has_dependents};
+use super::plan::{Move, PlanError};
 use super::work::Work;
 use super::{Ask, Level, Protection, open};
 use crate::model::{ItemKind, Mark};
 use crate::session::graph::{Episode, Kind};
 use crate::session::transcript::Item;
-use crate::session::view;
 
 /// A pass in the making.
 struct Pass<'a> {
@@ -28,7 +27,7 @@ struct Pass<'a> {
 /// # Errors
 /// [`PlanError`] if the moves break a rule, which is a mistake in here.
 pub(super) fn propose(ask: &Ask<'_>) -> Result<Proposal, PlanError> {
-    let protection = Protection::new(ask.transcript, ask.marks, ask.config.protect_recent);
+    let protection = Protection::new(ask.view.marked(), ask.config.protect_recent);
     let protection = if ask.config.strict_active {
         protection.with_open()
     } else {
@@ -53,7 +52,7 @@ pub(super) fn propose(ask: &Ask<'_>) -> Result<Proposal, PlanError> {
 
 impl<'a> Pass<'a> {
     fn unmet(&self) -> bool {
-        self.work.total > self.ceiling
+        self.work.total() > self.ceiling
     }
 
     fn episodes(&self) -> &'a [Episode] {
@@ -247,10 +246,10 @@ fn merge_tombstones(work: &mut Work<'_>) {
     let folded = |episode: &&Episode| {
         let carrier = episode.carrier.filter(|_| episode.is_expl());
         carrier.is_some_and(|at| work.mark(at) == Mark::Folded)
-            && view::is_removed(transcript, &work.marks, episode)
+            && work.view.marked().is_removed(episode)
     };
     let standing: Vec<&Episode> = transcript.graph.episodes.iter().filter(folded).collect();
-    let Some(host) = view::ledger_host(transcript, &work.marks) else {
+    let Some(host) = work.view.marked().ledger_host() else {
         return;
     };
     let size: u32 = standing
@@ -260,7 +259,7 @@ fn merge_tombstones(work: &mut Work<'_>) {
     if size > work.measure.ceiling / 10 {
         for episode in standing {
             let holds = episode.carrier == Some(host);
-            if !holds && !has_dependents(transcript, &work.marks, episode) {
+            if !holds && !work.view.marked().has_dependents(episode) {
                 merge(work, episode);
             }
         }
@@ -289,7 +288,7 @@ fn merge(work: &mut Work<'_>, episode: &Episode) {
     }
     let due = |index: &usize| {
         let no = work.item(*index)?.no;
-        let kept = work.marks.kept(no).is_some().then(Arc::default);
+        let kept = work.view.marks().kept(no).is_some().then(Arc::default);
         let due = work.mark(*index) != Mark::Removed || kept.is_some();
         due.then_some(Move {
             item: *index,
@@ -306,5 +305,5 @@ fn is_silent(work: &Work<'_>, episode: &Episode) -> bool {
     episode.kind == Kind::Implicit
         && episode.closed
         && episode.carrier.is_none()
-        && !view::is_removed(work.transcript, &work.marks, episode)
+        && !work.view.marked().is_removed(episode)
 }
