@@ -19,10 +19,11 @@ use std::time::{Duration, Instant};
 use plimsoll::dialect::chat::original;
 use plimsoll::model::{Dialect, Digest, ItemKind, Kept, Mark, Marks, Role, TenantId, Words};
 use plimsoll::policy::{self, Ask, Config, Order, Policy, Proposal, Target, Text};
+use plimsoll::session::measure::Measure;
 use plimsoll::session::note::{Left, Note};
 use plimsoll::session::stub;
 use plimsoll::session::transcript::{Source, Transcript};
-use plimsoll::session::view::{self, Measure, Notes};
+use plimsoll::session::view::{Notes, View};
 use plimsoll::tokens::{Counter, Encoding};
 use plimsoll::turn::known::{Decoded, Memo, Reader};
 
@@ -36,18 +37,11 @@ const ROUNDS: usize = 21;
 /// Turns between two looks at the size of a session that grows.
 const STEP: usize = 3;
 
-/// What each request makes, whether a pass follows or not.
-struct View {
-    notes: Notes,
-    sizes: Vec<u32>,
-    size: u64,
-}
-
 /// The middle's view of a session at one request.
 struct Request<'a> {
     session: &'a Session,
-    transcript: Transcript,
-    marks: Marks,
+    transcript: Arc<Transcript>,
+    marks: Arc<Marks>,
     decoded: Decoded<'a>,
 }
 
@@ -164,14 +158,12 @@ impl<'a> Request<'a> {
     /// The notes and the sizes of the view.
     fn view(&self, reader: Reader<'_>, ceiling: u64) -> View {
         self.measured(reader, ceiling, |measure| {
-            let notes = view::notes(&self.transcript, &self.marks, measure);
-            let (sizes, size) = view::sizes(&self.transcript, &self.marks, &notes);
-            View { notes, sizes, size }
+            View::new(self.transcript.clone(), self.marks.clone(), measure)
         })
     }
 
     fn size(&self, reader: Reader<'_>, ceiling: u64) -> u64 {
-        self.view(reader, ceiling).size
+        self.view(reader, ceiling).size()
     }
 
     /// Reads what the requests before this one brought, as each of them did.
@@ -193,10 +185,7 @@ impl<'a> Request<'a> {
         };
         self.measured(reader, target.ceiling, |measure| {
             let ask = Ask {
-                transcript: &self.transcript,
-                marks: &self.marks,
-                notes: &view.notes,
-                sizes: &view.sizes,
+                view,
                 config: &config,
                 measure,
                 target,
@@ -287,12 +276,12 @@ fn grown(counter: &Counter, session: &Session, order: Order, ceiling: u64) {
         let (transcript, _) = session.transcript(turns);
         let request = Request {
             session,
-            transcript,
-            marks: marks.clone(),
+            transcript: Arc::new(transcript),
+            marks: Arc::new(marks.clone()),
             decoded: Decoded::default(),
         };
         let view = request.view(reader, ceiling);
-        if view.size > ceiling {
+        if view.size() > ceiling {
             let proposal = request.pass(reader, &view, order, target(ceiling));
             marks.apply(proposal.plan.moves(), proposal.plan.kept());
             passes.push(request);
@@ -307,7 +296,7 @@ fn grown(counter: &Counter, session: &Session, order: Order, ceiling: u64) {
         before.pass(reader, &view, order, target(ceiling));
         let view = newest.view(reader, ceiling);
         if order == Order::Levels {
-            newest.read_ahead(reader, &view.notes);
+            newest.read_ahead(reader, view.notes());
         }
         view
     };
@@ -338,17 +327,16 @@ fn grown(counter: &Counter, session: &Session, order: Order, ceiling: u64) {
 /// The first pass over a session of which the proxy knows nothing, and the same once it has read it.
 fn first(counter: &Counter, session: &Session, order: Order) {
     let (transcript, _) = session.transcript(session.turns.len());
-    let marks = Marks::default();
     let request = Request {
         session,
-        transcript,
-        marks,
+        transcript: Arc::new(transcript),
+        marks: Arc::default(),
         decoded: Decoded::default(),
     };
     let memo = Memo::default();
     let reader = memo.reader(counter, Encoding::O200k, TENANT, Dialect::Chat);
     let view = request.view(reader, u64::from(u32::MAX));
-    let size = view.size;
+    let size = view.size();
     let target = target(size - 1);
     let least = Target {
         floor: size - 1,

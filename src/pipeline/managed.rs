@@ -25,10 +25,10 @@ use crate::dialect::{ErrorSide, ErrorText};
 use crate::model::{EditKind, Edits, Hop};
 use crate::record::{Phase, Stage, StoreOp};
 use crate::tokens::Family;
-use crate::turn::Unmet;
 use crate::turn::ending::{self, Ending};
 use crate::turn::hidden::{self, Keep};
 use crate::turn::hop::{MiddleError, Prepared, State};
+use crate::turn::{Mode, Unmet};
 use crate::upstream::{self, Outbound, Payload};
 
 /// What the client reads where a turn ended at the hop cap with nothing else said.
@@ -152,7 +152,7 @@ impl Turn {
     ) -> Option<Ended> {
         let answer = answers.last()?;
         let line = closed.flatten();
-        let transcript = &self.prepared.transcript;
+        let transcript = self.prepared.view.transcript();
         let record = ending::record(
             &self.state,
             transcript.base,

@@ -143,7 +143,7 @@ impl Report {
         self.turn.prologue_changed = state.prologue_changed;
         self.turn.prefix_breaks += u64::from((pass.is_some() || guided.is_some()) && cached);
         let first = state.pending.is_empty();
-        self.turn.prefix_breaks += u64::from(first && prepared.transcript.changed);
+        self.turn.prefix_breaks += u64::from(first && prepared.view.transcript().changed);
         if managed && !self.otherwise && state.shows_otherwise() {
             self.otherwise = true;
             self.turn.prefix_breaks += 1;

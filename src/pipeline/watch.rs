@@ -19,16 +19,15 @@ use super::app::App;
 use super::drive::same_but_usage;
 use super::error::ProxyError;
 use super::finish::Committed;
-use super::hop::State;
 use super::incoming::{Beginning, Begun, is_events};
-use super::open::Turn;
-use super::send::failed;
-use super::{pass, untouched};
+use super::managed::Turn;
+use super::pass::pass;
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::names::Names;
 use crate::dialect::stream::{Machine, Spec, unary};
 use crate::model::{Role, Rope};
 use crate::record::{Projection, Side};
+use crate::turn::hop::State;
 use unpack::Unpack;
 
 /// The most of one answer that is read.
@@ -42,9 +41,9 @@ pub(super) async fn forward(app: &Arc<App>, mut turn: Turn) -> Result<Response<B
     let projection = known(&turn.state);
     turn.report.watched(&turn.state, projection);
     turn.prepared.body = Rope::default();
-    let mut response = match pass(app, untouched(&turn.request), &mut turn.report).await {
+    let mut response = match pass(app, turn.request.untouched(), &mut turn.report).await {
         Ok(response) => response,
-        Err(error) => return Err(failed(turn, error)),
+        Err(error) => return Err(turn.failed(error)),
     };
     let status = response.status();
     turn.report.answered(status);

@@ -47,10 +47,10 @@ pub(super) fn propose(policy: Policy, ask: &Ask<'_>) -> Result<Proposal, PlanErr
         | Policy::CwlPaper
         | Policy::Cwl => ask.config.protect_recent,
     };
-    let protection = Protection::new(ask.transcript, ask.marks, recent).without_episodes();
+    let protection = Protection::new(ask.view.marked(), recent).without_episodes();
     let mut work = Work::new(ask, protection);
     run(policy, &mut work, ask);
-    if work.total > ask.target.ceiling && recent > 0 {
+    if work.total() > ask.target.ceiling && recent > 0 {
         work.protection = work.protection.without_recent();
         run(policy, &mut work, ask);
     }
@@ -79,7 +79,7 @@ fn run(policy: Policy, work: &mut Work<'_>, ask: &Ask<'_>) {
         // "combines chronological turn folding with tool-output pruning" (paper 003, baselines).
         Policy::Hybrid => {
             let target = work.target;
-            work.target += work.total.saturating_sub(target) / 2;
+            work.target += work.total().saturating_sub(target) / 2;
             let calls = largest(work);
             clear(work, calls);
             work.target = target;

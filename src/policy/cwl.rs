@@ -6,13 +6,12 @@ use std::sync::Arc;
 
 use super::levels::Levels;
 use super::pass::{Proposal, conclude};
-use super::plan::{Move, PlanError, has_dependents};
+use super::plan::{Move, PlanError};
 use super::work::Work;
 use super::{Ask, Level, Protection, open};
 use crate::model::{ItemKind, Mark};
 use crate::session::graph::{Episode, Kind};
 use crate::session::transcript::Item;
-use crate::session::view;
 
 /// A pass goes on to what is held where it would leave more than one part in so many of the room between
 /// floor and ceiling filled. A higher number keeps fewer of the lines that open work needs.
@@ -34,7 +33,7 @@ struct Pass<'a> {
 /// # Errors
 /// [`PlanError`] if the moves break a rule, which is a mistake in here.
 pub(super) fn propose(ask: &Ask<'_>) -> Result<Proposal, PlanError> {
-    let protection = Protection::new(ask.transcript, ask.marks, ask.config.protect_recent);
+    let protection = Protection::new(ask.view.marked(), ask.config.protect_recent);
     let protection = if ask.config.strict_active {
         protection.with_open()
     } else {
@@ -60,7 +59,7 @@ pub(super) fn propose(ask: &Ask<'_>) -> Result<Proposal, PlanError> {
 
 impl<'a> Pass<'a> {
     fn unmet(&self) -> bool {
-        self.work.total > self.ceiling
+        self.work.total() > self.ceiling
     }
 
     /// Whether the view would be back at the ceiling too soon: so far from the floor a pass rewrites a
@@ -68,7 +67,7 @@ impl<'a> Pass<'a> {
     /// held. With the floor at the ceiling this is [`Pass::unmet`].
     fn falls_short(&self) -> bool {
         let room = self.ceiling.saturating_sub(self.floor);
-        self.work.total > self.floor + room / HELD_PART
+        self.work.total() > self.floor + room / HELD_PART
     }
 
     fn episodes(&self) -> &'a [Episode] {
@@ -106,7 +105,7 @@ impl<'a> Pass<'a> {
         let open = current.and_then(|at| self.episodes().get(at));
         let marked = open.is_some_and(|one| one.kind != Kind::Implicit);
         // At or below where whole items are removed, calls of closed work may still stand.
-        if self.work.total <= self.removal() || (!marked && !self.unmet()) {
+        if self.work.total() <= self.removal() || (!marked && !self.unmet()) {
             return;
         }
         if let Some(open) = open {
@@ -285,10 +284,10 @@ fn merge_tombstones(work: &mut Work<'_>) {
     let folded = |episode: &&Episode| {
         let carrier = episode.carrier.filter(|_| episode.is_expl());
         carrier.is_some_and(|at| work.mark(at) == Mark::Folded)
-            && view::is_removed(transcript, &work.marks, episode)
+            && work.view.marked().is_removed(episode)
     };
     let standing: Vec<&Episode> = transcript.graph.episodes.iter().filter(folded).collect();
-    let Some(host) = view::ledger_host(transcript, &work.marks) else {
+    let Some(host) = work.view.marked().ledger_host() else {
         return;
     };
     let size: u32 = standing
@@ -298,7 +297,7 @@ fn merge_tombstones(work: &mut Work<'_>) {
     if size > work.measure.ceiling / 10 {
         for episode in standing {
             let holds = episode.carrier == Some(host);
-            if !holds && !has_dependents(transcript, &work.marks, episode) {
+            if !holds && !work.view.marked().has_dependents(episode) {
                 merge(work, episode);
             }
         }
@@ -327,7 +326,7 @@ fn merge(work: &mut Work<'_>, episode: &Episode) {
     }
     let due = |index: &usize| {
         let no = work.item(*index)?.no;
-        let kept = work.marks.kept(no).is_some().then(Arc::default);
+        let kept = work.view.marks().kept(no).is_some().then(Arc::default);
         let due = work.mark(*index) != Mark::Removed || kept.is_some();
         due.then_some(Move {
             item: *index,
@@ -344,5 +343,5 @@ fn is_silent(work: &Work<'_>, episode: &Episode) -> bool {
     episode.kind == Kind::Implicit
         && episode.closed
         && episode.carrier.is_none()
-        && !view::is_removed(work.transcript, &work.marks, episode)
+        && !work.view.marked().is_removed(episode)
 }

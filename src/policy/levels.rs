@@ -9,9 +9,10 @@ use super::lexicon::{Lexicon, Parts, names_bytes};
 use super::plan::Move;
 use super::work::{STUB_FROM, Work};
 use super::{Ask, Level};
-use crate::model::{ItemKind, Kept, Mark, Marks, ToolClass};
+use crate::model::{ItemKind, Kept, Mark, ToolClass};
 use crate::session::graph::{Episode, Kind};
-use crate::session::transcript::{Item, Transcript};
+use crate::session::marked::Marked;
+use crate::session::transcript::Item;
 
 /// Tokens of a result below which no skeleton is worth its lines.
 const SKELETON_FROM: u32 = 200;
@@ -72,7 +73,8 @@ impl Pair {
 /// unless that has to go on to smaller results. Marks alone move it, so that it stays where it is
 /// between two passes.
 #[must_use]
-pub fn next_cut(transcript: &Transcript, marks: &Marks) -> Option<usize> {
+pub fn next_cut(seen: Marked<'_>) -> Option<usize> {
+    let Marked { transcript, marks } = seen;
     let next = |item: &&Item| {
         let result = item.pair.and_then(|pair| transcript.items.get(pair));
         let from = match item.class {
@@ -90,7 +92,9 @@ pub fn next_cut(transcript: &Transcript, marks: &Marks) -> Option<usize> {
 
 /// What is left of a call by now.
 fn kept(work: &Work<'_>, call: usize) -> Arc<Kept> {
-    let kept = work.item(call).and_then(|item| work.marks.kept(item.no));
+    let kept = work
+        .item(call)
+        .and_then(|item| work.view.marks().kept(item.no));
     kept.cloned().unwrap_or_default()
 }
 
@@ -214,7 +218,7 @@ impl<'a> Levels<'a> {
             let Some(item) = work.item(one.item).filter(written) else {
                 continue;
             };
-            let kept = work.marks.kept(item.no).cloned().unwrap_or_default();
+            let kept = work.view.marks().kept(item.no).cloned().unwrap_or_default();
             one.kept = self.lexicon.trim(one.item, &kept).map(Arc::new);
         }
     }
@@ -226,7 +230,9 @@ impl<'a> Levels<'a> {
             return;
         }
         let removed = |index: &usize| {
-            let kept = work.item(*index).and_then(|item| work.marks.kept(item.no));
+            let kept = work
+                .item(*index)
+                .and_then(|item| work.view.marks().kept(item.no));
             kept.filter(|_| work.mark(*index) == Mark::Removed)
         };
         let named = episode.items.iter().filter_map(removed);

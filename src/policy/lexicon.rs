@@ -11,7 +11,7 @@ use crate::model::{Hashed, ItemKind, Kept, Mark, Word, Words, distinct};
 use crate::session::note::Note;
 use crate::session::stub;
 use crate::session::transcript::Item;
-use crate::session::view::{self, Shown};
+use crate::session::view::Shown;
 
 /// The part of a result's bytes that a skeleton keeps at most.
 const SKELETON: f64 = 0.3;
@@ -75,9 +75,9 @@ impl Shows {
 impl<'a> Lexicon<'a> {
     /// Takes in the whole view. Texts that an earlier pass has read are not read again.
     pub fn new(ask: &Ask<'a>, work: &Work<'_>) -> Self {
-        let mut of = vec![Shows::Nothing; ask.transcript.items.len()];
+        let mut of = vec![Shows::Nothing; ask.view.transcript().items.len()];
         let mut results = Vec::new();
-        for ((index, item), slot) in ask.transcript.items.iter().enumerate().zip(&mut of) {
+        for ((index, item), slot) in ask.view.transcript().items.iter().enumerate().zip(&mut of) {
             if is_gone(work, index, item) {
                 continue;
             }
@@ -390,8 +390,8 @@ fn is_gone(work: &Work<'_>, index: usize, item: &Item) -> bool {
 /// The text that the view shows in place of an item's.
 fn note<'w>(work: &'w Work<'_>, index: usize, item: &Item) -> Option<&'w Note> {
     let notes = match item.kind {
-        ItemKind::Call => &work.notes.arguments,
-        ItemKind::Result | ItemKind::Text => &work.notes.results,
+        ItemKind::Call => &work.view.notes().arguments,
+        ItemKind::Result | ItemKind::Text => &work.view.notes().results,
         ItemKind::System | ItemKind::User | ItemKind::Opaque | ItemKind::Reasoning => return None,
     };
     notes.get(&item.holder(index))
@@ -417,9 +417,8 @@ fn named<'s>(spans: impl Iterator<Item = &'s (u32, u32)>) -> usize {
 
 /// Whether an item is a result that is shown as it came.
 fn is_whole_result(ask: &Ask<'_>, work: &Work<'_>, item: &Item) -> bool {
-    let entry = ask.transcript.entries.get(item.entry);
-    let whole =
-        |entry| view::shown_of(ask.transcript, &work.marks, &work.notes, entry) == Shown::Whole;
+    let entry = ask.view.transcript().entries.get(item.entry);
+    let whole = |entry| work.view.shown_of(entry) == Shown::Whole;
     item.kind == ItemKind::Result && entry.is_some_and(whole)
 }
 

@@ -23,9 +23,9 @@ pub use plan::{Move, Plan, PlanError};
 pub use protect::Protection;
 pub use work::Gone;
 
-use crate::model::{Marks, Words, label_set};
-use crate::session::transcript::Transcript;
-use crate::session::view::{Measure, Notes};
+use crate::model::{Words, label_set};
+use crate::session::measure::Measure;
+use crate::session::view::View;
 
 /// A text that is decoded once for all that ask for it.
 pub type Text<'a> = Rc<Cow<'a, str>>;
@@ -132,14 +132,8 @@ impl Default for Config {
 /// What a policy is asked.
 #[derive(Clone, Copy)]
 pub struct Ask<'a> {
-    /// The transcript.
-    pub transcript: &'a Transcript,
-    /// How its items are shown now.
-    pub marks: &'a Marks,
-    /// The notes that these marks call for.
-    pub notes: &'a Notes,
-    /// The size of every entry as it is shown now.
-    pub sizes: &'a [u32],
+    /// The view as it is now.
+    pub view: &'a View,
     /// Settings of the order.
     pub config: &'a Config,
     /// How texts of the proxy's own are made and sized.

@@ -20,7 +20,7 @@ pub(super) fn strip(work: &mut Work<'_>) {
         // A batch never frees more than is asked for, so that the pass stops as soon as it may;
         // one by one each call would write the line of what is gone anew.
         while !work.met() && due.peek().is_some() {
-            let excess = work.total.saturating_sub(work.target);
+            let excess = work.total().saturating_sub(work.target);
             let mut most = 0;
             let mut batch = Vec::new();
             while most < excess

@@ -3,13 +3,12 @@
 //! of the prologue, or of exploration on which an act in view depends.
 
 use super::pass::{Proposal, conclude};
-use super::plan::{Move, PlanError, has_dependents};
+use super::plan::{Move, PlanError};
 use super::work::Work;
 use super::{Ask, Level, Protection};
 use crate::model::{ItemKind, ToolClass};
 use crate::session::graph::{Episode, Kind};
 use crate::session::transcript::{Item, Transcript};
-use crate::session::view;
 
 /// Line 7: the levels, from the least to the most destructive.
 const LEVELS: [Level; 4] = [
@@ -36,14 +35,14 @@ struct Pass<'a> {
 pub(super) fn propose(ask: &Ask<'_>) -> Result<Proposal, PlanError> {
     let prologue = prologue(ask);
     let recent = ask.config.protect_recent;
-    let protection = Protection::new(ask.transcript, ask.marks, recent);
+    let protection = Protection::new(ask.view.marked(), recent);
     let mut pass = Pass {
         work: Work::new(ask, protection.with_open()),
         graph: Vec::new(),
         prologue,
     };
     pass.evict();
-    if recent > 0 && pass.work.total > ask.target.ceiling {
+    if recent > 0 && pass.work.total() > ask.target.ceiling {
         pass.work.protection = pass.work.protection.without_recent();
         pass.evict();
     }
@@ -59,7 +58,7 @@ fn prologue(ask: &Ask<'_>) -> usize {
     if !ask.config.prologue_until_start {
         return 0;
     }
-    let mut episodes = ask.transcript.graph.episodes.iter();
+    let mut episodes = ask.view.transcript().graph.episodes.iter();
     let first = episodes.position(|episode| episode.kind != Kind::Implicit);
     first.unwrap_or(usize::MAX)
 }
@@ -126,7 +125,7 @@ impl<'a> Pass<'a> {
             // and not episode.isPrologue
             && at >= self.prologue
             // and all dependents of episode are fully evicted
-            && !has_dependents(self.work.transcript, &self.work.marks, episode)
+            && !self.work.view.marked().has_dependents(episode)
     }
 
     /// Line 8: reasoning is stripped of exploration only, and not where the model's family demands
@@ -167,6 +166,6 @@ impl<'a> Pass<'a> {
 /// The vertices of the graph that are not evicted.
 fn graph(transcript: &Transcript, work: &Work<'_>) -> Vec<usize> {
     let episodes = transcript.graph.episodes.iter().enumerate();
-    let standing = episodes.filter(|(_, one)| !view::is_removed(transcript, &work.marks, one));
+    let standing = episodes.filter(|(_, one)| !work.view.marked().is_removed(one));
     standing.map(|(at, _)| at).collect()
 }

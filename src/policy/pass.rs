@@ -56,12 +56,12 @@ pub struct Pinned {
 /// [`PlanError`] if its moves break a rule.
 pub(super) fn conclude(work: Work<'_>, ask: &Ask<'_>) -> Result<Proposal, PlanError> {
     let moves = last_moves(&work.moves);
-    let plan = Plan::check(ask.transcript, ask.marks, &work.protection, &moves)?;
-    let unmet = work.total > ask.target.ceiling;
+    let plan = Plan::check(ask.view.marked(), &work.protection, &moves)?;
+    let unmet = work.total() > ask.target.ceiling;
     let pinned = unmet.then(|| pinned(&work, ask.target.fixed));
     Ok(Proposal {
         plan,
-        size: work.total,
+        size: work.total(),
         gone: work.gone,
         pinned,
     })

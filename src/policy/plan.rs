@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Protection;
-use crate::model::{ItemKind, ItemNo, Kept, Mark, Marks};
+use crate::model::{ItemKind, ItemNo, Kept, Mark};
 use crate::session::graph::{Delimiter, Episode};
-use crate::session::transcript::{Item, Transcript};
-use crate::session::view;
+use crate::session::marked::Marked;
+use crate::session::transcript::Item;
 
 /// A proposed move of one item's mark, by item index.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,11 +81,11 @@ impl Plan {
     /// # Errors
     /// [`PlanError`] for the first move that breaks a rule.
     pub fn check(
-        transcript: &Transcript,
-        marks: &Marks,
+        seen: Marked<'_>,
         protection: &Protection,
         moves: &[Move],
     ) -> Result<Self, PlanError> {
+        let Marked { transcript, marks } = seen;
         let mut after = marks.clone();
         let mut plan = Self::default();
         for one in moves {
@@ -113,7 +113,7 @@ impl Plan {
             plan.kept.extend(kept.map(|kept| (item.no, kept)));
         }
         if protection.heeds_episodes() {
-            episodes(transcript, &after, protection, moves)?;
+            episodes(Marked::new(transcript, &after), protection, moves)?;
         }
         Ok(plan)
     }
@@ -190,31 +190,26 @@ fn is_call(item: &Item) -> bool {
 }
 
 /// The rules of whole episodes, each judged once as it stands after the moves.
-fn episodes(
-    transcript: &Transcript,
-    after: &Marks,
-    protection: &Protection,
-    moves: &[Move],
-) -> Result<(), PlanError> {
+fn episodes(after: Marked<'_>, protection: &Protection, moves: &[Move]) -> Result<(), PlanError> {
     let mut blocked: BTreeSet<usize> = BTreeSet::new();
     let mut seen: BTreeSet<usize> = BTreeSet::new();
     let mut parts: BTreeSet<usize> = BTreeSet::new();
     let mut merges = None;
     for one in moves {
-        let Some(item) = transcript.items.get(one.item) else {
+        let Some(item) = after.transcript.items.get(one.item) else {
             continue;
         };
         let Some((at, episode)) = item
             .episode
-            .and_then(|at| Some((at, transcript.graph.episodes.get(at)?)))
+            .and_then(|at| Some((at, after.transcript.graph.episodes.get(at)?)))
         else {
             continue;
         };
         if seen.insert(at) {
-            if has_dependents(transcript, after, episode) {
+            if after.has_dependents(episode) {
                 blocked.insert(at);
             }
-            if !is_whole(transcript, after, episode) {
+            if !is_whole(after, episode) {
                 parts.insert(at);
             }
         }
@@ -233,26 +228,16 @@ fn episodes(
         }
     }
     match merges {
-        Some(item) if view::ledger_host(transcript, after).is_none() => Err(PlanError::Lost(item)),
+        Some(item) if after.ledger_host().is_none() => Err(PlanError::Lost(item)),
         Some(_) | None => Ok(()),
     }
 }
 
-/// Whether an act that depends on the episode is in view (paper 000 §4.4).
-pub(super) fn has_dependents(transcript: &Transcript, marks: &Marks, episode: &Episode) -> bool {
-    let acts = episode
-        .dependents
-        .iter()
-        .filter_map(|act| transcript.graph.episodes.get(*act));
-    acts.into_iter()
-        .any(|act| !view::is_removed(transcript, marks, act))
-}
-
 /// Whether all of an episode is gone, up to its tombstone and reasoning, which stands for nothing.
-fn is_whole(transcript: &Transcript, marks: &Marks, episode: &Episode) -> bool {
+fn is_whole(seen: Marked<'_>, episode: &Episode) -> bool {
     episode.items.iter().all(|index| {
-        let item = transcript.items.get(*index);
-        item.is_none_or(|item| match marks.get(item.no) {
+        let item = seen.transcript.items.get(*index);
+        item.is_none_or(|item| match seen.marks.get(item.no) {
             Mark::Removed => true,
             Mark::Folded if episode.carrier == Some(*index) => true,
             Mark::Live | Mark::Clipped | Mark::Masked | Mark::Folded => {

@@ -2,8 +2,8 @@
 //! everything behind it, the last tokens of the view, and what was recalled to stay while its episode
 //! is open; in the published order the prologue and open episodes, too.
 
-use crate::model::Marks;
 use crate::model::{ItemKind, MESSAGE_TOKENS, Mark, Role};
+use crate::session::marked::Marked;
 use crate::session::transcript::Transcript;
 
 /// Which items are protected, by item index.
@@ -28,7 +28,8 @@ pub struct Protection {
 impl Protection {
     /// Protects the newest group, and at most the last `recent` raw tokens of what is shown.
     #[must_use]
-    pub fn new(transcript: &Transcript, marks: &Marks, recent: u32) -> Self {
+    pub fn new(seen: Marked<'_>, recent: u32) -> Self {
+        let Marked { transcript, marks } = seen;
         let newest = transcript
             .entries
             .iter()

@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::plan::{Move, has_dependents};
+use super::plan::Move;
 use super::{Ask, Config, Level, Protection};
-use crate::model::{ItemKind, Kept, Mark, Marks, ToolClass};
+use crate::model::{ItemKind, Kept, Mark, ToolClass};
 use crate::session::graph::{Episode, Kind};
+use crate::session::measure::Measure;
 use crate::session::transcript::{Item, Transcript};
-use crate::session::view::{self, Measure, Notes};
+use crate::session::view::View;
 
 /// Tokens of a text below which a line in its place would be no smaller.
 pub(super) const STUB_FROM: u32 = 24;
@@ -37,12 +38,12 @@ pub(super) struct Work<'a> {
     pub config: &'a Config,
     pub measure: Measure<'a>,
     pub protection: Protection,
-    pub marks: Marks,
-    pub notes: Notes,
+    /// The view as the moves so far leave it.
+    pub view: View,
     pub moves: Vec<Move>,
     pub gone: BTreeMap<Level, Gone>,
-    sizes: Vec<u32>,
-    pub total: u64,
+    /// The size of what stands outside the transcript.
+    fixed: u64,
     /// The size at which the pass stops.
     pub target: u64,
 }
@@ -50,29 +51,30 @@ pub(super) struct Work<'a> {
 impl<'a> Work<'a> {
     /// The state before the first step of a pass down to the floor.
     pub fn new(ask: &Ask<'a>, protection: Protection) -> Self {
-        let sizes = ask.sizes.to_vec();
-        let total: u64 = sizes.iter().map(|size| u64::from(*size)).sum();
         Self {
-            transcript: ask.transcript,
+            transcript: ask.view.transcript(),
             config: ask.config,
             measure: ask.measure,
             protection,
-            marks: ask.marks.clone(),
-            notes: ask.notes.clone(),
+            view: ask.view.clone(),
             moves: Vec::new(),
             gone: BTreeMap::new(),
-            sizes,
-            total: total + ask.target.fixed,
+            fixed: ask.target.fixed,
             target: ask.target.floor,
         }
     }
 
+    /// The size of what would be sent now.
+    pub fn total(&self) -> u64 {
+        self.view.size() + self.fixed
+    }
+
     pub fn met(&self) -> bool {
-        self.total <= self.target
+        self.total() <= self.target
     }
 
     pub fn mark(&self, item: usize) -> Mark {
-        view::mark_of(self.transcript, &self.marks, item)
+        self.view.marked().mark_of(item)
     }
 
     pub fn item(&self, item: usize) -> Option<&'a Item> {
@@ -99,7 +101,7 @@ impl<'a> Work<'a> {
     /// Moves the mark of one item, or says anew what is left of it, and re-counts what that
     /// touches.
     pub fn shrink(&mut self, level: Level, item: usize, mark: Mark, kept: Option<Arc<Kept>>) {
-        let before = self.total;
+        let before = self.total();
         let one = Move { item, mark, kept };
         let mut touched = Vec::with_capacity(2);
         self.put(&one, &mut touched);
@@ -115,25 +117,17 @@ impl<'a> Work<'a> {
         let Some(item) = self.item(one.item) else {
             return;
         };
-        self.marks.raise(item.no, one.mark);
-        if let Some(kept) = &one.kept {
-            self.marks.keep(item.no, kept.clone());
-        }
-        view::note_left(
-            self.transcript,
-            &self.marks,
-            one.item,
-            self.measure,
-            &mut self.notes,
-        );
+        self.view
+            .shrink(one.item, one.mark, one.kept.clone(), self.measure);
         touched.push(item.entry);
         touched.extend(self.result_entry(item));
     }
 
     fn account(&mut self, level: Level, items: usize, before: u64) {
+        let after = self.total();
         let gone = self.gone.entry(level).or_default();
         gone.items += u32::try_from(items).unwrap_or(u32::MAX);
-        gone.tokens += i64::try_from(before).unwrap_or(0) - i64::try_from(self.total).unwrap_or(0);
+        gone.tokens += i64::try_from(before).unwrap_or(0) - i64::try_from(after).unwrap_or(0);
     }
 
     /// Moves marks of one episode, writes its line anew and re-counts what that touches.
@@ -150,13 +144,13 @@ impl<'a> Work<'a> {
         self.raise(level, moves);
         let hosts = self.line_entries(episode);
         let lines: u64 = hosts.iter().map(|at| u64::from(self.size(*at))).sum();
-        if self.total.saturating_sub(lines) <= self.target {
+        if self.total().saturating_sub(lines) <= self.target {
             self.line(episode, level);
         }
     }
 
     fn raise(&mut self, level: Level, moves: Vec<Move>) {
-        let before = self.total;
+        let before = self.total();
         let mut touched: Vec<usize> = Vec::with_capacity(moves.len() * 2);
         for one in &moves {
             self.put(one, &mut touched);
@@ -168,14 +162,8 @@ impl<'a> Work<'a> {
 
     /// Writes the line of what is gone of an episode anew, and re-counts what that touches.
     pub fn line(&mut self, episode: &Episode, level: Level) {
-        let before = self.total;
-        view::note_episode(
-            self.transcript,
-            &self.marks,
-            episode,
-            self.measure,
-            &mut self.notes,
-        );
+        let before = self.total();
+        self.view.note_episode(episode, self.measure);
         self.recount(self.line_entries(episode));
         self.account(level, 0, before);
     }
@@ -192,18 +180,12 @@ impl<'a> Work<'a> {
     /// Writes the ledger anew and re-counts its host, and the host before where another one took
     /// its place.
     pub fn ledger(&mut self) {
-        let before = self.notes.host;
+        let before = self.view.notes().host;
         if let Some(episode) = before.and_then(|host| self.episode(host)) {
-            view::note_episode(
-                self.transcript,
-                &self.marks,
-                episode,
-                self.measure,
-                &mut self.notes,
-            );
+            self.view.note_episode(episode, self.measure);
         }
-        view::note_ledger(self.transcript, &self.marks, self.measure, &mut self.notes);
-        let hosts = [before, self.notes.host].into_iter().flatten();
+        self.view.note_ledger(self.measure);
+        let hosts = [before, self.view.notes().host].into_iter().flatten();
         let touched = hosts
             .filter_map(|host| self.item(host))
             .filter_map(|item| self.result_entry(item));
@@ -242,31 +224,24 @@ impl<'a> Work<'a> {
 
     /// The tokens that an entry shows now.
     pub fn size(&self, entry: usize) -> u32 {
-        self.sizes.get(entry).copied().unwrap_or(0)
+        self.view.sizes().get(entry).copied().unwrap_or(0)
     }
 
     fn recount(&mut self, mut touched: Vec<usize>) {
         touched.sort_unstable();
         touched.dedup();
         for at in touched {
-            let Some(entry) = self.transcript.entries.get(at) else {
-                continue;
-            };
-            let size = view::tokens(self.transcript, &self.marks, &self.notes, entry);
-            if let Some(slot) = self.sizes.get_mut(at) {
-                self.total = self.total + u64::from(size) - u64::from(*slot);
-                *slot = size;
-            }
+            self.view.recount(at);
         }
     }
 
     /// Whether an episode may go (paper 000 §4.4): closed, not yet removed but for what must stay,
     /// every act that depends on it removed already.
     pub fn is_eligible(&self, episode: &Episode) -> bool {
-        let removed = || view::is_removed(self.transcript, &self.marks, episode);
+        let removed = || self.view.marked().is_removed(episode);
         episode.closed
             && (!episode.bound.is_empty() || !removed())
-            && !has_dependents(self.transcript, &self.marks, episode)
+            && !self.view.marked().has_dependents(episode)
     }
 
     /// The moves that strip an episode of what a level covers: its unprotected items that are still

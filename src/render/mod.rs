@@ -11,10 +11,10 @@ use crate::dialect;
 use crate::dialect::edit::{AssistantEdit, CallEdit, Insert};
 use crate::dialect::request::{Request, View};
 use crate::dialect::splice::{Breakpoint, Own};
-use crate::model::{EditKind, Handed, Hidden, HiddenCall, Hop, ItemKind, Marks, Role, TurnRecord};
+use crate::model::{EditKind, Handed, Hidden, HiddenCall, Hop, ItemKind, Role, TurnRecord};
 use crate::session::path::Path;
 use crate::session::transcript::{Entry, Source, Transcript};
-use crate::session::view::{self, Notes, Shown};
+use crate::session::view::{self, Shown};
 use tools::Injected;
 
 /// What a view is rendered from.
@@ -25,12 +25,8 @@ pub struct Input<'a> {
     pub path: &'a Path,
     /// The hops of the turn in hand.
     pub pending: &'a [Hop],
-    /// The transcript of both.
-    pub transcript: &'a Transcript,
-    /// How its items are shown.
-    pub marks: &'a Marks,
-    /// The notes of the view.
-    pub notes: &'a Notes,
+    /// What is shown of both.
+    pub view: &'a view::View,
     /// The hidden tools by the names that they have now.
     pub injected: &'a Injected,
     /// The first system message with guidance, and the index of the client's message that it
@@ -81,15 +77,15 @@ pub fn messages(input: &Input<'_>) -> Result<View, RenderError> {
     let places = match &input.breakpoints {
         Some(breakpoints) => {
             out.allow(breakpoints.max);
-            breakpoints.places(input.transcript)
+            breakpoints.places(input.view.transcript())
         }
         None => Vec::new(),
     };
-    for (at, entry) in input.transcript.entries.iter().enumerate() {
+    for (at, entry) in input.view.transcript().entries.iter().enumerate() {
         for (_, what) in places.iter().filter(|(place, _)| *place == at) {
             out.breakpoint(*what);
         }
-        let shown = view::shown_of(input.transcript, input.marks, input.notes, entry);
+        let shown = input.view.shown_of(entry);
         let bytes = entry_bytes(input, entry, &shown).ok_or(RenderError(at))?;
         match (entry.source, bytes) {
             (_, bytes) if bytes.is_empty() => {}
@@ -155,7 +151,7 @@ fn client<'a>(
     match (&input.guidance, shown) {
         (Some((Some(guided), new)), _) if *guided == message => Some(Cow::Owned(new.to_vec())),
         (_, Shown::Note(text)) => {
-            let result = input.transcript.items.get(entry.items.start);
+            let result = input.view.transcript().items.get(entry.items.start);
             let dialect = input.request.dialect;
             let new = match result.is_some_and(|result| result.front.is_some()) {
                 true => dialect::said_result(bytes, text),
@@ -226,7 +222,7 @@ fn less<'a>(
             drop_text: !text || own.drop_text,
             text: *line,
             drop_reasoning: !reasoning,
-            keep_reasoning: input.transcript.without.has(EditKind::Reasoning),
+            keep_reasoning: input.view.transcript().without.has(EditKind::Reasoning),
             keep_calls: Some(calls.clone()),
             arguments: arguments.clone(),
             ..own
@@ -251,7 +247,8 @@ fn keep_opaque<'e>(
     mut edit: AssistantEdit<'e>,
 ) -> AssistantEdit<'e> {
     let items = input
-        .transcript
+        .view
+        .transcript()
         .items
         .get(entry.items.clone())
         .unwrap_or_default();
@@ -318,7 +315,7 @@ fn last_hop<'a>(
         edit.drop_text |= !text;
         edit.text = *line;
         edit.drop_reasoning = !reasoning;
-        edit.keep_reasoning = input.transcript.without.has(EditKind::Reasoning);
+        edit.keep_reasoning = input.view.transcript().without.has(EditKind::Reasoning);
         split_calls(&mut edit, calls, arguments);
     }
     let edit = keep_opaque(input, entry, edit);

@@ -127,7 +127,7 @@ pub struct Player<'a> {
     /// Calls that were made again: the request, and the message that had answered them.
     pub again: Vec<(usize, usize)>,
     /// The newest request's transcript.
-    pub transcript: Transcript,
+    pub transcript: Arc<Transcript>,
     /// The item whose story is told, if one is.
     follow: Option<ItemNo>,
     /// What the view showed of it after each pass.
@@ -169,7 +169,7 @@ impl<'a> Player<'a> {
             passes: Vec::new(),
             misses: Vec::new(),
             again: Vec::new(),
-            transcript: Transcript::default(),
+            transcript: Arc::default(),
             follow,
             followed: Vec::new(),
             summary: u64::from(summary(contender.policy)),
@@ -260,7 +260,7 @@ impl<'a> Player<'a> {
         let (answer, hop) = self.answered(shared, state, &prepared, last, Keep::HiddenCalls);
         let mut texts: Vec<&str> = before.iter().map(|hop| hop.text.as_str()).collect();
         texts.push(&answer.text);
-        let transcript = &prepared.transcript;
+        let transcript = prepared.view.transcript();
         let record = ending::record(
             state,
             transcript.base,
@@ -275,7 +275,7 @@ impl<'a> Player<'a> {
         );
         let (id, _) = ending::named(&record);
         self.path = Arc::new(self.path.extend(id, Arc::new(record)));
-        self.transcript = prepared.transcript;
+        self.transcript = prepared.view.shared();
         Ok(())
     }
 
@@ -324,7 +324,7 @@ impl<'a> Player<'a> {
         };
         self.measure(shared, turn, state, &hopped);
         if let (Some(number), Some(_)) = (self.follow, &prepared.pass) {
-            self.look(shared, state, &prepared.transcript, number);
+            self.look(shared, state, prepared.view.transcript(), number);
         }
         Ok(prepared)
     }

@@ -5,6 +5,8 @@
 pub mod align;
 pub mod chain;
 pub mod graph;
+pub mod marked;
+pub mod measure;
 pub mod note;
 pub mod path;
 pub mod recall;

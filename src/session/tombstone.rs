@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::graph::{Episode, Kind};
+use super::marked::Marked;
+use super::measure::Measure;
 use super::transcript::{Item, Transcript};
-use super::view::Measure;
-use crate::model::{ItemKind, MESSAGE_TOKENS, Mark, Marks};
+use crate::model::{ItemKind, MESSAGE_TOKENS, Mark};
 
 /// Characters of a description that a ledger line keeps.
 const LEDGER_CHARS: usize = 80;
@@ -32,11 +33,11 @@ pub fn name(transcript: &Transcript, episode: &Episode) -> String {
 /// What was evicted of an episode, in one line with item ids: `evicted 3 items, 2.1k tokens:
 /// read:3,5 grep:7`. `None` while nothing is gone.
 #[must_use]
-pub fn evicted(transcript: &Transcript, marks: &Marks, episode: &Episode) -> Option<String> {
+pub fn evicted(seen: Marked<'_>, episode: &Episode) -> Option<String> {
     let mut by_tool: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
     let (mut count, mut tokens) = (0_u32, 0_u32);
     // What is shown in part says so in its own place.
-    let gone = |index: &usize, item: &Item| match marks.get(item.no) {
+    let gone = |index: &usize, item: &Item| match seen.marks.get(item.no) {
         Mark::Live | Mark::Clipped | Mark::Masked => false,
         Mark::Folded => episode.carrier == Some(*index),
         Mark::Removed => true,
@@ -44,13 +45,13 @@ pub fn evicted(transcript: &Transcript, marks: &Marks, episode: &Episode) -> Opt
     let all = episode
         .items
         .iter()
-        .filter_map(|index| Some((index, transcript.items.get(*index)?)));
+        .filter_map(|index| Some((index, seen.transcript.items.get(*index)?)));
     for (_, item) in all.filter(|(index, item)| item.delimiter.is_none() && gone(index, item)) {
         count += 1;
         tokens += item.tokens;
         if item.kind == ItemKind::Call {
             by_tool.entry(&item.name).or_default().push(item.no);
-            let result = item.pair.and_then(|pair| transcript.items.get(pair));
+            let result = item.pair.and_then(|pair| seen.transcript.items.get(pair));
             tokens += result.map_or(0, |result| result.tokens + MESSAGE_TOKENS);
         }
     }
@@ -105,17 +106,12 @@ fn ranges(numbers: &[u32]) -> String {
 /// The result of an episode's `end` or start call from the first strip on. `state` says which of
 /// the two it is: `closed` or `opened`.
 #[must_use]
-pub fn stripped(
-    transcript: &Transcript,
-    marks: &Marks,
-    episode: &Episode,
-    state: &str,
-) -> Option<String> {
-    let line = evicted(transcript, marks, episode)?;
+pub fn stripped(seen: Marked<'_>, episode: &Episode, state: &str) -> Option<String> {
+    let line = evicted(seen, episode)?;
     let kind = match episode.kind {
         Kind::Expl => "expl",
         Kind::Act => "act",
-        Kind::Implicit => return Some(format!("{}: {line}", name(transcript, episode))),
+        Kind::Implicit => return Some(format!("{}: {line}", name(seen.transcript, episode))),
     };
     Some(format!("{state} {kind} \"{}\" · {line}", episode.name))
 }
@@ -123,11 +119,11 @@ pub fn stripped(
 /// What stands for an expl episode that is gone: its name, its description as the agent gave it,
 /// and what was evicted.
 #[must_use]
-pub fn tombstone(transcript: &Transcript, marks: &Marks, episode: &Episode) -> String {
-    let line = evicted(transcript, marks, episode);
+pub fn tombstone(seen: Marked<'_>, episode: &Episode) -> String {
+    let line = evicted(seen, episode);
     let line = line.as_deref().unwrap_or("nothing else was said in it");
-    match (episode.kind, description(transcript, marks, episode)) {
-        (Kind::Implicit, _) => format!("{}: {line}", name(transcript, episode)),
+    match (episode.kind, description(seen, episode)) {
+        (Kind::Implicit, _) => format!("{}: {line}", name(seen.transcript, episode)),
         (Kind::Expl | Kind::Act, Some(description)) => {
             format!("expl \"{}\": {description}\n{line}", episode.name)
         }
@@ -136,13 +132,9 @@ pub fn tombstone(transcript: &Transcript, marks: &Marks, episode: &Episode) -> S
 }
 
 /// The description that nothing else in the view tells: an `end` that is in view tells it itself.
-fn description<'a>(
-    transcript: &Transcript,
-    marks: &Marks,
-    episode: &'a Episode,
-) -> Option<&'a str> {
-    let end = episode.end.and_then(|end| transcript.items.get(end));
-    let told = end.is_some_and(|end| marks.get(end.no) != Mark::Removed);
+fn description<'a>(seen: Marked<'_>, episode: &'a Episode) -> Option<&'a str> {
+    let end = episode.end.and_then(|end| seen.transcript.items.get(end));
+    let told = end.is_some_and(|end| seen.marks.get(end.no) != Mark::Removed);
     episode.description.as_deref().filter(|_| !told)
 }
 
@@ -155,39 +147,29 @@ pub fn stray(call: &Item) -> String {
 /// The ledger: a line for each episode that left nothing else behind, newest first, in at most a
 /// twentieth of the ceiling; what does not fit is one count. `gone` is given oldest first.
 #[must_use]
-pub fn ledger(
-    transcript: &Transcript,
-    marks: &Marks,
-    gone: &[usize],
-    measure: Measure<'_>,
-) -> String {
-    fitted(&ledger_lines(transcript, marks, gone), measure).0
+pub fn ledger(seen: Marked<'_>, gone: &[usize], measure: Measure<'_>) -> String {
+    fitted(&ledger_lines(seen, gone), measure).0
 }
 
 /// The lines that did not fit into the ledger, newest first.
 #[must_use]
-pub fn ledger_rest(
-    transcript: &Transcript,
-    marks: &Marks,
-    gone: &[usize],
-    measure: Measure<'_>,
-) -> Vec<String> {
-    let mut lines = ledger_lines(transcript, marks, gone);
+pub fn ledger_rest(seen: Marked<'_>, gone: &[usize], measure: Measure<'_>) -> Vec<String> {
+    let mut lines = ledger_lines(seen, gone);
     let shown = fitted(&lines, measure).1;
     lines.split_off(shown)
 }
 
-fn ledger_lines(transcript: &Transcript, marks: &Marks, gone: &[usize]) -> Vec<String> {
+fn ledger_lines(seen: Marked<'_>, gone: &[usize]) -> Vec<String> {
     let lines = gone.iter().rev().filter_map(|index| {
-        let episode = transcript.graph.episodes.get(*index)?;
-        Some(ledger_line(transcript, marks, episode))
+        let episode = seen.transcript.graph.episodes.get(*index)?;
+        Some(ledger_line(seen, episode))
     });
     lines.collect()
 }
 
-fn ledger_line(transcript: &Transcript, marks: &Marks, episode: &Episode) -> String {
-    let name = name(transcript, episode);
-    match (episode.kind, description(transcript, marks, episode)) {
+fn ledger_line(seen: Marked<'_>, episode: &Episode) -> String {
+    let name = name(seen.transcript, episode);
+    match (episode.kind, description(seen, episode)) {
         (Kind::Act, _) => format!("- {name} (act)"),
         (Kind::Expl | Kind::Implicit, Some(text)) => {
             let short: String = text.chars().take(LEDGER_CHARS).collect();

@@ -16,7 +16,6 @@ use crate::model::{
     RecallOutcome, raw,
 };
 use crate::session::tombstone::thousands;
-use crate::session::view;
 
 /// Tokens of a hidden call's result that brings nothing back, at most, as a rule.
 const SHORT_RESULT: u32 = 60;
@@ -109,7 +108,7 @@ impl<'a> Runner<'a> {
         sent: &'a Answer,
         reader: &'a Reader<'a>,
     ) -> Self {
-        let mut names = Names::of(&prepared.transcript.graph);
+        let mut names = Names::of(&prepared.view.transcript().graph);
         let mut recalls = Recalls::new(state, prepared, reader);
         for call in state.pending.iter().flat_map(|hop| &hop.calls) {
             match call.tool {
@@ -226,7 +225,7 @@ impl<'a> Runner<'a> {
             return None;
         };
         let recall = self.state.injected.name(Hidden::Recall)?;
-        let graph = &self.prepared.transcript.graph;
+        let graph = &self.prepared.view.transcript().graph;
         let evicted = |name: &&String| {
             let episode = graph.named(name);
             let mut items = episode.into_iter().flat_map(|episode| &episode.items);
@@ -265,10 +264,10 @@ fn refetches(state: &State, prepared: &Prepared, answer: &Answer) -> u64 {
     }
     let again = |call: &&Call| {
         let digest = call_digest(&call.name, &call.arguments);
-        let mut items = prepared.transcript.items.iter().enumerate();
+        let mut items = prepared.view.transcript().items.iter().enumerate();
         items.any(|(index, item)| {
             let same = item.kind == ItemKind::Call && !item.hidden && item.digest == digest;
-            same && !view::is_whole(&prepared.transcript, &state.marks, &prepared.notes, index)
+            same && !prepared.view.is_whole(index)
         })
     };
     let calls = answer.visible_calls().map(|(_, call)| call);
@@ -318,9 +317,9 @@ fn nudge(state: &State, prepared: &Prepared) -> Option<&'static str> {
     if !state.terms.nudge || given || earlier {
         return None;
     }
-    let graph = &prepared.transcript.graph;
+    let graph = &prepared.view.transcript().graph;
     // Nobody asked for marks before the guidance came.
-    let transcript = &prepared.transcript;
+    let transcript = prepared.view.transcript();
     let from = state.guided_from(transcript.first_item)?;
     let asked = |episode: &&crate::session::graph::Episode| {
         let first = episode
@@ -329,9 +328,8 @@ fn nudge(state: &State, prepared: &Prepared) -> Option<&'static str> {
             .and_then(|at| transcript.items.get(*at));
         first.is_some_and(|item| item.no >= from)
     };
-    let shown = |episode: &&crate::session::graph::Episode| {
-        !crate::session::view::is_removed(&prepared.transcript, &state.marks, episode)
-    };
+    let shown =
+        |episode: &&crate::session::graph::Episode| !prepared.view.marked().is_removed(episode);
     let loose: u64 = graph
         .episodes
         .iter()

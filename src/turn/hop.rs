@@ -14,23 +14,23 @@ use bytes::Bytes;
 use super::classes::Classes;
 use super::kept;
 use super::known::{Decoded, Reader};
-use super::original::Originals;
+use super::original::{Originals, Written};
 use super::settings::Terms;
 use super::texts::Fronts;
 use crate::commit::{self, Trigger, Warmth};
 use crate::dialect::message::MessageError;
-use crate::dialect::request::{Request, Rewrite, View};
+use crate::dialect::request::{self, Request, Rewrite};
 use crate::dialect::stream::UsageWish;
 use crate::model::{
-    Digest, EditKind, Edits, Guide, GuideReason, Head, Hidden, Hop, Kept, Mark, Marks, Role, Rope,
-    Shape, TurnRecord,
+    Digest, EditKind, Edits, Guide, GuideReason, Head, Hidden, Hop, Marks, Role, Rope, Shape,
+    TurnRecord,
 };
-use crate::policy::{self, Ask, Order, Pinned, PlanError, Policy, Proposal, Target};
+use crate::policy::{self, Order, Pinned, PlanError, Policy, Proposal, Target};
 use crate::render::tools::Injected;
 use crate::render::{self, Breakpoints, RenderError};
 use crate::session::path::Path;
 use crate::session::transcript::{self, Transcript};
-use crate::session::view::{self, Measure, Notes};
+use crate::session::view::View;
 use crate::tokens::Family;
 use crate::tokens::ledger::Asked;
 
@@ -88,7 +88,7 @@ pub struct State {
     /// The hops so far.
     pub pending: Vec<Hop>,
     /// All marks, those of this turn's passes included.
-    pub marks: Marks,
+    pub marks: Arc<Marks>,
     /// Edits that the upstream is known to refuse, for the record: the terms may go without more of
     /// them, to find out.
     pub known: Edits,
@@ -100,8 +100,8 @@ pub struct State {
 pub struct Prepared {
     /// The body.
     pub body: Rope,
-    /// The transcript that it was rendered from.
-    pub transcript: Transcript,
+    /// The view that it was rendered from.
+    pub view: View,
     /// Its size in tokens, before calibration.
     pub estimate: u64,
     /// What the upstream was sent before, where this view only adds to it; less where it does not.
@@ -116,8 +116,6 @@ pub struct Prepared {
     pub ceiling: u64,
     /// The settings of the order in which things go.
     pub eviction: policy::Config,
-    /// The notes of its view.
-    pub notes: Notes,
     /// The kinds of edits in its view.
     pub edits: Edits,
     /// The pass that was committed.
@@ -173,7 +171,7 @@ impl State {
         terms: Terms,
         reader: &Reader<'_>,
     ) -> Self {
-        let marks = path.marks.clone();
+        let marks = Arc::new(path.marks.clone());
         let fronts = terms.fronts(reader, &request, &shapes);
         let path = kept::bounded(request.dialect, &path).map_or(path, Arc::new);
         Self {
@@ -271,71 +269,52 @@ impl State {
 
     /// Finds the view of the next hop under the guidance that there is.
     fn look(&mut self, tools: &Tools<'_>, refused: Option<u64>) -> Result<Planned, MiddleError> {
-        let transcript = self.transcript(tools);
-        let (ratio, count) = (self.ratio(), |text: &str| tools.reader.remembered(text));
+        let transcript = Arc::new(self.transcript(tools));
+        let ratio = self.ratio();
         let decoded = Decoded::default();
-        let originals = Originals {
-            decoded: Some(&decoded),
-            request: &self.request,
-            shapes: &self.shapes,
-            path: &self.path,
-            pending: &self.pending,
-            transcript: &transcript,
-        };
-        let left =
-            |call: usize, mark: Mark, kept: &Kept| originals.left(tools.reader, call, mark, kept);
-        let measure = Measure {
-            count: &count,
-            note: &|text| tools.reader.note(text),
+        let originals = self.originals(&transcript, Some(&decoded));
+        let written = Written {
+            originals,
+            reader: tools.reader,
             ceiling: self.terms.ceiling,
-            left: &left,
             recall: self.injected.name(Hidden::Recall).filter(|_| self.offers()),
         };
         let limits = self.limits(tools, &transcript, ratio, refused);
-        let mut notes = view::notes(&transcript, &self.marks, measure);
-        let (sizes, size) = view::sizes(&transcript, &self.marks, &notes);
+        let mut view = written.view(&transcript, &self.marks);
+        let size = view.size();
         let mut estimate = size + self.fixed;
         let whole = self.whole(&transcript, estimate);
         let (mut pass, mut declined, mut pinned) = (None, None, None);
-        let mut cut = None;
+        let (mut cut, mut moved) = (None, None);
         let mut config = self.terms.eviction(tools.family, self.request.dialect);
         config.prologue_until_start |= self.was_guided_from_the_start();
         let most = self.terms.breakpoints(tools.family);
-        let before = most.and_then(|_| policy::next_cut(&transcript, &self.marks));
+        let before = most.and_then(|_| policy::next_cut(view.marked()));
         if let Some(trigger) = self.trigger(tools, estimate, &limits, refused) {
-            let ask = Ask {
-                transcript: &transcript,
-                marks: &self.marks,
-                notes: &notes,
-                sizes: &sizes,
-                config: &config,
-                measure,
-                target: limits,
-                originals: &|item| originals.text(item),
-                words: &|item| originals.words(tools.reader, item),
-            };
-            let proposal = policy::propose(self.terms.policy, &ask)?;
+            let proposal = written.propose(self.terms.policy, &view, &config, limits)?;
             pinned = proposal.pinned;
             if is_taken(trigger, &proposal, estimate, limits.ceiling) {
                 let (moves, kept) = (proposal.plan.moves(), proposal.plan.kept());
-                let before = (self.marks.clone(), notes);
-                self.marks.apply(moves, kept);
-                notes = view::notes(&transcript, &self.marks, measure);
-                cut = Some(self.cut(&transcript, &before, &notes, &sizes));
-                estimate = view::sizes(&transcript, &self.marks, &notes).1 + self.fixed;
+                let mut marks = Marks::clone(&self.marks);
+                marks.apply(moves, kept);
+                let marks = Arc::new(marks);
+                let after = written.view(&transcript, &marks);
+                moved = Some(marks);
+                cut = Some(self.cut(&view, &after));
+                estimate = after.size() + self.fixed;
+                view = after;
                 pass = Some((trigger, proposal));
             } else if !proposal.plan.is_empty() {
                 declined = Some(trigger);
             }
         } else if self.reads_ahead(&config) && estimate * 2 > limits.ceiling {
-            originals.read_ahead(tools.reader, &notes);
+            originals.read_ahead(tools.reader, view.notes());
         }
         pinned = pinned.or_else(|| self.unheld(estimate > limits.ceiling, size));
-        Ok(Planned(Prepared {
-            breakpoints: most.map(|max| self.breakpoints(max, &transcript, before)),
+        let planned = Prepared {
+            breakpoints: most.map(|max| Self::breakpoints(max, &view, before)),
             body: Rope::default(),
-            edits: self.edits(&transcript, &notes, most.is_some()),
-            transcript,
+            edits: self.edits(&view, most.is_some()),
             asked: self.asked(estimate, cut),
             estimate,
             whole,
@@ -343,18 +322,38 @@ impl State {
             floor: limits.floor,
             ceiling: limits.ceiling,
             eviction: config,
-            notes,
+            view,
             pass,
             declined,
             pinned,
             guided: None,
-        }))
+        };
+        if let Some(marks) = moved {
+            self.marks = marks;
+        }
+        Ok(Planned(planned))
+    }
+
+    /// Where the originals behind a transcript of this turn stand.
+    pub(super) fn originals<'a>(
+        &'a self,
+        transcript: &'a Transcript,
+        decoded: Option<&'a Decoded<'a>>,
+    ) -> Originals<'a> {
+        Originals {
+            request: &self.request,
+            shapes: &self.shapes,
+            path: &self.path,
+            pending: &self.pending,
+            transcript,
+            decoded,
+        }
     }
 
     /// The kinds of edits in a view.
-    fn edits(&self, transcript: &Transcript, notes: &Notes, breakpoints: bool) -> Edits {
+    fn edits(&self, view: &View, breakpoints: bool) -> Edits {
         let bound = self.request.dialect.binds_reasoning();
-        let mut edits = view::edits(transcript, &self.marks, notes, bound);
+        let mut edits = view.edits(bound);
         if breakpoints {
             edits.put(EditKind::Breakpoints);
         }
@@ -375,8 +374,8 @@ impl State {
 
     /// Breakpoints for a view: before what its pass was expected to edit first, because the
     /// provider holds what stands before that, and before what the next pass is.
-    fn breakpoints(&self, max: usize, shown: &Transcript, before: Option<usize>) -> Breakpoints {
-        let next = policy::next_cut(shown, &self.marks);
+    fn breakpoints(max: usize, view: &View, before: Option<usize>) -> Breakpoints {
+        let next = policy::next_cut(view.marked());
         Breakpoints {
             max,
             cuts: [before, next],
@@ -406,9 +405,7 @@ impl State {
             request: &self.request,
             path: &self.path,
             pending: &self.pending,
-            transcript: &prepared.transcript,
-            marks: &self.marks,
-            notes: &prepared.notes,
+            view: &prepared.view,
             injected: &self.injected,
             guidance: self.guidance.clone(),
             breakpoints,
@@ -493,15 +490,14 @@ impl State {
     }
 
     /// The size of the transcript with nothing evicted; `shown` is that of the view.
-    fn whole(&self, transcript: &Transcript, shown: u64) -> u64 {
-        let live = Marks::default();
-        if self.marks == live {
+    fn whole(&self, transcript: &Arc<Transcript>, shown: u64) -> u64 {
+        if *self.marks == Marks::default() {
             return shown;
         }
-        self.fixed + view::sizes(transcript, &live, &view::Notes::default()).1
+        self.fixed + View::live(Arc::clone(transcript)).size()
     }
 
-    fn body(&self, view: View) -> Rope {
+    fn body(&self, view: request::View) -> Rope {
         let ask = self.request.stream && self.request.usage_wish == UsageWish::Added;
         self.request.with(Rewrite {
             view,

@@ -1,5 +1,6 @@
 //! The original texts behind a transcript's items, read from the client's request and from records
-//! when a policy or a view asks for them. Never keeps a text beyond the request but in the memo.
+//! when a policy or a view asks for them: the one place where views and passes get them. Never keeps a
+//! text beyond the request but in the memo.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -8,13 +9,15 @@ use std::sync::Arc;
 use super::known::{Decoded, Reader};
 use crate::dialect::edit::AssistantEdit;
 use crate::dialect::request::Request;
-use crate::model::{Digest, Handed, Hop, ItemKind, Kept, Mark, Role, Shape, Words};
-use crate::policy::Text;
+use crate::model::{Digest, Handed, Hop, ItemKind, Kept, Mark, Marks, Role, Shape, Words};
+use crate::policy::{self, Ask, PlanError, Policy, Proposal, Target, Text};
 use crate::render;
+use crate::session::marked::fronted;
+use crate::session::measure::Measure;
 use crate::session::note::{Left, Note};
 use crate::session::path::Path;
 use crate::session::transcript::{Entry, Item, Source, Transcript};
-use crate::session::view::{self, Notes};
+use crate::session::view::{Notes, View};
 use crate::session::{recall, stub};
 
 /// What a transcript was built from.
@@ -267,7 +270,7 @@ impl<'a> Originals<'a> {
             .unwrap_or_default();
         let id = recall::id(item);
         let text = stub::result(&id, tokens, mark, kept, &original);
-        let text = view::fronted(self.transcript, index, text);
+        let text = fronted(self.transcript, index, text);
         let size = reader.count(&text);
         Some(Note::new(text, size))
     }
@@ -288,6 +291,70 @@ impl<'a> Originals<'a> {
         let text = stub::trimmed(&self.text(call)?, index)?;
         let size = reader.call(&item.name, &text);
         Some(Note::new(text, size))
+    }
+}
+
+/// How the texts of the proxy's own in a view are made, and passes over it proposed, over the originals.
+#[derive(Clone, Copy)]
+pub(super) struct Written<'a> {
+    pub originals: Originals<'a>,
+    pub reader: Reader<'a>,
+    /// The ceiling in tokens.
+    pub ceiling: u32,
+    /// The name of `recall`, where texts may mention it.
+    pub recall: Option<&'a str>,
+}
+
+impl Written<'_> {
+    /// The view of a transcript under these marks.
+    pub fn view(&self, transcript: &Arc<Transcript>, marks: &Arc<Marks>) -> View {
+        let (transcript, marks) = (Arc::clone(transcript), Arc::clone(marks));
+        self.measured(|measure| View::new(transcript, marks, measure))
+    }
+
+    /// What a policy would do to a view.
+    ///
+    /// # Errors
+    /// [`PlanError`] if its moves break a rule.
+    pub fn propose(
+        &self,
+        policy: Policy,
+        view: &View,
+        config: &policy::Config,
+        target: Target,
+    ) -> Result<Proposal, PlanError> {
+        let originals = self.originals;
+        self.measured(|measure| {
+            policy::propose(
+                policy,
+                &Ask {
+                    view,
+                    config,
+                    measure,
+                    target,
+                    originals: &|item| originals.text(item),
+                    words: &|item| originals.words(self.reader, item),
+                },
+            )
+        })
+    }
+
+    /// The lines of a view's ledger that did not fit into it.
+    pub fn ledger_rest(&self, view: &View) -> Vec<String> {
+        self.measured(|measure| view.ledger_rest(measure))
+    }
+
+    fn measured<T>(&self, run: impl FnOnce(Measure<'_>) -> T) -> T {
+        let Self {
+            originals, reader, ..
+        } = *self;
+        run(Measure {
+            count: &|text| reader.remembered(text),
+            note: &|text| reader.note(text),
+            ceiling: self.ceiling,
+            left: &|call, mark, kept| originals.left(reader, call, mark, kept),
+            recall: self.recall,
+        })
     }
 }
 

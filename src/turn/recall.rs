@@ -6,16 +6,16 @@ mod document;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use super::hop::{Prepared, State};
 use super::known::Reader;
-use super::original::Originals;
+use super::original::{Originals, Written};
 use crate::intercept::recall::{self as protocol, Ask, EVERYTHING, Miss};
-use crate::model::{Effect, Hidden, HiddenCall, ItemNo, Kept, Mark, RecallCall, RecallOutcome};
-use crate::policy::{self, Ask as Pass, Target};
+use crate::model::{Effect, Hidden, HiddenCall, ItemNo, RecallCall, RecallOutcome};
+use crate::policy::Target;
 use crate::session::recall as ids;
 use crate::session::transcript::{Source, Transcript};
-use crate::session::view::{self, Measure};
 use document::Document;
 
 /// The share of the ceiling that the recalls of one turn may bring back.
@@ -155,7 +155,7 @@ impl<'a> Recalls<'a> {
     }
 
     fn bring(&mut self, ask: &Ask) -> Result<Outcome, Said> {
-        let transcript = &self.prepared.transcript;
+        let transcript = self.prepared.view.transcript();
         let found = ids::find(transcript, &ask.id);
         if !matches!(found, Some(ids::Target::Ledger(_))) {
             self.same(ask)?;
@@ -279,65 +279,36 @@ impl<'a> Recalls<'a> {
             ceiling: 0,
             floor: 0,
         };
-        let originals = self.originals();
-        let transcript = self.marked();
-        let proposal = self.measured(|measure| {
-            let notes = view::notes(&transcript, &self.state.marks, measure);
-            let (sizes, _) = view::sizes(&transcript, &self.state.marks, &notes);
-            policy::propose(
-                self.state.terms.policy,
-                &Pass {
-                    transcript: &transcript,
-                    marks: &self.state.marks,
-                    notes: &notes,
-                    sizes: &sizes,
-                    config: &self.prepared.eviction,
-                    measure,
-                    target,
-                    originals: &|item| originals.text(item),
-                    words: &|item| originals.words(*self.reader, item),
-                },
-            )
-        });
+        let view = self.written().view(&self.marked(), &self.state.marks);
+        let (policy, config) = (self.state.terms.policy, &self.prepared.eviction);
+        let proposal = self.written().propose(policy, &view, config, target);
         let least = proposal.map_or(self.prepared.estimate, |proposal| proposal.size);
         *self.least.insert(least)
     }
 
     /// The transcript with what the hop marked: an act that it begins holds what it stands on.
-    fn marked(&self) -> Cow<'a, Transcript> {
-        let mut transcript = Cow::Borrowed(&self.prepared.transcript);
+    fn marked(&self) -> Arc<Transcript> {
+        let mut transcript = self.prepared.view.shared();
         let begins = |effect: &Effect| matches!(effect, Effect::Started { .. });
         if self.marked.iter().any(begins) {
-            let graph = &mut transcript.to_mut().graph;
+            let graph = &mut Arc::make_mut(&mut transcript).graph;
             graph.foresee(self.marked.iter());
         }
         transcript
     }
 
     fn originals(&self) -> Originals<'a> {
-        Originals {
-            request: &self.state.request,
-            shapes: &self.state.shapes,
-            path: &self.state.path,
-            pending: &self.state.pending,
-            transcript: &self.prepared.transcript,
-            decoded: None,
-        }
+        self.state.originals(self.prepared.view.transcript(), None)
     }
 
-    /// Runs with what texts of the proxy's own are made and sized by.
-    fn measured<T>(&self, run: impl FnOnce(Measure<'_>) -> T) -> T {
-        let originals = self.originals();
-        let count = |text: &str| self.reader.remembered(text);
-        let left =
-            |call: usize, mark: Mark, kept: &Kept| originals.left(*self.reader, call, mark, kept);
-        run(Measure {
-            count: &count,
-            note: &|text| self.reader.note(text),
+    /// What texts of the proxy's own are made and sized by.
+    fn written(&self) -> Written<'a> {
+        Written {
+            originals: self.originals(),
+            reader: *self.reader,
             ceiling: self.state.terms.ceiling,
-            left: &left,
             recall: self.state.injected.name(Hidden::Recall),
-        })
+        }
     }
 
     fn full(&self, left: u32) -> Said {
@@ -365,7 +336,7 @@ pub(super) fn refused(outcome: RecallOutcome, result: String) -> Outcome {
 
 /// What the calls of a path brought back, oldest first.
 fn earlier<'a>(state: &'a State, prepared: &'a Prepared) -> Vec<Earlier<'a>> {
-    let transcript = &prepared.transcript;
+    let transcript = prepared.view.transcript();
     let mut found = Vec::new();
     for entry in &transcript.entries {
         let Source::HiddenResult { step, hop, call } = entry.source else {
@@ -385,7 +356,7 @@ fn earlier<'a>(state: &'a State, prepared: &'a Prepared) -> Vec<Earlier<'a>> {
         found.push(Earlier {
             call: Cow::Borrowed(call),
             id: format!("recall:{}", item.no),
-            live: view::is_whole(transcript, &state.marks, &prepared.notes, entry.items.start),
+            live: prepared.view.is_whole(entry.items.start),
             turn: record.map_or(state.path.next_turn(), |record| record.turn),
         });
     }

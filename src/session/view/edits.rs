@@ -1,65 +1,73 @@
 //! Tells which kinds of edits a view has, so that what an upstream refuses can be told by them. Never
 //! decides what is shown.
 
-use super::{Notes, Shown, is_hop, shown, shown_of, stays};
-use crate::model::{EditKind, Edits, ItemKind, Marks};
+use super::{Shown, View};
+use crate::model::{EditKind, Edits, ItemKind};
 use crate::session::graph::Delimiter;
-use crate::session::transcript::{Item, Transcript};
+use crate::session::transcript::Item;
 
-/// The kinds of edits in a view, but for those of breakpoints, which the renderer makes. Where a dialect
-/// `binds` reasoning to its message, that goes with whatever goes of the message.
-#[must_use]
-pub fn edits(transcript: &Transcript, marks: &Marks, notes: &Notes, binds: bool) -> Edits {
-    let binds = binds && !transcript.without.has(EditKind::Reasoning);
-    let mut edits = Edits::default();
-    let edited = is_edited(transcript, marks);
-    for entry in transcript.entries.iter().filter(|_| edited) {
-        let items = transcript.items.get(entry.items.clone());
-        let items = items.unwrap_or_default();
-        match shown_of(transcript, marks, notes, entry) {
-            Shown::Gone | Shown::Whole => {}
-            Shown::Note(_) => {
-                let call = items.first().and_then(|item| item.pair);
-                let call = call.and_then(|call| transcript.items.get(call));
-                if call.is_some_and(|call| !call.hidden) {
-                    edits.put(EditKind::Results);
+impl View {
+    /// The kinds of edits in a view, but for those of breakpoints, which the renderer makes. Where a dialect
+    /// `binds` reasoning to its message, that goes with whatever goes of the message.
+    #[must_use]
+    pub fn edits(&self, binds: bool) -> Edits {
+        let seen = self.marked();
+        let transcript = seen.transcript;
+        let binds = binds && !transcript.without.has(EditKind::Reasoning);
+        let mut edits = Edits::default();
+        let edited = self.is_edited();
+        for entry in transcript.entries.iter().filter(|_| edited) {
+            let items = transcript.items.get(entry.items.clone());
+            let items = items.unwrap_or_default();
+            match self.shown_of(entry) {
+                Shown::Gone | Shown::Whole => {}
+                Shown::Note(_) => {
+                    let call = items.first().and_then(|item| item.pair);
+                    let call = call.and_then(|call| transcript.items.get(call));
+                    if call.is_some_and(|call| !call.hidden) {
+                        edits.put(EditKind::Results);
+                    }
                 }
-            }
-            Shown::Less {
-                text,
-                reasoning,
-                arguments,
-                ..
-            } => {
-                let lost = |kind, kept: bool| !kept && items.iter().any(|item| item.kind == kind);
-                if lost(ItemKind::Reasoning, reasoning && !binds) {
-                    edits.put(EditKind::Reasoning);
-                }
-                if lost(ItemKind::Text, text) {
-                    edits.put(EditKind::Text);
-                }
-                if !arguments.is_empty() {
-                    edits.put(EditKind::Arguments);
+                Shown::Less {
+                    text,
+                    reasoning,
+                    arguments,
+                    ..
+                } => {
+                    let lost =
+                        |kind, kept: bool| !kept && items.iter().any(|item| item.kind == kind);
+                    if lost(ItemKind::Reasoning, reasoning && !binds) {
+                        edits.put(EditKind::Reasoning);
+                    }
+                    if lost(ItemKind::Text, text) {
+                        edits.put(EditKind::Text);
+                    }
+                    if !arguments.is_empty() {
+                        edits.put(EditKind::Arguments);
+                    }
                 }
             }
         }
+        let thought = |item: &Item| {
+            let reasoning = item.kind == ItemKind::Reasoning && item.tokens > 0;
+            reasoning && seen.is_hop(item) && seen.stays(item, true)
+        };
+        if transcript.items.iter().any(thought) {
+            edits.put(EditKind::HopReasoning);
+        }
+        let hidden = |item: &Item| item.hidden && seen.shown(item);
+        if transcript.items.iter().any(hidden) {
+            edits.put(EditKind::Hidden);
+        }
+        edits
     }
-    let thought = |item: &Item| {
-        let reasoning = item.kind == ItemKind::Reasoning && item.tokens > 0;
-        reasoning && is_hop(transcript, item) && stays(transcript, marks, item, true)
-    };
-    if transcript.items.iter().any(thought) {
-        edits.put(EditKind::HopReasoning);
-    }
-    let hidden = |item: &Item| item.hidden && shown(transcript, marks, item);
-    if transcript.items.iter().any(hidden) {
-        edits.put(EditKind::Hidden);
-    }
-    edits
-}
 
-/// Whether any message may be shown otherwise than whole.
-fn is_edited(transcript: &Transcript, marks: &Marks) -> bool {
-    let stray = |item: &Item| item.delimiter == Some(Delimiter::Stray);
-    !marks.is_empty() || !transcript.without.is_empty() || transcript.items.iter().any(stray)
+    /// Whether any message may be shown otherwise than whole.
+    fn is_edited(&self) -> bool {
+        let transcript = self.transcript();
+        let stray = |item: &Item| item.delimiter == Some(Delimiter::Stray);
+        !self.marks().is_empty()
+            || !transcript.without.is_empty()
+            || transcript.items.iter().any(stray)
+    }
 }

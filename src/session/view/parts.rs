@@ -1,10 +1,10 @@
 //! What a view is made of: its tokens by whose they are and what they are. Only counts what is shown;
 //! never decides that.
 
-use super::{Notes, call_shown, own_note, tokens};
-use crate::model::{ItemKind, Marks, Role, label_set};
+use super::{View, own_note};
+use crate::model::{ItemKind, Role, label_set};
 use crate::session::note::Note;
-use crate::session::transcript::{Entry, Item, Source, Transcript};
+use crate::session::transcript::{Entry, Item, Source};
 
 label_set!(
     /// A part of what the upstream is sent.
@@ -59,23 +59,38 @@ impl Parts {
     }
 }
 
-/// The parts of the messages of a view.
-#[must_use]
-pub fn parts(transcript: &Transcript, marks: &Marks, notes: &Notes) -> Parts {
-    let mut parts = Parts::default();
-    for entry in &transcript.entries {
-        let whole = tokens(transcript, marks, notes, entry);
-        if whole == 0 {
-            continue;
+impl View {
+    /// The parts of the messages of a view.
+    #[must_use]
+    pub fn parts(&self) -> Parts {
+        let mut parts = Parts::default();
+        for entry in &self.transcript.entries {
+            let whole = self.tokens(entry);
+            if whole == 0 {
+                continue;
+            }
+            let part = part(entry);
+            parts.add(part, u64::from(whole));
+            if part == Part::Calls {
+                let hidden = self.hidden(entry);
+                parts.shift(Part::Calls, Part::Own, hidden);
+            }
         }
-        let part = part(entry);
-        parts.add(part, u64::from(whole));
-        if part == Part::Calls {
-            let hidden = hidden(transcript, marks, notes, entry);
-            parts.shift(Part::Calls, Part::Own, hidden);
-        }
+        parts
     }
-    parts
+
+    /// The tokens of the hidden calls of a message.
+    fn hidden(&self, entry: &Entry) -> u64 {
+        let items = self.transcript.items.get(entry.items.clone());
+        let ours = |(at, item): &(usize, &Item)| {
+            item.hidden && item.kind == ItemKind::Call && self.marked().call_shown(*at)
+        };
+        let all = (entry.items.start..).zip(items.unwrap_or_default());
+        let sizes = all
+            .filter(ours)
+            .map(|(at, item)| own_note(&self.notes, at, item).map_or(item.tokens, Note::tokens));
+        sizes.map(u64::from).sum()
+    }
 }
 
 fn part(entry: &Entry) -> Part {
@@ -88,17 +103,4 @@ fn part(entry: &Entry) -> Part {
             Source::Client(_) | Source::LastHop { .. } | Source::Hop { .. } => Part::Results,
         },
     }
-}
-
-/// The tokens of the hidden calls of a message.
-fn hidden(transcript: &Transcript, marks: &Marks, notes: &Notes, entry: &Entry) -> u64 {
-    let items = transcript.items.get(entry.items.clone());
-    let ours = |(at, item): &(usize, &Item)| {
-        item.hidden && item.kind == ItemKind::Call && call_shown(transcript, marks, *at)
-    };
-    let all = (entry.items.start..).zip(items.unwrap_or_default());
-    let sizes = all
-        .filter(ours)
-        .map(|(at, item)| own_note(notes, at, item).map_or(item.tokens, Note::tokens));
-    sizes.map(u64::from).sum()
 }

@@ -3,9 +3,8 @@
 
 use super::{State, Tools};
 use crate::commit::{self, Warmth};
-use crate::model::{EditKind, Edits, Marks, Role, TurnRecord};
-use crate::session::transcript::Transcript;
-use crate::session::view::{self, Notes};
+use crate::model::{EditKind, Edits, Role, TurnRecord};
+use crate::session::view::View;
 use crate::tokens::CacheModel;
 use crate::tokens::ledger::{Asked, Terms};
 use memchr::memmem;
@@ -117,18 +116,9 @@ impl State {
     }
 
     /// Tokens at the front of a view that a pass left as they were.
-    pub(super) fn cut(
-        &self,
-        transcript: &Transcript,
-        (marks, notes): &(Marks, Notes),
-        new: &Notes,
-        sizes: &[u32],
-    ) -> u64 {
-        let entries = transcript.entries.iter().zip(sizes);
-        let same = entries.take_while(|(entry, _)| {
-            let before = view::shown_of(transcript, marks, notes, entry);
-            before == view::shown_of(transcript, &self.marks, new, entry)
-        });
+    pub(super) fn cut(&self, before: &View, after: &View) -> u64 {
+        let entries = after.transcript().entries.iter().zip(before.sizes());
+        let same = entries.take_while(|(entry, _)| before.shown_of(entry) == after.shown_of(entry));
         self.fixed + same.map(|(_, size)| u64::from(*size)).sum::<u64>()
     }
 

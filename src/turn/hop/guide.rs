@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// What a turn had before the guidance was tried.
 pub(super) struct Before {
     guide: Guide,
-    marks: Marks,
+    marks: Arc<Marks>,
     shapes: Vec<Arc<Shape>>,
     injected: Injected,
     tools: Option<Bytes>,
@@ -83,7 +83,7 @@ impl State {
     }
 
     /// Takes the guidance out again.
-    pub(super) fn go_back(&mut self, before: Before, marks: Marks) {
+    pub(super) fn go_back(&mut self, before: Before, marks: Arc<Marks>) {
         self.guide = before.guide;
         self.marks = marks;
         self.shapes = before.shapes;

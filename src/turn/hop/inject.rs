@@ -7,7 +7,7 @@ use super::{MiddleError, Prepared, State, Tools};
 use crate::dialect::names::Names;
 use crate::model::{Digest, EditKind, Edits, Hidden, Role};
 use crate::render::tools::{self, Injected};
-use crate::session::view::{self, Part, Parts};
+use crate::session::view::{Part, Parts};
 use crate::turn::settings::Offer;
 
 impl State {
@@ -68,7 +68,7 @@ impl State {
     /// What a view is made of.
     #[must_use]
     pub fn parts(&self, prepared: &Prepared) -> Parts {
-        let mut parts = view::parts(&prepared.transcript, &self.marks, &prepared.notes);
+        let mut parts = prepared.view.parts();
         parts.add(Part::Tools, self.client_tools);
         parts.add(Part::Own, self.fixed.saturating_sub(self.client_tools));
         // What the guidance adds to a system message of the client's.

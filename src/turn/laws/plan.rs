@@ -1,5 +1,7 @@
 //! [`Plan::check`] refuses what would break a rule, and whatever it lets through renders validly.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::properties::{self, Terms};
@@ -8,10 +10,11 @@ use super::sim::Sim;
 use crate::model::{ItemKind, Mark, Marks};
 use crate::policy::{Move, Plan, PlanError, Protection};
 use crate::session::graph::Delimiter;
+use crate::session::marked::Marked;
 use crate::session::transcript::Transcript;
 
 /// An expl, an act on it, an open expl, and the newest message.
-fn session() -> (Sim, Transcript) {
+fn session() -> (Sim, Arc<Transcript>) {
     let mut sim = Sim::new();
     sim.turn([expl("a"), call("grep", 9)]);
     sim.turn([end("of a"), act("b", &["a"]), text(9), call("edit", 9)]);
@@ -19,7 +22,7 @@ fn session() -> (Sim, Transcript) {
     sim.turn([text(9), call("odd", 9)]);
     sim.turn([call("read", 9)]);
     let (_, prepared) = sim.look();
-    (sim, prepared.transcript)
+    (sim, prepared.view.shared())
 }
 
 /// An item by the name of its tool or the number of its kind: `text` is the first text.
@@ -54,7 +57,7 @@ fn find(transcript: &Transcript, what: &str) -> usize {
 fn each_rule_has_its_refusal() {
     use Mark::{Clipped, Folded, Live, Masked, Removed};
     let (_, transcript) = session();
-    let protection = Protection::new(&transcript, &Marks::default(), 0);
+    let protection = Protection::new(Marked::new(&transcript, &Marks::default()), 0);
     let at = |what: &str| find(&transcript, what);
     let whole_b = [
         ("+b", Removed),
@@ -107,19 +110,33 @@ fn each_rule_has_its_refusal() {
         named.iter().map(one).collect()
     };
     for (named, refusal, of) in cases {
-        let got = Plan::check(&transcript, &Marks::default(), &protection, &moves(named));
+        let got = Plan::check(
+            Marked::new(&transcript, &Marks::default()),
+            &protection,
+            &moves(named),
+        );
         let want = refusal.map(|refusal| refusal(at(of)));
         assert_eq!(got.err(), want, "{named:?}");
     }
     let check = |named: &[(&str, Mark)]| {
-        Plan::check(&transcript, &Marks::default(), &protection, &moves(named)).err()
+        Plan::check(
+            Marked::new(&transcript, &Marks::default()),
+            &protection,
+            &moves(named),
+        )
+        .err()
     };
     assert_eq!(check(&[&whole_b[..], &folded_a].concat()), None);
     let lost = Some(PlanError::Lost(at("+a")));
     assert_eq!(check(&[&whole_b[..], &merged_a].concat()), lost);
     let absent = Move::whole(transcript.items.len(), Removed);
     assert_eq!(
-        Plan::check(&transcript, &Marks::default(), &protection, &[absent]).err(),
+        Plan::check(
+            Marked::new(&transcript, &Marks::default()),
+            &protection,
+            &[absent]
+        )
+        .err(),
         Some(PlanError::Absent(transcript.items.len()))
     );
 }
@@ -127,14 +144,14 @@ fn each_rule_has_its_refusal() {
 #[test]
 fn marks_never_move_left() {
     let (_, transcript) = session();
-    let protection = Protection::new(&transcript, &Marks::default(), 0);
+    let protection = Protection::new(Marked::new(&transcript, &Marks::default()), 0);
     let item = find(&transcript, "edit");
     let moves = [Move::whole(item, Mark::Removed)];
     let mut marks = Marks::default();
-    let plan = Plan::check(&transcript, &marks, &protection, &moves).unwrap();
+    let plan = Plan::check(Marked::new(&transcript, &marks), &protection, &moves).unwrap();
     marks.apply(plan.moves(), plan.kept());
     assert_eq!(
-        Plan::check(&transcript, &marks, &protection, &moves).err(),
+        Plan::check(Marked::new(&transcript, &marks), &protection, &moves).err(),
         Some(PlanError::Left(item))
     );
     marks.raise(transcript.items[item].no, Mark::Masked);
@@ -216,13 +233,13 @@ proptest! {
     ) {
         let sim = properties::play(&Terms::endless(), &turns);
         let (_, prepared) = sim.look();
-        let transcript = &prepared.transcript;
-        let protection = Protection::new(transcript, &Marks::default(), 0);
+        let transcript = prepared.view.transcript();
+        let protection = Protection::new(Marked::new(transcript, &Marks::default()), 0);
         let mut marks = Marks::default();
         for ask in &asks {
             // Each is judged on its own, on what the ones before have left.
             let moves = moves(transcript, ask);
-            if let Ok(plan) = Plan::check(transcript, &marks, &protection, &moves) {
+            if let Ok(plan) = Plan::check(Marked::new(transcript, &marks), &protection, &moves) {
                 marks.apply(plan.moves(), plan.kept());
                 sim.shown(&marks);
             }

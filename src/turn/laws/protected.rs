@@ -8,6 +8,7 @@ use super::sim::{Sim, check};
 use crate::commit::Floor;
 use crate::model::{Dialect, Mark};
 use crate::policy::Order;
+use crate::session::marked::Marked;
 use crate::turn::settings::ProtectRecent;
 
 #[test]
@@ -193,8 +194,8 @@ fn evicted_tokens_do_not_count_as_recent() {
     assert!(!sent.gist.contains(&"=grep1".to_owned()));
     sim.ceiling(prepared.estimate - 1);
     let (_, prepared) = sim.look();
-    let transcript = &prepared.transcript;
-    let protection = crate::policy::Protection::new(transcript, &sim.path.marks, 400);
+    let transcript = prepared.view.transcript();
+    let protection = crate::policy::Protection::new(Marked::new(transcript, &sim.path.marks), 400);
     let first = transcript
         .items
         .iter()

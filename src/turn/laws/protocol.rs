@@ -88,7 +88,7 @@ proptest! {
             sim.turn(said);
             sim.user(2);
             let (_, prepared) = sim.look();
-            let episodes = prepared.transcript.graph.episodes.iter();
+            let episodes = prepared.view.transcript().graph.episodes.iter();
             let marked = episodes.filter(|episode| episode.kind != Kind::Implicit);
             let graph: Vec<_> = marked
                 .map(|episode| (episode.name.clone(), episode.kind == Kind::Act, episode.closed))

@@ -324,7 +324,7 @@ proptest! {
         sim.lift();
         let (_, prepared) = sim.look();
         let marks = sim.path.marks.clone();
-        let items = prepared.transcript.items.iter();
+        let items = prepared.view.transcript().items.iter();
         let gone = items.filter(|item| item.kind != ItemKind::Result && marks.get(item.no) > Mark::Live);
         let gone: Vec<String> = gone.map(ids::id).collect();
         for id in gone {

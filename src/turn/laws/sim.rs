@@ -211,7 +211,10 @@ impl Sim {
                     line: closed.flatten(),
                     now: 1_000_000,
                 };
-                let (base, first) = (prepared.transcript.base, prepared.transcript.first_item);
+                let (base, first) = (
+                    prepared.view.transcript().base,
+                    prepared.view.transcript().first_item,
+                );
                 self.remember(record(&state, base, first, ending));
                 self.resend(&answers, closed.flatten(), &results);
             } else {
@@ -269,7 +272,7 @@ impl Sim {
         let mut terms = Terms::of(&self.settings, &overrides, None, "gpt-4o").unwrap();
         terms.prologue_until_start = self.prologue;
         let mut state = State::new(request, shapes, heads, path.clone(), terms, &self.reader());
-        state.marks = marks;
+        state.marks = Arc::new(marks);
         state.inject(&self.tools()).unwrap();
         state
     }
@@ -291,7 +294,7 @@ impl Sim {
         let prepared = state.prepare(&self.tools(), None).unwrap();
         if self.thorough {
             let path = Arc::new(self.decoded());
-            let mut again = self.state(&path, before.clone());
+            let mut again = self.state(&path, Marks::clone(&before));
             again.pending = pending;
             // An earlier hop of the turn may have brought the guidance in.
             (again.guide, again.injected) = (guide, injected);

@@ -33,7 +33,7 @@ fn text_of_earlier_hops_is_shown_where_it_was_said() {
     sim.turn([text(2), end("of a"), hop(), call("read", 20)]);
     sim.turn([text(1)]);
     let (sent, prepared) = sim.look();
-    assert!(!prepared.transcript.changed);
+    assert!(!prepared.view.transcript().changed);
     assert_eq!(
         sent.gist.iter().filter(|shown| *shown == "text3").count(),
         1
@@ -96,7 +96,7 @@ fn text_that_the_client_changed_goes_whole_and_the_hops_own_is_left_out() {
     change(&mut sim, "assistant", "content", "text9 of the client's");
     sim.align();
     let (sent, prepared) = sim.look();
-    assert!(prepared.transcript.changed);
+    assert!(prepared.view.transcript().changed);
     assert_eq!(
         sent.gist
             .iter()
@@ -142,7 +142,8 @@ fn a_changed_line_of_a_cut_turn_stands_behind_its_hops_with_numbers_of_its_own()
     sim.messages[at] = sim.messages[at].replace("text1 go", "text8 went");
     let (mut state, prepared) = sim.changed();
     let numbers: Vec<u32> = prepared
-        .transcript
+        .view
+        .transcript()
         .items
         .iter()
         .filter(|item| item.kind != crate::model::ItemKind::Result)
@@ -156,7 +157,7 @@ fn a_changed_line_of_a_cut_turn_stands_behind_its_hops_with_numbers_of_its_own()
     assert_eq!(shown[shown.len() - 2..], ["text8", "think1"]);
     assert!(!shown.contains(&"text1".to_owned()));
     // Nothing that comes after takes a number that was given.
-    let next = prepared.transcript.first_item;
+    let next = prepared.view.transcript().first_item;
     assert!(numbers.iter().all(|number| *number < next));
     state.pending.clear();
 }
@@ -178,7 +179,7 @@ fn marks_of_two_passes_before_one_hop_are_all_recorded() {
     let mut recorded = sim.path.marks.clone();
     let (moved, kept) = state.moved();
     recorded.apply(&moved, &kept);
-    assert_eq!(recorded, state.marks);
+    assert_eq!(recorded, *state.marks);
 }
 
 #[test]
@@ -265,11 +266,11 @@ fn an_episode_whose_start_left_the_path_does_not_exist() {
     sim.messages.drain(2..4);
     sim.align();
     let (sent, prepared) = sim.look();
-    assert!(prepared.transcript.graph.named("a").is_none());
+    assert!(prepared.view.transcript().graph.named("a").is_none());
     assert!(!sent.gist.contains(&"+end".to_owned()), "{:#?}", sent.gist);
     sim.turn([expl("a"), call("grep", 5)]);
     let (_, prepared) = sim.look();
-    assert!(prepared.transcript.graph.named("a").is_some());
+    assert!(prepared.view.transcript().graph.named("a").is_some());
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::turn::texts::{TextProfile, TextResults};
 /// each is closed.
 fn segments(sim: &Sim) -> Vec<(Vec<String>, bool)> {
     let (_, prepared) = sim.look();
-    let transcript = &prepared.transcript;
+    let transcript = prepared.view.transcript();
     let implicit = transcript
         .graph
         .episodes

@@ -12,7 +12,6 @@ use crate::model::{ItemKind, ItemNo, Mark, Original, RecallOutcome};
 use crate::session::graph::Kind;
 use crate::session::recall as ids;
 use crate::session::transcript::Item;
-use crate::session::view;
 
 /// Lines of a page of the ledger.
 const PAGE: usize = 100;
@@ -68,13 +67,12 @@ impl Document {
 
 impl<'a> Recalls<'a> {
     fn item(&self, index: usize) -> Option<&'a Item> {
-        self.prepared.transcript.items.get(index)
+        self.prepared.view.transcript().items.get(index)
     }
 
     /// Whether the view shows the original of an item.
     fn is_whole(&self, index: usize) -> bool {
-        let (transcript, notes) = (&self.prepared.transcript, &self.prepared.notes);
-        view::is_whole(transcript, &self.state.marks, notes, index)
+        self.prepared.view.is_whole(index)
     }
 
     fn id(&self, index: usize) -> String {
@@ -118,7 +116,7 @@ impl<'a> Recalls<'a> {
             head: format!("recalled from {EVERYTHING}"),
             ..Document::default()
         };
-        let items = self.prepared.transcript.items.iter().enumerate();
+        let items = self.prepared.view.transcript().items.iter().enumerate();
         for (at, item) in items.filter(|(_, item)| item.kind != ItemKind::Result) {
             if item.hidden || !self.is_gone(at) {
                 continue;
@@ -142,7 +140,7 @@ impl<'a> Recalls<'a> {
     /// What calls with a path among their arguments brought, the newest first; `None` where there is
     /// no such call.
     pub(super) fn by_path(&self, ask: &Ask) -> Option<Result<Document, Said>> {
-        let items = self.prepared.transcript.items.iter().enumerate();
+        let items = self.prepared.view.transcript().items.iter().enumerate();
         let calls = items.filter(|(_, item)| item.kind == ItemKind::Call && !item.hidden);
         let named = |at: &usize| {
             let call = self.originals().call(*at).unwrap_or_default();
@@ -159,7 +157,7 @@ impl<'a> Recalls<'a> {
 
     /// What else may be recalled, each item with the beginning of its call.
     fn offer(&self, ask: &Ask) -> String {
-        let transcript = &self.prepared.transcript;
+        let transcript = self.prepared.view.transcript();
         let call = |at: usize| {
             let call = self.originals().call(at).unwrap_or_default();
             call.chars().take(OFFERED_CHARS).collect()
@@ -169,7 +167,7 @@ impl<'a> Recalls<'a> {
 
     /// Everything of an episode that is not in view.
     pub(super) fn episode(&self, ask: &Ask, at: usize) -> Result<Document, Said> {
-        let episode = self.prepared.transcript.graph.episodes.get(at);
+        let episode = self.prepared.view.transcript().graph.episodes.get(at);
         let listed = episode.map_or(&[][..], |episode| episode.items.as_slice());
         let gone: Vec<usize> = listed
             .iter()
@@ -234,9 +232,7 @@ impl<'a> Recalls<'a> {
 
     /// A page of the lines that the ledger in view has no room for.
     pub(super) fn ledger(&self, ask: &Ask, page: usize) -> Result<Document, Said> {
-        let transcript = &self.prepared.transcript;
-        let rest =
-            self.measured(|measure| view::ledger_rest(transcript, &self.state.marks, measure));
+        let rest = self.written().ledger_rest(&self.prepared.view);
         let pages = rest.len().div_ceil(PAGE);
         let Some(lines) = rest.chunks(PAGE).nth(page - 1) else {
             let why = match pages {
@@ -254,7 +250,7 @@ impl<'a> Recalls<'a> {
 
     /// What is not on the path any longer: as it was brought back before, if it was.
     pub(super) fn lost(&self, ask: &Ask) -> Result<Document, Said> {
-        let transcript = &self.prepared.transcript;
+        let transcript = self.prepared.view.transcript();
         let no = ids::lost(transcript, &ask.id);
         if let Some(standing) = no.and_then(|no| self.brought(no)) {
             return Err(in_view(format!("{} {standing}", ask.id)));
@@ -338,7 +334,7 @@ impl<'a> Recalls<'a> {
     /// A call that the view does not show as it was made.
     fn call(&self, index: usize) -> Option<String> {
         let item = self.item(index)?;
-        let trimmed = self.prepared.notes.arguments.contains_key(&index);
+        let trimmed = self.prepared.view.notes().arguments.contains_key(&index);
         let hidden = trimmed || self.state.marks.get(item.no) == Mark::Removed;
         let call = item.kind == ItemKind::Call && hidden;
         call.then(|| self.originals().call(index)).flatten()

@@ -12,8 +12,8 @@ use super::{COUNTER, Sent, Sim, is_label, wire};
 use crate::model::{Dialect, ItemKind, Mark, Marks};
 use crate::policy::{Config, Order, Policy, Protection};
 use crate::session::graph::Kind;
+use crate::session::marked::Marked;
 use crate::session::transcript::{Item, Transcript};
-use crate::session::view;
 use crate::tokens::Encoding;
 use crate::turn::hop::{Prepared, State};
 use crate::turn::laws::say::gist;
@@ -82,10 +82,10 @@ impl Sim {
         }
         appended(
             &self.transcript,
-            &prepared.transcript,
+            prepared.view.transcript(),
             prepared.guided.is_some(),
         );
-        self.transcript = prepared.transcript.clone();
+        self.transcript = prepared.view.transcript().clone();
         self.sent.push(Sent {
             messages,
             elements,
@@ -121,7 +121,7 @@ impl Sim {
 
     /// A conversation without calls has the same speakers in the same order, whatever went of it.
     fn in_turns(&self, state: &State, prepared: &Prepared, own: &[String], messages: &[String]) {
-        let items = &prepared.transcript.items;
+        let items = &prepared.view.transcript().items;
         let called = items.iter().any(|item| item.kind == ItemKind::Call);
         let ours = matches!(state.terms.policy, Policy::Cwl | Policy::CwlPaper);
         if called || !ours {
@@ -157,10 +157,18 @@ impl Sim {
 
     /// Every closed expl's description, or its line in the ledger, is in every later request.
     fn descriptions(&self, state: &State, prepared: &Prepared, messages: &[String]) {
-        let tombstone = prepared.transcript.graph.episodes.iter().any(|episode| {
-            let carrier = episode.carrier.map(|at| prepared.transcript.items[at].no);
-            carrier.is_some_and(|no| state.marks.get(no) == Mark::Folded)
-        });
+        let tombstone = prepared
+            .view
+            .transcript()
+            .graph
+            .episodes
+            .iter()
+            .any(|episode| {
+                let carrier = episode
+                    .carrier
+                    .map(|at| prepared.view.transcript().items[at].no);
+                carrier.is_some_and(|no| state.marks.get(no) == Mark::Folded)
+            });
         if !tombstone && !self.aligned.entries.is_empty() {
             // The client dropped the message that held the ledger.
             return;
@@ -169,7 +177,7 @@ impl Sim {
             .iter()
             .any(|message| message.contains("ledger of evicted"));
         let counted = ledger && messages.iter().any(|message| message.contains(" earlier"));
-        for episode in &prepared.transcript.graph.episodes {
+        for episode in &prepared.view.transcript().graph.episodes {
             let Some(description) = &episode.description else {
                 continue;
             };
@@ -212,7 +220,7 @@ fn marks_move_right(state: &State, prepared: &Prepared, before: &Marks) {
         assert!(now >= mark, "the mark of {item} moved left");
     }
     if prepared.pass.is_none() {
-        assert_eq!(*before, state.marks);
+        assert_eq!(*before, *state.marks);
     }
 }
 
@@ -273,12 +281,12 @@ fn appended(before: &Transcript, now: &Transcript, guided: bool) {
 
 /// A pass that stops above the floor leaves nothing that it could have evicted.
 fn to_the_floor(state: &State, prepared: &Prepared, before: &Marks) {
-    let transcript = &prepared.transcript;
+    let transcript = prepared.view.transcript();
     if prepared.pass.is_none() || prepared.estimate <= prepared.floor {
         return;
     }
     let config = &prepared.eviction;
-    let protection = Protection::new(transcript, before, config.protect_recent);
+    let protection = Protection::new(Marked::new(transcript, before), config.protect_recent);
     // The finer order leaves whole items where the next pass can strip results instead.
     let result = |(at, item): &(usize, &crate::session::transcript::Item)| {
         item.kind == ItemKind::Result && protection.covers(transcript, *at)
@@ -289,7 +297,7 @@ fn to_the_floor(state: &State, prepared: &Prepared, before: &Marks) {
         return;
     }
     let removed = |episode: &crate::session::graph::Episode| {
-        view::is_removed(transcript, &state.marks, episode)
+        Marked::new(transcript, &state.marks).is_removed(episode)
     };
     let prologue = prologue(transcript, config);
     for episode in transcript
@@ -333,17 +341,17 @@ fn published(state: &State, prepared: &Prepared, before: &Marks) {
     if config.order != Order::Paper {
         return;
     }
-    let transcript = &prepared.transcript;
+    let transcript = prepared.view.transcript();
     let graph = &transcript.graph;
     let prologue = prologue(transcript, config);
-    let newest = Protection::new(transcript, before, 0);
+    let newest = Protection::new(Marked::new(transcript, before), 0);
     for (at, item) in transcript.items.iter().enumerate() {
         if state.marks.get(item.no) == before.get(item.no) || item.kind == ItemKind::Result {
             continue;
         }
         let episode = &graph.episodes[item.episode.unwrap()];
         let mut acts = episode.dependents.iter().map(|act| &graph.episodes[*act]);
-        let held = acts.any(|act| !view::is_removed(transcript, &state.marks, act));
+        let held = acts.any(|act| !Marked::new(transcript, &state.marks).is_removed(act));
         let early = item.episode.unwrap() < prologue;
         assert!(
             episode.closed && !held && !early && !newest.is_newest(at),
@@ -358,7 +366,7 @@ fn published(state: &State, prepared: &Prepared, before: &Marks) {
 /// Nothing of the open episode goes while a closed one still shows a call that could go. The tail
 /// of recent tokens goes behind it, and so does what an act in that tail holds.
 fn open_goes_last(state: &State, prepared: &Prepared, before: &Marks) {
-    let transcript = &prepared.transcript;
+    let transcript = prepared.view.transcript();
     let Some(current) = transcript.graph.current() else {
         return;
     };
@@ -375,7 +383,7 @@ fn open_goes_last(state: &State, prepared: &Prepared, before: &Marks) {
         return;
     };
     let config = &prepared.eviction;
-    let protection = Protection::new(transcript, before, config.protect_recent);
+    let protection = Protection::new(Marked::new(transcript, before), config.protect_recent);
     let recent = |item: &usize| protection.covers(transcript, *item);
     for episode in transcript
         .graph

@@ -64,7 +64,7 @@ impl Sim {
     /// The text is the item's original, or what an earlier recall found before the client changed
     /// its copy.
     fn exact(&self, state: &State, prepared: &Prepared, no: ItemNo, text: &str) {
-        let mut items = prepared.transcript.items.iter();
+        let mut items = prepared.view.transcript().items.iter();
         let item = items.find(|item| item.no == no && item.kind != ItemKind::Result);
         let before = self.brought.iter().rev().find(|(item, _)| *item == no);
         let now = item.map(|item| self.original(state, prepared, item));
@@ -74,7 +74,7 @@ impl Sim {
 
     /// An original as the client or the record has it, read without the proxy's own code.
     fn original(&self, state: &State, prepared: &Prepared, item: &Item) -> String {
-        let transcript = &prepared.transcript;
+        let transcript = prepared.view.transcript();
         let entry = |item: &Item| &transcript.entries[item.entry];
         let source = match item.kind {
             ItemKind::Call => item.pair.map(|pair| entry(&transcript.items[pair]).source),
