@@ -15,7 +15,9 @@ mod memo;
 mod merge;
 mod models;
 mod pairs;
+mod pieces;
 mod price;
+mod ranks;
 mod run;
 mod scan;
 
