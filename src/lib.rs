@@ -34,6 +34,7 @@ pub mod config;
 
 pub mod inspect;
 
+#[cfg(feature = "lab")]
 pub mod replay;
 
 pub mod cli;

@@ -20,6 +20,8 @@ use crate::model::Digest;
 
 pub mod codec;
 mod error;
+#[cfg(any(test, feature = "testing"))]
+pub mod faults;
 mod files;
 pub mod memory;
 mod overlay;
