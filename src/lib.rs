@@ -20,11 +20,11 @@ pub mod policy;
 
 pub mod commit;
 
-pub mod render;
+pub(crate) mod render;
 
 pub mod upstream;
 
-pub mod intercept;
+pub(crate) mod intercept;
 
 pub mod record;
 

@@ -25,8 +25,8 @@ pub mod faults;
 mod files;
 pub mod memory;
 mod overlay;
-pub mod sled;
-pub mod standby;
+pub(crate) mod sled;
+pub(crate) mod standby;
 
 #[cfg(test)]
 mod tests;

@@ -5,11 +5,11 @@
 //! in texts, reported usage and model names.
 
 mod backtrack;
-pub mod calibrate;
+pub(crate) mod calibrate;
 mod counter;
 mod grouped;
 mod image;
-pub mod ledger;
+pub(crate) mod ledger;
 mod longest;
 mod memo;
 mod merge;
