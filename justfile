@@ -28,6 +28,10 @@ laws seed="1":
     CARGO_PROFILE_DEV_OPT_LEVEL=2 CARGO_PROFILE_TEST_OPT_LEVEL=2 PROPTEST_RNG_SEED={{seed}} \
         PROPTEST_CASES=20000 cargo test --lib turn::laws
 
+# Whatever reads foreign bytes, an hour on spoilt messages; `just fuzz 60 stream_of_chat` is a minute of one.
+fuzz seconds="3600" *target:
+    BOLERO_RANDOM_TEST_TIME_MS={{seconds}}000 cargo test --release -p plimsoll-fuzz -- {{target}}
+
 # Typed clients and real agents through the proxy; `--direct` leaves it out.
 agents *flags:
     cargo build --bin plimsoll

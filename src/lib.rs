@@ -23,11 +23,11 @@ pub mod policy;
 
 pub mod commit;
 
-pub mod render;
+pub(crate) mod render;
 
 pub mod upstream;
 
-pub mod intercept;
+pub(crate) mod intercept;
 
 pub mod record;
 
@@ -39,6 +39,7 @@ pub mod config;
 
 pub mod inspect;
 
+#[cfg(feature = "lab")]
 pub mod replay;
 
 pub mod cli;

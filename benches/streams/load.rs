@@ -29,6 +29,7 @@ const TOOL: &str =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// One in so many milliseconds, as a model writes tokens.
+    #[allow(dead_code, reason = "the test of this name only floods")]
     Tokens(u64),
     /// As fast as they are taken, which no model does.
     Flood,

@@ -53,7 +53,7 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let _closed = store.close();
     let shown = shown?;
     match &args.out {
-        Some(file) => super::lab::write(file, &shown.text)?,
+        Some(file) => super::write(file, &shown.text)?,
         None => std::io::stdout().lock().write_all(shown.text.as_bytes())?,
     }
     for note in shown.notes {

@@ -2,9 +2,8 @@
 //! are written. Never measures anything.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::Context as _;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use plimsoll_scripted::plan::Habits;
@@ -133,14 +132,6 @@ pub fn floor(text: &str) -> Result<Floor, String> {
         Ok(fraction) if fraction > 0.0 && fraction <= 1.0 => Ok(Floor::Fraction(fraction)),
         Ok(_) | Err(_) => Err("give auto, ceiling, or a fraction above 0 and at most 1".to_owned()),
     }
-}
-
-/// Writes a file.
-///
-/// # Errors
-/// If the system refuses.
-pub fn write(file: &Path, text: &str) -> anyhow::Result<()> {
-    std::fs::write(file, text).with_context(|| format!("can't write {}", file.display()))
 }
 
 /// Tells on stderr what was skipped, and on a terminal how far it is.

@@ -4,22 +4,27 @@
 mod agent;
 mod check;
 pub mod closing;
+#[cfg(feature = "lab")]
 mod demo;
 mod export;
+#[cfg(feature = "lab")]
 mod lab;
 mod lines;
 mod logs;
+#[cfg(feature = "lab")]
 mod replay;
 mod serve;
 mod signals;
 mod state;
 mod tenant_key;
+#[cfg(feature = "lab")]
 mod tune;
 pub mod wire;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::Flags;
@@ -42,10 +47,13 @@ pub enum Command {
     /// Run an agent with the proxy before it, and say at its end what was saved.
     Run(agent::RunArgs),
     /// Play a recorded session through the proxy; no key, no network.
+    #[cfg(feature = "lab")]
     Demo(demo::DemoArgs),
     /// Compare policies on recorded sessions; no key, no network.
+    #[cfg(feature = "lab")]
     Replay(replay::ReplayArgs),
     /// Find a ceiling and a floor for recorded sessions; no key, no network.
+    #[cfg(feature = "lab")]
     Tune(tune::TuneArgs),
     /// List recorded sessions, or write one as JSONL.
     Export(export::ExportArgs),
@@ -111,10 +119,18 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Serve(args) => serve::run(&args.into()),
         Command::Run(args) => agent::run(args),
+        #[cfg(feature = "lab")]
         Command::Demo(args) => demo::run(&args),
+        #[cfg(feature = "lab")]
         Command::Replay(args) => replay::run(&args),
+        #[cfg(feature = "lab")]
         Command::Tune(args) => tune::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Check(args) => check::run(&args, &mut std::io::stdout().lock()),
     }
+}
+
+/// Writes a file that a flag named.
+fn write(file: &Path, text: &str) -> anyhow::Result<()> {
+    std::fs::write(file, text).with_context(|| format!("can't write {}", file.display()))
 }

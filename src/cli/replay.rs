@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use super::lab::{LabArgs, Progress, ceiling, floor, not_empty, rising, write};
+use super::lab::{LabArgs, Progress, ceiling, floor, not_empty, rising};
+use super::write;
 use crate::commit::Floor;
 use crate::policy::Policy;
 use crate::replay::explain::{self, ExplainError};

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::lab::{LabArgs, Progress, ceiling, floor, not_empty, rising, write};
+use super::lab::{LabArgs, Progress, ceiling, floor, not_empty, rising};
+use super::write;
 use crate::commit::Floor;
 use crate::replay::{Options, advice, surface as drawn, trace, tune};
 

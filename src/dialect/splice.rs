@@ -99,10 +99,13 @@ impl<'a> Splice<'a> {
     #[must_use]
     pub fn close(self) -> View {
         match self {
-            Self::Chat(array) => View {
-                messages: array.close(),
-                edits: Vec::new(),
-            },
+            Self::Chat(array) => {
+                let all = 0..array.request.messages.len();
+                View {
+                    messages: array.close(&all),
+                    edits: Vec::new(),
+                }
+            }
             Self::Responses(list) => list.close(),
             Self::Messages(list) => list.close(),
         }
@@ -155,15 +158,15 @@ impl<'a> Array<'a> {
         self.rope.write(behind);
     }
 
-    /// Whether it is these units as they came, and nothing else.
+    /// The whole array. Where it is nothing but `all` units as they came it is the client's own, with
+    /// what stands beside the brackets.
     #[must_use]
-    pub fn is(&self, units: &Range<usize>) -> bool {
-        self.rope.is_empty() && self.run.as_ref() == Some(units)
-    }
-
-    /// The whole array.
-    #[must_use]
-    pub fn close(mut self) -> Rope {
+    pub fn close(mut self, all: &Range<usize>) -> Rope {
+        let run = self.run.clone().unwrap_or(all.start..all.start);
+        if self.rope.is_empty() && run == *all {
+            let span = self.request.messages_span.clone();
+            return self.request.body.slice(span).into();
+        }
         self.settle();
         if self.rope.is_empty() {
             self.rope.write(b"[");

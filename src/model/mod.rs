@@ -14,7 +14,7 @@ mod record;
 mod rope;
 mod strings;
 mod usage;
-pub mod weight;
+pub(crate) mod weight;
 mod words;
 
 pub use caches::CacheName;

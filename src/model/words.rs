@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use super::strings::{strings, tells_place};
 use super::weight::{block, shared};
@@ -18,7 +18,7 @@ const MOST: usize = 1 << 20;
 /// The hash of a distinctive string, or of a whole text.
 #[must_use]
 pub fn hash(text: &str) -> u64 {
-    xxh3_64(text.as_bytes())
+    XxHash3_64::oneshot(text.as_bytes())
 }
 
 /// A distinctive string where it stands in a text.

@@ -1,7 +1,7 @@
 //! Transcript × marks → bytes: which message stands where, what is cut out of it, and what the
 //! proxy adds. Pure: the same view gives the same bytes. Never decides what is evicted.
 
-pub mod tools;
+pub(crate) mod tools;
 
 use std::borrow::Cow;
 

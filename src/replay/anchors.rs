@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use serde_json::Value;
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use super::trace::Trace;
 use crate::dialect::message;
@@ -164,7 +164,9 @@ impl Needs {
     }
 
     fn line(&self, line: &str) -> Option<u32> {
-        self.lines.get(&xxh3_64(line.as_bytes())).copied()
+        self.lines
+            .get(&XxHash3_64::oneshot(line.as_bytes()))
+            .copied()
     }
 
     /// Takes in the calls of an answer.
@@ -177,7 +179,7 @@ impl Needs {
                 strings: Vec::new(),
                 lines: Vec::new(),
                 id: CallId(call.id.clone().into_owned()),
-                same: xxh3_64(format!("{}\0{}", call.name, call.arguments).as_bytes()),
+                same: XxHash3_64::oneshot(format!("{}\0{}", call.name, call.arguments).as_bytes()),
             };
             values(&call.arguments, &mut |text| self.need(text, &mut need));
             for list in [&mut need.strings, &mut need.lines] {
@@ -200,7 +202,10 @@ impl Needs {
         }
         for line in lines(text) {
             let next = u32::try_from(self.lines.len()).unwrap_or(u32::MAX);
-            let number = self.lines.entry(xxh3_64(line.as_bytes())).or_insert(next);
+            let number = self
+                .lines
+                .entry(XxHash3_64::oneshot(line.as_bytes()))
+                .or_insert(next);
             need.lines.push(*number);
         }
     }

@@ -2,28 +2,28 @@
 //! side, and what each of them sent, cost and lost. Owns the comparison; it never opens a socket
 //! or a store, and has no eviction order of its own.
 
-pub mod advice;
-pub mod anchors;
-pub mod cache;
+pub(crate) mod advice;
+pub(crate) mod anchors;
+pub(crate) mod cache;
 mod contender;
 mod drive;
-pub mod explain;
+pub(crate) mod explain;
 mod holdings;
-pub mod html;
-pub mod json;
+pub(crate) mod html;
+pub(crate) mod json;
 mod named;
-pub mod outcome;
+pub(crate) mod outcome;
 mod plans;
 mod player;
 mod sent;
 mod shown;
-pub mod surface;
-pub mod table;
+pub(crate) mod surface;
+pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 mod time;
 pub mod trace;
-pub mod tune;
+pub(crate) mod tune;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use xxhash_rust::xxh3::xxh3_128;
+use twox_hash::XxHash3_128;
 
 use super::anchors::{self, Needs, Part};
 use super::named::{self, Ids};
@@ -96,7 +96,7 @@ impl Pool {
     }
 
     fn intern(&mut self, bytes: &[u8], make: impl FnOnce() -> Option<Element>) -> Option<u32> {
-        let key = xxh3_128(bytes);
+        let key = XxHash3_128::oneshot(bytes);
         if let Some(id) = self.ids.get(&key) {
             return Some(*id);
         }

@@ -1,6 +1,6 @@
 //! A report as a table for a terminal. Pure: figures to text. Owns no figure itself.
 
-use std::fmt::Write as _;
+use comfy_table::{CellAlignment, Table, presets};
 
 use super::outcome::{Outcome, Report};
 use super::trace::Tools;
@@ -50,27 +50,17 @@ pub fn table(report: &Report, options: &Options) -> String {
     text
 }
 
-/// Columns as wide as their widest cell, the first flush left.
+/// Columns as wide as their widest cell, the first flush left and the others flush right.
 pub(super) fn aligned(rows: &[Vec<String>]) -> String {
-    let columns = rows.first().map_or(0, Vec::len);
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let mut text = String::new();
-    for row in rows {
-        for (at, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            let pad = " ".repeat(width - cell.chars().count());
-            let _ = match at {
-                0 => write!(text, "{cell}{pad}"),
-                _ => write!(text, "  {pad}{cell}"),
-            };
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).add_rows(rows);
+    for (at, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((if at > 0 { 2 } else { 0 }, 0));
+        if at > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
         }
-        text.truncate(text.trim_end().len());
-        text.push('\n');
     }
-    text
+    table.trim_fmt() + "\n"
 }
 
 fn legend(report: &Report, options: &Options) -> String {
@@ -134,4 +124,16 @@ fn no_impact(outcome: &Outcome) -> String {
     let rate = outcome.no_impact();
     let (low, high) = rate.wilson();
     format!("{:.2} [{low:.2},{high:.2}]", rate.kept())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_column_is_flush_left_and_the_others_right() {
+        let row = |cells: [&str; 3]| cells.map(ToOwned::to_owned).to_vec();
+        let rows = [row(["policy", "µs", ""]), row(["cwl", "1", "0.5"])];
+        assert_eq!(aligned(&rows), "policy  µs\ncwl      1  0.5\n");
+    }
 }

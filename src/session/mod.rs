@@ -2,15 +2,15 @@
 //! the transcript that both make, and the episode graph over it. Pure: it is given shapes, sizes
 //! and records, and never reads a store or a clock.
 
-pub mod align;
+pub(crate) mod align;
 pub mod chain;
-pub mod graph;
+pub(crate) mod graph;
 pub mod marked;
 pub mod measure;
 pub mod note;
 pub mod path;
-pub mod recall;
+pub(crate) mod recall;
 pub mod stub;
-pub mod tombstone;
+pub(crate) mod tombstone;
 pub mod transcript;
 pub mod view;

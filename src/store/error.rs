@@ -81,6 +81,7 @@ pub enum StoreError {
         id: Digest,
     },
     /// A test asked for this failure.
+    #[cfg(any(test, feature = "testing"))]
     #[error("the store was told to fail: lift the fault")]
     Injected,
 }

@@ -1,92 +1,22 @@
-//! The store without a disk: the oracle that the others are held to, and the home of injected
-//! faults for tests. It keeps everything until it is dropped, or as much as it was told to, and never
+//! The store without a disk, and the oracle that the others are held to. It keeps everything until it is dropped, or as much as it was told to, and never
 //! writes a file.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 use crate::model::Digest;
 
+#[cfg(any(test, feature = "testing"))]
+use super::faults::Faults;
 use super::{Batch, Health, Link, MEMBERS, StoreError, Ticket};
-
-/// What a test wants to go wrong. A clone is a handle to the same faults, so that a test can
-/// set and lift them while the store works. For tests only.
-#[derive(Clone, Default)]
-pub struct Faults(Arc<Injected>);
-
-#[derive(Default)]
-struct Injected {
-    plan: Mutex<Plan>,
-    lifted: Condvar,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Plan {
-    fail_commits: bool,
-    fail_reads: bool,
-    hold_reads: Option<Duration>,
-    delay_commits: Duration,
-}
-
-impl Faults {
-    /// From now on every commit fails, and nothing of it is kept.
-    pub fn fail_commits(&self, on: bool) {
-        self.0.plan.lock().fail_commits = on;
-    }
-
-    /// From now on every read fails.
-    pub fn fail_reads(&self, on: bool) {
-        self.0.plan.lock().fail_reads = on;
-    }
-
-    /// From now on a commit is durable only after `delay`; it can be read at once.
-    pub fn delay_commits(&self, delay: Duration) {
-        self.0.plan.lock().delay_commits = delay;
-    }
-
-    /// From now on reads are stuck until the answer is dropped, each for `longest` at most.
-    #[must_use = "dropping it lets the reads go on"]
-    pub fn hold_reads(&self, longest: Duration) -> Held {
-        self.0.plan.lock().hold_reads = Some(longest);
-        Held(self.clone())
-    }
-
-    fn plan(&self) -> Plan {
-        *self.0.plan.lock()
-    }
-
-    /// Blocks the thread while reads are held, and says whether they fail.
-    fn pass_read(&self) -> Result<(), StoreError> {
-        let mut plan = self.0.plan.lock();
-        if let Some(longest) = plan.hold_reads {
-            let held = |plan: &mut Plan| plan.hold_reads.is_some();
-            self.0.lifted.wait_while_for(&mut plan, held, longest);
-        }
-        if plan.fail_reads {
-            return Err(StoreError::Injected);
-        }
-        Ok(())
-    }
-}
-
-/// Reads are stuck as long as this lives.
-pub struct Held(Faults);
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.0.0.plan.lock().hold_reads = None;
-        self.0.0.lifted.notify_all();
-    }
-}
 
 /// Blobs and links in maps.
 #[derive(Default)]
 pub struct Memory {
     tables: Mutex<Tables>,
+    #[cfg(any(test, feature = "testing"))]
     faults: Option<Faults>,
 }
 
@@ -122,12 +52,13 @@ struct Named {
 const ENTRY: usize = 256;
 
 impl Memory {
-    /// An empty store that fails as `faults` says. For tests only.
+    /// An empty store that fails as `faults` says.
+    #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub fn with_faults(faults: Faults) -> Self {
         Self {
-            tables: Mutex::default(),
             faults: Some(faults),
+            ..Self::default()
         }
     }
 
@@ -147,6 +78,7 @@ impl Memory {
         };
         Self {
             tables: Mutex::new(tables),
+            #[cfg(any(test, feature = "testing"))]
             faults: None,
         }
     }
@@ -167,9 +99,12 @@ impl Memory {
         }
     }
 
-    /// Only an injected fault makes a reader wait.
+    /// Only a fault makes a reader wait.
     pub(super) fn reads_wait(&self) -> bool {
-        self.faults.is_some()
+        #[cfg(any(test, feature = "testing"))]
+        return self.faults.is_some();
+        #[cfg(not(any(test, feature = "testing")))]
+        false
     }
 
     pub(super) fn links(&self, keys: &[Digest]) -> Result<Vec<Vec<(u32, Digest)>>, StoreError> {
@@ -228,31 +163,36 @@ impl Memory {
     }
 
     pub(super) fn commit(&self, batch: Batch) -> Ticket {
-        let plan = self.faults.as_ref().map(Faults::plan).unwrap_or_default();
+        #[cfg(any(test, feature = "testing"))]
+        if let Some(faults) = &self.faults {
+            let (verdict, delay) = faults.of_commit();
+            let outcome = self.keep(batch, verdict);
+            if delay.is_zero() {
+                return Ticket::done(outcome);
+            }
+            let (acknowledge, ticket) = Ticket::waiting();
+            std::thread::spawn(move || {
+                std::thread::sleep(delay);
+                acknowledge.send(outcome);
+            });
+            return ticket;
+        }
+        Ticket::done(self.keep(batch, Ok(())))
+    }
+
+    /// Takes a batch in, unless the verdict is that it fails.
+    fn keep(&self, batch: Batch, verdict: Result<(), StoreError>) -> Result<(), StoreError> {
         let mut tables = self.tables.lock();
         if tables.closed {
             tables.failed += 1;
-            return Ticket::done(Err(StoreError::Closed));
+            return Err(StoreError::Closed);
         }
-        let outcome = if plan.fail_commits {
-            Err(StoreError::Injected)
-        } else {
-            batch.verify()
-        };
+        let outcome = verdict.and_then(|()| batch.verify());
         match &outcome {
             Ok(()) => tables.apply(batch),
             Err(_) => tables.failed += 1,
         }
-        drop(tables);
-        if plan.delay_commits.is_zero() {
-            return Ticket::done(outcome);
-        }
-        let (acknowledge, ticket) = Ticket::waiting();
-        std::thread::spawn(move || {
-            std::thread::sleep(plan.delay_commits);
-            acknowledge.send(outcome);
-        });
-        ticket
+        outcome
     }
 
     pub(super) fn close(&self) {
@@ -269,6 +209,7 @@ impl Memory {
     }
 
     fn readable(&self) -> Result<parking_lot::MutexGuard<'_, Tables>, StoreError> {
+        #[cfg(any(test, feature = "testing"))]
         if let Some(faults) = &self.faults {
             faults.pass_read()?;
         }

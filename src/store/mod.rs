@@ -20,11 +20,13 @@ use crate::model::{Digest, blob_id};
 
 pub mod codec;
 mod error;
+#[cfg(any(test, feature = "testing"))]
+pub mod faults;
 mod files;
 pub mod memory;
 mod overlay;
-pub mod sled;
-pub mod standby;
+pub(crate) mod sled;
+pub(crate) mod standby;
 
 #[cfg(test)]
 mod tests;

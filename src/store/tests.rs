@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::memory::{Faults, Memory};
+use super::faults::Faults;
+use super::memory::Memory;
 use super::*;
 
 /// Waits for a ticket without a runtime of the caller's.

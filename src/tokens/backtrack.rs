@@ -74,10 +74,17 @@ mod tests {
     use bpe_openai::{Tokenizer, cl100k_base, o200k_base};
     use proptest::prelude::*;
 
+    use super::super::counter::Encoding;
+    use super::super::ranks::Ranks;
     use super::*;
 
-    static BOTH: LazyLock<[(&Tokenizer, Merges); 2]> =
-        LazyLock::new(|| [o200k_base(), cl100k_base()].map(|known| (known, Merges::new(known))));
+    static BOTH: LazyLock<[(&Tokenizer, Merges); 2]> = LazyLock::new(|| {
+        [
+            (o200k_base(), Encoding::O200k),
+            (cl100k_base(), Encoding::Cl100k),
+        ]
+        .map(|(known, encoding)| (known, Merges::new(Ranks::of(encoding))))
+    });
 
     #[track_caller]
     fn check(text: &[u8]) {

@@ -6,10 +6,10 @@
 
 use std::sync::{LazyLock, OnceLock};
 
-use bpe_openai::{Tokenizer, cl100k_base, o200k_base};
-
 use super::memo::{Memo, Pool, ShortKey};
 use super::merge::Merges;
+use super::pieces::Pieces;
+use super::ranks::Ranks;
 use super::run;
 use super::scan;
 
@@ -35,9 +35,9 @@ const EXACT: usize = 4 << 20;
 /// times their text. Nobody writes such a piece; a cut is one token more at most, nearly always.
 const PART: usize = 64 << 10;
 
-/// What the vocabularies merge, found out once like the vocabularies themselves.
-static O200K_MERGES: LazyLock<Merges> = LazyLock::new(|| Merges::new(o200k_base()));
-static CL100K_MERGES: LazyLock<Merges> = LazyLock::new(|| Merges::new(cl100k_base()));
+/// What the vocabularies merge, found out once and shared by all counters.
+static O200K_MERGES: LazyLock<Merges> = LazyLock::new(|| Merges::new(Ranks::of(Encoding::O200k)));
+static CL100K_MERGES: LazyLock<Merges> = LazyLock::new(|| Merges::new(Ranks::of(Encoding::Cl100k)));
 
 /// Counts tokens. Loaded once at start-up and shared by reference: counts run in parallel, and
 /// what one count learns about a piece the next one uses.
@@ -82,20 +82,20 @@ impl std::fmt::Debug for Counter {
 /// One encoding and what has been learnt about it.
 struct Vocabulary {
     encoding: Encoding,
-    tokenizer: &'static Tokenizer,
+    pieces: Pieces,
     merges: &'static Merges,
     memos: Pool,
 }
 
 impl Vocabulary {
     fn new(encoding: Encoding, memos: usize) -> Self {
-        let (tokenizer, merges) = match encoding {
-            Encoding::O200k => (o200k_base(), &*O200K_MERGES),
-            Encoding::Cl100k => (cl100k_base(), &*CL100K_MERGES),
+        let merges = match encoding {
+            Encoding::O200k => &*O200K_MERGES,
+            Encoding::Cl100k => &*CL100K_MERGES,
         };
         Self {
             encoding,
-            tokenizer,
+            pieces: Pieces::of(encoding),
             merges,
             memos: Pool::new(memos),
         }
@@ -128,17 +128,11 @@ impl Vocabulary {
         total
     }
 
-    /// The end of the piece at `start` by the tokeniser's own pattern, for what is not ASCII. The
-    /// patterns look ahead only, so the rest of a text splits as the whole does.
+    /// The end of the piece at `start` by the vocabulary's own patterns, for what is not ASCII.
     fn wide_end(&self, text: &str, start: usize) -> usize {
         let rest = text.get(start..).unwrap_or_default();
-        let piece = self
-            .tokenizer
-            .split(rest)
-            .next()
-            .filter(|piece| !piece.is_empty());
         // The patterns match any text; without a match the rest is one piece, and the loop ends.
-        start + piece.map_or(rest.len().max(1), str::len)
+        start + self.pieces.first(rest).unwrap_or(rest.len().max(1))
     }
 
     /// What a piece is merged to.

@@ -8,9 +8,8 @@
 //! the eight bytes that follow; so a search touches two or three cache lines, where a tree would
 //! touch one for each byte.
 
-use bpe_openai::Tokenizer;
-
 use super::pairs::{NONE, TOKEN_BITS};
+use super::ranks::Ranks;
 
 /// The bytes that tokens are grouped by.
 const HEAD: usize = 3;
@@ -47,7 +46,7 @@ impl Entry {
 
 /// The tokens of a vocabulary by their bytes.
 pub(super) struct Longest {
-    tokenizer: &'static Tokenizer,
+    ranks: Ranks,
     /// The tokens of single bytes.
     bytes: [u32; 256],
     /// The tokens of two bytes, by the first and then the second; of the first where there is none.
@@ -61,13 +60,13 @@ pub(super) struct Longest {
 impl Longest {
     /// Sorts the tokens of a vocabulary, numbered below `count`. Also returns, by token, the
     /// longest shorter token that it begins with, or [`NONE`].
-    pub(super) fn new(tokenizer: &'static Tokenizer, count: u32) -> (Self, Vec<u32>) {
-        let text = |id| tokenizer.bpe.token_bytes(id);
+    pub(super) fn new(ranks: Ranks, count: u32) -> (Self, Vec<u32>) {
+        let text = |id| ranks.text(id);
         let mut sorted: Vec<(u64, u32)> = (0..count).map(|id| (key(text(id)), id)).collect();
         sorted.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| text(a.1).cmp(text(b.1))));
         let mut shorter = vec![NONE; sorted.len()];
         let mut longest = Self {
-            tokenizer,
+            ranks: Ranks::default(),
             bytes: [NONE; 256],
             twos: vec![NONE; 1 << 16],
             groups: vec![0; 1 << GROUP_BITS],
@@ -103,6 +102,7 @@ impl Longest {
                 *slot = if *slot == NONE { *token } else { *slot };
             }
         }
+        longest.ranks = ranks;
         (longest, shorter)
     }
 
@@ -125,6 +125,12 @@ impl Longest {
             }
             at = (at + 1) & ((1 << GROUP_BITS) - 1);
         }
+    }
+
+    /// The bytes of a token.
+    #[inline]
+    pub(super) fn text(&self, token: u32) -> &[u8] {
+        self.ranks.text(token)
     }
 
     /// The token of a single byte, or [`NONE`].
@@ -187,8 +193,8 @@ impl Longest {
     }
 
     /// The text of a token whose key does not tell all of it.
-    fn long_text(&self, entry: Entry) -> Option<&'static [u8]> {
-        (entry.length() > KEYED).then(|| self.tokenizer.bpe.token_bytes(entry.token()))
+    fn long_text(&self, entry: Entry) -> Option<&[u8]> {
+        (entry.length() > KEYED).then(|| self.text(entry.token()))
     }
 
     #[inline]

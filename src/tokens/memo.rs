@@ -5,7 +5,7 @@
 //! not been given: keys are compared whole.
 
 use parking_lot::Mutex;
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 /// Pieces up to this many bytes live inline in the short table.
 pub(super) const SHORT_MAX: usize = 15;
@@ -103,7 +103,7 @@ impl Memo {
         } else {
             return count();
         };
-        let slot = xxh3_64(piece) as usize & (table.len() - 1);
+        let slot = XxHash3_64::oneshot(piece) as usize & (table.len() - 1);
         let Some(slot) = table.get_mut(slot) else {
             return count();
         };

@@ -4,15 +4,13 @@
 //! about a token is one word, everything about a pair is one bit and at most one word more. It
 //! never encodes a text.
 
-use bpe_openai::Tokenizer;
-
 use super::longest::Longest;
 use super::pairs::Pairs;
 pub(super) use super::pairs::{NONE, TOKEN_BITS};
+use super::ranks::Ranks;
 
 /// The merges of one vocabulary. Shared by all threads without a lock.
 pub(super) struct Merges {
-    tokenizer: &'static Tokenizer,
     longest: Longest,
     pairs: Pairs,
     tokens: Vec<Token>,
@@ -56,19 +54,19 @@ impl Token {
 
 impl Merges {
     /// Finds out a vocabulary's merges; takes some tens of milliseconds and 9 MB.
-    pub(super) fn new(tokenizer: &'static Tokenizer) -> Self {
-        let count = u32::try_from(tokenizer.bpe.num_tokens()).unwrap_or(NONE);
+    pub(super) fn new(ranks: Ranks) -> Self {
+        let count = u32::try_from(ranks.count()).unwrap_or(NONE);
         debug_assert!(count < NONE, "token numbers take {TOKEN_BITS} bits");
-        let (longest, shorter) = Longest::new(tokenizer, count);
+        let (longest, shorter) = Longest::new(ranks, count);
         let tokens = (0..).zip(shorter).map(|(id, shorter)| {
-            let length = tokenizer.bpe.token_len(id);
+            let length = longest.text(id).len();
             Token::new((id, id), shorter, length)
         });
+        let tokens = tokens.collect();
         let mut merges = Self {
-            tokenizer,
             longest,
             pairs: Pairs::new(),
-            tokens: tokens.collect(),
+            tokens,
         };
         for id in 0..count {
             if let Some((left, right)) = merges.halves(id) {
@@ -141,8 +139,8 @@ impl Merges {
     }
 
     /// The bytes of a token.
-    pub(super) fn text(&self, token: u32) -> &'static [u8] {
-        self.tokenizer.bpe.token_bytes(token)
+    pub(super) fn text(&self, token: u32) -> &[u8] {
+        self.longest.text(token)
     }
 
     /// The number of bytes of a token.

@@ -5,17 +5,19 @@
 //! in texts, reported usage and model names.
 
 mod backtrack;
-pub mod calibrate;
+pub(crate) mod calibrate;
 mod counter;
 mod grouped;
 mod image;
-pub mod ledger;
+pub(crate) mod ledger;
 mod longest;
 mod memo;
 mod merge;
 mod models;
 mod pairs;
+mod pieces;
 mod price;
+mod ranks;
 mod run;
 mod scan;
 

@@ -5,14 +5,13 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::hash::Hash;
+use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use twox_hash::XxHash3_128;
-use xxhash_rust::xxh3::Xxh3;
 
 use crate::dialect::message::{self, MessageError, Parsed, Part};
 use crate::model::caches::{MEMORY, bounded, entry};
@@ -23,6 +22,19 @@ use crate::model::{
 use crate::policy::Text;
 use crate::session::note::{Left, Note};
 use crate::tokens::{Counter, Encoding, UNREADABLE_IMAGE, area_tokens, image_tokens};
+
+/// Takes what is hashed; 128 bits of it are more than the standard's trait gives back.
+struct Wide(XxHash3_128);
+
+impl Hasher for Wide {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.write(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0.finish_128() as u64
+    }
+}
 
 /// Bytes of an unknown content part above which it is counted as an attachment, not as text.
 const ATTACHMENT: usize = 4096;
@@ -238,9 +250,9 @@ impl Reader<'_> {
     /// What is left of a call, made once. `key` names the originals and what was chosen of them.
     #[must_use]
     pub fn left(&self, key: &impl Hash, make: impl FnOnce() -> Left) -> Left {
-        let mut hasher = Xxh3::with_seed(self.seed);
+        let mut hasher = Wide(XxHash3_128::with_seed(self.seed));
         key.hash(&mut hasher);
-        let key = hasher.digest128();
+        let key = hasher.0.finish_128();
         if let Some(left) = self.memo.lefts.get(&key) {
             return left;
         }

@@ -2,12 +2,12 @@
 //! message is a result. Nothing is one unless the operator or the request chose a profile, or all that
 //! is fixed of an agent stands where that agent puts it. Never edits a message.
 
-use std::hash::Hash;
+use std::hash::{Hash, Hasher as _};
 use std::sync::{Arc, LazyLock};
 
 use memchr::memmem::Finder;
 use regex::Regex;
-use xxhash_rust::xxh3::Xxh3;
+use twox_hash::XxHash3_64;
 
 use super::known::{Front, Reader};
 use crate::dialect::request::Request;
@@ -168,9 +168,9 @@ struct Patterns<'p> {
 impl<'p> Patterns<'p> {
     fn of(all: impl IntoIterator<Item = &'p Regex>) -> Self {
         let all: Vec<&Regex> = all.into_iter().collect();
-        let mut hasher = Xxh3::new();
+        let mut hasher = XxHash3_64::new();
         all.iter().for_each(|one| one.as_str().hash(&mut hasher));
-        let name = hasher.digest();
+        let name = hasher.finish();
         Self { all, name }
     }
 

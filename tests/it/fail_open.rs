@@ -9,7 +9,8 @@ use futures_util::future::join_all;
 use plimsoll::config::Config;
 use plimsoll::pipeline::App;
 use plimsoll::store::Store;
-use plimsoll::store::memory::{Faults, Memory};
+use plimsoll::store::faults::Faults;
+use plimsoll::store::memory::Memory;
 use plimsoll_scripted::{Provider, Reply, Script};
 use serde_json::json;
 

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use plimsoll::cli::closing;
-use plimsoll::pipeline::Mode;
+use plimsoll::turn::Mode;
 
 use super::dialects::{DIALECTS, Dialect};
 use super::metered::{CEILING, Counted, Metered, TURNS, agent, direct, play, side, value};

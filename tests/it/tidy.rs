@@ -118,7 +118,7 @@ fn walk(folder: &Path, found: &mut Vec<Source>) {
 }
 
 fn everywhere() -> Vec<Source> {
-    ["src", "tests", "benches", "scripted/src"]
+    ["src", "tests", "benches", "fuzz", "scripted/src"]
         .into_iter()
         .flat_map(sources)
         .collect()

@@ -3,10 +3,10 @@
 //! never decides what is shown.
 
 mod content;
-pub mod edit;
-pub mod form;
-pub mod message;
+pub(crate) mod edit;
+pub(crate) mod form;
+pub(crate) mod message;
 pub mod original;
-pub mod request;
+pub(crate) mod request;
 mod signature;
-pub mod stream;
+pub(crate) mod stream;

@@ -7,14 +7,14 @@
 //! the top of the request, `system`, is the first unit, wherever it stands in the body.
 
 mod block;
-pub mod breakpoint;
-pub mod edit;
-pub mod form;
-pub mod message;
-pub mod original;
-pub mod request;
-pub mod splice;
-pub mod stream;
+pub(crate) mod breakpoint;
+pub(crate) mod edit;
+pub(crate) mod form;
+pub(crate) mod message;
+pub(crate) mod original;
+pub(crate) mod request;
+pub(crate) mod splice;
+pub(crate) mod stream;
 
 #[cfg(test)]
 mod tests;

@@ -2,15 +2,15 @@
 //! outside this module knows a field name of it; it never sends anything and never decides what is
 //! shown.
 
-pub mod edit;
-pub mod form;
-pub mod item;
-pub mod message;
-pub mod original;
-pub mod refer;
-pub mod request;
-pub mod splice;
-pub mod stream;
+pub(crate) mod edit;
+pub(crate) mod form;
+pub(crate) mod item;
+pub(crate) mod message;
+pub(crate) mod original;
+pub(crate) mod refer;
+pub(crate) mod request;
+pub(crate) mod splice;
+pub(crate) mod stream;
 mod tools;
 
 #[cfg(test)]

@@ -55,14 +55,8 @@ impl<'a> List<'a> {
     pub fn close(self) -> View {
         let first = usize::from(self.outside(0).is_some());
         let all = first..self.request.messages.len();
-        let messages = if self.array.is(&all) {
-            let span = self.request.messages_span.clone();
-            self.request.body.slice(span).into()
-        } else {
-            self.array.close()
-        };
         View {
-            messages,
+            messages: self.array.close(&all),
             edits: self.edits,
         }
     }

@@ -343,7 +343,8 @@ fn is_damage(error: &StoreError) -> bool {
         | StoreError::Closed
         | StoreError::Format { .. }
         | StoreError::WrongId { .. }
-        | StoreError::Slow { .. }
-        | StoreError::Injected => false,
+        | StoreError::Slow { .. } => false,
+        #[cfg(any(test, feature = "testing"))]
+        StoreError::Injected => false,
     }
 }

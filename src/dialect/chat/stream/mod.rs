@@ -5,7 +5,7 @@ mod calls;
 mod hop;
 mod machine;
 mod owed;
-pub mod unary;
+pub(crate) mod unary;
 mod wire;
 
 pub use machine::Machine;

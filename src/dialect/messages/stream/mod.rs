@@ -3,7 +3,7 @@
 
 pub(in crate::dialect) mod events;
 mod hop;
-pub mod unary;
+pub(crate) mod unary;
 mod usage;
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ mod item;
 mod node;
 mod own;
 mod response;
-pub mod unary;
+pub(crate) mod unary;
 mod usage;
 
 pub(super) use own::Line;
