@@ -8,6 +8,7 @@ use crate::model::{Digest, Guide, Marks, Shape};
 use crate::pipeline::settings;
 use crate::record::GuideReason;
 use crate::render::tools::Injected;
+use crate::tokens::ledger::Asked;
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -55,6 +56,19 @@ impl State {
         let mark = self.terms.guide_above(prepared.ceiling);
         mark.filter(|mark| prepared.estimate > *mark)
             .map(|_| GuideReason::Mark)
+    }
+
+    /// What of a view that brings the guidance in stood in the request before: the tools alone, where
+    /// they are the same. What follows them has changed, in a system message of the client's or by one
+    /// of our own before all others.
+    pub(super) fn guided_asked(&self, before: &Before, planned: Asked, guided: Asked) -> Asked {
+        let same = before.tools == self.tools;
+        let held = if same {
+            planned.held.min(before.fixed)
+        } else {
+            0
+        };
+        Asked { held, ..guided }
     }
 
     /// Goes back to before a view was looked for and brings the guidance in. `false` where there is
