@@ -263,6 +263,7 @@ impl State {
         }
         Ok(Planned(Prepared {
             guided: Some(reason),
+            asked: self.guided_asked(&before, planned.0.asked, guided.asked),
             ..guided
         }))
     }

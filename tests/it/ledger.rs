@@ -276,11 +276,11 @@ async fn both_sides_of_the_ledger_are_the_providers_own_counts() {
 #[tokio::test]
 async fn both_sides_are_told_to_the_token_in_every_dialect() {
     for dialect in DIALECTS {
-        for stream in [false, true] {
+        for (stream, guide_at) in [(false, 0.0), (true, 0.0), (true, 0.5)] {
             let metered = Metered::start(true).await;
             let proxy = Proxy::with(metered.host.addr, |config| {
                 config.budget.ceiling = CEILING;
-                config.budget.guide_at = 0.0;
+                config.budget.guide_at = guide_at;
             })
             .await;
             metered::play(&mut metered::agent(&proxy, dialect, stream), TURNS).await;

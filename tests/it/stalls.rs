@@ -277,7 +277,7 @@ async fn who_reads_slowly_or_waits_for_the_upstream_is_not_cut() {
         let frames = stream::iter(0..pieces).then(move |n| async move {
             if n == pieces - 1 {
                 // Nothing to write is no stalled client.
-                tokio::time::sleep(2 * WHILE).await;
+                tokio::time::sleep(4 * WHILE).await;
             }
             Ok::<_, Infallible>(frame(20_000))
         });
