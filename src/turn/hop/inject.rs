@@ -3,9 +3,11 @@
 //! client's own takes a name from them later. Never says when the block comes in, and never renders a
 //! view.
 
+use std::sync::Arc;
+
 use super::{MiddleError, Prepared, State, Tools};
 use crate::dialect::names::Names;
-use crate::model::{Digest, EditKind, Edits, Hidden, Role};
+use crate::model::{Digest, EditKind, Edits, Hidden, Role, TurnRecord};
 use crate::render::tools::{self, Injected};
 use crate::session::view::{Part, Parts};
 use crate::turn::settings::Offer;
@@ -132,7 +134,14 @@ impl State {
         }
         let before = self.path.entries.iter().rev().map(|entry| &entry.record);
         // Records of requests without tools say nothing: a title or a compaction is a side branch.
-        if let Some(record) = before.clone().find(|record| record.tooled) {
+        let newest = before.clone().find(|record| record.tooled);
+        // The client may have dropped the turn that brought the tools in. What it was told stays, and so
+        // do they.
+        let offered = |record: &&Arc<TurnRecord>| {
+            let named = record.injected.is_some() || record.recall.is_some();
+            named || !record.guide.is_waiting() || self.guide.is_waiting()
+        };
+        if let Some(record) = newest.filter(offered) {
             return Injected {
                 delimiter: self.still(Hidden::Delimiter, record.injected.as_deref()),
                 recall: self.still(Hidden::Recall, record.recall.as_deref()),

@@ -401,6 +401,29 @@ proptest! {
     ) {
         play(&terms, &events);
     }
+
+    /// The turn that brought tools and guidance in may be dropped, and leave nothing but that it did.
+    #[test]
+    fn what_was_brought_in_stays_without_the_turn_that_did(
+        place in any::<prop::sample::Index>(),
+        drops in any::<bool>(),
+    ) {
+        let terms = Terms {
+            ceiling: 1985,
+            implicit: 50,
+            guidance: true,
+            recall: false,
+            levels: true,
+            offer: Offer::Line,
+            guide_at: 1.0,
+            ..Terms::endless()
+        };
+        let turn = |piece| Event::Turn(vec![piece]);
+        let edit = if drops { Event::Drop(place) } else { Event::Reword(place) };
+        let calls = [turn(Piece::Call(0, 52)), turn(Piece::Call(3, 228))];
+        let events = calls.into_iter().chain([turn(Piece::Text(1)), edit, turn(Piece::Hop)]);
+        play(&terms, &events.collect::<Vec<_>>());
+    }
 }
 
 /// Fewer: the order of eviction knows no dialect, and the conversations of chat try it.
