@@ -68,7 +68,9 @@ pub(super) async fn stream(
     let (sender, receiver) = channel();
     let (begin, begun) = oneshot::channel();
     let client = sender.clone();
-    let driver = Driver {
+    // The driver is boxed, and so is what seldom happens in it, because a task has room for its largest
+    // future as long as the stream lasts.
+    let driver = Box::new(Driver {
         app: app.clone(),
         machine: Machine::new(app.intercept.clone(), &turn.spec()),
         turn,
@@ -80,7 +82,7 @@ pub(super) async fn stream(
             headers: std::mem::take(&mut head.headers),
             held: Instant::now(),
         },
-    };
+    });
     app.streams.spawn(async move {
         if AssertUnwindSafe(driver.run(body))
             .catch_unwind()
@@ -161,11 +163,11 @@ enum End {
 }
 
 impl Driver {
-    async fn run(mut self, first: Incoming) {
+    async fn run(mut self: Box<Self>, first: Incoming) {
         let mut body = first;
         loop {
             let read = match self.read(body).await {
-                Ok(End::Other(body)) => return self.other(body).await,
+                Ok(End::Other(body)) => return Box::pin(self.other(body)).await,
                 read => read,
             };
             let mut out = Vec::new();
@@ -178,7 +180,7 @@ impl Driver {
                 Err(Gone) => return self.gone(),
             };
             if self.machine.withheld() {
-                return self.withhold().await;
+                return Box::pin(self.withhold()).await;
             }
             if self.say(out).await.is_err() {
                 return self.gone();
@@ -186,13 +188,15 @@ impl Driver {
             let capped = self.turn.state.pending.len() + 1 >= self.turn.state.terms.hops;
             match (verdict, end) {
                 // What was cut off behind a finish reason is the end, which is dropped anyway.
-                (Verdict::HiddenOnly, _) if !capped => match self.next().await {
+                (Verdict::HiddenOnly, _) if !capped => match Box::pin(self.next()).await {
                     Some(next) => body = next,
                     None => return,
                 },
-                (Verdict::HiddenOnly, _) => return self.cap().await,
-                (Verdict::Broken, end) => return self.broken(end).await,
-                (Verdict::Done | Verdict::Mixed | Verdict::Cut, _) => return self.done().await,
+                (Verdict::HiddenOnly, _) => return Box::pin(self.cap()).await,
+                (Verdict::Broken, end) => return Box::pin(self.broken(end)).await,
+                (Verdict::Done | Verdict::Mixed | Verdict::Cut, _) => {
+                    return Box::pin(self.done()).await;
+                }
             }
         }
     }

@@ -99,7 +99,7 @@ impl Driver {
 
     /// What came can't be read, and may hold calls that the client must not see: its own request is
     /// served where it has heard nothing yet, else the stream breaks off.
-    pub(super) async fn withhold(mut self) {
+    pub(super) async fn withhold(mut self: Box<Self>) {
         match self.client.begin.take() {
             Some(begin) => {
                 tracing::warn!("the client's own request is served: the answer can't be read");
@@ -112,7 +112,7 @@ impl Driver {
 
     /// What came is no stream: a first hop is read as a whole body where the client has heard
     /// nothing yet. Behind what was streamed nothing else can stand.
-    pub(super) async fn other(mut self, body: Incoming) {
+    pub(super) async fn other(mut self: Box<Self>, body: Incoming) {
         let first = self.answers.is_empty() && !body.coded;
         match self.client.begin.take() {
             Some(begin) if first => {
