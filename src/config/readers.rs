@@ -94,7 +94,7 @@ fn meant(text: &str) -> Option<String> {
 pub(super) fn timeout(text: String) -> Result<Duration, String> {
     let time = units::duration(&text)?;
     if time.is_zero() {
-        Err("must be longer than nothing".to_owned())
+        Err("must be greater than zero".to_owned())
     } else {
         Ok(time)
     }

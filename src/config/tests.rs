@@ -296,7 +296,7 @@ fn each_limit_refuses() {
         ),
         ("[upstream]\nretries = 11", "at most 10"),
         ("[upstream]\nretry_statuses = [404]", "408, 429 and 5xx"),
-        ("[upstream]\nidle_timeout = \"0s\"", "longer than nothing"),
+        ("[upstream]\nidle_timeout = \"0s\"", "greater than zero"),
         ("[budget]\nceiling = 3999", "at least 4000"),
         ("[budget]\nceiling = -1", "like 80000"),
         ("[budget]\nceiling = \"40%\"", "x-plimsoll-budget: 40%"),

@@ -105,7 +105,7 @@ pub(super) async fn open(
     let read = match step {
         Ok(Step::Ready(ready)) => return opening.resolve(Ok(*ready)),
         Err(stop) => return opening.resolve(Err(stop)),
-        // Behind what it refers to there is nothing more that it could refer to.
+        // An expanded request cannot contain further references.
         Ok(Step::Refers(_)) => return opening.resolve(Err(Stop::Forward)),
         Ok(Step::Cold(read)) => read,
     };
