@@ -2,7 +2,7 @@
 //! Never waits, never reads a store or a clock: records, shapes and the time are given.
 //!
 //! A turn is a [`hop::State`], made of a request, its path and the terms under which it is served
-//! ([`settings`], [`overrides`]). In order:
+//! (`settings`, `overrides`). In order:
 //!
 //! 1. [`known`] parses and counts each message once; `texts` finds results that came as text.
 //! 2. [`hop::State::inject`] puts in the hidden tools and their guidance.
