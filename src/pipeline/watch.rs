@@ -56,7 +56,11 @@ pub(super) async fn forward(app: &Arc<App>, mut turn: Turn) -> Result<Response<B
     let (head, body) = response.into_parts();
     let ear = Ear {
         app: Arc::clone(app),
-        spec: spec(&turn.state),
+        // Nothing is hidden in its answer.
+        spec: Spec {
+            hidden: Names::default(),
+            ..turn.spec()
+        },
         status,
         unpack: Unpack::of(&head.headers),
         events: is_events(&head.headers),
@@ -76,16 +80,6 @@ fn known(state: &State) -> Projection {
         Projection::Anew
     } else {
         Projection::Whole
-    }
-}
-
-/// How its answer is read: nothing is hidden in it.
-fn spec(state: &State) -> Spec {
-    Spec {
-        dialect: state.request.dialect,
-        hidden: Names::default(),
-        usage_wish: state.request.usage_wish,
-        echo: state.request.echo.clone(),
     }
 }
 

@@ -22,7 +22,6 @@ struct Pass<'a> {
     work: Work<'a>,
     levels: Levels<'a>,
     ceiling: u64,
-    floor: u64,
 }
 
 /// Proposes a pass down to the floor. What is held goes where all else frees too little for a pass to
@@ -44,7 +43,6 @@ pub(super) fn propose(ask: &Ask<'_>) -> Result<Proposal, PlanError> {
         levels: Levels::new(ask, &work),
         work,
         ceiling: ask.target.ceiling,
-        floor: ask.target.floor,
     };
     pass.evict();
     if pass.unmet() {
@@ -66,8 +64,8 @@ impl<'a> Pass<'a> {
     /// prefix for the few turns until the next one, and does so again and again while the same work is
     /// held. With the floor at the ceiling this is [`Pass::unmet`].
     fn falls_short(&self) -> bool {
-        let room = self.ceiling.saturating_sub(self.floor);
-        self.work.total() > self.floor + room / HELD_PART
+        let floor = self.work.target;
+        self.work.total() > floor + self.ceiling.saturating_sub(floor) / HELD_PART
     }
 
     fn episodes(&self) -> &'a [Episode] {
@@ -243,7 +241,6 @@ impl<'a> Pass<'a> {
     /// The last that is freed: whole calls of exploration that an act in view depends on. Its start,
     /// its description and the line of what is gone stay.
     fn strip_depended(&mut self) {
-        self.work.target = self.floor;
         self.work.protection = self.work.protection.without_depended();
         for episode in self.depended() {
             self.levels.strip(&mut self.work, &[episode]);

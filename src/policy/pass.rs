@@ -118,13 +118,13 @@ fn pinned(work: &Work<'_>, fixed: u64) -> Pinned {
     };
     for (at, entry) in work.transcript.entries.iter().enumerate() {
         let size = u64::from(work.size(at));
-        let items = work.transcript.items.get(entry.items.clone());
-        let first = items.and_then(|items| items.first()).map(|item| item.kind);
+        let items = work.transcript.items_of(entry);
+        let first = items.first().map(|item| item.kind);
         match first {
             Some(ItemKind::User) => pinned.user += size,
             Some(ItemKind::System) => pinned.system += size,
             _ if work.protection.is_newest(entry.items.start) => pinned.newest += size,
-            _ if items.is_some_and(|items| stays(work, items)) => pinned.opaque += size,
+            _ if stays(work, items) => pinned.opaque += size,
             _ => pinned.rest += size,
         }
     }

@@ -246,12 +246,7 @@ fn keep_opaque<'e>(
     entry: &Entry,
     mut edit: AssistantEdit<'e>,
 ) -> AssistantEdit<'e> {
-    let items = input
-        .view
-        .transcript()
-        .items
-        .get(entry.items.clone())
-        .unwrap_or_default();
+    let items = input.view.transcript().items_of(entry);
     if items.iter().any(|item| item.kind == ItemKind::Opaque) {
         edit.drop_text = false;
         edit.text = None;

@@ -38,7 +38,7 @@ impl View<'_> {
             Source::Client(at) | Source::LastHop { message: at, .. } => at == message,
             Source::Hop { .. } | Source::HiddenResult { .. } => false,
         })?;
-        let items = self.transcript.items.get(entry.items.clone())?;
+        let items = self.transcript.items_of(entry);
         if entry.role == Role::Tool {
             let call = items.first()?.pair?;
             return self.transcript.items.get(call);

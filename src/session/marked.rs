@@ -182,15 +182,19 @@ impl<'a> Marked<'a> {
     /// only, so something of it stays.
     pub(super) fn parts_users(self, item: &Item) -> bool {
         let entry = |at: Option<usize>| self.transcript.entries.get(at?);
-        let items = |entry: &Entry| {
-            self.transcript
-                .items
-                .get(entry.items.clone())
-                .unwrap_or_default()
-        };
         let (before, behind) = (item.entry.checked_sub(1), item.entry.checked_add(1));
-        let said = |entry: &Entry| items(entry).iter().any(|item| item.front.is_some());
-        let calls = |entry: &Entry| items(entry).iter().any(|item| item.kind == ItemKind::Call);
+        let said = |entry: &Entry| {
+            self.transcript
+                .items_of(entry)
+                .iter()
+                .any(|item| item.front.is_some())
+        };
+        let calls = |entry: &Entry| {
+            self.transcript
+                .items_of(entry)
+                .iter()
+                .any(|item| item.kind == ItemKind::Call)
+        };
         item.kind == ItemKind::Text
             && item.tokens > 0
             && entry(before).is_some_and(said)

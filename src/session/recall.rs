@@ -103,10 +103,7 @@ pub fn lost(transcript: &Transcript, id: &str) -> Option<ItemNo> {
 /// Whether a number is one of a message's. An assistant message has two for reasoning and text,
 /// present or not.
 fn holds(transcript: &Transcript, entry: &Entry, no: ItemNo) -> bool {
-    let items = transcript
-        .items
-        .get(entry.items.clone())
-        .unwrap_or_default();
+    let items = transcript.items_of(entry);
     let Some(item) = items.first() else {
         return false;
     };

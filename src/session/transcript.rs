@@ -131,6 +131,14 @@ pub struct Transcript {
     pub without: Edits,
 }
 
+impl Transcript {
+    /// The items of a message; none of one that stands in another transcript.
+    #[must_use]
+    pub fn items_of(&self, entry: &Entry) -> &[Item] {
+        self.items.get(entry.items.clone()).unwrap_or_default()
+    }
+}
+
 /// What a transcript is built from.
 pub struct Input<'a> {
     /// The shapes of the client's messages.

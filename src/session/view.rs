@@ -315,11 +315,7 @@ impl View {
     #[must_use]
     pub fn shown_of(&self, entry: &Entry) -> Shown<'_> {
         let seen = Marked::new(&self.transcript, &self.marks);
-        let items = seen
-            .transcript
-            .items
-            .get(entry.items.clone())
-            .unwrap_or_default();
+        let items = seen.transcript.items_of(entry);
         match entry.role {
             Role::System | Role::User | Role::Other => Shown::Whole,
             Role::Tool => match items.first().and_then(|item| item.pair) {
@@ -351,7 +347,7 @@ impl View {
             return false;
         }
         if matches!(item.kind, ItemKind::Text | ItemKind::Reasoning) {
-            let items = entry.and_then(|entry| seen.transcript.items.get(entry.items.clone()));
+            let items = entry.map(|entry| seen.transcript.items_of(entry));
             let called = seen.is_called(items.unwrap_or_default());
             let noted = own_note(&self.notes, index, item).is_some();
             return !noted && seen.stays(item, called);
@@ -400,11 +396,7 @@ impl View {
     /// The size of an entry as shown, in tokens.
     fn tokens(&self, entry: &Entry) -> u32 {
         let seen = Marked::new(&self.transcript, &self.marks);
-        let items = seen
-            .transcript
-            .items
-            .get(entry.items.clone())
-            .unwrap_or_default();
+        let items = seen.transcript.items_of(entry);
         match entry.role {
             Role::System | Role::User | Role::Other => sum(items.iter()),
             Role::Tool => match items.first().and_then(|item| item.pair) {

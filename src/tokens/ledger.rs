@@ -266,6 +266,18 @@ pub struct Account {
 }
 
 impl Account {
+    /// What one call and the client's own request come to.
+    fn of(terms: &Terms, sent: Usage, client: Usage, parts: SavedParts) -> Self {
+        Self {
+            sent,
+            client,
+            sent_cost: cost(&sent, &terms.prices),
+            client_cost: cost(&client, &terms.prices),
+            parts,
+            usd: Cost::usd(1.0, &terms.prices),
+        }
+    }
+
     /// What the calls cost in US dollars, where the price is known.
     #[must_use]
     pub fn sent_usd(&self) -> Option<f64> {
@@ -319,12 +331,8 @@ pub fn account(terms: &Terms, client: Asked, calls: &[Call]) -> Option<Account> 
     let silent = wide(sent.completion) - wide(own.completion);
     parts.annotated += terms.prices.output * silent;
     Some(Account {
-        sent,
-        client: own,
         sent_cost: total(terms, calls),
-        client_cost: cost(&own, &terms.prices),
-        parts,
-        usd: Cost::usd(1.0, &terms.prices),
+        ..Account::of(terms, sent, own, parts)
     })
 }
 
@@ -332,15 +340,7 @@ pub fn account(terms: &Terms, client: Asked, calls: &[Call]) -> Option<Account> 
 #[must_use]
 pub fn untouched(terms: &Terms, call: &Call) -> Account {
     let (paid, _) = terms.sent(call);
-    let paid_cost = cost(&paid, &terms.prices);
-    Account {
-        sent: paid,
-        client: paid,
-        sent_cost: paid_cost,
-        client_cost: paid_cost,
-        parts: SavedParts::default(),
-        usd: Cost::usd(1.0, &terms.prices),
-    }
+    Account::of(terms, paid, paid, SavedParts::default())
 }
 
 /// What such a turn would have come to by a view, had the model answered it alike.
@@ -359,14 +359,7 @@ pub fn projected(terms: &Terms, view: Unsent, call: &Call) -> Account {
         reasoning: paid.reasoning,
         ..shown
     };
-    Account {
-        sent: shown,
-        client: paid,
-        sent_cost: cost(&shown, &terms.prices),
-        client_cost: cost(&paid, &terms.prices),
-        parts,
-        usd: Cost::usd(1.0, &terms.prices),
-    }
+    Account::of(terms, shown, paid, parts)
 }
 
 /// Where the saving of a first hop comes from: what its view came to, beside what the client's own

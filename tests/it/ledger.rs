@@ -7,26 +7,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plimsoll::cli::closing;
 use plimsoll::model::Usage;
-use plimsoll::tokens::{self, Counter, Encoding, Models};
+use plimsoll::tokens::{self, Models};
 use plimsoll_scripted::size::{CountFn, Sizer};
 use plimsoll_scripted::{Call, Options, Provider, Reply, Script};
 use serde_json::json;
 
 use super::agent::{Agent, bash, explore, last_key, learned};
 use super::dialects::DIALECTS;
-use super::metered::{self, Metered};
+use super::metered::{self, CEILING, Counted, Metered, TURNS, counter, result, side, value};
 use super::process::Process;
 use super::support::{Proxy, client, soon};
 
 const CHAT: &str = "/v1/chat/completions";
 const MODEL: &str = "gpt-5";
-const TURNS: usize = 40;
-const CEILING: u32 = 6_000;
-
-fn counter() -> CountFn {
-    let counter = Counter::load();
-    Arc::new(move |text: &str| counter.count(Encoding::O200k, text) as usize)
-}
 
 /// What the model says at a place. Hidden calls come beside visible ones, and alone at every sixth.
 fn said(turn: usize, hidden: bool) -> Reply {
@@ -74,15 +67,6 @@ fn model(hidden: bool, count: &CountFn) -> (Script, Arc<AtomicUsize>) {
     (script, wrote)
 }
 
-/// What a provider counted of a session.
-#[derive(Debug, PartialEq)]
-struct Counted {
-    input: usize,
-    cached: usize,
-    output: usize,
-    requests: usize,
-}
-
 async fn provider(hidden: bool, factor: f64) -> (Provider, Arc<AtomicUsize>) {
     let count = counter();
     let (script, wrote) = model(hidden, &count);
@@ -104,13 +88,6 @@ fn counted(provider: &Provider, wrote: &AtomicUsize) -> Counted {
         output: wrote.load(Ordering::SeqCst),
         requests: chats.len(),
     }
-}
-
-/// What a call brings.
-fn result(id: &str) -> String {
-    let lines =
-        (0..24).map(|line| format!("{id} line {line}: src/part_{id}/file_{line}.rs has it\n"));
-    lines.collect()
 }
 
 /// Plays the session; returns the size of the view that each turn's header tells.
@@ -148,33 +125,6 @@ async fn direct(stream: bool) -> Counted {
     direct.url = format!("{}/chat/completions", host.base_url);
     play(&mut direct).await;
     counted(&host, &wrote)
-}
-
-#[track_caller]
-fn value(shown: &str, name: &str) -> f64 {
-    let line = shown
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.unwrap_or_else(|| panic!("no {name}")).parse().unwrap()
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "counts"
-)]
-fn tokens(shown: &str, side: &str, kind: &str) -> usize {
-    let name = format!("plimsoll_ledger_tokens_total{{side=\"{side}\",type=\"{kind}\"}}");
-    value(shown, &name) as usize
-}
-
-fn side(shown: &str, side: &str, requests: usize) -> Counted {
-    Counted {
-        input: tokens(shown, side, "input"),
-        cached: tokens(shown, side, "cache_read"),
-        output: tokens(shown, side, "output"),
-        requests,
-    }
 }
 
 /// What so many tokens cost.
@@ -291,8 +241,8 @@ async fn both_sides_are_told_to_the_token_in_every_dialect() {
                 sent.requests >= TURNS + 4 && whole.requests == TURNS,
                 "{case}"
             );
-            assert_eq!(metered::side(&shown, "sent", sent.requests), sent, "{case}");
-            assert_eq!(metered::side(&shown, "client", TURNS), whole, "{case}");
+            assert_eq!(side(&shown, "sent", sent.requests), sent, "{case}");
+            assert_eq!(side(&shown, "client", TURNS), whole, "{case}");
         }
     }
 }

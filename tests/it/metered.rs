@@ -16,7 +16,8 @@ use super::support::Proxy;
 pub const TURNS: usize = 40;
 pub const CEILING: u32 = 6_000;
 
-fn counter() -> CountFn {
+/// Counts as the proxy does.
+pub fn counter() -> CountFn {
     let counter = Counter::load();
     Arc::new(move |text: &str| counter.count(Encoding::O200k, text) as usize)
 }
@@ -233,7 +234,7 @@ fn model(key: &str, asked: bool) -> Reply {
 }
 
 /// What a call brings.
-fn result(id: &str) -> String {
+pub fn result(id: &str) -> String {
     let lines =
         (0..24).map(|line| format!("{id} line {line}: src/part_{id}/file_{line}.rs has it\n"));
     lines.collect()

@@ -68,39 +68,25 @@ impl Unpack {
     pub(super) fn push(&mut self, piece: &Bytes, room: usize) -> Option<Bytes> {
         match self {
             Self::Plain => Some(piece.clone()),
-            Self::Gzip(decoder) => {
-                decoder.get_mut().room = room;
-                decoder
-                    .write_all(piece)
-                    .and_then(|()| decoder.flush())
-                    .ok()?;
-                Some(decoder.get_mut().take())
-            }
-            Self::Deflate(decoder) => {
-                decoder.get_mut().room = room;
-                decoder
-                    .write_all(piece)
-                    .and_then(|()| decoder.flush())
-                    .ok()?;
-                Some(decoder.get_mut().take())
-            }
-            Self::Zstd(decoder) => {
-                decoder.get_mut().room = room;
-                decoder
-                    .write_all(piece)
-                    .and_then(|()| decoder.flush())
-                    .ok()?;
-                Some(decoder.get_mut().take())
-            }
+            Self::Gzip(decoder) => step(decoder.as_mut(), MultiGzDecoder::get_mut, piece, room),
+            Self::Deflate(decoder) => step(decoder.as_mut(), ZlibDecoder::get_mut, piece, room),
+            Self::Zstd(decoder) => step(decoder.as_mut(), Decoder::get_mut, piece, room),
             Self::Unknown => None,
         }
     }
 }
 
-impl Sink {
-    fn take(&mut self) -> Bytes {
-        std::mem::take(&mut self.bytes).into()
-    }
+/// Has a decoder unpack a piece into its sink, and takes what came out of that.
+fn step<D: Write>(
+    decoder: &mut D,
+    sink: impl Fn(&mut D) -> &mut Sink,
+    piece: &[u8],
+    room: usize,
+) -> Option<Bytes> {
+    sink(decoder).room = room;
+    decoder.write_all(piece).ok()?;
+    decoder.flush().ok()?;
+    Some(std::mem::take(&mut sink(decoder).bytes).into())
 }
 
 #[cfg(test)]

@@ -17,8 +17,7 @@ impl View {
         let mut edits = Edits::default();
         let edited = self.is_edited();
         for entry in transcript.entries.iter().filter(|_| edited) {
-            let items = transcript.items.get(entry.items.clone());
-            let items = items.unwrap_or_default();
+            let items = transcript.items_of(entry);
             match self.shown_of(entry) {
                 Shown::Gone | Shown::Whole => {}
                 Shown::Note(_) => {

@@ -81,11 +81,10 @@ impl View {
 
     /// The tokens of the hidden calls of a message.
     fn hidden(&self, entry: &Entry) -> u64 {
-        let items = self.transcript.items.get(entry.items.clone());
         let ours = |(at, item): &(usize, &Item)| {
             item.hidden && item.kind == ItemKind::Call && self.marked().call_shown(*at)
         };
-        let all = (entry.items.start..).zip(items.unwrap_or_default());
+        let all = (entry.items.start..).zip(self.transcript.items_of(entry));
         let sizes = all
             .filter(ours)
             .map(|(at, item)| own_note(&self.notes, at, item).map_or(item.tokens, Note::tokens));

@@ -132,9 +132,9 @@ impl State {
         if self.request.tools.is_none() {
             return Injected::default();
         }
-        let before = self.path.entries.iter().rev().map(|entry| &entry.record);
+        let mut before = self.path.entries.iter().rev().map(|entry| &entry.record);
         // Records of requests without tools say nothing: a title or a compaction is a side branch.
-        let newest = before.clone().find(|record| record.tooled);
+        let newest = before.find(|record| record.tooled);
         // The client may have dropped the turn that brought the tools in. What it was told stays, and so
         // do they.
         let offered = |record: &&Arc<TurnRecord>| {
