@@ -3,7 +3,7 @@
 //! eighth kills of the proxy. Measures what is lost, what leaks, and whether anything grows.
 //!
 //! `cargo bench --bench soak` plays 200,000 turns of 20,000 sessions; `SOAK_SESSIONS=600` plays
-//! fewer, ten turns each. The caches are bounded to 128 MiB, which they fill by half-time, so that
+//! fewer, ten turns each. The caches are bounded to 96 MiB, which they fill by half-time, so that
 //! whatever still grows behind it is a leak; `SOAK_CACHES=16MiB` does the same for a short soak.
 //! Ends with 1 where an acknowledged turn was lost, the provider had to refuse a request, a client
 //! heard of a hidden call or a session was stuck, where resident memory at the end is above 1.05
@@ -49,7 +49,7 @@ const EARLY_GROWTH: f64 = 1.25;
 /// From so many sessions on everything that fills is full at half-time.
 const LONG: u32 = 10_000;
 /// What all caches take in a soak of so many sessions.
-const LONG_CACHES: &str = "128MiB";
+const LONG_CACHES: &str = "96MiB";
 /// Descriptors and threads that may come and go.
 const SLACK: usize = 4;
 /// How long idle threads and connections may take to go.
