@@ -1,9 +1,8 @@
 //! Edits of single units: what is cut, put back and replaced, and that all else keeps its bytes.
 
 use crate::dialect::edit::{AssistantEdit, Cut, Insert, bare};
-use crate::dialect::messages::edit::{
-    append_text, assistant, handed, hidden_result, result, system,
-};
+use crate::dialect::messages::edit::{append_text, assistant, handed, result};
+use crate::dialect::messages::form::{hidden_result, system};
 use crate::model::{Handed, Hop, TurnRecord};
 
 const HIDDEN: &str = r#"{"type":"tool_use","id":"h","name":"delimiter","input":{}}"#;
