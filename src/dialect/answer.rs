@@ -1,6 +1,6 @@
 //! What one hop said, once it has ended: its text, reasoning and calls, and what follows from them.
-//! It knows neither streams nor wire formats: a streamed and an unstreamed hop that say the same give
-//! the same [`Answer`].
+//! It knows neither streams nor wire formats: a streamed and an unstreamed hop that say the same
+//! give the same [`Answer`].
 
 use bytes::Bytes;
 
@@ -13,10 +13,10 @@ pub struct Answer {
     pub text: String,
     /// The refusal, decoded; empty if there was none.
     pub refusal: String,
-    /// Reasoning under the field names it came with, in order of appearance. The only empty field that
-    /// is kept is a `reasoning_content` that the provider sent as an empty string: DeepSeek refuses a
-    /// call without the field (<https://api-docs.deepseek.com/guides/thinking_mode>). The providers
-    /// that refuse an empty field never send one.
+    /// Reasoning under the field names it came with, in order of appearance. The only empty field
+    /// that is kept is a `reasoning_content` that the provider sent as an empty string: DeepSeek
+    /// refuses a call without the field (<https://api-docs.deepseek.com/guides/thinking_mode>). The
+    /// providers that refuse an empty field never send one.
     pub reasoning: Vec<(String, Reasoning)>,
     /// The speech as a JSON object: whole, or from a stream its id alone.
     pub audio: Option<Bytes>,
@@ -29,7 +29,8 @@ pub struct Answer {
     pub finish: Option<String>,
     /// The last usage that the hop reported.
     pub usage: Option<Usage>,
-    /// Whether the upstream came to its end: it sent a finish reason or `[DONE]`, and no error event.
+    /// Whether the upstream came to its end: it sent a finish reason or `[DONE]`, and no error
+    /// event.
     pub complete: bool,
     /// The data of the error event that the upstream sent.
     pub error: Option<Bytes>,
@@ -105,16 +106,16 @@ pub enum Verdict {
     HiddenOnly,
     /// Hidden and visible calls: the turn ends, the hidden ones are recorded and answered.
     Mixed,
-    /// The token limit or a filter ended it: the turn ends with that reason. Complete hidden calls are
-    /// still there.
+    /// The token limit or a filter ended it: the turn ends with that reason. Complete hidden calls
+    /// are still there.
     Cut,
     /// An error event, or the stream broke off: nothing that looks like a regular end may follow.
     Broken,
 }
 
 impl Answer {
-    /// What follows from it. The calls decide; of the finish reasons only those count that say that the
-    /// model was cut off.
+    /// What follows from it. The calls decide; of the finish reasons only those count that say that
+    /// the model was cut off.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         if !self.complete {
@@ -131,7 +132,8 @@ impl Answer {
         }
     }
 
-    /// The place of a call among the answer's blocks, and their number; `None` if there are no blocks.
+    /// The place of a call among the answer's blocks, and their number; `None` if there are no
+    /// blocks.
     #[must_use]
     pub fn block_of(&self, call: usize) -> Option<(u32, u32)> {
         let mut blocks = self.blocks.iter();
@@ -215,7 +217,8 @@ pub fn join<'a>(texts: impl IntoIterator<Item = &'a str>) -> (String, usize) {
     (joined, last)
 }
 
-/// The texts of a turn's hops in a format that keeps them apart, and the place where the last begins.
+/// The texts of a turn's hops in a format that keeps them apart, and the place where the last
+/// begins.
 #[must_use]
 pub fn concat<'a>(texts: impl IntoIterator<Item = &'a str>) -> (String, usize) {
     let mut joined = String::new();

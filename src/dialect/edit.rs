@@ -1,5 +1,5 @@
-//! The edits of a message in any wire format, and what the formats' editors share. Never decides what to
-//! edit.
+//! The edits of a message in any wire format, and what the formats' editors share. Never decides
+//! what to edit.
 
 use bytes::Bytes;
 
@@ -7,8 +7,8 @@ use super::json;
 use crate::model::raw::{self, Edit, Object};
 use crate::model::{Digest, Handed};
 
-/// The digest of a text without its white space: some clients trim texts, or put white space between
-/// texts that they join.
+/// The digest of a text without its white space: some clients trim texts, or put white space
+/// between texts that they join.
 #[must_use]
 pub fn bare(text: &str) -> Digest {
     let words: String = text.split_whitespace().collect();
@@ -67,8 +67,8 @@ pub struct AssistantEdit<'a> {
     /// Whether reasoning stays if a part of its message is removed, even in a format that binds
     /// reasoning to its place.
     pub keep_reasoning: bool,
-    /// Whether another model made the message than the one that reads it. Then all reasoning and all
-    /// signatures of calls are removed, because only the other model's provider can read them.
+    /// Whether another model made the message than the one that reads it. Then all reasoning and
+    /// all signatures of calls are removed, because only the other model's provider can read them.
     pub foreign: bool,
     /// Which of the client's calls stay; all if it is `None`.
     pub keep_calls: Option<Vec<bool>>,
@@ -134,7 +134,8 @@ pub struct Insert<'a> {
     pub block: Option<(u32, u32)>,
     /// The call as it is sent.
     pub bytes: &'a str,
-    /// Whether reasoning of its message signed it. At the client that reasoning signs the next call.
+    /// Whether reasoning of its message signed it. At the client that reasoning signs the next
+    /// call.
     pub signed: bool,
     /// Whether another model made it than the one that reads it.
     pub foreign: bool,

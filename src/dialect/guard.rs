@@ -1,11 +1,11 @@
 //! The last look at an upstream's bytes before they go to the client: whether they hold a call of a
-//! hidden tool that no reader has found. Readers know where calls stand and take the hidden ones out.
-//! The guard knows only how loosely some clients read, and so looks everywhere except where names are
-//! the client's own business: arguments, schemas, the deeds of a server's own tools, and all text.
-//! Never edits, and never decides what becomes of the bytes that it stops.
+//! hidden tool that no reader has found. Readers know where calls stand and take the hidden ones
+//! out. The guard knows only how loosely some clients read, and so looks everywhere except where
+//! names are the client's own business: arguments, schemas, the deeds of a server's own tools, and
+//! all text. Never edits, and never decides what becomes of the bytes that it stops.
 //!
-//! It walks over bytes as if they were JSON, without a check, so that it finds in spoilt bytes what a
-//! lenient client would find. It does so only if a hidden name may stand in the bytes at all.
+//! It walks over bytes as if they were JSON, without a check, so that it finds in spoilt bytes what
+//! a lenient client would find. It does so only if a hidden name may stand in the bytes at all.
 
 use std::borrow::Cow;
 
@@ -91,8 +91,8 @@ impl Guard {
         }
     }
 
-    /// Whether a frame that was read holds a hidden call outside these places of its data, at which the
-    /// reader has judged the names itself.
+    /// Whether a frame that was read holds a hidden call outside these places of its data, at which
+    /// the reader has judged the names itself.
     pub fn stops(&self, frame: &Frame, seen: &[usize]) -> bool {
         if !self.may_stop(frame.raw()) {
             return false;
@@ -118,8 +118,8 @@ impl Guard {
         frame.other_lines().any(|line| quotes(line, &self.hidden))
     }
 
-    /// The same for data with a call at a place where none is expected. More of the call may follow, or
-    /// it may continue a call that has begun (`goes_on`).
+    /// The same for data with a call at a place where none is expected. More of the call may
+    /// follow, or it may continue a call that has begun (`goes_on`).
     pub fn stops_piece(&self, data: &[u8], seen: &[usize], goes_on: bool) -> bool {
         let look = if goes_on { Look::Named } else { Look::Begun };
         !self.hidden.is_empty() && self.walk(data, look, seen)
@@ -146,7 +146,8 @@ impl Guard {
             || self.has_id(bytes)
     }
 
-    /// Whether there are pieces of a call in bytes that are no JSON, in which a walk may lose its way.
+    /// Whether there are pieces of a call in bytes that are no JSON, in which a walk may lose its
+    /// way.
     fn may_call(&self, bytes: &[u8]) -> bool {
         quotes(bytes, &self.hidden)
             || OF_CALLS.iter().any(|key| {
@@ -178,8 +179,8 @@ impl Guard {
     }
 }
 
-/// Whether a name stands in the bytes with a quote at either side. Quotes inside a string are escaped
-/// and do not count.
+/// Whether a name stands in the bytes with a quote at either side. Quotes inside a string are
+/// escaped and do not count.
 fn quotes(bytes: &[u8], names: &Names) -> bool {
     names.find(bytes).any(|(begin, end)| {
         let before = bytes.get(..begin).unwrap_or_default();
@@ -286,8 +287,8 @@ impl Walk<'_> {
         Some(at + 1)
     }
 
-    /// Takes in the string whose opening quote is at `at`, a key or a value. Returns where the walk goes
-    /// on, or `None` if it has found enough.
+    /// Takes in the string whose opening quote is at `at`, a key or a value. Returns where the walk
+    /// goes on, or `None` if it has found enough.
     fn string(&mut self, at: usize) -> Option<usize> {
         let end = end_of_string(self.bytes, at + 1);
         let inner = self.bytes.get(at + 1..end).unwrap_or_default();

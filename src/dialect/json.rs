@@ -1,5 +1,5 @@
-//! Reading and writing JSON by bytes, for what every wire format does alike: reaching nested values,
-//! putting several edits in place, and writing arrays and members. It builds on
+//! Reading and writing JSON by bytes, for what every wire format does alike: reaching nested
+//! values, putting several edits in place, and writing arrays and members. It builds on
 //! [`crate::model::raw`], knows no field name of a format, and never decides what to edit.
 
 use std::fmt::Write as _;

@@ -1,5 +1,5 @@
-//! Writing the list of messages of a request anew: what every format's list takes, and the array that
-//! shares the client's bytes. Never decides what stands where.
+//! Writing the list of messages of a request anew: what every format's list takes, and the array
+//! that shares the client's bytes. Never decides what stands where.
 
 use std::fmt::Debug;
 use std::ops::Range;

@@ -1,6 +1,6 @@
 //! What the stream machines of all formats share: the client's side of a stream, and the contract
-//! between [`super::stream::Machine`] and the machine of a format. It knows no wire format and never
-//! reads a frame.
+//! between [`super::stream::Machine`] and the machine of a format. It knows no wire format and
+//! never reads a frame.
 
 use std::fmt::Debug;
 

@@ -1,5 +1,5 @@
-//! A message of any wire format, taken apart: who speaks, what is counted, which calls are made, and
-//! the canonical digest that the chain is made of. Never reads a wire format itself.
+//! A message of any wire format, taken apart: who speaks, what is counted, which calls are made,
+//! and the canonical digest that the chain is made of. Never reads a wire format itself.
 
 use std::borrow::Cow;
 
@@ -145,8 +145,8 @@ impl Canonical {
     }
 }
 
-/// Arguments with sorted keys, no white space and numbers in shortest f64 form; unchanged if they are
-/// no JSON.
+/// Arguments with sorted keys, no white space and numbers in shortest f64 form; unchanged if they
+/// are no JSON.
 fn canonical_arguments(arguments: &str) -> Cow<'_, [u8]> {
     match serde_json::from_str::<Value>(arguments) {
         Ok(value) => Cow::Owned(sorted(&value)),

@@ -1,14 +1,14 @@
-//! The wire formats, one module each, and what they share. Nothing outside knows a format: all other
-//! code asks [`Dialect`], [`request::Request`] and [`stream::Machine`], which pass on to the module of
-//! the format.
+//! The wire formats, one module each, and what they share. Nothing outside knows a format: all
+//! other code asks [`Dialect`], [`request::Request`] and [`stream::Machine`], which pass on to the
+//! module of the format.
 //!
 //! The modules stand in three layers, and each imports the layers below only:
 //!
 //! | layer | modules |
 //! |---|---|
-//! | the door, for any format | this one, [`request`], [`splice`], [`stream`] |
+//! | the door, for any format | this one, [`request`], `splice`, [`stream`] |
 //! | the formats | [`chat`], `responses`, `messages`; `blocks` is the stream machine of the last two |
-//! | what the formats share | [`answer`], [`edit`], `errors`, `guard`, `json`, `list`, `machine`, [`message`], [`names`], `request_fields`, `shape`, [`sse`], `unary`, `usage` |
+//! | what the formats share | [`answer`], `edit`, `errors`, `guard`, `json`, `list`, `machine`, [`message`], [`names`], `request_fields`, `shape`, [`sse`], `unary`, `usage` |
 
 pub mod answer;
 mod blocks;
@@ -219,8 +219,8 @@ impl Dialect {
 
 /// Editing.
 impl Dialect {
-    /// An assistant's unit with the edit applied. `None` if its bytes can't be read; those of a unit
-    /// that was parsed before always can.
+    /// An assistant's unit with the edit applied. `None` if its bytes can't be read; those of a
+    /// unit that was parsed before always can.
     #[must_use]
     pub fn assistant(self, unit: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
         in_format!(self, edit::assistant(unit, edit))

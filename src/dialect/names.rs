@@ -1,6 +1,7 @@
 //! The names of the hidden tools, and which misspelt names mean them. Models write `Delimiter`,
-//! `functions.delimiter` or `default_api:delimiter` for the `delimiter` that they were offered, and a
-//! client that got such a call would know no tool of that name. Never decides what becomes of a call.
+//! `functions.delimiter` or `default_api:delimiter` for the `delimiter` that they were offered, and
+//! a client that got such a call would know no tool of that name. Never decides what becomes of a
+//! call.
 
 use memchr::memchr2_iter;
 
@@ -98,7 +99,8 @@ impl Names {
         exact.or_else(like).map(String::as_str)
     }
 
-    /// Whether a name may become a hidden tool's when more of it comes; an empty name may become any.
+    /// Whether a name may become a hidden tool's when more of it comes; an empty name may become
+    /// any.
     #[must_use]
     pub fn may_become(&self, name: &str) -> bool {
         let mut own = self.own.iter();

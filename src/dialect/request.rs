@@ -153,7 +153,8 @@ impl Request {
         if let (Some(span), Some(tools)) = (self.tools.clone(), parts.tools) {
             edits.push((span, Bytes::copy_from_slice(tools)));
         }
-        // The body was walked once already; only requests that need more edits pay for another walk.
+        // The body was walked once already; only requests that need more edits pay for another
+        // walk.
         if (parts.ask_usage || parts.limit.is_some())
             && let Ok(object) = Object::parse(&self.body)
         {

@@ -1,6 +1,6 @@
 //! The parts of a request's body that every wire format has: where its units and its tools lie, and
-//! the few values that decide how it is served. Keeps the client's bytes; never judges what only the
-//! upstream can judge.
+//! the few values that decide how it is served. Keeps the client's bytes; never judges what only
+//! the upstream can judge.
 
 use std::ops::Range;
 
@@ -144,8 +144,8 @@ impl RequestFields {
     }
 }
 
-/// Splits a body whose conversation is the array `messages`: its members, the spans of the messages,
-/// and the span of the array.
+/// Splits a body whose conversation is the array `messages`: its members, the spans of the
+/// messages, and the span of the array.
 ///
 /// # Errors
 /// [`RequestError`] if the body is no object with such an array, or has a key twice.
@@ -164,7 +164,8 @@ pub fn with_messages(body: &[u8]) -> Result<(Object<'_>, Vec<Span>, Span), Reque
     Ok((object, messages, span))
 }
 
-/// The span of the array of tools, if it has any, and their names. `name` reads the name of one tool.
+/// The span of the array of tools, if it has any, and their names. `name` reads the name of one
+/// tool.
 pub fn tools(
     object: &Object<'_>,
     name: impl Fn(Object<'_>) -> String,

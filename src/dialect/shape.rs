@@ -24,8 +24,8 @@ pub(super) enum Sink {
 #[derive(Debug)]
 pub(super) struct Shape {
     frame: Bytes,
-    /// The literal bytes before the first hole, between the two, and after the last; without padding
-    /// the middle is empty.
+    /// The literal bytes before the first hole, between the two, and after the last; without
+    /// padding the middle is empty.
     literals: [Range<usize>; 3],
     order: Order,
     /// Where the string goes.

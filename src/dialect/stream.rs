@@ -135,8 +135,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Whether the frame with the finish reason was seen. It and all after it are held, and what the
-    /// hop says is known but for the end of its body.
+    /// Whether the frame with the finish reason was seen. It and all after it are held, and what
+    /// the hop says is known but for the end of its body.
     #[must_use]
     pub fn finish_seen(&self) -> bool {
         self.format.finish_seen()
@@ -161,16 +161,16 @@ impl Machine {
         self.handout.spoken
     }
 
-    /// Whether the machine met bytes that it must not hand on. It says nothing more from there on, so
-    /// that the driver serves something else or breaks the stream off.
+    /// Whether the machine met bytes that it must not hand on. It says nothing more from there on,
+    /// so that the driver serves something else or breaks the stream off.
     #[must_use]
     pub fn withheld(&self) -> bool {
         self.handout.withheld
     }
 
-    /// The upstream's body has ended: returns what the hop said. Calls that were still undecided are
-    /// decided, and what the client may see of them is appended. Ask [`withheld`](Self::withheld)
-    /// afterwards.
+    /// The upstream's body has ended: returns what the hop said. Calls that were still undecided
+    /// are decided, and what the client may see of them is appended. Ask
+    /// [`withheld`](Self::withheld) afterwards.
     pub fn end_hop(&mut self, out: &mut Vec<Bytes>) -> Answer {
         let handout = &mut self.handout;
         let mut client = Client { handout, out };
@@ -203,8 +203,8 @@ impl Machine {
         self.format.close(text, &mut Client { handout, out });
     }
 
-    /// Ends the client's stream with an error event. Frames that were held or undecided are dropped.
-    /// The error is a JSON object; anything else becomes the message of one.
+    /// Ends the client's stream with an error event. Frames that were held or undecided are
+    /// dropped. The error is a JSON object; anything else becomes the message of one.
     pub fn fail(&mut self, error: &[u8], out: &mut Vec<Bytes>) {
         let handout = &mut self.handout;
         self.format.fail(error, &mut Client { handout, out });
@@ -273,9 +273,9 @@ pub mod unary {
         }
     }
 
-    /// The body that the client gets, made of the last hop's: with the first hop's id, what all hops
-    /// said, hidden calls left out and usage told by the rule. If nothing was hidden these are the
-    /// last hop's bytes, untouched.
+    /// The body that the client gets, made of the last hop's: with the first hop's id, what all
+    /// hops said, hidden calls left out and usage told by the rule. If nothing was hidden these are
+    /// the last hop's bytes, untouched.
     #[must_use]
     pub fn compose(turn: &Unstreamed<'_>, spec: &Spec) -> Bytes {
         match spec.dialect {

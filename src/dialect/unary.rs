@@ -1,5 +1,5 @@
-//! A turn of whole bodies that has come to its end, as the formats write its one body for the client.
-//! It never reads a body.
+//! A turn of whole bodies that has come to its end, as the formats write its one body for the
+//! client. It never reads a body.
 
 use bytes::Bytes;
 

@@ -6,8 +6,8 @@ use crate::model::Usage;
 /// Which usage the client is told when a turn had several hops.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum UsageMode {
-    /// Prompt and cached tokens of the last hop, completion tokens of all hops: agents read usage as
-    /// the fill of their context and compact by it.
+    /// Prompt and cached tokens of the last hop, completion tokens of all hops: agents read usage
+    /// as the fill of their context and compact by it.
     #[default]
     Last,
     /// The sums of all hops, for those who bill by them.

@@ -69,8 +69,8 @@ pub enum Visibility {
     Open,
 }
 
-/// The numbers under which a frame is shown; `None` if it keeps its own. A number that the frame does
-/// not have is not put into it.
+/// The numbers under which a frame is shown; `None` if it keeps its own. A number that the frame
+/// does not have is not put into it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Numbers {
     /// The block's number: `index`; `output_index`.
@@ -82,9 +82,9 @@ pub struct Numbers {
 /// What the client is told at the end of its response.
 #[derive(Debug, Clone, Copy)]
 pub struct Ending<'a> {
-    /// Whether the response differs from the upstream's: something was kept from the client, or hops
-    /// stand before this one. If not, the frame keeps its own numbers, and all but what it repeats
-    /// of the request (tools, instructions).
+    /// Whether the response differs from the upstream's: something was kept from the client, or
+    /// hops stand before this one. If not, the frame keeps its own numbers, and all but what it
+    /// repeats of the request (tools, instructions).
     pub edited: bool,
     /// The blocks that the client was shown whole, of all hops, in order, as [`Events::block`] gave
     /// them.
@@ -132,8 +132,8 @@ pub trait Events: Debug + Send + Sync {
         None
     }
 
-    /// A frame as the client sees it, whole: what it repeats of the request is the client's own, and
-    /// the numbers are these. The frame's own bytes if nothing differs.
+    /// A frame as the client sees it, whole: what it repeats of the request is the client's own,
+    /// and the numbers are these. The frame's own bytes if nothing differs.
     fn show(&self, frame: &Frame, numbers: Numbers) -> Bytes;
 
     /// Like `show`, for the frame with the finish ([`FrameKind::Finish`]) or the failure
@@ -142,8 +142,8 @@ pub trait Events: Debug + Send + Sync {
 
     /// The end of a turn that the model would have continued: a block of text of the proxy's own if
     /// a line is given, at the numbers of the ending, then the format's own end, made of the held
-    /// frames ([`FrameKind::Finish`] and all behind it) but ending as if the model had ended it. One
-    /// element per event.
+    /// frames ([`FrameKind::Finish`] and all behind it) but ending as if the model had ended it.
+    /// One element per event.
     fn close(&self, held: &[Frame], line: Option<&str>, ending: &Ending<'_>) -> Vec<Bytes>;
 
     /// An error event of the proxy's own, whole. The error is a JSON object, with or without the

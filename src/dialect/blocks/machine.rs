@@ -1,7 +1,7 @@
-//! The stream machine of formats whose messages are made of blocks: one client stream made of one or
-//! more upstream streams. It owns the order of what the client gets, what is held back, what is left
-//! out, and the numbers; it passes a frame on at once and unchanged unless something forces it not
-//! to. It knows no field name: [`Events`] says what a frame is and how it is written.
+//! The stream machine of formats whose messages are made of blocks: one client stream made of one
+//! or more upstream streams. It owns the order of what the client gets, what is held back, what is
+//! left out, and the numbers; it passes a frame on at once and unchanged unless something forces it
+//! not to. It knows no field name: [`Events`] says what a frame is and how it is written.
 //!
 //! Three things are kept from the client for a while: a block that is not known to be visible,
 //! with all that has its place behind it, until that is known (`queue`); the frame with the finish
@@ -251,8 +251,8 @@ impl<E: Events> BlockMachine<E> {
         }
     }
 
-    /// Finds or begins the slot of the block that a frame is about, and notes what the frame tells of
-    /// the block's visibility.
+    /// Finds or begins the slot of the block that a frame is about, and notes what the frame tells
+    /// of the block's visibility.
     fn route(&mut self, kind: FrameKind) -> Option<usize> {
         let place = |slots: &[Slot], at| slots.iter().rposition(|slot| slot.at == at);
         match kind {

@@ -1,7 +1,7 @@
 //! The content of an assistant message as a list of parts, which Mistral's thinking models send:
 //! parts of type `thinking`, which hold reasoning, before parts of text
-//! (<https://docs.mistral.ai/capabilities/reasoning>). Reads the parts and edits them by bytes; never
-//! decides what is removed.
+//! (<https://docs.mistral.ai/capabilities/reasoning>). Reads the parts and edits them by bytes;
+//! never decides what is removed.
 
 use std::borrow::Cow;
 
@@ -62,7 +62,8 @@ pub fn thoughts<'a>(part: &Object<'a>) -> Vec<Cow<'a, str>> {
     json::elements(raw).filter_map(text).collect()
 }
 
-/// The edits of a message's content. A part that holds reasoning counts as reasoning, never as text.
+/// The edits of a message's content. A part that holds reasoning counts as reasoning, never as
+/// text.
 pub fn edits(object: &Object<'_>, edit: &AssistantEdit<'_>) -> Vec<Edit> {
     if let Some(line) = edit.text.filter(|_| !edit.drop_text) {
         return vec![object.set("content", raw::quote(line).as_bytes())];

@@ -13,8 +13,8 @@ use crate::dialect::json;
 use crate::model::raw::{self, Edit, Object};
 use crate::model::{Handed, TurnRecord};
 
-/// An assistant message with the edit applied. `None` if its bytes can't be read; those of a message
-/// that was parsed before always can.
+/// An assistant message with the edit applied. `None` if its bytes can't be read; those of a
+/// message that was parsed before always can.
 pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
     let object = Object::parse(bytes).ok()?;
     let mut edits: Vec<Edit> = content_parts::edits(&object, edit);

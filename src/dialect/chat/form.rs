@@ -12,7 +12,8 @@ pub use crate::dialect::edit::system_message as system;
 pub use crate::dialect::errors::openai_error as error;
 
 /// The hop's message in the one form in which it is stored and sent back: `role`, `content` as
-/// string or null, then refusal, audio, reasoning fields and `tool_calls`, each only if there is one.
+/// string or null, then refusal, audio, reasoning fields and `tool_calls`, each only if there is
+/// one.
 pub fn message(answer: &Answer) -> Bytes {
     let mut json = String::from(r#"{"role":"assistant","content":"#);
     json.push_str(&content(answer));

@@ -1,5 +1,5 @@
-//! The original texts of one chat message, which a pass may replace by shorter ones: a result, a call's
-//! arguments, the text. Gives nothing if the text could not be put back in its form.
+//! The original texts of one chat message, which a pass may replace by shorter ones: a result, a
+//! call's arguments, the text. Gives nothing if the text could not be put back in its form.
 
 use std::borrow::Cow;
 

@@ -177,8 +177,8 @@ pub fn details(
         .collect();
     let before = signed.clone();
     let has = |signed: &[Option<String>], id: &str| signed.iter().flatten().any(|own| own == id);
-    // The client got the hidden call's signature as that of its own call. Here it becomes the hidden
-    // call's again, and moves on from there if the hidden call is left out.
+    // The client got the hidden call's signature as that of its own call. Here it becomes the
+    // hidden call's again, and moves on from there if the hidden call is left out.
     for (at, call) in calls.iter().enumerate() {
         let behind = calls.iter().skip(at + 1).find(|next| next.visible);
         if let (true, Some(next)) = (call.signed, behind)

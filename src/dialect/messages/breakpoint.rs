@@ -3,9 +3,9 @@
 //! request without losing a prefix. Never moves, removes or replaces one of the client's, and never
 //! decides what a breakpoint stands before.
 //!
-//! The API demands of markers: four at most, those in tools and system included; none on reasoning or
-//! on text that says nothing; and, in the order of tools, system and messages, none that is kept for
-//! an hour behind one that is kept for minutes.
+//! The API demands of markers: four at most, those in tools and system included; none on reasoning
+//! or on text that says nothing; and, in the order of tools, system and messages, none that is kept
+//! for an hour behind one that is kept for minutes.
 
 use bytes::Bytes;
 use memchr::memmem;
@@ -97,8 +97,8 @@ impl Markers {
         self.here.iter().any(|(at, _)| *at == place)
     }
 
-    /// The lifetime of a marker at this place: that of the next marker, so that none behind it is kept
-    /// longer, else that of the last marker before it.
+    /// The lifetime of a marker at this place: that of the next marker, so that none behind it is
+    /// kept longer, else that of the last marker before it.
     fn lifetime(&self, place: Place) -> Lifetime {
         let next = self.here.iter().find(|(at, _)| *at > place);
         let next = next.map(|(_, lifetime)| *lifetime).or(self.behind);

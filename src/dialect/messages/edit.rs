@@ -1,6 +1,6 @@
 //! Edits of one unit of a Messages conversation by bytes: blocks left out or cut from the front,
-//! results replaced, hidden calls put back. Blocks that an edit does not name keep their bytes. Never
-//! decides what to edit.
+//! results replaced, hidden calls put back. Blocks that an edit does not name keep their bytes.
+//! Never decides what to edit.
 
 use std::borrow::Cow;
 
@@ -129,11 +129,13 @@ fn bare_call(call: &[u8]) -> Option<Bytes> {
     json::with_only(call, &["type", "id", "name", "input", "cache_control"])
 }
 
-/// Puts hidden calls back. If the client kept all other blocks of the hop, each call goes to its place
-/// among the blocks, because reasoning stands between calls; else to its place among the calls.
+/// Puts hidden calls back. If the client kept all other blocks of the hop, each call goes to its
+/// place among the blocks, because reasoning stands between calls; else to its place among the
+/// calls.
 ///
-/// Returns whether the client kept all other blocks; `None` if that can't be told. Hidden calls that
-/// stay out count like those that go back, so that the result does not depend on which stay out.
+/// Returns whether the client kept all other blocks; `None` if that can't be told. Hidden calls
+/// that stay out count like those that go back, so that the result does not depend on which stay
+/// out.
 fn insert<'a>(slots: &mut Vec<Slot<'a>>, edit: &AssistantEdit<'a>) -> Option<bool> {
     let first = edit.insert.first().or(edit.left_out.first())?;
     let total = first.block.map(|(_, total)| total as usize);

@@ -1,5 +1,5 @@
-//! What the proxy writes in a Messages conversation: messages, calls, results, tools, errors. The same
-//! answer gives the same bytes, streamed or not. Never reads a message.
+//! What the proxy writes in a Messages conversation: messages, calls, results, tools, errors. The
+//! same answer gives the same bytes, streamed or not. Never reads a message.
 
 use bytes::Bytes;
 
@@ -9,8 +9,8 @@ use crate::dialect::errors::{ErrorSide, ErrorText};
 use crate::dialect::json;
 use crate::model::raw::{self, Object};
 
-/// The message of a hop in the one form in which it is stored and sent back: its blocks, hidden calls
-/// among them. An empty text is left out, because the provider refuses it.
+/// The message of a hop in the one form in which it is stored and sent back: its blocks, hidden
+/// calls among them. An empty text is left out, because the provider refuses it.
 pub fn message(answer: &Answer) -> Bytes {
     assistant(answer.blocks.iter().map(|block| block.raw.clone()))
 }

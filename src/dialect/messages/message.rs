@@ -42,8 +42,8 @@ fn is_reminder(blocks: &[Block<'_>]) -> bool {
     texts.all(|text| text.is_some_and(|text| text.trim_start().starts_with(REMINDER)))
 }
 
-/// The beginning of a digest. It names the format, because the same words in another format are other
-/// bytes upstream.
+/// The beginning of a digest. It names the format, because the same words in another format are
+/// other bytes upstream.
 fn canonical(role: &str) -> Canonical {
     let mut canonical = Canonical::new(role);
     canonical.put(b'd', b"messages");

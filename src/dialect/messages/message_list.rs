@@ -4,8 +4,8 @@
 //! repaired. Never decides what stands where.
 //!
 //! The API demands: results come first in the user message right behind their calls; reasoning is
-//! bound to the message that it stands in, and neighbouring messages of the assistant count as one; a
-//! system message stands behind a user's, and before an assistant's or last; no message is empty.
+//! bound to the message that it stands in, and neighbouring messages of the assistant count as one;
+//! a system message stands behind a user's, and before an assistant's or last; no message is empty.
 
 use std::borrow::Cow;
 
@@ -208,7 +208,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes the message of a hop that the client never saw; `next` is the next host of the client's.
+    /// Writes the message of a hop that the client never saw; `next` is the next host of the
+    /// client's.
     fn hop(&mut self, next: usize, bytes: &[u8]) {
         self.settle_held(next);
         self.separate(next);

@@ -1,13 +1,13 @@
-//! The original texts of one unit of a Messages conversation, which a pass may replace by shorter ones.
-//! Gives nothing if the text could not be put back in its form.
+//! The original texts of one unit of a Messages conversation, which a pass may replace by shorter
+//! ones. Gives nothing if the text could not be put back in its form.
 
 use std::borrow::Cow;
 
 use super::block::{BlockType, Unit, UnitForm};
 use crate::model::raw::Object;
 
-/// The text of a unit: its blocks of text one after the other. `None` if there is none, or if a block
-/// is something else; an answer's reasoning and calls are texts of their own.
+/// The text of a unit: its blocks of text one after the other. `None` if there is none, or if a
+/// block is something else; an answer's reasoning and calls are texts of their own.
 pub fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
     let unit = Unit::read(bytes).ok()?;
     let answer = matches!(&unit.form, UnitForm::Message { role, .. } if role == "assistant");

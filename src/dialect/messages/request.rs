@@ -17,8 +17,8 @@ use crate::model::{Dialect, Role};
 pub struct Hosts {
     /// The wire's messages in order.
     pub hosts: Vec<Host>,
-    /// The edit that gives the request a system text if it has none; the text goes behind the edit's
-    /// own bytes.
+    /// The edit that gives the request a system text if it has none; the text goes behind the
+    /// edit's own bytes.
     pub system: Edit,
     /// The client's breakpoints outside its messages.
     pub markers: OuterMarkers,
@@ -128,7 +128,8 @@ fn split(raw: &[u8]) -> (Role, Option<Vec<Span>>) {
         Some("system") => Role::System,
         _ => Role::Other,
     };
-    // Parsers disagree on which of two contents counts. The unit stays whole, and its reader refuses it.
+    // Parsers disagree on which of two contents counts. The unit stays whole, and its reader
+    // refuses it.
     match blocks {
         Some(blocks) if role == Role::User && !object.has_duplicates() => {
             (role, results_apart(raw, &blocks))

@@ -111,8 +111,8 @@ fn bare_call(call: &[u8]) -> Option<Bytes> {
     json::with_only(call, &OWN)
 }
 
-/// Puts hidden calls back: at their places among all items if the client sends every item that it was
-/// shown, else at their places among the calls.
+/// Puts hidden calls back: at their places among all items if the client sends every item that it
+/// was shown, else at their places among the calls.
 fn insert<'a>(slots: &mut Vec<Slot<'a>>, inserts: &[Insert<'a>]) {
     let all = slots.len() + inserts.len();
     let whole = |insert: &Insert<'_>| insert.block.is_some_and(|(_, of)| of as usize == all);
@@ -332,8 +332,8 @@ pub fn result(bytes: &[u8], text: &str) -> Option<Bytes> {
     Some(json::with(&item.object, "output", &output))
 }
 
-/// A system unit with a block of text appended: behind a blank line to a string, as one more part to
-/// an array.
+/// A system unit with a block of text appended: behind a blank line to a string, as one more part
+/// to an array.
 pub fn append_text(bytes: &[u8], block: &str) -> Option<Bytes> {
     // A lone surrogate in the text makes the unit unreadable. Its stand-in has the same length, so
     // the span that is found fits the client's own bytes.

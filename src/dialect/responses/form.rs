@@ -1,5 +1,5 @@
-//! What the proxy writes in a Responses conversation: answers, calls, results, tools and errors. The
-//! same answer gives the same bytes, streamed or not. Never reads a unit.
+//! What the proxy writes in a Responses conversation: answers, calls, results, tools and errors.
+//! The same answer gives the same bytes, streamed or not. Never reads a unit.
 
 use bytes::Bytes;
 
@@ -11,15 +11,15 @@ use crate::model::raw;
 pub use crate::dialect::edit::system_message as system;
 pub use crate::dialect::errors::openai_error as error;
 
-/// The hop's items in the one form in which they are stored and sent back: each as the model made it,
-/// its id and its sealed reasoning untouched, with commas between them.
+/// The hop's items in the one form in which they are stored and sent back: each as the model made
+/// it, its id and its sealed reasoning untouched, with commas between them.
 pub fn message(answer: &Answer) -> Bytes {
     let blocks: Vec<&[u8]> = answer.blocks.iter().map(|block| &block.raw[..]).collect();
     json::joined(&blocks)
 }
 
-/// The call as an item of its own. It keeps its item id: behind the reasoning that the call came with
-/// the API demands that very item.
+/// The call as an item of its own. It keeps its item id: behind the reasoning that the call came
+/// with the API demands that very item.
 pub fn call(call: &Call) -> String {
     let (kind, input) = match call.kind.as_str() {
         "custom" | "custom_tool_call" => ("custom_tool_call", "input"),
@@ -36,8 +36,8 @@ pub fn call(call: &Call) -> String {
     json
 }
 
-/// The visible response of a turn as one unit, item by item as the client was shown it: without hidden
-/// calls, and without reasoning that nothing visible of its hop follows.
+/// The visible response of a turn as one unit, item by item as the client was shown it: without
+/// hidden calls, and without reasoning that nothing visible of its hop follows.
 pub fn visible(answers: &[Answer], line: Option<&str>) -> Bytes {
     let mut shown: Vec<Bytes> = Vec::new();
     for answer in answers {

@@ -136,8 +136,8 @@ impl<'a> Item<'a> {
             .or_else(|| self.object.text("id"))
     }
 
-    /// The call that it makes. The type names the call of a tool without a name, and its arguments are
-    /// the member that says what to do.
+    /// The call that it makes. The type names the call of a tool without a name, and its arguments
+    /// are the member that says what to do.
     pub fn call(&self) -> ParsedCall<'a> {
         let name = self.object.text("name").filter(|name| !name.is_empty());
         let name = name.or_else(|| self.object.text("type"));
@@ -164,8 +164,8 @@ impl<'a> Item<'a> {
         ) || self.shell().is_some()
     }
 
-    /// The texts that the commands of a built-in shell wrote. A `shell_call_output` lists the `stdout`,
-    /// the `stderr` and the `outcome` of each command
+    /// The texts that the commands of a built-in shell wrote. A `shell_call_output` lists the
+    /// `stdout`, the `stderr` and the `outcome` of each command
     /// (<https://platform.openai.com/docs/guides/tools-shell>). `None` for any other output.
     pub fn shell(&self) -> Option<Vec<Part<'a>>> {
         if self.object.text("type").as_deref() != Some("shell_call_output") {
@@ -243,8 +243,8 @@ impl<'a> Item<'a> {
             .collect()
     }
 
-    /// Its bytes as a message that says only `rest`, the end of its text: parts before that go, and the
-    /// part in which it begins is cut. `None` if its text does not end like that.
+    /// Its bytes as a message that says only `rest`, the end of its text: parts before that go, and
+    /// the part in which it begins is cut. `None` if its text does not end like that.
     pub fn saying(&self, rest: &str) -> Option<Bytes> {
         let raw = self.object.present("content")?;
         if raw.first() == Some(&b'"') {

@@ -135,9 +135,9 @@ pub fn canonical_of_answer(text: &str, calls: &[ParsedCall<'_>]) -> Digest {
     canonical_answer(text, calls, &[])
 }
 
-/// The digest takes all texts as one, because clients split and join texts as they like. It leaves out
-/// the items of the provider's own tools, because many clients do not send them back. A reference
-/// stands for an item that can't be seen here.
+/// The digest takes all texts as one, because clients split and join texts as they like. It leaves
+/// out the items of the provider's own tools, because many clients do not send them back. A
+/// reference stands for an item that can't be seen here.
 fn canonical_answer(text: &str, calls: &[ParsedCall<'_>], references: &[Cow<'_, str>]) -> Digest {
     let mut canonical = canonical("assistant");
     if !text.is_empty() {

@@ -9,8 +9,8 @@ use super::message;
 use crate::dialect::message::Part;
 use crate::model::raw;
 
-/// The text of a unit: its string, or its parts of text one after the other. `None` if there is none,
-/// or if a part is something else.
+/// The text of a unit: its string, or its parts of text one after the other. `None` if there is
+/// none, or if a part is something else.
 pub fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
     let parts = message::parse(bytes).ok()?.parts;
     let mut whole = Cow::Borrowed("");

@@ -43,8 +43,8 @@ pub fn expand(
             let spans = references.items.iter().map(|(span, _)| span.clone());
             edits.extend(spans.zip(items.iter().cloned()));
         }
-        // Without an input the units are all of it. They take the place of a null, or else of the id
-        // that stood for them.
+        // Without an input the units are all of it. They take the place of a null, or else of the
+        // id that stood for them.
         None if object.get("input").is_some() => {
             edits.extend(
                 object

@@ -119,7 +119,8 @@ fn echo(object: &Object<'_>) -> Echo {
     }
 }
 
-/// Why the conversation, or its answer, lies at the provider and nowhere else; `None` if it does not.
+/// Why the conversation, or its answer, lies at the provider and nowhere else; `None` if it does
+/// not.
 fn elsewhere(object: &Object<'_>) -> Option<Unmanaged> {
     if object.raw("background") == Some(b"true") {
         return Some(Unmanaged::Background);

@@ -255,8 +255,8 @@ fn call(names: Vec<&'static str>) -> impl Strategy<Value = Saying> {
         .prop_map(|(name, arguments)| Saying::Call { name, arguments })
 }
 
-/// Hops of hidden calls, then a last hop of anything, each in some style. `quiet` is what a hop says
-/// besides calls.
+/// Hops of hidden calls, then a last hop of anything, each in some style. `quiet` is what a hop
+/// says besides calls.
 pub(crate) fn hops<S: std::fmt::Debug + Clone>(
     style: BoxedStrategy<S>,
     quiet: BoxedStrategy<Saying>,

@@ -1,7 +1,7 @@
 //! The law of hiding, over spoilt answers: whatever an upstream sends, streamed or whole and in any
-//! dialect, no client that reads as loosely as any known one finds a call of a hidden tool in what it
-//! gets, nor the id of one that was hidden from it. And its other half: what only talks about hidden
-//! tools is never touched.
+//! dialect, no client that reads as loosely as any known one finds a call of a hidden tool in what
+//! it gets, nor the id of one that was hidden from it. And its other half: what only talks about
+//! hidden tools is never touched.
 
 mod bases;
 mod client;
@@ -88,8 +88,8 @@ fn hidden(answers: &[Answer]) -> Vec<String> {
     calls.map(|(_, call)| call.id.clone()).collect()
 }
 
-/// Nothing that a client reads is a hidden call. `base` is what the upstream's answers were before they
-/// were spoilt.
+/// Nothing that a client reads is a hidden call. `base` is what the upstream's answers were before
+/// they were spoilt.
 fn holds(spec: &Spec, client: &[u8], kept: &[String], upstream: &[Bytes], base: &[Bytes]) {
     let what = || {
         format!(

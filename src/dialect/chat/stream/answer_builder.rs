@@ -98,8 +98,8 @@ impl AnswerBuilder {
         }
     }
 
-    /// Where the string at this place of a chunk went, and whether the client sees it; `None` if that
-    /// may change with the next chunk.
+    /// Where the string at this place of a chunk went, and whether the client sees it; `None` if
+    /// that may change with the next chunk.
     pub fn sink_of(&self, chunk: &Chunk<'_>, hole: usize, slots: &[usize]) -> Option<(Sink, bool)> {
         if let [slot] = slots {
             return match self.calls.visibility(*slot) {
@@ -156,8 +156,8 @@ impl AnswerBuilder {
         self.error.is_none() && (self.done || self.finish.is_some())
     }
 
-    /// What the hop said, now that it has ended. Text and calls are taken out; the origin, the usage
-    /// and how it ended stay known.
+    /// What the hop said, now that it has ended. Text and calls are taken out; the origin, the
+    /// usage and how it ended stay known.
     pub fn take_answer(&mut self) -> Answer {
         let next = self.calls.next_hop();
         let calls = std::mem::replace(&mut self.calls, next);

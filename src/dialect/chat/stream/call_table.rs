@@ -92,8 +92,8 @@ impl CallTable {
         }
     }
 
-    /// Whether unreadable bytes contain the id of a call that is kept from the client, or may have to
-    /// be.
+    /// Whether unreadable bytes contain the id of a call that is kept from the client, or may have
+    /// to be.
     pub fn has_hidden_id(&self, bytes: &[u8]) -> bool {
         let kept =
             |call: &&CallPieces| call.visibility != Visibility::Visible && call.id.len() >= LONG_ID;
@@ -176,8 +176,8 @@ impl CallTable {
             .map_or(Visibility::Visible, |call| call.visibility)
     }
 
-    /// Decides the calls that are open, because no piece follows. If the hop was `cut`, a call whose
-    /// name might have become a hidden one is withheld.
+    /// Decides the calls that are open, because no piece follows. If the hop was `cut`, a call
+    /// whose name might have become a hidden one is withheld.
     pub fn settle(&mut self, cut: bool) {
         for call in self
             .calls
@@ -194,8 +194,8 @@ impl CallTable {
         }
     }
 
-    /// The index under which the client sees a call: the upstream's own, or if `renumber` is set the
-    /// next one in the order in which calls are shown.
+    /// The index under which the client sees a call: the upstream's own, or if `renumber` is set
+    /// the next one in the order in which calls are shown.
     pub fn shown_as(&mut self, slot: usize, own: Option<u64>, renumber: bool) -> u64 {
         let next = self.next_shown;
         let Some(call) = self.calls.get_mut(slot) else {
@@ -207,9 +207,9 @@ impl CallTable {
         shown
     }
 
-    /// The signature that a visible call is owed of the hidden calls right before it; none if it has
-    /// its own. The first hidden call has it, because a provider signs the first of the calls that
-    /// it makes at once.
+    /// The signature that a visible call is owed of the hidden calls right before it; none if it
+    /// has its own. The first hidden call has it, because a provider signs the first of the calls
+    /// that it makes at once.
     pub fn owed_to(&self, slot: usize) -> Option<Signature> {
         let own = self.calls.get(slot)?;
         let before = self.calls.get(..slot).unwrap_or_default();
@@ -261,8 +261,8 @@ impl CallTable {
         (!call.id.is_empty()).then_some(call.id.as_str())
     }
 
-    /// The calls for the hop's answer. `ended` says that the hop came to its own end; if it did not,
-    /// incomplete hidden calls are left out.
+    /// The calls for the hop's answer. `ended` says that the hop came to its own end; if it did
+    /// not, incomplete hidden calls are left out.
     pub fn into_calls(self, ended: bool) -> Vec<Call> {
         let last = self.calls.len().saturating_sub(1);
         let calls = self.calls.into_iter().enumerate();
@@ -319,8 +319,8 @@ impl CallTable {
         }
     }
 
-    /// A call at this index that has no id yet and gets the piece's. If both have a name they are two
-    /// calls.
+    /// A call at this index that has no id yet and gets the piece's. If both have a name they are
+    /// two calls.
     fn nameless(&self, part: &CallPart<'_>) -> Option<usize> {
         let slot = self.by_index(Some(part.index?))?;
         let call = self.calls.get(slot)?;
@@ -328,8 +328,9 @@ impl CallTable {
         same.then_some(slot)
     }
 
-    /// Whether a piece without an id begins a new call, though its index (or the lack of one) points
-    /// to this slot: it brings a name after arguments have begun, and not the same name again.
+    /// Whether a piece without an id begins a new call, though its index (or the lack of one)
+    /// points to this slot: it brings a name after arguments have begun, and not the same name
+    /// again.
     fn starts_anew(&self, slot: usize, part: &CallPart<'_>) -> bool {
         let Some(call) = self.calls.get(slot) else {
             return false;

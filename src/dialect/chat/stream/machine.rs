@@ -1,6 +1,6 @@
-//! The stream machine of Chat Completions: one client stream made of one or more upstream streams. It
-//! owns the order of what the client gets, what is held back and what is left out; it passes a frame
-//! on at once and unchanged unless something forces it not to.
+//! The stream machine of Chat Completions: one client stream made of one or more upstream streams.
+//! It owns the order of what the client gets, what is held back and what is left out; it passes a
+//! frame on at once and unchanged unless something forces it not to.
 //!
 //! Three things are kept from the client for a while: a frame with a call that is not known to be
 //! visible, with all that follows it, until that is known (`queue`); the frame with the finish

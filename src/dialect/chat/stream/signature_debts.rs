@@ -15,8 +15,8 @@ use crate::model::raw::Object;
 pub struct SignatureDebts {
     /// The slots of the calls that got a signature.
     given: Vec<usize>,
-    /// Elements of `reasoning_details` that sign a hidden call, with its slot, until there is a call
-    /// that they can go to.
+    /// Elements of `reasoning_details` that sign a hidden call, with its slot, until there is a
+    /// call that they can go to.
     of_hidden: Vec<(usize, Bytes)>,
     /// Elements that sign a call which has not begun: it may turn out to be hidden.
     of_unknown: Vec<Bytes>,
@@ -74,9 +74,9 @@ impl SignatureDebts {
         }
     }
 
-    /// The elements that are due now, of the chunk's own and of those that wait. `late` says that an
-    /// element which names a call that has not begun names no call at all: it comes with its call or
-    /// right before it.
+    /// The elements that are due now, of the chunk's own and of those that wait. `late` says that
+    /// an element which names a call that has not begun names no call at all: it comes with its
+    /// call or right before it.
     fn due(&mut self, table: &CallTable, own: Vec<Bytes>, late: bool, slots: &[usize]) -> Due {
         let mut due = Due::default();
         let waited = std::mem::take(&mut self.of_unknown).into_iter();
@@ -101,7 +101,8 @@ impl SignatureDebts {
                 }
             }
         }
-        // An element that signs a hidden call goes with the next visible call, under that call's id.
+        // An element that signs a hidden call goes with the next visible call, under that call's
+        // id.
         for (hidden, element) in std::mem::take(&mut self.of_hidden) {
             let next = table.next_visible(hidden);
             let shown = next.filter(|next| slots.contains(next) || table.was_shown(*next));

@@ -1,6 +1,6 @@
-//! The unstreamed equal of the stream machine: reads a whole body into an [`Answer`], and writes the
-//! one body that the client gets for several hops. It works on raw bytes: everything that it has no
-//! reason to change stays as the upstream sent it.
+//! The unstreamed equal of the stream machine: reads a whole body into an [`Answer`], and writes
+//! the one body that the client gets for several hops. It works on raw bytes: everything that it
+//! has no reason to change stays as the upstream sent it.
 
 use bytes::Bytes;
 

@@ -1,5 +1,5 @@
-//! Puts the blocks of one hop together from their pieces. It takes pieces and gives an [`Answer`]; it
-//! never decides what the client sees of them.
+//! Puts the blocks of one hop together from their pieces. It takes pieces and gives an [`Answer`];
+//! it never decides what the client sees of them.
 
 use bytes::Bytes;
 
@@ -86,8 +86,8 @@ impl AnswerBuilder {
         kind == BlockRole::Call { hidden: true }
     }
 
-    /// Adds a delta to a block. If the delta is one string and nothing else, returns where that went:
-    /// the block's place and the member's.
+    /// Adds a delta to a block. If the delta is one string and nothing else, returns where that
+    /// went: the block's place and the member's.
     pub fn extend(&mut self, at: u64, delta: &Object<'_>) -> Option<(usize, usize)> {
         let place = self.blocks.iter().rposition(|block| block.at == at)?;
         let block = self.blocks.get_mut(place)?;

@@ -1,5 +1,5 @@
-//! What the events of a Messages stream say, and how they are written for the client. It looks at one
-//! event at a time; it never decides what is shown, when and under which numbers.
+//! What the events of a Messages stream say, and how they are written for the client. It looks at
+//! one event at a time; it never decides what is shown, when and under which numbers.
 
 use bytes::Bytes;
 

@@ -32,8 +32,8 @@ pub fn read(body: &Bytes, hidden: &Names) -> Option<Answer> {
     Some(hop.answer())
 }
 
-/// The body that the client gets: the blocks of all hops in order, under the first hop's id. The stop
-/// reason is `end_turn` at the hop cap, else the last hop's.
+/// The body that the client gets: the blocks of all hops in order, under the first hop's id. The
+/// stop reason is `end_turn` at the hop cap, else the last hop's.
 pub fn compose(turn: &Unstreamed<'_>) -> Bytes {
     let last = turn.last;
     let Ok(message) = Object::parse(last) else {

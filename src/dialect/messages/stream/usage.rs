@@ -1,5 +1,5 @@
-//! The counts in a Messages usage object. It reads and replaces numbers; members that it does not know
-//! stay as they are.
+//! The counts in a Messages usage object. It reads and replaces numbers; members that it does not
+//! know stay as they are.
 
 use bytes::Bytes;
 
@@ -7,8 +7,8 @@ use crate::dialect::json;
 use crate::model::Usage;
 use crate::model::raw::{self, Edit, Object};
 
-/// The counts as on the wire: tokens that were read from a cache or written to it are no part of the
-/// input.
+/// The counts as on the wire: tokens that were read from a cache or written to it are no part of
+/// the input.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     input: u64,
@@ -27,8 +27,8 @@ const DETAILS: &str = "output_tokens_details";
 const REASONING: [&str; 2] = ["thinking_tokens", "reasoning_tokens"];
 
 impl Counts {
-    /// Replaces these counts by those of a newer usage object. Counts are sums so far, so one that is
-    /// absent or zero brings nothing new.
+    /// Replaces these counts by those of a newer usage object. Counts are sums so far, so one that
+    /// is absent or zero brings nothing new.
     pub fn update(&mut self, usage: &Object<'_>) {
         let update = |count: &mut u64, new: Option<u64>| {
             *count = new.filter(|new| *new > 0).unwrap_or(*count);
@@ -60,8 +60,8 @@ fn details<'a>(usage: &Object<'a>) -> Option<Object<'a>> {
     Object::parse(usage.present(DETAILS)?).ok()
 }
 
-/// The edit that makes the usage of this object, a message or an event, tell these counts. The client
-/// may have been told other counts before, so each is named even if it is zero.
+/// The edit that makes the usage of this object, a message or an event, tell these counts. The
+/// client may have been told other counts before, so each is named even if it is zero.
 pub fn tell(object: &Object<'_>, usage: &Usage) -> Edit {
     let apart = usage.cached.saturating_add(usage.cache_write);
     let counts = [

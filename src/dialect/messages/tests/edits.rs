@@ -98,8 +98,8 @@ fn types_of_tomorrow_pass() {
     assert_eq!(edited(&unit, &keep(&[false])), answer(&[unknown, TEXT]));
 }
 
-/// What was thought once goes with what the client changed, whether hidden calls of its message stay or
-/// go: else it would come back when they do.
+/// What was thought once goes with what the client changed, whether hidden calls of its message
+/// stay or go: else it would come back when they do.
 #[test]
 fn reasoning_is_judged_alike_with_hidden_calls_and_without() {
     let unit = answer(&[THOUGHT, A, THOUGHT, B]);

@@ -1,6 +1,6 @@
-//! The events of a Responses stream: what each event is, what a hop has said by them, and how they are
-//! written for a client that was shown something else. Never keeps a frame back, and never decides
-//! what is shown when.
+//! The events of a Responses stream: what each event is, what a hop has said by them, and how they
+//! are written for a client that was shown something else. Never keeps a frame back, and never
+//! decides what is shown when.
 
 use std::collections::BTreeMap;
 
@@ -245,8 +245,8 @@ impl ResponsesEvents {
         FrameKind::Close { at, visibility }
     }
 
-    /// An event of any other type. If it belongs to no item and yet holds the name of a hidden tool,
-    /// the client may not read it.
+    /// An event of any other type. If it belongs to no item and yet holds the name of a hidden
+    /// tool, the client may not read it.
     fn other(&self, event: &Node<'_>, data: &[u8]) -> FrameKind {
         let at = event.object.number("output_index");
         let id = event.object.text("item_id").unwrap_or_default();
@@ -330,8 +330,8 @@ impl ResponsesEvents {
     }
 }
 
-/// Whether an event has only strings and numbers, none of which is a name, and its frame has no lines
-/// but its event's name and its data.
+/// Whether an event has only strings and numbers, none of which is a name, and its frame has no
+/// lines but its event's name and its data.
 fn has_plain_members(frame: &Frame, event: &Node<'_>) -> bool {
     const FIELDS: usize = "event: \r\ndata: \r\n\r\n".len();
     let mut members = event.object.members().iter();

@@ -61,8 +61,8 @@ impl<'a> OutputItem<'a> {
         self.object.text("id")
     }
 
-    /// Whether it calls, or describes, one of these functions. A function in a namespace is never one
-    /// of the proxy's.
+    /// Whether it calls, or describes, one of these functions. A function in a namespace is never
+    /// one of the proxy's.
     pub fn names(&self, functions: &Names) -> bool {
         self.meant(functions).is_some()
     }
@@ -126,8 +126,8 @@ impl<'a> OutputItem<'a> {
         }
     }
 
-    /// The strings under a key of the parts of this type in an array. A content that is a string is its
-    /// own text.
+    /// The strings under a key of the parts of this type in an array. A content that is a string is
+    /// its own text.
     fn texts(&self, array: &str, kind: &str, key: &str) -> String {
         let whole = self.object.raw(array).unwrap_or_default();
         if !whole.starts_with(b"[") && kind == "output_text" {

@@ -1,5 +1,5 @@
-//! The events that the proxy writes itself in a Responses stream: the message that ends a turn at the
-//! hop cap, and errors. It makes up no id: the message's id follows from the response's.
+//! The events that the proxy writes itself in a Responses stream: the message that ends a turn at
+//! the hop cap, and errors. It makes up no id: the message's id follows from the response's.
 
 use bytes::Bytes;
 
@@ -29,8 +29,8 @@ impl ProxyMessage {
         self.item_with("completed", &self.part())
     }
 
-    /// The events that bring it, at this place among the blocks, and under numbers from this one on if
-    /// events have numbers.
+    /// The events that bring it, at this place among the blocks, and under numbers from this one on
+    /// if events have numbers.
     pub fn events(&self, index: u64, sequence: Option<u64>) -> Vec<Bytes> {
         let (id, text, part) = (&self.id, &self.text, self.part());
         let within = format!(r#""item_id":{id},"output_index":{index},"content_index":0"#);

@@ -12,8 +12,8 @@ use crate::dialect::names::Names;
 use crate::model::Usage;
 use crate::model::raw::{self, Edit, Span};
 
-/// Values of the client's request that a response repeats and that the proxy may have changed, as raw
-/// JSON.
+/// Values of the client's request that a response repeats and that the proxy may have changed, as
+/// raw JSON.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Echo {
     /// Its `instructions`.
@@ -144,8 +144,8 @@ impl<'a> Response<'a> {
         raw::remove_spans(&tools, |place| gone.get(place) == Some(&true))
     }
 
-    /// The edit that puts the client's own value in the place of another one. A value that the client
-    /// left out stays as the upstream has it, because the proxy did not put it in.
+    /// The edit that puts the client's own value in the place of another one. A value that the
+    /// client left out stays as the upstream has it, because the proxy did not put it in.
     fn own_edit(&self, key: &str, own: Option<&[u8]>) -> Option<Edit> {
         let (own, said) = (own?, self.0.object.raw(key)?);
         if raw::string(said).is_some_and(|said| raw::string(own) == Some(said)) {

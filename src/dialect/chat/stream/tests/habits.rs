@@ -1,5 +1,5 @@
-//! What single providers and models do that others don't, streamed and whole: signatures on the first
-//! call only, misspelt names, empty reasoning, content in parts.
+//! What single providers and models do that others don't, streamed and whole: signatures on the
+//! first call only, misspelt names, empty reasoning, content in parts.
 
 use super::*;
 use crate::dialect::stream::unary::{TurnEnd, Unstreamed};
@@ -174,8 +174,8 @@ fn details_that_sign_a_hidden_call_sign_the_next_at_the_client() {
     }
 }
 
-/// What names a call that never comes is handed on at the end, whatever that is: a finish reason with a
-/// delta or without one, `[DONE]` alone, or nothing.
+/// What names a call that never comes is handed on at the end, whatever that is: a finish reason
+/// with a delta or without one, `[DONE]` alone, or nothing.
 #[test]
 fn details_that_name_no_call_are_handed_on_however_the_stream_ends() {
     let detail = json!({"type": "reasoning.encrypted", "data": "D", "id": "call_9", "index": 0});

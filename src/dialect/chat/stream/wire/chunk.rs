@@ -19,8 +19,8 @@ const KEPT_EMPTY: &str = "reasoning_content";
 /// The data that ends a stream.
 pub const DONE: &[u8] = b"[DONE]";
 
-/// One chunk, or one unstreamed body, taken apart. Only one choice is read, the one with index 0 (or
-/// without an index) if there is one: conversations with hidden tools have no other choice.
+/// One chunk, or one unstreamed body, taken apart. Only one choice is read, the one with index 0
+/// (or without an index) if there is one: conversations with hidden tools have no other choice.
 pub struct Chunk<'a> {
     pub data: &'a [u8],
     pub top: Node<'a>,
@@ -96,7 +96,8 @@ impl<'a> Chunk<'a> {
         self.choice.as_ref().map(index_of)
     }
 
-    /// Whether something that may be a call, or a piece of one, stands where no reader looks for it.
+    /// Whether something that may be a call, or a piece of one, stands where no reader looks for
+    /// it.
     pub fn is_odd(&self) -> bool {
         self.odd
     }

@@ -35,7 +35,8 @@ impl Chunk<'_> {
         (!all_said).then_some(span)
     }
 
-    /// The list of the tokens of its text; none if the hop `hides` a call whose tokens may be in it.
+    /// The list of the tokens of its text; none if the hop `hides` a call whose tokens may be in
+    /// it.
     pub fn text_tokens(&self, hides: bool) -> Option<Span> {
         let logprobs = Node::at(self.data, &self.own_tokens(hides)?)?;
         let list = logprobs.span("content")?;
