@@ -244,6 +244,6 @@ fn with(message: &[u8], block: usize, lifetime: Lifetime) -> Option<Bytes> {
     }
     let element = raw::array(content).ok()?.get(block)?.clone();
     let marked = unit.blocks.get(block)?.with(KEY, lifetime.marker())?;
-    let edit = (raw::shift(&element, span.start), Bytes::from(marked));
+    let edit = (raw::shift(&element, span.start), marked);
     Some(raw::splice(message, &[edit]))
 }
