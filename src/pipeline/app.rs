@@ -30,7 +30,7 @@ pub struct App {
     /// How requests are served.
     pub settings: Settings,
     /// The stream machine's settings.
-    pub intercept: dialect::stream::Config,
+    pub intercept: dialect::stream::StreamSettings,
     /// Turn records.
     pub store: Arc<Store>,
     /// Records of turns that are only watched: in memory, the oldest go first.

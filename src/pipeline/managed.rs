@@ -241,7 +241,7 @@ impl Turn {
             dialect: self.state.request.dialect,
             hidden: self.state.hidden_names(),
             usage_wish: self.state.request.usage_wish,
-            echo: self.state.request.echo.clone(),
+            echo: self.state.request.echo(),
         }
     }
 

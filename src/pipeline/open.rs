@@ -148,9 +148,9 @@ async fn expand(
     let parts = found.before.iter().chain(&found.items);
     opening.size += parts.map(Bytes::len).sum::<usize>();
     let go_on = move |app: &App, opening: &mut Opening| {
-        let whole = opening.report.timed(Phase::Parse, || {
-            asked.request.dialect.expand(&asked.request, &found)
-        });
+        let whole = opening
+            .report
+            .timed(Phase::Parse, || asked.request.expand(&found));
         asked.request = whole.ok_or(Stop::Fail(Stage::Dialect))?;
         place(app, opening, *asked)
     };
@@ -203,10 +203,10 @@ impl Opening {
 /// Reads a request and finds it, as far as that needs no disk.
 fn begin(app: &App, opening: &mut Opening) -> Result<Step, Stop> {
     let asked = asked(app, &opening.request, &mut opening.report)?;
-    if asked.request.refers.is_empty() {
+    if !asked.request.refers() {
         place(app, opening, asked)
     } else if opening.trust != Trust::Whole {
-        let lost = match asked.request.refers.response {
+        let lost = match asked.request.previous_response() {
             Some(_) => Lost::Response,
             None => Lost::Item,
         };

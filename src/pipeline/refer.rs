@@ -96,7 +96,7 @@ pub(super) fn look_up(
     let mut known = Known::default();
     let mut room = Room(cap.saturating_sub(request.body.len()));
     let mut said = HashSet::new();
-    if let Some(id) = &request.refers.response {
+    if let Some(id) = request.previous_response() {
         let key = response_key(tenant, dialect, id);
         match conversation(reads, key, &mut room)? {
             Some(conversation) => {
@@ -107,8 +107,7 @@ pub(super) fn look_up(
             None => return Ok(Err(Lost::Response)),
         }
     }
-    let ids = request.refers.items.iter().map(|(_, id)| id.as_str());
-    let ids: Vec<&str> = ids.collect();
+    let ids: Vec<&str> = request.named_items().collect();
     let all = ids.iter().map(|id| item_key(tenant, dialect, id));
     let keys: Vec<Digest> = all
         .clone()

@@ -15,7 +15,7 @@ use super::incoming::{Incoming, Served};
 use super::managed::{Turn, cap_line};
 use super::send::{again, send};
 use crate::dialect::answer::{Answer, Verdict};
-use crate::dialect::stream::unary::{self, Unstreamed};
+use crate::dialect::stream::unary::{self, TurnEnd, Unstreamed};
 use crate::record::Side;
 use crate::upstream::{self, ResponseBody};
 
@@ -68,14 +68,14 @@ async fn hops(
         if verdict != Verdict::HiddenOnly || capped {
             let closed = (verdict == Verdict::HiddenOnly).then(|| cap_line(&answers));
             let ended = Unstreamed {
-                config: &app.intercept,
-                spec: &spec,
+                usage: app.intercept.usage,
+                hidden: &spec.hidden,
                 first: &first,
                 last: &last,
                 hops: &answers,
-                closed,
+                end: closed.map_or(TurnEnd::Upstream, |line| TurnEnd::HopCap { line }),
             };
-            let composed = ended.compose();
+            let composed = unary::compose(&ended, &spec);
             if unary::still_hides(&composed, &spec) {
                 return Ok(None);
             }
