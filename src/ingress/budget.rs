@@ -1,5 +1,5 @@
-//! Memory for the bodies of all requests: one budget, and buffers that grow against it. Owns who
-//! has how much of it; never reads a body.
+//! Memory for the bodies of all requests: one budget, and buffers that grow within it. Owns who has
+//! how much of it. Never looks into a body.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,36 +10,37 @@ use tokio::sync::Semaphore;
 
 use crate::pipeline::ProxyError;
 
-/// A body that finds no room waits so long for others to end.
+/// How long a body waits for room.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// And so much longer for each that waits already, up to so many. Bodies that wait for each other
-/// would else give up at one moment, when the first to do so makes room for the rest.
+/// How much longer it waits for each body that waits already, up to a limit. Bodies that wait for
+/// each other would otherwise all give up at the same moment, although the first to do so makes
+/// room for the rest.
 const LATER: Duration = Duration::from_millis(100);
 const LATER_MOST: u32 = 20;
 
 /// The least and the most by which a buffer of unknown size grows.
 const STEPS: [usize; 2] = [64 << 10, 1 << 20];
 
-/// The bytes that all bodies may take.
+/// The bytes that all bodies together may take.
 #[derive(Clone, Debug)]
 pub(super) struct Budget {
     room: Arc<Semaphore>,
     waiting: Arc<AtomicU32>,
 }
 
-/// What one body has of them; dropping it gives it back.
+/// What one body has of the budget. Dropping it gives that back.
 #[derive(Debug)]
 pub(super) struct Share {
     budget: Budget,
     held: usize,
 }
 
-/// One that waits, until this is dropped.
+/// Counts a body as waiting until it is dropped.
 struct Waiting<'a>(&'a AtomicU32);
 
 impl Budget {
-    /// So many bytes.
+    /// A budget of this many bytes.
     pub(super) fn new(bytes: usize) -> Self {
         Self {
             room: Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS))),
@@ -47,8 +48,8 @@ impl Budget {
         }
     }
 
-    /// What one body may need: what came and what it unpacks to are held at once, the latter with
-    /// room for its next step.
+    /// The most that one body may need. Its packed and unpacked bytes are held at once, the latter
+    /// with room for the next step.
     pub(super) fn least(cap: usize) -> usize {
         let [_, step] = STEPS;
         cap.saturating_mul(2).saturating_add(step)
@@ -64,7 +65,7 @@ impl Budget {
 }
 
 impl Share {
-    /// Takes more, if there is as much at once.
+    /// Takes more, if that much is free now.
     pub(super) fn try_grow(&mut self, bytes: usize) -> bool {
         let Ok(permits) = u32::try_from(bytes) else {
             return false;
@@ -77,11 +78,11 @@ impl Share {
         true
     }
 
-    /// Takes more, and waits for it. Who waits first is served first and gives up first, so that of
-    /// bodies that wait for each other some come through.
+    /// Takes more, and waits for it if necessary. The first to wait is the first to be served and
+    /// the first to give up, so that of bodies that wait for each other some get through.
     ///
     /// # Errors
-    /// [`ProxyError::Overloaded`] where nothing came free in time.
+    /// [`ProxyError::Overloaded`] if not enough came free in time.
     pub(super) async fn grow(&mut self, bytes: usize) -> Result<(), ProxyError> {
         if self.try_grow(bytes) {
             return Ok(());
@@ -107,14 +108,14 @@ impl Share {
         }
     }
 
-    /// Gives back what is more than so much.
+    /// Gives back what exceeds `bytes`.
     fn keep(&mut self, bytes: usize) {
         let over = self.held.saturating_sub(bytes);
         self.held -= over;
         self.budget.room.add_permits(over);
     }
 
-    /// Bytes that give the share back once the last slice of them is dropped.
+    /// Wraps bytes so that the share is given back when the last slice of them is dropped.
     pub(super) fn hold(mut self, bytes: Bytes) -> Bytes {
         self.keep(bytes.len());
         Bytes::from_owner(Held {
@@ -147,7 +148,8 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-/// A buffer that never holds much more than was put in: it grows by pieces, which are joined once.
+/// A buffer that never holds much more than was put into it. It grows by pieces, which are joined
+/// at the end.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
     full: Vec<Vec<u8>>,
@@ -156,7 +158,7 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// A buffer whose first piece has so much room.
+    /// A buffer whose first piece has this much room.
     pub(super) fn with_room(bytes: usize) -> Self {
         Self {
             last: Vec::with_capacity(bytes),
@@ -164,12 +166,12 @@ impl Pieces {
         }
     }
 
-    /// Bytes that were put in.
+    /// How many bytes were put in.
     pub(super) fn len(&self) -> usize {
         self.length
     }
 
-    /// Makes room for so many bytes in all, while there is but one piece.
+    /// Makes room for `bytes` in total, if there is only one piece so far.
     pub(super) fn expect(&mut self, bytes: usize) {
         if self.full.is_empty() && self.last.capacity() < bytes {
             self.last
@@ -204,7 +206,8 @@ impl Pieces {
         }
     }
 
-    /// All of it. Each piece is dropped as it is copied, so that it is never there twice.
+    /// Joins the pieces. Each is dropped as soon as it was copied, so that the bytes are never held
+    /// twice.
     pub(super) fn join(self) -> Bytes {
         if self.full.is_empty() {
             return self.last.into();

@@ -1,5 +1,5 @@
-//! One request at the edge: limits, which way it goes, and errors in the caller's shape. Owns the
-//! choice between a turn and a pass; never reads what a body means.
+//! One request at the edge: checks its limits, chooses its way, and answers errors in the caller's
+//! shape. Owns the choice whether a request is managed or forwarded. Never reads what a body means.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use crate::pipeline::{self, App, Identity, ProxyError, Report, Side, TurnRequest
 use crate::record::{Metrics, Route, Stage};
 use crate::upstream::Payload;
 
-/// What every request at the edge shares.
+/// What all requests at the edge share.
 pub struct Edge {
     config: Config,
     app: Arc<App>,
@@ -41,7 +41,7 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// Ties limits, the application and the tenant key together.
+    /// Combines limits, the application and the tenant key.
     #[must_use]
     pub fn new(config: Config, app: Arc<App>, tenant_key: [u8; 32]) -> Self {
         let affordable = descriptors::places(descriptors::connections());
@@ -74,8 +74,8 @@ impl Edge {
     }
 }
 
-/// Answers a request. Whatever goes wrong becomes a response, and each response is counted once; a
-/// body that breaks later breaks the connection, so that no cut stream looks like an end.
+/// Answers a request. Every failure becomes a response, and each response is counted once. A body
+/// that fails later breaks the connection, so that a cut stream never looks complete.
 pub(super) async fn handle(
     edge: &Edge,
     peer: Option<IpAddr>,
@@ -85,14 +85,15 @@ pub(super) async fn handle(
     let managed = managed(&request);
     let dialect = managed.map(|(dialect, _)| dialect);
     let report = Report::begin(&edge.app, route(managed), request.method().clone());
-    // Before its host is looked at: that is never ours, and a client that takes us for a proxy of
-    // another kind is better told so.
+    // This comes before the check of the host, which never fits a CONNECT. A client that takes
+    // Plimsoll for another kind of proxy should be told so.
     if request.method() == Method::CONNECT {
         return refuse(report, dialect, &ProxyError::Method);
     }
     if let Err(error) = edge.guard.admit(&request) {
         return refuse(report, dialect, &error);
     }
+    // Credentials come before the limit, because each tenant has its own share of the places.
     let sources = &edge.config.sources;
     let credential = Credential::of(sources, request.headers(), request.uri().query());
     let identity = auth::identity(&edge.tenant_key, &credential, peer);
@@ -100,6 +101,7 @@ pub(super) async fn handle(
         let setting = "server.max_in_flight";
         return refuse(report, dialect, &ProxyError::Overloaded { setting });
     };
+    // The place is held until the last byte of the response, so it goes with the body.
     let flight = edge.app.metrics.in_flight();
     let response = match admit(edge, request, identity).await {
         Ok(admitted) => serve(&edge.app, dialect, admitted, report).await,
@@ -108,7 +110,7 @@ pub(super) async fn handle(
     response.map(|body| Body::new(Counted::new(body, place, flight, busy)))
 }
 
-/// Counts what the connection answered by itself, because it was no request.
+/// Counts a response that the connection sent by itself, because the request was malformed.
 pub(super) fn malformed(edge: &Edge, error: &hyper::Error) {
     let status = if error.is_parse_too_large() {
         StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
@@ -117,18 +119,18 @@ pub(super) fn malformed(edge: &Edge, error: &hyper::Error) {
     } else {
         return;
     };
-    // What its method was meant to be is not known; any that is no standard one is `other`.
+    // Its method is not known. A method that is not standard counts as `other`.
     let unknown = Method::from_bytes(b"UNKNOWN").unwrap_or_default();
     Report::begin(&edge.app, Route::Forward, unknown).refuse(status);
 }
 
-/// A request that may enter.
+/// A request that was admitted.
 enum Admitted {
     /// It is managed.
     Turn(Box<TurnRequest>),
-    /// It is passed through.
+    /// It is forwarded.
     Forward(Untouched),
-    /// It would be managed if its coding were one that we can read.
+    /// It would be managed if the proxy could read its coding.
     Unreadable(Untouched),
 }
 
@@ -180,12 +182,14 @@ async fn admit(
     let Some((dialect, purpose)) = managed else {
         return Ok(Admitted::Forward(pass(method, asked, headers, body)));
     };
+    // A body that can't be read is not held either: it is streamed like any other.
     if coding == Coding::Unknown {
         return Ok(Admitted::Unreadable(pass(method, asked, headers, body)));
     }
     let overrides = headers::overrides(&headers, &edge.config.profiles)?;
     let session = headers::session(&headers)?;
     let cap = edge.config.body_cap;
+    // Both bodies are kept: the raw one is forwarded if management fails.
     let raw = body::read(body, &headers, cap, edge.budget.share()).await?;
     let unpacking = edge.unpackers.unpack(coding, &raw, cap, &edge.budget);
     let body = unpacking.await?;
@@ -222,7 +226,7 @@ fn pass(
     }
 }
 
-/// The route of a request by what it asks for.
+/// The route of a request.
 fn route(managed: Option<(Dialect, Purpose)>) -> Route {
     match managed {
         Some((_, Purpose::Count)) => Route::CountTokens,
@@ -233,7 +237,7 @@ fn route(managed: Option<(Dialect, Purpose)>) -> Route {
     }
 }
 
-/// What a request that is managed asks for; none of one that is passed through.
+/// The dialect and the purpose of a managed request. `None` for any other request.
 fn managed(request: &Request<Incoming>) -> Option<(Dialect, Purpose)> {
     Dialect::of_path(request.uri().path()).filter(|_| request.method() == Method::POST)
 }

@@ -1,5 +1,5 @@
-//! How many requests are served at once, and how many of one tenant's. Owns the count, from a
-//! request's arrival to the last byte of its response; never queues.
+//! How many requests are served at once, in total and per tenant. Owns that count, from the arrival
+//! of a request to the last byte of its response. Never queues a request.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -15,10 +15,10 @@ use super::connections::Busy;
 use crate::model::TenantId;
 use crate::record::InFlight;
 
-/// One place in so many is kept, beside the others, for tenants that hold few.
+/// One place in this many is kept in addition, for tenants that hold few.
 const SPARE: usize = 8;
 
-/// The places there are.
+/// The places for requests.
 #[derive(Clone, Debug)]
 pub struct Limit(Arc<Places>);
 
@@ -43,7 +43,7 @@ pub struct Place {
 }
 
 impl Limit {
-    /// So many places, and some more for tenants that would be crowded out of them.
+    /// Has this many places, and some more for tenants that would otherwise be crowded out.
     #[must_use]
     pub fn new(places: usize) -> Self {
         Self(Arc::new(Places {
@@ -53,9 +53,10 @@ impl Limit {
         }))
     }
 
-    /// Takes a place, if there is one for this tenant. Where all are taken the spare ones are left,
-    /// for who holds fewer than there are left: so a tenant with none gets one as long as there is
-    /// any, and the more a tenant holds the sooner it is refused.
+    /// Takes a place, if there is one for this tenant. When the ordinary places are taken, the
+    /// spare ones go to tenants that hold fewer places than there are spare ones left. So a tenant
+    /// without a place gets one as long as there is any, and the more a tenant holds, the sooner it
+    /// is refused.
     #[must_use]
     pub fn enter(&self, tenant: TenantId) -> Option<Place> {
         let places = &self.0;
@@ -87,7 +88,7 @@ impl Drop for Place {
     }
 }
 
-/// A response's body that holds its place until it ends or is dropped.
+/// The body of a response, which holds its place until it ends or is dropped.
 #[derive(Debug)]
 pub struct Counted {
     inner: Body,
@@ -97,7 +98,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Ties a place, the gauge that counts it and the connection's state to a body.
+    /// Ties a place, its gauge and the state of its connection to a body.
     #[must_use]
     pub(super) fn new(inner: Body, place: Place, flight: InFlight, busy: Busy) -> Self {
         Self {

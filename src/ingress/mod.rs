@@ -1,13 +1,13 @@
 //! The edge towards agents: listeners, limits, credentials, headers, and errors in the caller's
-//! shape. Owns everything up to the pipeline's door; never decides what the upstream is sent.
+//! shape. Owns everything up to the pipeline's door. Never decides what the upstream is sent.
 //!
-//! | request | goes |
+//! | request | what happens |
 //! |---|---|
 //! | `POST …/chat/completions`, `…/responses`, `…/v1/messages` | read whole, then [`crate::pipeline::turn`] |
-//! | `POST …/v1/messages/count_tokens` | the same, and only counted |
+//! | `POST …/v1/messages/count_tokens` | the same, but only counted |
 //! | a host or a page that is not allowed | 403 |
 //! | a WebSocket upgrade | 426 |
-//! | anything else | [`crate::pipeline::forward`], streamed both ways |
+//! | anything else | [`crate::pipeline::forward`], streamed in both directions |
 
 mod admin;
 mod auth;
@@ -41,33 +41,33 @@ pub use origin::{Guard, Host, Hosts, Origins};
 pub use pace::Pace;
 pub use server::{BindError, Drained, Server};
 
-/// Listening and limits.
+/// Where the server listens, and its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Where agents connect.
+    /// The address for agents.
     pub listen: SocketAddr,
-    /// Where metrics and health are.
+    /// The address for metrics and health.
     pub admin: SocketAddr,
     /// The largest body that is read whole, in bytes, before and after decompression.
     pub body_cap: usize,
-    /// Bytes that the bodies of all requests may take; where it is less than twice the cap it counts
-    /// as that, so that one body can always be served.
+    /// How many bytes the bodies of all requests may take. It counts as twice `body_cap` if it is
+    /// less, so that one body can always be served.
     pub body_budget: usize,
     /// How slowly a body may come.
     pub pace: Pace,
-    /// How long a client may read nothing of what waits for it.
+    /// How long a client may read nothing although bytes wait for it.
     pub write_timeout: Duration,
-    /// What is remembered between requests takes so many bytes at most.
+    /// How many bytes all caches together may take.
     pub cache_memory: usize,
-    /// How long requests may go on once the server stops.
+    /// How long requests may go on after the server was told to stop.
     pub drain: Duration,
-    /// Requests at once, at least 1.
+    /// How many requests are served at once. At least 1.
     pub max_in_flight: usize,
     /// Where credentials are looked for.
     pub sources: Sources,
-    /// Hosts by which the proxy may be asked for, beside those of this machine.
+    /// The hosts that requests may name, besides those of this machine.
     pub hosts: Hosts,
-    /// Origins of pages that may ask, beside those of this machine.
+    /// The origins of pages that may send requests, besides those of this machine.
     pub origins: Origins,
     /// The profiles that a request may name.
     pub profiles: BTreeSet<String>,

@@ -1,5 +1,6 @@
-//! What the ledger needs to know of a turn, gathered call by call: what was asked, which calls were
-//! accepted, what was reported and said. Owns no arithmetic: that is `tokens::ledger`'s.
+//! Gathers what the ledger needs to know of a turn, call by call: what was asked, which calls were
+//! accepted, what was reported and what was answered. Never computes anything: `tokens::ledger`
+//! does that.
 
 use crate::dialect::answer::{Answer, Verdict};
 use crate::model::Usage;
@@ -8,28 +9,28 @@ use crate::turn::hidden;
 use crate::turn::hop::{Prepared, State};
 use crate::turn::known::Reader;
 
-/// The books of one turn. Nothing stands in them before they are opened.
+/// The ledger's input for one turn. It is empty until the terms are set.
 #[derive(Debug, Default)]
 pub(super) struct Books {
     terms: Option<Terms>,
     /// The client's own request.
     client: Asked,
-    /// The same, sent in place of a view.
+    /// The client's own request, where it is sent in place of a view.
     own: Asked,
-    /// Calls in order, and whether each was accepted.
+    /// The calls in order. The flag says whether the upstream accepted the call.
     calls: Vec<(Call, bool)>,
-    /// The view of a turn that is only watched.
+    /// The view that was not sent, because the turn is only watched.
     unsent: Option<Unsent>,
 }
 
 impl Books {
-    /// Opens them under what both sides have in common.
+    /// Sets what both sides of the ledger have in common.
     pub(super) fn open(&mut self, terms: Terms) {
         self.terms = Some(terms);
     }
 
-    /// A view is about to be sent. Where it takes the place of one that was refused, what was cut for
-    /// that one is cut from this one too.
+    /// Notes that a view is about to be sent. If it replaces a view that was refused, it may not
+    /// count on more of the cache than the refused view could.
     pub(super) fn prepared(&mut self, state: &State, prepared: &Prepared) {
         (self.client, self.own) = (state.client_asked(), state.own_asked());
         let mut asked = prepared.asked;
@@ -44,8 +45,8 @@ impl Books {
         self.calls.push((call, false));
     }
 
-    /// The client's own request is about to be sent, in place of a view that was refused or behind
-    /// one that can't be read.
+    /// Notes that the client's own request is about to be sent, because a view was refused or the
+    /// answer to a view can't be read.
     pub(super) fn own(&mut self) {
         self.calls.pop_if(|(_, accepted)| !*accepted);
         let call = Call {
@@ -56,11 +57,14 @@ impl Books {
         self.calls.push((call, false));
     }
 
-    /// The client's own request is about to be sent, because the turn is only watched. Where that goes
-    /// on from what nothing is known of, the provider holds it, and the view would have changed it.
+    /// Notes that the client's own request is about to be sent, because the turn is only watched.
+    /// `anew` says that the conversation goes on but nothing is known of its past: the provider has
+    /// it in its cache, and the view would have changed it.
     pub(super) fn watched(&mut self, state: &State, anew: bool) {
         if let Some((view, _)) = self.calls.pop() {
             let (mut asked, whole) = (view.asked, view.whole);
+            // The provider's cache holds the past of the conversation up to the point where the
+            // view begins to differ. The view would have had to write the rest again.
             if anew {
                 asked.before = asked.before.max(asked.held + 1);
             }
@@ -84,21 +88,21 @@ impl Books {
         self.unsent.is_some()
     }
 
-    /// The newest call was answered.
+    /// Notes whether the upstream accepted the newest call.
     pub(super) fn answered(&mut self, accepted: bool) {
         if let Some((_, is_accepted)) = self.calls.last_mut() {
             *is_accepted = accepted;
         }
     }
 
-    /// The answer of the newest call has ended.
+    /// Notes the end of the newest call's answer.
     pub(super) fn ended(&mut self, usage: Option<Usage>, said: Said) {
         if let Some((call, _)) = self.calls.last_mut() {
             (call.usage, call.said) = (usage, said);
         }
     }
 
-    /// What the turn came to; none where nothing was accepted or nothing is known of it.
+    /// The account of the turn. `None` if no call was accepted, or if the terms are not known.
     pub(super) fn account(&self) -> Option<Account> {
         let accepted = self.calls.iter().filter(|(_, accepted)| *accepted);
         let calls: Vec<Call> = accepted.map(|(call, _)| *call).collect();
@@ -109,7 +113,7 @@ impl Books {
         }
     }
 
-    /// What a turn that is only watched would have come to; none of any other.
+    /// The account that a watched turn would have had as a managed one. `None` for any other turn.
     pub(super) fn projected(&self) -> Option<Account> {
         let (call, accepted) = self.calls.last()?;
         let terms = self.terms.as_ref().filter(|_| *accepted)?;
@@ -117,7 +121,8 @@ impl Books {
     }
 }
 
-/// What an answer holds, as far as the ledger asks for it: what is reported need not be counted.
+/// The sizes of an answer that the ledger asks for. What the upstream reported is not counted
+/// again.
 pub(super) fn said(answer: &Answer, reader: &Reader<'_>) -> Said {
     let call = |call: &crate::dialect::answer::Call| {
         u64::from(reader.count(&call.name)) + u64::from(reader.count(&call.arguments))

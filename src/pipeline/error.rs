@@ -1,5 +1,5 @@
-//! Everything that can go wrong with a request, and whose fault it is. Owns the classes and the
-//! codes; never makes a response.
+//! Every way in which a request can fail, and whose fault that is. Owns the classes, the codes and
+//! the messages of errors. Never makes a response.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -11,68 +11,68 @@ use crate::policy::Pinned;
 use crate::turn::TermsError;
 use crate::upstream::{self, UploadFault};
 
-/// A request that gets an answer of ours instead of the upstream's.
+/// An error that the proxy answers with instead of the upstream.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
-    /// One of our headers has a value that is not allowed.
+    /// One of Plimsoll's headers has a value that is not allowed.
     #[error("{name}: {allowed}")]
     Header {
-        /// The header.
+        /// The name of the header.
         name: &'static str,
-        /// What would be right.
+        /// The values that are allowed.
         allowed: String,
     },
     /// The body can't be decompressed.
-    #[error("the body is no valid {coding}; send it whole, or without content-encoding")]
+    #[error("the body is not valid {coding}; send it whole, or without content-encoding")]
     Coding {
         /// The `content-encoding` that was named.
         coding: &'static str,
     },
-    /// The body is over the cap, as sent or decompressed.
+    /// The body is larger than the limit, as sent or after decompression.
     #[error("the body is larger than {cap} bytes; send less, or raise server.body_cap")]
     TooLarge {
-        /// Bytes that are allowed.
+        /// The limit in bytes.
         cap: usize,
     },
-    /// The body costs far more memory, or time, than its size.
+    /// The body takes far more memory or time to unpack than its size suggests.
     #[error(
         "the body unpacks to far more than its size, or at too high a cost; send it without \
          content-encoding"
     )]
     Unpacks,
-    /// The client broke off, or fell silent, in its body.
+    /// The client broke off or stopped sending in the middle of its body.
     #[error(transparent)]
     Body(#[from] UploadFault),
-    /// A protocol switch was asked for.
+    /// The client asked for a protocol switch.
     #[error("WebSocket is not served here; use plain HTTP requests")]
     Upgrade,
-    /// A method that names no path.
+    /// The method is CONNECT, which names no path.
     #[error("CONNECT is not served here; send requests to the base URL")]
     Method,
-    /// The request asks for a host that is not this proxy's.
+    /// The request names a host that the proxy does not answer to.
     #[error(
         "the host of this request is not one that the proxy answers to; use localhost or \
          127.0.0.1 in the base URL, or add the host to server.hosts"
     )]
     Host,
-    /// The request is of a page of the web.
+    /// The request comes from a web page whose origin is not allowed.
     #[error(
         "pages of this origin may not use the proxy; add the origin to server.origins if they should"
     )]
     Origin,
-    /// As much is served as may be.
-    #[error("too much at once; try again soon, or raise {setting}")]
+    /// The proxy serves as much as it is allowed to.
+    #[error("the proxy is busy; try again soon, or raise {setting}")]
     Overloaded {
-        /// What bounds it.
+        /// The setting that is the limit.
         setting: &'static str,
     },
-    /// The body is no request of the dialect.
+    /// The body is not a request of the dialect.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// The request's own budget can't be read against its model.
+    /// The budget that the request asks for does not fit its model.
     #[error(transparent)]
     Terms(#[from] TermsError),
-    /// The budget can't be met and the operator refuses such requests.
+    /// The budget can't be met, and the operator chose to refuse such requests.
     #[error(
         "the context holds {size} tokens where {ceiling} are allowed, and nothing more can be \
          evicted: user text {user}, system text {system}, tools {tools}, the newest exchange \
@@ -81,17 +81,17 @@ pub enum ProxyError {
         newest = pinned.newest, opaque = pinned.opaque, rest = pinned.rest
     )]
     Budget {
-        /// τ in tokens.
+        /// The ceiling τ in tokens.
         ceiling: u64,
-        /// Whether it is the model's window.
+        /// Whether the ceiling comes from the model's window.
         windowed: bool,
-        /// The size that is left, in tokens.
+        /// The size that remains, in tokens.
         size: u64,
-        /// What is pinned.
+        /// What can't be evicted.
         pinned: Pinned,
     },
-    /// A later hop could not be prepared: what the client sent can't be sent again instead,
-    /// because the model has been answered already.
+    /// A later hop could not be prepared. The client's own request can't take its place, because
+    /// the model has already answered it.
     #[error("the proxy could not go on with the turn ({0}); send the request again")]
     Middle(&'static str),
     /// The upstream gave no response.
@@ -99,28 +99,28 @@ pub enum ProxyError {
     Upstream(#[from] upstream::Error),
 }
 
-/// Whose fault an error is.
+/// Who caused an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The caller's: the same request fails again.
+    /// The caller did. The same request will fail again, unless it is retryable.
     Caller,
-    /// The upstream's.
+    /// The upstream did.
     Upstream,
-    /// The proxy's own.
+    /// The proxy did.
     Us,
 }
 
-/// Whose fault an error is, and whether the same request may work later.
+/// Who caused an error, and whether a retry makes sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Class {
-    /// Whose.
+    /// Who caused it.
     pub side: Side,
     /// Whether a retry makes sense.
     pub retryable: bool,
 }
 
 impl ProxyError {
-    /// Sorts the error.
+    /// Classifies the error.
     #[must_use]
     pub fn class(&self) -> Class {
         let (side, retryable) = match self {
@@ -141,7 +141,7 @@ impl ProxyError {
         Class { side, retryable }
     }
 
-    /// The status that the caller is answered.
+    /// The status that the caller gets.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
@@ -169,7 +169,7 @@ impl ProxyError {
         }
     }
 
-    /// The error in a dialect's shape, as a body or as the data of a stream's error event.
+    /// The error in the shape of a dialect, as a body or as the data of an error event.
     #[must_use]
     pub fn body(&self, dialect: Dialect) -> Bytes {
         let side = match self.class().side {
@@ -202,7 +202,7 @@ impl ProxyError {
         })
     }
 
-    /// The word for programs.
+    /// The code of the error, for programs.
     fn code(&self) -> &'static str {
         match self {
             Self::Header { .. } | Self::Terms(_) => "invalid_header",
@@ -231,7 +231,7 @@ impl ProxyError {
     }
 }
 
-/// What would make room for a context that has none.
+/// What the caller can do to make room.
 fn way_out(windowed: bool) -> &'static str {
     if windowed {
         "use a model that takes more"

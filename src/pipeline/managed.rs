@@ -1,6 +1,6 @@
-//! A managed turn between its first hop and its end: what both forms of its answer ask of it, from the
-//! hop that an answer makes to the record. Owns what such a turn is; never sends anything and reads no
-//! body.
+//! A managed turn between its first hop and its end: answers hidden calls, prepares the next hop
+//! and begins the record. Owns what streamed and unstreamed turns have in common. Never sends
+//! anything and never reads a body.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -31,36 +31,37 @@ use crate::turn::hop::{MiddleError, Prepared, State};
 use crate::turn::{Mode, Unmet};
 use crate::upstream::{self, Outbound, Payload};
 
-/// What the client reads where a turn ended at the hop cap with nothing else said.
+/// What the client reads if a turn ended at the bound on hops and nothing else was said.
 pub(super) const CAP_LINE: &str = "the model only annotated; send \"continue\"";
 
-/// A turn whose first hop is ready.
+/// A turn whose first hop is prepared.
 pub(super) struct Turn {
-    /// What it keeps between hops.
+    /// What the turn keeps between hops.
     pub state: State,
-    /// Its first hop.
+    /// The hop in hand.
     pub prepared: Prepared,
     /// The client's request.
     pub request: TurnRequest,
-    /// Where its record belongs.
+    /// The place of its record.
     pub place: Place,
     /// What is known of its model.
     pub family: Family,
-    /// The report so far.
+    /// Gathers the facts of the turn.
     pub report: Report,
 }
 
 impl Turn {
-    /// Answers the hidden calls of a hop that the client never sees, and keeps the hop.
+    /// Answers the hidden calls of a hop that the client never sees, and keeps that hop.
     pub(super) fn pend(&mut self, app: &App, answer: &Answer) {
         let hop = self.settle_hop(app, answer, Keep::Message);
         self.state.pending.push(hop);
     }
 
-    /// Prepares the hop that follows one whose hidden calls are answered, streamed or not.
+    /// Prepares the hop that follows a hidden one.
     ///
     /// # Errors
-    /// [`ProxyError`] where the middle fails, or the budget can't be met and the operator refuses then.
+    /// [`ProxyError`] if the middle fails, or if the budget can't be met and the operator refuses
+    /// such requests.
     pub(super) fn next_hop(&mut self, app: &App) -> Result<(), ProxyError> {
         let prepared = self.prepare(app, None);
         let prepared = prepared.map_err(|error| ProxyError::Middle(Stage::of(&error).name()))?;
@@ -72,14 +73,14 @@ impl Turn {
         Ok(())
     }
 
-    /// Notes the end of a hop.
+    /// Notes the end of a hop's answer.
     pub(super) fn heard(&mut self, app: &App, answer: &Answer) {
         let reader = app.reader(&self.family, self.place.tenant, self.state.request.dialect);
         let said = books::said(answer, &reader);
         self.report.ended(answer, said);
     }
 
-    /// The hop that an answer makes, its hidden calls run and counted.
+    /// Runs and counts the hidden calls of an answer. Returns the hop to record.
     pub(super) fn settle_hop(&mut self, app: &App, answer: &Answer, keep: Keep) -> Hop {
         let reader = app.reader(&self.family, self.place.tenant, self.state.request.dialect);
         let (state, prepared) = (&self.state, &self.prepared);
@@ -90,8 +91,8 @@ impl Turn {
         hop
     }
 
-    /// Begins to record the turn that ends with this answer. `None` where that failed, which the
-    /// client never pays for.
+    /// Begins to write the record of a turn that ends with the last of `answers`. Returns `None` if
+    /// that failed. The client never pays for such a failure.
     pub(super) fn commit(
         &mut self,
         app: &App,
@@ -101,8 +102,8 @@ impl Turn {
         self.guarded(app, |turn| turn.record(app, answers, closed))
     }
 
-    /// As [`Turn::commit`], for a turn that ended behind hops that are settled already: the client
-    /// has what they said and nothing else.
+    /// Does the same for a turn that broke off after its hidden calls were answered. The client has
+    /// what the hops said and nothing else.
     pub(super) fn commit_settled(&mut self, app: &App, answers: &[Answer]) -> Option<Committed> {
         self.guarded(app, |turn| {
             let last = turn.state.pending.pop()?;
@@ -126,7 +127,7 @@ impl Turn {
         })
     }
 
-    /// The record of the turn that ends with this answer.
+    /// The record of a turn that ends with the last of `answers`.
     fn record(
         &mut self,
         app: &App,
@@ -134,6 +135,7 @@ impl Turn {
         closed: Option<Option<&str>>,
     ) -> Option<Ended> {
         let answer = answers.last()?;
+        // A capped turn shows the client none of the last hop, so the hop is kept whole.
         let keep = if closed.is_some() {
             Keep::Message
         } else {
@@ -168,16 +170,16 @@ impl Turn {
         let request = &self.state.request;
         let (stored, asked) = match self.state.terms.mode {
             Mode::Manage => self.state.terms.keeps(request.stored),
-            // The provider's own copy is all that the client can refer to.
+            // A watched client can refer only to the copy that the provider keeps.
             Mode::Observe | Mode::Off => (false, false),
         };
-        // What broke off has no end that a client could go on from.
+        // A client can't go on from an answer that broke off.
         let whole = match answer.verdict() {
             Verdict::Done | Verdict::Mixed | Verdict::Cut => true,
             Verdict::HiddenOnly => closed.is_some(),
             Verdict::Broken => false,
         };
-        // The client knows a turn by the id of its first hop.
+        // The client knows the turn by the id of its first hop.
         let first = answers.first().filter(|_| asked && whole);
         Some(Ended {
             record,
@@ -186,10 +188,10 @@ impl Turn {
         })
     }
 
-    /// Prepares the next hop.
+    /// Prepares the next hop. `refused` is the size that the upstream refused as too long.
     ///
     /// # Errors
-    /// [`MiddleError`] where the middle fails.
+    /// [`MiddleError`] if the middle fails.
     pub(super) fn prepare(
         &mut self,
         app: &App,
@@ -200,10 +202,10 @@ impl Turn {
         self.report.prepare(&mut self.state, &tools, refused)
     }
 
-    /// Prepares the hop in hand anew, without some edits.
+    /// Prepares the hop in hand again, without some edits.
     ///
     /// # Errors
-    /// [`MiddleError`] where the middle fails.
+    /// [`MiddleError`] if the middle fails.
     pub(super) fn prepare_without(
         &mut self,
         app: &App,
@@ -218,12 +220,12 @@ impl Turn {
     /// The prepared hop with the client's headers, ready to be sent.
     ///
     /// # Errors
-    /// [`ProxyError`] if the client's path leaves the base.
+    /// [`ProxyError`] if the client's path leaves the base URL.
     pub(super) fn outbound(&self, app: &App) -> Result<Outbound, ProxyError> {
         let url = app.upstream.target(&self.request.asked)?;
         let mut headers = self.request.headers.clone();
         upstream::to_upstream(&mut headers);
-        // The body was decompressed, and the answer must be readable.
+        // The body was decompressed, and the proxy must be able to read the answer.
         headers.remove(CONTENT_ENCODING);
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let method = self.request.method.clone();
@@ -235,7 +237,7 @@ impl Turn {
         })
     }
 
-    /// What the interceptor must know of the turn.
+    /// What the stream machine must know of the turn.
     pub(super) fn spec(&self) -> Spec {
         Spec {
             dialect: self.state.request.dialect,
@@ -245,8 +247,9 @@ impl Turn {
         }
     }
 
-    /// The client's own request: as it came, or where it names a turn with hidden calls in it, with what
-    /// it refers to in its place. The provider has kept those calls, and nothing answers them there.
+    /// The client's own request. That is the body as it came. If the conversation has hidden calls
+    /// that the provider keeps, it is the expanded body: nobody would answer those calls at the
+    /// provider.
     pub(super) fn own(&self) -> &Bytes {
         let hops = self
             .state
@@ -261,25 +264,25 @@ impl Turn {
         }
     }
 
-    /// Whether the client's own request is shorter than ours: then what was added to it may be all that
-    /// makes it too long.
+    /// Whether the client's own request is shorter than the view. The view may then be too long
+    /// only because of what the proxy added.
     pub(super) fn is_shorter(&self) -> bool {
         let fewer_tokens = self.state.client_tokens < self.prepared.estimate;
         fewer_tokens || self.own().len() < self.prepared.body.len()
     }
 
-    /// Whose habits a turn meets.
+    /// The model whose habits this turn meets.
     pub(super) fn whose(&self) -> Whose {
         let request = &self.state.request;
         Whose::new(self.place.tenant, request.dialect, &request.model)
     }
 
-    /// Notes that the upstream accepted the view in hand.
+    /// Notes that the upstream accepted the hop in hand.
     pub(super) fn note_accepted(&self, app: &App) {
         app.learned.accepted(&self.whose(), self.prepared.edits);
     }
 
-    /// Notes what a turn found out of its upstream.
+    /// Notes what the turn learned of its upstream, for this session and for the report.
     pub(super) fn teach(&mut self, learned: Edits) {
         let new = learned.without(self.state.known);
         if new.is_empty() {
@@ -296,8 +299,8 @@ impl Turn {
         );
     }
 
-    /// Waits until a record is durable, as long as the settings allow; past that it is written
-    /// late and the client does not wait.
+    /// Waits until a record is durable, as long as the settings allow. After that the record is
+    /// written late and the client does not wait.
     pub(super) async fn durable(&mut self, app: &Arc<App>, committed: Committed) {
         let begun = Instant::now();
         let waited = tokio::time::timeout(app.settings.store_wait, committed.durable()).await;
@@ -328,7 +331,7 @@ impl Turn {
         }
     }
 
-    /// An error of ours in the dialect's shape.
+    /// The body of an error about the upstream, in the dialect's shape.
     pub(super) fn upstream_error(&self, cause: &str) -> Bytes {
         self.state.request.dialect.error(&ErrorText {
             status: StatusCode::BAD_GATEWAY.as_u16(),
@@ -339,13 +342,13 @@ impl Turn {
         })
     }
 
-    /// Ends the report of a turn that gets an answer of ours.
+    /// Ends the report of a turn that fails.
     pub(super) fn failed(self, error: ProxyError) -> ProxyError {
         self.report.refuse(error.status());
         error
     }
 
-    /// Passes a response on as it comes and ends the report.
+    /// Passes a response on unread, and ends the report.
     pub(super) fn forward(self, response: Response<upstream::ResponseBody>) -> Response<Body> {
         let mut report = self.report;
         let mut response = response.map(Body::new);
@@ -355,7 +358,7 @@ impl Turn {
         response
     }
 
-    /// Answers with bytes that were read whole, under the upstream's own status and headers.
+    /// Answers with bytes that were read whole, under the upstream's status and headers.
     pub(super) fn reply(
         mut self,
         status: StatusCode,
@@ -364,7 +367,7 @@ impl Turn {
     ) -> Response<Body> {
         upstream::to_client(&mut headers);
         headers.extend(self.report.headers());
-        // The length is computed anew, because the body may not be the upstream's.
+        // The server computes the length again, because the body may not be the upstream's.
         headers.remove(http::header::CONTENT_LENGTH);
         self.report.finish(Some(status));
         let mut response = Response::new(Body::from(body));
@@ -374,7 +377,7 @@ impl Turn {
     }
 }
 
-/// The line for a turn that ended at the hop cap, where nothing visible was said.
+/// The line that a capped turn ends with, if nothing visible was said.
 pub(super) fn cap_line(answers: &[Answer]) -> Option<&'static str> {
     answers
         .iter()
@@ -382,7 +385,7 @@ pub(super) fn cap_line(answers: &[Answer]) -> Option<&'static str> {
         .then_some(CAP_LINE)
 }
 
-/// The refusal of a hop that can't be brought under its ceiling, where the operator refuses such.
+/// The error for a hop that stays above its ceiling, if the operator refuses such requests.
 pub(super) fn over_budget(state: &State, prepared: &Prepared) -> Option<ProxyError> {
     let pinned = prepared
         .pinned

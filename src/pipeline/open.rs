@@ -1,6 +1,6 @@
-//! The request half of a turn: from the client's bytes to the first hop's. Whatever fails in here
-//! for the proxy's own sake sends the client's bytes on, a store that is slow or stuck included.
-//! Never sends anything itself, and never waits on an async worker.
+//! The request half of a turn: from the client's bytes to those of the first hop. If anything of
+//! the proxy's own fails here, a slow store included, the client's bytes are sent instead. Never
+//! sends anything itself, and never waits on an async worker.
 
 use std::sync::Arc;
 
@@ -30,13 +30,13 @@ use crate::tokens::Family;
 use crate::turn::hop::{MiddleError, Prepared, State};
 use crate::turn::{Mode, SetBreakpoints, Terms};
 
-/// What a request turned out to be.
+/// What becomes of a request.
 pub(super) enum Opened {
-    /// Held under its ceiling.
+    /// It is held under its ceiling.
     Managed(Box<Turn>),
-    /// Forwarded as it came, and watched: what it would have been as a managed one is known.
+    /// It is forwarded as it came, and what it would have been as a managed request is known.
     Watched(Box<Turn>),
-    /// Forwarded as it came.
+    /// It is forwarded as it came.
     Untouched {
         /// The client's request.
         request: Box<Untouched>,
@@ -45,16 +45,16 @@ pub(super) enum Opened {
     },
 }
 
-/// What a request says of itself.
+/// A request that was decoded.
 struct Asked {
     request: Request,
-    /// The path to the response that it goes on from, where it names one.
+    /// The path to the response that the request goes on from, if it names one.
     known: Option<Path>,
     terms: Terms,
     family: Family,
 }
 
-/// What was read of a request before it is known where it stands.
+/// A request whose messages were counted, before its place is known.
 struct Read {
     request: Request,
     shapes: Vec<Arc<Shape>>,
@@ -64,13 +64,13 @@ struct Read {
     family: Family,
 }
 
-/// How far a request came without waiting.
+/// How far a request came without waiting for the disk.
 enum Step {
     /// To its first hop.
     Ready(Box<Ready>),
-    /// It refers to what was said before.
+    /// It refers to what was said before, which must be read first.
     Refers(Box<Asked>),
-    /// It has to be looked up on disk.
+    /// Its path must be looked up in the store.
     Cold(Box<Read>),
 }
 
@@ -80,7 +80,7 @@ type Ready = (State, Prepared, Place, Family);
 /// Reads a request and prepares its first hop.
 ///
 /// # Errors
-/// [`ProxyError`] where the caller's request can't be served as it asks.
+/// [`ProxyError`] if the request can't be served as the caller asks.
 pub(super) async fn open(
     app: &Arc<App>,
     request: TurnRequest,
@@ -88,7 +88,7 @@ pub(super) async fn open(
 ) -> Result<Opened, ProxyError> {
     report.turn.tenant = request.identity.tenant.0.short();
     let size = request.body.len();
-    // Dropped with this future, which a caller who leaves drops.
+    // If the caller leaves, this future is dropped. That drops `_waiting` and so ends the patience.
     let (_waiting, patience) = Patience::new();
     let mut opening = Opening {
         request,
@@ -102,6 +102,7 @@ pub(super) async fn open(
     if let Ok(Step::Refers(asked)) = step {
         (opening, step) = expand(app, opening, asked).await?;
     }
+    // A request that needed no disk is ready by now.
     let read = match step {
         Ok(Step::Ready(ready)) => return opening.resolve(Ok(*ready)),
         Err(stop) => return opening.resolve(Err(stop)),
@@ -122,8 +123,8 @@ pub(super) async fn open(
     opening.resolve(ready)
 }
 
-/// Puts what a request refers to into it, and goes on as if it had stood there. The client's own
-/// bytes stay what is forwarded where anything of it is not known.
+/// Puts what a request refers to into it. The request then goes on as if it had come that way. If
+/// anything that it refers to is not known, the client's own bytes are forwarded.
 async fn expand(
     app: &Arc<App>,
     mut opening: Opening,
@@ -131,6 +132,7 @@ async fn expand(
 ) -> Result<(Opening, Result<Step, Stop>), ProxyError> {
     let tenant = opening.request.identity.tenant;
     let scope = opening.request.session.scope(asked.request.hint.as_deref());
+    // The look-up may read the disk, so it runs off the async workers.
     let find = move |app: &App, patience: &Patience| {
         let known = asked.look_up(app, tenant, &scope, patience)?;
         Ok((asked, known))
@@ -146,6 +148,7 @@ async fn expand(
     let Known { found, path } = known;
     asked.known = path;
     let parts = found.before.iter().chain(&found.items);
+    // An expanded request may be large although the client's was small.
     opening.size += parts.map(Bytes::len).sum::<usize>();
     let go_on = move |app: &App, opening: &mut Opening| {
         let whole = opening.report.timed(Phase::Parse, || {
@@ -158,7 +161,7 @@ async fn expand(
 }
 
 impl Opening {
-    /// What becomes of a request behind the middle.
+    /// What becomes of a request after the middle.
     fn resolve(self, outcome: Result<Ready, Stop>) -> Result<Opened, ProxyError> {
         let Self {
             request,
@@ -200,9 +203,10 @@ impl Opening {
     }
 }
 
-/// Reads a request and finds it, as far as that needs no disk.
+/// Decodes a request and finds its place, as far as that needs no disk.
 fn begin(app: &App, opening: &mut Opening) -> Result<Step, Stop> {
     let asked = asked(app, &opening.request, &mut opening.report)?;
+    // A caller whose name is not proven may not read by an id what another caller said.
     if asked.request.refers.is_empty() {
         place(app, opening, asked)
     } else if opening.trust != Trust::Whole {
@@ -217,17 +221,20 @@ fn begin(app: &App, opening: &mut Opening) -> Result<Step, Stop> {
     }
 }
 
-/// Finds a request that has all in it, as far as that needs no disk.
+/// Finds the place of a request that refers to nothing, as far as that needs no disk.
 fn place(app: &App, opening: &mut Opening, asked: Asked) -> Result<Step, Stop> {
     let (read, known) = read(app, opening, asked)?;
     let (report, patience) = (&mut opening.report, &opening.patience);
     let known = report.timed(Phase::Session, || {
+        // The path to a response that the request names comes first: others may end with the same
+        // words.
         let stands = known.and_then(|known| stand(known, &read.shapes));
         let remembered = || read.ask(|request| remembered(&app.paths, request));
         stands.map(Arc::new).or_else(remembered)
     });
     let path = match known {
         Some(path) => path,
+        // A store on disk may make the reader wait, which an async worker must not.
         None if app.records(read.terms.mode).reads_wait() => return Ok(Step::Cold(Box::new(read))),
         None => report.timed(Phase::Store, || read.locate(app, patience))?,
     };
@@ -242,10 +249,11 @@ fn asked(app: &App, asked: &TurnRequest, report: &mut Report) -> Result<Asked, S
     let request = report.timed(Phase::Parse, || asked.dialect.decode(asked.body.clone()));
     let request = match (request, wanted) {
         (Ok(request), _) => request,
-        // What is only watched is never refused.
+        // A watched request is never refused.
         (Err(_), Mode::Observe | Mode::Off) => return Err(Stop::Forward),
         (Err(error), Mode::Manage) => return Err(unreadable(error)),
     };
+    // The window decides the ceiling, so the model must be known before the terms.
     let family = app.models.family(&request.model).clone();
     let family = app
         .windows
@@ -253,7 +261,7 @@ fn asked(app: &App, asked: &TurnRequest, report: &mut Report) -> Result<Asked, S
     let window = family.prompt(request.limit.map(|limit| limit.tokens));
     let mut terms = Terms::of(&app.settings, &asked.overrides, window, &request.model)
         .map_err(|error| Stop::Error(error.into()))?;
-    // What is only counted is not kept either.
+    // A request that is only counted is not cached, so it gets no breakpoints.
     if asked.purpose == Purpose::Count {
         terms.breakpoints = SetBreakpoints::Off;
     }
@@ -288,6 +296,7 @@ fn read(app: &App, opening: &mut Opening, asked: Asked) -> Result<(Read, Option<
     let shapes = report.timed(Phase::Tokens, || {
         (0..request.messages.len())
             .map(|at| {
+                // Counting a long history takes a while. Nobody needs it once the caller has left.
                 if patience.is_over() {
                     return Err(Stop::Gone);
                 }
@@ -301,7 +310,7 @@ fn read(app: &App, opening: &mut Opening, asked: Asked) -> Result<(Read, Option<
         Trust::Whole => (turn.identity.tenant, true),
         Trust::Unnamed => (turn.identity.tenant, false),
         Trust::Nothing(alone) if spoken => (alone, false),
-        // What begins here has nothing behind it that could be put in.
+        // A conversation that begins here has no past that could be given away.
         Trust::Nothing(_) => (turn.identity.tenant, true),
     };
     terms.refers = refers;
@@ -312,6 +321,7 @@ fn read(app: &App, opening: &mut Opening, asked: Asked) -> Result<(Read, Option<
         Mode::Observe => place.watched(),
         Mode::Manage | Mode::Off => place,
     };
+    // Heads are hashed with the tenant, so they need to know whose request it is.
     let heads = report.timed(Phase::Session, || chain::heads(place.tenant, &shapes));
     let read = Read {
         request,
@@ -324,7 +334,7 @@ fn read(app: &App, opening: &mut Opening, asked: Asked) -> Result<(Read, Option<
     Ok((read, known))
 }
 
-/// Prepares the first hop of a request that stands at the end of a path.
+/// Prepares the first hop of a request that goes on from a path.
 fn ready(app: &App, opening: &mut Opening, read: Read, path: Arc<Path>) -> Result<Ready, Stop> {
     let Read {
         request,
@@ -340,6 +350,7 @@ fn ready(app: &App, opening: &mut Opening, read: Read, path: Arc<Path>) -> Resul
     let report = &mut opening.report;
     let tools = app.tools(&family, place.tenant, request.dialect);
     let whose = Whose::new(place.tenant, request.dialect, &request.model);
+    // What the upstream refuses decides the first view, so it is looked up before injection.
     let known = app.learned.without(&whose);
     let mut state = State::new(request, shapes, heads, path, terms, &tools.reader);
     state.know(known);
@@ -351,11 +362,12 @@ fn ready(app: &App, opening: &mut Opening, read: Read, path: Arc<Path>) -> Resul
     report.prepared(&state, &prepared);
     report.turn.session = place::session(&place, &state);
     report.turn.parent_session = place::parent_session(&place);
+    // The report is complete by now, so that a request that is forwarded is still reported in full.
     decide(&state, &prepared, opening.request.purpose)?;
     Ok((state, prepared, place, family))
 }
 
-/// What a look-up that failed is to the request; that it was given up is told by who waited.
+/// What a failed look-up means for the request. Whoever waited reports that it was given up.
 fn unfound(error: FindError) -> Stop {
     if let FindError::Late = error {
         return Stop::Gone;
@@ -364,8 +376,8 @@ fn unfound(error: FindError) -> Stop {
     Stop::Fail(Stage::Store)
 }
 
-/// What can't be read is the caller's mistake where no upstream could read it either; what only
-/// the proxy can't edit safely goes on as it came.
+/// What an unreadable request means. If no upstream could read it either, the caller made a
+/// mistake. If only the proxy can't edit it safely, it is forwarded as it came.
 fn unreadable(error: RequestError) -> Stop {
     match error {
         RequestError::DuplicateKey => Stop::Fail(Stage::Dialect),
@@ -376,7 +388,7 @@ fn unreadable(error: RequestError) -> Stop {
 }
 
 impl Asked {
-    /// What the request refers to, as far as our records have it.
+    /// Looks up what the request refers to in the records.
     fn look_up(
         &self,
         app: &App,
@@ -397,7 +409,7 @@ impl Asked {
 }
 
 impl Read {
-    /// Asks where the request stands.
+    /// Calls `ask` with what the request is looked up by.
     fn ask<T>(&self, ask: impl FnOnce(&find::Request<'_>) -> T) -> T {
         let text = |at| {
             self.request
@@ -413,7 +425,7 @@ impl Read {
         })
     }
 
-    /// The path behind the request, from the store where memory does not have it.
+    /// Finds the path behind the request. Looks in the store if memory does not have it.
     fn locate(&self, app: &App, patience: &Patience) -> Result<Arc<Path>, Stop> {
         let told = |op, time| app.metrics.observe_store(op, time);
         let store = app.records(self.terms.mode);
@@ -426,7 +438,7 @@ impl Read {
 /// Whether the prepared hop is sent, or what happens instead.
 fn decide(state: &State, prepared: &Prepared, purpose: Purpose) -> Result<(), Stop> {
     if state.terms.mode == Mode::Observe {
-        // What is only counted costs nothing either way.
+        // A request that is only counted costs nothing, so there is nothing to compare.
         return match purpose {
             Purpose::Count => Err(Stop::Forward),
             Purpose::Answer => Ok(()),
@@ -435,7 +447,7 @@ fn decide(state: &State, prepared: &Prepared, purpose: Purpose) -> Result<(), St
     if let Some(error) = over_budget(state, prepared) {
         return Err(Stop::Error(error));
     }
-    // What is asked once and without tools has nothing to manage, and nothing to remember.
+    // A request that comes once and without tools has nothing to manage or to remember.
     if state.is_managed() {
         Ok(())
     } else {

@@ -1,4 +1,4 @@
-//! Requests that go to the upstream as they came, and answers that come back so. Never reads either.
+//! Forwards requests as they came, and answers as they come back. Never reads either.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::upstream::{self, Outbound};
 /// Serves a request that is not managed.
 ///
 /// # Errors
-/// If the upstream gave no response.
+/// [`ProxyError`] if the upstream gave no response.
 pub async fn forward(
     app: &Arc<App>,
     request: Untouched,
@@ -34,10 +34,10 @@ pub async fn forward(
     }
 }
 
-/// Forwards a request as it is, and the response as it comes.
+/// Forwards a request as it came and the response as it comes.
 ///
 /// # Errors
-/// If the upstream gave no response.
+/// [`ProxyError`] if the upstream gave no response.
 pub(super) async fn pass(
     app: &App,
     request: Untouched,

@@ -1,5 +1,5 @@
-//! Facts of a turn as its stages return them, gathered for `record`. Never writes a metric or a
-//! log line itself.
+//! Gathers the facts of a turn as its stages return them. Owns the report until `record` gets it,
+//! exactly once. Never writes a metric or a log line itself.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,25 +21,26 @@ use crate::turn::hidden::Counted;
 use crate::turn::hop::{MiddleError, Prepared, State, Tools};
 use crate::upstream::Retry;
 
-/// The report of a request, from its head to its end. It is told once, whichever way that comes.
+/// Gathers the report of a request from its head to its end, and hands it over once, however the
+/// request ends.
 pub struct Report {
     /// What is known so far.
     pub(super) turn: Turn,
     books: Books,
     begun: Instant,
     hop_begun: Instant,
-    /// Whether it was counted that views are shown otherwise than in the turn before.
+    /// Whether this turn has been counted as one whose view is shown differently than before.
     otherwise: bool,
-    /// Where it is told; nowhere once it was.
+    /// Where the report goes. `None` once it went there.
     app: Option<Arc<App>>,
 }
 
 impl Drop for Report {
-    /// A turn that is dropped on its way was left by its client, or lost by a mistake of ours.
+    /// A turn that is dropped was left by its client, or lost by a panic.
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.failed_open(Stage::Panic);
-            // A stream had begun, and breaks; anything else is answered with an error.
+            // If a stream had begun, it breaks off. Otherwise the client gets an error.
             let begun = self.turn.first_token.map(|_| StatusCode::OK);
             return self.finish(begun.or(Some(StatusCode::BAD_GATEWAY)));
         }
@@ -67,12 +68,12 @@ impl Report {
         }
     }
 
-    /// Ends the report of a request that gets an answer of ours and nothing else.
+    /// Ends the report of a request that gets only an answer of the proxy's own.
     pub fn refuse(mut self, status: StatusCode) {
         self.finish(Some(status));
     }
 
-    /// Notes that the client's own bytes are sent because a stage failed.
+    /// Notes that a stage failed, so that the client's own bytes are sent.
     pub fn failed_open(&mut self, stage: Stage) {
         self.turn.fail_open = Some(stage);
     }
@@ -90,7 +91,7 @@ impl Report {
         };
     }
 
-    /// Runs a phase and notes the time that it took.
+    /// Runs a phase and notes how long it took.
     pub(super) fn timed<T>(&mut self, phase: Phase, run: impl FnOnce() -> T) -> T {
         let begun = Instant::now();
         let value = run();
@@ -98,7 +99,7 @@ impl Report {
         value
     }
 
-    /// Prepares a hop and notes the time that its two halves took.
+    /// Prepares a hop and notes how long its two halves took.
     pub(super) fn prepare(
         &mut self,
         state: &mut State,
@@ -109,16 +110,16 @@ impl Report {
         self.timed(Phase::Render, || state.render(planned))
     }
 
-    /// Notes under which terms the turn is accounted for.
+    /// Notes the terms under which the turn is accounted for.
     pub(super) fn account(&mut self, terms: Terms) {
         self.books.open(terms);
     }
 
-    /// Notes where the request stands and what its next hop is.
+    /// Notes the place of the request and its next hop.
     pub(super) fn prepared(&mut self, state: &State, prepared: &Prepared) {
         self.books.prepared(state, prepared);
         self.turn.number = u64::from(state.path.next_turn());
-        // What is only watched commits no pass, and breaks no prefix.
+        // A watched turn commits no pass and breaks no prefix.
         let managed = state.terms.mode == Mode::Manage;
         let committed = prepared.pass.as_ref().filter(|_| managed);
         let pass = committed.map(|(trigger, proposal)| Pass {
@@ -135,13 +136,15 @@ impl Report {
                 })
                 .collect(),
         });
-        // A first pass breaks what the provider has cached; so does text that a client changed, and
-        // what is found out of the upstream.
+        // A pass breaks what the provider has cached. So does text that the client changed, and so
+        // does a change of what the view shows because of what was learned of the upstream.
         let cached = state.path.newest().is_some() || !state.pending.is_empty();
         let guided = prepared.guided.filter(|_| managed);
+        // Guidance enters a conversation once, so the first reason of the turn stands.
         self.turn.guided = self.turn.guided.or(guided);
         self.turn.prologue_changed = state.prologue_changed;
         self.turn.prefix_breaks += u64::from((pass.is_some() || guided.is_some()) && cached);
+        // Text that the client changed is seen again by each hop, and breaks the prefix only once.
         let first = state.pending.is_empty();
         self.turn.prefix_breaks += u64::from(first && prepared.view.transcript().changed);
         if managed && !self.otherwise && state.shows_otherwise() {
@@ -150,7 +153,7 @@ impl Report {
         }
         let ceiling = u64::from(state.terms.ceiling);
         let out = prepared.calibrated(prepared.estimate);
-        // A turn has kept its budget if each of its hops has.
+        // A turn meets its budget only if each of its hops does.
         let earlier = self.turn.context.map(|context| context.budget);
         let met = prepared.pinned.is_none()
             && out <= ceiling
@@ -174,7 +177,7 @@ impl Report {
                 rest: prepared.calibrated(pinned.rest),
             }),
         });
-        // What is only watched goes up as it came.
+        // A watched turn is sent as it came, so its ratio says nothing.
         self.turn.hops.push(Hop {
             estimated: prepared.estimate,
             ceiling_ratio: managed.then(|| lossy(out) / lossy(ceiling.max(1))),
@@ -185,12 +188,12 @@ impl Report {
         self.hop_begun = Instant::now();
     }
 
-    /// Notes that the client's own request is what goes up next.
+    /// Notes that the client's own request is sent next.
     pub(super) fn own(&mut self) {
         self.books.own();
     }
 
-    /// Notes that the client's own request is what goes up, because the turn is only watched.
+    /// Notes that the client's own request is sent, because the turn is only watched.
     pub(super) fn watched(&mut self, state: &State, projection: Projection) {
         self.books.watched(state, projection == Projection::Anew);
         self.turn.projection = Some(projection);
@@ -199,12 +202,13 @@ impl Report {
         }
     }
 
-    /// What a turn that is only watched would have come to.
+    /// The account that a watched turn would have had as a managed one.
     pub(super) fn projected(&self) -> Option<Account> {
         self.books.projected()
     }
 
-    /// Notes that the last hop went up again, as long as the client had made it, and was answered.
+    /// Notes that the hop was sent again as the client had made it, and was answered with this
+    /// status.
     pub(super) fn unshortened(&mut self, status: StatusCode) {
         self.books.own();
         self.books.answered(status.is_success());
@@ -227,7 +231,7 @@ impl Report {
         }
     }
 
-    /// Notes the first byte that the client may see.
+    /// Notes the first byte that the client could see.
     pub(super) fn spoken(&mut self) {
         let since = self.begun.elapsed();
         self.turn.first_token.get_or_insert(since);
@@ -255,9 +259,9 @@ impl Report {
         }
     }
 
-    /// Notes what hidden calls did, and what was fetched again.
+    /// Notes what hidden calls did, and what the agent fetched again.
     pub(super) fn hidden(&mut self, counted: Counted) {
-        // Of what is only watched nothing is hidden, and nothing gone.
+        // A watched turn hides nothing and evicts nothing.
         if self.books.is_watched() {
             return;
         }
@@ -266,7 +270,7 @@ impl Report {
         self.turn.refetches += counted.refetches;
     }
 
-    /// Notes that the stream ended before its end.
+    /// Notes that the answer stopped before its end.
     pub(super) fn aborted(&mut self, side: Side) {
         let phase = match (self.turn.first_token, self.turn.hops.len()) {
             (None, _) => AbortPhase::FirstByte,
@@ -276,8 +280,8 @@ impl Report {
         self.turn.abort = Some(Abort { side, phase });
     }
 
-    /// The response headers for what is known so far; none where the upstream did not accept the
-    /// credential, because whoever sent it may not be whose session this is.
+    /// The response headers for what is known so far. There are none if the upstream did not accept
+    /// the credential, because its sender may not be the owner of the session.
     #[must_use]
     pub(super) fn headers(&self) -> HeaderMap {
         let refused = |hop: &Hop| matches!(hop.status.map(|s| s.as_u16()), Some(401 | 403));
@@ -287,7 +291,7 @@ impl Report {
         response_headers(&self.turn)
     }
 
-    /// Tells everybody who wants to know, the first time that it is called.
+    /// Hands the report over. Only the first call does anything.
     pub(super) fn finish(&mut self, status: Option<StatusCode>) {
         let Some(app) = self.app.take() else { return };
         self.turn.status = status;

@@ -1,6 +1,6 @@
-//! Sends a hop and deals with what an upstream refuses of it: one more view without the edits that it may
-//! have been refused for, one emergency pass where the view was too long, for a later hop once the client's
-//! own request where ours is too long still and the client's is shorter. Never reads a body that was
+//! Sends a hop and handles refusals: sends one more view without the edits that it may have been
+//! refused for, or makes one emergency pass if the view was too long. For a later hop that is still
+//! too long, sends the client's own request once if that is shorter. Never reads a body that was
 //! accepted.
 
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use crate::model::{EditKind, Edits};
 use crate::record::{RetryReason, Stage};
 use crate::upstream::{self, ResponseBody};
 
-/// Bytes of a refusal that are read to find out why.
+/// How many bytes of a refusal are read to find out why.
 const REFUSAL: usize = 1 << 20;
 
 /// Whether a refusal says that the prompt was too long for the model.
@@ -26,7 +26,7 @@ pub(super) fn is_too_long(app: &App, status: StatusCode, refusal: &[u8]) -> bool
     error.is_some()
 }
 
-/// The body of a refusal. One that breaks off, or never ends, says nothing that could be acted on.
+/// Reads the body of a refusal. One that breaks off or never ends can't be acted on.
 pub(super) async fn refusal_of<B>(body: B) -> Result<Bytes, ProxyError>
 where
     B: http_body::Body<Data = Bytes>,
@@ -42,11 +42,11 @@ where
 /// A response that refuses a hop, read whole.
 pub(super) type Refusal = (Parts, Bytes);
 
-/// Tries a later hop that was refused again, where that is of use: as another view, or as the client's
-/// own request where ours is too long, which the hops before it don't make any longer. What is refused
-/// still is handed back.
+/// Tries a later hop again that was refused, if that can help: with another view, or with the
+/// client's own request if the view is too long. The earlier hops do not make the client's request
+/// longer.
 ///
-/// # Errors
+/// [`ProxyError`] if the upstream gave no response.
 /// [`ProxyError`] if the upstream gave no response.
 pub(super) async fn again(
     app: &App,
@@ -64,7 +64,7 @@ pub(super) async fn again(
         return Ok(Err((head, body)));
     }
     turn.prepared.body = turn.own().clone().into();
-    // The answer's usage tells of what was sent.
+    // The reported usage will be about what was sent.
     turn.prepared.estimate = turn.state.client_tokens;
     turn.prepared.breakpoints = None;
     turn.prepared.edits = Edits::default();
@@ -75,7 +75,7 @@ pub(super) async fn again(
     settled(response).await
 }
 
-/// A response: where it is a refusal, that is read whole.
+/// Reads a response whole if it is a refusal.
 ///
 /// # Errors
 /// [`ProxyError`] if the refusal breaks off.
@@ -89,10 +89,10 @@ pub(super) async fn settled(
     Ok(Err((head, refusal_of(body).await?)))
 }
 
-/// Sends another view in place of one that was refused: without the edits that it may have been
-/// refused for, then a shorter one where it was too long. What is refused still is handed back.
+/// Sends another view in place of a refused one: first without the edits that it may have been
+/// refused for, and then a shorter one if it was too long.
 ///
-/// # Errors
+/// [`ProxyError`] if the upstream gave no response.
 /// [`ProxyError`] if the upstream gave no response.
 pub(super) async fn mended(
     app: &App,
@@ -112,26 +112,27 @@ pub(super) async fn mended(
     }
 }
 
-/// Where a view was refused for how it is made, and some of its edits may be why: the same without
-/// those. Whether that is accepted says what the upstream refuses. `None` where nothing is suspected.
+/// Sends a refused view without the edits that it may have been refused for. Whether that is
+/// accepted shows what the upstream refuses. Returns `None` if nothing is suspected.
 async fn differently(
     app: &App,
     turn: &mut Turn,
     (head, refusal): &Refusal,
 ) -> Option<Result<Response<ResponseBody>, ProxyError>> {
-    // A model that is not there, or a body that is too large, has nothing to do with edits.
+    // Only these statuses are about how a body is made. An unknown model or a body that is too
+    // large has nothing to do with edits.
     let made = matches!(head.status.as_u16(), 400 | 422);
     let counts = turn.request.purpose == Purpose::Count;
     if !made || counts || is_too_long(app, head.status, refusal) {
         return None;
     }
     let (edits, whose) = (turn.prepared.edits, turn.whose());
-    // Behind a hop that the client never saw its own request is none of the turn's any longer.
+    // After a hidden hop, the client's own request can't replace the view.
     let own_may_do = turn.state.pending.is_empty();
     let suspects = app.learned.suspects(&whose, edits, refusal, own_may_do)?;
     let without = turn.prepare_without(app, suspects.edits).ok()?;
     if without.body.is(&turn.prepared.body.to_bytes()) {
-        // Such edits as the client makes itself.
+        // The client made these edits itself.
         return None;
     }
     let breaks = suspects.edits.has(EditKind::Breakpoints);
@@ -147,7 +148,7 @@ async fn differently(
         return Some(answer);
     };
     turn.report.answered(response.status());
-    // Beside breakpoints of the client's own ours may only have been too many.
+    // If the client set breakpoints of its own, there may only have been too many in total.
     let sole = !turn.state.is_marked();
     if response.status().is_success() && (sole || !breaks) {
         let learned = app.learned.explained(&whose, suspects);
@@ -156,9 +157,9 @@ async fn differently(
     Some(answer)
 }
 
-/// Where a hop was refused as too long: one pass to four fifths of the size that the upstream
-/// named or refused, and one more try. `None` where it was refused for something else, or the
-/// pass frees nothing.
+/// Handles a hop that was refused as too long: makes one pass to four fifths of the size that the
+/// upstream named or refused, and tries once more. Returns `None` if the hop was refused for
+/// something else, or the pass frees nothing.
 async fn emergency(
     app: &App,
     turn: &mut Turn,
@@ -176,7 +177,8 @@ async fn emergency(
     if prepared.estimate >= before {
         return None;
     }
-    // The pass before the refused try has moved marks too, and marks never move back.
+    // The marks that the refused view moved stay where they are, because marks never move back. So
+    // that pass is reported as well.
     turn.report.prepared(&turn.state, &prepared);
     turn.prepared = prepared;
     let answer = send(app, turn).await;
@@ -186,7 +188,7 @@ async fn emergency(
     Some(answer)
 }
 
-/// Sends the prepared hop upstream.
+/// Sends the prepared hop.
 ///
 /// # Errors
 /// [`ProxyError`] if the upstream gave no response.

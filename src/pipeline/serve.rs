@@ -1,6 +1,6 @@
-//! The response half of a turn: sends its first hop and hands what is accepted to the half that reads its
-//! form. Where that can't be read, or ours was refused, it serves the client's own request, once. Never
-//! reads a body that was accepted.
+//! The response half of a turn: sends the first hop and hands what the upstream accepts to the
+//! reader of its form. If the answer can't be read, or the view was refused, sends the client's own
+//! request once. Never reads a body that was accepted.
 
 use std::sync::Arc;
 
@@ -35,20 +35,21 @@ pub(super) async fn first(app: &Arc<App>, mut turn: Turn) -> Result<Response<Bod
     refused(app, turn, response).await
 }
 
-/// Hands an accepted response to the half that reads its form. That is told by what was asked and by
-/// the bytes; the header counts only where those say nothing. Where it can't be read and may hold
-/// hidden calls, the client's own request is served instead.
+/// Hands an accepted response to the reader of its form. What was asked and the bytes decide the
+/// form, and the header counts only if those say nothing. If the answer can't be read and may hold
+/// hidden calls, the client's own request is sent.
 async fn accepted(
     app: &Arc<App>,
     turn: Turn,
     response: Response<ResponseBody>,
 ) -> Result<Response<Body>, ProxyError> {
     if turn.request.purpose == Purpose::Count {
-        // Nothing was said, so there is nothing to read and nothing to record. What counts a view may
-        // refuse less than what reads it, so that this teaches nothing either.
+        // Nothing was said, so there is nothing to read or to record. The counting endpoint may
+        // accept what the model's does not, so nothing is learned from it either.
         return Ok(turn.forward(response));
     }
     turn.note_accepted(app);
+    // The credentials are proven now, so a question to the upstream can use them.
     ask_for_window(app, &turn);
     let (head, body) = Incoming::of(response);
     if body.coded {
@@ -59,6 +60,7 @@ async fn accepted(
     } else {
         unary::answer(app, turn, head, body).await?
     };
+    // The client asked for a stream and the upstream sent a whole body.
     let served = match served {
         Served::Whole(turn, head, body) => unary::answer(app, *turn, *head, body).await?,
         Served::Answer(_) | Served::Own(_) => served,
@@ -69,8 +71,8 @@ async fn accepted(
     }
 }
 
-/// Asks the upstream beside a turn that it has just accepted, with the credentials that it accepted,
-/// where nothing is known of how much the turn's model takes.
+/// Asks the upstream how much the turn's model takes, if nothing is known about that. Uses the
+/// credentials that the upstream has just accepted.
 fn ask_for_window(app: &App, turn: &Turn) {
     let model = &turn.state.request.model;
     if !app.models.family(model).is_unmeasured() {
@@ -89,7 +91,7 @@ fn ask_for_window(app: &App, turn: &Turn) {
     app.windows.ask(&app.upstream, question);
 }
 
-/// Deals with a refusal of the first hop.
+/// Handles a refusal of the first hop.
 async fn refused(
     app: &Arc<App>,
     mut turn: Turn,
@@ -104,6 +106,7 @@ async fn refused(
         Ok(Err(refusal)) => refusal,
         Err(error) => return Err(turn.failed(error)),
     };
+    // The client's own request may do if it differs from the view in what was refused.
     let too_long = is_too_long(app, head.status, &body);
     let own_may_do = if too_long {
         turn.is_shorter()
@@ -116,24 +119,24 @@ async fn refused(
     Ok(turn.reply(head.status, head.headers, body))
 }
 
-/// Statuses that may be about how a body is made.
+/// Whether a status may be about how a body is made.
 fn is_ours(status: StatusCode) -> bool {
     matches!(status.as_u16(), 400 | 404 | 413 | 422)
 }
 
-/// Why the client's own request is sent in place of ours.
+/// Why the client's own request is sent instead of a view.
 #[derive(Clone, Copy)]
 enum Because {
-    /// The answer to ours can't be read, and may hold a hidden call.
+    /// The answer to the view can't be read and may hold a hidden call.
     Unread,
-    /// Ours was refused.
+    /// The view was refused.
     Refused {
-        /// For its length.
+        /// Whether it was refused for its length.
         too_long: bool,
     },
 }
 
-/// Sends the client's own request once, and says so; that answer stands.
+/// Sends the client's own request once and says so in a header. Its answer stands.
 async fn original(
     app: &Arc<App>,
     mut turn: Turn,
@@ -144,6 +147,7 @@ async fn original(
         Because::Refused { .. } => Stage::Refused,
     };
     let mut request = turn.request.untouched();
+    // An expanded request is not compressed, whatever the client's body was.
     let body = turn.own();
     if *body != turn.request.body {
         request.headers.remove(CONTENT_ENCODING);
@@ -161,13 +165,15 @@ async fn original(
             Ok(body) => body,
             Err(error) => return Err(turn.failed(error)),
         };
-        // What is refused either way is most likely the agent's own mistake, not one of ours; but
-        // what is too long where ours was not says nothing of it.
+        // If both requests are refused, the agent most likely made a mistake, and not the proxy.
+        // But if only the client's is too long, its refusal says nothing about the view.
         if too_long || !is_too_long(app, head.status, &body) {
             stage = Stage::RefusedTwice;
         }
         response = Response::from_parts(head, Body::from(body));
     } else if response.status().is_success()
+        // The client's own request has no edits and was accepted, so an edit may be what was
+        // refused.
         && let Because::Refused { too_long: false } = because
     {
         let (edits, whose) = (turn.prepared.edits, turn.whose());

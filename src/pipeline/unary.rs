@@ -1,5 +1,5 @@
-//! The response half of an unstreamed turn: whole bodies, hop after hop, until one has nothing
-//! hidden. Never holds a stream.
+//! The response half of an unstreamed turn: reads whole bodies, hop after hop, until one holds
+//! nothing hidden. Never handles a stream.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use crate::dialect::stream::unary::{self, Unstreamed};
 use crate::record::Side;
 use crate::upstream::{self, ResponseBody};
 
-/// The most that is held of one answer.
+/// The most bytes of one answer that are held.
 const ANSWER: usize = 256 << 20;
 
 /// Reads the answer of the first hop and goes on until the turn is whole.
 ///
 /// # Errors
-/// [`ProxyError`] if an upstream's answer was cut before the client saw anything.
+/// [`ProxyError`] if an answer of the upstream was cut.
 pub(super) async fn answer(
     app: &Arc<App>,
     mut turn: Turn,
@@ -42,8 +42,8 @@ pub(super) async fn answer(
 /// The client's answer.
 type Whole = (StatusCode, HeaderMap, Bytes);
 
-/// Goes from hop to hop until one is the client's answer; `None` where one can't be read and may hold
-/// hidden calls.
+/// Goes from hop to hop until one is the client's answer. Returns `None` if an answer can't be read
+/// and may hold hidden calls.
 async fn hops(
     app: &Arc<App>,
     turn: &mut Turn,
@@ -57,7 +57,7 @@ async fn hops(
     let mut answers: Vec<Answer> = Vec::new();
     loop {
         let Some(answer) = unary::read(&last, &spec) else {
-            // No choice with a message: whatever it is, it is the upstream's own.
+            // The body holds no message. If it hides nothing, it is the upstream's own answer.
             let own = !unary::may_hide(&last, &spec);
             return Ok(own.then_some((status, headers, last)));
         };
@@ -75,11 +75,12 @@ async fn hops(
                 hops: &answers,
                 closed,
             };
+            // The body is composed before the turn is recorded, because it may have to be withheld.
             let composed = ended.compose();
             if unary::still_hides(&composed, &spec) {
                 return Ok(None);
             }
-            // What failed said nothing that a client could send back.
+            // A failed answer holds nothing that a client could send back.
             if verdict != Verdict::Broken {
                 turn.settle(app, &answers, closed).await;
             }
@@ -98,12 +99,12 @@ async fn hops(
 enum Next {
     Body(Box<HeaderMap>, Bytes),
     Refused(StatusCode, Box<HeaderMap>, Bytes),
-    /// An answer that can't be read at all.
+    /// The answer is in a coding that can't be read.
     Coded,
 }
 
 /// Answers the hidden calls of the newest hop and sends the next one. The client has seen nothing
-/// yet, so a refusal is simply its answer.
+/// yet, so a refusal becomes its answer.
 async fn next(app: &Arc<App>, turn: &mut Turn, answers: &[Answer]) -> Result<Next, ProxyError> {
     if let Some(answer) = answers.last() {
         turn.pend(app, answer);
@@ -134,15 +135,15 @@ async fn whole(turn: &mut Turn, response: Response<ResponseBody>) -> Result<Next
     })
 }
 
-/// Reads an answer whole, into memory of its own: each piece of it is a slice of one read, which may
-/// be hundreds of times as long.
+/// Reads an answer whole, into memory of its own. Each of its pieces is a slice of a read buffer,
+/// which may be hundreds of times as long.
 async fn collect(turn: &mut Turn, body: Incoming) -> Result<Bytes, ProxyError> {
     let mut body = Limited::new(body, ANSWER);
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
         match frame.map(Frame::into_data) {
             Ok(Ok(data)) => whole.extend_from_slice(&data),
-            // Trailers say nothing that a client of a whole answer waits for.
+            // Trailers say nothing that a client needs.
             Ok(Err(_)) => {}
             Err(error) => {
                 tracing::warn!(%error, "the upstream's answer was cut");

@@ -1,7 +1,7 @@
-//! A turn that is only watched: the client's bytes go up as they came, and its answer is read on its
-//! way down, for what it cost and for what follows from it for the next view. What it would have come to
-//! as a managed turn is recorded in memory alone. Never sends a byte of its own, never holds one
-//! back, and whatever fails in here costs the projection and nothing else.
+//! A turn that is only watched: sends the client's bytes as they came, and reads the answer as it
+//! passes, for its cost and for what the next view builds on. Records in memory alone what the turn
+//! would have been as a managed one. Never sends a byte of its own and never holds one back. A
+//! failure in here costs the projection and nothing else.
 
 mod unpack;
 
@@ -30,16 +30,17 @@ use crate::record::{Projection, Side};
 use crate::turn::hop::State;
 use unpack::Unpack;
 
-/// The most of one answer that is read.
+/// The most bytes of one answer that are read.
 const ANSWER: usize = 32 << 20;
 
 /// Forwards a turn as it came, and its answer as it comes.
 ///
 /// # Errors
-/// If the upstream gave no response.
+/// [`ProxyError`] if the upstream gave no response.
 pub(super) async fn forward(app: &Arc<App>, mut turn: Turn) -> Result<Response<Body>, ProxyError> {
     let projection = known(&turn.state);
     turn.report.watched(&turn.state, projection);
+    // The view is never sent, so its bytes need not stay in memory.
     turn.prepared.body = Rope::default();
     let mut response = match pass(app, turn.request.untouched(), &mut turn.report).await {
         Ok(response) => response,
@@ -56,7 +57,7 @@ pub(super) async fn forward(app: &Arc<App>, mut turn: Turn) -> Result<Response<B
     let (head, body) = response.into_parts();
     let ear = Ear {
         app: Arc::clone(app),
-        // Nothing is hidden in its answer.
+        // The model was offered no hidden tools, so its answer hides nothing.
         spec: Spec {
             hidden: Names::default(),
             ..turn.spec()
@@ -73,7 +74,7 @@ pub(super) async fn forward(app: &Arc<App>, mut turn: Turn) -> Result<Response<B
     Ok(Response::from_parts(head, Body::new(Tap { body, ear })))
 }
 
-/// Whether what went before a turn is known.
+/// Whether the past of a turn is known.
 fn known(state: &State) -> Projection {
     let spoken = state.shapes.iter().any(|one| one.role == Role::Assistant);
     if spoken && state.path.entries.is_empty() {
@@ -86,12 +87,12 @@ fn known(state: &State) -> Projection {
 /// An answer on its way to the client.
 struct Tap {
     body: Body,
-    /// Who listens, until the end was heard.
+    /// Reads along until the answer has ended.
     ear: Option<Box<Ear>>,
 }
 
 impl Tap {
-    /// Has the answer's listener do something, whose mistakes are its own.
+    /// Runs something on the listener. A panic in it costs the projection alone.
     fn guarded(&mut self, run: impl FnOnce(&mut Ear)) {
         let Some(ear) = &mut self.ear else { return };
         if catch_unwind(AssertUnwindSafe(|| run(ear))).is_err() {
@@ -101,7 +102,7 @@ impl Tap {
         }
     }
 
-    /// The answer has ended; what comes behind that is nothing to listen to.
+    /// Ends the listening. What follows the end does not matter.
     fn end(&mut self, end: End) {
         self.guarded(|ear| ear.end(end));
         if let Some(mut ear) = self.ear.take() {
@@ -124,7 +125,7 @@ impl http_body::Body for Tap {
                 if let Some(data) = frame.data_ref() {
                     self.guarded(|ear| ear.hear(data));
                 }
-                // Behind its last frame a body of known length may not be asked again.
+                // A body of known length may not be polled again after its last frame.
                 if self.body.is_end_stream() {
                     self.end(End::Whole);
                 }
@@ -145,53 +146,53 @@ impl http_body::Body for Tap {
 }
 
 impl Drop for Tap {
-    /// The client has left, or has heard all that it wants to.
+    /// The client left, or has read all that it wants.
     fn drop(&mut self) {
         self.end(End::Left);
     }
 }
 
-/// How an answer came to its end.
+/// How an answer ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// By itself.
+    /// Completely.
     Whole,
     /// The upstream broke off.
     Cut,
-    /// The client is gone.
+    /// The client left.
     Left,
 }
 
-/// Who reads along.
+/// Reads an answer along.
 struct Ear {
     app: Arc<App>,
     turn: Turn,
     spec: Spec,
     status: StatusCode,
     unpack: Unpack,
-    /// Whether its headers call the answer a stream of events.
+    /// Whether the headers call the answer a stream of events.
     events: bool,
     reading: Reading,
-    /// Bytes that may still be read.
+    /// How many more bytes may be read.
     room: usize,
-    /// The record, and what it was made of.
+    /// The record, and the answer that it was made of.
     recorded: Option<(Answer, Committed)>,
 }
 
-/// How far an answer was read.
+/// How an answer is being read.
 enum Reading {
-    /// It is not known yet what it is.
+    /// Its form is not known yet.
     Begins(Beginning),
-    /// A stream of events.
+    /// As a stream of events.
     Events(Box<Machine>),
-    /// A body that is read whole.
+    /// As a whole body.
     Whole(BytesMut),
-    /// It can't be read.
+    /// Not at all, because it can't be read.
     Unread,
 }
 
 impl Ear {
-    /// Reads what is on its way.
+    /// Reads what passes.
     fn hear(&mut self, data: &Bytes) {
         self.turn.report.spoken();
         if matches!(self.reading, Reading::Unread) {
@@ -227,8 +228,8 @@ impl Ear {
         }
     }
 
-    /// Reads a piece of a stream. Its record is made before the client can have heard the end, so
-    /// that the next request finds it.
+    /// Reads a piece of a stream. The record is made before the client can see the end, so that the
+    /// client's next request finds it.
     fn push(&mut self, piece: Bytes) {
         let Reading::Events(machine) = &mut self.reading else {
             return;
@@ -240,7 +241,7 @@ impl Ear {
         }
     }
 
-    /// The answer has ended.
+    /// Handles the end of the answer.
     fn end(&mut self, end: End) {
         if let Reading::Begins(beginning) = &mut self.reading {
             let begun = beginning.end(self.events);
@@ -248,7 +249,7 @@ impl Ear {
         }
         let answer = match std::mem::replace(&mut self.reading, Reading::Unread) {
             Reading::Events(mut machine) => Some(machine.end_hop(&mut Vec::new())),
-            // Of half a body nothing is known.
+            // Half of a whole body says nothing.
             Reading::Whole(held) => unary::read(&held.freeze(), &self.spec)
                 .filter(|answer| answer.verdict() != Verdict::Broken),
             Reading::Begins(_) | Reading::Unread => None,
@@ -269,12 +270,13 @@ impl Ear {
         }
     }
 
-    /// Takes in what the model said, as far as that is known: for the ledger, and as the record of the
-    /// turn that this would have been.
+    /// Takes in what the model said so far, for the ledger and for the record of the turn that this
+    /// would have been.
     fn record(&mut self, answer: Answer) {
         self.turn.heard(&self.app, &answer);
         match &mut self.recorded {
             Some((said, _)) if *said == answer => {}
+            // Only usage came late, so the record stands.
             Some((said, record)) if same_but_usage(said, &answer) => {
                 let usage = self.turn.report.projected().map(|account| account.sent);
                 if let (None, Some(usage)) = (said.usage, usage) {
@@ -292,7 +294,7 @@ impl Ear {
         if !(said || ends) || !self.turn.state.is_managed() {
             return;
         }
-        // The view's own usage, because sizes are corrected by what was reported of them.
+        // Later sizes are corrected by the reported usage, so the record gets that of the view.
         let usage = answer.usage.and_then(|_| self.turn.report.projected());
         let shown = Answer {
             usage: usage.map(|account| account.sent),

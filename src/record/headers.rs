@@ -1,5 +1,5 @@
-//! The response headers that tell a client about its turn. It owns their names and the zones; it
-//! never touches a header of the upstream's, and never says more than sizes, counts and hashes.
+//! The response headers that tell a client about its turn. Owns their names and the zones. Never
+//! touches a header of the upstream, and never says more than sizes, counts and hashes.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -12,30 +12,30 @@ const CONTEXT_TOKENS: HeaderName = HeaderName::from_static("x-plimsoll-context-t
 const EVICTED_TOKENS: HeaderName = HeaderName::from_static("x-plimsoll-evicted-tokens");
 const ZONE: HeaderName = HeaderName::from_static("x-plimsoll-zone");
 const BUDGET: HeaderName = HeaderName::from_static("x-plimsoll-budget");
-/// What keeps a view above its budget: parts in tokens, by names of a closed set.
+/// What keeps a view above its budget: parts in tokens, under names of a closed set.
 const PINNED: HeaderName = HeaderName::from_static("x-plimsoll-pinned");
 const OVERHEAD: HeaderName = HeaderName::from_static("x-plimsoll-overhead-ms");
-/// Says which stage failed where the client's own bytes were forwarded instead.
+/// The stage that failed, if the client's own bytes were forwarded for that reason.
 pub const FAIL_OPEN: HeaderName = HeaderName::from_static("x-plimsoll-fail-open");
 
-/// Says what in the request keeps it from being managed: it was forwarded as it came.
+/// What in the request keeps it from being managed, if it was forwarded for that reason.
 pub const UNMANAGED: HeaderName = HeaderName::from_static("x-plimsoll-unmanaged");
 
-/// How near a view is to its ceiling. The marks stand above the default floor of 0.7, so that a
-/// session is green after a pass and passes through yellow and red on its way to the next.
+/// How near a view is to its ceiling. The limits lie above the default floor of 0.7, so a session
+/// is green after a pass and goes through yellow and red until the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Zone {
     /// Below 0.75 of the ceiling.
     Green,
     /// From 0.75 to below 0.9 of the ceiling.
     Yellow,
-    /// From 0.9 of the ceiling on; the next turns will bring a pass, if this one did not.
+    /// From 0.9 of the ceiling on. If this turn brought no pass, one of the next will.
     Red,
 }
 
 impl Zone {
-    /// The zone of a view of `tokens` under a `ceiling`, both in tokens. Nothing fits under a
-    /// ceiling of 0.
+    /// The zone of a view of `tokens` under a `ceiling`, both in tokens. Under a ceiling of 0 every
+    /// view is red.
     #[must_use]
     pub const fn of(tokens: u64, ceiling: u64) -> Self {
         let (tokens, ceiling) = (tokens as u128, ceiling as u128);
@@ -59,13 +59,14 @@ impl Zone {
     }
 }
 
-/// The headers of a turn as far as it is known when the response begins: what came later (a
-/// second hop, the store's wait) is in the metrics and in the log. Facts that the turn does not
-/// have yield no header.
+/// The headers of a turn, as far as it is known when the response begins. What comes later, such as
+/// a second hop or the store's wait, is in the metrics and in the log. A fact that is not known
+/// gets no header.
 #[must_use]
 pub fn response_headers(turn: &Turn) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    // A session is a short hash; were it ever anything that no header can hold, none is sent.
+    // A session's name is a short hash. If it ever held what a header can't, no header would be
+    // sent.
     if let (false, Ok(session)) = (
         turn.session.is_empty(),
         HeaderValue::from_str(&turn.session),

@@ -1,6 +1,6 @@
-//! One structured line for each finished turn, in OpenTelemetry's `gen_ai.*` field names where
-//! there is one. It never holds content, tool arguments, header values or keys; sessions and
-//! tenants appear as short hashes.
+//! One structured line for each finished turn, with the `gen_ai.*` field names of OpenTelemetry
+//! where there are such. Owns the names of the fields. Never holds content, tool arguments, header
+//! values or keys; sessions and tenants are short hashes.
 
 use http::StatusCode;
 use tracing::Level;
@@ -11,21 +11,21 @@ use crate::dialect::request::Unmanaged;
 use crate::model::GuideReason;
 use crate::tokens::ledger::Account;
 
-/// Model names come from the client and the upstream: longer ones are cut for the log.
+/// Names of models come from the client and the upstream. Longer ones are cut.
 const NAME_LIMIT: usize = 80;
 
-/// Writes the line: a warning where the client's bytes went up because a stage of ours failed or
-/// the budget was exceeded, else for information.
+/// Writes the line. It is a warning if the budget was exceeded, or if the client's bytes were sent
+/// because a stage failed. Otherwise it is for information.
 pub fn log_turn(turn: &Turn) {
     let exceeded = turn
         .context
         .is_some_and(|context| context.budget == Budget::Exceeded);
-    // An event's level is part of its static description, hence one macro and two places.
+    // The level of an event is part of its static description, so a macro writes the call twice.
     macro_rules! event {
         ($level:expr) => {{
             let usage = turn.usage();
             let context = turn.context.as_ref();
-            // Of what is only watched nothing was saved.
+            // A watched turn saved nothing.
             let watched = turn.projected.is_some();
             let saved = Saved(turn.ledger.as_ref().filter(|_| !watched));
             let projected = Saved(turn.projected.as_ref());
@@ -97,7 +97,7 @@ pub fn log_turn(turn: &Turn) {
     }
 }
 
-/// What was saved, said once: in money, or where the price is not known in units of a plain input token.
+/// What was saved: in money, or in units of a plain input token if the price is not known.
 struct Saved<'a>(Option<&'a Account>);
 
 impl Saved<'_> {
@@ -116,8 +116,8 @@ fn known(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }
 
-/// A model's name as far as it looks like one. The rest is dropped, so that whatever a client
-/// puts in the place of a name can't carry a paragraph into the log.
+/// The part of a model's name that looks like one. The rest is dropped, so that a client can't
+/// carry a paragraph into the log by its name for a model.
 fn name(text: &str) -> Option<&str> {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.:/@+".contains(letter);
     let end = text

@@ -1,8 +1,8 @@
-//! What is told about a finished turn: metrics, one log line, and the response headers.
+//! What the proxy says about a turn: metrics, one line in the log, and the response headers.
 //!
-//! Every stage returns facts; the pipeline gathers them in one [`Turn`], and only this module
-//! makes numbers and lines of them. It never decides anything, never reads a message, and never
-//! sees a credential: a `Turn` has no place for content or keys.
+//! Every stage returns facts, and the pipeline gathers them in one [`TurnReport`]. Owns how these
+//! facts become numbers, lines and headers. Never decides anything, never reads a message, and never
+//! sees a credential, because a `TurnReport` has no place for content or keys.
 
 mod headers;
 mod labels;
@@ -21,7 +21,7 @@ pub use log::log_turn;
 pub use metrics::{InFlight, Metrics, MetricsError, log_lines_lost};
 pub use turn::{Abort, Context, Evicted, Hop, Overhead, Pass, Turn, lossy};
 
-/// Tells everybody who wants to know that a turn is finished: the metrics first, then the log.
+/// Reports a finished turn: to the metrics first, and then to the log.
 pub fn finish(metrics: &Metrics, turn: &Turn) {
     metrics.observe(turn);
     log_turn(turn);

@@ -1,5 +1,6 @@
-//! Bodies on their way through: uploads that tell when they last moved, responses that end with an
-//! error when the upstream falls silent. Owns these two wrappers; never buffers or re-frames.
+//! Bodies on their way through: an upload that notes when it last moved, and a response that ends
+//! with an error when the upstream falls silent. Owns these two wrappers. Never buffers a body and
+//! never changes its frames.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -17,13 +18,13 @@ use tokio::time::{Instant, Sleep};
 use super::{BodyError, UploadFault};
 use crate::model::Rope;
 
-/// Any error of a body.
+/// The error of a body, whatever its type.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A client's body that is streamed up.
+/// A client's body that is streamed to the upstream.
 pub type Upload = BoxBody<Bytes, UploadFault>;
 
-/// When an upload last moved, from where the first-byte timeout counts, and how it failed.
+/// When an upload last moved, and how it failed. The timeout of the first byte counts from there.
 #[derive(Clone, Debug)]
 pub(super) struct Progress(Arc<Mutex<(Instant, Option<UploadFault>)>>);
 
@@ -36,16 +37,16 @@ impl Progress {
         self.0.lock().0
     }
 
-    /// Why the client's body ended before its end, where it did.
+    /// Why the client's body stopped before its end, if it did.
     pub(super) fn fault(&self) -> Option<UploadFault> {
         self.0.lock().1
     }
 }
 
-/// Bytes up to which joining the pieces of a body costs less than sending them one by one.
+/// Up to this many bytes it is cheaper to join the pieces of a body than to send them one by one.
 const JOINED: usize = 64 * 1024;
 
-/// A body that is held whole, sent without joining its pieces where it is long.
+/// A body that is held whole. The pieces of a long one are not joined.
 pub(super) fn whole(rope: Rope) -> reqwest::Body {
     let left = rope.len();
     if left <= JOINED {
@@ -62,7 +63,7 @@ pub(super) fn whole(rope: Rope) -> reqwest::Body {
     }
 }
 
-/// Pieces of one body. Its length is known, so that it is not sent chunked.
+/// The pieces of one body. Its length is known, so it is not sent chunked.
 struct Pieces {
     pieces: VecDeque<Bytes>,
     left: usize,
@@ -92,7 +93,7 @@ impl Body for Pieces {
     }
 }
 
-/// An upload that notes each frame it hands on.
+/// An upload that notes each frame.
 pub(super) struct Watched {
     inner: Upload,
     progress: Progress,
@@ -127,8 +128,8 @@ impl Body for Watched {
     }
 }
 
-/// A response's body: the upstream's frames as they come, then its end or the reason why there is
-/// none. Dropping it cancels the upstream's request.
+/// The body of a response: the upstream's frames as they come, and then the end or the reason why
+/// there is none. Dropping it cancels the upstream's request.
 #[derive(Debug)]
 pub struct ResponseBody {
     inner: reqwest::Body,
@@ -157,8 +158,8 @@ impl Body for ResponseBody {
         let this = &mut *self;
         match Pin::new(&mut this.inner).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
-                // Time in which the client is slow to read is not the upstream's silence, so the
-                // clock starts again with each poll that found a frame.
+                // A client that reads slowly does not make the upstream silent. So the clock starts
+                // again with each poll that finds a frame.
                 this.silence.as_mut().reset(Instant::now() + this.idle);
                 Poll::Ready(Some(Ok(frame)))
             }

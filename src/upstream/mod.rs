@@ -1,6 +1,6 @@
-//! One hop to the upstream: send, wait for the first byte, hand the body on. Owns connections,
-//! timeouts and retries (before the first byte only); never reads a body, follows a redirect,
-//! keeps a cookie or decompresses.
+//! One call to the upstream: sends it, waits for the first byte and passes the body on. Owns
+//! connections, timeouts and retries, which only happen before the first byte. Never reads a body,
+//! follows a redirect, keeps a cookie or decompresses.
 
 mod body;
 mod error;
@@ -29,33 +29,34 @@ pub use target::{BaseUrl, BaseUrlError};
 use body::{Progress, Watched};
 use retry::Tries;
 
-/// Bytes of one answer that an HTTP/2 upstream may send ahead of its reader: they wait in memory.
+/// How many bytes of one answer an HTTP/2 upstream may send ahead of its reader. They wait in
+/// memory.
 const STREAM_WINDOW: u32 = 256 << 10;
 
-/// And of all answers on one connection. More than they can have together, because who does not
-/// read would else hold up everybody on the connection.
+/// The same for all answers on one connection. This is more than they can need together: an answer
+/// that nobody reads would otherwise hold up all others on the connection.
 const CONNECTION_WINDOW: u32 = 1 << 30;
 
-/// Where requests go and how long they may take.
+/// Where requests go, and how long they may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// What `/v1` of the proxy stands for.
+    /// The base URL for which the proxy's `/v1` stands.
     pub base_url: BaseUrl,
-    /// Until a connection stands, TLS included.
+    /// How long connecting may take, including TLS.
     pub connect_timeout: Duration,
-    /// From the last byte sent to the first received.
+    /// How long the upstream may take from the last byte sent to the first byte received.
     pub first_byte_timeout: Duration,
-    /// The longest silence inside a response.
+    /// How long a response may be silent.
     pub idle_timeout: Duration,
-    /// Further tries before the first byte.
+    /// How often a call is tried again before its first byte.
     pub retries: u32,
-    /// Statuses that are retried too; none by default.
+    /// Statuses that are retried as well. None by default.
     pub retry_statuses: Vec<u16>,
-    /// Idle connections kept per host.
+    /// How many idle connections are kept per host.
     pub pool_idle: usize,
     /// How long an idle connection is kept.
     pub pool_idle_timeout: Duration,
-    /// Whether the upstream is asked, beside turns, how much a model takes that no table knows.
+    /// Whether the upstream is asked about models that no table lists.
     pub ask_models: bool,
 }
 
@@ -75,29 +76,29 @@ impl Default for Config {
     }
 }
 
-/// What goes up. Headers must have gone through [`to_upstream`].
+/// A request to the upstream. Its headers must have passed [`to_upstream`].
 #[derive(Debug)]
 pub struct Outbound {
     /// The client's method.
     pub method: Method,
-    /// From [`Client::target`].
+    /// The address, from [`UpstreamClient::target`].
     pub url: Url,
-    /// The headers as they are sent; host and length are added.
+    /// The headers. The connection adds host and length.
     pub headers: HeaderMap,
     /// The body.
     pub payload: Payload,
 }
 
-/// A body that goes up.
+/// The body of a request to the upstream.
 #[derive(Debug)]
 pub enum Payload {
-    /// Held whole: such a request can be sent again.
+    /// A body that is held whole, so the request can be sent again.
     Whole(Rope),
-    /// Streamed from the client: such a request is sent once.
+    /// A body that is streamed from the client, so the request is sent only once.
     Streamed(Upload),
 }
 
-/// Why no client could be made.
+/// Why the client could not be made.
 #[derive(Debug, thiserror::Error)]
 #[error("can't set up TLS or the resolver: {0}; check the system's certificates")]
 pub struct SetupError(#[from] reqwest::Error);
@@ -110,16 +111,16 @@ pub struct Client {
 }
 
 impl Client {
-    /// Makes the client; no connection is opened yet.
+    /// Makes the client. Opens no connection yet.
     ///
     /// # Errors
-    /// If TLS can't be set up.
+    /// [`SetupError`] if TLS can't be set up.
     pub fn new(config: Config) -> Result<Self, SetupError> {
-        // A second install is refused, which is fine: the first one stands.
+        // Installing a second provider fails, which does no harm: the first stays.
         let _already = rustls::crypto::ring::default_provider().install_default();
         let mut http = reqwest::Client::builder();
         if config.base_url.is_loopback() {
-            // A proxy of the environment can't reach this machine's own addresses.
+            // A proxy from the environment can't reach the addresses of this machine.
             http = http.no_proxy();
         }
         let http = http
@@ -139,20 +140,20 @@ impl Client {
         })
     }
 
-    /// The URL that a client's path means.
+    /// The URL for a client's path.
     ///
     /// # Errors
-    /// [`Error::Path`] where it would leave the base.
+    /// [`Error::Path`] if the path would leave the base.
     pub fn target(&self, asked: &http::uri::PathAndQuery) -> Result<Url, Error> {
         self.config.base_url.join(asked)
     }
 
-    /// Sends a request and waits for the response's head. Whatever the upstream answers is a
-    /// response, errors included; its headers are not filtered yet. Dropping the future or the
-    /// body cancels the request. `told` hears of each further try before it begins.
+    /// Sends a request and waits for the head of the response. Every answer of the upstream is a
+    /// response, even an error, and its headers are not filtered yet. Dropping the future or the
+    /// body cancels the request. `told` is called before each retry.
     ///
     /// # Errors
-    /// If no response began, after the retries that the configuration allows.
+    /// [`Error`] if no response began after the retries that the settings allow.
     pub async fn send(
         &self,
         outbound: Outbound,
@@ -179,6 +180,7 @@ impl Client {
         };
         let mut sending = std::pin::pin!(self.http.execute(request));
         let limit = self.config.first_byte_timeout;
+        // Only silence counts against the upstream, so the time of an upload does not.
         let response = loop {
             let deadline = progress.last() + limit;
             tokio::select! {
@@ -188,7 +190,7 @@ impl Client {
                     fault.map_or_else(|| Error::of(&error), Error::Upload)
                 })?,
                 () = tokio::time::sleep_until(deadline) => {
-                    // An upload that has moved since puts the deadline off.
+                    // An upload that has moved since postpones the deadline.
                     if progress.last() + limit <= Instant::now() {
                         return Err(Error::FirstByteTimeout);
                     }

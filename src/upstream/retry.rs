@@ -1,5 +1,5 @@
-//! Whether an upstream call is tried again, and after how long. Owns the rule and the reading of
-//! `retry-after`; never sends anything.
+//! Whether an upstream call is tried again, and when. Owns the rule and the reading of
+//! `retry-after`. Never sends anything.
 
 use std::time::Duration;
 
@@ -11,13 +11,14 @@ use tower::retry::Policy;
 
 use super::{Config, Error, Outbound, Payload};
 
-/// No wait before a retry is longer: past it the client is better told.
+/// The longest wait before a retry. If the upstream asks for more, the client should hear of it.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(20);
 
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 
-/// What the upstream asks for: `retry-after-ms` before `retry-after` in seconds (fractions are
-/// read). A date is not: it would need a clock that agrees with the upstream's.
+/// The wait that the upstream asks for: `retry-after-ms`, or else `retry-after` in seconds, which
+/// may have a fraction. A date is not read, because it needs a clock that agrees with the
+/// upstream's.
 #[must_use]
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
@@ -26,8 +27,8 @@ pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// The wait before try `tries + 1`: what the upstream asks for, else doubling from 100 ms. `None`
-/// if the upstream asks for more than [`LONGEST_WAIT`].
+/// The wait before the next try: what the upstream asks for, or else a time that doubles from 100
+/// ms. `None` if the upstream asks for more than [`LONGEST_WAIT`].
 fn wait(tries: u32, asked: Option<Duration>) -> Option<Duration> {
     let doubled = FIRST_WAIT.saturating_mul(1 << tries.min(8));
     match asked {
@@ -39,14 +40,14 @@ fn wait(tries: u32, asked: Option<Duration>) -> Option<Duration> {
 /// Why an upstream call is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// No connection stood.
+    /// There was no connection.
     Connect,
-    /// The upstream answered with a status that the configuration retries.
+    /// The upstream answered with a status that the settings name.
     Status,
 }
 
-/// The tries of one call: a body that is held whole is sent again as often as the configuration
-/// allows, a streamed one never. `told` hears of each.
+/// The tries of one call. A body that is held whole is sent again as often as the settings allow, a
+/// streamed one never. `told` is called before each retry.
 pub(super) struct Tries<'a, F> {
     config: &'a Config,
     told: &'a Mutex<F>,

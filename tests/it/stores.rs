@@ -215,8 +215,8 @@ async fn files_removed_in_use_are_told_and_later_turns_kept() {
             fs::remove_file(&path).unwrap();
         }
         soon(async {
-            while !ready(&process).await.1.contains("begun anew")
-                && !ready(&process).await.1.contains("put together anew from")
+            while !ready(&process).await.1.contains("begun again")
+                && !ready(&process).await.1.contains("rebuilt from")
             {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }

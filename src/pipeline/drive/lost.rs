@@ -1,6 +1,6 @@
-//! The ends of a streamed turn that is not whole: the upstream refused a later hop, broke off, or
-//! can't be read, the proxy can't go on, or the client left. Each is told in the one way that
-//! stays true for the client, and what that was handed is recorded. Never sends a hop.
+//! How a streamed turn ends when it fails: the upstream refused a later hop, broke off or sent what
+//! can't be read, the proxy can't go on, or the client left. Tells the client in the way that is
+//! true for what it has seen, and records what was sent. Never sends a hop.
 
 use std::io;
 
@@ -15,17 +15,17 @@ use crate::pipeline::send::{again, refusal_of};
 use crate::record::Side;
 use crate::upstream::{self, ResponseBody};
 
-/// Why a body is not handed on that does not look like a stream.
+/// The message for a body that is not a stream.
 const NO_STREAM: &str = "the upstream's answer is no stream of events";
 
 impl Driver {
-    /// The upstream refused a later hop. One that was too long, or was refused for a breakpoint of
-    /// ours, is tried again; else the upstream's own answer is the client's where that has seen
-    /// nothing yet. Otherwise it is an error event, or where asking again may help a cut, because
-    /// some agents ask again behind that alone.
+    /// Handles a refusal of a later hop. Tries the hop again if it was too long or was refused for
+    /// an edit. Otherwise the upstream's answer goes to the client if that has seen nothing yet. A
+    /// client that has gets an error event, or a broken connection where asking again may help,
+    /// because some agents only retry after a broken connection.
     pub(super) async fn refused(&mut self, response: Response<ResponseBody>) -> Option<Incoming> {
         let (head, body) = response.into_parts();
-        // Empty where it breaks off or never ends.
+        // The body is empty if the refusal breaks off or never ends.
         let body = refusal_of(body).await.unwrap_or_default();
         let (head, body) = match again(&self.app, &mut self.turn, (head, body)).await {
             Ok(Ok(again)) => return Some(Incoming::of(again).1),
@@ -48,8 +48,8 @@ impl Driver {
         None
     }
 
-    /// Answers a client that has seen nothing yet, and so ends the turn; to one that has the body
-    /// can't be an answer any more, and is handed back.
+    /// Answers a client that has seen nothing yet, which ends the turn. Gives the body back if the
+    /// client has seen something, because then it can't be an answer.
     fn unheard(
         &mut self,
         status: StatusCode,
@@ -66,7 +66,7 @@ impl Driver {
         Ok(())
     }
 
-    /// The same with an error of ours.
+    /// Does the same with an error of the proxy's own.
     fn unheard_error(&mut self, cause: &str) -> Result<(), Bytes> {
         if self.client.begin.is_some() {
             tracing::warn!(cause, "a stream broke before it began");
@@ -79,11 +79,11 @@ impl Driver {
         self.unheard(StatusCode::BAD_GATEWAY, headers, body)
     }
 
-    /// The stream ended without an end.
+    /// Handles a stream that stopped without its end.
     pub(super) async fn broken(&mut self, end: End) {
         let last = self.answers.last();
         if last.is_some_and(|answer| answer.error.is_some()) {
-            // The upstream has told of it itself.
+            // The upstream sent an error event itself. The client gets that one.
             let mut out = Vec::new();
             self.machine.release(&mut out);
             let _ = self.say(out).await;
@@ -97,21 +97,21 @@ impl Driver {
         }
     }
 
-    /// What came can't be read, and may hold calls that the client must not see: its own request is
-    /// served where it has heard nothing yet, else the stream breaks off.
+    /// Handles an answer that can't be read and may hold calls that the client must not see. If the
+    /// client has seen nothing yet, its own request is served. Otherwise the stream breaks off.
     pub(super) async fn withhold(mut self: Box<Self>) {
         match self.client.begin.take() {
             Some(begin) => {
                 tracing::warn!("the client's own request is served: the answer can't be read");
-                // The client may have left.
+                // The receiver is gone if the client left.
                 let _ = begin.send(Begin::Own(Box::new(self.turn)));
             }
             None => self.cut(&StreamError::Withheld.to_string()).await,
         }
     }
 
-    /// What came is no stream: a first hop is read as a whole body where the client has heard
-    /// nothing yet. Behind what was streamed nothing else can stand.
+    /// Handles a body that is not a stream. If it is the first hop and the client has seen nothing
+    /// yet, it is read as a whole body. Nothing else can follow what was streamed.
     pub(super) async fn other(mut self: Box<Self>, body: Incoming) {
         let first = self.answers.is_empty() && !body.coded;
         match self.client.begin.take() {
@@ -126,26 +126,26 @@ impl Driver {
         }
     }
 
-    /// The upstream broke off, and so does the client's connection: each agent then does what it
-    /// does without the proxy, where an event of ours would be the end for some.
+    /// Breaks the client's connection off, as the upstream broke off. Each agent then does what it
+    /// would do without the proxy. Some would take an error event as the end.
     pub(super) async fn cut(&mut self, cause: &str) {
         if self.unheard_error(cause).is_err() {
-            // A client that left meanwhile has its own end.
+            // A client that left meanwhile does not need the error.
             let broken = io::Error::other(cause.to_owned());
             self.client.sender.fail(broken);
             self.lost(cause);
         }
     }
 
-    /// The proxy can't read on, and says so.
+    /// Refuses to read on, and tells the client why.
     pub(super) async fn refuse(&mut self, cause: &str) {
         if let Err(body) = self.unheard_error(cause) {
             self.tell(&body, cause).await;
         }
     }
 
-    /// The next hop can't be sent: the client's answer, as it is an unstreamed turn's, where that has
-    /// heard nothing yet, else an event that says the same.
+    /// Ends the turn because the next hop can't be sent. A client that has seen nothing yet is
+    /// answered as in an unstreamed turn. Otherwise it gets an error event.
     pub(super) async fn stop(&mut self, error: ProxyError) {
         let Some(begin) = self.client.begin.take() else {
             let body = error.body(self.turn.state.request.dialect);
@@ -164,7 +164,7 @@ impl Driver {
         self.lost(cause);
     }
 
-    /// The turn did not come to its end: what was handed out is recorded.
+    /// Ends a turn that failed. Records what was sent to the client.
     fn lost(&mut self, cause: &str) {
         tracing::warn!(cause, "a stream broke");
         self.turn.report.aborted(Side::Upstream);
@@ -172,18 +172,20 @@ impl Driver {
         self.close_report();
     }
 
-    /// The client went away: what it was handed is recorded.
+    /// Ends a turn whose client left. Records what it was sent.
     pub(super) fn gone(&mut self) {
         self.turn.report.aborted(Side::Client);
         self.keep();
         self.close_report();
     }
 
-    /// Records what was handed out of a turn that did not come to its end, without waiting.
+    /// Records what was sent of a turn that did not reach its end. Does not wait for the disk.
     fn keep(&mut self) {
         if self.early.is_some() {
             return;
         }
+        // A turn of which the client saw nothing leaves no trace, so that a retry begins where it
+        // began.
         let said = self.answers.iter().any(|answer| !answer.text.is_empty())
             || self
                 .answers
@@ -192,7 +194,7 @@ impl Driver {
         if !said {
             return;
         }
-        // Nobody waits for it to be durable.
+        // Nobody waits until the record is durable.
         if self.answers.len() > self.turn.state.pending.len() {
             drop(self.turn.commit(&self.app, &self.answers, None));
         } else {
@@ -201,7 +203,7 @@ impl Driver {
     }
 }
 
-/// Whether a refusal may pass, so that asking again makes sense.
+/// Whether a refusal may be temporary, so that a retry makes sense.
 pub(super) fn may_pass(status: StatusCode) -> bool {
     status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()
 }

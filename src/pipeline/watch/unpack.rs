@@ -1,5 +1,5 @@
-//! Unpacks an answer piece by piece while it is handed on packed, because a client that is only watched
-//! may ask for a coding. Owns what may be unpacked; never what becomes of the packed bytes.
+//! Unpacks an answer piece by piece while it passes on packed, because a watched client may ask for
+//! a coding. Owns which codings are unpacked. Never changes the packed bytes.
 
 use std::io::{self, Write};
 
@@ -11,19 +11,19 @@ use zstd::stream::write::Decoder;
 
 /// How an answer is packed.
 pub(super) enum Unpack {
-    /// It is not.
+    /// Not at all.
     Plain,
     /// gzip
     Gzip(Box<MultiGzDecoder<Sink>>),
-    /// deflate, which is the format of zlib.
+    /// deflate, in the format of zlib.
     Deflate(Box<ZlibDecoder<Sink>>),
     /// zstd
     Zstd(Box<Decoder<'static, Sink>>),
-    /// In a way that we can't read.
+    /// In a way that can't be read.
     Unknown,
 }
 
-/// Takes what was unpacked, as far as there is room.
+/// Takes what was unpacked, up to a bound.
 #[derive(Default)]
 pub(super) struct Sink {
     bytes: Vec<u8>,
@@ -46,7 +46,7 @@ impl Write for Sink {
 }
 
 impl Unpack {
-    /// As the headers of an answer say.
+    /// Chooses by the headers of an answer.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let Some(coding) = headers.get(CONTENT_ENCODING) else {
             return Self::Plain;
@@ -64,7 +64,7 @@ impl Unpack {
         }
     }
 
-    /// What a piece unpacks to; none where that can't be read, or is more than there is room for.
+    /// Unpacks a piece. Returns `None` if it can't be read, or unpacks to more than `room` bytes.
     pub(super) fn push(&mut self, piece: &Bytes, room: usize) -> Option<Bytes> {
         match self {
             Self::Plain => Some(piece.clone()),
@@ -76,7 +76,7 @@ impl Unpack {
     }
 }
 
-/// Has a decoder unpack a piece into its sink, and takes what came out of that.
+/// Has a decoder unpack a piece into its sink, and takes what came out.
 fn step<D: Write>(
     decoder: &mut D,
     sink: impl Fn(&mut D) -> &mut Sink,

@@ -1,6 +1,6 @@
 //! The Prometheus metrics: their handles, and how a turn moves them. Names, labels and buckets
-//! stand in `families`. Labels never hold a session, user, request or key id; a model's name is a
-//! label only if the operator listed it.
+//! stand in `families`. Never has a session, user, request or key as a label, and a model only if
+//! the operator listed it.
 
 mod families;
 mod models;
@@ -26,19 +26,19 @@ use crate::model::CacheName;
 use crate::session::view::Part;
 use crate::store::Health;
 
-/// The label of whatever is not on a list.
+/// The label of a value that is not listed.
 const OTHER: &str = "other";
-/// The status label of a request or a hop that never had one.
+/// The status label of a request or hop that got no status.
 const NO_STATUS: &str = "none";
 
-/// The metrics could not be set up.
+/// Why the metrics could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum MetricsError {
-    /// Two metrics share a name, or a name or label is malformed: a mistake in this module.
-    #[error("metrics could not be registered; report this as a bug")]
+    /// Two metrics share a name, or a name or label is malformed. This module has a mistake.
+    #[error("the metrics could not be registered; report this as a bug")]
     Register(#[from] prometheus::Error),
-    /// An entry of the list of models is neither a name nor a glob.
-    #[error("{glob} is no model name and no glob; correct it in metrics.models")]
+    /// An entry in the list of models is neither a name nor a glob.
+    #[error("{glob} is neither the name of a model nor a glob; correct it in metrics.models")]
     Model {
         /// The entry.
         glob: String,
@@ -47,14 +47,15 @@ pub enum MetricsError {
     },
 }
 
-/// Counts lines of the log that had no reader and no room to wait for one.
+/// Counts log lines that were lost because nobody read them and there was no room to wait.
 pub fn log_lines_lost(lines: u64) {
     if let Ok(counter) = &*LOG_LINES_LOST {
         counter.inc_by(lines);
     }
 }
 
-/// All metrics of the process. Shared by reference; observing takes no lock but the label look-ups'.
+/// All metrics of the process. They are shared by reference, and only looking up a label takes a
+/// lock.
 #[derive(Debug)]
 pub struct Metrics {
     families: Families,
@@ -62,13 +63,15 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Registers every metric. `models` are names and globs of names that may appear as a `model`
-    /// label; all others are counted as `other`.
+    /// Registers every metric. `models` are the names, and globs of names, that may be the label
+    /// `model`. All others count as `other`.
     ///
     /// # Errors
-    /// If an entry of `models` is no glob; else only if this module names a metric twice.
+    /// [`MetricsError`] if an entry of `models` is not a glob, or if this module names a metric
+    /// twice.
     pub fn new<S: AsRef<str>>(models: &[S]) -> Result<Self, MetricsError> {
         let (families, models) = (Families::register()?, Models::new(models)?);
+        // A series that first appears with a value looks to Prometheus as if it had not moved.
         for model in models.listed() {
             for kind in TokenKind::ALL {
                 let labels = [kind.name(), &*model];
@@ -81,6 +84,7 @@ impl Metrics {
     /// Counts a finished turn.
     pub fn observe(&self, turn: &Turn) {
         let f = &self.families;
+        // A name that no upstream answered to may be anything, so it does not become a label.
         let answered = turn
             .hops
             .iter()
@@ -99,13 +103,14 @@ impl Metrics {
             f.http.first_token.observe(time.as_secs_f64());
         }
         if turn.route == Route::CountTokens {
-            // A view that was only counted is no turn: nothing of it was sent to be answered.
+            // A view that was only counted is not a turn: nothing was sent to be answered.
             return;
         }
         for hop in &turn.hops {
             self.observe_hop(turn, hop, model);
         }
         match turn.route {
+            // Only managed turns can have hidden hops.
             Route::Chat | Route::Responses | Route::Messages if !turn.hops.is_empty() => {
                 let hidden = turn.hidden_hops() as u64;
                 f.hidden.hops.observe(lossy(hidden));
@@ -294,7 +299,7 @@ impl Metrics {
         self.families.http.cut_connections.at(why).inc();
     }
 
-    /// Takes over how the store fares. `durable` says whether turns outlive the process.
+    /// Takes over the state of the store. `durable` says whether turns outlive the process.
     pub fn set_store(&self, health: &Health, durable: bool) {
         let own = &self.families.own;
         let counts = [
@@ -302,6 +307,7 @@ impl Metrics {
             (&own.store_rebuilt, health.rebuilt),
             (&own.store_wiped, health.wiped),
         ];
+        // The store counts from its own start, so the counter moves by the difference.
         for (counter, now) in counts {
             counter.inc_by(now.saturating_sub(counter.get()));
         }
@@ -314,7 +320,7 @@ impl Metrics {
         InFlight::new(self.families.http.in_flight.clone())
     }
 
-    /// Sets how many sessions are held in memory.
+    /// Sets the number of sessions in memory.
     pub fn set_sessions_active(&self, sessions: usize) {
         self.families
             .view
@@ -322,7 +328,7 @@ impl Metrics {
             .set(i64::try_from(sessions).unwrap_or(i64::MAX));
     }
 
-    /// Sets how many bytes a cache takes, and how many it may take.
+    /// Sets how many bytes a cache holds and how many it may hold.
     pub fn set_cache(&self, cache: CacheName, bytes: u64, limit: u64) {
         let own = &self.families.own;
         let whole = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
@@ -330,7 +336,7 @@ impl Metrics {
         own.cache_limits.at(cache).set(whole(limit));
     }
 
-    /// Sets the configured ceiling, for the line that dashboards draw.
+    /// Sets the configured ceiling, which dashboards draw as a line.
     pub fn set_ceiling(&self, tokens: u64) {
         self.families
             .view
@@ -338,16 +344,16 @@ impl Metrics {
             .set(i64::try_from(tokens).unwrap_or(i64::MAX));
     }
 
-    /// Sets how much the store's files hold.
+    /// Sets how many bytes the store's files hold.
     pub fn set_store_bytes(&self, bytes: u64) {
         let gauge = &self.families.own.store_bytes;
         gauge.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
-    /// Everything in Prometheus' text format, with what the system says of the process now.
+    /// Renders everything in Prometheus' text format, with fresh values about the process.
     ///
     /// # Errors
-    /// Only if a metric has no samples to write, which registered ones always have.
+    /// [`MetricsError`] if a metric has no samples, which a registered one always has.
     pub fn render(&self) -> Result<String, MetricsError> {
         if let Some(process) = &self.families.process {
             process.refresh();
@@ -356,7 +362,7 @@ impl Metrics {
     }
 }
 
-/// A request in flight; dropping it ends the flight, on every path.
+/// A request in flight. Dropping it ends the flight.
 #[derive(Debug)]
 pub struct InFlight(IntGauge);
 
@@ -373,7 +379,7 @@ impl Drop for InFlight {
     }
 }
 
-/// The method, if it is one of the standard ones: extension methods are the client's own words.
+/// The method if it is a standard one. An extension method is the client's own word.
 fn method(method: &Method) -> &str {
     const STANDARD: [Method; 9] = [
         Method::GET,

@@ -1,7 +1,7 @@
-//! Which model names may be a label. A client can send any name, and every new label is a time
-//! series for ever: so a name must be one that the operator listed, or match one of the listed
-//! globs and have been answered by an upstream, and of the latter there are at most so many.
-//! All others are `other`.
+//! Decides which names of models may be labels. Owns the list and what it admitted. A client can
+//! send any name, and each new label is a time series for ever. So a name must be listed, or match
+//! a listed glob and have been answered by an upstream. Never admits more than a fixed number by
+//! globs. All other names become `other`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use parking_lot::RwLock;
 
 use super::{MetricsError, OTHER};
 
-/// Names that globs may admit in the life of a process.
+/// How many names globs may admit in the life of a process.
 const ADMITTED_LIMIT: usize = 64;
-/// Longer ones are no model's name.
+/// A longer name is not that of a model.
 const NAME_LIMIT: usize = 80;
 
-/// The allow-list, and which names it has let in so far.
+/// The list, and the names that it has admitted so far.
 #[derive(Debug)]
 pub(super) struct Models {
     globs: GlobSet,
-    /// The listed names without wildcards, and what the globs have admitted.
+    /// The listed names without wildcards, and those that globs admitted.
     admitted: RwLock<HashSet<Arc<str>>>,
     limit: usize,
     other: Arc<str>,
@@ -55,19 +55,20 @@ impl Models {
         })
     }
 
-    /// The labels that are known beforehand: listed names without wildcards, and `other`.
+    /// The labels that are known from the start: the listed names without wildcards, and `other`.
     pub fn listed(&self) -> Vec<Arc<str>> {
         let mut names: Vec<Arc<str>> = self.admitted.read().iter().cloned().collect();
         names.push(Arc::clone(&self.other));
         names
     }
 
-    /// The label of a model. `answered` tells that an upstream knew it: what only a client says is
-    /// never admitted.
+    /// The label of a model. `answered` says that an upstream answered under this name. A name that
+    /// only a client said is never admitted.
     pub fn label(&self, model: &str, answered: bool) -> Arc<str> {
         if let Some(known) = self.admitted.read().get(model) {
             return Arc::clone(known);
         }
+        // The glob is matched before the lock is taken for writing, because most names match none.
         if !answered || model.len() > NAME_LIMIT || !self.matches(model) {
             return Arc::clone(&self.other);
         }
@@ -80,7 +81,7 @@ impl Models {
         name
     }
 
-    /// Whole, or without the provider's prefix that routers put before it.
+    /// Matches the name, also without the prefix that routers put before it.
     fn matches(&self, model: &str) -> bool {
         let bare = model.rsplit_once('/').map_or(model, |(_, bare)| bare);
         self.globs.is_match(model) || self.globs.is_match(bare)

@@ -1,18 +1,18 @@
-//! One form for what the journal and the archive hold: entries that are found again behind damage.
-//! It decides nothing: what a file has and what it shows to have had is told as it is met.
+//! The form of entries in the journal and in the archive. Entries are found even behind damage.
+//! Owns the form and its checks. Never decides what a file should hold: it reports what it meets.
 //!
-//! An entry, numbers little-endian: `stamp ‖ checksum of the payload (16) ‖ payload ‖ stamp`. The
-//! stamps are equal but for their first bytes, so that one flipped bit never hides that there was
-//! an entry. A stamp:
+//! An entry, with numbers in little-endian: `stamp ‖ checksum of the payload (16) ‖ payload ‖
+//! stamp`. The two stamps differ only in their first bytes, so that one flipped bit never hides
+//! that there was an entry. A stamp:
 //!
 //! `magic (8) ‖ first number (u64) ‖ last number (u64) ‖ blobs (u64) ‖ links (u64) ‖ length of the
 //! payload (u32) ‖ checksum (u64)`
 //!
-//! The checksum of a stamp is also of the entry's place in its file: bytes that only look like an
-//! entry, because somebody stored them, are none. Numbers are those of groups of writes; blobs and
-//! links are how many the store had with them. A payload is batches one behind the other: `blobs
-//! (u32) ‖ for each: id (32), length (u32), bytes ‖ links (u32) ‖ for each: key (32), id (32), turn
-//! (u32)`.
+//! The checksum of a stamp covers the entry's place in its file as well. So bytes that only look
+//! like an entry, because somebody stored them as a value, do not count. The numbers are those of
+//! groups of writes. Blobs and links are how many the store held with them. A payload is a sequence
+//! of batches: `blobs (u32) ‖ for each: id (32), length (u32), bytes ‖ links (u32) ‖ for each: key
+//! (32), id (32), turn (u32)`.
 
 use std::fs::File;
 use std::io;
@@ -30,23 +30,23 @@ use super::trees::Counts;
 const MAGIC: usize = 8;
 const HEAD: [u8; MAGIC] = *b"\xd1plimso\x02";
 const TAIL: [u8; MAGIC] = *b"\xd2plimso\x02";
-/// What both begin with behind their first byte.
+/// What both magics have in common, which is all but the first byte.
 const COMMON: &[u8] = b"plimso\x02";
 const STAMP: usize = MAGIC + 4 * 8 + 4 + 8;
 const CHECKSUM: usize = 16;
-/// What an entry takes up besides its payload.
+/// How many bytes an entry takes besides its payload.
 const AROUND: usize = 2 * STAMP + CHECKSUM;
-/// How much is searched at once for the next entry behind damage.
+/// How many bytes are searched at a time for the next entry after damage.
 const WINDOW: usize = 64 << 10;
 
-/// What an entry says of itself.
+/// What an entry says about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stamp {
-    /// The first group in it.
+    /// The first group in the entry.
     pub(super) first: u64,
-    /// The last group in it.
+    /// The last group in the entry.
     pub(super) last: u64,
-    /// What the store had when it was written.
+    /// What the store held when the entry was written.
     pub(super) counts: Counts,
 }
 
@@ -63,7 +63,8 @@ impl Stamp {
         out
     }
 
-    /// Reads a stamp that stands at `place`, with its length and whether it is the one in front.
+    /// Reads the stamp at `place`. Returns it with its length and whether it is the first of the
+    /// two.
     fn read(bytes: &[u8; STAMP], place: u64) -> Option<(Self, u32, bool)> {
         let (body, sum) = bytes.split_last_chunk::<8>()?;
         let mut rest = body;
@@ -98,7 +99,8 @@ fn stamp_sum(body: &[u8], at: u64) -> [u8; 8] {
     (sum as u64).to_le_bytes()
 }
 
-/// An entry for the place `at` with all of a group, if it takes up at most `room`.
+/// The entry for the place `at` with all batches of a group. `None` if it takes more than `room`
+/// bytes.
 pub(super) fn seal(at: u64, room: usize, stamp: &Stamp, group: &[Batch]) -> Option<Vec<u8>> {
     let front = STAMP + CHECKSUM;
     let mut entry = vec![0; front];
@@ -124,11 +126,11 @@ pub(super) fn seal(at: u64, room: usize, stamp: &Stamp, group: &[Batch]) -> Opti
 pub(super) enum Found {
     /// An entry as it was written.
     Whole(Stamp, Vec<Batch>),
-    /// A stamp of an entry that is damaged, or was overwritten in part.
+    /// The stamp of an entry that is damaged or partly overwritten.
     Trace(Stamp),
 }
 
-/// Reads the entries of a file, from a place on, past whatever is none.
+/// Reads the entries of a file from a place on, and skips everything else.
 pub(super) struct Reader<'a> {
     file: &'a File,
     at: u64,
@@ -141,7 +143,7 @@ impl<'a> Reader<'a> {
         Ok(Self { file, at, end })
     }
 
-    /// The next entry or trace; none at the end of the file.
+    /// The next entry or trace. `None` at the end of the file.
     pub(super) fn next(&mut self) -> io::Result<Option<Found>> {
         while self.at + STAMP as u64 <= self.end {
             let mut bytes = [0; STAMP];
@@ -160,7 +162,7 @@ impl<'a> Reader<'a> {
         Ok(None)
     }
 
-    /// The batches of the entry at hand, if its payload is what was written.
+    /// The batches of the entry at hand, if its payload is intact.
     fn payload(&self, length: usize) -> io::Result<Option<Vec<Batch>>> {
         let from = self.at + STAMP as u64;
         if from + (CHECKSUM + length) as u64 > self.end {
@@ -177,7 +179,7 @@ impl<'a> Reader<'a> {
         Ok(read_batches(payload))
     }
 
-    /// Where the next stamp may begin, from a place on; the end where there is none.
+    /// Where the next stamp may begin, from a place on. The end of the file if there is none.
     fn search(&self, mut from: u64) -> io::Result<u64> {
         let mut window = vec![0; WINDOW];
         while from < self.end {
@@ -186,7 +188,7 @@ impl<'a> Reader<'a> {
                 break;
             };
             self.file.read_exact_at(part, from)?;
-            // The byte before what both magics share must be in the window, too.
+            // The byte before the common part belongs to the stamp and must be in the window.
             let mut found = memmem::find_iter(part, COMMON);
             if let Some(at) = found.find(|at| *at > 0) {
                 return Ok(from + at as u64 - 1);
@@ -194,6 +196,7 @@ impl<'a> Reader<'a> {
             if length < WINDOW as u64 {
                 break;
             }
+            // The windows overlap, so that a magic on their border is found.
             from += length - MAGIC as u64;
         }
         Ok(self.end)
@@ -217,7 +220,7 @@ fn write_batch(out: &mut Vec<u8>, batch: &Batch) -> Option<()> {
     Some(())
 }
 
-/// All batches of a payload, or none where it is not just batches.
+/// All batches of a payload. `None` if it holds anything else.
 pub(super) fn read_batches(mut payload: &[u8]) -> Option<Vec<Batch>> {
     let mut batches = Vec::new();
     while !payload.is_empty() {

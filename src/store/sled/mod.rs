@@ -1,9 +1,9 @@
-//! The store in a directory, on sled 0.34. The engine is fast and unmaintained, and so it is
-//! guarded: its flush is followed by an own fdatasync, its panics are caught, values are cut
-//! into chunks, a corrupt directory is moved aside, and one thread does all the writing. What was
-//! written last stands in a journal too, because that is durable sooner, and all that was ever
-//! written in an archive, because the engine loses in silence what stands behind a damaged place.
-//! It never removes anything that was committed.
+//! The store in a directory, on sled 0.34. The engine is fast and no longer maintained, so it is
+//! guarded: its flush is followed by an fdatasync of the store's own, its panics are caught, values
+//! are cut into chunks, a corrupt directory is moved aside, and one thread does all the writing. A
+//! journal holds what was written last, because it is durable sooner. An archive holds everything,
+//! because the engine silently loses what stands behind a damaged place. Never removes anything
+//! that was committed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ use journal::Journal;
 use open::Place;
 use trees::{CHUNK, Found, Trees};
 
-/// A store in a directory of this machine. One process at a time.
+/// A store in a directory of this machine. Only one process may use it at a time.
 pub struct SledStore {
     shared: Arc<Shared>,
     jobs: Mutex<Option<SyncSender<Job>>>,
@@ -63,8 +63,8 @@ struct Shared {
     notes: Mutex<Vec<String>>,
 }
 
-/// How many sentences are kept for whoever asks how the store is: the first, which say how the
-/// trouble began.
+/// How many notes are kept for whoever asks how the store is. The first ones say how the trouble
+/// began.
 const NOTES: usize = 20;
 
 enum Engine {
@@ -85,10 +85,10 @@ impl Engine {
 }
 
 impl SledStore {
-    /// Opens or makes the store below `config.path` and starts its thread.
+    /// Opens or makes the store below `settings.path` and starts its thread.
     ///
     /// # Errors
-    /// As [`super::Store::open`].
+    /// The errors of [`super::Store::open`].
     pub fn open(config: &Config) -> Result<(Self, OpenReport), StoreError> {
         let place = Place::new(&config.path);
         let lock = place.lock()?;
@@ -99,6 +99,7 @@ impl SledStore {
         let archive = Archive::open(place.dir());
         let archive = archive
             .map_err(|error| StoreError::io("opening the archive in", place.dir(), &error))?;
+        // The engine becomes visible to readers only after recovery, so it starts as closed.
         let shared = Arc::new(Shared {
             config: config.clone(),
             place,
@@ -137,7 +138,7 @@ impl SledStore {
                 report.lost = lost;
                 committer.settle_recovered(&trees)?;
             }
-            // The next start will look at everything; this one serves without a store.
+            // The next start checks everything. Until then this process serves without a store.
             Err(StoreError::Corrupt { .. }) => shared.degrade(),
             Err(error) => return Err(error),
         }
@@ -164,8 +165,8 @@ impl SledStore {
     }
 
     pub(super) fn links(&self, keys: &[Digest]) -> Result<Vec<Vec<(u32, Digest)>>, StoreError> {
-        // What waits is looked up before what is written: a batch that moves from one to the
-        // other in between is met twice, never missed.
+        // The overlay is read before the trees. A batch that moves from one to the other in between
+        // is then found twice and never missed.
         let mut sets: Vec<Vec<(u32, Digest)>> = {
             let overlay = self.shared.overlay.lock();
             keys.iter()
@@ -185,7 +186,7 @@ impl SledStore {
     }
 
     pub(super) fn linked(&self) -> Result<Vec<(u32, Digest)>, StoreError> {
-        // What waits first, as in `links`.
+        // The overlay comes first, as in `links`.
         let mut set: BTreeSet<(u32, Digest)> = self.shared.overlay.lock().linked().collect();
         let mut sets = Vec::new();
         self.shared.read(|trees, path| {
@@ -223,7 +224,7 @@ impl SledStore {
         Ok(blobs)
     }
 
-    /// As [`Self::commit`], with half of the queue left free.
+    /// Does the same as [`Self::commit`], but leaves half of the queue free.
     pub(super) fn commit_spare(&self, batch: Batch) -> Ticket {
         let shared = &self.shared;
         let Config {
@@ -241,7 +242,7 @@ impl SledStore {
 
     pub(super) fn commit(&self, batch: Batch) -> Ticket {
         let shared = &self.shared;
-        // Bytes that are not what their id says must not even be read while they wait.
+        // A blob with a wrong id must not be readable even while it waits.
         if let Err(error) = batch.verify() {
             return shared.refuse(error);
         }
@@ -255,6 +256,7 @@ impl SledStore {
         let Config {
             queue, queue_bytes, ..
         } = shared.config;
+        // The overlay takes the batch before the queue does, so that no reader can miss it.
         if !shared.overlay.lock().add(&batch, queue, queue_bytes) {
             return shared.refuse(StoreError::Busy);
         }
@@ -302,18 +304,18 @@ impl SledStore {
         if self.shared.is_degraded() {
             notes.push(StoreError::Degraded.to_string());
         }
-        // Whoever asks must not wait while the engine is put together anew.
+        // Whoever asks must not wait while the engine is rebuilt.
         match self.shared.engine.try_read().as_deref() {
             Some(Engine::Failed(error)) => notes.push(error.to_string()),
             Some(Engine::Open(_) | Engine::Closed) => {}
-            None => notes.push("the store is being put together anew".to_owned()),
+            None => notes.push("the store is being rebuilt".to_owned()),
         }
         notes
     }
 }
 
 impl Shared {
-    /// Reads from the trees; damage that is met stops the store.
+    /// Reads from the trees. Damage that is found stops the store.
     fn read<T>(
         &self,
         work: impl FnOnce(&Trees, &std::path::Path) -> Result<T, StoreError>,
@@ -353,14 +355,14 @@ impl Shared {
         self.degraded.load(Ordering::Acquire)
     }
 
-    /// Stops all work on the engine until a restart, which will look at everything.
+    /// Stops all work on the engine until a restart, which then checks everything.
     fn degrade(&self) {
         if !self.degraded.swap(true, Ordering::AcqRel) {
             self.place.suspect();
         }
     }
 
-    /// Tells the log, and whoever asks how the store is.
+    /// Writes a note to the log and keeps it for whoever asks how the store is.
     fn say(&self, note: String) {
         tracing::warn!("{note}");
         let mut notes = self.notes.lock();
@@ -374,7 +376,7 @@ impl Shared {
         Ticket::done(Err(error))
     }
 
-    /// Takes written and failed batches out of the overlay and counts the failed.
+    /// Takes written and failed batches out of the overlay and counts those that failed.
     fn settle(&self, batches: &[Batch], failed: usize) {
         self.failed.fetch_add(failed as u64, Ordering::Relaxed);
         let mut overlay = self.overlay.lock();
