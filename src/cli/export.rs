@@ -1,5 +1,5 @@
-//! `plimsoll export`: the sessions of a data directory, listed or one of them written out. Owns its
-//! flags and what it prints; never makes a data directory.
+//! `plimsoll export`: lists the sessions of a data directory, or writes one out. Owns its flags and
+//! what it prints. Never makes a data directory.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -14,18 +14,18 @@ use crate::config::{Backend, Config, Flags};
 use crate::inspect::{Archive, Branch, date, export};
 use crate::store::{Store, StoreError};
 
-/// Lists the sessions that a server has recorded, or writes one out as JSONL: what `plimsoll
-/// replay` reads, if its content was stored. The server must not be running.
+/// Lists the sessions that a server has recorded, or writes one as JSONL. `plimsoll replay` reads
+/// that if the session's content was stored. The server must not be running.
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// A session by its name (the x-plimsoll-session of its responses), or one branch of it; the
-    /// first few characters do.
+    /// The name of a session (x-plimsoll-session in its responses) or of one of its branches. The
+    /// first few characters are enough.
     #[arg(required_unless_present = "list", conflicts_with = "list")]
     session: Option<String>,
     /// List all sessions.
     #[arg(long)]
     list: bool,
-    /// Data directory [default: as configured].
+    /// Data directory [default: the configured one].
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<String>,
     /// Configuration file [default: config/plimsoll.toml, if it is there].
@@ -36,10 +36,10 @@ pub struct ExportArgs {
     out: Option<PathBuf>,
 }
 
-/// Lists, or writes out what the arguments name.
+/// Lists sessions, or writes out the one that the arguments name.
 ///
 /// # Errors
-/// If the directory holds nothing or is in use, or no one session is meant.
+/// If the directory is empty or in use, or if the name does not mean exactly one session.
 pub fn run(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let flags = Flags {
         config: args.config.clone(),
@@ -49,7 +49,7 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let config = Config::load(&flags, serve::variables())?;
     let store = open(&config)?;
     let shown = show(&store, args.session.as_deref());
-    // What was read is whole, however the directory is left; the next start looks it over.
+    // What was read is complete, however the directory is closed. The next start checks it.
     let _closed = store.close();
     let shown = shown?;
     match &args.out {
@@ -62,7 +62,7 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is printed, and what is said beside it.
+/// What is printed, and the notes that go to stderr.
 struct Shown {
     text: String,
     notes: Vec<String>,
@@ -91,7 +91,7 @@ fn open(config: &Config) -> anyhow::Result<Store> {
     }
 }
 
-/// Whether a server has ever kept something in a directory. Opening it would make it one.
+/// Whether a server has ever stored anything in a directory. Opening the store would make one.
 fn holds_a_store(directory: &Path) -> bool {
     directory.join("sled").is_dir()
 }
@@ -106,7 +106,7 @@ fn show(store: &Store, session: Option<&str>) -> anyhow::Result<Shown> {
     let mut notes = Vec::new();
     if others > 0 {
         notes.push(format!(
-            "session {} has {} branches; this is {}, the longest: --list shows the others",
+            "session {} has {} branches; this is {}, the longest one: --list shows the others",
             branch.session,
             others + 1,
             branch.name(),
@@ -114,9 +114,9 @@ fn show(store: &Store, session: Option<&str>) -> anyhow::Result<Shown> {
     }
     if !exported.content {
         notes.push(if branch.content {
-            "this session's content is not whole any more: only its account can be shown".to_owned()
+            "a part of this session's content is missing: only its account can be shown".to_owned()
         } else {
-            "this session's content is not stored (that takes store.content = \"all\"): only its account can be \
+            "this session's content was not stored (that needs store.content = \"all\"): only its account can be \
              shown"
                 .to_owned()
         });

@@ -1,4 +1,4 @@
-//! `plimsoll replay TRACE…`. Owns its flags and what it prints; never measures anything.
+//! `plimsoll replay TRACE…`. Owns its flags and what it prints. Never measures anything.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -22,11 +22,11 @@ pub struct ReplayArgs {
     #[arg(long, value_delimiter = ',', value_name = "NAMES",
           value_parser = PossibleValuesParser::new(Policy::ALL.map(Policy::name)))]
     policies: Vec<String>,
-    /// Ceilings in tokens; the figures are summed over them.
+    /// Ceilings in tokens. The figures are summed over them.
     #[arg(long, value_delimiter = ',', default_value = "80000", value_name = "TOKENS",
           value_parser = ceiling)]
     ceiling: Vec<u32>,
-    /// Down to where a pass evicts: auto, ceiling, or a fraction of the ceiling.
+    /// The level down to which a pass evicts: auto, ceiling, or a fraction of the ceiling.
     #[arg(long, default_value = "auto", value_parser = floor)]
     floor: Floor,
     #[command(flatten)]
@@ -34,11 +34,11 @@ pub struct ReplayArgs {
     /// Write the figures as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write a page with the charts: tokens per request, cost against retention, all sessions.
+    /// Write a page with charts: tokens per request, cost against retention, all sessions.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Say when and why an item of the session went, and whether it was needed later. Takes one
-    /// file, one policy and one ceiling.
+    /// Say when and why an item of the session was evicted, and whether it was needed later. Takes
+    /// one file, one policy and one ceiling.
     #[arg(long, value_name = "ITEM", conflicts_with_all = ["json", "html"])]
     explain: Option<String>,
 }
@@ -63,7 +63,7 @@ impl ReplayArgs {
     }
 }
 
-/// Replays what the arguments name and prints the table.
+/// Replays what the arguments name, and prints the table.
 ///
 /// # Errors
 /// If a file can't be read or written, or a session can't be replayed.

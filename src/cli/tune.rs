@@ -1,4 +1,4 @@
-//! `plimsoll tune TRACE…`. Owns its flags and what it prints; never chooses.
+//! `plimsoll tune TRACE…`. Owns its flags and what it prints. Never chooses.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -28,12 +28,12 @@ pub struct TuneArgs {
     /// Write the figures of every setting as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Draw every setting on one page that loads nothing.
+    /// Draw every setting on one page. The page loads nothing from elsewhere.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
-/// Sweeps what the arguments name and prints the table and the recommendation.
+/// Tries all settings that the arguments name, and prints the table and the recommendation.
 ///
 /// # Errors
 /// If a file can't be read or written, or a session can't be replayed.
@@ -68,7 +68,7 @@ pub fn run(args: &TuneArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The floors to try, each once and in the order in which they were named.
+/// The floors to try, each once, in the order in which they were named.
 fn floors(named: &[Floor]) -> Vec<Floor> {
     let mut floors: Vec<Floor> = Vec::new();
     let all: &[Floor] = if named.is_empty() {

@@ -1,5 +1,5 @@
-//! From a configuration to the wired application. Owns the mapping of settings onto modules;
-//! never serves anything.
+//! From a configuration to the wired application. Owns which setting goes to which module. Never
+//! serves anything.
 
 use std::sync::Arc;
 
@@ -19,18 +19,18 @@ use crate::turn::known::Memo;
 use crate::turn::{Classes, Settings};
 use crate::upstream::Client;
 
-/// Opens the store, loads the tokeniser and ties everything together.
+/// Opens the store, loads the tokeniser and wires everything together.
 ///
 /// # Errors
-/// If the store is another process's, or something can't be set up.
+/// If the store belongs to another process, or a part can't be set up.
 pub fn app(config: &Config) -> anyhow::Result<Arc<App>> {
     app_keeping(config, None)
 }
 
-/// The same, with a file that goes with the store.
+/// Does the same, with a file that belongs to the store.
 ///
 /// # Errors
-/// As [`app`].
+/// The errors of [`app`].
 pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Result<Arc<App>> {
     let opened = Store::open_or_stand_by(&store::Config {
         keepsake,
@@ -79,14 +79,14 @@ pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Resul
     }))
 }
 
-/// Logs what was met on the way to the store.
+/// Logs what opening the store found.
 fn say(opened: &Opened) {
     let closed = &opened.report.closed;
     if let Some(first) = closed.first() {
         tracing::warn!(
             first = %first.display(),
             count = closed.len(),
-            "others could read the data directory; it is closed to them now"
+            "others could read the data directory; it is now closed to them"
         );
     }
     let notes = opened.report.notes();
@@ -99,7 +99,7 @@ fn say(opened: &Opened) {
     }
 }
 
-/// Whether requests can be served as far as the store goes, and what is to be known of it.
+/// Whether the store allows requests to be served, and its notes.
 #[must_use]
 pub fn readiness(store: &Store) -> Readiness {
     Readiness {
@@ -108,7 +108,7 @@ pub fn readiness(store: &Store) -> Readiness {
     }
 }
 
-/// How the store is opened.
+/// How to open the store.
 pub(super) fn store_config(config: &Config) -> store::Config {
     store::Config {
         backend: match config.store.backend {
@@ -121,7 +121,7 @@ pub(super) fn store_config(config: &Config) -> store::Config {
     }
 }
 
-/// The built-in families, with the operator's laid over them.
+/// The built-in families, with the operator's put over them.
 fn models(config: &Config) -> anyhow::Result<Models> {
     let Some(file) = &config.models.families else {
         return Ok(Models::builtin().clone());
@@ -132,7 +132,7 @@ fn models(config: &Config) -> anyhow::Result<Models> {
     Ok(Models::builtin().clone().overlay(families))
 }
 
-/// The host of a base URL that was validated before.
+/// The host of a base URL that was checked before.
 fn url_host(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.split(['/', '?']).next().unwrap_or(rest)

@@ -1,7 +1,7 @@
-//! Flags over environment over file, setting by setting. Owns how each source is read and which
-//! one wins; never decides whether a value makes sense.
+//! Merges the sources of settings: flags over environment over file, setting by setting. Owns how
+//! each source is read and which one wins. Never decides whether a value makes sense.
 //!
-//! Every setting is first read alone into [`RawConfig`], so that one mistake hides no other.
+//! Each setting is first read alone into a [`RawConfig`], so that one mistake hides no other.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::names::{self, ENV_PREFIX};
 use super::problem::{Origin, Problem};
 use super::raw::RawConfig;
 
-/// Settings from all sources so far, with the place each came from.
+/// The settings from all sources so far, with the place from which each came.
 #[derive(Debug, Default)]
 pub struct Layers {
     merged: Table,
@@ -22,7 +22,7 @@ pub struct Layers {
 }
 
 impl Layers {
-    /// Lays a TOML file over what is there. `path` only names it in problems.
+    /// Puts a TOML file over what is there. `path` only names it in problems.
     pub fn file(&mut self, path: &Path, text: &str) {
         let at = |offset: usize| Origin::File {
             path: path.to_owned(),
@@ -49,14 +49,14 @@ impl Layers {
         }
     }
 
-    /// Lays variables over what is there; those without the prefix are not ours.
+    /// Puts variables over what is there. Those without the prefix are not settings.
     pub fn env(&mut self, vars: impl IntoIterator<Item = (String, String)>) {
         for (name, text) in vars {
             let Some(rest) = name.strip_prefix(ENV_PREFIX) else {
                 continue;
             };
             let keys: Vec<String> = rest.split("__").map(str::to_ascii_lowercase).collect();
-            // A number or a list is what TOML reads it as, unless the setting wants a text.
+            // A number or a list is read as TOML, unless the setting takes a text.
             let typed = format!("v = {text}")
                 .parse::<Table>()
                 .ok()
@@ -66,24 +66,24 @@ impl Layers {
         }
     }
 
-    /// Lays one flag over what is there. `key` is a section and a setting.
+    /// Puts one flag over what is there. `key` is a section and a setting.
     pub fn flag(&mut self, flag: &'static str, key: [&str; 2], value: Value) {
         self.set(&key.map(str::to_owned), &[value], &Origin::Flag(flag));
     }
 
-    /// What a setting is where no source names it.
+    /// Sets what a setting is if no source names it.
     pub fn fallback(&mut self, key: [&str; 2], value: Value) {
         self.set(&key.map(str::to_owned), &[value], &Origin::Default);
     }
 
-    /// The raw configuration, the place of each setting, and the problems so far.
+    /// Returns the raw configuration, the place of each setting, and the problems so far.
     #[must_use]
     pub fn finish(mut self) -> (RawConfig, BTreeMap<String, Origin>, Vec<Problem>) {
         let raw = Value::Table(self.merged)
             .try_into()
             .unwrap_or_else(|error: toml::de::Error| {
-                // Each setting was read alone before, so this is out of reach; it is still no reason
-                // to run on defaults.
+                // Each setting was read alone before, so this can't happen. If it does, running on
+                // defaults would still be wrong.
                 let message = error.message().to_owned();
                 self.problems.push(Problem {
                     origin: Origin::Default,
@@ -123,7 +123,7 @@ impl Layers {
     }
 }
 
-/// `a.b.c = value` as nested tables.
+/// Nests `a.b.c = value` into tables.
 fn nest(keys: &[String], value: Value) -> Table {
     let inner = keys.iter().skip(1).rev().fold(value, |inner, key| {
         Value::Table(Table::from_iter([(key.clone(), inner)]))
@@ -144,7 +144,8 @@ fn merge(into: &mut Table, from: Table) {
     }
 }
 
-/// Every path of keys that ends in something other than a filled table, with its byte offset.
+/// Collects every path of keys that ends in something else than a filled table, with its offset in
+/// bytes.
 fn collect(table: &DeTable<'_>, above: &mut Vec<String>, leaves: &mut Vec<(Vec<String>, usize)>) {
     for (key, value) in table {
         above.push(key.get_ref().to_string());
@@ -171,14 +172,14 @@ fn line_of(text: &str, offset: usize) -> usize {
     1 + head.iter().filter(|&&byte| byte == b'\n').count()
 }
 
-/// Words a refusal: the setting's name, and for an unknown one the nearest that exists. For a variable
-/// that is the nearest by its whole name where its parts lead nowhere.
+/// Words a refusal: the name of the setting, and for an unknown one the nearest that exists. If the
+/// parts of a variable's name lead nowhere, the nearest is searched by the whole name.
 fn explain(keys: &[String], refusal: &str, variable: Option<String>) -> String {
     let name = keys.join(".");
     let Some(rest) = refusal.strip_prefix("unknown field ") else {
         return format!("`{name}`: {refusal}");
     };
-    // serde lists what it expected in backticks: the unknown name first, then the valid ones.
+    // serde lists names in backticks: first the unknown one, and then the valid ones.
     let mut words = rest.split('`').skip(1).step_by(2);
     let unknown = words.next().unwrap_or_default();
     let nearest = words

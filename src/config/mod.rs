@@ -1,6 +1,6 @@
-//! Configuration: flags over `PLIMSOLL__SECTION__KEY` over a file over defaults. Owns what can be
-//! set and what is valid; never hands out a value that was not checked. Modules that own a
-//! `Config` of theirs find it filled here; no module imports this one.
+//! The configuration: flags over `PLIMSOLL__SECTION__KEY` over a file over defaults. Owns what can
+//! be set and what is valid. Never hands out a value that was not checked. A module that owns
+//! settings of its own finds them filled here, and imports nothing from here.
 
 mod layers;
 mod level;
@@ -30,10 +30,10 @@ use crate::turn::{Budget, Cache, Delimiter, Recall, ToolClasses};
 use crate::{ingress, upstream};
 use layers::Layers;
 
-/// The file that is read where no other is named, if it is there.
+/// The file that is read if no other is named and it exists.
 pub const DEFAULT_FILE: &str = "config/plimsoll.toml";
 
-/// Every setting, validated.
+/// All settings, validated.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
     /// `[server]`
@@ -50,7 +50,7 @@ pub struct Config {
     pub cache: Cache,
     /// `[tools]`
     pub tools: ToolClasses,
-    /// The rest of `[tools]`: results that come as text.
+    /// The part of `[tools]` about results that come as text.
     pub texts: TextResults,
     /// `[store]`
     pub store: StoreSettings,
@@ -62,14 +62,14 @@ pub struct Config {
     pub metrics: Metrics,
     /// `[models]`
     pub models: Models,
-    /// `[profiles.NAME]`, each laid over `budget`.
+    /// `[profiles.NAME]`, each one put over `budget`.
     pub profiles: BTreeMap<String, Budget>,
 }
 
-/// What the command line may override. Here absence means "not given", so these are options.
+/// What the command line may override. `None` means that the flag was not given.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
-    /// `--config`: must exist if given.
+    /// `--config`. A file that is named must exist.
     pub config: Option<PathBuf>,
     /// `--listen`
     pub listen: Option<String>,
@@ -79,7 +79,7 @@ pub struct Flags {
     pub upstream: Option<String>,
     /// `--data`
     pub data: Option<String>,
-    /// Where data is kept if no source says it: a command's own place in that of the default.
+    /// The directory for data if no source names one. A command may have a default of its own.
     pub fallback_data: Option<PathBuf>,
     /// `--budget`, in tokens.
     pub budget: Option<String>,
@@ -88,10 +88,10 @@ pub struct Flags {
 }
 
 impl Config {
-    /// Reads all sources. `env` is the process's variables, or a test's.
+    /// Reads all sources. `env` are the variables of the process, or of a test.
     ///
     /// # Errors
-    /// Every problem of every source, each with its place; or that a named file can't be read.
+    /// Every problem of every source with its place, or that a named file can't be read.
     pub fn load(
         flags: &Flags,
         env: impl IntoIterator<Item = (String, String)>,
@@ -109,10 +109,10 @@ impl Config {
         Self::build(layers)
     }
 
-    /// Reads one file over the defaults and nothing else: what `plimsoll check` does.
+    /// Reads one file over the defaults and nothing else, for `plimsoll check`.
     ///
     /// # Errors
-    /// Every problem of the file, each with its line; or that the file can't be read.
+    /// Every problem of the file with its line, or that the file can't be read.
     pub fn check(path: &Path) -> Result<Self, Error> {
         let mut layers = Layers::default();
         layers.file(path, &read(path)?);

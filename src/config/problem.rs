@@ -1,5 +1,5 @@
-//! What is wrong with a configuration, and where. Owns the wording of places; never decides what
-//! is valid.
+//! What is wrong with a configuration, and where. Owns how places are worded. Never decides what is
+//! valid.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub enum Origin {
     /// A line of a file, counted from 1.
     File {
-        /// The file as it was named.
+        /// The file, as it was named.
         path: PathBuf,
         /// The line of the key.
         line: usize,
@@ -18,7 +18,7 @@ pub enum Origin {
     Env(String),
     /// A command line flag, with its dashes.
     Flag(&'static str),
-    /// Not given: the built-in default.
+    /// Nowhere, so the built-in default holds.
     Default,
 }
 
@@ -33,25 +33,25 @@ impl fmt::Display for Origin {
     }
 }
 
-/// One thing that is wrong.
+/// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 #[error("{origin}: {message}")]
 pub struct Problem {
-    /// Where it was given.
+    /// Where the setting was given.
     pub origin: Origin,
-    /// What is wrong and what would be right.
+    /// What is wrong, and what would be right.
     pub message: String,
 }
 
-/// Why there is no configuration: every problem that was found, not just the first.
+/// Why there is no configuration. Lists every problem that was found, and not just the first.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file that was asked for can't be read.
+    /// A file that was named can't be read.
     #[error("can't read {}: {cause}; give --config the path of a readable file", path.display())]
     Read {
-        /// The file as it was named.
+        /// The file, as it was named.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         cause: std::io::Error,
     },
     /// One or more settings are wrong.

@@ -1,5 +1,5 @@
-//! The validated settings that no module of the edge owns, and their defaults. Owns shapes and
-//! defaults; never reads a file or a variable.
+//! The sections that no other module owns, with their defaults. Owns shapes and defaults. Never
+//! reads a file or a variable.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::secret::Secret;
 use crate::turn::StoreContent;
 
-/// Where records are kept.
+/// `[store]`: where records are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreSettings {
     /// The backend.
@@ -16,11 +16,11 @@ pub struct StoreSettings {
     pub path: PathBuf,
     /// How long a final frame waits for its record.
     pub wait: Duration,
-    /// How long a request waits to be found.
+    /// How long a request waits for its look-up.
     pub read_wait: Duration,
-    /// Cache of the backend, in MiB.
+    /// The cache of the backend, in MiB.
     pub cache_mb: u32,
-    /// What of the client's content is stored.
+    /// How much of the client's content is stored.
     pub content: StoreContent,
 }
 
@@ -46,12 +46,12 @@ pub enum Backend {
     Memory,
 }
 
-/// What is logged.
+/// `[log]`: what is logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Log {
     /// A level, or directives by module.
     pub level: String,
-    /// How a line looks.
+    /// The form of a line.
     pub format: LogFormat,
 }
 
@@ -64,29 +64,29 @@ impl Default for Log {
     }
 }
 
-/// How a log line looks.
+/// The form of a line in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people.
     Text,
-    /// One object a line.
+    /// One JSON object per line.
     Json,
 }
 
 /// Where the key of the tenant hash comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TenantKey {
-    /// Made at first start in the data directory.
+    /// The key is made at the first start and kept in the data directory.
     #[default]
     DataDirectory,
-    /// Given; replicas that share a store must share it.
+    /// The key is given. Replicas that share a store must have the same key.
     Given(Secret),
 }
 
-/// What is measured.
+/// `[metrics]`: what is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metrics {
-    /// Globs on the model names that labels may hold; others are `other`.
+    /// Globs on the names of models that labels may hold. All other names become `other`.
     pub models: Vec<String>,
 }
 
@@ -110,9 +110,9 @@ impl Default for Metrics {
     }
 }
 
-/// Model families.
+/// `[models]`: model families.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Models {
-    /// A file of further families, where there is one.
+    /// A file with further families.
     pub families: Option<PathBuf>,
 }

@@ -1,5 +1,5 @@
-//! From syntax to meaning: each raw setting is read, held to its limits and put in place of the
-//! default. Owns limits across settings; never stops at the first problem.
+//! From syntax to meaning: reads each raw setting, checks its limits, and puts it in place of the
+//! default. Owns the limits that concern several settings. Never stops at the first problem.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,7 +27,8 @@ use crate::turn::{
 use crate::upstream::BaseUrl;
 use crate::{ingress, upstream};
 
-/// Reads a raw configuration. The problems are those found here; with one, the result is useless.
+/// Reads a raw configuration. Returns the problems that it finds; if there are any, the
+/// configuration is not valid.
 pub fn validate(raw: RawConfig, origins: &BTreeMap<String, Origin>) -> (Config, Vec<Problem>) {
     let mut check = Check {
         origins,
@@ -37,6 +38,7 @@ pub fn validate(raw: RawConfig, origins: &BTreeMap<String, Origin>) -> (Config, 
     check.server(raw.server, &mut config.server);
     check.upstream(raw.upstream, &mut config.upstream);
     check.loops(&config);
+    // A profile overrides the guidance as well, but `[budget]` itself may not hold it.
     check.no_guide(&raw.budget);
     check.budget("budget", raw.budget, &mut config.budget);
     let (offer, at) = (raw.delimiter.offer.clone(), raw.delimiter.guide_at);
@@ -73,6 +75,8 @@ pub fn validate(raw: RawConfig, origins: &BTreeMap<String, Origin>) -> (Config, 
         families,
     );
     for (name, profile) in raw.profiles {
+        // A profile changes a copy of `[budget]`, so all that it does not name stays as it is
+        // there.
         let mut budget = config.budget.clone();
         if name == PAPER_PROFILE {
             budget = budget.as_published();
@@ -98,7 +102,7 @@ impl Check<'_> {
         self.problems.push(Problem { origin, message });
     }
 
-    /// Puts a given setting in place of the default, or notes why it can't be.
+    /// Puts a setting in place of the default, or notes why that is not possible.
     fn set<R, T>(
         &mut self,
         key: &str,
@@ -159,6 +163,8 @@ impl Check<'_> {
 
     fn tenant(&mut self, raw: RawTenant, config: &mut Config) {
         self.set("tenant.key", raw.key, &mut config.tenant, tenant_key);
+        // The two lists are read first and set afterwards, because a list that is not given keeps
+        // the default.
         let sources = &mut config.server.sources;
         let mut headers = None;
         self.set("tenant.headers", raw.headers, &mut headers, |list| {
@@ -173,7 +179,7 @@ impl Check<'_> {
         self.set("tenant.claims", raw.claims, &mut sources.claims, Ok);
     }
 
-    /// A proxy that asks itself would do so until nothing is left to ask with.
+    /// Refuses a proxy that would send requests to itself without end.
     fn loops(&mut self, config: &Config) {
         let own = [
             ("server.listen", config.server.listen),
@@ -304,7 +310,7 @@ impl Check<'_> {
         }
     }
 
-    /// The sections of the guidance and of the budget are two, though a profile overrides both.
+    /// Guidance and budget are two sections, although a profile may override both.
     fn no_guide(&mut self, raw: &RawBudget) {
         for (name, given) in [
             ("offer", raw.offer.is_some()),

@@ -1,12 +1,13 @@
-//! Byte pair encoding from left to right: the longest token that fits, and back where none does.
+//! Byte pair encoding from left to right: takes the longest token that fits, and goes back where
+//! none does.
 //!
-//! Owns the search. It never decides which texts are encoded this way.
+//! Owns the search. Never decides which texts are encoded in this way.
 //!
-//! The search is that of the `bpe` crate, and so is the reason why it is exact: a token sequence
-//! is the encoding of its text exactly if each two neighbours are the encoding of their own joined
-//! text. No place that led nowhere is entered again, so the search is linear in the text. It has
-//! tables of its own because those of the crate are scattered: on text of rare tokens it waits
-//! for memory most of the time.
+//! The search is that of the `bpe` crate, and it is exact for the same reason: a sequence of tokens
+//! is the encoding of its text exactly if every two neighbours are the encoding of their joined
+//! text. A place that led nowhere is never entered again, so the search is linear in the text. It
+//! has tables of its own because those of the crate are scattered over memory: on text of rare
+//! tokens it would mostly wait for memory.
 
 use super::merge::{Merges, NONE};
 
@@ -44,7 +45,7 @@ pub(super) fn encode(merges: &Merges, text: &[u8]) -> Vec<u32> {
     tokens
 }
 
-/// Places in a text.
+/// A set of places in a text.
 struct Places(Vec<u64>);
 
 impl Places {

@@ -1,25 +1,25 @@
-//! Remembers the token counts of pieces, by their exact bytes.
+//! Remembers how many tokens a piece has, by its exact bytes.
 //!
-//! Owns one bounded table set; [`Pool`] owns a few of them, so that concurrent counts never wait
-//! for each other. It never counts anything itself, and it never answers for bytes that it has
-//! not been given: keys are compared whole.
+//! Owns one set of tables with a fixed size. [`Pool`] owns a few of these sets, so that concurrent
+//! counts never wait for each other. Never counts anything itself, and never answers for bytes that
+//! it was not given, because keys are compared whole.
 
 use parking_lot::Mutex;
 use twox_hash::XxHash3_64;
 
-/// Pieces up to this many bytes live inline in the short table.
+/// Up to this many bytes, a piece stands in the short table.
 pub(super) const SHORT_MAX: usize = 15;
-/// Pieces up to this many bytes live in the middle table.
+/// Up to this many bytes, a piece stands in the middle table.
 const MIDDLE_MAX: usize = 128;
-/// Longer pieces than this are not remembered.
+/// A longer piece is not remembered.
 pub(super) const LONG_MAX: usize = 4096;
 
 const SHORT_SLOTS: usize = 1 << 16;
 const MIDDLE_SLOTS: usize = 1 << 12;
 const LONG_SLOTS: usize = 1 << 9;
 
-/// A short piece as one integer: up to 15 bytes, its length in bits 120 to 123, and bits 124 to
-/// 127 free for its count. Zero is no piece, because a piece has at least one byte.
+/// A short piece as one integer: up to 15 bytes, its length in bits 120 to 123, and bits 124 to 127
+/// for its count. No piece is zero, because a piece has at least one byte.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct ShortKey(u128);
 
@@ -33,7 +33,7 @@ impl ShortKey {
         if len > SHORT_MAX {
             return None;
         }
-        // Sixteen bytes are loaded at once where the text has them, and masked.
+        // If the text has sixteen bytes here, they are loaded at once and masked.
         let window = bytes.get(start..start + 16);
         let word = match window.and_then(|window| <[u8; 16]>::try_from(window).ok()) {
             Some(window) => u128::from_le_bytes(window) & ((1 << (8 * len)) - 1),
@@ -56,13 +56,13 @@ impl ShortKey {
     }
 }
 
-/// One remembered piece of a boxed table.
+/// One piece in a table of longer pieces.
 struct Entry {
     key: Box<[u8]>,
     count: u32,
 }
 
-/// The tables of one counting thread at a time: at most 3.6 MB.
+/// The tables of one count at a time, of at most 3.6 MB.
 pub(super) struct Memo {
     short: Vec<u128>,
     middle: Vec<Option<Entry>>,
@@ -89,7 +89,7 @@ impl Memo {
             return (*slot >> COUNT_SHIFT) as u32;
         }
         let count = count();
-        // A piece has at most as many tokens as bytes, so fifteen fit into the four bits.
+        // A piece has at most as many tokens as bytes, and fifteen fit into four bits.
         *slot = key.0 | (u128::from(count) << COUNT_SHIFT);
         count
     }
@@ -128,13 +128,14 @@ pub(super) struct Pool {
 }
 
 struct State {
-    /// The one given back last is on top: a lone thread keeps meeting the same warm tables.
+    /// The memo that was given back last is on top, so that a lone thread keeps meeting the same
+    /// warm tables.
     idle: Vec<Memo>,
     made: usize,
 }
 
 impl Pool {
-    /// A pool that makes at most `most` memos, each when it is first needed.
+    /// A pool of at most `most` memos. Each is made when it is first needed.
     pub(super) fn new(most: usize) -> Self {
         Self {
             state: Mutex::new(State {
@@ -145,8 +146,8 @@ impl Pool {
         }
     }
 
-    /// Runs `work` with a memo, or with none where all are lent: counting without one is slower
-    /// and gives the same.
+    /// Runs `work` with a memo, or with none if all are lent. A count without a memo is slower and
+    /// gives the same result.
     pub(super) fn lend<T>(&self, work: impl FnOnce(Option<&mut Memo>) -> T) -> T {
         let Some(mut memo) = self.take() else {
             return work(None);

@@ -1,8 +1,8 @@
-//! Sizes and prices: how many tokens a text or an image is, how far the estimate is off, what a
-//! hop costs, and what is known about each model family.
+//! Sizes and prices: how many tokens a text or an image has, how far the estimate is off, what a
+//! hop costs, and what is known about each family of models.
 //!
-//! Owns everything that turns bytes into numbers. It never looks at a transcript: callers hand
-//! in texts, reported usage and model names.
+//! Owns everything that turns bytes into numbers. Never looks at a transcript: callers pass texts,
+//! reported usage and names of models.
 
 mod backtrack;
 pub(crate) mod calibrate;

@@ -1,5 +1,6 @@
-//! What a session has saved so far against its length in τ, as an SVG for the README: the losing side,
-//! below nothing, included. Pure: figures to text, and every point of it is a measured one.
+//! The README's picture of what a session has saved so far against its length in τ. Owns that
+//! picture, including the side below zero where it loses. Never draws a point that was not
+//! measured.
 
 use std::fmt::Write as _;
 
@@ -15,7 +16,7 @@ const RIGHT: f64 = 936.0;
 const TOP: f64 = 84.0;
 const BOTTOM: f64 = 340.0;
 
-/// From lengths and shares to points.
+/// Maps lengths and shares to points.
 struct Scale {
     longest: f64,
     low: f64,
@@ -23,7 +24,7 @@ struct Scale {
 }
 
 impl Scale {
-    /// A scale that holds all points and the line of nothing, in whole tenths.
+    /// A scale that holds all points and the zero line, in whole tenths.
     fn of(points: &[(f64, f64)]) -> Self {
         let shares = || points.iter().map(|(_, share)| *share);
         let tenth = |share: f64| share * 10.0;
@@ -68,7 +69,7 @@ pub fn picture(ceiling: usize, figures: &Figures) -> String {
     svg
 }
 
-/// A line at each tenth, the one of nothing in full, and the multiples of τ below.
+/// Draws a line at each tenth, with the zero line darker, and the multiples of τ below.
 fn grid(svg: &mut String, scale: &Scale) {
     let mut share = scale.low;
     while share <= scale.high + 0.01 {
@@ -99,7 +100,7 @@ fn grid(svg: &mut String, scale: &Scale) {
     }
 }
 
-/// The points joined, and what is between them and nothing.
+/// Draws the line through the points, and the area between it and the zero line.
 fn area(svg: &mut String, scale: &Scale, points: &[(f64, f64)]) {
     let mut line = String::new();
     for (at, (length, share)) in points.iter().enumerate() {
@@ -124,7 +125,7 @@ fn area(svg: &mut String, scale: &Scale, points: &[(f64, f64)]) {
     );
 }
 
-/// Where it is worst, where it begins to pay, and where it ends.
+/// Labels where it is worst, where it begins to pay, and where it ends.
 fn ends(svg: &mut String, scale: &Scale, points: &[(f64, f64)]) {
     if let Some((length, share)) = points.last() {
         let place = (scale.x(*length) - 6.0, scale.y(*share) - 10.0);
@@ -143,7 +144,7 @@ fn ends(svg: &mut String, scale: &Scale, points: &[(f64, f64)]) {
     }
 }
 
-/// From which length on it is never again at a loss; none where it ends at one, or never was.
+/// The length from which on it never loses again. `None` if it ends at a loss, or never lost.
 fn pays(points: &[(f64, f64)]) -> Option<f64> {
     let last = points.iter().rposition(|(_, share)| *share < 0.0)?;
     points.get(last + 1).map(|(length, _)| *length)

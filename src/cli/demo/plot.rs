@@ -1,49 +1,49 @@
 //! The plot in text: bars for what was sent, dots for what the agent sees, the τ line, and a mark
-//! under each pass. Pure: samples to rows of cells. Never touches a terminal.
+//! under each pass. Owns the cells of the plot. Never touches a terminal.
 
 use super::measure::Sample;
 
-/// What a piece of text stands for; the screen gives it a colour.
+/// What a piece of text stands for. The screen chooses its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ink {
     /// Plain text.
     Text,
-    /// Axes and other things of less weight.
+    /// Axes and other less important things.
     Faint,
-    /// Tokens as the agent sees them.
+    /// The tokens that the agent sees.
     Agent,
-    /// Tokens sent.
+    /// The tokens that were sent.
     Sent,
     /// The τ line.
     Ceiling,
     /// A pass.
     Pass,
-    /// What went wrong.
+    /// Something that went wrong.
     Fault,
 }
 
-/// A run of text in one ink.
+/// A piece of text in one ink.
 pub type Span = (Ink, String);
 /// A line on the screen.
 pub type Line = Vec<Span>;
 
 /// Bars grow by eighths of a row.
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Columns of the labels on the left.
+/// The width of the labels on the left, in columns.
 pub const MARGIN: usize = 7;
 
-/// How the plot is laid out. Fixed for a run, so that the picture grows and never jumps.
+/// The layout of the plot. It is fixed for a run, so that the picture grows and never jumps.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// Columns of the plot itself.
+    /// The width of the plot itself, in columns.
     pub columns: usize,
-    /// Turns that the session has.
+    /// How many turns the session has.
     pub turns: usize,
     /// τ in tokens.
     pub ceiling: usize,
-    /// Rows up to τ, which lies exactly on the border between two rows.
+    /// How many rows lie below τ, which is exactly on a border between two rows.
     below: usize,
-    /// All rows.
+    /// How many rows there are.
     rows: usize,
 }
 
@@ -63,13 +63,13 @@ impl Layout {
         }
     }
 
-    /// All rows of the plot itself.
+    /// How many rows the plot itself has.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Eighths of a row that so many tokens come to; anything at all is at least one.
+    /// How many eighths of a row these tokens take. Anything above zero takes at least one.
     fn eighths(&self, tokens: usize) -> usize {
         (tokens * self.below * 8).div_ceil(self.ceiling)
     }
@@ -82,7 +82,7 @@ impl Layout {
     }
 }
 
-/// One column's figures.
+/// The figures of one column.
 #[derive(Clone, Copy, Default)]
 struct Column {
     agent: usize,
@@ -90,7 +90,7 @@ struct Column {
     passed: bool,
 }
 
-/// The plot of the samples so far, axes and marks included, from the top.
+/// The plot of the samples so far with axes and marks, from top to bottom.
 #[must_use]
 pub fn plot(layout: &Layout, samples: &[Sample]) -> Vec<Line> {
     let columns: Vec<Option<Column>> = (0..layout.columns)
@@ -134,7 +134,7 @@ fn line(layout: &Layout, columns: &[Option<Column>], row: usize) -> Line {
     line
 }
 
-/// The label of a row's lower border: only multiples of τ have one.
+/// The label at the lower border of a row. Only multiples of τ have one.
 fn label(layout: &Layout, row: usize) -> Span {
     let on_border = row.is_multiple_of(layout.below) && row > 0;
     let text = match (on_border, row / layout.below) {
@@ -155,7 +155,7 @@ fn cell(layout: &Layout, column: Column, row: usize) -> (Ink, char) {
     let bottom = row * 8;
     let filled = layout.eighths(column.sent).saturating_sub(bottom).min(8);
     if filled > 0 {
-        // A bar that stands over the line has broken the promise, and is to be seen.
+        // A bar above the line has broken the promise and must be visible.
         let ink = if row >= layout.below {
             Ink::Fault
         } else {
@@ -184,7 +184,7 @@ pub fn short(tokens: usize) -> String {
     }
 }
 
-/// A number with its thousands set apart: `1,234,567`.
+/// A number with its thousands separated: `1,234,567`.
 #[must_use]
 pub fn grouped(number: usize) -> String {
     let digits = number.to_string();

@@ -1,7 +1,7 @@
 //! The form of `config/models.toml`, and its meaning.
 //!
-//! Owns the names of the fields. Nothing outside this file sees the raw form; unknown fields are
-//! refused, so that a misspelt one is not silently a default.
+//! Owns the names of the fields. Never shows the raw form to another file, and refuses unknown
+//! fields, so that a misspelt one does not silently become a default.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -96,7 +96,8 @@ fn table(rows: Vec<RawFamily>, caches: &BTreeMap<String, RawCache>) -> Result<Ta
     let mut families = Vec::new();
     for row in rows {
         for pattern in &row.models {
-            // Names are looked up in lower case: patterns without a case flag match fastest.
+            // Names are looked up in lower case, because patterns without a case flag match
+            // fastest.
             let glob = Glob::new(&pattern.to_lowercase());
             let family = row.name.clone();
             globs.add(glob.map_err(|source| ModelsError::Glob { family, source })?);
@@ -105,7 +106,7 @@ fn table(rows: Vec<RawFamily>, caches: &BTreeMap<String, RawCache>) -> Result<Ta
         families.push(family(row, caches)?);
     }
     let globs = globs.build().map_err(|source| {
-        // Each pattern was sound by itself, so it is their number that is refused.
+        // Each pattern was valid by itself, so the refusal must be about their number.
         ModelsError::Glob {
             family: "all".to_owned(),
             source,
@@ -206,8 +207,8 @@ impl RawEncoding {
 }
 
 impl RawPrices {
-    /// Relative to the input's price; `None` if one is no number or not above zero. What is
-    /// absent costs as much as input: there is no discount and no surcharge.
+    /// The prices relative to that of input. `None` if one is not a number or not greater than
+    /// zero. A price that is missing equals that of input: there is no discount and no surcharge.
     fn relative(self) -> Option<Prices> {
         let read = self.read.unwrap_or(self.input);
         let write = self.write.unwrap_or(self.input);
