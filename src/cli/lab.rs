@@ -131,7 +131,9 @@ pub fn floor(text: &str) -> Result<Floor, String> {
     }
     match text.parse::<f64>() {
         Ok(fraction) if fraction > 0.0 && fraction <= 1.0 => Ok(Floor::Fraction(fraction)),
-        Ok(_) | Err(_) => Err("give auto, ceiling, or a fraction greater than 0 and at most 1".to_owned()),
+        Ok(_) | Err(_) => {
+            Err("give auto, ceiling, or a fraction greater than 0 and at most 1".to_owned())
+        }
     }
 }
 

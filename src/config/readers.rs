@@ -210,7 +210,9 @@ pub(super) fn floor(value: Value) -> Result<Floor, String> {
         (Some("auto"), _) => Ok(Floor::Auto),
         (Some("ceiling"), _) => Ok(Floor::Ceiling),
         (_, Some(part)) => fraction(part).map(Floor::Fraction),
-        _ => Err("must be \"auto\", \"ceiling\" or a fraction greater than 0 and at most 1".to_owned()),
+        _ => Err(
+            "must be \"auto\", \"ceiling\" or a fraction greater than 0 and at most 1".to_owned(),
+        ),
     }
 }
 
@@ -240,7 +242,8 @@ pub(super) fn guidance(value: Value) -> Result<Guidance, String> {
 /// Reads globs. Each one is compiled to check it.
 pub(super) fn globs(list: Vec<String>) -> Result<Vec<String>, String> {
     for pattern in &list {
-        Glob::new(pattern).map_err(|error| format!("`{pattern}` is not a glob: {}", error.kind()))?;
+        Glob::new(pattern)
+            .map_err(|error| format!("`{pattern}` is not a glob: {}", error.kind()))?;
     }
     Ok(list)
 }

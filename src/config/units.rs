@@ -8,8 +8,9 @@ use std::time::Duration;
 /// # Errors
 /// What is allowed, in a sentence.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let wrong =
-        || format!("`{text}` is not a duration; write one like \"250ms\", \"10s\", \"5m\" or \"1h\"");
+    let wrong = || {
+        format!("`{text}` is not a duration; write one like \"250ms\", \"10s\", \"5m\" or \"1h\"")
+    };
     let (number, unit) = split(text);
     let number: u64 = number.parse().map_err(|_| wrong())?;
     let millis = match unit {

@@ -111,9 +111,7 @@ impl Committer {
             shared.say(note);
         }
         shared.say(match lost {
-            0 => {
-                "the store was rebuilt from what was left, and nothing is lost".to_owned()
-            }
+            0 => "the store was rebuilt from what was left, and nothing is lost".to_owned(),
             lost => {
                 format!("the store was begun again: {lost} records are lost, later ones are kept")
             }

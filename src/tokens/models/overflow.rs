@@ -75,6 +75,7 @@ impl Overflow {
     fn find(&self, text: &str) -> Option<ContextLengthError> {
         self.patterns.iter().find_map(|pattern| pattern.find(text))
     }
+}
 
 impl Pattern {
     fn parse(text: &str) -> Result<Self, ModelsError> {
