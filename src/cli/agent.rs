@@ -17,9 +17,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::logs::{self, say};
 use super::serve;
-use super::signals::{self, Heard};
-use super::state::{self, Pool};
-use crate::config::{Backend, Config, Flags, StoreSettings, duration, unread};
+use super::signals::{self, ReceivedSignal};
+use super::state::{self, DataPool};
+use crate::config::{Backend, Config, Flags, StoreSection, duration, unread};
 use crate::ingress::Server;
 use crate::pipeline::App;
 use crate::store::StoreError;
@@ -75,7 +75,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let mut variables = serve::variables();
     let chosen = config.is_some() || variables.any(|(name, _)| name == UPSTREAM);
     let anthropic = || (is(program, "claude") && !chosen).then(|| ANTHROPIC.to_owned());
-    let pool = Pool::of(|name| std::env::var_os(name).map(Into::into));
+    let pool = DataPool::of(|name| std::env::var_os(name).map(Into::into));
     let flags = Flags {
         config,
         fallback_data: pool.as_ref().map(|pool| pool.path().to_owned()),
@@ -88,7 +88,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     };
     let named = flags.data.is_some();
     let mut config = Config::load(&flags, serve::variables())?;
-    if pool.is_none() && !named && config.store.path == StoreSettings::default().path {
+    if pool.is_none() && !named && config.store.path == StoreSection::default().path {
         // Nothing says where the user's state is kept, and the agent's working directory is not the
         // place for it.
         config.store.backend = Backend::Memory;
@@ -109,7 +109,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
 /// Serves while the agent runs.
 async fn beside(
     config: Config,
-    pool: Option<Pool>,
+    pool: Option<DataPool>,
     grace: Duration,
     program: &OsStr,
     rest: &[OsString],
@@ -137,7 +137,7 @@ async fn beside(
 /// Starts the proxy in the configured data directory, or else in a free one of the pool. If none is
 /// free or can be written, the records are kept in memory, because the run matters more than its
 /// records.
-async fn start(mut config: Config, pool: Option<Pool>) -> anyhow::Result<(Server, Arc<App>)> {
+async fn start(mut config: Config, pool: Option<DataPool>) -> anyhow::Result<(Server, Arc<App>)> {
     let in_pool = pool.filter(|pool| config.store.path == pool.path());
     let Some(pool) = in_pool.filter(|_| config.store.backend == Backend::Sled) else {
         return serve::start(config).await;
@@ -207,7 +207,7 @@ fn is(program: &OsStr, name: &str) -> bool {
 /// the agent has its grace time, and then it is killed.
 async fn wait(
     mut child: Child,
-    heard: &mut Receiver<Heard>,
+    heard: &mut Receiver<ReceivedSignal>,
     grace: Duration,
 ) -> anyhow::Result<ExitCode> {
     let mut deadline = None;
@@ -240,7 +240,7 @@ async fn wait(
 }
 
 /// Waits for a signal that asks for an end.
-async fn asked_to_end(heard: &mut Receiver<Heard>) {
+async fn asked_to_end(heard: &mut Receiver<ReceivedSignal>) {
     while let Some(next) = heard.recv().await {
         if next.ends() {
             return;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::{logs, serve};
-use crate::config::{Config, DEFAULT_FILE, Error, Flags, Problem, unread};
+use crate::config::{Config, ConfigError, DEFAULT_FILE, Flags, Problem, unread};
 
 /// The arguments of the command.
 #[derive(Debug, clap::Args)]
@@ -47,10 +47,10 @@ pub fn run(args: &CheckArgs, out: &mut impl Write) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn problems(read: Result<Config, Error>) -> anyhow::Result<Vec<Problem>> {
+fn problems(read: Result<Config, ConfigError>) -> anyhow::Result<Vec<Problem>> {
     match read {
         Ok(_) => Ok(Vec::new()),
-        Err(Error::Invalid(problems)) => Ok(problems),
-        Err(error @ Error::Read { .. }) => Err(error.into()),
+        Err(ConfigError::Invalid(problems)) => Ok(problems),
+        Err(error @ ConfigError::Read { .. }) => Err(error.into()),
     }
 }

@@ -5,7 +5,7 @@
 /// The closing lines for these metrics.
 #[must_use]
 pub fn lines(metrics: &str) -> Vec<String> {
-    let shown = Shown(metrics);
+    let shown = MetricsText(metrics);
     let turns = shown.sum("context_tokens_count", "stage=\"out\"");
     if turns == 0.0 {
         let nothing = "nothing was managed: the agent sent no request with tools through it";
@@ -24,9 +24,9 @@ pub fn lines(metrics: &str) -> Vec<String> {
 }
 
 /// Metrics in Prometheus' text format.
-pub(super) struct Shown<'a>(pub &'a str);
+pub(super) struct MetricsText<'a>(pub &'a str);
 
-impl Shown<'_> {
+impl MetricsText<'_> {
     /// The sum of all series of a metric whose labels contain `label`.
     pub fn sum(&self, name: &str, label: &str) -> f64 {
         let of = |line: &&str| {
@@ -143,9 +143,9 @@ impl Shown<'_> {
         })
     }
 
-    fn parts(&self, series: &str, unit: &str) -> Parts {
+    fn parts(&self, series: &str, unit: &str) -> SavingParts {
         let part = |part: &str| self.sum(&format!("{series}_{unit}"), &format!("part=\"{part}\""));
-        Parts {
+        SavingParts {
             net: part("net"),
             evicted: part("evicted"),
             rewritten: part("rewritten"),
@@ -155,14 +155,14 @@ impl Shown<'_> {
 }
 
 /// The parts of a saving.
-struct Parts {
+struct SavingParts {
     net: f64,
     evicted: f64,
     rewritten: f64,
     annotated: f64,
 }
 
-impl Parts {
+impl SavingParts {
     fn told(&self, whole: f64, known: bool) -> String {
         let share = 100.0 * self.net.abs() / whole.max(f64::MIN_POSITIVE);
         format!(

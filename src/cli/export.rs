@@ -63,7 +63,7 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// What is printed, and the notes that go to stderr.
-struct Shown {
+struct ExportOutput {
     text: String,
     notes: Vec<String>,
 }
@@ -96,7 +96,7 @@ fn holds_a_store(directory: &Path) -> bool {
     directory.join("sled").is_dir()
 }
 
-fn show(store: &Store, session: Option<&str>) -> anyhow::Result<Shown> {
+fn show(store: &Store, session: Option<&str>) -> anyhow::Result<ExportOutput> {
     let archive = Archive::read(store)?;
     let Some(name) = session else {
         return Ok(list(&archive.branches()));
@@ -121,13 +121,13 @@ fn show(store: &Store, session: Option<&str>) -> anyhow::Result<Shown> {
                 .to_owned()
         });
     }
-    Ok(Shown {
+    Ok(ExportOutput {
         text: exported.text,
         notes,
     })
 }
 
-fn list(branches: &[Branch]) -> Shown {
+fn list(branches: &[Branch]) -> ExportOutput {
     let mut text = format!(
         "{:16}  {:16}  {:16}  {:>5}  {:24}  {:24}  {:7}  models\n",
         "branch", "session", "child of", "turns", "first turn", "last turn", "content"
@@ -155,5 +155,5 @@ fn list(branches: &[Branch]) -> Shown {
     } else {
         Vec::new()
     };
-    Shown { text, notes }
+    ExportOutput { text, notes }
 }

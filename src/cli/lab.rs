@@ -138,11 +138,11 @@ pub fn floor(text: &str) -> Result<Floor, String> {
 }
 
 /// Writes to stderr what was skipped, and on a terminal the progress.
-pub struct Progress {
+pub struct ProgressBar {
     terminal: bool,
 }
 
-impl Default for Progress {
+impl Default for ProgressBar {
     fn default() -> Self {
         Self {
             terminal: std::io::stderr().is_terminal(),
@@ -150,7 +150,7 @@ impl Default for Progress {
     }
 }
 
-impl Progress {
+impl ProgressBar {
     /// Removes the bar.
     pub fn end(&self) {
         if self.terminal {
@@ -164,7 +164,7 @@ impl Progress {
     }
 }
 
-impl Watch for Progress {
+impl Watch for ProgressBar {
     fn read(&self, trace: &Trace) {
         let Some(first) = trace.skipped.first() else {
             return;

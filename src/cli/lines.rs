@@ -17,9 +17,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// Where lines are put. Clones share one queue.
 #[derive(Clone)]
-pub struct Lines(Arc<Shared>);
+pub struct Lines(Arc<SharedQueue>);
 
-struct Shared {
+struct SharedQueue {
     queue: Mutex<Queue>,
     /// Signals that something waits.
     waits: Condvar,
@@ -43,7 +43,7 @@ impl Lines {
     /// # Errors
     /// If the system has no thread for it.
     pub fn start(writer: impl Write + Send + 'static, lost: fn(u64)) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedQueue {
             queue: Mutex::default(),
             waits: Condvar::new(),
             idle: Condvar::new(),
@@ -81,7 +81,7 @@ impl Lines {
     }
 }
 
-impl Shared {
+impl SharedQueue {
     fn write(&self, mut writer: impl Write) {
         let mut lines = Vec::new();
         loop {

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use tracing_subscriber::EnvFilter;
 
 use super::lines::Lines;
-use crate::config::{Log, LogFormat};
+use crate::config::{LogFormat, LogSection};
 use crate::record;
 
 /// How long the last lines of a process may take to be written.
@@ -31,7 +31,7 @@ impl Drop for Logs {
 ///
 /// # Errors
 /// If the level can't be read, or logging was set up before.
-pub fn start(log: &Log) -> anyhow::Result<Logs> {
+pub fn start(log: &LogSection) -> anyhow::Result<Logs> {
     let filter = EnvFilter::builder()
         .parse(&log.level)
         .context("can't read log.level")?;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use super::lab::{LabArgs, Progress, ceiling, floor, not_empty, rising};
+use super::lab::{LabArgs, ProgressBar, ceiling, floor, not_empty, rising};
 use super::write;
 use crate::commit::Floor;
 use crate::policy::Policy;
@@ -78,7 +78,7 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
         std::io::stdout().lock().write_all(text.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let progress = Progress::default();
+    let progress = ProgressBar::default();
     let report = lab.run(&files, &progress);
     progress.end();
     let report = report?;

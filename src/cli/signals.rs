@@ -19,13 +19,13 @@ const ROOM: usize = 64;
 
 /// A signal that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct ReceivedSignal {
     signal: i32,
     /// Whether a process sent it to this one. The agent gets what the terminal sends by itself.
     sent: bool,
 }
 
-impl Heard {
+impl ReceivedSignal {
     /// Whether the agent has not received it by itself.
     pub fn is_to_hand_on(self) -> bool {
         self.sent
@@ -56,7 +56,7 @@ impl Heard {
 ///
 /// # Errors
 /// If the system does not allow watching them.
-pub fn hear() -> anyhow::Result<Receiver<Heard>> {
+pub fn hear() -> anyhow::Result<Receiver<ReceivedSignal>> {
     let ignored = ignored();
     let watched = HANDED_ON.iter().filter(|signal| !ignored.contains(signal));
     let mut signals = SignalsInfo::<WithOrigin>::new(watched).context("can't watch for signals")?;
@@ -65,7 +65,7 @@ pub fn hear() -> anyhow::Result<Receiver<Heard>> {
         .name("signals".to_owned())
         .spawn(move || {
             for origin in signals.forever() {
-                let _full = told.try_send(Heard {
+                let _full = told.try_send(ReceivedSignal {
                     signal: origin.signal,
                     sent: matches!(origin.cause, Cause::Sent(_)),
                 });
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn what_the_keyboard_sends_ends_nothing() {
-        let heard = |signal, sent| Heard { signal, sent };
+        let heard = |signal, sent| ReceivedSignal { signal, sent };
         for (signal, sent, ends) in [
             (SIGTERM, true, true),
             (SIGHUP, true, true),

@@ -16,9 +16,9 @@ const USED: &str = "used";
 
 /// The data directories of all runs of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pool(PathBuf);
+pub struct DataPool(PathBuf);
 
-impl Pool {
+impl DataPool {
     /// The pool according to the environment: `$XDG_STATE_HOME/plimsoll/run`, or
     /// `~/.local/state/plimsoll/run`. `None` if neither is known. A relative path does not count.
     pub fn of(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<Self> {
@@ -82,8 +82,8 @@ mod tests {
 
     use super::*;
 
-    fn pool(pairs: &[(&str, &str)]) -> Option<Pool> {
-        Pool::of(|name| {
+    fn pool(pairs: &[(&str, &str)]) -> Option<DataPool> {
+        DataPool::of(|name| {
             let found = pairs.iter().find(|(named, _)| *named == name);
             found.map(|(_, path)| PathBuf::from(path))
         })
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn the_environment_says_where_state_is_kept() {
-        let at = |path: &str| Some(Pool(PathBuf::from(path)));
+        let at = |path: &str| Some(DataPool(PathBuf::from(path)));
         let home = ("HOME", "/h");
         for (pairs, wanted) in [
             (&[home][..], at("/h/.local/state/plimsoll/run")),
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn a_run_goes_back_to_where_its_sessions_are() {
         let directory = tempfile::tempdir().unwrap();
-        let pool = Pool(directory.path().join("run"));
+        let pool = DataPool(directory.path().join("run"));
         let numbers = |from: &str| -> Vec<String> {
             let places = pool.places(Path::new(from));
             let names = places.iter().map(|place| place.file_name().unwrap());

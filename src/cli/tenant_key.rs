@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-use crate::config::{Backend, StoreSettings, TenantKey};
+use crate::config::{Backend, StoreSection, TenantKey};
 use crate::store::{Keepsake, is_of_disk};
 
 /// The name of the file in the data directory. Its mode is 600.
@@ -18,7 +18,7 @@ const FILE: &str = "tenant.key";
 const PURPOSE: &str = "plimsoll 2026-11 tenant key";
 
 /// The key of this process, and what must be kept for the next.
-pub struct Obtained {
+pub struct ObtainedKey {
     /// The key.
     pub key: [u8; 32],
     /// The file that the next process needs in the data directory to have the same key.
@@ -30,7 +30,7 @@ pub struct Obtained {
 /// # Errors
 /// If the data directory can't be written, or holds a file that is not a key. A disk that is full
 /// or broken is no error: the key is kept as soon as the disk takes it.
-pub fn obtain(key: &TenantKey, store: &StoreSettings) -> anyhow::Result<Obtained> {
+pub fn obtain(key: &TenantKey, store: &StoreSection) -> anyhow::Result<ObtainedKey> {
     let (secret, outlives) = match (key, store.backend) {
         (TenantKey::Given(secret), _) => (secret.expose().as_bytes().to_vec(), false),
         (TenantKey::DataDirectory, Backend::Sled) => (kept_or_fresh(&store.path)?, true),
@@ -42,7 +42,7 @@ pub fn obtain(key: &TenantKey, store: &StoreSettings) -> anyhow::Result<Obtained
         name: FILE,
         bytes: secret,
     });
-    Ok(Obtained { key, keepsake })
+    Ok(ObtainedKey { key, keepsake })
 }
 
 /// The secret in the directory. If the disk refuses, a fresh one that is kept later.
@@ -122,14 +122,14 @@ mod tests {
     use super::*;
     use crate::config::Secret;
 
-    fn obtain(key: &TenantKey, store: &StoreSettings) -> anyhow::Result<[u8; 32]> {
+    fn obtain(key: &TenantKey, store: &StoreSection) -> anyhow::Result<[u8; 32]> {
         super::obtain(key, store).map(|obtained| obtained.key)
     }
 
-    fn sled(path: &Path) -> StoreSettings {
-        StoreSettings {
+    fn sled(path: &Path) -> StoreSection {
+        StoreSection {
             path: path.join("data"),
-            ..StoreSettings::default()
+            ..StoreSection::default()
         }
     }
 

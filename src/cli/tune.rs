@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::lab::{LabArgs, Progress, ceiling, floor, not_empty, rising};
+use super::lab::{LabArgs, ProgressBar, ceiling, floor, not_empty, rising};
 use super::write;
 use crate::commit::Floor;
 use crate::replay::{Options, advice, surface as drawn, trace, tune};
@@ -51,7 +51,7 @@ pub fn run(args: &TuneArgs) -> anyhow::Result<ExitCode> {
         pricing,
         ..
     } = options.clone();
-    let progress = Progress::default();
+    let progress = ProgressBar::default();
     let surface = tune::sweep(options, &floors, &files, &progress);
     progress.end();
     let surface = surface?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Backend, Config};
+use crate::config::Config;
 use crate::dialect;
 use crate::history::Readers;
 use crate::ingress::Readiness;
@@ -17,7 +17,7 @@ use crate::store::{self, Keepsake, Opened, Store};
 use crate::tokens::{Counter, Models};
 use crate::turn::known::Memo;
 use crate::turn::{Classes, Settings};
-use crate::upstream::Client;
+use crate::upstream::UpstreamClient;
 
 /// Opens the store, loads the tokeniser and wires everything together.
 ///
@@ -32,7 +32,7 @@ pub fn app(config: &Config) -> anyhow::Result<Arc<App>> {
 /// # Errors
 /// The errors of [`app`].
 pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Result<Arc<App>> {
-    let opened = Store::open_or_stand_by(&store::Config {
+    let opened = Store::open_or_stand_by(&store::StoreSettings {
         keepsake,
         ..store_config(config)
     })?;
@@ -43,7 +43,7 @@ pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Resul
     let host = url_host(host);
     Ok(Arc::new(App {
         provider: provider_name(host),
-        upstream: Client::new(config.upstream.clone())?,
+        upstream: UpstreamClient::new(config.upstream.clone())?,
         settings: Settings {
             budget: config.budget.clone(),
             profiles: config.profiles.clone(),
@@ -109,15 +109,12 @@ pub fn readiness(store: &Store) -> Readiness {
 }
 
 /// How to open the store.
-pub(super) fn store_config(config: &Config) -> store::Config {
-    store::Config {
-        backend: match config.store.backend {
-            Backend::Sled => store::Backend::Sled,
-            Backend::Memory => store::Backend::Memory,
-        },
+pub(super) fn store_config(config: &Config) -> store::StoreSettings {
+    store::StoreSettings {
+        backend: config.store.backend,
         path: config.store.path.clone(),
         cache_mb: config.store.cache_mb,
-        ..store::Config::default()
+        ..store::StoreSettings::default()
     }
 }
 

@@ -10,21 +10,21 @@ use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
 use super::names::{self, ENV_PREFIX};
-use super::problem::{Origin, Problem};
+use super::problem::{Problem, SettingSource};
 use super::raw::RawConfig;
 
 /// The settings from all sources so far, with the place from which each came.
 #[derive(Debug, Default)]
 pub struct Layers {
     merged: Table,
-    origins: BTreeMap<String, Origin>,
+    origins: BTreeMap<String, SettingSource>,
     problems: Vec<Problem>,
 }
 
 impl Layers {
     /// Puts a TOML file over what is there. `path` only names it in problems.
     pub fn file(&mut self, path: &Path, text: &str) {
-        let at = |offset: usize| Origin::File {
+        let at = |offset: usize| SettingSource::File {
             path: path.to_owned(),
             line: line_of(text, offset),
         };
@@ -62,23 +62,27 @@ impl Layers {
                 .ok()
                 .and_then(|mut t| t.remove("v"));
             let readings: Vec<Value> = typed.into_iter().chain([Value::String(text)]).collect();
-            self.set(&keys, &readings, &Origin::Env(name));
+            self.set(&keys, &readings, &SettingSource::Env(name));
         }
     }
 
     /// Puts one flag over what is there. `key` is a section and a setting.
     pub fn flag(&mut self, flag: &'static str, key: [&str; 2], value: Value) {
-        self.set(&key.map(str::to_owned), &[value], &Origin::Flag(flag));
+        self.set(
+            &key.map(str::to_owned),
+            &[value],
+            &SettingSource::Flag(flag),
+        );
     }
 
     /// Sets what a setting is if no source names it.
     pub fn fallback(&mut self, key: [&str; 2], value: Value) {
-        self.set(&key.map(str::to_owned), &[value], &Origin::Default);
+        self.set(&key.map(str::to_owned), &[value], &SettingSource::Default);
     }
 
     /// Returns the raw configuration, the place of each setting, and the problems so far.
     #[must_use]
-    pub fn finish(mut self) -> (RawConfig, BTreeMap<String, Origin>, Vec<Problem>) {
+    pub fn finish(mut self) -> (RawConfig, BTreeMap<String, SettingSource>, Vec<Problem>) {
         let raw = Value::Table(self.merged)
             .try_into()
             .unwrap_or_else(|error: toml::de::Error| {
@@ -86,7 +90,7 @@ impl Layers {
                 // defaults would still be wrong.
                 let message = error.message().to_owned();
                 self.problems.push(Problem {
-                    origin: Origin::Default,
+                    origin: SettingSource::Default,
                     message,
                 });
                 RawConfig::default()
@@ -95,7 +99,7 @@ impl Layers {
     }
 
     /// Takes the first reading that the setting accepts, or notes why none fits.
-    fn set(&mut self, keys: &[String], readings: &[Value], origin: &Origin) {
+    fn set(&mut self, keys: &[String], readings: &[Value], origin: &SettingSource) {
         let mut refusal = None;
         for reading in readings {
             let alone = nest(keys, reading.clone());
@@ -110,8 +114,8 @@ impl Layers {
         }
         if let Some(refusal) = refusal {
             let message = match origin {
-                Origin::Env(name) => explain(keys, &refusal, names::nearest(name)),
-                Origin::File { .. } | Origin::Flag(_) | Origin::Default => {
+                SettingSource::Env(name) => explain(keys, &refusal, names::nearest(name)),
+                SettingSource::File { .. } | SettingSource::Flag(_) | SettingSource::Default => {
                     explain(keys, &refusal, None)
                 }
             };

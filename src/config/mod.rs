@@ -20,10 +20,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 pub use names::{is_ours, unread};
-pub use problem::{Error, Origin, Problem};
+pub use problem::{ConfigError, Problem, SettingSource};
 pub use secret::Secret;
-pub use settings::{Backend, Log, LogFormat, Metrics, Models, StoreSettings, TenantKey};
+pub use settings::{LogFormat, LogSection, MetricsSection, ModelsSection, StoreSection, TenantKey};
 pub use units::duration;
+
+pub use crate::store::Backend;
 
 use crate::turn::texts::TextResults;
 use crate::turn::{Budget, Cache, Delimiter, Recall, ToolClasses};
@@ -37,9 +39,9 @@ pub const DEFAULT_FILE: &str = "config/plimsoll.toml";
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
     /// `[server]`
-    pub server: ingress::Config,
+    pub server: ingress::ServerSettings,
     /// `[upstream]`
-    pub upstream: upstream::Config,
+    pub upstream: upstream::UpstreamSettings,
     /// `[budget]`
     pub budget: Budget,
     /// `[delimiter]`
@@ -53,15 +55,15 @@ pub struct Config {
     /// The part of `[tools]` about results that come as text.
     pub texts: TextResults,
     /// `[store]`
-    pub store: StoreSettings,
+    pub store: StoreSection,
     /// `[log]`
-    pub log: Log,
+    pub log: LogSection,
     /// `[tenant]`
     pub tenant: TenantKey,
     /// `[metrics]`
-    pub metrics: Metrics,
+    pub metrics: MetricsSection,
     /// `[models]`
-    pub models: Models,
+    pub models: ModelsSection,
     /// `[profiles.NAME]`, each one put over `budget`.
     pub profiles: BTreeMap<String, Budget>,
 }
@@ -95,7 +97,7 @@ impl Config {
     pub fn load(
         flags: &Flags,
         env: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, ConfigError> {
         let mut layers = Layers::default();
         if let Some(path) = &flags.fallback_data {
             layers.fallback(["store", "path"], path.to_string_lossy().as_ref().into());
@@ -113,13 +115,13 @@ impl Config {
     ///
     /// # Errors
     /// Every problem of the file with its line, or that the file can't be read.
-    pub fn check(path: &Path) -> Result<Self, Error> {
+    pub fn check(path: &Path) -> Result<Self, ConfigError> {
         let mut layers = Layers::default();
         layers.file(path, &read(path)?);
         Self::build(layers)
     }
 
-    fn build(layers: Layers) -> Result<Self, Error> {
+    fn build(layers: Layers) -> Result<Self, ConfigError> {
         let (raw, origins, mut problems) = layers.finish();
         let (config, found) = validate::validate(raw, &origins);
         problems.extend(found);
@@ -127,13 +129,13 @@ impl Config {
         if problems.is_empty() {
             Ok(config)
         } else {
-            Err(Error::Invalid(problems))
+            Err(ConfigError::Invalid(problems))
         }
     }
 }
 
-fn read(path: &Path) -> Result<String, Error> {
-    std::fs::read_to_string(path).map_err(|cause| Error::Read {
+fn read(path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path).map_err(|cause| ConfigError::Read {
         path: path.to_owned(),
         cause,
     })

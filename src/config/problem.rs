@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// Where a setting was given. Problems are listed in this order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Origin {
+pub enum SettingSource {
     /// A line of a file, counted from 1.
     File {
         /// The file, as it was named.
@@ -22,7 +22,7 @@ pub enum Origin {
     Default,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { path, line } => write!(f, "{}:{line}", path.display()),
@@ -38,14 +38,14 @@ impl fmt::Display for Origin {
 #[error("{origin}: {message}")]
 pub struct Problem {
     /// Where the setting was given.
-    pub origin: Origin,
+    pub origin: SettingSource,
     /// What is wrong, and what would be right.
     pub message: String,
 }
 
 /// Why there is no configuration. Lists every problem that was found, and not just the first.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum ConfigError {
     /// A file that was named can't be read.
     #[error("can't read {}: {cause}; give --config the path of a readable file", path.display())]
     Read {

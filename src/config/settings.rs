@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::secret::Secret;
+use crate::store::Backend;
 use crate::turn::StoreContent;
 
 /// `[store]`: where records are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreSettings {
+pub struct StoreSection {
     /// The backend.
     pub backend: Backend,
     /// The data directory.
@@ -24,7 +25,7 @@ pub struct StoreSettings {
     pub content: StoreContent,
 }
 
-impl Default for StoreSettings {
+impl Default for StoreSection {
     fn default() -> Self {
         Self {
             backend: Backend::Sled,
@@ -37,25 +38,16 @@ impl Default for StoreSettings {
     }
 }
 
-/// A store backend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Backend {
-    /// On disk, in this process.
-    Sled,
-    /// Lost with the process.
-    Memory,
-}
-
 /// `[log]`: what is logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Log {
+pub struct LogSection {
     /// A level, or directives by module.
     pub level: String,
     /// The form of a line.
     pub format: LogFormat,
 }
 
-impl Default for Log {
+impl Default for LogSection {
     fn default() -> Self {
         Self {
             level: "info".to_owned(),
@@ -85,12 +77,12 @@ pub enum TenantKey {
 
 /// `[metrics]`: what is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Metrics {
+pub struct MetricsSection {
     /// Globs on the names of models that labels may hold. All other names become `other`.
     pub models: Vec<String>,
 }
 
-impl Default for Metrics {
+impl Default for MetricsSection {
     fn default() -> Self {
         let names = [
             "gpt-*",
@@ -112,7 +104,7 @@ impl Default for Metrics {
 
 /// `[models]`: model families.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Models {
+pub struct ModelsSection {
     /// A file with further families.
     pub families: Option<PathBuf>,
 }

@@ -8,7 +8,7 @@ use super::*;
 use crate::commit::Floor;
 use crate::turn::{Guidance, Mode, ProtectRecent};
 
-fn with_file(text: &str, flags: Flags, env: &[(&str, &str)]) -> Result<Config, Error> {
+fn with_file(text: &str, flags: Flags, env: &[(&str, &str)]) -> Result<Config, ConfigError> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("p.toml");
     std::fs::write(&path, text).unwrap();
@@ -30,11 +30,13 @@ fn good(text: &str) -> Config {
 /// Every problem as `place: message`, the directory of the file left out.
 fn problems(text: &str, env: &[(&str, &str)]) -> Vec<String> {
     match with_file(text, Flags::default(), env) {
-        Err(Error::Invalid(found)) => found
+        Err(ConfigError::Invalid(found)) => found
             .iter()
             .map(|problem| match &problem.origin {
-                Origin::File { line, .. } => format!("{line}: {}", problem.message),
-                Origin::Env(_) | Origin::Flag(_) | Origin::Default => problem.to_string(),
+                SettingSource::File { line, .. } => format!("{line}: {}", problem.message),
+                SettingSource::Env(_) | SettingSource::Flag(_) | SettingSource::Default => {
+                    problem.to_string()
+                }
             })
             .collect(),
         other => panic!("expected problems, got {other:?}"),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::level::log_level;
-use super::problem::{Origin, Problem};
+use super::problem::{Problem, SettingSource};
 use super::raw::{
     RawBudget, RawCache, RawConfig, RawDelimiter, RawServer, RawStore, RawTenant, RawTools,
     RawUpstream,
@@ -14,11 +14,12 @@ use super::readers::{
     address, at_least, at_least_one, cache_memory, ceiling, families, floor, fraction, globs,
     guidance, guide_at, protect_recent, size, tenant_key, timeout, word,
 };
-use super::settings::{Backend, LogFormat, StoreSettings};
+use super::settings::{LogFormat, StoreSection};
 use super::{Config, units};
 use crate::dialect::stream::UsageMode;
 use crate::ingress::{Hosts, Origins, Sources};
 use crate::policy::{Order, Policy};
+use crate::store::Backend;
 use crate::turn::texts::{TextProfile, TextResults, pattern};
 use crate::turn::{
     Budget, Cache, Delimiter, Mode, Offer, PAPER_PROFILE, ProtectRecent, SetBreakpoints,
@@ -29,7 +30,10 @@ use crate::{ingress, upstream};
 
 /// Reads a raw configuration. Returns the problems that it finds; if there are any, the
 /// configuration is not valid.
-pub fn validate(raw: RawConfig, origins: &BTreeMap<String, Origin>) -> (Config, Vec<Problem>) {
+pub fn validate(
+    raw: RawConfig,
+    origins: &BTreeMap<String, SettingSource>,
+) -> (Config, Vec<Problem>) {
     let mut check = Check {
         origins,
         problems: Vec::new(),
@@ -91,13 +95,17 @@ pub fn validate(raw: RawConfig, origins: &BTreeMap<String, Origin>) -> (Config, 
 }
 
 struct Check<'a> {
-    origins: &'a BTreeMap<String, Origin>,
+    origins: &'a BTreeMap<String, SettingSource>,
     problems: Vec<Problem>,
 }
 
 impl Check<'_> {
     fn problem(&mut self, key: &str, message: &str) {
-        let origin = self.origins.get(key).cloned().unwrap_or(Origin::Default);
+        let origin = self
+            .origins
+            .get(key)
+            .cloned()
+            .unwrap_or(SettingSource::Default);
         let message = format!("`{key}`: {message}");
         self.problems.push(Problem { origin, message });
     }
@@ -117,7 +125,7 @@ impl Check<'_> {
         }
     }
 
-    fn server(&mut self, raw: RawServer, server: &mut ingress::Config) {
+    fn server(&mut self, raw: RawServer, server: &mut ingress::ServerSettings) {
         self.set("server.listen", raw.listen, &mut server.listen, address);
         self.set("server.admin", raw.admin, &mut server.admin, address);
         self.set("server.body_cap", raw.body_cap, &mut server.body_cap, size);
@@ -195,7 +203,7 @@ impl Check<'_> {
         }
     }
 
-    fn upstream(&mut self, raw: RawUpstream, up: &mut upstream::Config) {
+    fn upstream(&mut self, raw: RawUpstream, up: &mut upstream::UpstreamSettings) {
         self.set(
             "upstream.base_url",
             raw.base_url,
@@ -402,7 +410,7 @@ impl Check<'_> {
         });
     }
 
-    fn store(&mut self, raw: RawStore, store: &mut StoreSettings) {
+    fn store(&mut self, raw: RawStore, store: &mut StoreSection) {
         self.set("store.backend", raw.backend, &mut store.backend, |text| {
             word(
                 &text,

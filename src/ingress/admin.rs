@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::errors;
-use super::origin::Guard;
+use super::origin::OriginGuard;
 
 /// The content type of Prometheus' text format.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -55,7 +55,7 @@ struct Admin {
 /// Serves until `stop`. From `draining` on, `/readyz` answers 503.
 pub(super) async fn serve(
     listener: TcpListener,
-    guard: Guard,
+    guard: OriginGuard,
     probes: Probes,
     draining: CancellationToken,
     stop: CancellationToken,
@@ -73,7 +73,7 @@ pub(super) async fn serve(
 }
 
 /// Checks every request, even for paths that do not exist.
-async fn guarded(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+async fn guarded(State(guard): State<OriginGuard>, request: Request, next: Next) -> Response {
     match guard.admit(&request) {
         Ok(()) => next.run(request).await,
         Err(error) => errors::respond(None, &error),

@@ -9,7 +9,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, EXPECT};
 use http_body::Body;
 use http_body_util::BodyExt as _;
 
-use super::budget::{Pieces, Share};
+use super::budget::{BodyShare, PieceBuffer};
 use crate::pipeline::ProxyError;
 use crate::upstream::UploadFault;
 
@@ -70,7 +70,7 @@ pub(super) async fn read<B>(
     mut body: B,
     headers: &HeaderMap,
     cap: usize,
-    mut share: Share,
+    mut share: BodyShare,
 ) -> Result<Bytes, ProxyError>
 where
     B: Body<Data = Bytes, Error = UploadFault> + Unpin,
@@ -87,7 +87,7 @@ where
     }
     let announced = announced.unwrap_or(0);
     let mut first = Bytes::new();
-    let mut whole = Pieces::default();
+    let mut whole = PieceBuffer::default();
     while let Some(data) = next(&mut body).await? {
         let so_far = first.len() + whole.len();
         if so_far + data.len() > cap {
@@ -104,7 +104,7 @@ where
             continue;
         }
         if whole.len() == 0 {
-            whole = Pieces::with_room(announced.min(TRUSTED).max(so_far + data.len()));
+            whole = PieceBuffer::with_room(announced.min(TRUSTED).max(so_far + data.len()));
             whole.push(&std::mem::take(&mut first));
         }
         if so_far + data.len() > TRUSTED {
@@ -156,7 +156,7 @@ mod tests {
     use http_body_util::StreamBody;
     use proptest::prelude::*;
 
-    use super::super::budget::Budget;
+    use super::super::budget::BodyBudget;
     use super::*;
 
     fn run<T>(future: impl Future<Output = T>) -> T {
@@ -208,7 +208,7 @@ mod tests {
                 Ok::<_, UploadFault>(http_body::Frame::data(Bytes::from(chunk)))
             });
             let body = StreamBody::new(futures_util::stream::iter(frames));
-            let budget = Budget::new(200);
+            let budget = BodyBudget::new(200);
             match run(read(body, &headers, cap, budget.share())) {
                 Ok(bytes) => prop_assert!(whole.len() <= cap && bytes == whole),
                 Err(error) => {

@@ -24,22 +24,22 @@ const STEPS: [usize; 2] = [64 << 10, 1 << 20];
 
 /// The bytes that all bodies together may take.
 #[derive(Clone, Debug)]
-pub(super) struct Budget {
+pub(super) struct BodyBudget {
     room: Arc<Semaphore>,
     waiting: Arc<AtomicU32>,
 }
 
 /// What one body has of the budget. Dropping it gives that back.
 #[derive(Debug)]
-pub(super) struct Share {
-    budget: Budget,
+pub(super) struct BodyShare {
+    budget: BodyBudget,
     held: usize,
 }
 
 /// Counts a body as waiting until it is dropped.
-struct Waiting<'a>(&'a AtomicU32);
+struct WaitingBody<'a>(&'a AtomicU32);
 
-impl Budget {
+impl BodyBudget {
     /// A budget of this many bytes.
     pub(super) fn new(bytes: usize) -> Self {
         Self {
@@ -56,15 +56,15 @@ impl Budget {
     }
 
     /// The share of a body that has nothing yet.
-    pub(super) fn share(&self) -> Share {
-        Share {
+    pub(super) fn share(&self) -> BodyShare {
+        BodyShare {
             budget: self.clone(),
             held: 0,
         }
     }
 }
 
-impl Share {
+impl BodyShare {
     /// Takes more, if that much is free now.
     pub(super) fn try_grow(&mut self, bytes: usize) -> bool {
         let Ok(permits) = u32::try_from(bytes) else {
@@ -94,7 +94,7 @@ impl Share {
             return Err(full);
         };
         let before = self.budget.waiting.fetch_add(1, Ordering::Relaxed);
-        let waiting = Waiting(&self.budget.waiting);
+        let waiting = WaitingBody(&self.budget.waiting);
         let wait = WAIT + LATER * before.min(LATER_MOST);
         let granted = tokio::time::timeout(wait, self.budget.room.acquire_many(permits)).await;
         drop(waiting);
@@ -118,31 +118,31 @@ impl Share {
     /// Wraps bytes so that the share is given back when the last slice of them is dropped.
     pub(super) fn hold(mut self, bytes: Bytes) -> Bytes {
         self.keep(bytes.len());
-        Bytes::from_owner(Held {
+        Bytes::from_owner(SharedBytes {
             bytes,
             _share: self,
         })
     }
 }
 
-impl Drop for Share {
+impl Drop for BodyShare {
     fn drop(&mut self) {
         self.budget.room.add_permits(self.held);
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingBody<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-struct Held {
+struct SharedBytes {
     bytes: Bytes,
-    _share: Share,
+    _share: BodyShare,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for SharedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -151,13 +151,13 @@ impl AsRef<[u8]> for Held {
 /// A buffer that never holds much more than was put into it. It grows by pieces, which are joined
 /// at the end.
 #[derive(Debug, Default)]
-pub(super) struct Pieces {
+pub(super) struct PieceBuffer {
     full: Vec<Vec<u8>>,
     last: Vec<u8>,
     length: usize,
 }
 
-impl Pieces {
+impl PieceBuffer {
     /// A buffer whose first piece has this much room.
     pub(super) fn with_room(bytes: usize) -> Self {
         Self {
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn what_is_dropped_is_given_back() {
-        let budget = Budget::new(100);
+        let budget = BodyBudget::new(100);
         let mut share = budget.share();
         assert!(share.try_grow(60) && !share.try_grow(41));
         let held = share.hold(Bytes::from_static(&[0; 50]));
@@ -247,7 +247,7 @@ mod tests {
             room in 0_usize..100,
             expected in 0_usize..100,
         ) {
-            let mut pieces = Pieces::with_room(room);
+            let mut pieces = PieceBuffer::with_room(room);
             for (number, chunk) in chunks.iter().enumerate() {
                 if number % 3 == 2 {
                     pieces.push_piece(chunk.clone());

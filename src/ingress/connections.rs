@@ -29,11 +29,11 @@ pub(super) struct Connections {
 #[derive(Default)]
 struct Open {
     next: u64,
-    slots: HashMap<u64, Arc<Slot>>,
+    slots: HashMap<u64, Arc<ConnectionState>>,
 }
 
 /// What is known of one connection.
-pub(super) struct Slot {
+pub(super) struct ConnectionState {
     begun: Instant,
     /// Since when it is idle, in milliseconds after `begun`, or [`BUSY`].
     idle: AtomicU64,
@@ -44,15 +44,15 @@ pub(super) struct Slot {
 }
 
 /// The place of a connection among the others, until it is dropped.
-pub(super) struct Held {
+pub(super) struct HeldConnection {
     connections: Arc<Connections>,
     number: u64,
-    slot: Arc<Slot>,
+    slot: Arc<ConnectionState>,
 }
 
 /// Marks a connection as busy until it is dropped.
 #[derive(Debug)]
-pub(super) struct Busy(Arc<Slot>);
+pub(super) struct Busy(Arc<ConnectionState>);
 
 impl Connections {
     /// Allows this many connections at once.
@@ -82,8 +82,8 @@ impl Connections {
     }
 
     /// Counts a connection as open.
-    pub(super) fn hold(self: &Arc<Self>) -> Held {
-        let slot = Arc::new(Slot {
+    pub(super) fn hold(self: &Arc<Self>) -> HeldConnection {
+        let slot = Arc::new(ConnectionState {
             begun: self.begun,
             idle: AtomicU64::new(since(self.begun)),
             writing: AtomicBool::new(false),
@@ -94,17 +94,17 @@ impl Connections {
         let number = open.next;
         open.next += 1;
         open.slots.insert(number, Arc::clone(&slot));
-        Held {
+        HeldConnection {
             connections: Arc::clone(self),
             number,
             slot,
         }
     }
 
-    fn idlest(&self) -> Option<Arc<Slot>> {
+    fn idlest(&self) -> Option<Arc<ConnectionState>> {
         let until = since(self.begun).saturating_sub(millis(YOUNG));
         let open = self.open.lock();
-        let idle = |slot: &Arc<Slot>| slot.idle.load(Ordering::Relaxed);
+        let idle = |slot: &Arc<ConnectionState>| slot.idle.load(Ordering::Relaxed);
         let all = open.slots.values();
         let found = all.filter(|slot| !slot.writing.load(Ordering::Relaxed));
         let found = found
@@ -114,7 +114,7 @@ impl Connections {
     }
 }
 
-impl Slot {
+impl ConnectionState {
     /// Marks the connection as busy until the guard is dropped.
     pub(super) fn busy(self: &Arc<Self>) -> Busy {
         self.idle.store(BUSY, Ordering::Relaxed);
@@ -148,19 +148,19 @@ impl Slot {
     }
 }
 
-impl std::fmt::Debug for Slot {
+impl std::fmt::Debug for ConnectionState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Slot")
     }
 }
 
-impl Held {
-    pub(super) fn slot(&self) -> &Arc<Slot> {
+impl HeldConnection {
+    pub(super) fn slot(&self) -> &Arc<ConnectionState> {
         &self.slot
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldConnection {
     fn drop(&mut self) {
         self.connections.open.lock().slots.remove(&self.number);
         self.connections.closed.notify_one();

@@ -11,17 +11,17 @@ use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
-use super::Config;
+use super::ServerSettings;
 use super::auth::{self, Credential};
 use super::body::{self, Coding};
-use super::budget::Budget;
+use super::budget::BodyBudget;
 use super::connections::Busy;
 use super::descriptors;
 use super::errors;
 use super::headers;
 use super::inflate::Unpackers;
-use super::limit::{Counted, Limit};
-use super::origin::Guard;
+use super::limit::{CountedBody, RequestLimit};
+use super::origin::OriginGuard;
 use super::pace::Paced;
 use crate::dialect::Purpose;
 use crate::model::{Dialect, Rope};
@@ -31,19 +31,19 @@ use crate::upstream::Payload;
 
 /// What all requests at the edge share.
 pub struct Edge {
-    config: Config,
+    config: ServerSettings,
     app: Arc<App>,
     tenant_key: [u8; 32],
-    limit: Limit,
-    guard: Guard,
-    budget: Budget,
+    limit: RequestLimit,
+    guard: OriginGuard,
+    budget: BodyBudget,
     unpackers: Unpackers,
 }
 
 impl Edge {
     /// Combines limits, the application and the tenant key.
     #[must_use]
-    pub fn new(config: Config, app: Arc<App>, tenant_key: [u8; 32]) -> Self {
+    pub fn new(config: ServerSettings, app: Arc<App>, tenant_key: [u8; 32]) -> Self {
         let affordable = descriptors::places(descriptors::connections());
         if affordable < config.max_in_flight {
             tracing::warn!(
@@ -51,11 +51,11 @@ impl Edge {
                 "server.max_in_flight is more than the process may open files for; start it with a higher `ulimit -n`"
             );
         }
-        let limit = Limit::new(config.max_in_flight.min(affordable));
-        let budget = config.body_budget.max(Budget::least(config.body_cap));
-        let guard = Guard::new(config.listen.ip(), &config.hosts, &config.origins);
+        let limit = RequestLimit::new(config.max_in_flight.min(affordable));
+        let budget = config.body_budget.max(BodyBudget::least(config.body_cap));
+        let guard = OriginGuard::new(config.listen.ip(), &config.hosts, &config.origins);
         Self {
-            budget: Budget::new(budget),
+            budget: BodyBudget::new(budget),
             unpackers: Unpackers::new(),
             config,
             app,
@@ -65,7 +65,7 @@ impl Edge {
         }
     }
 
-    pub(super) fn config(&self) -> &Config {
+    pub(super) fn config(&self) -> &ServerSettings {
         &self.config
     }
 
@@ -107,7 +107,7 @@ pub(super) async fn handle(
         Ok(admitted) => serve(&edge.app, dialect, admitted, report).await,
         Err(error) => refuse(report, dialect, &error),
     };
-    response.map(|body| Body::new(Counted::new(body, place, flight, busy)))
+    response.map(|body| Body::new(CountedBody::new(body, place, flight, busy)))
 }
 
 /// Counts a response that the connection sent by itself, because the request was malformed.

@@ -41,7 +41,7 @@ const MAX_ID: usize = 256;
 const JOINT: char = '\u{1f}';
 
 /// How one agent names its session.
-struct Signal {
+struct SessionSignal {
     session: &'static str,
     children: Children,
 }
@@ -63,14 +63,14 @@ enum Children {
 }
 
 /// What real agents send. The first that is found counts.
-const SIGNALS: [Signal; 5] = [
+const SIGNALS: [SessionSignal; 5] = [
     // Claude Code.
-    Signal {
+    SessionSignal {
         session: "x-claude-code-session-id",
         children: Children::Named("x-claude-code-agent-id"),
     },
     // codex.
-    Signal {
+    SessionSignal {
         session: "session-id",
         children: Children::Threads {
             own: "thread-id",
@@ -78,16 +78,16 @@ const SIGNALS: [Signal; 5] = [
         },
     },
     // opencode.
-    Signal {
+    SessionSignal {
         session: "x-session-id",
         children: Children::Sessions("x-parent-session-id"),
     },
-    Signal {
+    SessionSignal {
         session: "x-session-affinity",
         children: Children::Sessions("x-parent-session-id"),
     },
     // pi, in the responses dialect.
-    Signal {
+    SessionSignal {
         session: "session_id",
         children: Children::Untold,
     },

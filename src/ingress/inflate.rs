@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use zstd::stream::read::Decoder;
 
 use super::body::Coding;
-use super::budget::{Budget, Pieces, Share};
+use super::budget::{BodyBudget, BodyShare, PieceBuffer};
 use crate::pipeline::ProxyError;
 
 /// How many bytes any body may unpack to.
@@ -60,7 +60,7 @@ impl Unpackers {
         coding: Coding,
         raw: &Bytes,
         cap: usize,
-        budget: &Budget,
+        budget: &BodyBudget,
     ) -> Result<Bytes, ProxyError> {
         let name = match coding {
             Coding::Identity | Coding::Unknown => return Ok(raw.clone()),
@@ -75,7 +75,7 @@ impl Unpackers {
         let Ok(Ok(_turn)) = turn else {
             return Err(busy);
         };
-        let mut work = match Work::new(coding, raw.clone(), cap) {
+        let mut work = match Unpacking::new(coding, raw.clone(), cap) {
             Ok(work) => work,
             Err(_) => return Err(ProxyError::Coding { coding: name }),
         };
@@ -88,18 +88,18 @@ impl Unpackers {
             });
             let step = step.await.map_err(|_| ProxyError::Middle("panic"))?;
             match step {
-                (_, share, Step::Done(body)) => return Ok(share.hold(body)),
-                (same, grown, Step::Room) => (work, share) = (same, grown),
-                (_, _, Step::Large) => return Err(ProxyError::TooLarge { cap }),
-                (_, _, Step::Costly) => return Err(ProxyError::Unpacks),
-                (_, _, Step::Broken) => return Err(ProxyError::Coding { coding: name }),
+                (_, share, UnpackStep::Done(body)) => return Ok(share.hold(body)),
+                (same, grown, UnpackStep::Room) => (work, share) = (same, grown),
+                (_, _, UnpackStep::Large) => return Err(ProxyError::TooLarge { cap }),
+                (_, _, UnpackStep::Costly) => return Err(ProxyError::Unpacks),
+                (_, _, UnpackStep::Broken) => return Err(ProxyError::Coding { coding: name }),
             }
         }
     }
 }
 
 /// How far unpacking came.
-enum Step {
+enum UnpackStep {
     /// It is done.
     Done(Bytes),
     /// It needs more room than there is.
@@ -113,21 +113,21 @@ enum Step {
 }
 
 /// A body that is being unpacked.
-struct Work {
-    input: Input,
-    output: Pieces,
+struct Unpacking {
+    input: PackedInput,
+    output: PieceBuffer,
     /// The limit of a body, and the most that a body of this size may unpack to.
     cap: usize,
     most: usize,
     until: Instant,
 }
 
-enum Input {
+enum PackedInput {
     Gzip(MultiGzDecoder<Timed>),
     Zstd(Decoder<'static, Timed>),
 }
 
-impl Work {
+impl Unpacking {
     fn new(coding: Coding, raw: Bytes, cap: usize) -> io::Result<Self> {
         let most = FREE.saturating_add(raw.len().saturating_mul(RATIO));
         let until = Instant::now() + WORK;
@@ -136,15 +136,15 @@ impl Work {
             until,
         };
         let input = if coding == Coding::Gzip {
-            Input::Gzip(MultiGzDecoder::new(input))
+            PackedInput::Gzip(MultiGzDecoder::new(input))
         } else {
             let mut decoder = Decoder::with_buffer(input)?;
             decoder.window_log_max(WINDOW_LOG)?;
-            Input::Zstd(decoder)
+            PackedInput::Zstd(decoder)
         };
         Ok(Self {
             input,
-            output: Pieces::default(),
+            output: PieceBuffer::default(),
             cap,
             most,
             until,
@@ -152,31 +152,31 @@ impl Work {
     }
 
     /// Unpacks step by step while there is room. The caller has made room for the first step.
-    fn run(&mut self, share: &mut Share) -> Step {
+    fn run(&mut self, share: &mut BodyShare) -> UnpackStep {
         loop {
             // One byte more than is allowed shows that the limit is exceeded.
             let most = self.cap.min(self.most).saturating_add(1);
             let step = STEP.min(most.saturating_sub(self.output.len()));
             let mut piece = Vec::with_capacity(step);
             let read = match &mut self.input {
-                Input::Gzip(input) => input.take(step as u64).read_to_end(&mut piece),
-                Input::Zstd(input) => input.take(step as u64).read_to_end(&mut piece),
+                PackedInput::Gzip(input) => input.take(step as u64).read_to_end(&mut piece),
+                PackedInput::Zstd(input) => input.take(step as u64).read_to_end(&mut piece),
             };
             let length = piece.len();
             self.output.push_piece(piece);
             if self.output.len() > self.cap {
-                return Step::Large;
+                return UnpackStep::Large;
             }
             if self.output.len() > self.most || Instant::now() > self.until {
-                return Step::Costly;
+                return UnpackStep::Costly;
             }
             match read {
-                Err(error) if costly(&error) => return Step::Costly,
-                Err(_) => return Step::Broken,
+                Err(error) if costly(&error) => return UnpackStep::Costly,
+                Err(_) => return UnpackStep::Broken,
                 Ok(_) if length < step => {
-                    return Step::Done(std::mem::take(&mut self.output).join());
+                    return UnpackStep::Done(std::mem::take(&mut self.output).join());
                 }
-                Ok(_) if !share.try_grow(STEP) => return Step::Room,
+                Ok(_) if !share.try_grow(STEP) => return UnpackStep::Room,
                 Ok(_) => {}
             }
         }
@@ -245,7 +245,7 @@ mod tests {
             .enable_time()
             .build()
             .unwrap();
-        let budget = Budget::new(STEP.saturating_add(cap));
+        let budget = BodyBudget::new(STEP.saturating_add(cap));
         let unpacked = runtime.block_on(Unpackers::new().unpack(coding, raw, cap, &budget));
         assert!(
             unpacked.is_ok() || budget.share().try_grow(STEP + cap),

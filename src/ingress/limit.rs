@@ -20,7 +20,7 @@ const SPARE: usize = 8;
 
 /// The places for requests.
 #[derive(Clone, Debug)]
-pub struct Limit(Arc<Places>);
+pub struct RequestLimit(Arc<Places>);
 
 #[derive(Debug)]
 struct Places {
@@ -37,12 +37,12 @@ struct Taken {
 
 /// A place that a request holds. Dropping it gives it back.
 #[derive(Debug)]
-pub struct Place {
+pub struct RequestPlace {
     places: Arc<Places>,
     tenant: TenantId,
 }
 
-impl Limit {
+impl RequestLimit {
     /// Has this many places, and some more for tenants that would otherwise be crowded out.
     #[must_use]
     pub fn new(places: usize) -> Self {
@@ -58,7 +58,7 @@ impl Limit {
     /// without a place gets one as long as there is any, and the more a tenant holds, the sooner it
     /// is refused.
     #[must_use]
-    pub fn enter(&self, tenant: TenantId) -> Option<Place> {
+    pub fn enter(&self, tenant: TenantId) -> Option<RequestPlace> {
         let places = &self.0;
         let mut taken = places.taken.lock();
         let held = taken.by.get(&tenant).copied().unwrap_or_default();
@@ -68,14 +68,14 @@ impl Limit {
         }
         taken.all += 1;
         taken.by.insert(tenant, held + 1);
-        Some(Place {
+        Some(RequestPlace {
             places: Arc::clone(places),
             tenant,
         })
     }
 }
 
-impl Drop for Place {
+impl Drop for RequestPlace {
     fn drop(&mut self) {
         let mut taken = self.places.taken.lock();
         taken.all = taken.all.saturating_sub(1);
@@ -90,17 +90,17 @@ impl Drop for Place {
 
 /// The body of a response, which holds its place until it ends or is dropped.
 #[derive(Debug)]
-pub struct Counted {
+pub struct CountedBody {
     inner: Body,
-    _place: Place,
+    _place: RequestPlace,
     _flight: InFlight,
     _busy: Busy,
 }
 
-impl Counted {
+impl CountedBody {
     /// Ties a place, its gauge and the state of its connection to a body.
     #[must_use]
-    pub(super) fn new(inner: Body, place: Place, flight: InFlight, busy: Busy) -> Self {
+    pub(super) fn new(inner: Body, place: RequestPlace, flight: InFlight, busy: Busy) -> Self {
         Self {
             inner,
             _place: place,
@@ -110,7 +110,7 @@ impl Counted {
     }
 }
 
-impl http_body::Body for Counted {
+impl http_body::Body for CountedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -147,9 +147,9 @@ mod tests {
             most in 1_usize..40,
             asks in proptest::collection::vec((0_u8..6, any::<bool>()), 0..200),
         ) {
-            let limit = Limit::new(most);
+            let limit = RequestLimit::new(most);
             let all = most + (most / SPARE).max(1);
-            let mut held: Vec<(u8, Place)> = Vec::new();
+            let mut held: Vec<(u8, RequestPlace)> = Vec::new();
             for (who, enters) in asks {
                 if enters {
                     let before = held.len();
@@ -171,8 +171,8 @@ mod tests {
 
         #[test]
         fn one_tenant_alone_gets_what_the_setting_says(most in 1_usize..40) {
-            let limit = Limit::new(most);
-            let held: Vec<Place> = std::iter::from_fn(|| limit.enter(tenant(1))).take(100).collect();
+            let limit = RequestLimit::new(most);
+            let held: Vec<RequestPlace> = std::iter::from_fn(|| limit.enter(tenant(1))).take(100).collect();
             prop_assert_eq!(held.len(), most);
             prop_assert!(limit.enter(tenant(2)).is_some());
         }

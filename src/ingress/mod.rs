@@ -37,13 +37,13 @@ pub use body::Coding;
 pub use edge::Edge;
 pub use errors::respond;
 pub use headers::{overrides, session};
-pub use origin::{Guard, Host, Hosts, Origins};
+pub use origin::{Host, Hosts, OriginGuard, Origins};
 pub use pace::Pace;
 pub use server::{BindError, Drained, Server};
 
 /// Where the server listens, and its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct ServerSettings {
     /// The address for agents.
     pub listen: SocketAddr,
     /// The address for metrics and health.
@@ -73,7 +73,7 @@ pub struct Config {
     pub profiles: BTreeSet<String>,
 }
 
-impl Default for Config {
+impl Default for ServerSettings {
     fn default() -> Self {
         Self {
             listen: (Ipv4Addr::LOCALHOST, 8787).into(),

@@ -192,13 +192,13 @@ fn is_local(origin: &str) -> bool {
 
 /// What a listener checks in its requests.
 #[derive(Clone, Debug)]
-pub struct Guard {
+pub struct OriginGuard {
     /// The hosts that requests may name. `None` allows any.
     hosts: Option<Vec<Host>>,
     origins: Origins,
 }
 
-impl Guard {
+impl OriginGuard {
     /// The guard of a listener. On a loopback address only this machine can be meant. On any other
     /// address only the operator knows the names of the proxy.
     #[must_use]
@@ -253,10 +253,10 @@ mod tests {
         entries.iter().map(ToString::to_string).collect()
     }
 
-    fn guard(listen: &str, hosts: &[&str], origins: &[&str]) -> Guard {
+    fn guard(listen: &str, hosts: &[&str], origins: &[&str]) -> OriginGuard {
         let hosts = Hosts::read(&list(hosts)).unwrap();
         let origins = Origins::read(&list(origins)).unwrap();
-        Guard::new(listen.parse().unwrap(), &hosts, &origins)
+        OriginGuard::new(listen.parse().unwrap(), &hosts, &origins)
     }
 
     fn request(header: &str, value: &str) -> Request<()> {

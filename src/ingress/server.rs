@@ -16,10 +16,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::admin::{self, Probes};
-use super::connections::{Connections, Held};
+use super::connections::{Connections, HeldConnection};
 use super::descriptors;
 use super::edge::{Edge, handle, malformed};
-use super::origin::Guard;
+use super::origin::OriginGuard;
 use super::socket::Socket;
 use crate::record::{AcceptError, ConnectionCut};
 
@@ -107,7 +107,7 @@ impl Server {
         let cut = CancellationToken::new();
         let over = CancellationToken::new();
         let config = self.edge.config();
-        let guard = Guard::new(config.admin.ip(), &config.hosts, &config.origins);
+        let guard = OriginGuard::new(config.admin.ip(), &config.hosts, &config.origins);
         let admin = tokio::spawn(admin::serve(
             self.admin,
             guard,
@@ -214,7 +214,7 @@ impl Failures {
 
 async fn connection(
     stream: TcpStream,
-    held: Held,
+    held: HeldConnection,
     edge: Arc<Edge>,
     watcher: Watcher,
     cut: CancellationToken,

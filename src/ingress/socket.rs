@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::connections::Slot;
+use super::connections::ConnectionState;
 
 /// How many unsent bytes the system takes. More would only wait there, and a client that does not
 /// read could make megabytes wait.
@@ -25,11 +25,11 @@ pub(super) struct Socket {
     /// wait costs nothing.
     clock: Option<Pin<Box<Sleep>>>,
     waits: bool,
-    slot: Arc<Slot>,
+    slot: Arc<ConnectionState>,
 }
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, patience: Duration, slot: Arc<Slot>) -> Self {
+    pub(super) fn new(stream: TcpStream, patience: Duration, slot: Arc<ConnectionState>) -> Self {
         // Without this, Nagle's algorithm and delayed acknowledgements cost a stream 40 ms per
         // frame.
         let _unsupported = stream.set_nodelay(true);

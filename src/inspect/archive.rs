@@ -75,7 +75,7 @@ impl Branch {
 }
 
 /// What is kept of a record while a store is shown.
-struct Known {
+struct RecordSummary {
     parent: Option<RecordId>,
     turn: u32,
     session: String,
@@ -87,7 +87,7 @@ struct Known {
 
 /// The records of a store.
 #[derive(Default)]
-pub struct Archive(HashMap<RecordId, Known>);
+pub struct Archive(HashMap<RecordId, RecordSummary>);
 
 impl Archive {
     /// Reads all records. A large store takes long.
@@ -187,8 +187,8 @@ impl Archive {
     }
 }
 
-fn known(store: &Store, record: TurnRecord) -> Result<Known, ArchiveError> {
-    Ok(Known {
+fn known(store: &Store, record: TurnRecord) -> Result<RecordSummary, ArchiveError> {
+    Ok(RecordSummary {
         parent: match record.parent {
             Parent::Root => None,
             Parent::Record(id) => Some(id),
@@ -223,7 +223,7 @@ mod tests {
     /// Records as (id, parent or 0, turn, session).
     fn archive(records: &[(u8, u8, u32, &str)]) -> Archive {
         let known = |(number, parent, turn, session): &(u8, u8, u32, &str)| {
-            let known = Known {
+            let known = RecordSummary {
                 parent: (*parent > 0).then(|| id(*parent)),
                 turn: *turn,
                 session: (*session).to_owned(),

@@ -24,7 +24,7 @@ use crate::{dialect, upstream};
 /// What every request may use.
 pub struct App {
     /// The connections to the upstream.
-    pub upstream: upstream::Client,
+    pub upstream: upstream::UpstreamClient,
     /// The upstream's name in metrics.
     pub provider: Label,
     /// How requests are served.

@@ -4,7 +4,9 @@
 
 use crate::dialect::answer::{Answer, Verdict};
 use crate::model::Usage;
-use crate::tokens::ledger::{self, Account, Asked, Call, Said, Terms, Unsent};
+use crate::tokens::ledger::{
+    self, Account, AnswerSizes, LedgerCall, LedgerTerms, RequestSizes, UnsentView,
+};
 use crate::turn::hidden;
 use crate::turn::hop::{Prepared, State};
 use crate::turn::known::Reader;
@@ -12,20 +14,20 @@ use crate::turn::known::Reader;
 /// The ledger's input for one turn. It is empty until the terms are set.
 #[derive(Debug, Default)]
 pub(super) struct Books {
-    terms: Option<Terms>,
+    terms: Option<LedgerTerms>,
     /// The client's own request.
-    client: Asked,
+    client: RequestSizes,
     /// The client's own request, where it is sent in place of a view.
-    own: Asked,
+    own: RequestSizes,
     /// The calls in order. The flag says whether the upstream accepted the call.
-    calls: Vec<(Call, bool)>,
+    calls: Vec<(LedgerCall, bool)>,
     /// The view that was not sent, because the turn is only watched.
-    unsent: Option<Unsent>,
+    unsent: Option<UnsentView>,
 }
 
 impl Books {
     /// Sets what both sides of the ledger have in common.
-    pub(super) fn open(&mut self, terms: Terms) {
+    pub(super) fn open(&mut self, terms: LedgerTerms) {
         self.terms = Some(terms);
     }
 
@@ -37,10 +39,10 @@ impl Books {
         if let Some((refused, _)) = self.calls.pop_if(|(_, accepted)| !*accepted) {
             asked.held = asked.held.min(refused.asked.held);
         }
-        let call = Call {
+        let call = LedgerCall {
             asked,
             whole: prepared.whole,
-            ..Call::default()
+            ..LedgerCall::default()
         };
         self.calls.push((call, false));
     }
@@ -49,10 +51,10 @@ impl Books {
     /// answer to a view can't be read.
     pub(super) fn own(&mut self) {
         self.calls.pop_if(|(_, accepted)| !*accepted);
-        let call = Call {
+        let call = LedgerCall {
             asked: self.own,
             whole: self.own.tokens,
-            ..Call::default()
+            ..LedgerCall::default()
         };
         self.calls.push((call, false));
     }
@@ -69,16 +71,16 @@ impl Books {
                 asked.before = asked.before.max(asked.held + 1);
             }
             let alike = state.before_answers();
-            self.unsent = Some(Unsent {
+            self.unsent = Some(UnsentView {
                 asked,
                 whole,
                 alike,
             });
         }
-        let call = Call {
+        let call = LedgerCall {
             asked: self.client,
             whole: self.client.tokens,
-            ..Call::default()
+            ..LedgerCall::default()
         };
         self.calls.push((call, false));
     }
@@ -96,7 +98,7 @@ impl Books {
     }
 
     /// Notes the end of the newest call's answer.
-    pub(super) fn ended(&mut self, usage: Option<Usage>, said: Said) {
+    pub(super) fn ended(&mut self, usage: Option<Usage>, said: AnswerSizes) {
         if let Some((call, _)) = self.calls.last_mut() {
             (call.usage, call.said) = (usage, said);
         }
@@ -105,7 +107,7 @@ impl Books {
     /// The account of the turn. `None` if no call was accepted, or if the terms are not known.
     pub(super) fn account(&self) -> Option<Account> {
         let accepted = self.calls.iter().filter(|(_, accepted)| *accepted);
-        let calls: Vec<Call> = accepted.map(|(call, _)| *call).collect();
+        let calls: Vec<LedgerCall> = accepted.map(|(call, _)| *call).collect();
         let terms = self.terms.as_ref()?;
         match (self.unsent, calls.as_slice()) {
             (Some(_), [call]) => Some(ledger::untouched(terms, call)),
@@ -123,16 +125,16 @@ impl Books {
 
 /// The sizes of an answer that the ledger asks for. What the upstream reported is not counted
 /// again.
-pub(super) fn said(answer: &Answer, reader: &Reader<'_>) -> Said {
+pub(super) fn said(answer: &Answer, reader: &Reader<'_>) -> AnswerSizes {
     let call = |call: &crate::dialect::answer::Call| {
         u64::from(reader.count(&call.name)) + u64::from(reader.count(&call.arguments))
     };
     let hidden = answer.hidden_calls().map(|(_, one)| call(one)).sum();
     let alone = answer.verdict() == Verdict::HiddenOnly;
-    let mut said = Said {
+    let mut said = AnswerSizes {
         hidden,
         alone,
-        ..Said::default()
+        ..AnswerSizes::default()
     };
     if alone || answer.usage.is_none() {
         let (text, reasoning) = hidden::weigh(answer, reader);

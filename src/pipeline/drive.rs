@@ -371,7 +371,10 @@ impl Driver {
                 }
                 // A timeout of the first byte was long enough. The client does not wait for
                 // another.
-                Err(error) => (!matches!(error, upstream::Error::FirstByteTimeout), None),
+                Err(error) => (
+                    !matches!(error, upstream::UpstreamError::FirstByteTimeout),
+                    None,
+                ),
             };
             // A client that has seen nothing can retry by itself, and gets the refusal.
             let spoken = self.client.begin.is_none();

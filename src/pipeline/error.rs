@@ -96,7 +96,7 @@ pub enum ProxyError {
     Middle(&'static str),
     /// The upstream gave no response.
     #[error(transparent)]
-    Upstream(#[from] upstream::Error),
+    Upstream(#[from] upstream::UpstreamError),
 }
 
 /// Who caused an error.
@@ -128,14 +128,16 @@ impl ProxyError {
             Self::TooLarge { .. } | Self::Unpacks => (Side::Caller, false),
             Self::Upgrade | Self::Method | Self::Host | Self::Origin => (Side::Caller, false),
             Self::Request(_) | Self::Terms(_) | Self::Budget { .. } => (Side::Caller, false),
-            Self::Upstream(upstream::Error::Path) => (Side::Caller, false),
-            Self::Body(_) | Self::Upstream(upstream::Error::Upload(_)) => (Side::Caller, true),
+            Self::Upstream(upstream::UpstreamError::Path) => (Side::Caller, false),
+            Self::Body(_) | Self::Upstream(upstream::UpstreamError::Upload(_)) => {
+                (Side::Caller, true)
+            }
             Self::Overloaded { .. } | Self::Middle(_) => (Side::Us, true),
             Self::Upstream(
-                upstream::Error::Connect { .. }
-                | upstream::Error::ConnectTimeout
-                | upstream::Error::FirstByteTimeout
-                | upstream::Error::Broken { .. },
+                upstream::UpstreamError::Connect { .. }
+                | upstream::UpstreamError::ConnectTimeout
+                | upstream::UpstreamError::FirstByteTimeout
+                | upstream::UpstreamError::Broken { .. },
             ) => (Side::Upstream, true),
         };
         Class { side, retryable }
@@ -148,23 +150,25 @@ impl ProxyError {
             Self::Header { .. } | Self::Coding { .. } => StatusCode::BAD_REQUEST,
             Self::Request(_) | Self::Terms(_) | Self::Budget { .. } => StatusCode::BAD_REQUEST,
             Self::TooLarge { .. } | Self::Unpacks => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Body(fault) | Self::Upstream(upstream::Error::Upload(fault)) => match fault {
-                UploadFault::Broken => StatusCode::BAD_REQUEST,
-                UploadFault::Late => StatusCode::REQUEST_TIMEOUT,
-            },
+            Self::Body(fault) | Self::Upstream(upstream::UpstreamError::Upload(fault)) => {
+                match fault {
+                    UploadFault::Broken => StatusCode::BAD_REQUEST,
+                    UploadFault::Late => StatusCode::REQUEST_TIMEOUT,
+                }
+            }
             Self::Upgrade => StatusCode::UPGRADE_REQUIRED,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::Host | Self::Origin => StatusCode::FORBIDDEN,
             Self::Overloaded { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Self::Middle(_) => StatusCode::BAD_GATEWAY,
             Self::Upstream(error) => match error {
-                upstream::Error::Path | upstream::Error::Upload(_) => StatusCode::BAD_REQUEST,
-                upstream::Error::Connect { .. } | upstream::Error::Broken { .. } => {
-                    StatusCode::BAD_GATEWAY
+                upstream::UpstreamError::Path | upstream::UpstreamError::Upload(_) => {
+                    StatusCode::BAD_REQUEST
                 }
-                upstream::Error::ConnectTimeout | upstream::Error::FirstByteTimeout => {
-                    StatusCode::GATEWAY_TIMEOUT
-                }
+                upstream::UpstreamError::Connect { .. }
+                | upstream::UpstreamError::Broken { .. } => StatusCode::BAD_GATEWAY,
+                upstream::UpstreamError::ConnectTimeout
+                | upstream::UpstreamError::FirstByteTimeout => StatusCode::GATEWAY_TIMEOUT,
             },
         }
     }
@@ -208,10 +212,12 @@ impl ProxyError {
             Self::Header { .. } | Self::Terms(_) => "invalid_header",
             Self::Coding { .. } | Self::Request(_) => "invalid_body",
             Self::TooLarge { .. } | Self::Unpacks => "body_too_large",
-            Self::Body(fault) | Self::Upstream(upstream::Error::Upload(fault)) => match fault {
-                UploadFault::Broken => "body_incomplete",
-                UploadFault::Late => "body_too_slow",
-            },
+            Self::Body(fault) | Self::Upstream(upstream::UpstreamError::Upload(fault)) => {
+                match fault {
+                    UploadFault::Broken => "body_incomplete",
+                    UploadFault::Late => "body_too_slow",
+                }
+            }
             Self::Upgrade => "upgrade_not_supported",
             Self::Method => "method_not_supported",
             Self::Host => "host_not_allowed",
@@ -220,12 +226,13 @@ impl ProxyError {
             Self::Budget { .. } => "context_budget_exceeded",
             Self::Middle(_) => "turn_interrupted",
             Self::Upstream(error) => match error {
-                upstream::Error::Path | upstream::Error::Upload(_) => "invalid_path",
-                upstream::Error::Connect { .. } => "upstream_unreachable",
-                upstream::Error::Broken { .. } => "upstream_broken",
-                upstream::Error::ConnectTimeout | upstream::Error::FirstByteTimeout => {
-                    "upstream_timeout"
+                upstream::UpstreamError::Path | upstream::UpstreamError::Upload(_) => {
+                    "invalid_path"
                 }
+                upstream::UpstreamError::Connect { .. } => "upstream_unreachable",
+                upstream::UpstreamError::Broken { .. } => "upstream_broken",
+                upstream::UpstreamError::ConnectTimeout
+                | upstream::UpstreamError::FirstByteTimeout => "upstream_timeout",
             },
         }
     }

@@ -15,11 +15,11 @@ use crate::record::{
     Abort, AbortPhase, Budget, Context, Evicted, Hop, Pass, Phase, Projection, RetryReason, Route,
     Side, Stage, Turn, lossy, response_headers,
 };
-use crate::tokens::ledger::{Account, Said, Terms};
+use crate::tokens::ledger::{Account, AnswerSizes, LedgerTerms};
 use crate::turn::Mode;
 use crate::turn::hidden::Counted;
 use crate::turn::hop::{MiddleError, Prepared, State, Tools};
-use crate::upstream::Retry;
+use crate::upstream::RetryCause;
 
 /// Gathers the report of a request from its head to its end, and hands it over once, however the
 /// request ends.
@@ -111,7 +111,7 @@ impl Report {
     }
 
     /// Notes the terms under which the turn is accounted for.
-    pub(super) fn account(&mut self, terms: Terms) {
+    pub(super) fn account(&mut self, terms: LedgerTerms) {
         self.books.open(terms);
     }
 
@@ -238,15 +238,15 @@ impl Report {
     }
 
     /// Notes that an upstream call is tried again.
-    pub(super) fn retried(&mut self, retry: Retry) {
+    pub(super) fn retried(&mut self, retry: RetryCause) {
         self.turn.retries.push(match retry {
-            Retry::Connect => RetryReason::Connect,
-            Retry::Status => RetryReason::Status,
+            RetryCause::Connect => RetryReason::Connect,
+            RetryCause::Status => RetryReason::Status,
         });
     }
 
     /// Notes the end of a hop.
-    pub(super) fn ended(&mut self, answer: &Answer, said: Said) {
+    pub(super) fn ended(&mut self, answer: &Answer, said: AnswerSizes) {
         let usage = answer.usage;
         self.books.ended(usage, said);
         if answer.model.is_some() {

@@ -33,7 +33,7 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let body = Limited::new(body, REFUSAL).collect().await;
-    let body = body.map_err(|_| upstream::Error::Broken {
+    let body = body.map_err(|_| upstream::UpstreamError::Broken {
         cause: "its error response was cut".to_owned(),
     })?;
     Ok(body.to_bytes())

@@ -148,7 +148,7 @@ async fn collect(turn: &mut Turn, body: Incoming) -> Result<Bytes, ProxyError> {
             Err(error) => {
                 tracing::warn!(%error, "the upstream's answer was cut");
                 turn.report.aborted(Side::Upstream);
-                return Err(ProxyError::Upstream(upstream::Error::Broken {
+                return Err(ProxyError::Upstream(upstream::UpstreamError::Broken {
                     cause: error.to_string(),
                 }));
             }

@@ -11,7 +11,7 @@ use reqwest::Url;
 
 use crate::model::TenantId;
 use crate::tokens::Family;
-use crate::upstream::{Client, ListingError};
+use crate::upstream::{ListingError, UpstreamClient};
 
 /// How many pairs of a tenant and a model are remembered. Those used longest ago are dropped first.
 const REMEMBERED: usize = 4_096;
@@ -107,7 +107,7 @@ pub(super) struct Question {
 
 impl Windows {
     /// Asks an upstream about a model, if it is time to.
-    pub(super) fn ask(self: &Arc<Self>, upstream: &Client, question: Question) {
+    pub(super) fn ask(self: &Arc<Self>, upstream: &UpstreamClient, question: Question) {
         if !self.asks {
             return;
         }

@@ -11,16 +11,16 @@ use super::StoreError;
 /// The faults that a test wants. A clone shares the same faults, so that a test can set and lift
 /// them while the store works.
 #[derive(Clone, Default)]
-pub struct Faults(Arc<Injected>);
+pub struct Faults(Arc<FaultState>);
 
 #[derive(Default)]
-struct Injected {
-    plan: Mutex<Plan>,
+struct FaultState {
+    plan: Mutex<FaultPlan>,
     lifted: Condvar,
 }
 
 #[derive(Default)]
-struct Plan {
+struct FaultPlan {
     fail_commits: bool,
     fail_reads: bool,
     hold_reads: Option<Duration>,
@@ -45,9 +45,9 @@ impl Faults {
 
     /// Makes reads wait until the guard is dropped, each for `longest` at most.
     #[must_use = "dropping it lets the reads go on"]
-    pub fn hold_reads(&self, longest: Duration) -> Held {
+    pub fn hold_reads(&self, longest: Duration) -> HeldReads {
         self.0.plan.lock().hold_reads = Some(longest);
-        Held(self.clone())
+        HeldReads(self.clone())
     }
 
     /// Whether the next commit fails, and how long it takes to become durable.
@@ -61,7 +61,7 @@ impl Faults {
     pub(super) fn pass_read(&self) -> Result<(), StoreError> {
         let mut plan = self.0.plan.lock();
         if let Some(longest) = plan.hold_reads {
-            let held = |plan: &mut Plan| plan.hold_reads.is_some();
+            let held = |plan: &mut FaultPlan| plan.hold_reads.is_some();
             self.0.lifted.wait_while_for(&mut plan, held, longest);
         }
         if plan.fail_reads {
@@ -72,9 +72,9 @@ impl Faults {
 }
 
 /// Holds all reads as long as it lives.
-pub struct Held(Faults);
+pub struct HeldReads(Faults);
 
-impl Drop for Held {
+impl Drop for HeldReads {
     fn drop(&mut self) {
         self.0.0.plan.lock().hold_reads = None;
         self.0.0.lifted.notify_all();

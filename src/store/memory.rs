@@ -27,22 +27,22 @@ struct Tables {
     links: BTreeMap<Digest, BTreeMap<(u32, Digest), u64>>,
     failed: u64,
     closed: bool,
-    bound: Option<Bound>,
+    bound: Option<MemoryLimit>,
 }
 
 /// The limit of a store that can't keep everything.
-struct Bound {
+struct MemoryLimit {
     most: usize,
     held: usize,
     /// The batches that are held, oldest first, with their weights.
-    batches: VecDeque<(Named, usize)>,
+    batches: VecDeque<(BatchNames, usize)>,
     next: u64,
     /// How many blobs were dropped.
     lost: u64,
 }
 
 /// What a batch named, without the bytes.
-struct Named {
+struct BatchNames {
     number: u64,
     blobs: Vec<Digest>,
     links: Vec<Link>,
@@ -66,7 +66,7 @@ impl Memory {
     /// An empty store that keeps about `most` bytes. When more comes, the oldest batches are
     /// dropped, and [`Health::lost`] counts their blobs.
     pub(super) fn bounded(most: usize) -> Self {
-        let bound = Bound {
+        let bound = MemoryLimit {
             most,
             held: 0,
             batches: VecDeque::new(),
@@ -233,13 +233,13 @@ impl Tables {
             let set = self.links.entry(link.key).or_default();
             set.insert((link.turn, link.id), number);
         }
-        while let Some(oldest) = self.bound.as_mut().and_then(Bound::pass) {
+        while let Some(oldest) = self.bound.as_mut().and_then(MemoryLimit::pass) {
             self.drop_batch(&oldest);
         }
     }
 
     /// Drops what a batch named and no later batch did.
-    fn drop_batch(&mut self, batch: &Named) {
+    fn drop_batch(&mut self, batch: &BatchNames) {
         let mut lost = 0;
         for id in &batch.blobs {
             if self
@@ -269,13 +269,13 @@ impl Tables {
     }
 }
 
-impl Bound {
+impl MemoryLimit {
     /// Weighs a new batch and gives it a number.
     fn take(&mut self, batch: &Batch) -> u64 {
         let weight = batch.size() + ENTRY * (batch.blobs.len() + batch.links.len());
         self.next += 1;
         self.held += weight;
-        let named = Named {
+        let named = BatchNames {
             number: self.next,
             blobs: batch.blobs.iter().map(|(id, _)| *id).collect(),
             links: batch.links.clone(),
@@ -286,7 +286,7 @@ impl Bound {
 
     /// Takes the oldest batch out if there is too much. The newest batch stays, however large it
     /// is.
-    fn pass(&mut self) -> Option<Named> {
+    fn pass(&mut self) -> Option<BatchNames> {
         if self.held <= self.most || self.batches.len() < 2 {
             return None;
         }

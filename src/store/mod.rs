@@ -54,7 +54,7 @@ pub enum Backend {
 
 /// How to open a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct StoreSettings {
     /// The kind of store.
     pub backend: Backend,
     /// The data directory. It is made if it is missing.
@@ -95,7 +95,7 @@ impl std::fmt::Debug for Keepsake {
     }
 }
 
-impl Default for Config {
+impl Default for StoreSettings {
     fn default() -> Self {
         Self {
             backend: Backend::Sled,
@@ -262,7 +262,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Locked`] if another process holds the directory, [`StoreError::Format`] if a
     /// newer version wrote it, [`StoreError::Io`] if the system refuses.
-    pub fn open(config: &Config) -> Result<Opened, StoreError> {
+    pub fn open(config: &StoreSettings) -> Result<Opened, StoreError> {
         match config.backend {
             Backend::Memory => {
                 let report = OpenReport {
@@ -289,7 +289,7 @@ impl Store {
     ///
     /// # Errors
     /// The errors of [`Self::open`] that somebody has to act on first.
-    pub fn open_or_stand_by(config: &Config) -> Result<Opened, StoreError> {
+    pub fn open_or_stand_by(config: &StoreSettings) -> Result<Opened, StoreError> {
         let there = config.path.exists();
         match Self::open(config) {
             Err(error) if error.is_of_disk(there) => Ok(Opened {
@@ -461,10 +461,10 @@ fn quarantine_path(dir: &Path) -> PathBuf {
 
 /// Resolves when a batch is durable, or has failed. Dropping it does not take the batch back.
 #[derive(Debug)]
-pub struct Ticket(Outcome);
+pub struct Ticket(TicketState);
 
 #[derive(Debug)]
-enum Outcome {
+enum TicketState {
     Done(Result<(), StoreError>),
     Waiting(oneshot::Receiver<Result<(), StoreError>>),
 }
@@ -481,20 +481,20 @@ impl Acknowledge {
 
 impl Ticket {
     fn done(outcome: Result<(), StoreError>) -> Self {
-        Self(Outcome::Done(outcome))
+        Self(TicketState::Done(outcome))
     }
 
     /// Whether the batch was refused or has failed already.
     #[must_use]
     pub fn is_refused(&self) -> bool {
-        matches!(self.0, Outcome::Done(Err(_)))
+        matches!(self.0, TicketState::Done(Err(_)))
     }
 
     /// Blocks until the outcome is known. Only for the store's own threads.
     fn wait(self) -> Result<(), StoreError> {
         match self.0 {
-            Outcome::Done(outcome) => outcome,
-            Outcome::Waiting(receiver) => {
+            TicketState::Done(outcome) => outcome,
+            TicketState::Waiting(receiver) => {
                 let closed = |_| Err(StoreError::Closed);
                 receiver.blocking_recv().unwrap_or_else(closed)
             }
@@ -503,7 +503,7 @@ impl Ticket {
 
     fn waiting() -> (Acknowledge, Self) {
         let (sender, receiver) = oneshot::channel();
-        (Acknowledge(sender), Self(Outcome::Waiting(receiver)))
+        (Acknowledge(sender), Self(TicketState::Waiting(receiver)))
     }
 }
 
@@ -512,8 +512,8 @@ impl Future for Ticket {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            Outcome::Done(outcome) => Poll::Ready(outcome.clone()),
-            Outcome::Waiting(receiver) => {
+            TicketState::Done(outcome) => Poll::Ready(outcome.clone()),
+            TicketState::Waiting(receiver) => {
                 // The writer went away without an answer, so the store was closed.
                 let closed = |_| Err(StoreError::Closed);
                 Pin::new(receiver)

@@ -13,13 +13,13 @@ use crate::model::Digest;
 
 use super::memory::Memory;
 use super::sled::SledStore;
-use super::{Config, Health, StoreError, Ticket};
+use super::{Health, StoreError, StoreSettings, Ticket};
 
 /// Memory in place of a disk that refuses.
 pub struct Standby(Arc<Inner>);
 
 struct Inner {
-    config: Config,
+    config: StoreSettings,
     memory: Memory,
     disk: RwLock<Disk>,
     /// Held while what is in memory is written to the disk.
@@ -37,7 +37,7 @@ impl Standby {
     ///
     /// # Errors
     /// [`StoreError::Io`] if the system has no thread for the next tries.
-    pub(super) fn new(config: &Config, error: StoreError) -> Result<Self, StoreError> {
+    pub(super) fn new(config: &StoreSettings, error: StoreError) -> Result<Self, StoreError> {
         let inner = Arc::new(Inner {
             config: config.clone(),
             memory: Memory::bounded(config.queue_bytes),

@@ -6,9 +6,9 @@
 
 use std::sync::{LazyLock, OnceLock};
 
-use super::memo::{Memo, Pool, ShortKey};
+use super::memo::{MemoPool, PieceMemo, ShortKey};
 use super::merge::Merges;
-use super::pieces::Pieces;
+use super::pieces::PiecePatterns;
 use super::ranks::Ranks;
 use super::run;
 use super::scan;
@@ -83,9 +83,9 @@ impl std::fmt::Debug for Counter {
 /// One encoding, and what was learned about it.
 struct Vocabulary {
     encoding: Encoding,
-    pieces: Pieces,
+    pieces: PiecePatterns,
     merges: &'static Merges,
-    memos: Pool,
+    memos: MemoPool,
 }
 
 impl Vocabulary {
@@ -96,9 +96,9 @@ impl Vocabulary {
         };
         Self {
             encoding,
-            pieces: Pieces::of(encoding),
+            pieces: PiecePatterns::of(encoding),
             merges,
-            memos: Pool::new(memos),
+            memos: MemoPool::new(memos),
         }
     }
 
@@ -146,7 +146,7 @@ impl Vocabulary {
     }
 
     #[inline]
-    fn remembered(&self, memo: &mut Memo, text: &str, start: usize, end: usize) -> u32 {
+    fn remembered(&self, memo: &mut PieceMemo, text: &str, start: usize, end: usize) -> u32 {
         let bpe = || self.piece(slice(text, start, end));
         match ShortKey::of(text.as_bytes(), start, end) {
             Some(key) => memo.short(key, bpe),

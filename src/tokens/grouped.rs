@@ -32,7 +32,7 @@ struct Group {
 
 /// The tokens of a text as groups of equal ones, from left to right. Neighbours differ.
 pub(super) fn encode(merges: &Merges, text: &[u8]) -> Vec<(u32, u32)> {
-    let mut work = Work::new(merges, text);
+    let mut work = Merging::new(merges, text);
     while let Some(Reverse(due)) = work.due.pop() {
         let (merged, at) = ((due >> 33) as u32, (due >> 1) as u32);
         if due & 1 == INNER {
@@ -48,7 +48,7 @@ pub(super) fn encode(merges: &Merges, text: &[u8]) -> Vec<(u32, u32)> {
 const SEAM: u64 = 0;
 const INNER: u64 = 1;
 
-struct Work<'a> {
+struct Merging<'a> {
     merges: &'a Merges,
     /// The groups by their start. A place that was never written is never read.
     groups: Vec<Group>,
@@ -57,7 +57,7 @@ struct Work<'a> {
     due: BinaryHeap<Reverse<u64>>,
 }
 
-impl<'a> Work<'a> {
+impl<'a> Merging<'a> {
     fn new(merges: &'a Merges, text: &[u8]) -> Self {
         let mut groups = vec![Group::default(); text.len() + 1];
         let mut due = Vec::new();

@@ -11,7 +11,7 @@ use crate::model::Usage;
 
 /// The sizes of a request as counted, before calibration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct RequestSizes {
     /// The whole request.
     pub tokens: u64,
     /// The request before it on the same side. 0 if there is none.
@@ -20,7 +20,7 @@ pub struct Asked {
     pub held: u64,
 }
 
-impl Asked {
+impl RequestSizes {
     /// Whether it rewrites a part of the request before it, and does not just extend it.
     #[must_use]
     pub fn breaks(&self) -> bool {
@@ -30,7 +30,7 @@ impl Asked {
 
 /// The sizes of an answer, in tokens as the proxy counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct AnswerSizes {
     /// Everything that the model wrote.
     pub all: u64,
     /// Its text, which the client sees.
@@ -43,22 +43,22 @@ pub struct Said {
 
 /// One upstream call that was accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Call {
+pub struct LedgerCall {
     /// The request as it was sent.
-    pub asked: Asked,
+    pub asked: RequestSizes,
     /// The size that it would have without any eviction.
     pub whole: u64,
     /// What the provider reported.
     pub usage: Option<Usage>,
     /// The answer.
-    pub said: Said,
+    pub said: AnswerSizes,
 }
 
 /// A view that was not sent, because the client's own request was sent in its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unsent {
+pub struct UnsentView {
     /// The request as it would have been sent.
-    pub asked: Asked,
+    pub asked: RequestSizes,
     /// The size that it would have without any eviction.
     pub whole: u64,
     /// How much of it stands before the first answer. Other conversations may begin with the same.
@@ -67,7 +67,7 @@ pub struct Unsent {
 
 /// What both sides of a turn have in common.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Terms {
+pub struct LedgerTerms {
     /// The family's prices.
     pub prices: Prices,
     /// How the provider of the family caches.
@@ -85,14 +85,14 @@ pub struct Terms {
     pub ratio: f64,
 }
 
-impl Default for Terms {
+impl Default for LedgerTerms {
     /// The terms of a model about which nothing is known.
     fn default() -> Self {
         Self::of(&Family::default())
     }
 }
 
-impl Terms {
+impl LedgerTerms {
     /// The terms of a family, for a conversation about which nothing is known.
     #[must_use]
     pub fn of(family: &Family) -> Self {
@@ -128,7 +128,7 @@ impl Terms {
     }
 
     /// What a request costs according to the family's cache alone.
-    fn modelled(&self, asked: Asked, ratio: f64) -> Usage {
+    fn modelled(&self, asked: RequestSizes, ratio: f64) -> Usage {
         let prompt = scaled(asked.tokens, ratio);
         let held = self.in_steps(scaled(asked.held, ratio)).min(prompt);
         let cached = if self.warm { held } else { 0 };
@@ -145,7 +145,7 @@ impl Terms {
     }
 
     /// What a call cost, and the ratio of its tokens to those that were counted.
-    fn sent(&self, call: &Call) -> (Usage, f64) {
+    fn sent(&self, call: &LedgerCall) -> (Usage, f64) {
         let reported = call.usage.filter(|usage| usage.prompt > 0);
         let Some(usage) = reported else {
             let completion = call.usage.map_or(call.said.all, |usage| usage.completion);
@@ -174,7 +174,13 @@ impl Terms {
 
     /// How much of a request that was not sent the provider would have read from its cache, judged
     /// by how much it read of the one that was sent.
-    fn unsent_cached(&self, unsent: Asked, call: &Call, sent: &Usage, ratio: f64) -> u64 {
+    fn unsent_cached(
+        &self,
+        unsent: RequestSizes,
+        call: &LedgerCall,
+        sent: &Usage,
+        ratio: f64,
+    ) -> u64 {
         let (due, own) = (scaled(call.asked.held, ratio), scaled(unsent.held, ratio));
         let got = sent.cached;
         if call.usage.is_none_or(|usage| usage.prompt == 0) {
@@ -197,7 +203,7 @@ impl Terms {
     }
 
     /// What a request that was not sent would have cost, judged by the call that was sent.
-    fn unsent(&self, unsent: Asked, call: &Call, sent: &Usage, ratio: f64) -> Usage {
+    fn unsent(&self, unsent: RequestSizes, call: &LedgerCall, sent: &Usage, ratio: f64) -> Usage {
         let prompt = scaled(unsent.tokens, ratio);
         let cached = self.unsent_cached(unsent, call, sent, ratio).min(prompt);
         let fresh = sent.prompt - sent.cached;
@@ -215,7 +221,7 @@ impl Terms {
     }
 
     /// What the client's request would have cost.
-    fn client(&self, client: Asked, call: &Call, sent: &Usage, ratio: f64) -> Usage {
+    fn client(&self, client: RequestSizes, call: &LedgerCall, sent: &Usage, ratio: f64) -> Usage {
         if !self.client_caches {
             return plain(client, ratio);
         }
@@ -223,7 +229,7 @@ impl Terms {
     }
 
     /// What a view would have cost in place of the client's request.
-    fn view(&self, view: Unsent, call: &Call, sent: &Usage, ratio: f64) -> Usage {
+    fn view(&self, view: UnsentView, call: &LedgerCall, sent: &Usage, ratio: f64) -> Usage {
         let asked = view.asked;
         let mut shown = match (self.view_caches, self.client_caches) {
             (true, true) => self.unsent(asked, call, sent, ratio),
@@ -269,7 +275,7 @@ pub struct Account {
 
 impl Account {
     /// The account of these two sides.
-    fn of(terms: &Terms, sent: Usage, client: Usage, parts: SavedParts) -> Self {
+    fn of(terms: &LedgerTerms, sent: Usage, client: Usage, parts: SavedParts) -> Self {
         Self {
             sent,
             client,
@@ -309,7 +315,7 @@ impl SavedParts {
 
 /// The account of a turn with these accepted calls, in order. `None` if there are none.
 #[must_use]
-pub fn account(terms: &Terms, client: Asked, calls: &[Call]) -> Option<Account> {
+pub fn account(terms: &LedgerTerms, client: RequestSizes, calls: &[LedgerCall]) -> Option<Account> {
     let first = calls.first()?;
     let (paid, ratio) = terms.sent(first);
     let mut own = terms.client(client, first, &paid, ratio);
@@ -342,7 +348,7 @@ pub fn account(terms: &Terms, client: Asked, calls: &[Call]) -> Option<Account> 
 
 /// The account of a turn that was sent as the client made it: what was paid, and nothing saved.
 #[must_use]
-pub fn untouched(terms: &Terms, call: &Call) -> Account {
+pub fn untouched(terms: &LedgerTerms, call: &LedgerCall) -> Account {
     let (paid, _) = terms.sent(call);
     Account::of(terms, paid, paid, SavedParts::default())
 }
@@ -350,7 +356,7 @@ pub fn untouched(terms: &Terms, call: &Call) -> Account {
 /// The account that such a turn would have had with a view, if the model had answered it in the
 /// same way.
 #[must_use]
-pub fn projected(terms: &Terms, view: Unsent, call: &Call) -> Account {
+pub fn projected(terms: &LedgerTerms, view: UnsentView, call: &LedgerCall) -> Account {
     let (paid, ratio) = terms.sent(call);
     let shown = terms.view(view, call, &paid, ratio);
     let parts = parts(
@@ -369,7 +375,12 @@ pub fn projected(terms: &Terms, view: Unsent, call: &Call) -> Account {
 
 /// The parts of what a first hop saved: its view against the client's own request. `whole` is the
 /// size that the view would have without any eviction.
-fn parts(terms: &Terms, (view, asked): (&Usage, &Asked), own: &Usage, whole: f64) -> SavedParts {
+fn parts(
+    terms: &LedgerTerms,
+    (view, asked): (&Usage, &RequestSizes),
+    own: &Usage,
+    whole: f64,
+) -> SavedParts {
     let read = terms.prices.read;
     let mut parts = SavedParts {
         evicted: read * (whole - wide(view.prompt)),
@@ -389,7 +400,7 @@ fn parts(terms: &Terms, (view, asked): (&Usage, &Asked), own: &Usage, whole: f64
 }
 
 /// The usage of a request that is not cached at all.
-fn plain(asked: Asked, ratio: f64) -> Usage {
+fn plain(asked: RequestSizes, ratio: f64) -> Usage {
     Usage {
         prompt: scaled(asked.tokens, ratio),
         ..Usage::default()
@@ -397,7 +408,7 @@ fn plain(asked: Asked, ratio: f64) -> Usage {
 }
 
 /// What a later hop paid to write again what the hop before it had written.
-fn again(terms: &Terms, call: &Call, paid: &Usage, grown: f64, ratio: f64) -> f64 {
+fn again(terms: &LedgerTerms, call: &LedgerCall, paid: &Usage, grown: f64, ratio: f64) -> f64 {
     let fresh = wide(paid.prompt - paid.cached);
     if !call.asked.breaks() || fresh <= 0.0 {
         return 0.0;
@@ -407,7 +418,7 @@ fn again(terms: &Terms, call: &Call, paid: &Usage, grown: f64, ratio: f64) -> f6
 }
 
 /// The cost of all calls, each with its own price.
-fn total(terms: &Terms, calls: &[Call]) -> Cost {
+fn total(terms: &LedgerTerms, calls: &[LedgerCall]) -> Cost {
     let costs = calls
         .iter()
         .map(|call| cost(&terms.sent(call).0, &terms.prices));
@@ -415,7 +426,7 @@ fn total(terms: &Terms, calls: &[Call]) -> Cost {
 }
 
 /// How many output tokens of a call the client saw.
-fn heard(terms: &Terms, call: &Call) -> u64 {
+fn heard(terms: &LedgerTerms, call: &LedgerCall) -> u64 {
     let completion = terms.sent(call).0.completion;
     if call.said.alone {
         call.said.text.min(completion)

@@ -20,14 +20,14 @@ const GROUP_BITS: u32 = 17;
 
 /// A token of at least three bytes: the eight bytes from the fourth on, and the rest packed.
 #[derive(Clone, Copy)]
-struct Entry {
+struct TokenEntry {
     key: u64,
     /// From the lowest bits on: the token, how many entries before it the longest shorter token
     /// stands with which it begins (0 if that has fewer than three bytes), and its length.
     packed: u64,
 }
 
-impl Entry {
+impl TokenEntry {
     #[inline]
     fn token(self) -> u32 {
         self.packed as u32 & NONE
@@ -55,7 +55,7 @@ pub(super) struct Longest {
     /// For each three first bytes, where the entries begin and how many there are. Both are packed
     /// into one word, in a table with open addressing. Zero is a free place.
     groups: Vec<u64>,
-    entries: Vec<Entry>,
+    entries: Vec<TokenEntry>,
 }
 
 impl Longest {
@@ -110,7 +110,7 @@ impl Longest {
     fn push(&mut self, text: &[u8], id: u32, back: usize) {
         let entry = self.entries.len() as u64;
         let length = text.len() as u64;
-        self.entries.push(Entry {
+        self.entries.push(TokenEntry {
             key: key(text.get(HEAD..).unwrap_or_default()),
             packed: length << (2 * TOKEN_BITS) | (back as u64) << TOKEN_BITS | u64::from(id),
         });
@@ -195,12 +195,12 @@ impl Longest {
     }
 
     /// The text of a token whose key does not hold all of it.
-    fn long_text(&self, entry: Entry) -> Option<&[u8]> {
+    fn long_text(&self, entry: TokenEntry) -> Option<&[u8]> {
         (entry.length() > KEYED).then(|| self.text(entry.token()))
     }
 
     #[inline]
-    fn group(&self, head: u64) -> Option<(usize, &[Entry])> {
+    fn group(&self, head: u64) -> Option<(usize, &[TokenEntry])> {
         let mut at = place(head);
         loop {
             let slot = *self.groups.get(at).filter(|slot| **slot != 0)?;

@@ -1,6 +1,6 @@
 //! Remembers how many tokens a piece has, by its exact bytes.
 //!
-//! Owns one set of tables with a fixed size. [`Pool`] owns a few of these sets, so that concurrent
+//! Owns one set of tables with a fixed size. [`MemoPool`] owns a few of these sets, so that concurrent
 //! counts never wait for each other. Never counts anything itself, and never answers for bytes that
 //! it was not given, because keys are compared whole.
 
@@ -57,19 +57,19 @@ impl ShortKey {
 }
 
 /// One piece in a table of longer pieces.
-struct Entry {
+struct MemoEntry {
     key: Box<[u8]>,
     count: u32,
 }
 
 /// The tables of one count at a time, of at most 3.6 MB.
-pub(super) struct Memo {
+pub(super) struct PieceMemo {
     short: Vec<u128>,
-    middle: Vec<Option<Entry>>,
-    long: Vec<Option<Entry>>,
+    middle: Vec<Option<MemoEntry>>,
+    long: Vec<Option<MemoEntry>>,
 }
 
-impl Memo {
+impl PieceMemo {
     fn new() -> Self {
         let empty = |slots| std::iter::repeat_with(|| None).take(slots).collect();
         Self {
@@ -111,7 +111,7 @@ impl Memo {
             Some(entry) if *entry.key == *piece => entry.count,
             Some(_) | None => {
                 let count = count();
-                *slot = Some(Entry {
+                *slot = Some(MemoEntry {
                     key: piece.into(),
                     count,
                 });
@@ -122,23 +122,23 @@ impl Memo {
 }
 
 /// Memos that are lent to one count at a time.
-pub(super) struct Pool {
-    state: Mutex<State>,
+pub(super) struct MemoPool {
+    state: Mutex<PoolState>,
     most: usize,
 }
 
-struct State {
+struct PoolState {
     /// The memo that was given back last is on top, so that a lone thread keeps meeting the same
     /// warm tables.
-    idle: Vec<Memo>,
+    idle: Vec<PieceMemo>,
     made: usize,
 }
 
-impl Pool {
+impl MemoPool {
     /// A pool of at most `most` memos. Each is made when it is first needed.
     pub(super) fn new(most: usize) -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(PoolState {
                 idle: Vec::new(),
                 made: 0,
             }),
@@ -148,7 +148,7 @@ impl Pool {
 
     /// Runs `work` with a memo, or with none if all are lent. A count without a memo is slower and
     /// gives the same result.
-    pub(super) fn lend<T>(&self, work: impl FnOnce(Option<&mut Memo>) -> T) -> T {
+    pub(super) fn lend<T>(&self, work: impl FnOnce(Option<&mut PieceMemo>) -> T) -> T {
         let Some(mut memo) = self.take() else {
             return work(None);
         };
@@ -157,7 +157,7 @@ impl Pool {
         result
     }
 
-    fn take(&self) -> Option<Memo> {
+    fn take(&self) -> Option<PieceMemo> {
         let mut state = self.state.lock();
         if let Some(memo) = state.idle.pop() {
             return Some(memo);
@@ -167,6 +167,6 @@ impl Pool {
         }
         state.made += 1;
         drop(state);
-        Some(Memo::new())
+        Some(PieceMemo::new())
     }
 }

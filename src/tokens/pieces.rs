@@ -19,9 +19,9 @@ const SPACES: [&str; 2] = [r"\s+\s", r"\s+"];
 const LOOKS_AHEAD: usize = 1;
 
 /// The patterns of one vocabulary.
-pub(super) struct Pieces(Option<Regex>);
+pub(super) struct PiecePatterns(Option<Regex>);
 
-impl Pieces {
+impl PiecePatterns {
     pub(super) fn of(encoding: Encoding) -> Self {
         let words = match encoding {
             Encoding::O200k => O200K,
@@ -70,7 +70,7 @@ mod tests {
             text in "\\PC{0,40}|[a-zA-Zé中 \u{a0}\u{3000}\t\r\n'sS1²/.]{0,60}",
         ) {
             for encoding in [Encoding::O200k, Encoding::Cl100k] {
-                let pieces = Pieces::of(encoding);
+                let pieces = PiecePatterns::of(encoding);
                 let mut rest = text.as_str();
                 for expected in known(encoding).split(&text) {
                     prop_assert_eq!(pieces.first(rest), Some(expected.len()), "{:?}", rest);

@@ -17,7 +17,7 @@ use super::Encoding;
 
 /// The classes of characters in the patterns.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Class {
+enum CharClass {
     Upper,
     Lower,
     Digit,
@@ -33,16 +33,16 @@ enum Class {
 }
 
 #[inline]
-fn class_at(bytes: &[u8], at: usize) -> Class {
+fn class_at(bytes: &[u8], at: usize) -> CharClass {
     match bytes.get(at) {
-        None => Class::End,
-        Some(b'a'..=b'z') => Class::Lower,
-        Some(b'A'..=b'Z') => Class::Upper,
-        Some(b' ' | b'\t' | 0x0b | 0x0c) => Class::Blank,
-        Some(b'\r' | b'\n') => Class::Newline,
-        Some(b'0'..=b'9') => Class::Digit,
-        Some(0x80..) => Class::Wide,
-        Some(_) => Class::Mark,
+        None => CharClass::End,
+        Some(b'a'..=b'z') => CharClass::Lower,
+        Some(b'A'..=b'Z') => CharClass::Upper,
+        Some(b' ' | b'\t' | 0x0b | 0x0c) => CharClass::Blank,
+        Some(b'\r' | b'\n') => CharClass::Newline,
+        Some(b'0'..=b'9') => CharClass::Digit,
+        Some(0x80..) => CharClass::Wide,
+        Some(_) => CharClass::Mark,
     }
 }
 
@@ -61,18 +61,20 @@ fn run(bytes: &[u8], at: usize, keep: impl Fn(u8) -> bool) -> usize {
 #[inline]
 pub(super) fn piece_end(encoding: Encoding, bytes: &[u8], start: usize) -> Option<usize> {
     match class_at(bytes, start) {
-        Class::Upper | Class::Lower => word(encoding, bytes, start),
-        Class::Digit => digits(bytes, start),
-        Class::Blank => match class_at(bytes, start + 1) {
-            Class::Upper | Class::Lower => word(encoding, bytes, start + 1),
-            Class::Mark if bytes.get(start) == Some(&b' ') => marks(encoding, bytes, start + 1),
-            Class::Mark | Class::Digit | Class::Blank | Class::Newline | Class::End => {
-                blanks(bytes, start)
-            }
-            Class::Wide => None,
+        CharClass::Upper | CharClass::Lower => word(encoding, bytes, start),
+        CharClass::Digit => digits(bytes, start),
+        CharClass::Blank => match class_at(bytes, start + 1) {
+            CharClass::Upper | CharClass::Lower => word(encoding, bytes, start + 1),
+            CharClass::Mark if bytes.get(start) == Some(&b' ') => marks(encoding, bytes, start + 1),
+            CharClass::Mark
+            | CharClass::Digit
+            | CharClass::Blank
+            | CharClass::Newline
+            | CharClass::End => blanks(bytes, start),
+            CharClass::Wide => None,
         },
-        Class::Newline => blanks(bytes, start),
-        Class::Mark => {
+        CharClass::Newline => blanks(bytes, start),
+        CharClass::Mark => {
             // The pattern of o200k has contractions only behind a word.
             if encoding == Encoding::Cl100k {
                 match contraction(bytes, start) {
@@ -82,14 +84,16 @@ pub(super) fn piece_end(encoding: Encoding, bytes: &[u8], start: usize) -> Optio
                 }
             }
             match class_at(bytes, start + 1) {
-                Class::Upper | Class::Lower => word(encoding, bytes, start + 1),
-                Class::Mark | Class::Digit | Class::Blank | Class::Newline | Class::End => {
-                    marks(encoding, bytes, start)
-                }
-                Class::Wide => None,
+                CharClass::Upper | CharClass::Lower => word(encoding, bytes, start + 1),
+                CharClass::Mark
+                | CharClass::Digit
+                | CharClass::Blank
+                | CharClass::Newline
+                | CharClass::End => marks(encoding, bytes, start),
+                CharClass::Wide => None,
             }
         }
-        Class::Wide | Class::End => None,
+        CharClass::Wide | CharClass::End => None,
     }
 }
 
@@ -144,28 +148,31 @@ fn contraction(bytes: &[u8], at: usize) -> Contraction {
 #[inline]
 fn digits(bytes: &[u8], at: usize) -> Option<usize> {
     let mut end = at + 1;
-    while end < at + 3 && class_at(bytes, end) == Class::Digit {
+    while end < at + 3 && class_at(bytes, end) == CharClass::Digit {
         end += 1;
     }
-    (end == at + 3 || class_at(bytes, end) != Class::Wide).then_some(end)
+    (end == at + 3 || class_at(bytes, end) != CharClass::Wide).then_some(end)
 }
 
 /// The end of punctuation whose first mark is at `at`, with the line breaks after it.
 #[inline]
 fn marks(encoding: Encoding, bytes: &[u8], at: usize) -> Option<usize> {
     let mut end = at;
-    while class_at(bytes, end) == Class::Mark {
+    while class_at(bytes, end) == CharClass::Mark {
         end += 1;
     }
     match class_at(bytes, end) {
-        Class::Wide => None,
-        Class::Newline => Some(match encoding {
+        CharClass::Wide => None,
+        CharClass::Newline => Some(match encoding {
             Encoding::O200k => run(bytes, end, |byte| matches!(byte, b'\r' | b'\n' | b'/')),
             Encoding::Cl100k => run(bytes, end, |byte| matches!(byte, b'\r' | b'\n')),
         }),
-        Class::Upper | Class::Lower | Class::Digit | Class::Blank | Class::Mark | Class::End => {
-            Some(end)
-        }
+        CharClass::Upper
+        | CharClass::Lower
+        | CharClass::Digit
+        | CharClass::Blank
+        | CharClass::Mark
+        | CharClass::End => Some(end),
     }
 }
 
@@ -176,14 +183,14 @@ fn blanks(bytes: &[u8], at: usize) -> Option<usize> {
     let mut after_newline = None;
     loop {
         match class_at(bytes, end) {
-            Class::Blank => end += 1,
-            Class::Newline => {
+            CharClass::Blank => end += 1,
+            CharClass::Newline => {
                 end += 1;
                 after_newline = Some(end);
             }
-            Class::Wide => return None,
-            Class::End => return Some(after_newline.unwrap_or(end)),
-            Class::Upper | Class::Lower | Class::Digit | Class::Mark => {
+            CharClass::Wide => return None,
+            CharClass::End => return Some(after_newline.unwrap_or(end)),
+            CharClass::Upper | CharClass::Lower | CharClass::Digit | CharClass::Mark => {
                 // The last blank belongs to what follows, unless it is the only one.
                 return Some(after_newline.unwrap_or(end.max(at + 2) - 1));
             }

@@ -26,9 +26,9 @@ pub type Upload = BoxBody<Bytes, UploadFault>;
 
 /// When an upload last moved, and how it failed. The timeout of the first byte counts from there.
 #[derive(Clone, Debug)]
-pub(super) struct Progress(Arc<Mutex<(Instant, Option<UploadFault>)>>);
+pub(super) struct UploadProgress(Arc<Mutex<(Instant, Option<UploadFault>)>>);
 
-impl Progress {
+impl UploadProgress {
     pub(super) fn new() -> Self {
         Self(Arc::new(Mutex::new((Instant::now(), None))))
     }
@@ -58,18 +58,18 @@ pub(super) fn whole(rope: Rope) -> reqwest::Body {
         (Some(only), true) => reqwest::Body::from(only),
         (Some(first), false) => {
             pieces.push_front(first);
-            reqwest::Body::wrap(Pieces { pieces, left })
+            reqwest::Body::wrap(RopeBody { pieces, left })
         }
     }
 }
 
 /// The pieces of one body. Its length is known, so it is not sent chunked.
-struct Pieces {
+struct RopeBody {
     pieces: VecDeque<Bytes>,
     left: usize,
 }
 
-impl Body for Pieces {
+impl Body for RopeBody {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -94,18 +94,18 @@ impl Body for Pieces {
 }
 
 /// An upload that notes each frame.
-pub(super) struct Watched {
+pub(super) struct WatchedUpload {
     inner: Upload,
-    progress: Progress,
+    progress: UploadProgress,
 }
 
-impl Watched {
-    pub(super) fn new(inner: Upload, progress: Progress) -> Self {
+impl WatchedUpload {
+    pub(super) fn new(inner: Upload, progress: UploadProgress) -> Self {
         Self { inner, progress }
     }
 }
 
-impl Body for Watched {
+impl Body for WatchedUpload {
     type Data = Bytes;
     type Error = BoxError;
 

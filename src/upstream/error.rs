@@ -5,7 +5,7 @@ use std::error::Error as _;
 
 /// Why no response came from the upstream.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum UpstreamError {
     /// The path can't be put under the base URL.
     #[error("the path can't be forwarded; send it without `.` or `..` segments")]
     Path,
@@ -34,7 +34,7 @@ pub enum Error {
     },
 }
 
-impl Error {
+impl UpstreamError {
     /// Classifies an error of the HTTP client. Keeps only the innermost cause, because the client's
     /// own text names the URL.
     pub(super) fn of(error: &reqwest::Error) -> Self {

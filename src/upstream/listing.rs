@@ -10,7 +10,7 @@ use http_body_util::{BodyExt as _, Limited};
 use reqwest::Url;
 use serde_json::Value;
 
-use super::{Client, Error, Outbound, Payload, to_upstream};
+use super::{Outbound, Payload, UpstreamClient, UpstreamError, to_upstream};
 use crate::model::Rope;
 
 /// How long the whole answer is waited for.
@@ -59,10 +59,10 @@ pub enum ListingError {
     Form,
     /// There was no response.
     #[error(transparent)]
-    Upstream(#[from] Error),
+    Upstream(#[from] UpstreamError),
 }
 
-impl Client {
+impl UpstreamClient {
     /// Asks a server for the size of a model's context. Reads the list of models beside the
     /// endpoint that a turn went to, with the headers of that turn. Returns `None` if the list does
     /// not say.

@@ -20,13 +20,13 @@ use tokio::time::Instant;
 use tower::ServiceExt as _;
 
 pub use body::{ResponseBody, Upload};
-pub use error::{BodyError, Error, UploadFault};
+pub use error::{BodyError, UploadFault, UpstreamError};
 pub use headers::{OWN_PREFIX, is_sent, to_client, to_upstream};
 pub use listing::ListingError;
-pub use retry::{LONGEST_WAIT, Retry, retry_after};
+pub use retry::{LONGEST_WAIT, RetryCause, retry_after};
 pub use target::{BaseUrl, BaseUrlError};
 
-use body::{Progress, Watched};
+use body::{UploadProgress, WatchedUpload};
 use retry::Tries;
 
 /// How many bytes of one answer an HTTP/2 upstream may send ahead of its reader. They wait in
@@ -39,7 +39,7 @@ const CONNECTION_WINDOW: u32 = 1 << 30;
 
 /// Where requests go, and how long they may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct UpstreamSettings {
     /// The base URL for which the proxy's `/v1` stands.
     pub base_url: BaseUrl,
     /// How long connecting may take, including TLS.
@@ -60,7 +60,7 @@ pub struct Config {
     pub ask_models: bool,
 }
 
-impl Default for Config {
+impl Default for UpstreamSettings {
     fn default() -> Self {
         Self {
             base_url: BaseUrl::default(),
@@ -105,17 +105,17 @@ pub struct SetupError(#[from] reqwest::Error);
 
 /// The connections to the upstream. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct UpstreamClient {
     http: reqwest::Client,
-    config: Arc<Config>,
+    config: Arc<UpstreamSettings>,
 }
 
-impl Client {
+impl UpstreamClient {
     /// Makes the client. Opens no connection yet.
     ///
     /// # Errors
     /// [`SetupError`] if TLS can't be set up.
-    pub fn new(config: Config) -> Result<Self, SetupError> {
+    pub fn new(config: UpstreamSettings) -> Result<Self, SetupError> {
         // Installing a second provider fails, which does no harm: the first stays.
         let _already = rustls::crypto::ring::default_provider().install_default();
         let mut http = reqwest::Client::builder();
@@ -143,8 +143,8 @@ impl Client {
     /// The URL for a client's path.
     ///
     /// # Errors
-    /// [`Error::Path`] if the path would leave the base.
-    pub fn target(&self, asked: &http::uri::PathAndQuery) -> Result<Url, Error> {
+    /// [`UpstreamError::Path`] if the path would leave the base.
+    pub fn target(&self, asked: &http::uri::PathAndQuery) -> Result<Url, UpstreamError> {
         self.config.base_url.join(asked)
     }
 
@@ -153,12 +153,12 @@ impl Client {
     /// body cancels the request. `told` is called before each retry.
     ///
     /// # Errors
-    /// [`Error`] if no response began after the retries that the settings allow.
+    /// [`UpstreamError`] if no response began after the retries that the settings allow.
     pub async fn send(
         &self,
         outbound: Outbound,
-        told: impl FnMut(Retry) + Send,
-    ) -> Result<Response<ResponseBody>, Error> {
+        told: impl FnMut(RetryCause) + Send,
+    ) -> Result<Response<ResponseBody>, UpstreamError> {
         let told = Mutex::new(told);
         let tries = Tries::new(&self.config, &told);
         let attempt = tower::service_fn(|outbound| self.attempt(outbound));
@@ -167,14 +167,14 @@ impl Client {
             .await
     }
 
-    async fn attempt(&self, outbound: Outbound) -> Result<Response<ResponseBody>, Error> {
+    async fn attempt(&self, outbound: Outbound) -> Result<Response<ResponseBody>, UpstreamError> {
         let mut request = reqwest::Request::new(outbound.method, outbound.url);
         *request.headers_mut() = outbound.headers;
-        let progress = Progress::new();
+        let progress = UploadProgress::new();
         *request.body_mut() = match outbound.payload {
             Payload::Whole(rope) => (!rope.is_empty()).then(|| body::whole(rope)),
             Payload::Streamed(upload) => {
-                let watched = Watched::new(upload, progress.clone());
+                let watched = WatchedUpload::new(upload, progress.clone());
                 Some(reqwest::Body::wrap(watched))
             }
         };
@@ -187,12 +187,12 @@ impl Client {
                 outcome = &mut sending => break outcome.map_err(|error| {
                     // The upstream is not to blame for a body that its sender did not finish.
                     let fault = progress.fault();
-                    fault.map_or_else(|| Error::of(&error), Error::Upload)
+                    fault.map_or_else(|| UpstreamError::of(&error), UpstreamError::Upload)
                 })?,
                 () = tokio::time::sleep_until(deadline) => {
                     // An upload that has moved since postpones the deadline.
                     if progress.last() + limit <= Instant::now() {
-                        return Err(Error::FirstByteTimeout);
+                        return Err(UpstreamError::FirstByteTimeout);
                     }
                 }
             }

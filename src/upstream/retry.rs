@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::time::Sleep;
 use tower::retry::Policy;
 
-use super::{Config, Error, Outbound, Payload};
+use super::{Outbound, Payload, UpstreamError, UpstreamSettings};
 
 /// The longest wait before a retry. If the upstream asks for more, the client should hear of it.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(20);
@@ -39,7 +39,7 @@ fn wait(tries: u32, asked: Option<Duration>) -> Option<Duration> {
 
 /// Why an upstream call is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retry {
+pub enum RetryCause {
     /// There was no connection.
     Connect,
     /// The upstream answered with a status that the settings name.
@@ -49,13 +49,13 @@ pub enum Retry {
 /// The tries of one call. A body that is held whole is sent again as often as the settings allow, a
 /// streamed one never. `told` is called before each retry.
 pub(super) struct Tries<'a, F> {
-    config: &'a Config,
+    config: &'a UpstreamSettings,
     told: &'a Mutex<F>,
     made: u32,
 }
 
 impl<'a, F> Tries<'a, F> {
-    pub(super) fn new(config: &'a Config, told: &'a Mutex<F>) -> Self {
+    pub(super) fn new(config: &'a UpstreamSettings, told: &'a Mutex<F>) -> Self {
         Self {
             config,
             told,
@@ -70,23 +70,28 @@ impl<F> Clone for Tries<'_, F> {
     }
 }
 
-impl<F: FnMut(Retry), B> Policy<Outbound, Response<B>, Error> for Tries<'_, F> {
+impl<F: FnMut(RetryCause), B> Policy<Outbound, Response<B>, UpstreamError> for Tries<'_, F> {
     type Future = Sleep;
 
     fn retry(
         &mut self,
         _: &mut Outbound,
-        outcome: &mut Result<Response<B>, Error>,
+        outcome: &mut Result<Response<B>, UpstreamError>,
     ) -> Option<Sleep> {
         let listed = |status: &u16| self.config.retry_statuses.contains(status);
         let (why, asked) = match outcome {
             Ok(response) if listed(&response.status().as_u16()) => {
-                (Retry::Status, retry_after(response.headers()))
+                (RetryCause::Status, retry_after(response.headers()))
             }
-            Err(Error::Connect { .. } | Error::ConnectTimeout) => (Retry::Connect, None),
+            Err(UpstreamError::Connect { .. } | UpstreamError::ConnectTimeout) => {
+                (RetryCause::Connect, None)
+            }
             Ok(_)
             | Err(
-                Error::Path | Error::FirstByteTimeout | Error::Upload(_) | Error::Broken { .. },
+                UpstreamError::Path
+                | UpstreamError::FirstByteTimeout
+                | UpstreamError::Upload(_)
+                | UpstreamError::Broken { .. },
             ) => {
                 return None;
             }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use http::uri::PathAndQuery;
 use reqwest::Url;
 
-use super::Error;
+use super::UpstreamError;
 use crate::model::Dialect;
 
 /// The proxy's own base. `/v1/x` and `/x` of a client both mean `BASE_URL/x`.
@@ -185,19 +185,19 @@ impl BaseUrl {
     /// version. The query is kept as it is.
     ///
     /// # Errors
-    /// [`Error::Path`] if the path has dot segments, which would leave the base, or can't be part
+    /// [`UpstreamError::Path`] if the path has dot segments, which would leave the base, or can't be part
     /// of a URL.
-    pub fn join(&self, asked: &PathAndQuery) -> Result<Url, Error> {
+    pub fn join(&self, asked: &PathAndQuery) -> Result<Url, UpstreamError> {
         let path = asked.path();
         if path.split(['/', '\\']).any(is_dots) || !(path.is_empty() || path.starts_with('/')) {
-            return Err(Error::Path);
+            return Err(UpstreamError::Path);
         }
         let (before, path) = self.place(path);
         let query = asked
             .query()
             .map(|query| format!("?{query}"))
             .unwrap_or_default();
-        Url::parse(&format!("{before}{path}{query}")).map_err(|_| Error::Path)
+        Url::parse(&format!("{before}{path}{query}")).map_err(|_| UpstreamError::Path)
     }
 
     /// The base that a path is put under, and what is left of the path.
@@ -295,7 +295,7 @@ fn is_dots(segment: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn join(base: &str, asked: &str) -> Result<String, Error> {
+    fn join(base: &str, asked: &str) -> Result<String, UpstreamError> {
         let asked = PathAndQuery::try_from(asked).unwrap();
         BaseUrl::parse(base)
             .unwrap()
@@ -466,7 +466,7 @@ mod tests {
             "/api\\..\\admin",
         ] {
             assert!(
-                matches!(join("https://h/v1", asked), Err(Error::Path)),
+                matches!(join("https://h/v1", asked), Err(UpstreamError::Path)),
                 "{asked}"
             );
         }

@@ -23,7 +23,7 @@ pub struct Agent {
 }
 
 /// What one turn brought.
-pub struct Told {
+pub struct TurnResult {
     /// The body that the agent sent.
     pub body: String,
     /// What it received.
@@ -56,7 +56,7 @@ impl Agent {
     ///
     /// # Errors
     /// If the proxy does not answer, or answers with an error.
-    pub async fn turn(&mut self, adds: &[Message]) -> anyhow::Result<Told> {
+    pub async fn turn(&mut self, adds: &[Message]) -> anyhow::Result<TurnResult> {
         let adds = adds.iter().map(|message| message.raw.clone());
         self.history.extend(adds);
         let body = format!("{}{}]}}", self.head, self.history.join(","));
@@ -79,7 +79,7 @@ impl Agent {
         }
         let heard = Heard::stream(&bytes);
         self.history.push(said(&heard).to_string());
-        Ok(Told {
+        Ok(TurnResult {
             body,
             heard,
             exceeded,

@@ -17,13 +17,13 @@ const TOP: f64 = 84.0;
 const BOTTOM: f64 = 340.0;
 
 /// Maps lengths and shares to points.
-struct Scale {
+struct CurveScale {
     longest: f64,
     low: f64,
     high: f64,
 }
 
-impl Scale {
+impl CurveScale {
     /// A scale that holds all points and the zero line, in whole tenths.
     fn of(points: &[(f64, f64)]) -> Self {
         let shares = || points.iter().map(|(_, share)| *share);
@@ -50,7 +50,7 @@ pub fn picture(ceiling: usize, figures: &Figures) -> String {
     let length = |sample: &Sample| sample.agent as f64 / ceiling.max(1) as f64;
     let samples = figures.samples.iter();
     let points: Vec<(f64, f64)> = samples.map(|one| (length(one), one.saved)).collect();
-    let scale = Scale::of(&points);
+    let scale = CurveScale::of(&points);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
          aria-label=\"What was saved so far, by the length of the session in τ\">\n\
@@ -70,7 +70,7 @@ pub fn picture(ceiling: usize, figures: &Figures) -> String {
 }
 
 /// Draws a line at each tenth, with the zero line darker, and the multiples of τ below.
-fn grid(svg: &mut String, scale: &Scale) {
+fn grid(svg: &mut String, scale: &CurveScale) {
     let mut share = scale.low;
     while share <= scale.high + 0.01 {
         let (y, nothing) = (scale.y(share), share.abs() < 0.01);
@@ -101,7 +101,7 @@ fn grid(svg: &mut String, scale: &Scale) {
 }
 
 /// Draws the line through the points, and the area between it and the zero line.
-fn area(svg: &mut String, scale: &Scale, points: &[(f64, f64)]) {
+fn area(svg: &mut String, scale: &CurveScale, points: &[(f64, f64)]) {
     let mut line = String::new();
     for (at, (length, share)) in points.iter().enumerate() {
         let letter = if at == 0 { 'M' } else { 'L' };
@@ -126,7 +126,7 @@ fn area(svg: &mut String, scale: &Scale, points: &[(f64, f64)]) {
 }
 
 /// Labels where it is worst, where it begins to pay, and where it ends.
-fn ends(svg: &mut String, scale: &Scale, points: &[(f64, f64)]) {
+fn ends(svg: &mut String, scale: &CurveScale, points: &[(f64, f64)]) {
     if let Some((length, share)) = points.last() {
         let place = (scale.x(*length) - 6.0, scale.y(*share) - 10.0);
         text(svg, place, "value", "end", &percent(*share));

@@ -7,9 +7,9 @@ use plimsoll_scripted::size::{CountFn, Outline, Sizer};
 use plimsoll_scripted::trace::Answer;
 use plimsoll_scripted::{Received, Verdict};
 
-use super::agent::Told;
+use super::agent::TurnResult;
 use super::session::recorded_output;
-use crate::cli::closing::Shown;
+use crate::cli::closing::MetricsText;
 use crate::model::Usage;
 use crate::tokens::{self, Cost, Prices};
 
@@ -28,7 +28,7 @@ pub struct Sample {
 
 /// What one way of sending the session cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Account {
+pub struct SessionTotals {
     /// How many requests the provider got.
     pub requests: usize,
     /// How many tokens the largest request had.
@@ -43,7 +43,7 @@ pub struct Account {
     pub usd: f64,
 }
 
-impl Account {
+impl SessionTotals {
     fn add(&mut self, size: usize, cached: usize, output: usize, prices: &Prices) {
         self.requests += 1;
         self.largest = self.largest.max(size);
@@ -82,9 +82,9 @@ pub struct Figures {
     /// One for each turn played.
     pub samples: Vec<Sample>,
     /// The session as it was sent.
-    pub sent: Account,
+    pub sent: SessionTotals,
     /// The same session with the agent's whole history.
-    pub whole: Account,
+    pub whole: SessionTotals,
     /// How many requests did not extend the one before them.
     pub breaks: usize,
     /// How many turns reported that their budget could not be met.
@@ -125,7 +125,7 @@ impl Figures {
 /// One turn: what the agent sent and received, and what the provider received and sent.
 pub struct TurnFacts<'a> {
     /// What the agent sent and received.
-    pub told: &'a Told,
+    pub told: &'a TurnResult,
     /// What the provider received.
     pub received: &'a [Received],
     /// What the agent should have received.
@@ -186,7 +186,7 @@ impl Meter {
     }
 
     /// Checks the proxy's ledger against what was measured.
-    pub fn ledger(&mut self, shown: &Shown<'_>) {
+    pub fn ledger(&mut self, shown: &MetricsText<'_>) {
         let figures = &mut self.figures;
         for (side, account) in [("sent", &figures.sent), ("client", &figures.whole)] {
             for (kind, measured) in [
@@ -321,9 +321,9 @@ mod tests {
         meter: &mut Meter,
         body: String,
         requests: &[Received],
-        change: impl FnOnce(&mut Told),
+        change: impl FnOnce(&mut TurnResult),
     ) {
-        let mut told = Told {
+        let mut told = TurnResult {
             body,
             heard: Heard {
                 text: "aye".to_owned(),
@@ -353,8 +353,8 @@ mod tests {
         let good = received(std::slice::from_ref(&asked)).await;
         let other = received(&[body(&[r#"{"role":"user","content":"another"}"#])]).await;
         let refused = received(&[body(&[USER, r#"{"role":"tool","content":"orphan"}"#])]).await;
-        let nothing = |_: &mut Told| {};
-        type Change = fn(&mut Told);
+        let nothing = |_: &mut TurnResult| {};
+        type Change = fn(&mut TurnResult);
         let table: [(&[Received], u32, Change, &[&str]); 8] = [
             (&good, 1_000, nothing, &[]),
             (&good, 10, nothing, &["19 tokens passed τ = 10 unreported"]),

@@ -22,13 +22,13 @@ use plimsoll_scripted::size::{CountFn, MESSAGE_OVERHEAD, Sizer};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
-use super::closing::Shown;
+use super::closing::MetricsText;
 use crate::tokens::{Counter, Encoding, Models};
 use agent::{Agent, MODEL, http_client};
 use measure::{Figures, Meter, TurnFacts};
 use screen::{Scene, Screen};
 use session::{Cue, Session};
-use stage::Stage;
+use stage::DemoStage;
 
 /// How long a run takes if somebody watches. Otherwise it is as fast as possible.
 const WATCHED: Duration = Duration::from_secs(18);
@@ -77,7 +77,7 @@ async fn demo(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         usize::try_from(counter.count(Encoding::O200k, text)).unwrap_or(usize::MAX)
     });
     let script = session.script(&cue, &count);
-    let stage = Stage::start(script, Arc::clone(&count), args.budget).await?;
+    let stage = DemoStage::start(script, Arc::clone(&count), args.budget).await?;
     let play = Play {
         args,
         session: &session,
@@ -113,7 +113,7 @@ struct Play<'a> {
     session: &'a Session,
     cue: &'a Cue,
     count: &'a CountFn,
-    stage: &'a Stage,
+    stage: &'a DemoStage,
 }
 
 impl Play<'_> {
@@ -133,12 +133,12 @@ impl Play<'_> {
             }
         }
         let metrics = self.metrics().await;
-        let shown = metrics.as_deref().map(Shown);
+        let shown = metrics.as_deref().map(MetricsText);
         if let Some(shown) = &shown {
             meter.ledger(shown);
         }
         let figures = meter.figures();
-        let facts = table::Facts {
+        let facts = table::TableFacts {
             ceiling: scene.ceiling,
             episodes: self.session.episodes(scene.turns),
             passes: shown.as_ref().map(passes),
@@ -205,12 +205,12 @@ impl Play<'_> {
     clippy::cast_sign_loss,
     reason = "a counter of passes is a small whole number"
 )]
-fn passes(shown: &Shown<'_>) -> usize {
+fn passes(shown: &MetricsText<'_>) -> usize {
     shown.sum("passes_total", "") as usize
 }
 
 /// What was saved in dollars, by part.
-fn parts(shown: &Shown<'_>) -> [f64; 3] {
+fn parts(shown: &MetricsText<'_>) -> [f64; 3] {
     ["evicted", "rewritten", "annotated"]
         .map(|part| shown.sum("saved_usd", &format!("part=\"{part}\"")))
 }

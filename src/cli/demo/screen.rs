@@ -8,7 +8,7 @@ use crossterm::terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchron
 use crossterm::{cursor, queue};
 
 use super::measure::Figures;
-use super::plot::{Ink, Layout, Line, MARGIN, plot};
+use super::plot::{Ink, MARGIN, PlotLayout, PlotLine, plot};
 use super::session::SOURCE;
 use super::table;
 
@@ -95,9 +95,9 @@ impl Screen {
     }
 }
 
-fn layout(columns: usize, scene: &Scene) -> Layout {
+fn layout(columns: usize, scene: &Scene) -> PlotLayout {
     let columns = columns.min(WIDEST).saturating_sub(MARGIN + 3);
-    Layout::new(columns, ROWS, scene.turns, scene.ceiling, scene.top)
+    PlotLayout::new(columns, ROWS, scene.turns, scene.ceiling, scene.top)
 }
 
 fn fits(columns: u16, rows: u16, scene: &Scene) -> bool {
@@ -161,7 +161,7 @@ fn color(ink: Ink) -> Color {
 }
 
 /// The headline, the plot, the legend and the figures.
-fn block(layout: &Layout, scene: &Scene, figures: &Figures) -> Vec<Line> {
+fn block(layout: &PlotLayout, scene: &Scene, figures: &Figures) -> Vec<PlotLine> {
     let text = |text: String| vec![(Ink::Text, text)];
     let turn = figures.samples.len();
     let mut lines = vec![

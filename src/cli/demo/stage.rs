@@ -22,7 +22,7 @@ use crate::upstream::BaseUrl;
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// A running proxy in front of a running provider.
-pub struct Stage {
+pub struct DemoStage {
     /// The provider. What it received is what was really sent.
     pub provider: Provider,
     /// The address for the agent.
@@ -36,7 +36,7 @@ pub struct Stage {
     directory: TempDir,
 }
 
-impl Stage {
+impl DemoStage {
     /// Starts both on free ports of the loopback interface.
     ///
     /// # Errors

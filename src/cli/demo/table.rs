@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::agent::MODEL;
-use super::measure::{Account, Figures};
+use super::measure::{Figures, SessionTotals};
 use super::plot::{grouped, short};
 
 /// How many faults are listed one by one.
@@ -34,7 +34,7 @@ pub fn progress(figures: &Figures, turns: usize) -> String {
 
 /// What the table needs besides the figures.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts {
+pub struct TableFacts {
     /// τ in tokens.
     pub ceiling: usize,
     /// How many episodes the model marked.
@@ -47,16 +47,16 @@ pub struct Facts {
 
 /// The table at the end, and the verdict.
 #[must_use]
-pub fn table(figures: &Figures, facts: &Facts) -> String {
+pub fn table(figures: &Figures, facts: &TableFacts) -> String {
     let (whole, sent) = (&figures.whole, &figures.sent);
     let mut text = String::new();
-    let mut row = |name: &str, of: &dyn Fn(&Account) -> String, note: &str| {
+    let mut row = |name: &str, of: &dyn Fn(&SessionTotals) -> String, note: &str| {
         let (left, right) = (of(whole), of(sent));
         let line = format!("  {name:<22}{left:>16}{right:>16}  {note}");
         text.push_str(line.trim_end());
         text.push('\n');
     };
-    let header = |account: &Account| {
+    let header = |account: &SessionTotals| {
         let name = if std::ptr::eq(account, whole) {
             "sent whole"
         } else {
@@ -103,7 +103,7 @@ pub fn table(figures: &Figures, facts: &Facts) -> String {
 }
 
 /// What the proxy did to save that.
-fn work(figures: &Figures, facts: &Facts) -> String {
+fn work(figures: &Figures, facts: &TableFacts) -> String {
     let passes = facts
         .passes
         .map_or_else(String::new, |passes| format!("{passes} passes, "));
@@ -116,7 +116,7 @@ fn work(figures: &Figures, facts: &Facts) -> String {
 }
 
 /// The last line, which says whether the promise was kept.
-fn verdict(figures: &Figures, facts: &Facts) -> String {
+fn verdict(figures: &Figures, facts: &TableFacts) -> String {
     let ceiling = grouped(facts.ceiling);
     match (figures.faults.as_slice(), figures.reported) {
         ([], 0) => format!("✓ No request passed τ = {ceiling}."),
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     fn figures() -> Figures {
-        let account = |requests, usd| Account {
+        let account = |requests, usd| SessionTotals {
             requests,
             largest: 1_000 * requests,
             input: 100_000,
@@ -171,7 +171,7 @@ mod tests {
         }
     }
 
-    const FACTS: Facts = Facts {
+    const FACTS: TableFacts = TableFacts {
         ceiling: 40_000,
         episodes: 3,
         passes: Some(2),

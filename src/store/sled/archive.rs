@@ -9,7 +9,7 @@ use std::path::Path;
 
 use super::super::files;
 use super::super::{Batch, StoreError};
-use super::entry::{Reader, Stamp, seal};
+use super::entry::{EntryReader, Stamp, seal};
 use super::trees::{Position, Trees};
 
 pub(super) const NAME: &str = "archive";
@@ -103,8 +103,8 @@ impl Archive {
     }
 
     /// The entries from a place on.
-    pub(super) fn entries(&self, from: u64) -> io::Result<Reader<'_>> {
-        Reader::new(&self.file, from)
+    pub(super) fn entries(&self, from: u64) -> io::Result<EntryReader<'_>> {
+        EntryReader::new(&self.file, from)
     }
 
     /// How long the archive is, in bytes.

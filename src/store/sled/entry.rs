@@ -123,7 +123,7 @@ pub(super) fn seal(at: u64, room: usize, stamp: &Stamp, group: &[Batch]) -> Opti
 }
 
 /// What a reader meets.
-pub(super) enum Found {
+pub(super) enum Scanned {
     /// An entry as it was written.
     Whole(Stamp, Vec<Batch>),
     /// The stamp of an entry that is damaged or partly overwritten.
@@ -131,20 +131,20 @@ pub(super) enum Found {
 }
 
 /// Reads the entries of a file from a place on, and skips everything else.
-pub(super) struct Reader<'a> {
+pub(super) struct EntryReader<'a> {
     file: &'a File,
     at: u64,
     end: u64,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> EntryReader<'a> {
     pub(super) fn new(file: &'a File, at: u64) -> io::Result<Self> {
         let end = file.metadata()?.len();
         Ok(Self { file, at, end })
     }
 
     /// The next entry or trace. `None` at the end of the file.
-    pub(super) fn next(&mut self) -> io::Result<Option<Found>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<Scanned>> {
         while self.at + STAMP as u64 <= self.end {
             let mut bytes = [0; STAMP];
             self.file.read_exact_at(&mut bytes, self.at)?;
@@ -154,10 +154,10 @@ impl<'a> Reader<'a> {
             };
             if front && let Some(batches) = self.payload(length as usize)? {
                 self.at += (AROUND + length as usize) as u64;
-                return Ok(Some(Found::Whole(stamp, batches)));
+                return Ok(Some(Scanned::Whole(stamp, batches)));
             }
             self.at += STAMP as u64;
-            return Ok(Some(Found::Trace(stamp)));
+            return Ok(Some(Scanned::Trace(stamp)));
         }
         Ok(None)
     }
@@ -290,15 +290,15 @@ mod tests {
     fn read(bytes: &[u8]) -> (Vec<(u64, Vec<Batch>)>, u64) {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(bytes).unwrap();
-        let mut reader = Reader::new(&file, 0).unwrap();
+        let mut reader = EntryReader::new(&file, 0).unwrap();
         let (mut whole, mut top) = (Vec::new(), 0);
         while let Some(found) = reader.next().unwrap() {
             let met = match found {
-                Found::Whole(met, batches) => {
+                Scanned::Whole(met, batches) => {
                     whole.push((met.last, batches));
                     met
                 }
-                Found::Trace(met) => met,
+                Scanned::Trace(met) => met,
             };
             assert_eq!(met, stamp(met.last));
             top = top.max(met.last);

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use super::super::Batch;
 use super::super::files;
-use super::entry::{Reader, Stamp, seal};
+use super::entry::{EntryReader, Stamp, seal};
 
 pub(super) const NAME: &str = "journal";
 /// As much as the archive is ever behind, which is some forty turns. A group that does not fit goes
@@ -63,8 +63,8 @@ impl Journal {
     }
 
     /// The entries, including those of earlier rounds.
-    pub(super) fn entries(&self) -> io::Result<Reader<'_>> {
-        Reader::new(&self.file, 0)
+    pub(super) fn entries(&self) -> io::Result<EntryReader<'_>> {
+        EntryReader::new(&self.file, 0)
     }
 
     /// All bytes, for the reader of the older form.

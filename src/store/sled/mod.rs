@@ -18,19 +18,19 @@ use crate::model::Digest;
 
 use super::codec::Encoder;
 use super::overlay::Overlay;
-use super::{Batch, Config, Health, MEMBERS, OpenReport, StoreError, Ticket};
+use super::{Batch, Health, MEMBERS, OpenReport, StoreError, StoreSettings, Ticket};
 
 mod archive;
 mod committer;
 mod entry;
-mod intact;
 mod journal;
-mod old;
+mod journal_v1;
+mod log_check;
 mod open;
 mod recover;
+mod replaced_files;
 mod salvage;
 mod trees;
-mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -38,8 +38,8 @@ mod tests;
 use archive::Archive;
 use committer::{Committer, Job};
 use journal::Journal;
-use open::Place;
-use trees::{CHUNK, Found, Trees};
+use open::DataDirectory;
+use trees::{CHUNK, StoredBlob, Trees};
 
 /// A store in a directory of this machine. Only one process may use it at a time.
 pub struct SledStore {
@@ -50,8 +50,8 @@ pub struct SledStore {
 
 /// What readers and the committer share.
 struct Shared {
-    config: Config,
-    place: Place,
+    config: StoreSettings,
+    place: DataDirectory,
     engine: RwLock<Engine>,
     overlay: Mutex<Overlay>,
     degraded: AtomicBool,
@@ -89,8 +89,8 @@ impl SledStore {
     ///
     /// # Errors
     /// The errors of [`super::Store::open`].
-    pub fn open(config: &Config) -> Result<(Self, OpenReport), StoreError> {
-        let place = Place::new(&config.path);
+    pub fn open(config: &StoreSettings) -> Result<(Self, OpenReport), StoreError> {
+        let place = DataDirectory::new(&config.path);
         let lock = place.lock()?;
         let (trees, checked, mut report) = place.open(config)?;
         let journal = Journal::open(place.dir());
@@ -211,9 +211,9 @@ impl SledStore {
                 .filter(|(_, blob)| blob.is_none())
             {
                 *blob = match trees.blob(path, id)? {
-                    Found::Whole(value) => Some(value),
-                    Found::Absent => None,
-                    Found::Mismatch => {
+                    StoredBlob::Whole(value) => Some(value),
+                    StoredBlob::Absent => None,
+                    StoredBlob::Mismatch => {
                         self.shared.mismatched.fetch_add(1, Ordering::Relaxed);
                         None
                     }
@@ -227,7 +227,7 @@ impl SledStore {
     /// Does the same as [`Self::commit`], but leaves half of the queue free.
     pub(super) fn commit_spare(&self, batch: Batch) -> Ticket {
         let shared = &self.shared;
-        let Config {
+        let StoreSettings {
             queue, queue_bytes, ..
         } = shared.config;
         if !shared
@@ -253,7 +253,7 @@ impl SledStore {
         if shared.is_degraded() {
             return shared.refuse(StoreError::Degraded);
         }
-        let Config {
+        let StoreSettings {
             queue, queue_bytes, ..
         } = shared.config;
         // The overlay takes the batch before the queue does, so that no reader can miss it.

@@ -13,8 +13,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::super::files;
-use super::super::{Config, Keepsake, OpenReport, StoreError, quarantine_path};
-use super::intact;
+use super::super::{Keepsake, OpenReport, StoreError, StoreSettings, quarantine_path};
+use super::log_check;
 use super::trees::{Checked, Counts, Trees};
 
 pub(super) const LOCK: &str = "lock";
@@ -34,19 +34,19 @@ const CHECK: usize = 50_000;
 
 /// The paths in one data directory.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct DataDirectory {
     dir: PathBuf,
     engine: PathBuf,
 }
 
 /// What a clean stop notes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Mark {
+struct CleanStop {
     log: u64,
     counts: Counts,
 }
 
-impl Mark {
+impl CleanStop {
     fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.split_whitespace().map(|word| word.parse::<u64>().ok());
         let mut next = || numbers.next().flatten();
@@ -81,7 +81,7 @@ enum LastStop {
     Failed,
 }
 
-impl Place {
+impl DataDirectory {
     pub(super) fn new(dir: &Path) -> Self {
         Self {
             dir: dir.to_owned(),
@@ -120,7 +120,10 @@ impl Place {
 
     /// Opens the engine and makes the check that the last stop calls for. A corrupt engine is moved
     /// aside and a new one opened.
-    pub(super) fn open(&self, config: &Config) -> Result<(Trees, Checked, OpenReport), StoreError> {
+    pub(super) fn open(
+        &self,
+        config: &StoreSettings,
+    ) -> Result<(Trees, Checked, OpenReport), StoreError> {
         let mut privacy = files::close_to_others(&self.dir);
         if let Some(Keepsake { name, bytes }) = &config.keepsake
             && !self.dir.join(name).exists()
@@ -128,7 +131,7 @@ impl Place {
             files::write_whole(&self.dir, name, bytes).map_err(self.error("writing"))?;
         }
         let mark = fs::read_to_string(self.dir.join(CLEAN));
-        let mark = mark.ok().and_then(|text| Mark::parse(&text));
+        let mark = mark.ok().and_then(|text| CleanStop::parse(&text));
         let last = self.last_stop(mark);
         // From here on a kill must look like one, so the note of the clean stop goes before the
         // engine opens.
@@ -166,14 +169,14 @@ impl Place {
     }
 
     /// Opens the engine again after the disk failed. Checks as after a kill.
-    pub(super) fn reopen(&self, config: &Config) -> Result<(Trees, Checked), StoreError> {
+    pub(super) fn reopen(&self, config: &StoreSettings) -> Result<(Trees, Checked), StoreError> {
         self.attempt(config, LastStop::Failed, None)
     }
 
     /// Opens the engine and checks it. With `expected` it must hold exactly that much.
     fn attempt(
         &self,
-        config: &Config,
+        config: &StoreSettings,
         last: LastStop,
         expected: Option<Counts>,
     ) -> Result<(Trees, Checked), StoreError> {
@@ -241,7 +244,7 @@ impl Place {
     /// alone is tried. Otherwise everything that can still be read is copied into a new engine.
     fn mend(
         &self,
-        config: &Config,
+        config: &StoreSettings,
         report: &mut OpenReport,
     ) -> Result<(Trees, Checked), StoreError> {
         let opens = Trees::open(&self.engine, config).and_then(|trees| trees.shut(&self.engine));
@@ -264,14 +267,18 @@ impl Place {
     }
 
     /// Opens a copy of a log without what the engine derives from it.
-    fn rebuild(&self, config: &Config, aside: &Path) -> Result<(Trees, Checked), StoreError> {
+    fn rebuild(
+        &self,
+        config: &StoreSettings,
+        aside: &Path,
+    ) -> Result<(Trees, Checked), StoreError> {
         self.prepare()
             .and_then(|()| fs::copy(aside.join("db"), self.engine.join("db")))
             .map_err(self.error("mending"))?;
         self.attempt(config, LastStop::Suspect, None)
     }
 
-    fn last_stop(&self, mark: Option<Mark>) -> LastStop {
+    fn last_stop(&self, mark: Option<CleanStop>) -> LastStop {
         if !self.engine.exists() {
             LastStop::None
         } else if self.dir.join(SUSPECT).exists() {
@@ -281,7 +288,7 @@ impl Place {
                 (Some(mark), Ok(now)) if mark.log == now => LastStop::Clean,
                 (Some(_), _) => LastStop::Unclean,
                 (None, _) => {
-                    let log = intact::length_if_whole(&self.dir.join(LOG));
+                    let log = log_check::length_if_whole(&self.dir.join(LOG));
                     log.map_or(LastStop::Unclean, LastStop::Killed)
                 }
             }
@@ -297,7 +304,7 @@ impl Place {
     /// the whole log.
     pub(super) fn rest(
         &self,
-        config: &Config,
+        config: &StoreSettings,
         trees: Trees,
         wrote: bool,
     ) -> Result<(), StoreError> {
@@ -309,7 +316,7 @@ impl Place {
         }
         self.close_engine();
         self.log_len()
-            .map(|log| Mark { log, counts }.text())
+            .map(|log| CleanStop { log, counts }.text())
             .and_then(|text| files::write_whole(&self.dir, CLEAN, text.as_bytes()))
             .map_err(self.error("marking"))
     }

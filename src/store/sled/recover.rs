@@ -8,12 +8,12 @@ use super::super::codec;
 use super::super::{Batch, Loss, StoreError};
 use super::archive::Archive;
 use super::committer::Committer;
-use super::entry::{Found, Stamp};
-use super::old;
+use super::entry::{Scanned, Stamp};
+use super::journal_v1;
 use super::trees::{Counts, Trees};
 
 /// Which groups of writes were found, whole or only as a trace.
-struct Tale {
+struct GroupsFound {
     /// The groups that were found, as ranges that include both ends.
     known: Vec<(u64, u64)>,
     /// The last group of which there is any sign.
@@ -24,7 +24,7 @@ struct Tale {
     expected: Counts,
 }
 
-impl Tale {
+impl GroupsFound {
     /// Starts with an engine that has all groups up to `group`.
     fn new(group: u64) -> Self {
         Self {
@@ -89,7 +89,7 @@ impl Committer {
                 self.journal.rewind();
                 return Ok(Loss::default());
             }
-            let mut tale = Tale::new(position.group);
+            let mut tale = GroupsFound::new(position.group);
             let replayed = self.replay_archive(trees, &archive, position.archived, &mut tale);
             archive.last = tale.archived;
             self.archive = Some(archive);
@@ -100,7 +100,7 @@ impl Committer {
             self.behind = true;
             return Ok(told(tale, lacking));
         }
-        let mut tale = Tale::new(position.group);
+        let mut tale = GroupsFound::new(position.group);
         self.replay_old(trees)?;
         self.replay_journal(trees, &mut tale)?;
         self.group = tale.top;
@@ -118,7 +118,7 @@ impl Committer {
         if let Some(archive) = &self.archive {
             let mut entries = archive.entries(position.archived).map_err(failed)?;
             while let Some(found) = entries.next().map_err(failed)? {
-                let Found::Whole(_, batches) = found else {
+                let Scanned::Whole(_, batches) = found else {
                     continue;
                 };
                 for mut batch in batches {
@@ -131,7 +131,7 @@ impl Committer {
         }
         let mut entries = self.journal.entries().map_err(failed)?;
         while let Some(found) = entries.next().map_err(failed)? {
-            if let Found::Whole(stamp, batches) = found
+            if let Scanned::Whole(stamp, batches) = found
                 && stamp.last > position.group
             {
                 held.extend(batches);
@@ -145,14 +145,14 @@ impl Committer {
         trees: &Trees,
         archive: &Archive,
         from: u64,
-        tale: &mut Tale,
+        tale: &mut GroupsFound,
     ) -> Result<(), StoreError> {
         let dir = self.shared.place.dir().to_owned();
         let failed = |error| StoreError::io("reading the archive in", &dir, &error);
         let mut entries = archive.entries(from).map_err(failed)?;
         while let Some(found) = entries.next().map_err(failed)? {
             match found {
-                Found::Whole(stamp, batches) => {
+                Scanned::Whole(stamp, batches) => {
                     for batch in &batches {
                         self.put(trees, batch)?;
                     }
@@ -162,14 +162,14 @@ impl Committer {
                     }
                     tale.archived(&stamp);
                 }
-                Found::Trace(stamp) => tale.trace(&stamp),
+                Scanned::Trace(stamp) => tale.trace(&stamp),
             }
         }
         Ok(())
     }
 
     /// How much less the engine has than when the archive was last written.
-    fn lacking(&self, tale: &Tale) -> Counts {
+    fn lacking(&self, tale: &GroupsFound) -> Counts {
         if !self.counted {
             return Counts::default();
         }
@@ -181,15 +181,15 @@ impl Committer {
 
     /// Applies the groups that only the journal has, in their order, and lets them wait for the
     /// archive.
-    fn replay_journal(&mut self, trees: &Trees, tale: &mut Tale) -> Result<(), StoreError> {
+    fn replay_journal(&mut self, trees: &Trees, tale: &mut GroupsFound) -> Result<(), StoreError> {
         let dir = self.shared.place.dir().to_owned();
         let failed = |error| StoreError::io("reading the journal in", &dir, &error);
         let mut groups = Vec::new();
         let mut entries = self.journal.entries().map_err(failed)?;
         while let Some(found) = entries.next().map_err(failed)? {
             match found {
-                Found::Whole(stamp, batches) => groups.push((stamp, batches)),
-                Found::Trace(stamp) => tale.trace(&stamp),
+                Scanned::Whole(stamp, batches) => groups.push((stamp, batches)),
+                Scanned::Trace(stamp) => tale.trace(&stamp),
             }
         }
         groups.sort_by_key(|(stamp, _)| stamp.last);
@@ -227,7 +227,7 @@ impl Committer {
         let bytes = self.journal.bytes();
         let bytes =
             bytes.map_err(|error| StoreError::io("reading the journal in", &dir, &error))?;
-        for batch in old::batches(&bytes) {
+        for batch in journal_v1::batches(&bytes) {
             match self.encode(&batch) {
                 Ok(stored) => self.put(trees, &stored).map(drop)?,
                 Err(StoreError::Codec(_)) => {}
@@ -255,7 +255,7 @@ impl Committer {
 }
 
 /// What is lost. Groups in the archive are not lost if the engine has as much as it had then.
-fn told(tale: Tale, lacking: Counts) -> Loss {
+fn told(tale: GroupsFound, lacking: Counts) -> Loss {
     let Counts { blobs, links } = lacking;
     let from = if blobs + links > 0 { 0 } else { tale.archived };
     Loss {

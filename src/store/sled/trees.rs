@@ -21,7 +21,7 @@ use bytes::Bytes;
 use crate::model::{Digest, blob_id};
 
 use super::super::codec::{self, CodecError};
-use super::super::{Config, Link, MEMBERS, StoreError};
+use super::super::{Link, MEMBERS, StoreError, StoreSettings};
 
 /// The size of a segment. It is fixed when a store is made, and the engine refuses any other.
 pub(super) const SEGMENT: usize = 2 << 20;
@@ -67,7 +67,7 @@ pub(super) struct Checked {
 }
 
 /// A blob as it was found.
-pub(super) enum Found {
+pub(super) enum StoredBlob {
     Whole(Bytes),
     /// Bytes are stored, but they do not match the id.
     Mismatch,
@@ -76,7 +76,7 @@ pub(super) enum Found {
 
 /// What was done to put a blob.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Put {
+pub(super) struct PutBlob {
     /// Nothing was stored under its id.
     pub(super) new: bool,
     /// At least a part of it was written.
@@ -120,7 +120,7 @@ pub(super) fn guarded<T>(
 
 impl Trees {
     /// Opens the engine in `path`. Reads no more than the engine must.
-    pub(super) fn open(path: &Path, config: &Config) -> Result<Self, StoreError> {
+    pub(super) fn open(path: &Path, config: &StoreSettings) -> Result<Self, StoreError> {
         let open = || {
             ::sled::Config::new()
                 .path(path)
@@ -237,9 +237,9 @@ impl Trees {
         path: &Path,
         id: &Digest,
         stored: &[u8],
-    ) -> Result<Put, StoreError> {
+    ) -> Result<PutBlob, StoreError> {
         guarded(path, || {
-            let mut put = Put::default();
+            let mut put = PutBlob::default();
             for (number, chunk) in (0u32..).zip(stored.chunks(CHUNK)) {
                 let key = chunk_key(id, number);
                 // Writing the same bytes again would only wear the log. Bytes that differ were
@@ -370,9 +370,9 @@ impl Trees {
     ///
     /// # Errors
     /// The engine's errors, and one for a value of an unknown version.
-    pub(super) fn blob(&self, path: &Path, id: &Digest) -> Result<Found, StoreError> {
+    pub(super) fn blob(&self, path: &Path, id: &Digest) -> Result<StoredBlob, StoreError> {
         let Some(first) = guarded(path, || self.blobs.get(chunk_key(id, 0)))? else {
-            return Ok(Found::Absent);
+            return Ok(StoredBlob::Absent);
         };
         let length = match codec::stored_len(&first) {
             Ok(length) => length,
@@ -386,14 +386,14 @@ impl Trees {
                 let number = u32::try_from(number).map_err(|_| CodecError::TooLarge(length))?;
                 match guarded(path, || self.blobs.get(chunk_key(id, number)))? {
                     Some(chunk) => whole.extend_from_slice(&chunk),
-                    None => return Ok(Found::Mismatch),
+                    None => return Ok(StoredBlob::Mismatch),
                 }
             }
             whole.into()
         };
         match codec::decode(&stored) {
-            Ok(value) if blob_id(&value) == *id => Ok(Found::Whole(value)),
-            Ok(_) => Ok(Found::Mismatch),
+            Ok(value) if blob_id(&value) == *id => Ok(StoredBlob::Whole(value)),
+            Ok(_) => Ok(StoredBlob::Mismatch),
             Err(error) => unreadable(error),
         }
     }
@@ -448,11 +448,11 @@ fn is_lock(error: &StoreError) -> bool {
     matches!(error, StoreError::Io { detail, .. } if detail.contains("could not acquire lock"))
 }
 
-fn unreadable(error: CodecError) -> Result<Found, StoreError> {
+fn unreadable(error: CodecError) -> Result<StoredBlob, StoreError> {
     match error {
         CodecError::Version(_) => Err(error.into()),
         CodecError::TooLarge(_) | CodecError::Damaged | CodecError::Compressor => {
-            Ok(Found::Mismatch)
+            Ok(StoredBlob::Mismatch)
         }
     }
 }

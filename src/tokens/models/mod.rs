@@ -161,7 +161,7 @@ impl Family {
 /// The families of one table. One automaton holds all their patterns, because each request looks
 /// one up.
 #[derive(Clone, Debug, Default)]
-struct Table {
+struct FamilyTable {
     families: Vec<Family>,
     /// All patterns, in the order of the table.
     globs: GlobSet,
@@ -169,7 +169,7 @@ struct Table {
     owners: Vec<usize>,
 }
 
-impl Table {
+impl FamilyTable {
     fn family(&self, names: [&str; 2]) -> Option<&Family> {
         let matches = names.into_iter().flat_map(|name| self.globs.matches(name));
         self.families.get(*self.owners.get(matches.min()?)?)
@@ -179,7 +179,7 @@ impl Table {
 /// The tables of model families, with the user's before the built-in one.
 #[derive(Clone, Debug, Default)]
 pub struct Models {
-    tables: Vec<Table>,
+    tables: Vec<FamilyTable>,
     unknown: Family,
     overflow: Overflow,
 }

@@ -28,12 +28,12 @@ pub(super) struct Overflow {
 #[derive(Clone, Debug)]
 struct Pattern {
     first: String,
-    rest: Vec<(Slot, String)>,
+    rest: Vec<(Placeholder, String)>,
 }
 
 /// A placeholder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Slot {
+enum Placeholder {
     /// `{n}`: a number that says nothing about the window.
     Any,
     /// `{window}`: the window.
@@ -89,14 +89,14 @@ impl Pattern {
         for piece in pieces {
             if rest
                 .last()
-                .is_some_and(|(_, literal): &(Slot, String)| literal.is_empty())
+                .is_some_and(|(_, literal): &(Placeholder, String)| literal.is_empty())
             {
                 return Err(refused());
             }
             let (name, literal) = piece.split_once('}').ok_or_else(refused)?;
             let slot = match name {
-                "n" => Slot::Any,
-                "window" => Slot::Window,
+                "n" => Placeholder::Any,
+                "window" => Placeholder::Window,
                 _ => return Err(refused()),
             };
             rest.push((slot, literal.to_lowercase()));
@@ -116,7 +116,7 @@ impl Pattern {
         let mut window = None;
         for (slot, literal) in &self.rest {
             let (digits, after) = number(text)?;
-            if *slot == Slot::Window {
+            if *slot == Placeholder::Window {
                 window = digits.parse().ok().filter(|window| *window > 0);
             }
             text = after.strip_prefix(literal.as_str())?;

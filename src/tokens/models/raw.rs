@@ -10,16 +10,16 @@ use globset::{Glob, GlobSetBuilder};
 use serde::Deserialize;
 
 use super::overflow::Overflow;
-use super::{CacheModel, Family, Models, ModelsError, Table};
+use super::{CacheModel, Family, FamilyTable, Models, ModelsError};
 use crate::tokens::{Encoding, Prices};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawModels {
+struct RawModelTable {
     #[serde(default)]
     context_length: RawOverflow,
     #[serde(default)]
-    caches: BTreeMap<String, RawCache>,
+    caches: BTreeMap<String, RawCacheModel>,
     #[serde(default)]
     family: Vec<RawFamily>,
 }
@@ -35,7 +35,7 @@ struct RawOverflow {
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case", tag = "kind")]
-enum RawCache {
+enum RawCacheModel {
     Automatic {
         step: u32,
         ttl_seconds: u64,
@@ -82,7 +82,7 @@ struct RawPrices {
 }
 
 pub(super) fn parse(toml: &str) -> Result<Models, ModelsError> {
-    let raw: RawModels = toml::from_str(toml)?;
+    let raw: RawModelTable = toml::from_str(toml)?;
     Ok(Models {
         tables: vec![table(raw.family, &raw.caches)?],
         unknown: Family::default(),
@@ -90,7 +90,10 @@ pub(super) fn parse(toml: &str) -> Result<Models, ModelsError> {
     })
 }
 
-fn table(rows: Vec<RawFamily>, caches: &BTreeMap<String, RawCache>) -> Result<Table, ModelsError> {
+fn table(
+    rows: Vec<RawFamily>,
+    caches: &BTreeMap<String, RawCacheModel>,
+) -> Result<FamilyTable, ModelsError> {
     let mut globs = GlobSetBuilder::new();
     let mut owners = Vec::new();
     let mut families = Vec::new();
@@ -112,14 +115,14 @@ fn table(rows: Vec<RawFamily>, caches: &BTreeMap<String, RawCache>) -> Result<Ta
             source,
         }
     })?;
-    Ok(Table {
+    Ok(FamilyTable {
         families,
         globs,
         owners,
     })
 }
 
-fn family(raw: RawFamily, caches: &BTreeMap<String, RawCache>) -> Result<Family, ModelsError> {
+fn family(raw: RawFamily, caches: &BTreeMap<String, RawCacheModel>) -> Result<Family, ModelsError> {
     let number = |what| ModelsError::Number {
         family: raw.name.clone(),
         what,
@@ -157,21 +160,24 @@ fn family(raw: RawFamily, caches: &BTreeMap<String, RawCache>) -> Result<Family,
     })
 }
 
-fn cache(raw: &RawFamily, caches: &BTreeMap<String, RawCache>) -> Result<CacheModel, ModelsError> {
+fn cache(
+    raw: &RawFamily,
+    caches: &BTreeMap<String, RawCacheModel>,
+) -> Result<CacheModel, ModelsError> {
     let Some(name) = &raw.cache else {
         return Ok(CacheModel::default());
     };
     caches
         .get(name)
         .copied()
-        .map(RawCache::meaning)
+        .map(RawCacheModel::meaning)
         .ok_or_else(|| ModelsError::Cache {
             family: raw.name.clone(),
             cache: name.clone(),
         })
 }
 
-impl RawCache {
+impl RawCacheModel {
     fn meaning(self) -> CacheModel {
         match self {
             Self::Automatic { step, ttl_seconds } => CacheModel::Automatic {
