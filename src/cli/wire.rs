@@ -11,7 +11,7 @@ use crate::dialect;
 use crate::history::Readers;
 use crate::ingress::Readiness;
 use crate::pipeline::find::Paths;
-use crate::pipeline::{Accepted, Active, App, Learned, Windows};
+use crate::pipeline::{AcceptedCredentials, ActiveSessions, App, Learned, Windows};
 use crate::record::{Metrics, provider_name};
 use crate::store::{self, Keepsake, Opened, Store};
 use crate::tokens::{Counter, Models};
@@ -64,12 +64,12 @@ pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Resul
         },
         store: Arc::new(opened.store),
         watched: App::watched_in(config.server.cache_memory),
-        accepted: Accepted::by(config.upstream.base_url.as_str()),
+        accepted: AcceptedCredentials::by(config.upstream.base_url.as_str()),
         readers: Readers::default(),
         learned: Learned::default(),
         windows: Arc::new(Windows::new(config.upstream.ask_models)),
         paths: Paths::new(config.server.cache_memory),
-        active: Active::new(config.server.cache_memory),
+        active: ActiveSessions::new(config.server.cache_memory),
         memo: Memo::new(config.server.cache_memory),
         counter: Counter::load(),
         models: models(config)?,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 
-use crate::pipeline::ProxyError;
+use crate::pipeline::{ProxyError, ServingLimit};
 
 /// How long a body waits for room.
 const WAIT: Duration = Duration::from_secs(2);
@@ -87,9 +87,7 @@ impl BodyShare {
         if self.try_grow(bytes) {
             return Ok(());
         }
-        let full = ProxyError::Overloaded {
-            setting: "server.body_budget",
-        };
+        let full = ProxyError::Overloaded(ServingLimit::Bodies);
         let Ok(permits) = u32::try_from(bytes) else {
             return Err(full);
         };

@@ -25,13 +25,15 @@ use super::origin::OriginGuard;
 use super::pace::Paced;
 use crate::dialect::Purpose;
 use crate::model::{Dialect, Rope};
-use crate::pipeline::{self, App, Identity, ProxyError, Report, Side, TurnRequest, Untouched};
-use crate::record::{Metrics, Route, Stage};
+use crate::pipeline::{
+    self, App, Fault, Identity, ProxyError, Reporter, ServingLimit, TurnRequest, Untouched,
+};
+use crate::record::{FailedStage, Metrics, Route};
 use crate::upstream::Payload;
 
 /// What all requests at the edge share.
 pub struct Edge {
-    config: ServerSettings,
+    settings: ServerSettings,
     app: Arc<App>,
     tenant_key: [u8; 32],
     limit: RequestLimit,
@@ -43,21 +45,23 @@ pub struct Edge {
 impl Edge {
     /// Combines limits, the application and the tenant key.
     #[must_use]
-    pub fn new(config: ServerSettings, app: Arc<App>, tenant_key: [u8; 32]) -> Self {
+    pub fn new(settings: ServerSettings, app: Arc<App>, tenant_key: [u8; 32]) -> Self {
         let affordable = descriptors::places(descriptors::connections());
-        if affordable < config.max_in_flight {
+        if affordable < settings.max_in_flight {
             tracing::warn!(
                 affordable,
                 "server.max_in_flight is more than the process may open files for; start it with a higher `ulimit -n`"
             );
         }
-        let limit = RequestLimit::new(config.max_in_flight.min(affordable));
-        let budget = config.body_budget.max(BodyBudget::least(config.body_cap));
-        let guard = OriginGuard::new(config.listen.ip(), &config.hosts, &config.origins);
+        let limit = RequestLimit::new(settings.max_in_flight.min(affordable));
+        let budget = settings
+            .body_budget
+            .max(BodyBudget::least(settings.body_cap));
+        let guard = OriginGuard::new(settings.listen.ip(), &settings.hosts, &settings.origins);
         Self {
             budget: BodyBudget::new(budget),
             unpackers: Unpackers::new(),
-            config,
+            settings,
             app,
             tenant_key,
             limit,
@@ -65,8 +69,8 @@ impl Edge {
         }
     }
 
-    pub(super) fn config(&self) -> &ServerSettings {
-        &self.config
+    pub(super) fn settings(&self) -> &ServerSettings {
+        &self.settings
     }
 
     pub(super) fn metrics(&self) -> &Metrics {
@@ -84,28 +88,28 @@ pub(super) async fn handle(
 ) -> Response<Body> {
     let managed = managed(&request);
     let dialect = managed.map(|(dialect, _)| dialect);
-    let report = Report::begin(&edge.app, route(managed), request.method().clone());
+    let reporter = Reporter::begin(&edge.app, route(managed), request.method().clone());
     // This comes before the check of the host, which never fits a CONNECT. A client that takes
     // Plimsoll for another kind of proxy should be told so.
     if request.method() == Method::CONNECT {
-        return refuse(report, dialect, &ProxyError::Method);
+        return refuse(reporter, dialect, &ProxyError::Method);
     }
     if let Err(error) = edge.guard.admit(&request) {
-        return refuse(report, dialect, &error);
+        return refuse(reporter, dialect, &error);
     }
     // Credentials come before the limit, because each tenant has its own share of the places.
-    let sources = &edge.config.sources;
+    let sources = &edge.settings.sources;
     let credential = Credential::of(sources, request.headers(), request.uri().query());
     let identity = auth::identity(&edge.tenant_key, &credential, peer);
     let Some(place) = edge.limit.enter(identity.tenant) else {
-        let setting = "server.max_in_flight";
-        return refuse(report, dialect, &ProxyError::Overloaded { setting });
+        let full = ProxyError::Overloaded(ServingLimit::Requests);
+        return refuse(reporter, dialect, &full);
     };
     // The place is held until the last byte of the response, so it goes with the body.
     let flight = edge.app.metrics.in_flight();
     let response = match admit(edge, request, identity).await {
-        Ok(admitted) => serve(&edge.app, dialect, admitted, report).await,
-        Err(error) => refuse(report, dialect, &error),
+        Ok(admitted) => serve(&edge.app, dialect, admitted, reporter).await,
+        Err(error) => refuse(reporter, dialect, &error),
     };
     response.map(|body| Body::new(CountedBody::new(body, place, flight, busy)))
 }
@@ -121,7 +125,7 @@ pub(super) fn malformed(edge: &Edge, error: &hyper::Error) {
     };
     // Its method is not known. A method that is not standard counts as `other`.
     let unknown = Method::from_bytes(b"UNKNOWN").unwrap_or_default();
-    Report::begin(&edge.app, Route::Forward, unknown).refuse(status);
+    Reporter::begin(&edge.app, Route::Forward, unknown).refuse(status);
 }
 
 /// A request that was admitted.
@@ -138,26 +142,26 @@ async fn serve(
     app: &Arc<App>,
     dialect: Option<Dialect>,
     admitted: Admitted,
-    mut report: Report,
+    mut reporter: Reporter,
 ) -> Response<Body> {
     let answer = match admitted {
-        Admitted::Turn(turn) => pipeline::turn(app, *turn, report).await,
-        Admitted::Forward(request) => pipeline::forward(app, request, report).await,
+        Admitted::Turn(turn) => pipeline::turn(app, *turn, reporter).await,
+        Admitted::Forward(request) => pipeline::forward(app, request, reporter).await,
         Admitted::Unreadable(request) => {
-            report.failed_open(Stage::Ingress);
-            pipeline::forward(app, request, report).await
+            reporter.failed_open(FailedStage::Ingress);
+            pipeline::forward(app, request, reporter).await
         }
     };
     answer.unwrap_or_else(|error| {
-        if error.class().side != Side::Caller {
+        if error.class().side != Fault::Caller {
             tracing::warn!(%error, "no response from the upstream");
         }
         errors::respond(dialect, &error)
     })
 }
 
-fn refuse(report: Report, dialect: Option<Dialect>, error: &ProxyError) -> Response<Body> {
-    report.refuse(error.status());
+fn refuse(reporter: Reporter, dialect: Option<Dialect>, error: &ProxyError) -> Response<Body> {
+    reporter.refuse(error.status());
     errors::respond(dialect, error)
 }
 
@@ -168,7 +172,7 @@ async fn admit(
 ) -> Result<Admitted, ProxyError> {
     let managed = managed(&request);
     let (parts, body) = request.into_parts();
-    let body = Paced::new(body, edge.config.pace);
+    let body = Paced::new(body, edge.settings.pace);
     let asked = parts
         .uri
         .path_and_query()
@@ -186,9 +190,9 @@ async fn admit(
     if coding == Coding::Unknown {
         return Ok(Admitted::Unreadable(pass(method, asked, headers, body)));
     }
-    let overrides = headers::overrides(&headers, &edge.config.profiles)?;
+    let overrides = headers::overrides(&headers, &edge.settings.profiles)?;
     let session = headers::session(&headers)?;
-    let cap = edge.config.body_cap;
+    let cap = edge.settings.body_cap;
     // Both bodies are kept: the raw one is forwarded if management fails.
     let raw = body::read(body, &headers, cap, edge.budget.share()).await?;
     let unpacking = edge.unpackers.unpack(coding, &raw, cap, &edge.budget);

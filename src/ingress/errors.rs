@@ -17,7 +17,7 @@ pub fn respond(dialect: Option<Dialect>, error: &ProxyError) -> Response<Body> {
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     match error {
-        ProxyError::Overloaded { .. } => {
+        ProxyError::Overloaded(_) => {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         // A 426 must name a protocol that is understood.
@@ -33,7 +33,7 @@ pub fn respond(dialect: Option<Dialect>, error: &ProxyError) -> Response<Body> {
         | ProxyError::Request(_)
         | ProxyError::Terms(_)
         | ProxyError::Budget { .. }
-        | ProxyError::Middle(_)
+        | ProxyError::Interrupted(_)
         | ProxyError::Method
         | ProxyError::Host
         | ProxyError::Origin

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use http::HeaderMap;
 
 use crate::model::Scope;
-use crate::pipeline::{ProxyError, Session};
+use crate::pipeline::{ProxyError, SessionHeaders};
 use crate::policy::Policy;
 use crate::turn::texts::TextProfile;
 use crate::turn::{AskedBudget, MIN_CEILING, Mode, Overrides, PAPER_PROFILE, tokens};
@@ -119,7 +119,7 @@ pub fn overrides(
 /// # Errors
 /// [`ProxyError::Header`] if one of Plimsoll's headers is there twice or has a value that is not
 /// allowed. A header of an agent is never refused.
-pub fn session(headers: &HeaderMap) -> Result<Session, ProxyError> {
+pub fn session(headers: &HeaderMap) -> Result<SessionHeaders, ProxyError> {
     let own = read(headers, SESSION, id)?;
     let parent = read(headers, PARENT, id)?;
     let told = SIGNALS
@@ -129,7 +129,7 @@ pub fn session(headers: &HeaderMap) -> Result<Session, ProxyError> {
         Some((children, session)) => children.place(headers, own.as_deref(), session),
         None => (own, None),
     };
-    Ok(Session {
+    Ok(SessionHeaders {
         explicit: explicit.map(Scope),
         parent: parent.or(parent_of_agent).map(Scope),
     })
@@ -430,9 +430,9 @@ mod tests {
         let named = session(&map(&[("x-session-id", "s")])).unwrap();
         assert_eq!(named.scope(Some("key")), Scope("s".to_owned()));
         assert_eq!(
-            Session::default().scope(Some("key")),
+            SessionHeaders::default().scope(Some("key")),
             Scope("key".to_owned())
         );
-        assert_eq!(Session::default().scope(None), Scope::default());
+        assert_eq!(SessionHeaders::default().scope(None), Scope::default());
     }
 }

@@ -13,7 +13,7 @@ use zstd::stream::read::Decoder;
 
 use super::body::Coding;
 use super::budget::{BodyBudget, BodyShare, PieceBuffer};
-use crate::pipeline::ProxyError;
+use crate::pipeline::{ProxyError, ServingLimit};
 
 /// How many bytes any body may unpack to.
 const FREE: usize = 1 << 20;
@@ -68,9 +68,7 @@ impl Unpackers {
             Coding::Zstd => "zstd",
         };
         let mut share = budget.share();
-        let busy = ProxyError::Overloaded {
-            setting: "the number of processors",
-        };
+        let busy = ProxyError::Overloaded(ServingLimit::Processors);
         let turn = tokio::time::timeout(TURN, self.0.acquire()).await;
         let Ok(Ok(_turn)) = turn else {
             return Err(busy);
@@ -86,7 +84,7 @@ impl Unpackers {
                 let step = work.run(&mut share);
                 (work, share, step)
             });
-            let step = step.await.map_err(|_| ProxyError::Middle("panic"))?;
+            let step = step.await.map_err(|_| ProxyError::panicked())?;
             match step {
                 (_, share, UnpackStep::Done(body)) => return Ok(share.hold(body)),
                 (same, grown, UnpackStep::Room) => (work, share) = (same, grown),

@@ -72,9 +72,9 @@ impl Server {
     /// # Errors
     /// [`BindError`] if an address can't be listened on.
     pub async fn bind(edge: Edge, probes: Probes) -> Result<Self, BindError> {
-        let config = edge.config();
-        let agents = listen(config.listen, "--listen").await?;
-        let admin = listen(config.admin, "--admin").await?;
+        let settings = edge.settings();
+        let agents = listen(settings.listen, "--listen").await?;
+        let admin = listen(settings.admin, "--admin").await?;
         Ok(Self {
             agents,
             admin,
@@ -102,12 +102,12 @@ impl Server {
     /// Serves until `stop`, and then drains: connections end when their requests are finished. When
     /// the time is up, the rest is cut, which cancels their upstream requests.
     pub async fn run(self, stop: CancellationToken) -> Drained {
-        let drain = self.edge.config().drain;
+        let drain = self.edge.settings().drain;
         let graceful = GracefulShutdown::new();
         let cut = CancellationToken::new();
         let over = CancellationToken::new();
-        let config = self.edge.config();
-        let guard = OriginGuard::new(config.admin.ip(), &config.hosts, &config.origins);
+        let settings = self.edge.settings();
+        let guard = OriginGuard::new(settings.admin.ip(), &settings.hosts, &settings.origins);
         let admin = tokio::spawn(admin::serve(
             self.admin,
             guard,
@@ -228,7 +228,7 @@ async fn connection(
         // room for everything that a request needs before its answer begins.
         Box::pin(async move { Ok::<_, Infallible>(handle(&edge, peer, request, busy).await) })
     });
-    let patience = edge.config().write_timeout;
+    let patience = edge.settings().write_timeout;
     let socket = Socket::new(stream, patience, Arc::clone(held.slot()));
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -6,8 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio_util::task::TaskTracker;
 
-use super::accepted::Accepted;
-use super::active::Active;
+use super::accepted_credentials::AcceptedCredentials;
+use super::active_sessions::ActiveSessions;
 use super::find::Paths;
 use super::learned::Learned;
 use super::windows::Windows;
@@ -36,7 +36,7 @@ pub struct App {
     /// The records of turns that are only watched, in memory. The oldest are dropped first.
     pub watched: Arc<Store>,
     /// Credentials that the upstream has accepted.
-    pub accepted: Accepted,
+    pub accepted: AcceptedCredentials,
     /// Runs look-ups in the store off the async workers.
     pub readers: Readers,
     /// What the upstream was found to refuse.
@@ -46,7 +46,7 @@ pub struct App {
     /// Folded paths.
     pub paths: Paths,
     /// Sessions that were served lately.
-    pub active: Active,
+    pub active: ActiveSessions,
     /// Shapes of messages.
     pub memo: Memo,
     /// The tokeniser.

@@ -3,7 +3,7 @@
 //! byte that the client may see. Never edits a frame itself.
 
 mod channel;
-mod lost;
+mod failures;
 
 use std::io;
 use std::panic::AssertUnwindSafe;
@@ -19,16 +19,16 @@ use http_body_util::BodyExt;
 use tokio::sync::oneshot;
 
 use channel::{Sender, channel};
-use lost::may_pass;
+use failures::may_pass;
 
 use super::app::App;
 use super::error::ProxyError;
 use super::finish::Committed;
 use super::incoming::{Beginning, Begun, Incoming, Served};
-use super::managed::{Turn, cap_line};
+use super::managed_turn::{ManagedTurn, TurnEnd};
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::Machine;
-use crate::record::{RetryReason, Side};
+use crate::record::{AbortSide, RetryReason};
 use crate::upstream;
 
 /// How often a later hop is tried again. The client can't retry it.
@@ -49,9 +49,9 @@ enum Begin {
     /// With an error of the proxy's own, as an unstreamed turn would.
     Error(ProxyError),
     /// With the answer to the client's own request, which the caller still has to send.
-    Own(Box<Turn>),
+    Own(Box<ManagedTurn>),
     /// With a whole body, because the upstream did not send a stream.
-    Whole(Box<Turn>, HeaderMap, Incoming),
+    Whole(Box<ManagedTurn>, HeaderMap, Incoming),
 }
 
 /// Streams a turn to the client.
@@ -60,7 +60,7 @@ enum Begin {
 /// [`ProxyError`] if the proxy can't go on, or failed, before the client saw anything.
 pub(super) async fn stream(
     app: &Arc<App>,
-    turn: Turn,
+    turn: ManagedTurn,
     mut head: Parts,
     body: Incoming,
 ) -> Result<Served, ProxyError> {
@@ -75,7 +75,7 @@ pub(super) async fn stream(
         turn,
         answers: Vec::new(),
         early: None,
-        client: Client {
+        client: ClientSide {
             sender,
             begin: Some(begin),
             headers: std::mem::take(&mut head.headers),
@@ -114,7 +114,7 @@ pub(super) async fn stream(
         Ok(Begin::Refusal(status, headers, body)) => respond(status, *headers, Body::from(body)),
         Ok(Begin::Error(error)) => return Err(error),
         // The driver ended without sending a beginning. Only a panic in it can do that.
-        Err(_) => return Err(ProxyError::Middle("panic")),
+        Err(_) => return Err(ProxyError::panicked()),
     };
     Ok(Served::Answer(answer))
 }
@@ -129,7 +129,7 @@ fn respond(status: StatusCode, mut headers: HeaderMap, body: Body) -> Response<B
 }
 
 /// The client's side of the stream.
-struct Client {
+struct ClientSide {
     sender: Sender,
     begin: Option<oneshot::Sender<Begin>>,
     headers: HeaderMap,
@@ -137,20 +137,20 @@ struct Client {
 }
 
 /// The client closed the connection.
-struct Gone;
+struct ClientGone;
 
 struct Driver {
     app: Arc<App>,
     machine: Machine,
-    turn: Turn,
+    turn: ManagedTurn,
     answers: Vec<Answer>,
     /// The record that was begun when the finish reason came, and the answer that it was made of.
     early: Option<(Answer, Committed)>,
-    client: Client,
+    client: ClientSide,
 }
 
 /// How a hop's body ended.
-enum End {
+enum HopEnd {
     /// It came to its end.
     Whole,
     /// The upstream broke off or fell silent.
@@ -166,7 +166,7 @@ impl Driver {
         let mut body = first;
         loop {
             let read = match self.read(body).await {
-                Ok(End::Other(body)) => return Box::pin(self.other(body)).await,
+                Ok(HopEnd::Other(body)) => return Box::pin(self.other(body)).await,
                 read => read,
             };
             // The machine ends the hop even if the body was cut, so that what was said so far is
@@ -178,7 +178,7 @@ impl Driver {
             self.answers.push(answer);
             let end = match read {
                 Ok(end) => end,
-                Err(Gone) => return self.gone(),
+                Err(ClientGone) => return self.gone(),
             };
             // What the machine holds back may contain hidden calls. It must not be sent.
             if self.machine.withheld() {
@@ -206,10 +206,10 @@ impl Driver {
     }
 
     /// Passes on the frames of one hop until its body ends.
-    async fn read(&mut self, mut body: Incoming) -> Result<End, Gone> {
+    async fn read(&mut self, mut body: Incoming) -> Result<HopEnd, ClientGone> {
         // The proxy asked for identity, so it can't read a compressed body.
         if body.coded {
-            return Ok(End::Other(body));
+            return Ok(HopEnd::Other(body));
         }
         let mut beginning = Beginning::default();
         let every = self.app.settings.delimiter.heartbeat;
@@ -222,9 +222,9 @@ impl Driver {
                     // The first bytes decide whether the body is a stream. Until then they are held
                     // in `beginning`.
                     let (begun, end) = match frame {
-                        None => (beginning.end(body.events), Some(End::Whole)),
+                        None => (beginning.end(body.events), Some(HopEnd::Whole)),
                         Some(Err(error)) => {
-                            (beginning.end(body.events), Some(End::Cut(error.to_string())))
+                            (beginning.end(body.events), Some(HopEnd::Cut(error.to_string())))
                         }
                         Some(Ok(frame)) => {
                             let Ok(data) = frame.into_data() else { continue };
@@ -234,8 +234,8 @@ impl Driver {
                     // A cut body that is no stream is reported as cut. A complete one is handed
                     // back unread.
                     match (begun, end) {
-                        (Begun::Other(_), Some(End::Cut(cause))) => return Ok(End::Cut(cause)),
-                        (Begun::Other(begun), _) => return Ok(End::Other(body.unread(begun))),
+                        (Begun::Other(_), Some(HopEnd::Cut(cause))) => return Ok(HopEnd::Cut(cause)),
+                        (Begun::Other(begun), _) => return Ok(HopEnd::Other(body.unread(begun))),
                         (Begun::Waits, None) => {}
                         (Begun::Events(data), end) => match (self.take(data).await?, end) {
                             (None, None) => {}
@@ -250,17 +250,17 @@ impl Driver {
                 () = self.client.sender.closed() => {
                     // Reading on costs money, so only the operator can ask for it.
                     if !self.app.settings.delimiter.finish_cancelled {
-                        return Err(Gone);
+                        return Err(ClientGone);
                     }
                     self.swallow(&mut body).await;
-                    return Err(Gone);
+                    return Err(ClientGone);
                 }
             }
         }
     }
 
     /// Passes on what one read contains. Returns how the hop ends if it can't be read on.
-    async fn take(&mut self, read: Bytes) -> Result<Option<End>, Gone> {
+    async fn take(&mut self, read: Bytes) -> Result<Option<HopEnd>, ClientGone> {
         let mut out = Vec::new();
         match self.machine.push(read, &mut out) {
             Ok(()) => {
@@ -274,7 +274,7 @@ impl Driver {
                 if self.client.begin.is_none() {
                     self.say(out).await?;
                 }
-                Ok(Some(End::Unreadable(error.to_string())))
+                Ok(Some(HopEnd::Unreadable(error.to_string())))
             }
         }
     }
@@ -292,7 +292,7 @@ impl Driver {
     }
 
     /// Sends frames to the client, after the head of the response if that was not sent yet.
-    async fn say(&mut self, frames: Vec<Bytes>) -> Result<(), Gone> {
+    async fn say(&mut self, frames: Vec<Bytes>) -> Result<(), ClientGone> {
         for frame in frames {
             self.open();
             self.client.held = Instant::now();
@@ -305,17 +305,17 @@ impl Driver {
         let Some(begin) = self.client.begin.take() else {
             return;
         };
-        self.turn.report.spoken();
+        self.turn.reporter.spoken();
         let mut headers = std::mem::take(&mut self.client.headers);
         upstream::to_client(&mut headers);
-        headers.extend(self.turn.report.headers());
+        headers.extend(self.turn.reporter.headers());
         // The receiver is gone if the client left. The next frame notices that.
         let _ = begin.send(Begin::Stream(Box::new(headers)));
     }
 
     /// Keeps the connection alive while frames are held back. Sends the head first, and then a
     /// comment if the client hears nothing else.
-    async fn heartbeat(&mut self) -> Result<(), Gone> {
+    async fn heartbeat(&mut self) -> Result<(), ClientGone> {
         self.client.held = Instant::now();
         let hiding = !self.turn.state.pending.is_empty() || self.machine.waits();
         self.open();
@@ -352,7 +352,7 @@ impl Driver {
             // The callback can't borrow the turn while the call does, so the reasons are noted
             // afterwards.
             let mut retried = Vec::new();
-            let told = |retry| retried.push(retry);
+            let told = |cause| retried.push(cause);
             let sent = match self.turn.outbound(&app) {
                 Ok(outbound) => self.beating(app.upstream.send(outbound, told)).await?,
                 Err(error) => {
@@ -360,12 +360,12 @@ impl Driver {
                     return None;
                 }
             };
-            for retry in retried {
-                self.turn.report.retried(retry);
+            for cause in retried {
+                self.turn.reporter.retried(cause);
             }
             let (retry, wait) = match &sent {
                 Ok(response) => {
-                    self.turn.report.answered(response.status());
+                    self.turn.reporter.answered(response.status());
                     let wait = upstream::retry_after(response.headers());
                     (may_pass(response.status()), wait)
                 }
@@ -382,7 +382,7 @@ impl Driver {
                 let wait = wait.unwrap_or(HOP_WAIT * 2_u32.pow(tries));
                 let wait = wait.min(upstream::LONGEST_WAIT);
                 tries += 1;
-                self.turn.report.turn.retries.push(RetryReason::Hop);
+                self.turn.reporter.retried(RetryReason::Hop);
                 self.beating(tokio::time::sleep(wait)).await?;
                 continue;
             }
@@ -437,7 +437,9 @@ impl Driver {
         // The answer belongs to the turn only once the hop has ended, so it is added for the record
         // alone.
         self.answers.push(answer.clone());
-        let committed = self.turn.commit(&self.app, &self.answers, None);
+        let committed = self
+            .turn
+            .commit(&self.app, &self.answers, TurnEnd::Upstream);
         self.answers.pop();
         self.early = committed.map(|committed| (answer, committed));
     }
@@ -454,7 +456,7 @@ impl Driver {
                 }
                 self.turn.durable(&self.app, committed).await;
             }
-            _ => self.record(None).await,
+            _ => self.record(TurnEnd::Upstream).await,
         }
         let mut out = Vec::new();
         self.machine.release(&mut out);
@@ -463,21 +465,21 @@ impl Driver {
 
     /// Ends the turn because it reached the bound on hops.
     async fn cap(&mut self) {
-        let line = cap_line(&self.answers);
-        self.record(Some(line)).await;
+        let end = TurnEnd::at_hop_cap(&self.answers);
+        self.record(end).await;
         let mut out = Vec::new();
-        self.machine.close(line, &mut out);
+        self.machine.close(end.line(), &mut out);
         self.end(out).await;
     }
 
     /// Records the turn and waits until it is durable.
-    async fn record(&mut self, closed: Option<Option<&'static str>>) {
-        self.turn.settle(&self.app, &self.answers, closed).await;
+    async fn record(&mut self, end: TurnEnd) {
+        self.turn.settle(&self.app, &self.answers, end).await;
     }
 
     async fn end(&mut self, out: Vec<Bytes>) {
         if self.say(out).await.is_err() {
-            self.turn.report.aborted(Side::Client);
+            self.turn.reporter.aborted(AbortSide::Client);
         }
         // A stream without a single frame still needs a head.
         self.open();
@@ -487,8 +489,8 @@ impl Driver {
     fn close_report(&mut self) {
         // A client that left before it got a head was never answered.
         let answered = self.client.begin.is_none().then_some(StatusCode::OK);
-        let report = &mut self.turn.report;
-        report.finish(report.turn.status.or(answered));
+        let reporter = &mut self.turn.reporter;
+        reporter.close(answered);
     }
 }
 

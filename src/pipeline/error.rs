@@ -1,6 +1,8 @@
 //! Every way in which a request can fail, and whose fault that is. Owns the classes, the codes and
 //! the messages of errors. Never makes a response.
 
+use std::fmt;
+
 use bytes::Bytes;
 use http::StatusCode;
 
@@ -8,6 +10,7 @@ use crate::dialect::request::RequestError;
 use crate::dialect::{ErrorSide, ErrorText};
 use crate::model::Dialect;
 use crate::policy::Pinned;
+use crate::record::FailedStage;
 use crate::turn::TermsError;
 use crate::upstream::{self, UploadFault};
 
@@ -61,11 +64,8 @@ pub enum ProxyError {
     )]
     Origin,
     /// The proxy serves as much as it is allowed to.
-    #[error("the proxy is busy; try again soon, or raise {setting}")]
-    Overloaded {
-        /// The setting that is the limit.
-        setting: &'static str,
-    },
+    #[error("the proxy is busy; try again soon, or raise {}", .0.setting())]
+    Overloaded(ServingLimit),
     /// The body is not a request of the dialect.
     #[error(transparent)]
     Request(#[from] RequestError),
@@ -93,15 +93,55 @@ pub enum ProxyError {
     /// A later hop could not be prepared. The client's own request can't take its place, because
     /// the model has already answered it.
     #[error("the proxy could not go on with the turn ({0}); send the request again")]
-    Middle(&'static str),
+    Interrupted(Interruption),
     /// The upstream gave no response.
     #[error(transparent)]
     Upstream(#[from] upstream::UpstreamError),
 }
 
+/// What limits how much is served at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServingLimit {
+    /// How many requests are served.
+    Requests,
+    /// How many bytes all bodies take.
+    Bodies,
+    /// How many bodies are unpacked.
+    Processors,
+}
+
+impl ServingLimit {
+    /// What has to be raised for more.
+    fn setting(self) -> &'static str {
+        match self {
+            Self::Requests => "server.max_in_flight",
+            Self::Bodies => "server.body_budget",
+            Self::Processors => "the number of processors",
+        }
+    }
+}
+
+/// What kept the proxy from going on with a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interruption {
+    /// A stage failed.
+    Stage(FailedStage),
+    /// The runtime is shutting down.
+    Stopped,
+}
+
+impl fmt::Display for Interruption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stage(stage) => stage.name(),
+            Self::Stopped => "stopped",
+        })
+    }
+}
+
 /// Who caused an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum Fault {
     /// The caller did. The same request will fail again, unless it is retryable.
     Caller,
     /// The upstream did.
@@ -112,35 +152,41 @@ pub enum Side {
 
 /// Who caused an error, and whether a retry makes sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Class {
+pub struct ErrorClass {
     /// Who caused it.
-    pub side: Side,
+    pub side: Fault,
     /// Whether a retry makes sense.
     pub retryable: bool,
 }
 
 impl ProxyError {
+    /// A panic of the proxy's own was caught.
+    #[must_use]
+    pub fn panicked() -> Self {
+        Self::Interrupted(Interruption::Stage(FailedStage::Panic))
+    }
+
     /// Classifies the error.
     #[must_use]
-    pub fn class(&self) -> Class {
+    pub fn class(&self) -> ErrorClass {
         let (side, retryable) = match self {
-            Self::Header { .. } | Self::Coding { .. } => (Side::Caller, false),
-            Self::TooLarge { .. } | Self::Unpacks => (Side::Caller, false),
-            Self::Upgrade | Self::Method | Self::Host | Self::Origin => (Side::Caller, false),
-            Self::Request(_) | Self::Terms(_) | Self::Budget { .. } => (Side::Caller, false),
-            Self::Upstream(upstream::UpstreamError::Path) => (Side::Caller, false),
+            Self::Header { .. } | Self::Coding { .. } => (Fault::Caller, false),
+            Self::TooLarge { .. } | Self::Unpacks => (Fault::Caller, false),
+            Self::Upgrade | Self::Method | Self::Host | Self::Origin => (Fault::Caller, false),
+            Self::Request(_) | Self::Terms(_) | Self::Budget { .. } => (Fault::Caller, false),
+            Self::Upstream(upstream::UpstreamError::Path) => (Fault::Caller, false),
             Self::Body(_) | Self::Upstream(upstream::UpstreamError::Upload(_)) => {
-                (Side::Caller, true)
+                (Fault::Caller, true)
             }
-            Self::Overloaded { .. } | Self::Middle(_) => (Side::Us, true),
+            Self::Overloaded(_) | Self::Interrupted(_) => (Fault::Us, true),
             Self::Upstream(
                 upstream::UpstreamError::Connect { .. }
                 | upstream::UpstreamError::ConnectTimeout
                 | upstream::UpstreamError::FirstByteTimeout
                 | upstream::UpstreamError::Broken { .. },
-            ) => (Side::Upstream, true),
+            ) => (Fault::Upstream, true),
         };
-        Class { side, retryable }
+        ErrorClass { side, retryable }
     }
 
     /// The status that the caller gets.
@@ -159,8 +205,8 @@ impl ProxyError {
             Self::Upgrade => StatusCode::UPGRADE_REQUIRED,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::Host | Self::Origin => StatusCode::FORBIDDEN,
-            Self::Overloaded { .. } => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Middle(_) => StatusCode::BAD_GATEWAY,
+            Self::Overloaded(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Interrupted(_) => StatusCode::BAD_GATEWAY,
             Self::Upstream(error) => match error {
                 upstream::UpstreamError::Path | upstream::UpstreamError::Upload(_) => {
                     StatusCode::BAD_REQUEST
@@ -177,8 +223,8 @@ impl ProxyError {
     #[must_use]
     pub fn body(&self, dialect: Dialect) -> Bytes {
         let side = match self.class().side {
-            Side::Caller => ErrorSide::Caller,
-            Side::Upstream | Side::Us => ErrorSide::Server,
+            Fault::Caller => ErrorSide::Caller,
+            Fault::Upstream | Fault::Us => ErrorSide::Server,
         };
         let param = match self {
             Self::Header { name, .. } => Some(*name),
@@ -189,12 +235,12 @@ impl ProxyError {
             | Self::Body(_)
             | Self::Request(RequestError::Body(_) | RequestError::DuplicateKey)
             | Self::Terms(_)
-            | Self::Middle(_)
+            | Self::Interrupted(_)
             | Self::Upgrade
             | Self::Method
             | Self::Host
             | Self::Origin
-            | Self::Overloaded { .. }
+            | Self::Overloaded(_)
             | Self::Upstream(_) => None,
         };
         dialect.error(&ErrorText {
@@ -222,9 +268,9 @@ impl ProxyError {
             Self::Method => "method_not_supported",
             Self::Host => "host_not_allowed",
             Self::Origin => "origin_not_allowed",
-            Self::Overloaded { .. } => "overloaded",
+            Self::Overloaded(_) => "overloaded",
             Self::Budget { .. } => "context_budget_exceeded",
-            Self::Middle(_) => "turn_interrupted",
+            Self::Interrupted(_) => "turn_interrupted",
             Self::Upstream(error) => match error {
                 upstream::UpstreamError::Path | upstream::UpstreamError::Upload(_) => {
                     "invalid_path"

@@ -96,7 +96,7 @@ impl Paths {
 }
 
 /// What a request is looked up by.
-pub struct Request<'a> {
+pub struct PathQuery<'a> {
     /// The tenant that owns the request.
     pub tenant: TenantId,
     /// The explicit session.
@@ -109,7 +109,7 @@ pub struct Request<'a> {
     pub bare: &'a dyn Fn(usize) -> Option<Digest>,
 }
 
-impl Request<'_> {
+impl PathQuery<'_> {
     /// The positions of the assistant messages, the newest first.
     fn assistants(&self) -> impl Iterator<Item = usize> {
         let spoken = self.shapes.iter().enumerate().rev();
@@ -122,7 +122,7 @@ impl Request<'_> {
 /// The path behind a request, if memory alone knows it. It nearly always does: the newest head of a
 /// session is remembered, and a new session has none.
 #[must_use]
-pub fn remembered(paths: &Paths, request: &Request<'_>) -> Option<Arc<Path>> {
+pub fn remembered(paths: &Paths, request: &PathQuery<'_>) -> Option<Arc<Path>> {
     let Some(newest) = request.assistants().next() else {
         return Some(Arc::default());
     };
@@ -143,7 +143,7 @@ pub fn remembered(paths: &Paths, request: &Request<'_>) -> Option<Arc<Path>> {
 pub fn locate(
     store: &Reads<'_>,
     paths: &Paths,
-    request: &Request<'_>,
+    request: &PathQuery<'_>,
 ) -> Result<Arc<Path>, FindError> {
     let assistants: Vec<usize> = request.assistants().collect();
     let Some(newest) = assistants.first().copied() else {
@@ -167,7 +167,7 @@ pub fn locate(
 fn by_head(
     store: &Reads<'_>,
     paths: &Paths,
-    request: &Request<'_>,
+    request: &PathQuery<'_>,
     assistants: &[usize],
 ) -> Result<Option<Arc<Path>>, FindError> {
     if let Some(path) = newest_known(store, paths, request, assistants, Key::After)? {
@@ -191,7 +191,7 @@ fn by_head(
 fn newest_known(
     store: &Reads<'_>,
     paths: &Paths,
-    request: &Request<'_>,
+    request: &PathQuery<'_>,
     assistants: &[usize],
     key: fn(Head) -> Key<'static>,
 ) -> Result<Option<Arc<Path>>, FindError> {
@@ -238,7 +238,7 @@ fn newest_known(
 fn probe_heads(
     store: &Reads<'_>,
     paths: &Paths,
-    request: &Request<'_>,
+    request: &PathQuery<'_>,
     probe: &[usize],
     key: fn(Head) -> Key<'static>,
 ) -> Result<Option<Arc<Path>>, FindError> {
@@ -275,7 +275,7 @@ fn probe_heads(
 /// Finds the path that the newest anchor leads to, aligned with the messages.
 fn by_anchor(
     store: &Reads<'_>,
-    request: &Request<'_>,
+    request: &PathQuery<'_>,
     assistants: &[usize],
 ) -> Result<Option<Path>, FindError> {
     for at in assistants.iter().take(ANCHORS) {
@@ -319,7 +319,7 @@ fn by_anchor(
 /// space, or if alignment ties the record before it.
 fn tie(
     store: &Reads<'_>,
-    request: &Request<'_>,
+    request: &PathQuery<'_>,
     at: usize,
     ids: &[RecordId],
 ) -> Result<Option<Path>, FindError> {

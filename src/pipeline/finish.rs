@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::app::App;
-use super::content;
-use super::place::{Place, parent_session, session};
+use super::record_place::{RecordPlace, parent_session, session};
 use super::refer;
+use super::stored_content;
 use crate::history::usage_key;
 use crate::model::{Digest, Parent, RecordId, TurnRecord, Usage, blob_id};
 use crate::session::chain::{self, Key};
@@ -46,14 +46,14 @@ pub struct Ended {
 /// Content is written first and in a batch of its own, so that a store without room for it still
 /// takes the record. The store writes in order: a durable record therefore has durable content. The
 /// ids of the response and its items are written with the record.
-pub fn commit(app: &App, place: &Place, state: &State, ended: Ended) -> Committed {
+pub fn commit(app: &App, place: &RecordPlace, state: &State, ended: Ended) -> Committed {
     let Ended {
         mut record,
         said,
         response,
     } = ended;
     let store = app.records(state.terms.mode);
-    let kept = said.and_then(|said| content::keep(store, state, said));
+    let kept = said.and_then(|said| stored_content::keep(store, state, said));
     record.content = kept.as_ref().map(|kept| kept.id);
     record.session = session(place, state);
     record.parent_session = parent_session(place);
@@ -93,7 +93,7 @@ pub fn commit(app: &App, place: &Place, state: &State, ended: Ended) -> Committe
 }
 
 /// The keys that lead to a record. The head after its visible response is the first.
-fn keys(place: &Place, state: &State, record: &TurnRecord) -> Vec<Digest> {
+fn keys(place: &RecordPlace, state: &State, record: &TurnRecord) -> Vec<Digest> {
     let Some(before) = state.heads.last().copied() else {
         return Vec::new();
     };

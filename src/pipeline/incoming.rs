@@ -9,7 +9,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, Response};
 use http_body::{Body, Frame};
 
-use super::managed::Turn;
+use super::managed_turn::ManagedTurn;
 use crate::dialect::stream::Form;
 use crate::upstream::{BodyError, ResponseBody};
 
@@ -19,10 +19,10 @@ pub(super) enum Served {
     Answer(Response<axum::body::Body>),
     /// The answer can't be read and may hold calls that the client must not see. The client has
     /// seen nothing yet.
-    Own(Box<Turn>),
+    Own(Box<ManagedTurn>),
     /// The answer is not a stream, although the client asked for one. The client has seen nothing
     /// yet.
-    Whole(Box<Turn>, Box<http::response::Parts>, Incoming),
+    Whole(Box<ManagedTurn>, Box<http::response::Parts>, Incoming),
 }
 
 /// A body of which a part may have been read already.

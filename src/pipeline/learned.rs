@@ -105,13 +105,13 @@ fn tell(value: &Value, depth: usize, text: &mut String) {
 
 /// The model of an upstream in one dialect, as one tenant meets it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Whose {
+pub(super) struct TenantModel {
     tenant: TenantId,
     dialect: Dialect,
     model: String,
 }
 
-impl Whose {
+impl TenantModel {
     /// The model with this name.
     pub(super) fn new(tenant: TenantId, dialect: Dialect, model: &str) -> Self {
         let model = model.chars().take(NAME).collect();
@@ -191,7 +191,7 @@ pub(super) struct Suspects {
 }
 
 /// What was learned, for each tenant and model.
-pub struct Learned(Mutex<Cache<Whose, Habits>>);
+pub struct Learned(Mutex<Cache<TenantModel, Habits>>);
 
 impl Default for Learned {
     fn default() -> Self {
@@ -200,7 +200,7 @@ impl Default for Learned {
 }
 
 impl Learned {
-    fn at<T>(&self, whose: &Whose, run: impl FnOnce(&mut Habits) -> T) -> T {
+    fn at<T>(&self, whose: &TenantModel, run: impl FnOnce(&mut Habits) -> T) -> T {
         let mut known = self.0.lock();
         let mut habits = known.get(whose).copied().unwrap_or_default();
         let value = run(&mut habits);
@@ -209,7 +209,7 @@ impl Learned {
     }
 
     /// The edits that views for a model go without.
-    pub(super) fn without(&self, whose: &Whose) -> Edits {
+    pub(super) fn without(&self, whose: &TenantModel) -> Edits {
         let known = self.0.lock();
         let habits = known.get(whose).copied();
         habits.unwrap_or_default().without
@@ -224,7 +224,7 @@ impl Learned {
     /// would be refused as the client sent them, too.
     pub(super) fn suspects(
         &self,
-        whose: &Whose,
+        whose: &TenantModel,
         edits: Edits,
         refusal: &[u8],
         own_may_do: bool,
@@ -252,7 +252,7 @@ impl Learned {
 
     /// Notes that a view with these edits was accepted, so none of them is what the upstream
     /// refuses.
-    pub(super) fn accepted(&self, whose: &Whose, edits: Edits) {
+    pub(super) fn accepted(&self, whose: &TenantModel, edits: Edits) {
         if !edits.is_empty() {
             self.at(whose, |habits| {
                 habits.accepted = habits.accepted.or(edits);
@@ -270,7 +270,7 @@ impl Learned {
     /// An edit that the refusal names is learned at once, unless it stood in an accepted view. Any
     /// other edit is learned when this happens twice in a row, or more often if the upstream was
     /// seen to refuse by chance.
-    pub(super) fn explained(&self, whose: &Whose, suspects: Suspects) -> Edits {
+    pub(super) fn explained(&self, whose: &TenantModel, suspects: Suspects) -> Edits {
         self.at(whose, |habits| {
             let mut certain = Edits::default();
             if suspects.named {
@@ -284,7 +284,7 @@ impl Learned {
     /// Notes that a view with these edits was refused, and the client's own request was accepted.
     /// Returns what that teaches, once it happened often enough in a row. If all the edits had been
     /// accepted before, they are suspected again after some refusals in a row.
-    pub(super) fn unexplained(&self, whose: &Whose, edits: Edits) -> Edits {
+    pub(super) fn unexplained(&self, whose: &TenantModel, edits: Edits) -> Edits {
         self.at(whose, |habits| {
             let fresh = edits.without(habits.accepted);
             habits.stuck = habits.stuck.saturating_add(1);
@@ -307,8 +307,8 @@ mod tests {
 
     const TENANT: TenantId = TenantId(crate::model::Digest([7; 32]));
 
-    fn whose(model: &str) -> Whose {
-        Whose::new(TENANT, Dialect::Chat, model)
+    fn whose(model: &str) -> TenantModel {
+        TenantModel::new(TENANT, Dialect::Chat, model)
     }
 
     fn edits(kinds: &[EditKind]) -> Edits {
@@ -336,8 +336,8 @@ mod tests {
         assert_eq!(learned.without(&whose("m")), only);
         let others = [
             whose("other"),
-            Whose::new(TENANT, Dialect::Messages, "m"),
-            Whose::new(TenantId(crate::model::Digest([8; 32])), Dialect::Chat, "m"),
+            TenantModel::new(TENANT, Dialect::Messages, "m"),
+            TenantModel::new(TenantId(crate::model::Digest([8; 32])), Dialect::Chat, "m"),
         ];
         assert!(others.iter().all(|other| learned.without(other).is_empty()));
     }

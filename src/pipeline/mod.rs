@@ -20,28 +20,28 @@
 //!    that lead to them. The end of the answer waits for that.
 //! 8. `reporter` gathers the facts of all stages and hands them to `record`.
 
-mod accepted;
-mod active;
+mod accepted_credentials;
+mod active_sessions;
 mod app;
-mod books;
-mod content;
 mod drive;
 mod error;
 pub mod find;
 mod finish;
+mod forward;
 mod incoming;
 mod learned;
-mod managed;
+mod ledger_input;
+mod managed_turn;
 mod open;
 mod opening;
-mod pass;
-mod place;
+mod record_place;
 mod refer;
-mod report;
+mod reporter;
 mod request;
 mod send;
 mod serve;
 mod standing;
+mod stored_content;
 mod unary;
 mod watch;
 mod windows;
@@ -53,14 +53,14 @@ use axum::body::Body;
 use futures_util::FutureExt as _;
 use http::Response;
 
-pub use accepted::Accepted;
-pub use active::Active;
+pub use accepted_credentials::AcceptedCredentials;
+pub use active_sessions::ActiveSessions;
 pub use app::App;
-pub use error::{Class, ProxyError, Side};
+pub use error::{ErrorClass, Fault, Interruption, ProxyError, ServingLimit};
+pub use forward::forward;
 pub use learned::Learned;
-pub use pass::forward;
-pub use report::Report;
-pub use request::{Identity, Session, Standing, TurnRequest, Untouched};
+pub use reporter::Reporter;
+pub use request::{Identity, SessionHeaders, Standing, TurnRequest, Untouched};
 pub use windows::Windows;
 
 use open::Opened;
@@ -72,21 +72,21 @@ use open::Opened;
 pub async fn turn(
     app: &Arc<App>,
     request: TurnRequest,
-    report: Report,
+    reporter: Reporter,
 ) -> Result<Response<Body>, ProxyError> {
     let (identity, purpose) = (request.identity, request.purpose);
     // The request half is pure apart from look-ups, and those are waited for only so long.
-    let answer = match open::open(app, request, report).await? {
+    let answer = match open::open(app, request, reporter).await? {
         // The response half goes from hop to hop until the answer is whole.
         Opened::Managed(turn) => {
             let sending = AssertUnwindSafe(serve::first(app, *turn)).catch_unwind();
             // A panic in the response half costs this turn, and not the connection.
-            let gone = |_| Err(ProxyError::Middle("panic"));
+            let gone = |_| Err(ProxyError::panicked());
             sending.await.unwrap_or_else(gone)
         }
         // The client's bytes are sent as they came, and the answer is read as it passes.
         Opened::Watched(turn) => watch::forward(app, *turn).await,
-        Opened::Untouched { request, report } => forward(app, *request, *report).await,
+        Opened::Untouched { request, reporter } => forward(app, *request, *reporter).await,
     };
     if let Ok(response) = &answer {
         standing::answered(app, &identity, purpose, response.status());

@@ -9,12 +9,12 @@ use bytes::Bytes;
 use super::app::App;
 use super::error::ProxyError;
 use super::find::{self, locate, remembered};
-use super::learned::Whose;
-use super::managed::{Turn, over_budget};
+use super::learned::TenantModel;
+use super::managed_turn::{ManagedTurn, over_budget};
 use super::opening::{Opening, Stop, Trust, look_up, stage};
-use super::place::{self, Place};
-use super::refer::{self, Known};
-use super::report::Report;
+use super::record_place::{self, RecordPlace};
+use super::refer::{self, LookedUp, Referred};
+use super::reporter::Reporter;
 use super::request::{TurnRequest, Untouched};
 use super::standing::trust;
 use crate::dialect::Purpose;
@@ -22,7 +22,7 @@ use crate::dialect::edit::bare;
 use crate::dialect::request::{Lost, Request, RequestError};
 use crate::history::{FindError, Patience, Reads};
 use crate::model::{Head, Role, Scope, Shape, TenantId};
-use crate::record::{Phase, Stage};
+use crate::record::{FailedStage, Phase};
 use crate::session::align::stand;
 use crate::session::chain;
 use crate::session::path::Path;
@@ -33,20 +33,20 @@ use crate::turn::{Mode, SetBreakpoints, Terms};
 /// What becomes of a request.
 pub(super) enum Opened {
     /// It is held under its ceiling.
-    Managed(Box<Turn>),
+    Managed(Box<ManagedTurn>),
     /// It is forwarded as it came, and what it would have been as a managed request is known.
-    Watched(Box<Turn>),
+    Watched(Box<ManagedTurn>),
     /// It is forwarded as it came.
     Untouched {
         /// The client's request.
         request: Box<Untouched>,
         /// What is known of it.
-        report: Box<Report>,
+        reporter: Box<Reporter>,
     },
 }
 
 /// A request that was decoded.
-struct Asked {
+struct DecodedRequest {
     request: Request,
     /// The path to the response that the request goes on from, if it names one.
     known: Option<Path>,
@@ -55,27 +55,27 @@ struct Asked {
 }
 
 /// A request whose messages were counted, before its place is known.
-struct Read {
+struct CountedRequest {
     request: Request,
     shapes: Vec<Arc<Shape>>,
     heads: Vec<Head>,
     terms: Terms,
-    place: Place,
+    place: RecordPlace,
     family: Family,
 }
 
 /// How far a request came without waiting for the disk.
-enum Step {
+enum OpeningStep {
     /// To its first hop.
-    Ready(Box<Ready>),
+    Ready(Box<FirstHop>),
     /// It refers to what was said before, which must be read first.
-    Refers(Box<Asked>),
+    Refers(Box<DecodedRequest>),
     /// Its path must be looked up in the store.
-    Cold(Box<Read>),
+    Cold(Box<CountedRequest>),
 }
 
 /// What a turn is made of.
-type Ready = (State, Prepared, Place, Family);
+type FirstHop = (State, Prepared, RecordPlace, Family);
 
 /// Reads a request and prepares its first hop.
 ///
@@ -84,31 +84,31 @@ type Ready = (State, Prepared, Place, Family);
 pub(super) async fn open(
     app: &Arc<App>,
     request: TurnRequest,
-    mut report: Report,
+    mut reporter: Reporter,
 ) -> Result<Opened, ProxyError> {
-    report.turn.tenant = request.identity.tenant.0.short();
+    reporter.tenant(request.identity.tenant);
     let size = request.body.len();
     // If the caller leaves, this future is dropped. That drops `_waiting` and so ends the patience.
     let (_waiting, patience) = Patience::new();
     let mut opening = Opening {
         request,
-        report,
+        reporter,
         size,
         trust: Trust::Whole,
         patience,
     };
     opening.trust = trust(app, &mut opening).await;
     let (mut opening, mut step) = stage(app, opening, begin).await?;
-    if let Ok(Step::Refers(asked)) = step {
+    if let Ok(OpeningStep::Refers(asked)) = step {
         (opening, step) = expand(app, opening, asked).await?;
     }
     // A request that needed no disk is ready by now.
     let read = match step {
-        Ok(Step::Ready(ready)) => return opening.resolve(Ok(*ready)),
+        Ok(OpeningStep::Ready(ready)) => return opening.resolve(Ok(*ready)),
         Err(stop) => return opening.resolve(Err(stop)),
         // An expanded request cannot contain further references.
-        Ok(Step::Refers(_)) => return opening.resolve(Err(Stop::Forward)),
-        Ok(Step::Cold(read)) => read,
+        Ok(OpeningStep::Refers(_)) => return opening.resolve(Err(Stop::Forward)),
+        Ok(OpeningStep::Cold(read)) => read,
     };
     let find = move |app: &App, patience: &Patience| {
         let path = read.locate(app, patience)?;
@@ -128,8 +128,8 @@ pub(super) async fn open(
 async fn expand(
     app: &Arc<App>,
     mut opening: Opening,
-    asked: Box<Asked>,
-) -> Result<(Opening, Result<Step, Stop>), ProxyError> {
+    asked: Box<DecodedRequest>,
+) -> Result<(Opening, Result<OpeningStep, Stop>), ProxyError> {
     let tenant = opening.request.identity.tenant;
     let scope = opening.request.session.scope(asked.request.hint.as_deref());
     // The look-up may read the disk, so it runs off the async workers.
@@ -137,24 +137,24 @@ async fn expand(
         let known = asked.look_up(app, tenant, &scope, patience)?;
         Ok((asked, known))
     };
-    let (mut asked, known) = match look_up(app, &mut opening, find).await {
-        Ok((asked, Ok(known))) => (asked, known),
-        Ok((_, Err(lost))) => {
-            opening.report.turn.unmanaged = Some(lost.word());
+    let (mut asked, referred) = match look_up(app, &mut opening, find).await {
+        Ok((asked, LookedUp::Found(referred))) => (asked, referred),
+        Ok((_, LookedUp::Lost(lost))) => {
+            opening.reporter.unmanaged(lost.word());
             return Ok((opening, Err(Stop::Forward)));
         }
         Err(stop) => return Ok((opening, Err(stop))),
     };
-    let Known { found, path } = known;
+    let Referred { found, path } = referred;
     asked.known = path;
     let parts = found.before.iter().chain(&found.items);
     // An expanded request may be large although the client's was small.
     opening.size += parts.map(Bytes::len).sum::<usize>();
     let go_on = move |app: &App, opening: &mut Opening| {
-        let whole = opening.report.timed(Phase::Parse, || {
+        let whole = opening.reporter.timed(Phase::Parse, || {
             asked.request.dialect.expand(&asked.request, &found)
         });
-        asked.request = whole.ok_or(Stop::Fail(Stage::Dialect))?;
+        asked.request = whole.ok_or(Stop::Fail(FailedStage::Dialect))?;
         place(app, opening, *asked)
     };
     stage(app, opening, go_on).await
@@ -162,22 +162,22 @@ async fn expand(
 
 impl Opening {
     /// What becomes of a request after the middle.
-    fn resolve(self, outcome: Result<Ready, Stop>) -> Result<Opened, ProxyError> {
+    fn resolve(self, outcome: Result<FirstHop, Stop>) -> Result<Opened, ProxyError> {
         let Self {
             request,
-            mut report,
+            mut reporter,
             ..
         } = self;
         match outcome {
             Ok((state, prepared, place, family)) => {
                 let watched = state.terms.mode == Mode::Observe;
-                let turn = Box::new(Turn {
+                let turn = Box::new(ManagedTurn {
                     state,
                     prepared,
                     request,
                     place,
                     family,
-                    report,
+                    reporter,
                 });
                 return Ok(if watched {
                     Opened::Watched(turn)
@@ -186,26 +186,26 @@ impl Opening {
                 });
             }
             Err(Stop::Error(error)) => {
-                report.refuse(error.status());
+                reporter.refuse(error.status());
                 return Err(error);
             }
             Err(Stop::Forward | Stop::Gone) => {}
             Err(Stop::Fail(stage)) => {
                 tracing::warn!(stage = stage.name(), "forwarding the client's own bytes");
-                report.failed_open(stage);
+                reporter.failed_open(stage);
             }
         }
-        report.own();
+        reporter.own();
         Ok(Opened::Untouched {
             request: Box::new(request.untouched()),
-            report: Box::new(report),
+            reporter: Box::new(reporter),
         })
     }
 }
 
 /// Decodes a request and finds its place, as far as that needs no disk.
-fn begin(app: &App, opening: &mut Opening) -> Result<Step, Stop> {
-    let asked = asked(app, &opening.request, &mut opening.report)?;
+fn begin(app: &App, opening: &mut Opening) -> Result<OpeningStep, Stop> {
+    let asked = asked(app, &opening.request, &mut opening.reporter)?;
     // A caller whose name is not proven may not read by an id what another caller said.
     if asked.request.refers.is_empty() {
         place(app, opening, asked)
@@ -214,18 +214,18 @@ fn begin(app: &App, opening: &mut Opening) -> Result<Step, Stop> {
             Some(_) => Lost::Response,
             None => Lost::Item,
         };
-        opening.report.turn.unmanaged = Some(lost.word());
+        opening.reporter.unmanaged(lost.word());
         Err(Stop::Forward)
     } else {
-        Ok(Step::Refers(Box::new(asked)))
+        Ok(OpeningStep::Refers(Box::new(asked)))
     }
 }
 
 /// Finds the place of a request that refers to nothing, as far as that needs no disk.
-fn place(app: &App, opening: &mut Opening, asked: Asked) -> Result<Step, Stop> {
+fn place(app: &App, opening: &mut Opening, asked: DecodedRequest) -> Result<OpeningStep, Stop> {
     let (read, known) = read(app, opening, asked)?;
-    let (report, patience) = (&mut opening.report, &opening.patience);
-    let known = report.timed(Phase::Session, || {
+    let (reporter, patience) = (&mut opening.reporter, &opening.patience);
+    let known = reporter.timed(Phase::Session, || {
         // The path to a response that the request names comes first: others may end with the same
         // words.
         let stands = known.and_then(|known| stand(known, &read.shapes));
@@ -235,18 +235,22 @@ fn place(app: &App, opening: &mut Opening, asked: Asked) -> Result<Step, Stop> {
     let path = match known {
         Some(path) => path,
         // A store on disk may make the reader wait, which an async worker must not.
-        None if app.records(read.terms.mode).reads_wait() => return Ok(Step::Cold(Box::new(read))),
-        None => report.timed(Phase::Store, || read.locate(app, patience))?,
+        None if app.records(read.terms.mode).reads_wait() => {
+            return Ok(OpeningStep::Cold(Box::new(read)));
+        }
+        None => reporter.timed(Phase::Store, || read.locate(app, patience))?,
     };
-    Ok(Step::Ready(Box::new(ready(app, opening, read, path)?)))
+    Ok(OpeningStep::Ready(Box::new(ready(
+        app, opening, read, path,
+    )?)))
 }
 
-fn asked(app: &App, asked: &TurnRequest, report: &mut Report) -> Result<Asked, Stop> {
+fn asked(app: &App, asked: &TurnRequest, reporter: &mut Reporter) -> Result<DecodedRequest, Stop> {
     let wanted = app.settings.mode(&asked.overrides);
     if wanted == Mode::Off {
         return Err(Stop::Forward);
     }
-    let request = report.timed(Phase::Parse, || asked.dialect.decode(asked.body.clone()));
+    let request = reporter.timed(Phase::Parse, || asked.dialect.decode(asked.body.clone()));
     let request = match (request, wanted) {
         (Ok(request), _) => request,
         // A watched request is never refused.
@@ -265,8 +269,8 @@ fn asked(app: &App, asked: &TurnRequest, report: &mut Report) -> Result<Asked, S
     if asked.purpose == Purpose::Count {
         terms.breakpoints = SetBreakpoints::Off;
     }
-    report.asked(&request, terms.mode);
-    Ok(Asked {
+    reporter.asked(&request, terms.mode);
+    Ok(DecodedRequest {
         request,
         known: None,
         terms,
@@ -274,8 +278,12 @@ fn asked(app: &App, asked: &TurnRequest, report: &mut Report) -> Result<Asked, S
     })
 }
 
-fn read(app: &App, opening: &mut Opening, asked: Asked) -> Result<(Read, Option<Path>), Stop> {
-    let Asked {
+fn read(
+    app: &App,
+    opening: &mut Opening,
+    asked: DecodedRequest,
+) -> Result<(CountedRequest, Option<Path>), Stop> {
+    let DecodedRequest {
         request,
         known,
         mut terms,
@@ -283,17 +291,17 @@ fn read(app: &App, opening: &mut Opening, asked: Asked) -> Result<(Read, Option<
     } = asked;
     let Opening {
         request: turn,
-        report,
+        reporter,
         patience,
         trust,
         ..
     } = opening;
     if let Some(why) = request.unmanaged {
-        report.turn.unmanaged = Some(why);
+        reporter.unmanaged(why);
         return Err(Stop::Forward);
     }
     let reader = app.reader(&family, turn.identity.tenant, request.dialect);
-    let shapes = report.timed(Phase::Tokens, || {
+    let shapes = reporter.timed(Phase::Tokens, || {
         (0..request.messages.len())
             .map(|at| {
                 // Counting a long history takes a while. Nobody needs it once the caller has left.
@@ -301,7 +309,7 @@ fn read(app: &App, opening: &mut Opening, asked: Asked) -> Result<(Read, Option<
                     return Err(Stop::Gone);
                 }
                 let shape = reader.shape(request.message(at));
-                shape.map_err(|error| Stop::Fail(Stage::of(&MiddleError::from(error))))
+                shape.map_err(|error| Stop::Fail(FailedStage::of(&MiddleError::from(error))))
             })
             .collect::<Result<Vec<Arc<Shape>>, _>>()
     })?;
@@ -316,14 +324,14 @@ fn read(app: &App, opening: &mut Opening, asked: Asked) -> Result<(Read, Option<
     terms.refers = refers;
     let scope = turn.session.scope(request.hint.as_deref());
     let parent = turn.session.parent.clone();
-    let place = Place::new(tenant, scope, parent, request.dialect);
+    let place = RecordPlace::new(tenant, scope, parent, request.dialect);
     let place = match terms.mode {
         Mode::Observe => place.watched(),
         Mode::Manage | Mode::Off => place,
     };
     // Heads are hashed with the tenant, so they need to know whose request it is.
-    let heads = report.timed(Phase::Session, || chain::heads(place.tenant, &shapes));
-    let read = Read {
+    let heads = reporter.timed(Phase::Session, || chain::heads(place.tenant, &shapes));
+    let read = CountedRequest {
         request,
         shapes,
         heads,
@@ -335,8 +343,13 @@ fn read(app: &App, opening: &mut Opening, asked: Asked) -> Result<(Read, Option<
 }
 
 /// Prepares the first hop of a request that goes on from a path.
-fn ready(app: &App, opening: &mut Opening, read: Read, path: Arc<Path>) -> Result<Ready, Stop> {
-    let Read {
+fn ready(
+    app: &App,
+    opening: &mut Opening,
+    read: CountedRequest,
+    path: Arc<Path>,
+) -> Result<FirstHop, Stop> {
+    let CountedRequest {
         request,
         shapes,
         heads,
@@ -347,21 +360,21 @@ fn ready(app: &App, opening: &mut Opening, read: Read, path: Arc<Path>) -> Resul
     if opening.patience.is_over() {
         return Err(Stop::Gone);
     }
-    let report = &mut opening.report;
+    let reporter = &mut opening.reporter;
     let tools = app.tools(&family, place.tenant, request.dialect);
-    let whose = Whose::new(place.tenant, request.dialect, &request.model);
+    let whose = TenantModel::new(place.tenant, request.dialect, &request.model);
     // What the upstream refuses decides the first view, so it is looked up before injection.
     let known = app.learned.without(&whose);
     let mut state = State::new(request, shapes, heads, path, terms, &tools.reader);
     state.know(known);
-    let failed = |error: MiddleError| Stop::Fail(Stage::of(&error));
-    let injected = report.timed(Phase::Policy, || state.inject(&tools));
+    let failed = |error: MiddleError| Stop::Fail(FailedStage::of(&error));
+    let injected = reporter.timed(Phase::Policy, || state.inject(&tools));
     injected.map_err(failed)?;
-    let prepared = report.prepare(&mut state, &tools, None).map_err(failed)?;
-    report.account(state.ledger_terms(&tools));
-    report.prepared(&state, &prepared);
-    report.turn.session = place::session(&place, &state);
-    report.turn.parent_session = place::parent_session(&place);
+    let prepared = reporter.prepare(&mut state, &tools, None).map_err(failed)?;
+    reporter.account(state.ledger_terms(&tools));
+    reporter.prepared(&state, &prepared);
+    let parent = record_place::parent_session(&place);
+    reporter.session(record_place::session(&place, &state), parent);
     // The report is complete by now, so that a request that is forwarded is still reported in full.
     decide(&state, &prepared, opening.request.purpose)?;
     Ok((state, prepared, place, family))
@@ -373,21 +386,21 @@ fn unfound(error: FindError) -> Stop {
         return Stop::Gone;
     }
     tracing::warn!(%error, "the store did not answer");
-    Stop::Fail(Stage::Store)
+    Stop::Fail(FailedStage::Store)
 }
 
 /// What an unreadable request means. If no upstream could read it either, the caller made a
 /// mistake. If only the proxy can't edit it safely, it is forwarded as it came.
 fn unreadable(error: RequestError) -> Stop {
     match error {
-        RequestError::DuplicateKey => Stop::Fail(Stage::Dialect),
+        RequestError::DuplicateKey => Stop::Fail(FailedStage::Dialect),
         RequestError::Body(_) | RequestError::Missing { .. } => {
             Stop::Error(ProxyError::Request(error))
         }
     }
 }
 
-impl Asked {
+impl DecodedRequest {
     /// Looks up what the request refers to in the records.
     fn look_up(
         &self,
@@ -395,7 +408,7 @@ impl Asked {
         tenant: TenantId,
         scope: &Scope,
         patience: &Patience,
-    ) -> Result<Result<Known, Lost>, Stop> {
+    ) -> Result<LookedUp, Stop> {
         let told = |op, time| app.metrics.observe_store(op, time);
         let reads = Reads::new(&app.store, &told).while_waited_for(patience);
         let known = refer::look_up(
@@ -408,15 +421,15 @@ impl Asked {
     }
 }
 
-impl Read {
+impl CountedRequest {
     /// Calls `ask` with what the request is looked up by.
-    fn ask<T>(&self, ask: impl FnOnce(&find::Request<'_>) -> T) -> T {
+    fn ask<T>(&self, ask: impl FnOnce(&find::PathQuery<'_>) -> T) -> T {
         let text = |at| {
             self.request
                 .dialect
                 .assistant_text(self.request.message(at))
         };
-        ask(&find::Request {
+        ask(&find::PathQuery {
             tenant: self.place.tenant,
             scope: &self.place.keys,
             shapes: &self.shapes,

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::app::App;
-use super::error::ProxyError;
-use super::report::Report;
+use super::error::{Interruption, ProxyError};
+use super::reporter::Reporter;
 use super::request::TurnRequest;
 use crate::history::Patience;
 use crate::model::TenantId;
-use crate::record::{Phase, Stage};
+use crate::record::{FailedStage, Phase};
 
 /// A body with more bytes is read and counted off the async workers.
 const OFF_WORKER: usize = 64 * 1024;
@@ -22,7 +22,7 @@ pub(super) struct Opening {
     /// The client's request.
     pub request: TurnRequest,
     /// The report so far.
-    pub report: Report,
+    pub reporter: Reporter,
     /// How many bytes have to be read: the client's, and those that the request refers to.
     pub size: usize,
     /// How far the caller is trusted.
@@ -36,7 +36,7 @@ pub(super) enum Stop {
     /// It is forwarded on purpose.
     Forward,
     /// A stage failed, so the client's bytes are forwarded.
-    Fail(Stage),
+    Fail(FailedStage),
     /// The caller gets an error.
     Error(ProxyError),
     /// The caller left.
@@ -71,12 +71,12 @@ pub(super) async fn stage<T: Send + 'static>(
         return Ok(run());
     }
     // The task never ran, because the runtime is shutting down.
-    let stopped = |_| ProxyError::Middle("stopped");
+    let stopped = |_| ProxyError::Interrupted(Interruption::Stopped);
     tokio::task::spawn_blocking(run).await.map_err(stopped)
 }
 
 fn guarded<T>(part: impl FnOnce() -> Result<T, Stop>) -> Result<T, Stop> {
-    std::panic::catch_unwind(AssertUnwindSafe(part)).unwrap_or(Err(Stop::Fail(Stage::Panic)))
+    std::panic::catch_unwind(AssertUnwindSafe(part)).unwrap_or(Err(Stop::Fail(FailedStage::Panic)))
 }
 
 /// Runs a look-up in a store that may make it wait, as long as the settings allow.
@@ -90,13 +90,13 @@ pub(super) async fn look_up<T: Send + 'static>(
     let worker = app.clone();
     let find = move |patience: &Patience| guarded(|| find(&worker, patience));
     let found = app.readers.run(&opening.patience, limit, find).await;
-    let report = &mut opening.report;
-    report.turn.overhead.add(Phase::Store, begun.elapsed());
+    let reporter = &mut opening.reporter;
+    reporter.took(Phase::Store, begun.elapsed());
     // The look-up may notice that it is late before this clock does.
     // The callers report the failure as the store's, and not as a caller that left.
     let found = found.filter(|found| !matches!(found, Err(Stop::Gone)));
     found.unwrap_or_else(|| {
         tracing::warn!(?limit, "the store did not answer in time");
-        Err(Stop::Fail(Stage::Store))
+        Err(Stop::Fail(FailedStage::Store))
     })
 }

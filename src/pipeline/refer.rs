@@ -6,8 +6,8 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 
-use super::content::Kept;
-use super::place::Place;
+use super::record_place::RecordPlace;
+use super::stored_content::StoredContent;
 use crate::dialect::request::{Found, Lost, Request};
 use crate::history::{self, FindError, Reads};
 use crate::model::{Dialect, Digest, RecordId, Scope, TenantId};
@@ -45,10 +45,10 @@ fn own_key(item: Digest, scope: &Scope) -> Digest {
 
 /// The links that lead to a response by its id, and to the items of its turn by theirs.
 pub(super) fn links(
-    place: &Place,
+    place: &RecordPlace,
     dialect: Dialect,
     (response, record, turn): (&str, RecordId, u32),
-    kept: &Kept,
+    kept: &StoredContent,
 ) -> Vec<Link> {
     let tenant = place.tenant;
     let mut links = vec![Link {
@@ -71,9 +71,17 @@ pub(super) fn links(
     links
 }
 
+/// What a look-up of references found.
+pub(super) enum LookedUp {
+    /// Everything.
+    Found(Referred),
+    /// Not this one, which is the first that is missing.
+    Lost(Lost),
+}
+
 /// What a request refers to.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct Referred {
     /// What is put into the request.
     pub found: Found,
     /// The path to the response that the request goes on from. Other responses may say the same.
@@ -91,9 +99,9 @@ pub(super) fn look_up(
     (tenant, scope): (TenantId, &Scope),
     request: &Request,
     cap: usize,
-) -> Result<Result<Known, Lost>, FindError> {
+) -> Result<LookedUp, FindError> {
     let dialect = request.dialect;
-    let mut known = Known::default();
+    let mut known = Referred::default();
     let mut room = Room(cap.saturating_sub(request.body.len()));
     let mut said = HashSet::new();
     // The conversation comes first: its messages are the first place to look for the items.
@@ -105,7 +113,7 @@ pub(super) fn look_up(
                 known.path = Some(conversation.path);
                 said.extend(conversation.ids);
             }
-            None => return Ok(Err(Lost::Response)),
+            None => return Ok(LookedUp::Lost(Lost::Response)),
         }
     }
     let ids = request.refers.items.iter().map(|(_, id)| id.as_str());
@@ -125,10 +133,10 @@ pub(super) fn look_up(
         let likely = likely.map(|(_, message)| *message).take(SAME);
         match item(reads, dialect, id, likely)?.filter(|item| room.takes(item)) {
             Some(item) => known.found.items.push(item),
-            None => return Ok(Err(Lost::Item)),
+            None => return Ok(LookedUp::Lost(Lost::Item)),
         }
     }
-    Ok(Ok(known))
+    Ok(LookedUp::Found(known))
 }
 
 /// How many more bytes may be put into a request.

@@ -43,7 +43,7 @@ pub struct TurnRequest {
     /// Who sent the request.
     pub identity: Identity,
     /// What the headers say about the session.
-    pub session: Session,
+    pub session: SessionHeaders,
     /// What this request sets for itself.
     pub overrides: Overrides,
 }
@@ -86,14 +86,14 @@ pub enum Standing {
 
 /// What the headers say about the session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Session {
+pub struct SessionHeaders {
     /// The explicit session, with the thread or agent if one is named.
     pub explicit: Option<Scope>,
     /// The parent of the session, with its thread or agent.
     pub parent: Option<Scope>,
 }
 
-impl Session {
+impl SessionHeaders {
     /// The scope of the request: what the headers say, or else `prompt_cache_key` of the body, or
     /// else empty.
     #[must_use]

@@ -10,10 +10,10 @@ use http_body_util::{BodyExt, Limited};
 
 use super::app::App;
 use super::error::ProxyError;
-use super::managed::Turn;
+use super::managed_turn::ManagedTurn;
 use crate::dialect::Purpose;
 use crate::model::{EditKind, Edits};
-use crate::record::{RetryReason, Stage};
+use crate::record::{FailedStage, RetryReason};
 use crate::upstream::{self, ResponseBody};
 
 /// How many bytes of a refusal are read to find out why.
@@ -27,7 +27,7 @@ pub(super) fn is_too_long(app: &App, status: StatusCode, refusal: &[u8]) -> bool
 }
 
 /// Reads the body of a refusal. One that breaks off or never ends can't be acted on.
-pub(super) async fn refusal_of<B>(body: B) -> Result<Bytes, ProxyError>
+pub(super) async fn refusal_body<B>(body: B) -> Result<Bytes, ProxyError>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -48,45 +48,53 @@ pub(super) type Refusal = (Parts, Bytes);
 ///
 /// [`ProxyError`] if the upstream gave no response.
 /// [`ProxyError`] if the upstream gave no response.
-pub(super) async fn again(
+pub(super) async fn retry_refused(
     app: &App,
-    turn: &mut Turn,
+    turn: &mut ManagedTurn,
     refusal: Refusal,
-) -> Result<Result<Response<ResponseBody>, Refusal>, ProxyError> {
-    let (head, body) = match mended(app, turn, refusal).await? {
-        Ok(response) => {
+) -> Result<HopAnswer, ProxyError> {
+    let (head, body) = match send_another_view(app, turn, refusal).await? {
+        HopAnswer::Accepted(response) => {
             turn.note_accepted(app);
-            return Ok(Ok(response));
+            return Ok(HopAnswer::Accepted(response));
         }
-        Err(refusal) => refusal,
+        HopAnswer::Refused(refusal) => refusal,
     };
     if !is_too_long(app, head.status, &body) || !turn.is_shorter() {
-        return Ok(Err((head, body)));
+        return Ok(HopAnswer::Refused((head, body)));
     }
     turn.prepared.body = turn.own().clone().into();
     // The reported usage will be about what was sent.
     turn.prepared.estimate = turn.state.client_tokens;
     turn.prepared.breakpoints = None;
     turn.prepared.edits = Edits::default();
-    turn.report.failed_open(Stage::Refused);
-    turn.report.own();
+    turn.reporter.failed_open(FailedStage::Refused);
+    turn.reporter.own();
     let response = send(app, turn).await?;
-    turn.report.answered(response.status());
-    settled(response).await
+    turn.reporter.answered(response.status());
+    HopAnswer::of(response).await
 }
 
-/// Reads a response whole if it is a refusal.
-///
-/// # Errors
-/// [`ProxyError`] if the refusal breaks off.
-pub(super) async fn settled(
-    response: Response<ResponseBody>,
-) -> Result<Result<Response<ResponseBody>, Refusal>, ProxyError> {
-    if response.status().is_success() {
-        return Ok(Ok(response));
+/// How the upstream answered a hop.
+pub(super) enum HopAnswer {
+    /// It accepted the hop. The body is not read yet.
+    Accepted(Response<ResponseBody>),
+    /// It refused the hop.
+    Refused(Refusal),
+}
+
+impl HopAnswer {
+    /// Reads a response whole if it is a refusal.
+    ///
+    /// # Errors
+    /// [`ProxyError`] if the refusal breaks off.
+    pub(super) async fn of(response: Response<ResponseBody>) -> Result<Self, ProxyError> {
+        if response.status().is_success() {
+            return Ok(Self::Accepted(response));
+        }
+        let (head, body) = response.into_parts();
+        Ok(Self::Refused((head, refusal_body(body).await?)))
     }
-    let (head, body) = response.into_parts();
-    Ok(Err((head, refusal_of(body).await?)))
 }
 
 /// Sends another view in place of a refused one: first without the edits that it may have been
@@ -94,29 +102,30 @@ pub(super) async fn settled(
 ///
 /// [`ProxyError`] if the upstream gave no response.
 /// [`ProxyError`] if the upstream gave no response.
-pub(super) async fn mended(
+pub(super) async fn send_another_view(
     app: &App,
-    turn: &mut Turn,
+    turn: &mut ManagedTurn,
     refusal: Refusal,
-) -> Result<Result<Response<ResponseBody>, Refusal>, ProxyError> {
-    let refusal = match differently(app, turn, &refusal).await {
+) -> Result<HopAnswer, ProxyError> {
+    let refusal = match send_without_suspects(app, turn, &refusal).await {
         None => refusal,
-        Some(answer) => match settled(answer?).await? {
-            Ok(response) => return Ok(Ok(response)),
-            Err(refusal) => refusal,
+        Some(answer) => match HopAnswer::of(answer?).await? {
+            HopAnswer::Accepted(response) => return Ok(HopAnswer::Accepted(response)),
+            HopAnswer::Refused(refusal) => refusal,
         },
     };
-    match emergency(app, turn, refusal.0.status, &refusal.1).await {
-        None => Ok(Err(refusal)),
-        Some(answer) => settled(answer?).await,
+    // Without its suspects the view may still be too long, so the second refusal counts here.
+    match send_after_emergency_pass(app, turn, refusal.0.status, &refusal.1).await {
+        None => Ok(HopAnswer::Refused(refusal)),
+        Some(answer) => HopAnswer::of(answer?).await,
     }
 }
 
 /// Sends a refused view without the edits that it may have been refused for. Whether that is
 /// accepted shows what the upstream refuses. Returns `None` if nothing is suspected.
-async fn differently(
+async fn send_without_suspects(
     app: &App,
-    turn: &mut Turn,
+    turn: &mut ManagedTurn,
     (head, refusal): &Refusal,
 ) -> Option<Result<Response<ResponseBody>, ProxyError>> {
     // Only these statuses are about how a body is made. An unknown model or a body that is too
@@ -136,18 +145,18 @@ async fn differently(
         return None;
     }
     let breaks = suspects.edits.has(EditKind::Breakpoints);
-    turn.report.turn.retries.push(if breaks {
+    turn.reporter.retried(if breaks {
         RetryReason::Breakpoints
     } else {
         RetryReason::Edits
     });
-    turn.report.prepared(&turn.state, &without);
+    turn.reporter.prepared(&turn.state, &without);
     turn.prepared = without;
     let answer = send(app, turn).await;
     let Ok(response) = &answer else {
         return Some(answer);
     };
-    turn.report.answered(response.status());
+    turn.reporter.answered(response.status());
     // If the client set breakpoints of its own, there may only have been too many in total.
     let sole = !turn.state.is_marked();
     if response.status().is_success() && (sole || !breaks) {
@@ -160,9 +169,9 @@ async fn differently(
 /// Handles a hop that was refused as too long: makes one pass to four fifths of the size that the
 /// upstream named or refused, and tries once more. Returns `None` if the hop was refused for
 /// something else, or the pass frees nothing.
-async fn emergency(
+async fn send_after_emergency_pass(
     app: &App,
-    turn: &mut Turn,
+    turn: &mut ManagedTurn,
     status: StatusCode,
     refusal: &[u8],
 ) -> Option<Result<Response<ResponseBody>, ProxyError>> {
@@ -179,11 +188,11 @@ async fn emergency(
     }
     // The marks that the refused view moved stay where they are, because marks never move back. So
     // that pass is reported as well.
-    turn.report.prepared(&turn.state, &prepared);
+    turn.reporter.prepared(&turn.state, &prepared);
     turn.prepared = prepared;
     let answer = send(app, turn).await;
     if let Ok(response) = &answer {
-        turn.report.answered(response.status());
+        turn.reporter.answered(response.status());
     }
     Some(answer)
 }
@@ -192,8 +201,11 @@ async fn emergency(
 ///
 /// # Errors
 /// [`ProxyError`] if the upstream gave no response.
-pub(super) async fn send(app: &App, turn: &mut Turn) -> Result<Response<ResponseBody>, ProxyError> {
+pub(super) async fn send(
+    app: &App,
+    turn: &mut ManagedTurn,
+) -> Result<Response<ResponseBody>, ProxyError> {
     let outbound = turn.outbound(app)?;
-    let told = |retry| turn.report.retried(retry);
+    let told = |cause| turn.reporter.retried(cause);
     Ok(app.upstream.send(outbound, told).await?)
 }

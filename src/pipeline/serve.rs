@@ -11,24 +11,27 @@ use http::{HeaderValue, Response, StatusCode};
 use super::app::App;
 use super::error::ProxyError;
 use super::incoming::{Incoming, Served};
-use super::managed::Turn;
-use super::send::{is_too_long, mended, refusal_of, send, settled};
+use super::managed_turn::ManagedTurn;
+use super::send::{HopAnswer, is_too_long, refusal_body, send, send_another_view};
 use super::windows::Question;
 use super::{drive, unary};
 use crate::dialect::Purpose;
-use crate::record::{FAIL_OPEN, Stage};
+use crate::record::{FAIL_OPEN, FailedStage};
 use crate::upstream::{Payload, ResponseBody};
 
 /// Sends the first hop and answers the client with what comes of it.
 ///
 /// # Errors
 /// [`ProxyError`] if the upstream gave no response.
-pub(super) async fn first(app: &Arc<App>, mut turn: Turn) -> Result<Response<Body>, ProxyError> {
+pub(super) async fn first(
+    app: &Arc<App>,
+    mut turn: ManagedTurn,
+) -> Result<Response<Body>, ProxyError> {
     let response = match send(app, &mut turn).await {
         Ok(response) => response,
         Err(error) => return Err(turn.failed(error)),
     };
-    turn.report.answered(response.status());
+    turn.reporter.answered(response.status());
     if response.status().is_success() {
         return accepted(app, turn, response).await;
     }
@@ -40,7 +43,7 @@ pub(super) async fn first(app: &Arc<App>, mut turn: Turn) -> Result<Response<Bod
 /// hidden calls, the client's own request is sent.
 async fn accepted(
     app: &Arc<App>,
-    turn: Turn,
+    turn: ManagedTurn,
     response: Response<ResponseBody>,
 ) -> Result<Response<Body>, ProxyError> {
     if turn.request.purpose == Purpose::Count {
@@ -53,7 +56,7 @@ async fn accepted(
     ask_for_window(app, &turn);
     let (head, body) = Incoming::of(response);
     if body.coded {
-        return original(app, turn, Because::Unread).await;
+        return serve_own(app, turn, Because::Unread).await;
     }
     let served = if body.events || turn.state.request.stream {
         drive::stream(app, turn, head, body).await?
@@ -67,13 +70,13 @@ async fn accepted(
     };
     match served {
         Served::Answer(answer) => Ok(answer),
-        Served::Own(turn) | Served::Whole(turn, ..) => original(app, *turn, Because::Unread).await,
+        Served::Own(turn) | Served::Whole(turn, ..) => serve_own(app, *turn, Because::Unread).await,
     }
 }
 
 /// Asks the upstream how much the turn's model takes, if nothing is known about that. Uses the
 /// credentials that the upstream has just accepted.
-fn ask_for_window(app: &App, turn: &Turn) {
+fn ask_for_window(app: &App, turn: &ManagedTurn) {
     let model = &turn.state.request.model;
     if !app.models.family(model).is_unmeasured() {
         return;
@@ -94,16 +97,16 @@ fn ask_for_window(app: &App, turn: &Turn) {
 /// Handles a refusal of the first hop.
 async fn refused(
     app: &Arc<App>,
-    mut turn: Turn,
+    mut turn: ManagedTurn,
     response: Response<ResponseBody>,
 ) -> Result<Response<Body>, ProxyError> {
-    let mended = match settled(response).await {
-        Ok(Err(refusal)) => mended(app, &mut turn, refusal).await,
-        settled => settled,
+    let answer = match HopAnswer::of(response).await {
+        Ok(HopAnswer::Refused(refusal)) => send_another_view(app, &mut turn, refusal).await,
+        answer => answer,
     };
-    let (head, body) = match mended {
-        Ok(Ok(response)) => return accepted(app, turn, response).await,
-        Ok(Err(refusal)) => refusal,
+    let (head, body) = match answer {
+        Ok(HopAnswer::Accepted(response)) => return accepted(app, turn, response).await,
+        Ok(HopAnswer::Refused(refusal)) => refusal,
         Err(error) => return Err(turn.failed(error)),
     };
     // The client's own request may do if it differs from the view in what was refused.
@@ -114,7 +117,7 @@ async fn refused(
         is_ours(head.status) && !turn.prepared.body.is(turn.own())
     };
     if own_may_do {
-        return original(app, turn, Because::Refused { too_long }).await;
+        return serve_own(app, turn, Because::Refused { too_long }).await;
     }
     Ok(turn.reply(head.status, head.headers, body))
 }
@@ -137,14 +140,14 @@ enum Because {
 }
 
 /// Sends the client's own request once and says so in a header. Its answer stands.
-async fn original(
+async fn serve_own(
     app: &Arc<App>,
-    mut turn: Turn,
+    mut turn: ManagedTurn,
     because: Because,
 ) -> Result<Response<Body>, ProxyError> {
     let mut stage = match because {
-        Because::Unread => Stage::Intercept,
-        Because::Refused { .. } => Stage::Refused,
+        Because::Unread => FailedStage::Intercept,
+        Because::Refused { .. } => FailedStage::Refused,
     };
     let mut request = turn.request.untouched();
     // An expanded request is not compressed, whatever the client's body was.
@@ -153,7 +156,7 @@ async fn original(
         request.headers.remove(CONTENT_ENCODING);
         request.payload = Payload::Whole(body.clone().into());
     }
-    let mut response = match super::pass::pass(app, request, &mut turn.report).await {
+    let mut response = match super::forward::pass_on(app, request, &mut turn.reporter).await {
         Ok(response) => response,
         Err(error) => return Err(turn.failed(error)),
     };
@@ -161,14 +164,14 @@ async fn original(
         && is_ours(response.status())
     {
         let (head, body) = response.into_parts();
-        let body = match refusal_of(body).await {
+        let body = match refusal_body(body).await {
             Ok(body) => body,
             Err(error) => return Err(turn.failed(error)),
         };
         // If both requests are refused, the agent most likely made a mistake, and not the proxy.
         // But if only the client's is too long, its refusal says nothing about the view.
         if too_long || !is_too_long(app, head.status, &body) {
-            stage = Stage::RefusedTwice;
+            stage = FailedStage::RefusedTwice;
         }
         response = Response::from_parts(head, Body::from(body));
     } else if response.status().is_success()
@@ -180,10 +183,10 @@ async fn original(
         let learned = app.learned.unexplained(&whose, edits);
         turn.teach(learned);
     }
-    turn.report.failed_open(stage);
-    turn.report.unshortened(response.status());
+    turn.reporter.failed_open(stage);
+    turn.reporter.unshortened(response.status());
     let stage = HeaderValue::from_static(stage.name());
     response.headers_mut().insert(FAIL_OPEN, stage);
-    turn.report.finish(Some(response.status()));
+    turn.reporter.finish(Some(response.status()));
     Ok(response)
 }

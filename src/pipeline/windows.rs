@@ -23,11 +23,11 @@ const EVERY: u64 = 10 * 60 * 1_000;
 const AT_ONCE: usize = 2;
 
 /// A model of a tenant.
-type Key = (TenantId, String);
+type ModelKey = (TenantId, String);
 
 /// What became of the last question.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct WindowAnswer {
     /// When it was asked, in milliseconds since 1970.
     asked: u64,
     /// The size of the context, as the last readable list said.
@@ -38,7 +38,7 @@ struct Told {
 pub struct Windows {
     /// Whether upstreams are asked.
     asks: bool,
-    known: Mutex<Cache<Key, Told>>,
+    known: Mutex<Cache<ModelKey, WindowAnswer>>,
     asking: Arc<tokio::sync::Semaphore>,
 }
 
@@ -67,7 +67,7 @@ impl Windows {
     }
 
     /// Whether it is time to ask. If so, it is not time again for a while.
-    fn is_due(&self, key: &Key, now: u64) -> bool {
+    fn is_due(&self, key: &ModelKey, now: u64) -> bool {
         let mut known = self.known.lock();
         let before = known.get(key).copied();
         let due = before.is_none_or(|told| now.saturating_sub(told.asked) >= EVERY);
@@ -75,7 +75,7 @@ impl Windows {
             let context = before.and_then(|told| told.context);
             known.insert(
                 key.clone(),
-                Told {
+                WindowAnswer {
                     asked: now,
                     context,
                 },
@@ -85,9 +85,11 @@ impl Windows {
     }
 
     /// Takes in what the upstream said.
-    fn learn(&self, key: Key, now: u64, context: Option<u32>) {
+    fn learn(&self, key: ModelKey, now: u64, context: Option<u32>) {
         let asked = now;
-        self.known.lock().insert(key, Told { asked, context });
+        self.known
+            .lock()
+            .insert(key, WindowAnswer { asked, context });
     }
 }
 
@@ -138,7 +140,7 @@ impl Windows {
     }
 }
 
-fn key(tenant: TenantId, model: &str) -> Key {
+fn key(tenant: TenantId, model: &str) -> ModelKey {
     (tenant, model.chars().take(NAME).collect())
 }
 

@@ -4,7 +4,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::labels::Budget;
-use super::turn::{Context, Turn, lossy};
+use super::turn_report::{Context, TurnReport, lossy};
 
 const SESSION: HeaderName = HeaderName::from_static("x-plimsoll-session");
 const TURN: HeaderName = HeaderName::from_static("x-plimsoll-turn");
@@ -63,7 +63,7 @@ impl Zone {
 /// a second hop or the store's wait, is in the metrics and in the log. A fact that is not known
 /// gets no header.
 #[must_use]
-pub fn response_headers(turn: &Turn) -> HeaderMap {
+pub fn response_headers(turn: &TurnReport) -> HeaderMap {
     let mut headers = HeaderMap::new();
     // A session's name is a short hash. If it ever held what a header can't, no header would be
     // sent.
@@ -125,7 +125,7 @@ mod tests {
 
     use super::*;
     use crate::policy::Pinned;
-    use crate::record::{Phase, Route, Stage};
+    use crate::record::{FailedStage, Phase, Route};
     use crate::session::view::Parts;
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn every_fact_becomes_its_header() {
-        let mut turn = Turn::new(Route::Chat, Method::POST);
+        let mut turn = TurnReport::new(Route::Chat, Method::POST);
         turn.session = "0123456789abcdef".into();
         turn.number = 17;
         turn.context = Some(Context {
@@ -161,7 +161,7 @@ mod tests {
         });
         turn.overhead
             .add(Phase::Parse, Duration::from_micros(1_234));
-        turn.fail_open = Some(Stage::Store);
+        turn.fail_open = Some(FailedStage::Store);
         let headers = response_headers(&turn);
         let expect = [
             ("x-plimsoll-session", "0123456789abcdef"),
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn what_is_pinned_is_said_part_by_part() {
-        let mut turn = Turn::new(Route::Responses, Method::POST);
+        let mut turn = TurnReport::new(Route::Responses, Method::POST);
         turn.context = Some(Context {
             tokens_in: 9_000,
             tokens_out: 9_000,
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_not_said() {
-        let mut turn = Turn::new(Route::Forward, Method::GET);
+        let mut turn = TurnReport::new(Route::Forward, Method::GET);
         assert!(response_headers(&turn).is_empty());
         turn.session = "two\nlines".into();
         assert!(response_headers(&turn).is_empty());

@@ -6,8 +6,9 @@ use crate::model::{Usage, label_set};
 use crate::tokens::Cost;
 use crate::tokens::ledger::SavedParts;
 use crate::turn::hop::MiddleError;
+use crate::upstream::RetryCause;
 
-use super::turn::Turn;
+use super::turn_report::TurnReport;
 
 /// A word that stands in the source, such as the name of a provider. No request can make one.
 /// Labels of metrics come from closed sets, which `label_set` declares.
@@ -51,7 +52,7 @@ label_set!(
 
 label_set!(
     /// Who ended a response before its end.
-    Side {
+    AbortSide {
         /// The client went away.
         Client => "client",
         /// The upstream cut the stream, stalled, or sent an error in it.
@@ -185,7 +186,7 @@ label_set!(
 
 label_set!(
     /// What failed when the client's own bytes were sent, or when a turn was not recorded.
-    Stage {
+    FailedStage {
         /// The request could not be edited safely.
         Dialect => "dialect",
         /// The store could not be read in time, or at all.
@@ -241,7 +242,16 @@ label_set!(
     }
 );
 
-impl Stage {
+impl From<RetryCause> for RetryReason {
+    fn from(cause: RetryCause) -> Self {
+        match cause {
+            RetryCause::Connect => Self::Connect,
+            RetryCause::Status => Self::Status,
+        }
+    }
+}
+
+impl FailedStage {
     /// The stage in which the middle failed.
     #[must_use]
     pub const fn of(error: &MiddleError) -> Self {
@@ -282,7 +292,7 @@ impl LedgerTokens {
 impl LedgerSide {
     /// The tokens and the cost of this side of a turn, and the price of a unit in US dollars.
     #[must_use]
-    pub fn of(self, turn: &Turn) -> Option<(&Usage, &Cost, Option<f64>)> {
+    pub fn of(self, turn: &TurnReport) -> Option<(&Usage, &Cost, Option<f64>)> {
         let account = match self {
             Self::Sent | Self::Client => turn.ledger.as_ref()?,
             Self::Projected => turn.projected.as_ref()?,

@@ -10,19 +10,22 @@ mod log;
 mod metrics;
 #[cfg(test)]
 mod tests;
-mod turn;
+mod turn_report;
 
 pub use headers::{FAIL_OPEN, Zone, response_headers};
 pub use labels::{
-    AbortPhase, AcceptError, Budget, ConnectionCut, CostKind, Label, LedgerSide, LedgerTokens,
-    Phase, Projection, RetryReason, Route, SavedPart, Side, Stage, StoreOp, provider_name,
+    AbortPhase, AbortSide, AcceptError, Budget, ConnectionCut, CostKind, FailedStage, Label,
+    LedgerSide, LedgerTokens, Phase, Projection, RetryReason, Route, SavedPart, StoreOp,
+    provider_name,
 };
 pub use log::log_turn;
 pub use metrics::{InFlight, Metrics, MetricsError, log_lines_lost};
-pub use turn::{Abort, Context, Evicted, Hop, Overhead, Pass, Turn, lossy};
+pub use turn_report::{
+    Abort, Context, Evicted, HopReport, Overhead, PassReport, TurnReport, lossy,
+};
 
 /// Reports a finished turn: to the metrics first, and then to the log.
-pub fn finish(metrics: &Metrics, turn: &Turn) {
+pub fn finish(metrics: &Metrics, turn: &TurnReport) {
     metrics.observe(turn);
     log_turn(turn);
 }

@@ -262,8 +262,8 @@ impl Store {
     /// # Errors
     /// [`StoreError::Locked`] if another process holds the directory, [`StoreError::Format`] if a
     /// newer version wrote it, [`StoreError::Io`] if the system refuses.
-    pub fn open(config: &StoreSettings) -> Result<Opened, StoreError> {
-        match config.backend {
+    pub fn open(settings: &StoreSettings) -> Result<Opened, StoreError> {
+        match settings.backend {
             Backend::Memory => {
                 let report = OpenReport {
                     clean: true,
@@ -275,7 +275,7 @@ impl Store {
                 })
             }
             Backend::Sled => {
-                let (store, report) = sled::SledStore::open(config)?;
+                let (store, report) = sled::SledStore::open(settings)?;
                 Ok(Opened {
                     store: Self::Sled(store),
                     report,
@@ -289,11 +289,11 @@ impl Store {
     ///
     /// # Errors
     /// The errors of [`Self::open`] that somebody has to act on first.
-    pub fn open_or_stand_by(config: &StoreSettings) -> Result<Opened, StoreError> {
-        let there = config.path.exists();
-        match Self::open(config) {
+    pub fn open_or_stand_by(settings: &StoreSettings) -> Result<Opened, StoreError> {
+        let there = settings.path.exists();
+        match Self::open(settings) {
             Err(error) if error.is_of_disk(there) => Ok(Opened {
-                store: Self::Standby(standby::Standby::new(config, error)?),
+                store: Self::Standby(standby::Standby::new(settings, error)?),
                 report: OpenReport::default(),
             }),
             other => other,

@@ -19,7 +19,7 @@ use super::{Health, StoreError, StoreSettings, Ticket};
 pub struct Standby(Arc<Inner>);
 
 struct Inner {
-    config: StoreSettings,
+    settings: StoreSettings,
     memory: Memory,
     disk: RwLock<Disk>,
     /// Held while what is in memory is written to the disk.
@@ -37,10 +37,10 @@ impl Standby {
     ///
     /// # Errors
     /// [`StoreError::Io`] if the system has no thread for the next tries.
-    pub(super) fn new(config: &StoreSettings, error: StoreError) -> Result<Self, StoreError> {
+    pub(super) fn new(settings: &StoreSettings, error: StoreError) -> Result<Self, StoreError> {
         let inner = Arc::new(Inner {
-            config: config.clone(),
-            memory: Memory::bounded(config.queue_bytes),
+            settings: settings.clone(),
+            memory: Memory::bounded(settings.queue_bytes),
             disk: RwLock::new(Disk::Refuses(error)),
             moving: Mutex::default(),
         });
@@ -48,7 +48,7 @@ impl Standby {
         std::thread::Builder::new()
             .name("standby".to_owned())
             .spawn(move || retry(&weak))
-            .map_err(|error| StoreError::io("starting a thread for", &config.path, &error))?;
+            .map_err(|error| StoreError::io("starting a thread for", &settings.path, &error))?;
         Ok(Self(inner))
     }
 
@@ -99,12 +99,12 @@ impl Standby {
     }
 
     pub(super) fn disk_bytes(&self) -> u64 {
-        super::files::bytes(&self.0.config.path)
+        super::files::bytes(&self.0.settings.path)
     }
 
     pub(super) fn close(&self) -> Result<(), StoreError> {
         // What is being written to the disk gets there, unless the disk is too slow.
-        let _moved = self.0.moving.try_lock_for(self.0.config.close_wait);
+        let _moved = self.0.moving.try_lock_for(self.0.settings.close_wait);
         self.0.memory.close();
         match std::mem::replace(&mut *self.0.disk.write(), Disk::Closed) {
             Disk::Open(disk) => disk.close(),
@@ -135,7 +135,7 @@ impl Standby {
             Disk::Open(disk) => disk.notes(),
             Disk::Refuses(error) => vec![format!(
                 "turns are kept in memory only, and a restart loses them: {error}; the disk is tried again every {} s",
-                self.0.config.stand_by.as_secs()
+                self.0.settings.stand_by.as_secs()
             )],
             Disk::Closed => Vec::new(),
         };
@@ -152,7 +152,7 @@ impl Standby {
 /// Tries the disk until it works, or until nobody uses the store any more.
 fn retry(inner: &Weak<Inner>) {
     loop {
-        let Some(pause) = inner.upgrade().map(|inner| inner.config.stand_by) else {
+        let Some(pause) = inner.upgrade().map(|inner| inner.settings.stand_by) else {
             return;
         };
         std::thread::sleep(pause);
@@ -160,7 +160,7 @@ fn retry(inner: &Weak<Inner>) {
         if !matches!(*inner.disk.read(), Disk::Refuses(_)) {
             return;
         }
-        match SledStore::open(&inner.config) {
+        match SledStore::open(&inner.settings) {
             Ok((store, report)) => {
                 for note in report.notes() {
                     tracing::warn!("{note}");

@@ -107,7 +107,7 @@ pub struct SetupError(#[from] reqwest::Error);
 #[derive(Clone, Debug)]
 pub struct UpstreamClient {
     http: reqwest::Client,
-    config: Arc<UpstreamSettings>,
+    settings: Arc<UpstreamSettings>,
 }
 
 impl UpstreamClient {
@@ -115,11 +115,11 @@ impl UpstreamClient {
     ///
     /// # Errors
     /// [`SetupError`] if TLS can't be set up.
-    pub fn new(config: UpstreamSettings) -> Result<Self, SetupError> {
+    pub fn new(settings: UpstreamSettings) -> Result<Self, SetupError> {
         // Installing a second provider fails, which does no harm: the first stays.
         let _already = rustls::crypto::ring::default_provider().install_default();
         let mut http = reqwest::Client::builder();
-        if config.base_url.is_loopback() {
+        if settings.base_url.is_loopback() {
             // A proxy from the environment can't reach the addresses of this machine.
             http = http.no_proxy();
         }
@@ -128,15 +128,15 @@ impl UpstreamClient {
             .referer(false)
             .tcp_nodelay(true)
             .tcp_keepalive(Duration::from_secs(60))
-            .connect_timeout(config.connect_timeout)
-            .pool_max_idle_per_host(config.pool_idle)
-            .pool_idle_timeout(config.pool_idle_timeout)
+            .connect_timeout(settings.connect_timeout)
+            .pool_max_idle_per_host(settings.pool_idle)
+            .pool_idle_timeout(settings.pool_idle_timeout)
             .http2_initial_stream_window_size(STREAM_WINDOW)
             .http2_initial_connection_window_size(CONNECTION_WINDOW)
             .build()?;
         Ok(Self {
             http,
-            config: Arc::new(config),
+            settings: Arc::new(settings),
         })
     }
 
@@ -145,7 +145,7 @@ impl UpstreamClient {
     /// # Errors
     /// [`UpstreamError::Path`] if the path would leave the base.
     pub fn target(&self, asked: &http::uri::PathAndQuery) -> Result<Url, UpstreamError> {
-        self.config.base_url.join(asked)
+        self.settings.base_url.join(asked)
     }
 
     /// Sends a request and waits for the head of the response. Every answer of the upstream is a
@@ -160,7 +160,7 @@ impl UpstreamClient {
         told: impl FnMut(RetryCause) + Send,
     ) -> Result<Response<ResponseBody>, UpstreamError> {
         let told = Mutex::new(told);
-        let tries = Tries::new(&self.config, &told);
+        let tries = Tries::new(&self.settings, &told);
         let attempt = tower::service_fn(|outbound| self.attempt(outbound));
         tower::retry::Retry::new(tries, attempt)
             .oneshot(outbound)
@@ -179,7 +179,7 @@ impl UpstreamClient {
             }
         };
         let mut sending = std::pin::pin!(self.http.execute(request));
-        let limit = self.config.first_byte_timeout;
+        let limit = self.settings.first_byte_timeout;
         // Only silence counts against the upstream, so the time of an upload does not.
         let response = loop {
             let deadline = progress.last() + limit;
@@ -197,7 +197,7 @@ impl UpstreamClient {
                 }
             }
         };
-        let idle = self.config.idle_timeout;
+        let idle = self.settings.idle_timeout;
         Ok(Response::<reqwest::Body>::from(response).map(|body| ResponseBody::new(body, idle)))
     }
 }

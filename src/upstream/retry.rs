@@ -49,15 +49,15 @@ pub enum RetryCause {
 /// The tries of one call. A body that is held whole is sent again as often as the settings allow, a
 /// streamed one never. `told` is called before each retry.
 pub(super) struct Tries<'a, F> {
-    config: &'a UpstreamSettings,
+    settings: &'a UpstreamSettings,
     told: &'a Mutex<F>,
     made: u32,
 }
 
 impl<'a, F> Tries<'a, F> {
-    pub(super) fn new(config: &'a UpstreamSettings, told: &'a Mutex<F>) -> Self {
+    pub(super) fn new(settings: &'a UpstreamSettings, told: &'a Mutex<F>) -> Self {
         Self {
-            config,
+            settings,
             told,
             made: 0,
         }
@@ -78,7 +78,7 @@ impl<F: FnMut(RetryCause), B> Policy<Outbound, Response<B>, UpstreamError> for T
         _: &mut Outbound,
         outcome: &mut Result<Response<B>, UpstreamError>,
     ) -> Option<Sleep> {
-        let listed = |status: &u16| self.config.retry_statuses.contains(status);
+        let listed = |status: &u16| self.settings.retry_statuses.contains(status);
         let (why, asked) = match outcome {
             Ok(response) if listed(&response.status().as_u16()) => {
                 (RetryCause::Status, retry_after(response.headers()))
@@ -104,7 +104,7 @@ impl<F: FnMut(RetryCause), B> Policy<Outbound, Response<B>, UpstreamError> for T
 
     fn clone_request(&mut self, outbound: &Outbound) -> Option<Outbound> {
         let rope = match &outbound.payload {
-            Payload::Whole(rope) if self.made < self.config.retries => rope,
+            Payload::Whole(rope) if self.made < self.settings.retries => rope,
             Payload::Whole(_) | Payload::Streamed(_) => return None,
         };
         Some(Outbound {

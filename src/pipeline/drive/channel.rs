@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use tokio::sync::{Semaphore, mpsc};
 
-use super::Gone;
+use super::ClientGone;
 
 /// How many bytes may wait for a slow client before the upstream is no longer read. A longer frame
 /// waits alone.
@@ -20,22 +20,22 @@ const PIECE: usize = 8 << 10;
 const BESIDE: u32 = 64;
 
 /// A frame, and the room that it takes until the client's side takes it.
-type Waiting = (Result<BytesMut, io::Error>, u32);
+type WaitingFrame = (Result<BytesMut, io::Error>, u32);
 
 /// The driver's end. The queue has no bound of its own: a frame enters only after it got room. The
 /// one exception is the error that ends a stream.
 #[derive(Clone)]
 pub(super) struct Sender {
-    queue: mpsc::UnboundedSender<Waiting>,
+    queue: mpsc::UnboundedSender<WaitingFrame>,
     room: Arc<Semaphore>,
 }
 
 /// The client's end.
 pub(super) struct Receiver {
-    queue: mpsc::UnboundedReceiver<Waiting>,
+    queue: mpsc::UnboundedReceiver<WaitingFrame>,
     room: Arc<Semaphore>,
     /// A frame that did not fit into the piece before it.
-    kept: Option<Waiting>,
+    kept: Option<WaitingFrame>,
 }
 
 /// Makes a channel that is empty.
@@ -60,13 +60,17 @@ impl Sender {
     ///
     /// The frame is copied. It is a slice of a buffer of 8 KB or more, and the whole buffer would
     /// stay in memory while the slice waits.
-    pub(super) async fn send(&self, frame: &[u8]) -> Result<(), Gone> {
+    pub(super) async fn send(&self, frame: &[u8]) -> Result<(), ClientGone> {
         let length = u32::try_from(frame.len()).unwrap_or(ROOM);
         let takes = length.saturating_add(BESIDE).min(ROOM);
-        let room = self.room.acquire_many(takes).await.map_err(|_| Gone)?;
+        let room = self
+            .room
+            .acquire_many(takes)
+            .await
+            .map_err(|_| ClientGone)?;
         room.forget();
         let frame = BytesMut::from(frame);
-        self.queue.send((Ok(frame), takes)).map_err(|_| Gone)
+        self.queue.send((Ok(frame), takes)).map_err(|_| ClientGone)
     }
 
     /// Ends the stream with an error, after the frames that wait. A client that has gone does not

@@ -14,23 +14,23 @@ pub(super) enum Unpack {
     /// Not at all.
     Plain,
     /// gzip
-    Gzip(Box<MultiGzDecoder<Sink>>),
+    Gzip(Box<MultiGzDecoder<Unpacked>>),
     /// deflate, in the format of zlib.
-    Deflate(Box<ZlibDecoder<Sink>>),
+    Deflate(Box<ZlibDecoder<Unpacked>>),
     /// zstd
-    Zstd(Box<Decoder<'static, Sink>>),
+    Zstd(Box<Decoder<'static, Unpacked>>),
     /// In a way that can't be read.
     Unknown,
 }
 
 /// Takes what was unpacked, up to a bound.
 #[derive(Default)]
-pub(super) struct Sink {
+pub(super) struct Unpacked {
     bytes: Vec<u8>,
     room: usize,
 }
 
-impl Write for Sink {
+impl Write for Unpacked {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.room = self
             .room
@@ -54,9 +54,9 @@ impl Unpack {
         let coding = coding.to_str().unwrap_or_default().trim();
         match coding.to_ascii_lowercase().as_str() {
             "identity" | "" => Self::Plain,
-            "gzip" | "x-gzip" => Self::Gzip(Box::new(MultiGzDecoder::new(Sink::default()))),
-            "deflate" => Self::Deflate(Box::new(ZlibDecoder::new(Sink::default()))),
-            "zstd" => match Decoder::new(Sink::default()) {
+            "gzip" | "x-gzip" => Self::Gzip(Box::new(MultiGzDecoder::new(Unpacked::default()))),
+            "deflate" => Self::Deflate(Box::new(ZlibDecoder::new(Unpacked::default()))),
+            "zstd" => match Decoder::new(Unpacked::default()) {
                 Ok(decoder) => Self::Zstd(Box::new(decoder)),
                 Err(_) => Self::Unknown,
             },
@@ -79,7 +79,7 @@ impl Unpack {
 /// Has a decoder unpack a piece into its sink, and takes what came out.
 fn step<D: Write>(
     decoder: &mut D,
-    sink: impl Fn(&mut D) -> &mut Sink,
+    sink: impl Fn(&mut D) -> &mut Unpacked,
     piece: &[u8],
     room: usize,
 ) -> Option<Bytes> {

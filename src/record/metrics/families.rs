@@ -15,8 +15,8 @@ use crate::intercept::delimiter;
 use crate::model::{CacheName, DelimiterAction, EditKind, GuideReason, RecallOutcome};
 use crate::policy::{Level, Policy};
 use crate::record::labels::{
-    AbortPhase, AcceptError, ConnectionCut, CostKind, LedgerSide, LedgerTokens, Phase, Projection,
-    RetryReason, SavedPart, Side, Stage, StoreOp,
+    AbortPhase, AbortSide, AcceptError, ConnectionCut, CostKind, FailedStage, LedgerSide,
+    LedgerTokens, Phase, Projection, RetryReason, SavedPart, StoreOp,
 };
 use crate::session::view::Part;
 
@@ -77,11 +77,11 @@ pub(super) static LOG_LINES_LOST: LazyLock<Result<IntCounter, Error>> = LazyLock
 #[derive(Debug)]
 pub(super) struct Families {
     registry: Registry,
-    pub http: Http,
-    pub upstream: Upstream,
-    pub view: View,
-    pub hidden: Hidden,
-    pub own: Own,
+    pub http: HttpMetrics,
+    pub upstream: UpstreamMetrics,
+    pub view: ViewMetrics,
+    pub hidden: HiddenMetrics,
+    pub internal: InternalMetrics,
     pub process: Option<Process>,
 }
 
@@ -98,11 +98,11 @@ impl Families {
         )?;
         log_lines_lost(r)?;
         Ok(Self {
-            http: Http::register(r)?,
-            upstream: Upstream::register(r)?,
-            view: View::register(r)?,
-            hidden: Hidden::register(r)?,
-            own: Own::register(r)?,
+            http: HttpMetrics::register(r)?,
+            upstream: UpstreamMetrics::register(r)?,
+            view: ViewMetrics::register(r)?,
+            hidden: HiddenMetrics::register(r)?,
+            internal: InternalMetrics::register(r)?,
             process: Process::register(r)?,
             registry: registrar.0,
         })
@@ -115,19 +115,19 @@ impl Families {
 
 /// What clients see.
 #[derive(Debug)]
-pub(super) struct Http {
+pub(super) struct HttpMetrics {
     pub requests: IntCounterVec,
     pub duration: Histogram,
     pub first_token: Histogram,
     pub in_flight: IntGauge,
-    pub stream_aborts: Pairs<Side, AbortPhase>,
-    pub fail_open: Each<Stage, IntCounter>,
+    pub stream_aborts: Pairs<AbortSide, AbortPhase>,
+    pub fail_open: Each<FailedStage, IntCounter>,
     pub unmanaged: Each<Unmanaged, IntCounter>,
     pub accept_errors: Each<AcceptError, IntCounter>,
     pub cut_connections: Each<ConnectionCut, IntCounter>,
 }
 
-impl Http {
+impl HttpMetrics {
     fn register(r: &Registrar) -> Result<Self, Error> {
         Ok(Self {
             accept_errors: r.counters(
@@ -177,7 +177,7 @@ impl Http {
 
 /// What providers did and reported.
 #[derive(Debug)]
-pub(super) struct Upstream {
+pub(super) struct UpstreamMetrics {
     pub requests: IntCounterVec,
     pub duration: Histogram,
     pub retries: Each<RetryReason, IntCounter>,
@@ -186,10 +186,10 @@ pub(super) struct Upstream {
     pub estimate_ratio: Histogram,
     pub cache_hit_ratio: Histogram,
     pub cost: Each<CostKind, Counter>,
-    pub ledger: Ledger,
+    pub ledger: LedgerMetrics,
 }
 
-impl Upstream {
+impl UpstreamMetrics {
     fn register(r: &Registrar) -> Result<Self, Error> {
         Ok(Self {
             requests: r.open(
@@ -234,14 +234,14 @@ impl Upstream {
                 "Money paid to providers, in US dollars",
                 "kind",
             )?,
-            ledger: Ledger::register(r)?,
+            ledger: LedgerMetrics::register(r)?,
         })
     }
 }
 
 /// What turns cost, and what the clients' own requests would have cost.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(super) struct LedgerMetrics {
     pub tokens: Pairs<LedgerSide, LedgerTokens>,
     pub units: Each<LedgerSide, Counter>,
     pub usd: Each<LedgerSide, Counter>,
@@ -253,7 +253,7 @@ pub(super) struct Ledger {
     pub projections: Each<Projection, IntCounter>,
 }
 
-impl Ledger {
+impl LedgerMetrics {
     fn register(r: &Registrar) -> Result<Self, Error> {
         Ok(Self {
             tokens: r.pairs(
@@ -311,7 +311,7 @@ impl Ledger {
 
 /// Contexts, budgets and passes.
 #[derive(Debug)]
-pub(super) struct View {
+pub(super) struct ViewMetrics {
     pub tokens_in: Histogram,
     pub tokens_out: Histogram,
     pub parts: Each<Part, Histogram>,
@@ -328,7 +328,7 @@ pub(super) struct View {
     pub sessions_active: IntGauge,
 }
 
-impl View {
+impl ViewMetrics {
     fn register(r: &Registrar) -> Result<Self, Error> {
         let context = r.histograms(
             "context_tokens",
@@ -394,7 +394,7 @@ impl View {
 
 /// Hidden tools.
 #[derive(Debug)]
-pub(super) struct Hidden {
+pub(super) struct HiddenMetrics {
     pub delimiter_calls: Pairs<DelimiterAction, delimiter::Label>,
     pub hops: Histogram,
     pub serial_hops: IntCounter,
@@ -404,7 +404,7 @@ pub(super) struct Hidden {
     pub refetches: IntCounter,
 }
 
-impl Hidden {
+impl HiddenMetrics {
     fn register(r: &Registrar) -> Result<Self, Error> {
         Ok(Self {
             delimiter_calls: r.pairs(
@@ -419,7 +419,7 @@ impl Hidden {
             )?,
             serial_hops: r.counter(
                 "serial_hops_total",
-                "Hidden hops of requests that allow one call a message, where every annotation \
+                "HiddenMetrics hops of requests that allow one call a message, where every annotation \
                  costs an upstream call",
             )?,
             guided: r.counters(
@@ -440,7 +440,7 @@ impl Hidden {
 
 /// The proxy's own time, store and memory.
 #[derive(Debug)]
-pub(super) struct Own {
+pub(super) struct InternalMetrics {
     pub phases: Each<Phase, Histogram>,
     pub total: Histogram,
     pub store_ops: Each<StoreOp, Histogram>,
@@ -453,7 +453,7 @@ pub(super) struct Own {
     pub cache_limits: Each<CacheName, IntGauge>,
 }
 
-impl Own {
+impl InternalMetrics {
     fn register(r: &Registrar) -> Result<Self, Error> {
         let overhead = r.histograms(
             "overhead_seconds",

@@ -15,12 +15,12 @@ use http::{Method, StatusCode};
 use prometheus::{IntGauge, TextEncoder};
 
 use self::families::{Families, LOG_LINES_LOST};
-use self::models::Models;
+use self::models::ModelLabels;
 use super::labels::{
     AcceptError, Budget, ConnectionCut, CostKind, LedgerSide, LedgerTokens, Phase, Route,
     SavedPart, StoreOp, TokenKind,
 };
-use super::turn::{Abort, Context, Evicted, Hop, Pass, Turn, lossy};
+use super::turn_report::{Abort, Context, Evicted, HopReport, PassReport, TurnReport, lossy};
 use crate::intercept::delimiter::DelimiterCall;
 use crate::model::CacheName;
 use crate::session::view::Part;
@@ -59,7 +59,7 @@ pub fn log_lines_lost(lines: u64) {
 #[derive(Debug)]
 pub struct Metrics {
     families: Families,
-    models: Models,
+    models: ModelLabels,
 }
 
 impl Metrics {
@@ -70,7 +70,7 @@ impl Metrics {
     /// [`MetricsError`] if an entry of `models` is not a glob, or if this module names a metric
     /// twice.
     pub fn new<S: AsRef<str>>(models: &[S]) -> Result<Self, MetricsError> {
-        let (families, models) = (Families::register()?, Models::new(models)?);
+        let (families, models) = (Families::register()?, ModelLabels::new(models)?);
         // A series that first appears with a value looks to Prometheus as if it had not moved.
         for model in models.listed() {
             for kind in TokenKind::ALL {
@@ -82,7 +82,7 @@ impl Metrics {
     }
 
     /// Counts a finished turn.
-    pub fn observe(&self, turn: &Turn) {
+    pub fn observe(&self, turn: &TurnReport) {
         let f = &self.families;
         // A name that no upstream answered to may be anything, so it does not become a label.
         let answered = turn
@@ -142,7 +142,7 @@ impl Metrics {
         self.observe_ledger(turn);
     }
 
-    fn observe_hop(&self, turn: &Turn, hop: &Hop, model: &str) {
+    fn observe_hop(&self, turn: &TurnReport, hop: &HopReport, model: &str) {
         let f = &self.families;
         f.upstream
             .requests
@@ -180,7 +180,7 @@ impl Metrics {
         }
     }
 
-    fn observe_pass(&self, pass: &Pass) {
+    fn observe_pass(&self, pass: &PassReport) {
         let f = &self.families;
         f.view.passes.at(pass.trigger).inc();
         if pass.above_floor {
@@ -207,7 +207,7 @@ impl Metrics {
         }
     }
 
-    fn observe_ledger(&self, turn: &Turn) {
+    fn observe_ledger(&self, turn: &TurnReport) {
         let f = &self.families.upstream.ledger;
         for side in LedgerSide::ALL {
             let Some((usage, cost, usd)) = side.of(turn) else {
@@ -240,19 +240,19 @@ impl Metrics {
         }
     }
 
-    fn observe_overhead(&self, turn: &Turn) {
+    fn observe_overhead(&self, turn: &TurnReport) {
         let f = &self.families;
         for phase in Phase::ALL {
             if let Some(time) = turn.overhead.get(phase) {
-                f.own.phases.at(phase).observe(time.as_secs_f64());
+                f.internal.phases.at(phase).observe(time.as_secs_f64());
             }
         }
         if let Some(total) = turn.overhead.total() {
-            f.own.total.observe(total.as_secs_f64());
+            f.internal.total.observe(total.as_secs_f64());
         }
     }
 
-    fn observe_events(&self, turn: &Turn) {
+    fn observe_events(&self, turn: &TurnReport) {
         let f = &self.families;
         for call in &turn.delimiter_calls {
             let DelimiterCall { action, outcome } = *call;
@@ -285,7 +285,7 @@ impl Metrics {
 
     /// Counts one operation of the store, whoever waited for it.
     pub fn observe_store(&self, op: StoreOp, time: Duration) {
-        let histogram = self.families.own.store_ops.at(op);
+        let histogram = self.families.internal.store_ops.at(op);
         histogram.observe(time.as_secs_f64());
     }
 
@@ -301,17 +301,17 @@ impl Metrics {
 
     /// Takes over the state of the store. `durable` says whether turns outlive the process.
     pub fn set_store(&self, health: &Health, durable: bool) {
-        let own = &self.families.own;
+        let internal = &self.families.internal;
         let counts = [
-            (&own.store_lost, health.lost),
-            (&own.store_rebuilt, health.rebuilt),
-            (&own.store_wiped, health.wiped),
+            (&internal.store_lost, health.lost),
+            (&internal.store_rebuilt, health.rebuilt),
+            (&internal.store_wiped, health.wiped),
         ];
         // The store counts from its own start, so the counter moves by the difference.
         for (counter, now) in counts {
             counter.inc_by(now.saturating_sub(counter.get()));
         }
-        own.store_durable.set(i64::from(durable));
+        internal.store_durable.set(i64::from(durable));
     }
 
     /// Counts a request as in flight until the guard is dropped.
@@ -330,10 +330,10 @@ impl Metrics {
 
     /// Sets how many bytes a cache holds and how many it may hold.
     pub fn set_cache(&self, cache: CacheName, bytes: u64, limit: u64) {
-        let own = &self.families.own;
+        let internal = &self.families.internal;
         let whole = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
-        own.cache_bytes.at(cache).set(whole(bytes));
-        own.cache_limits.at(cache).set(whole(limit));
+        internal.cache_bytes.at(cache).set(whole(bytes));
+        internal.cache_limits.at(cache).set(whole(limit));
     }
 
     /// Sets the configured ceiling, which dashboards draw as a line.
@@ -346,7 +346,7 @@ impl Metrics {
 
     /// Sets how many bytes the store's files hold.
     pub fn set_store_bytes(&self, bytes: u64) {
-        let gauge = &self.families.own.store_bytes;
+        let gauge = &self.families.internal.store_bytes;
         gauge.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 

@@ -18,7 +18,7 @@ const NAME_LIMIT: usize = 80;
 
 /// The list, and the names that it has admitted so far.
 #[derive(Debug)]
-pub(super) struct Models {
+pub(super) struct ModelLabels {
     globs: GlobSet,
     /// The listed names without wildcards, and those that globs admitted.
     admitted: RwLock<HashSet<Arc<str>>>,
@@ -26,7 +26,7 @@ pub(super) struct Models {
     other: Arc<str>,
 }
 
-impl Models {
+impl ModelLabels {
     pub fn new<S: AsRef<str>>(list: &[S]) -> Result<Self, MetricsError> {
         let mut globs = GlobSetBuilder::new();
         let mut admitted = HashSet::new();
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_name_is_listed_or_matches_and_was_answered() {
-        let models = Models::new(&["mine", "gpt-*", "o[134]*"]).unwrap();
+        let models = ModelLabels::new(&["mine", "gpt-*", "o[134]*"]).unwrap();
         for (model, answered, expect) in [
             ("mine", false, "mine"),
             ("gpt-5", false, "other"),
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn globs_admit_only_so_many() {
-        let models = Models::new(&["gpt-5", "gpt-*"]).unwrap();
+        let models = ModelLabels::new(&["gpt-5", "gpt-*"]).unwrap();
         let labels: HashSet<Arc<str>> = (0..1_000)
             .map(|n| models.label(&format!("gpt-x{n}"), true))
             .collect();
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_malformed_glob_is_named() {
-        let error = Models::new(&["gpt-[5"]).unwrap_err();
+        let error = ModelLabels::new(&["gpt-[5"]).unwrap_err();
         assert!(error.to_string().contains("gpt-[5"), "{error}");
     }
 }

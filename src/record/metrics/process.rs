@@ -28,7 +28,7 @@ pub(in crate::record) struct Process {
 
 /// One look at a process.
 #[derive(Debug, Default, PartialEq)]
-struct Facts {
+struct ProcessFacts {
     resident_bytes: f64,
     virtual_bytes: f64,
     threads: f64,
@@ -42,7 +42,7 @@ struct Facts {
 impl Process {
     /// Registers these metrics. Returns `None` if the system has no `/proc`.
     pub fn register(r: &Registrar) -> Result<Option<Self>, Error> {
-        if Facts::read(Path::new("/proc")).is_none() {
+        if ProcessFacts::read(Path::new("/proc")).is_none() {
             return Ok(None);
         }
         let gauge = |name: &str, help: &str| r.system_gauge(name, help);
@@ -68,7 +68,7 @@ impl Process {
     /// Reads all values again.
     pub fn refresh(&self) {
         let cpu = self.cpu.lock();
-        let Some(facts) = Facts::read(Path::new("/proc")) else {
+        let Some(facts) = ProcessFacts::read(Path::new("/proc")) else {
             return;
         };
         self.resident.set(facts.resident_bytes);
@@ -81,7 +81,7 @@ impl Process {
     }
 }
 
-impl Facts {
+impl ProcessFacts {
     /// Reads the values. Returns `None` if any of them is missing.
     fn read(proc: &Path) -> Option<Self> {
         let own = proc.join("self");
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn a_process_is_read_as_the_system_writes_it() {
         let directory = proc(&FILES);
-        let expect = Facts {
+        let expect = ProcessFacts {
             resident_bytes: 2_048_000.0,
             virtual_bytes: 3_072_000.0,
             threads: 7.0,
@@ -162,7 +162,7 @@ mod tests {
             started: 1_700_000_123.45,
             cpu_seconds: 3.0,
         };
-        assert_eq!(Facts::read(directory.path()), Some(expect));
+        assert_eq!(ProcessFacts::read(directory.path()), Some(expect));
     }
 
     #[test]
@@ -170,14 +170,14 @@ mod tests {
         for absent in 0..4 {
             let mut files = FILES.to_vec();
             files.remove(absent);
-            assert_eq!(Facts::read(proc(&files).path()), None, "{absent}");
+            assert_eq!(ProcessFacts::read(proc(&files).path()), None, "{absent}");
         }
     }
 
     #[cfg(target_os = "linux")]
     #[test]
     fn this_process_is_what_it_says() {
-        let facts = Facts::read(Path::new("/proc")).unwrap();
+        let facts = ProcessFacts::read(Path::new("/proc")).unwrap();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let age = now.as_secs_f64() - facts.started;
         assert!((-5.0..86_400.0).contains(&age), "{facts:?}");

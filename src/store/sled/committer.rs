@@ -93,7 +93,7 @@ impl Committer {
             let pause = if behind {
                 PAUSE
             } else {
-                self.shared.config.look
+                self.shared.settings.look
             };
             match jobs.recv_timeout(pause) {
                 Ok(job) => {
@@ -363,7 +363,7 @@ impl Committer {
         let Some((since, error)) = &self.failed else {
             return Ok(());
         };
-        if since.elapsed() < self.shared.config.retry {
+        if since.elapsed() < self.shared.settings.retry {
             return Err(error.clone());
         }
         if self.anew {
@@ -388,7 +388,7 @@ impl Committer {
             // The engine has failed already. How its closing goes changes nothing.
             let _ = trees.shut(shared.place.engine());
         }
-        let opened = shared.place.reopen(&shared.config);
+        let opened = shared.place.reopen(&shared.settings);
         let held = opened.and_then(|(trees, checked)| {
             (self.counts, self.counted) = (checked.counts, checked.counted);
             let held = self.unapplied(&trees)?;
@@ -451,7 +451,7 @@ impl Committer {
                 std::mem::forget(engine);
                 Err(StoreError::Degraded)
             }
-            (Engine::Open(trees), None) => shared.place.rest(&shared.config, trees, self.wrote),
+            (Engine::Open(trees), None) => shared.place.rest(&shared.settings, trees, self.wrote),
             (Engine::Open(trees), Some((_, error))) => {
                 trees.shut(shared.place.engine())?;
                 Err(error.clone())

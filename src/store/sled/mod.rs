@@ -50,7 +50,7 @@ pub struct SledStore {
 
 /// What readers and the committer share.
 struct Shared {
-    config: StoreSettings,
+    settings: StoreSettings,
     place: DataDirectory,
     engine: RwLock<Engine>,
     overlay: Mutex<Overlay>,
@@ -89,10 +89,10 @@ impl SledStore {
     ///
     /// # Errors
     /// The errors of [`super::Store::open`].
-    pub fn open(config: &StoreSettings) -> Result<(Self, OpenReport), StoreError> {
-        let place = DataDirectory::new(&config.path);
+    pub fn open(settings: &StoreSettings) -> Result<(Self, OpenReport), StoreError> {
+        let place = DataDirectory::new(&settings.path);
         let lock = place.lock()?;
-        let (trees, checked, mut report) = place.open(config)?;
+        let (trees, checked, mut report) = place.open(settings)?;
         let journal = Journal::open(place.dir());
         let journal = journal
             .map_err(|error| StoreError::io("opening the journal in", place.dir(), &error))?;
@@ -101,7 +101,7 @@ impl SledStore {
             .map_err(|error| StoreError::io("opening the archive in", place.dir(), &error))?;
         // The engine becomes visible to readers only after recovery, so it starts as closed.
         let shared = Arc::new(Shared {
-            config: config.clone(),
+            settings: settings.clone(),
             place,
             engine: RwLock::new(Engine::Closed),
             overlay: Mutex::default(),
@@ -113,7 +113,7 @@ impl SledStore {
             wiped: AtomicU64::new(0),
             notes: Mutex::default(),
         });
-        let (jobs, queue) = sync_channel(config.queue.max(1));
+        let (jobs, queue) = sync_channel(settings.queue.max(1));
         let (said, closed) = channel();
         let mut committer = Committer {
             shared: Arc::clone(&shared),
@@ -149,7 +149,7 @@ impl SledStore {
         std::thread::Builder::new()
             .name("store".to_owned())
             .spawn(move || committer.run(&queue, &said))
-            .map_err(|error| StoreError::io("starting the thread of", &config.path, &error))?;
+            .map_err(|error| StoreError::io("starting the thread of", &settings.path, &error))?;
         Ok((
             Self {
                 shared,
@@ -161,7 +161,7 @@ impl SledStore {
     }
 
     pub(super) fn disk_bytes(&self) -> u64 {
-        super::files::bytes(&self.shared.config.path)
+        super::files::bytes(&self.shared.settings.path)
     }
 
     pub(super) fn links(&self, keys: &[Digest]) -> Result<Vec<Vec<(u32, Digest)>>, StoreError> {
@@ -229,7 +229,7 @@ impl SledStore {
         let shared = &self.shared;
         let StoreSettings {
             queue, queue_bytes, ..
-        } = shared.config;
+        } = shared.settings;
         if !shared
             .overlay
             .lock()
@@ -255,7 +255,7 @@ impl SledStore {
         }
         let StoreSettings {
             queue, queue_bytes, ..
-        } = shared.config;
+        } = shared.settings;
         // The overlay takes the batch before the queue does, so that no reader can miss it.
         if !shared.overlay.lock().add(&batch, queue, queue_bytes) {
             return shared.refuse(StoreError::Busy);
@@ -279,7 +279,7 @@ impl SledStore {
         if self.jobs.lock().take().is_none() {
             return Err(StoreError::Closed);
         }
-        let waited = self.shared.config.close_wait;
+        let waited = self.shared.settings.close_wait;
         closed
             .recv_timeout(waited)
             .unwrap_or(Err(StoreError::Slow { waited }))

@@ -122,10 +122,10 @@ impl DataDirectory {
     /// aside and a new one opened.
     pub(super) fn open(
         &self,
-        config: &StoreSettings,
+        settings: &StoreSettings,
     ) -> Result<(Trees, Checked, OpenReport), StoreError> {
         let mut privacy = files::close_to_others(&self.dir);
-        if let Some(Keepsake { name, bytes }) = &config.keepsake
+        if let Some(Keepsake { name, bytes }) = &settings.keepsake
             && !self.dir.join(name).exists()
         {
             files::write_whole(&self.dir, name, bytes).map_err(self.error("writing"))?;
@@ -140,11 +140,11 @@ impl DataDirectory {
             clean: matches!(last, LastStop::None | LastStop::Clean),
             ..OpenReport::default()
         };
-        let opened = self.attempt(config, last, mark.map(|mark| mark.counts));
+        let opened = self.attempt(settings, last, mark.map(|mark| mark.counts));
         let (trees, checked) = match opened {
             Err(error) if is_damage(&error) => {
                 report.reason = Some(error.to_string());
-                self.mend(config, &mut report)?
+                self.mend(settings, &mut report)?
             }
             other => other?,
         };
@@ -169,20 +169,20 @@ impl DataDirectory {
     }
 
     /// Opens the engine again after the disk failed. Checks as after a kill.
-    pub(super) fn reopen(&self, config: &StoreSettings) -> Result<(Trees, Checked), StoreError> {
-        self.attempt(config, LastStop::Failed, None)
+    pub(super) fn reopen(&self, settings: &StoreSettings) -> Result<(Trees, Checked), StoreError> {
+        self.attempt(settings, LastStop::Failed, None)
     }
 
     /// Opens the engine and checks it. With `expected` it must hold exactly that much.
     fn attempt(
         &self,
-        config: &StoreSettings,
+        settings: &StoreSettings,
         last: LastStop,
         expected: Option<Counts>,
     ) -> Result<(Trees, Checked), StoreError> {
         self.prepare()
             .map_err(self.error("creating the engine's directory in"))?;
-        let trees = Trees::open(&self.engine, config)?;
+        let trees = Trees::open(&self.engine, settings)?;
         self.close_engine();
         let changed = || StoreError::Corrupt {
             detail: "it is not as it was closed".to_owned(),
@@ -244,20 +244,20 @@ impl DataDirectory {
     /// alone is tried. Otherwise everything that can still be read is copied into a new engine.
     fn mend(
         &self,
-        config: &StoreSettings,
+        settings: &StoreSettings,
         report: &mut OpenReport,
     ) -> Result<(Trees, Checked), StoreError> {
-        let opens = Trees::open(&self.engine, config).and_then(|trees| trees.shut(&self.engine));
+        let opens = Trees::open(&self.engine, settings).and_then(|trees| trees.shut(&self.engine));
         let aside = self.quarantine()?;
         report.quarantined = Some(aside.clone());
         if opens.is_err() {
-            if let Ok(rebuilt) = self.rebuild(config, &aside) {
+            if let Ok(rebuilt) = self.rebuild(settings, &aside) {
                 return Ok(rebuilt);
             }
             fs::remove_dir_all(&self.engine).map_err(self.error("mending"))?;
         }
-        let (trees, mut checked) = self.attempt(config, LastStop::None, None)?;
-        if let Ok(damaged) = Trees::open(&aside, config) {
+        let (trees, mut checked) = self.attempt(settings, LastStop::None, None)?;
+        if let Ok(damaged) = Trees::open(&aside, settings) {
             let saved = trees.salvage(&self.engine, &damaged, &aside);
             // Closing a damaged engine may wait for ever for writes that it can't do.
             std::mem::forget(damaged);
@@ -269,13 +269,13 @@ impl DataDirectory {
     /// Opens a copy of a log without what the engine derives from it.
     fn rebuild(
         &self,
-        config: &StoreSettings,
+        settings: &StoreSettings,
         aside: &Path,
     ) -> Result<(Trees, Checked), StoreError> {
         self.prepare()
             .and_then(|()| fs::copy(aside.join("db"), self.engine.join("db")))
             .map_err(self.error("mending"))?;
-        self.attempt(config, LastStop::Suspect, None)
+        self.attempt(settings, LastStop::Suspect, None)
     }
 
     fn last_stop(&self, mark: Option<CleanStop>) -> LastStop {
@@ -304,7 +304,7 @@ impl DataDirectory {
     /// the whole log.
     pub(super) fn rest(
         &self,
-        config: &StoreSettings,
+        settings: &StoreSettings,
         trees: Trees,
         wrote: bool,
     ) -> Result<(), StoreError> {
@@ -312,7 +312,7 @@ impl DataDirectory {
         let counts = trees.position(&self.engine)?.counts;
         trees.shut(&self.engine)?;
         if wrote {
-            Trees::open(&self.engine, config)?.shut(&self.engine)?;
+            Trees::open(&self.engine, settings)?.shut(&self.engine)?;
         }
         self.close_engine();
         self.log_len()

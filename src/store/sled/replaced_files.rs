@@ -35,7 +35,7 @@ impl Committer {
     /// Checks from time to time whether all files are in place. Begins again if one is not.
     pub(super) fn look(&mut self) {
         let shared = Arc::clone(&self.shared);
-        if self.looked.elapsed() < shared.config.look
+        if self.looked.elapsed() < shared.settings.look
             || self.failed.is_some()
             || shared.is_degraded()
         {
@@ -89,7 +89,7 @@ impl Committer {
         if !leads_to(&place.dir().join(open::LOCK), &self.lock) {
             self.lock = place.lock()?;
         }
-        let (trees, checked, report) = place.open(&shared.config)?;
+        let (trees, checked, report) = place.open(&shared.settings)?;
         (self.counts, self.counted) = (checked.counts, checked.counted);
         let failed =
             |error: io::Error| StoreError::io("opening the journal in", place.dir(), &error);

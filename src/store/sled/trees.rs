@@ -120,12 +120,12 @@ pub(super) fn guarded<T>(
 
 impl Trees {
     /// Opens the engine in `path`. Reads no more than the engine must.
-    pub(super) fn open(path: &Path, config: &StoreSettings) -> Result<Self, StoreError> {
+    pub(super) fn open(path: &Path, settings: &StoreSettings) -> Result<Self, StoreError> {
         let open = || {
             ::sled::Config::new()
                 .path(path)
                 .segment_size(SEGMENT)
-                .cache_capacity(u64::from(config.cache_mb) << 20)
+                .cache_capacity(u64::from(settings.cache_mb) << 20)
                 // The thread for this would be waited for without end if it ever panicked.
                 .flush_every_ms(None)
                 .open()

@@ -13,7 +13,7 @@ use crate::turn::known::Reader;
 
 /// The ledger's input for one turn. It is empty until the terms are set.
 #[derive(Debug, Default)]
-pub(super) struct Books {
+pub(super) struct LedgerInput {
     terms: Option<LedgerTerms>,
     /// The client's own request.
     client: RequestSizes,
@@ -25,7 +25,7 @@ pub(super) struct Books {
     unsent: Option<UnsentView>,
 }
 
-impl Books {
+impl LedgerInput {
     /// Sets what both sides of the ledger have in common.
     pub(super) fn open(&mut self, terms: LedgerTerms) {
         self.terms = Some(terms);
@@ -125,7 +125,7 @@ impl Books {
 
 /// The sizes of an answer that the ledger asks for. What the upstream reported is not counted
 /// again.
-pub(super) fn said(answer: &Answer, reader: &Reader<'_>) -> AnswerSizes {
+pub(super) fn answer_sizes(answer: &Answer, reader: &Reader<'_>) -> AnswerSizes {
     let call = |call: &crate::dialect::answer::Call| {
         u64::from(reader.count(&call.name)) + u64::from(reader.count(&call.arguments))
     };

@@ -19,33 +19,33 @@ const EACH: usize = 2 * (size_of::<(u64, Instant)>() + 2);
 
 /// The last time of each session, by the hash of the name that clients see.
 #[derive(Debug)]
-pub struct Active {
-    seen: Mutex<Seen>,
+pub struct ActiveSessions {
+    seen: Mutex<SeenSessions>,
     /// How many sessions are held. When the table is full, a new session does not count until an
     /// old one has ended.
     most: usize,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct SeenSessions {
     sessions: HashMap<u64, Instant, Hashed>,
     pruned: Option<Instant>,
 }
 
-impl Seen {
+impl SeenSessions {
     fn prune(&mut self) {
         self.sessions.retain(|_, at| at.elapsed() < LATELY);
         self.pruned = Some(Instant::now());
     }
 }
 
-impl Default for Active {
+impl Default for ActiveSessions {
     fn default() -> Self {
         Self::new(MEMORY)
     }
 }
 
-impl Active {
+impl ActiveSessions {
     /// Holds as many sessions as fit into their share of `all`, the memory of all caches.
     #[must_use]
     pub fn new(all: usize) -> Self {
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn no_more_sessions_are_told_apart_than_fit() {
-        let active = Active::new(1 << 20);
+        let active = ActiveSessions::new(1 << 20);
         for session in 0..100_000 {
             active.touch(&session.to_string());
         }

@@ -6,7 +6,7 @@ use crate::turn::hop::State;
 
 /// Where a record belongs.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct RecordPlace {
     /// The tenant that owns the record.
     pub tenant: TenantId,
     /// The explicit session.
@@ -19,7 +19,7 @@ pub struct Place {
     pub parent: Option<Scope>,
 }
 
-impl Place {
+impl RecordPlace {
     /// The place of a tenant's session in a dialect.
     #[must_use]
     pub fn new(tenant: TenantId, scope: Scope, parent: Option<Scope>, dialect: Dialect) -> Self {
@@ -48,7 +48,7 @@ impl Place {
 /// The name of the session that the client sees: a hash of its scope, or else of the root of its
 /// chain.
 #[must_use]
-pub fn session(place: &Place, state: &State) -> String {
+pub fn session(place: &RecordPlace, state: &State) -> String {
     let tenant = place.tenant.0;
     if place.scope.0.is_empty() {
         let first = state
@@ -64,7 +64,7 @@ pub fn session(place: &Place, state: &State) -> String {
 
 /// The name of the parent session, as the client sees it in that session.
 #[must_use]
-pub fn parent_session(place: &Place) -> Option<String> {
+pub fn parent_session(place: &RecordPlace) -> Option<String> {
     let parent = place.parent.as_ref()?;
     Some(explicit(place.tenant, parent))
 }

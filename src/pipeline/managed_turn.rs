@@ -12,18 +12,18 @@ use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use super::app::App;
-use super::books;
-use super::error::ProxyError;
+use super::error::{Interruption, ProxyError};
 use super::finish::{self, Committed, Ended};
-use super::learned::Whose;
-use super::place::Place;
-use super::report::Report;
+use super::learned::TenantModel;
+use super::ledger_input::answer_sizes;
+use super::record_place::RecordPlace;
+use super::reporter::Reporter;
 use super::request::TurnRequest;
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::Spec;
 use crate::dialect::{ErrorSide, ErrorText};
 use crate::model::{EditKind, Edits, Hop};
-use crate::record::{Phase, Stage, StoreOp};
+use crate::record::{FailedStage, Phase, StoreOp};
 use crate::tokens::Family;
 use crate::turn::ending::{self, Ending};
 use crate::turn::hidden::{self, Keep};
@@ -35,7 +35,7 @@ use crate::upstream::{self, Outbound, Payload};
 pub(super) const CAP_LINE: &str = "the model only annotated; send \"continue\"";
 
 /// A turn whose first hop is prepared.
-pub(super) struct Turn {
+pub(super) struct ManagedTurn {
     /// What the turn keeps between hops.
     pub state: State,
     /// The hop in hand.
@@ -43,14 +43,14 @@ pub(super) struct Turn {
     /// The client's request.
     pub request: TurnRequest,
     /// The place of its record.
-    pub place: Place,
+    pub place: RecordPlace,
     /// What is known of its model.
     pub family: Family,
     /// Gathers the facts of the turn.
-    pub report: Report,
+    pub reporter: Reporter,
 }
 
-impl Turn {
+impl ManagedTurn {
     /// Answers the hidden calls of a hop that the client never sees, and keeps that hop.
     pub(super) fn pend(&mut self, app: &App, answer: &Answer) {
         let hop = self.settle_hop(app, answer, Keep::Message);
@@ -64,8 +64,10 @@ impl Turn {
     /// such requests.
     pub(super) fn next_hop(&mut self, app: &App) -> Result<(), ProxyError> {
         let prepared = self.prepare(app, None);
-        let prepared = prepared.map_err(|error| ProxyError::Middle(Stage::of(&error).name()))?;
-        self.report.prepared(&self.state, &prepared);
+        let prepared = prepared.map_err(|error| {
+            ProxyError::Interrupted(Interruption::Stage(FailedStage::of(&error)))
+        })?;
+        self.reporter.prepared(&self.state, &prepared);
         if let Some(error) = over_budget(&self.state, &prepared) {
             return Err(error);
         }
@@ -76,18 +78,18 @@ impl Turn {
     /// Notes the end of a hop's answer.
     pub(super) fn heard(&mut self, app: &App, answer: &Answer) {
         let reader = app.reader(&self.family, self.place.tenant, self.state.request.dialect);
-        let said = books::said(answer, &reader);
-        self.report.ended(answer, said);
+        let said = answer_sizes(answer, &reader);
+        self.reporter.ended(answer, said);
     }
 
     /// Runs and counts the hidden calls of an answer. Returns the hop to record.
     pub(super) fn settle_hop(&mut self, app: &App, answer: &Answer, keep: Keep) -> Hop {
         let reader = app.reader(&self.family, self.place.tenant, self.state.request.dialect);
         let (state, prepared) = (&self.state, &self.prepared);
-        let (hop, counted) = self.report.timed(Phase::Intercept, || {
+        let (hop, counted) = self.reporter.timed(Phase::Intercept, || {
             hidden::settle(state, prepared, answer, keep, &reader)
         });
-        self.report.hidden(counted);
+        self.reporter.hidden(counted);
         hop
     }
 
@@ -97,9 +99,9 @@ impl Turn {
         &mut self,
         app: &App,
         answers: &[Answer],
-        closed: Option<Option<&str>>,
+        end: TurnEnd,
     ) -> Option<Committed> {
-        self.guarded(app, |turn| turn.record(app, answers, closed))
+        self.guarded(app, |turn| turn.record(app, answers, end))
     }
 
     /// Does the same for a turn that broke off after its hidden calls were answered. The client has
@@ -107,53 +109,41 @@ impl Turn {
     pub(super) fn commit_settled(&mut self, app: &App, answers: &[Answer]) -> Option<Committed> {
         self.guarded(app, |turn| {
             let last = turn.state.pending.pop()?;
-            turn.ended(app, answers, last, None)
+            turn.ended(app, answers, last, TurnEnd::Upstream)
         })
     }
 
     fn guarded(
         &mut self,
         app: &App,
-        end: impl FnOnce(&mut Self) -> Option<Ended>,
+        ended: impl FnOnce(&mut Self) -> Option<Ended>,
     ) -> Option<Committed> {
         let run = AssertUnwindSafe(|| {
-            let ended = end(self)?;
+            let ended = ended(self)?;
             Some(finish::commit(app, &self.place, &self.state, ended))
         });
         catch_unwind(run).unwrap_or_else(|_| {
             tracing::error!("a turn could not be recorded: the proxy made a mistake");
-            self.report.turn.fail_open = Some(Stage::Panic);
+            self.reporter.failed_open(FailedStage::Panic);
             None
         })
     }
 
     /// The record of a turn that ends with the last of `answers`.
-    fn record(
-        &mut self,
-        app: &App,
-        answers: &[Answer],
-        closed: Option<Option<&str>>,
-    ) -> Option<Ended> {
+    fn record(&mut self, app: &App, answers: &[Answer], end: TurnEnd) -> Option<Ended> {
         let answer = answers.last()?;
         // A capped turn shows the client none of the last hop, so the hop is kept whole.
-        let keep = if closed.is_some() {
-            Keep::Message
-        } else {
-            Keep::HiddenCalls
+        let keep = match end {
+            TurnEnd::HopCap { .. } => Keep::Message,
+            TurnEnd::Upstream => Keep::HiddenCalls,
         };
         let last = self.settle_hop(app, answer, keep);
-        self.ended(app, answers, last, closed)
+        self.ended(app, answers, last, end)
     }
 
-    fn ended(
-        &self,
-        app: &App,
-        answers: &[Answer],
-        last: Hop,
-        closed: Option<Option<&str>>,
-    ) -> Option<Ended> {
+    fn ended(&self, app: &App, answers: &[Answer], last: Hop, end: TurnEnd) -> Option<Ended> {
         let answer = answers.last()?;
-        let line = closed.flatten();
+        let line = end.line();
         let transcript = self.prepared.view.transcript();
         let record = ending::record(
             &self.state,
@@ -176,7 +166,7 @@ impl Turn {
         // A client can't go on from an answer that broke off.
         let whole = match answer.verdict() {
             Verdict::Done | Verdict::Mixed | Verdict::Cut => true,
-            Verdict::HiddenOnly => closed.is_some(),
+            Verdict::HiddenOnly => end != TurnEnd::Upstream,
             Verdict::Broken => false,
         };
         // The client knows the turn by the id of its first hop.
@@ -199,7 +189,7 @@ impl Turn {
     ) -> Result<Prepared, MiddleError> {
         let dialect = self.state.request.dialect;
         let tools = app.tools(&self.family, self.place.tenant, dialect);
-        self.report.prepare(&mut self.state, &tools, refused)
+        self.reporter.prepare(&mut self.state, &tools, refused)
     }
 
     /// Prepares the hop in hand again, without some edits.
@@ -214,7 +204,7 @@ impl Turn {
         let dialect = self.state.request.dialect;
         let tools = app.tools(&self.family, self.place.tenant, dialect);
         self.state.go_without(edits, &tools)?;
-        self.report.prepare(&mut self.state, &tools, None)
+        self.reporter.prepare(&mut self.state, &tools, None)
     }
 
     /// The prepared hop with the client's headers, ready to be sent.
@@ -272,9 +262,9 @@ impl Turn {
     }
 
     /// The model whose habits this turn meets.
-    pub(super) fn whose(&self) -> Whose {
+    pub(super) fn whose(&self) -> TenantModel {
         let request = &self.state.request;
-        Whose::new(self.place.tenant, request.dialect, &request.model)
+        TenantModel::new(self.place.tenant, request.dialect, &request.model)
     }
 
     /// Notes that the upstream accepted the hop in hand.
@@ -289,7 +279,7 @@ impl Turn {
             return;
         }
         self.state.known = self.state.known.or(new);
-        self.report.turn.learned = self.report.turn.learned.or(new);
+        self.reporter.learned(new);
         let kinds: Vec<&str> = new.iter().map(EditKind::name).collect();
         tracing::warn!(
             model = self.state.request.model,
@@ -305,28 +295,23 @@ impl Turn {
         let begun = Instant::now();
         let waited = tokio::time::timeout(app.settings.store_wait, committed.durable()).await;
         app.metrics.observe_store(StoreOp::Commit, begun.elapsed());
-        self.report.turn.overhead.add(Phase::Store, begun.elapsed());
+        self.reporter.took(Phase::Store, begun.elapsed());
         match waited {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::warn!(%error, "a turn could not be recorded");
-                self.report.turn.fail_open.get_or_insert(Stage::Record);
+                self.reporter.unrecorded();
             }
             Err(_) => {
                 tracing::warn!("a turn's record is late; the client did not wait for it");
-                self.report.turn.fail_open.get_or_insert(Stage::Record);
+                self.reporter.unrecorded();
             }
         }
     }
 
     /// Records the turn and waits until it is durable, as long as the settings allow.
-    pub(super) async fn settle(
-        &mut self,
-        app: &Arc<App>,
-        answers: &[Answer],
-        closed: Option<Option<&str>>,
-    ) {
-        if let Some(committed) = self.commit(app, answers, closed) {
+    pub(super) async fn settle(&mut self, app: &Arc<App>, answers: &[Answer], end: TurnEnd) {
+        if let Some(committed) = self.commit(app, answers, end) {
             self.durable(app, committed).await;
         }
     }
@@ -344,17 +329,17 @@ impl Turn {
 
     /// Ends the report of a turn that fails.
     pub(super) fn failed(self, error: ProxyError) -> ProxyError {
-        self.report.refuse(error.status());
+        self.reporter.refuse(error.status());
         error
     }
 
     /// Passes a response on unread, and ends the report.
     pub(super) fn forward(self, response: Response<upstream::ResponseBody>) -> Response<Body> {
-        let mut report = self.report;
+        let mut reporter = self.reporter;
         let mut response = response.map(Body::new);
         upstream::to_client(response.headers_mut());
-        response.headers_mut().extend(report.headers());
-        report.finish(Some(response.status()));
+        response.headers_mut().extend(reporter.headers());
+        reporter.finish(Some(response.status()));
         response
     }
 
@@ -366,10 +351,10 @@ impl Turn {
         body: Bytes,
     ) -> Response<Body> {
         upstream::to_client(&mut headers);
-        headers.extend(self.report.headers());
+        headers.extend(self.reporter.headers());
         // The server computes the length again, because the body may not be the upstream's.
         headers.remove(http::header::CONTENT_LENGTH);
-        self.report.finish(Some(status));
+        self.reporter.finish(Some(status));
         let mut response = Response::new(Body::from(body));
         *response.status_mut() = status;
         *response.headers_mut() = headers;
@@ -377,12 +362,42 @@ impl Turn {
     }
 }
 
-/// The line that a capped turn ends with, if nothing visible was said.
-pub(super) fn cap_line(answers: &[Answer]) -> Option<&'static str> {
-    answers
-        .iter()
-        .all(|answer| answer.text.is_empty())
-        .then_some(CAP_LINE)
+/// How a turn came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TurnEnd {
+    /// The model ended it, or the upstream did.
+    Upstream,
+    /// It reached the bound on hops.
+    HopCap {
+        /// The line that the client reads, if nothing else was said.
+        line: Option<&'static str>,
+    },
+}
+
+impl TurnEnd {
+    /// The end of a turn that reached the bound on hops with these answers.
+    pub(super) fn at_hop_cap(answers: &[Answer]) -> Self {
+        let silent = answers.iter().all(|answer| answer.text.is_empty());
+        Self::HopCap {
+            line: silent.then_some(CAP_LINE),
+        }
+    }
+
+    /// The line that the proxy adds.
+    pub(super) fn line(self) -> Option<&'static str> {
+        match self {
+            Self::Upstream => None,
+            Self::HopCap { line } => line,
+        }
+    }
+
+    /// The same as the dialects take it.
+    pub(super) fn closed(self) -> Option<Option<&'static str>> {
+        match self {
+            Self::Upstream => None,
+            Self::HopCap { line } => Some(line),
+        }
+    }
 }
 
 /// The error for a hop that stays above its ceiling, if the operator refuses such requests.

@@ -10,7 +10,7 @@ use crate::turn::ending::encode;
 use crate::turn::hop::State;
 
 /// The content of a turn on its way to the disk.
-pub struct Kept {
+pub struct StoredContent {
     /// The id of its list.
     pub id: Digest,
     /// The messages of the list and the answer.
@@ -19,7 +19,7 @@ pub struct Kept {
 
 /// Hands the content of a turn to the store. Returns `None` if the store has no room.
 #[must_use]
-pub fn keep(store: &Store, state: &State, said: Bytes) -> Option<Kept> {
+pub fn keep(store: &Store, state: &State, said: Bytes) -> Option<StoredContent> {
     // All ids are digests of bytes, so a message that is stored already costs nothing.
     let from = first(state);
     let mut batch = Batch::default();
@@ -52,7 +52,7 @@ pub fn keep(store: &Store, state: &State, said: Bytes) -> Option<Kept> {
         tracing::warn!(bytes = size, "a turn's content was not stored");
         return None;
     }
-    Some(Kept {
+    Some(StoredContent {
         id,
         messages: listed,
     })

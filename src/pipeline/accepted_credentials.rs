@@ -14,14 +14,14 @@ const REMEMBERED: usize = 10_000;
 const TAKEN: &[u8] = b"taken";
 
 /// The credentials that one upstream has accepted.
-pub struct Accepted {
+pub struct AcceptedCredentials {
     /// The upstream that accepted them. The word of one upstream does not count for another.
     upstream: Digest,
     /// Credentials by their key in the store. The value says whether the store has taken the entry.
     known: Cache<Digest, bool>,
 }
 
-impl Accepted {
+impl AcceptedCredentials {
     /// An empty set for the upstream at this base URL.
     #[must_use]
     pub fn by(base_url: &str) -> Self {

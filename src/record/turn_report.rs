@@ -7,21 +7,22 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 
 use super::labels::{
-    AbortPhase, Budget, CostKind, Label, Phase, Projection, RetryReason, Route, Side, Stage,
-    UNKNOWN_PROVIDER,
+    AbortPhase, AbortSide, Budget, CostKind, FailedStage, Label, Phase, Projection, RetryReason,
+    Route, UNKNOWN_PROVIDER,
 };
 use crate::commit::Trigger;
 use crate::dialect::request::Unmanaged;
 use crate::intercept::delimiter::DelimiterCall;
-use crate::model::{Edits, GuideReason, RecallCall, Usage};
+use crate::model::{Dialect, Edits, GuideReason, RecallCall, Usage};
 use crate::policy::{Level, Pinned, Policy};
 use crate::session::view::Parts;
 use crate::tokens::ledger::Account;
+use crate::turn::Mode;
 
 /// The report of one turn. A forwarded request has one as well, with at most one hop and no
 /// context.
 #[derive(Clone, Debug)]
-pub struct Turn {
+pub struct TurnReport {
     /// The route that the request took.
     pub route: Route,
     /// The request's method.
@@ -41,7 +42,7 @@ pub struct Turn {
     /// The model that answered, as the upstream named it.
     pub response_model: Option<String>,
     /// The wire format.
-    pub dialect: Label,
+    pub dialect: Dialect,
     /// What in the request keeps it from being managed, if anything does.
     pub unmanaged: Option<Unmanaged>,
     /// The short hash of the tenant, for the log only.
@@ -53,9 +54,9 @@ pub struct Turn {
     /// The number of the turn on its path, from 1. 0 if the request has no place in a session.
     pub number: u64,
     /// How the request was served.
-    pub mode: Label,
+    pub mode: Mode,
     /// The upstream calls, in order: one for each hop.
-    pub hops: Vec<Hop>,
+    pub hops: Vec<HopReport>,
     /// The sizes and the budget. `None` if nothing was counted.
     pub context: Option<Context>,
     /// The proxy's own time.
@@ -81,7 +82,7 @@ pub struct Turn {
     /// The kinds of edits that the upstream refused in this turn.
     pub learned: Edits,
     /// The stage whose failure caused the client's own bytes to be sent, or the record to be missing.
-    pub fail_open: Option<Stage>,
+    pub fail_open: Option<FailedStage>,
     /// What the turn cost, and what the client's own request would have cost. `None` if the upstream
     /// accepted nothing, or if nothing is known of what it accepted.
     pub ledger: Option<Account>,
@@ -91,7 +92,7 @@ pub struct Turn {
     pub projection: Option<Projection>,
 }
 
-impl Turn {
+impl TurnReport {
     /// The report of a request that has just arrived. The stages fill in the rest.
     #[must_use]
     pub fn new(route: Route, method: Method) -> Self {
@@ -105,13 +106,13 @@ impl Turn {
             provider: UNKNOWN_PROVIDER,
             model: String::new(),
             response_model: None,
-            dialect: "chat",
+            dialect: Dialect::default(),
             unmanaged: None,
             tenant: String::new(),
             session: String::new(),
             parent_session: None,
             number: 0,
-            mode: "off",
+            mode: Mode::Off,
             hops: Vec::new(),
             context: None,
             overhead: Overhead::default(),
@@ -193,7 +194,7 @@ impl Turn {
 
 /// One upstream call.
 #[derive(Clone, Debug, Default)]
-pub struct Hop {
+pub struct HopReport {
     /// The upstream's status. `None` if it gave none.
     pub status: Option<StatusCode>,
     /// From sending the request to the last byte of the answer.
@@ -208,14 +209,14 @@ pub struct Hop {
     /// The size of the request over its ceiling. `None` if the proxy did not hold it under one.
     pub ceiling_ratio: Option<f64>,
     /// The pass that was committed before this hop.
-    pub pass: Option<Pass>,
+    pub pass: Option<PassReport>,
     /// What started a pass that was then declined, because it would have freed too little.
     pub declined: Option<Trigger>,
 }
 
 /// One committed pass.
 #[derive(Clone, Debug)]
-pub struct Pass {
+pub struct PassReport {
     /// Why it ran.
     pub trigger: Trigger,
     /// Whether it stopped above the floor, which brings the next pass closer.
@@ -262,7 +263,7 @@ pub struct Context {
 #[derive(Clone, Copy, Debug)]
 pub struct Abort {
     /// Who broke it off.
-    pub side: Side,
+    pub side: AbortSide,
     /// How far it had come.
     pub phase: AbortPhase,
 }
@@ -311,8 +312,8 @@ mod tests {
 
     #[test]
     fn usage_adds_up_over_hops_and_keeps_its_absence() {
-        let mut turn = Turn::new(Route::Chat, Method::POST);
-        turn.hops.push(Hop::default());
+        let mut turn = TurnReport::new(Route::Chat, Method::POST);
+        turn.hops.push(HopReport::default());
         assert_eq!(turn.usage(), None);
         assert_eq!(turn.cached_ratio(), None);
         let one = Usage {
@@ -329,13 +330,13 @@ mod tests {
             completion: 5,
             reasoning: 2,
         };
-        turn.hops.push(Hop {
+        turn.hops.push(HopReport {
             usage: Some(one),
-            ..Hop::default()
+            ..HopReport::default()
         });
-        turn.hops.push(Hop {
+        turn.hops.push(HopReport {
             usage: Some(two),
-            ..Hop::default()
+            ..HopReport::default()
         });
         let sum = Usage {
             prompt: 400,

@@ -7,12 +7,13 @@ use std::io;
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 
-use super::{Begin, Driver, End};
+use super::{Begin, Driver, HopEnd};
 use crate::dialect::stream::StreamError;
 use crate::pipeline::error::ProxyError;
 use crate::pipeline::incoming::Incoming;
-use crate::pipeline::send::{again, refusal_of};
-use crate::record::Side;
+use crate::pipeline::managed_turn::TurnEnd;
+use crate::pipeline::send::{HopAnswer, refusal_body, retry_refused};
+use crate::record::AbortSide;
 use crate::upstream::{self, ResponseBody};
 
 /// The message for a body that is not a stream.
@@ -26,10 +27,10 @@ impl Driver {
     pub(super) async fn refused(&mut self, response: Response<ResponseBody>) -> Option<Incoming> {
         let (head, body) = response.into_parts();
         // The body is empty if the refusal breaks off or never ends.
-        let body = refusal_of(body).await.unwrap_or_default();
-        let (head, body) = match again(&self.app, &mut self.turn, (head, body)).await {
-            Ok(Ok(again)) => return Some(Incoming::of(again).1),
-            Ok(Err(refusal)) => refusal,
+        let body = refusal_body(body).await.unwrap_or_default();
+        let (head, body) = match retry_refused(&self.app, &mut self.turn, (head, body)).await {
+            Ok(HopAnswer::Accepted(response)) => return Some(Incoming::of(response).1),
+            Ok(HopAnswer::Refused(refusal)) => refusal,
             Err(error) => {
                 self.cut(&error.to_string()).await;
                 return None;
@@ -37,7 +38,7 @@ impl Driver {
         };
         let mut headers = head.headers;
         upstream::to_client(&mut headers);
-        if let Err(body) = self.unheard(head.status, headers, body) {
+        if let Err(body) = self.answer_unless_begun(head.status, headers, body) {
             if may_pass(head.status) {
                 self.cut(&format!("a later hop was answered {}", head.status))
                     .await;
@@ -50,7 +51,7 @@ impl Driver {
 
     /// Answers a client that has seen nothing yet, which ends the turn. Gives the body back if the
     /// client has seen something, because then it can't be an answer.
-    fn unheard(
+    fn answer_unless_begun(
         &mut self,
         status: StatusCode,
         mut headers: HeaderMap,
@@ -59,28 +60,28 @@ impl Driver {
         let Some(begin) = self.client.begin.take() else {
             return Err(body);
         };
-        headers.extend(self.turn.report.headers());
+        headers.extend(self.turn.reporter.headers());
         let _ = begin.send(Begin::Refusal(status, Box::new(headers), body));
-        self.turn.report.turn.status = Some(status);
+        self.turn.reporter.replied(status);
         self.close_report();
         Ok(())
     }
 
     /// Does the same with an error of the proxy's own.
-    fn unheard_error(&mut self, cause: &str) -> Result<(), Bytes> {
+    fn answer_with_error(&mut self, cause: &str) -> Result<(), Bytes> {
         if self.client.begin.is_some() {
             tracing::warn!(cause, "a stream broke before it began");
-            self.turn.report.aborted(Side::Upstream);
+            self.turn.reporter.aborted(AbortSide::Upstream);
         }
         let mut headers = HeaderMap::new();
         let json = http::HeaderValue::from_static("application/json");
         headers.insert(http::header::CONTENT_TYPE, json);
         let body = self.turn.upstream_error(cause);
-        self.unheard(StatusCode::BAD_GATEWAY, headers, body)
+        self.answer_unless_begun(StatusCode::BAD_GATEWAY, headers, body)
     }
 
     /// Handles a stream that stopped without its end.
-    pub(super) async fn broken(&mut self, end: End) {
+    pub(super) async fn broken(&mut self, end: HopEnd) {
         let last = self.answers.last();
         if last.is_some_and(|answer| answer.error.is_some()) {
             // The upstream sent an error event itself. The client gets that one.
@@ -90,10 +91,10 @@ impl Driver {
             return self.lost("the upstream sent an error event");
         }
         match end {
-            End::Whole => self.cut("the stream ended early").await,
-            End::Cut(cause) => self.cut(&cause).await,
-            End::Unreadable(cause) => self.refuse(&cause).await,
-            End::Other(_) => self.cut(NO_STREAM).await,
+            HopEnd::Whole => self.cut("the stream ended early").await,
+            HopEnd::Cut(cause) => self.cut(&cause).await,
+            HopEnd::Unreadable(cause) => self.refuse(&cause).await,
+            HopEnd::Other(_) => self.cut(NO_STREAM).await,
         }
     }
 
@@ -129,7 +130,7 @@ impl Driver {
     /// Breaks the client's connection off, as the upstream broke off. Each agent then does what it
     /// would do without the proxy. Some would take an error event as the end.
     pub(super) async fn cut(&mut self, cause: &str) {
-        if self.unheard_error(cause).is_err() {
+        if self.answer_with_error(cause).is_err() {
             // A client that left meanwhile does not need the error.
             let broken = io::Error::other(cause.to_owned());
             self.client.sender.fail(broken);
@@ -139,7 +140,7 @@ impl Driver {
 
     /// Refuses to read on, and tells the client why.
     pub(super) async fn refuse(&mut self, cause: &str) {
-        if let Err(body) = self.unheard_error(cause) {
+        if let Err(body) = self.answer_with_error(cause) {
             self.tell(&body, cause).await;
         }
     }
@@ -151,7 +152,7 @@ impl Driver {
             let body = error.body(self.turn.state.request.dialect);
             return self.tell(&body, &error.to_string()).await;
         };
-        self.turn.report.turn.status = Some(error.status());
+        self.turn.reporter.replied(error.status());
         let _ = begin.send(Begin::Error(error));
         self.close_report();
     }
@@ -167,14 +168,14 @@ impl Driver {
     /// Ends a turn that failed. Records what was sent to the client.
     fn lost(&mut self, cause: &str) {
         tracing::warn!(cause, "a stream broke");
-        self.turn.report.aborted(Side::Upstream);
+        self.turn.reporter.aborted(AbortSide::Upstream);
         self.keep();
         self.close_report();
     }
 
     /// Ends a turn whose client left. Records what it was sent.
     pub(super) fn gone(&mut self) {
-        self.turn.report.aborted(Side::Client);
+        self.turn.reporter.aborted(AbortSide::Client);
         self.keep();
         self.close_report();
     }
@@ -196,7 +197,10 @@ impl Driver {
         }
         // Nobody waits until the record is durable.
         if self.answers.len() > self.turn.state.pending.len() {
-            drop(self.turn.commit(&self.app, &self.answers, None));
+            drop(
+                self.turn
+                    .commit(&self.app, &self.answers, TurnEnd::Upstream),
+            );
         } else {
             drop(self.turn.commit_settled(&self.app, &self.answers));
         }
