@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 
-use super::{serve, wire};
+use super::{output, serve, wire};
 use crate::config::{Backend, Config, Flags};
 use crate::inspect::{Archive, Branch, date, export};
 use crate::store::{Store, StoreError};
@@ -53,7 +53,7 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let _closed = store.close();
     let shown = shown?;
     match &args.out {
-        Some(file) => super::write(file, &shown.text)?,
+        Some(file) => output::write(file, &shown.text)?,
         None => std::io::stdout().lock().write_all(shown.text.as_bytes())?,
     }
     for note in shown.notes {

@@ -11,6 +11,7 @@ mod export;
 mod lab;
 mod lines;
 mod logs;
+mod output;
 #[cfg(feature = "lab")]
 mod replay;
 mod serve;
@@ -21,10 +22,9 @@ mod tenant_key;
 mod tune;
 pub mod wire;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::Flags;
@@ -128,9 +128,4 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Export(args) => export::run(&args),
         Command::Check(args) => check::run(&args, &mut std::io::stdout().lock()),
     }
-}
-
-/// Writes a file that a flag named.
-fn write(file: &Path, text: &str) -> anyhow::Result<()> {
-    std::fs::write(file, text).with_context(|| format!("can't write {}", file.display()))
 }

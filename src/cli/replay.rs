@@ -8,7 +8,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use super::lab::{LabArgs, ProgressBar, ceiling, floor, not_empty, rising};
-use super::write;
+use super::output::write;
 use crate::commit::Floor;
 use crate::policy::Policy;
 use crate::replay::explain::{self, ExplainError};

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::lab::{LabArgs, ProgressBar, ceiling, floor, not_empty, rising};
-use super::write;
+use super::output::write;
 use crate::commit::Floor;
 use crate::replay::{Options, advice, surface as drawn, trace, tune};
 

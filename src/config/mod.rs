@@ -16,57 +16,22 @@ mod validate;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 pub use names::{is_ours, unread};
 pub use problem::{ConfigError, Problem, SettingSource};
 pub use secret::Secret;
-pub use settings::{LogFormat, LogSection, MetricsSection, ModelsSection, StoreSection, TenantKey};
+pub use settings::{
+    Config, LogFormat, LogSection, MetricsSection, ModelsSection, StoreSection, TenantKey,
+};
 pub use units::duration;
 
 pub use crate::store::Backend;
 
-use crate::turn::texts::TextResults;
-use crate::turn::{Budget, Cache, Delimiter, Recall, ToolClasses};
-use crate::{ingress, upstream};
 use layers::Layers;
 
 /// The file that is read if no other is named and it exists.
 pub const DEFAULT_FILE: &str = "config/plimsoll.toml";
-
-/// All settings, validated.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Config {
-    /// `[server]`
-    pub server: ingress::ServerSettings,
-    /// `[upstream]`
-    pub upstream: upstream::UpstreamSettings,
-    /// `[budget]`
-    pub budget: Budget,
-    /// `[delimiter]`
-    pub delimiter: Delimiter,
-    /// `[recall]`
-    pub recall: Recall,
-    /// `[cache]`
-    pub cache: Cache,
-    /// `[tools]`
-    pub tools: ToolClasses,
-    /// The part of `[tools]` about results that come as text.
-    pub texts: TextResults,
-    /// `[store]`
-    pub store: StoreSection,
-    /// `[log]`
-    pub log: LogSection,
-    /// `[tenant]`
-    pub tenant: TenantKey,
-    /// `[metrics]`
-    pub metrics: MetricsSection,
-    /// `[models]`
-    pub models: ModelsSection,
-    /// `[profiles.NAME]`, each one put over `budget`.
-    pub profiles: BTreeMap<String, Budget>,
-}
 
 /// What the command line may override. `None` means that the flag was not given.
 #[derive(Clone, Debug, Default)]

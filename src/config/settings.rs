@@ -1,12 +1,49 @@
-//! The sections that no other module owns, with their defaults. Owns shapes and defaults. Never
-//! reads a file or a variable.
+//! All settings, and the sections that no other module owns, with their defaults. Owns shapes and
+//! defaults. Never reads a file or a variable.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::secret::Secret;
 use crate::store::Backend;
 use crate::turn::StoreContent;
+use crate::turn::texts::TextResults;
+use crate::turn::{Budget, Cache, Delimiter, Recall, ToolClasses};
+use crate::{ingress, upstream};
+
+/// All settings, validated.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Config {
+    /// `[server]`
+    pub server: ingress::ServerSettings,
+    /// `[upstream]`
+    pub upstream: upstream::UpstreamSettings,
+    /// `[budget]`
+    pub budget: Budget,
+    /// `[delimiter]`
+    pub delimiter: Delimiter,
+    /// `[recall]`
+    pub recall: Recall,
+    /// `[cache]`
+    pub cache: Cache,
+    /// `[tools]`
+    pub tools: ToolClasses,
+    /// The part of `[tools]` about results that come as text.
+    pub texts: TextResults,
+    /// `[store]`
+    pub store: StoreSection,
+    /// `[log]`
+    pub log: LogSection,
+    /// `[tenant]`
+    pub tenant: TenantKey,
+    /// `[metrics]`
+    pub metrics: MetricsSection,
+    /// `[models]`
+    pub models: ModelsSection,
+    /// `[profiles.NAME]`, each one put over `budget`.
+    pub profiles: BTreeMap<String, Budget>,
+}
 
 /// `[store]`: where records are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]

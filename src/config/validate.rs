@@ -14,8 +14,8 @@ use super::readers::{
     address, at_least, at_least_one, cache_memory, ceiling, families, floor, fraction, globs,
     guidance, guide_at, protect_recent, size, tenant_key, timeout, word,
 };
-use super::settings::{LogFormat, StoreSection};
-use super::{Config, units};
+use super::settings::{Config, LogFormat, StoreSection};
+use super::units;
 use crate::dialect::stream::UsageMode;
 use crate::ingress::{Hosts, Origins, Sources};
 use crate::policy::{Order, Policy};

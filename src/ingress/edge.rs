@@ -11,7 +11,6 @@ use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
-use super::ServerSettings;
 use super::auth::{self, Credential};
 use super::body::{self, Coding};
 use super::budget::BodyBudget;
@@ -23,6 +22,7 @@ use super::inflate::Unpackers;
 use super::limit::{CountedBody, RequestLimit};
 use super::origin::OriginGuard;
 use super::pace::Paced;
+use super::settings::ServerSettings;
 use crate::dialect::Purpose;
 use crate::model::{Dialect, Rope};
 use crate::pipeline::{

@@ -3,6 +3,7 @@
 //! byte that the client may see. Never edits a frame itself.
 
 mod channel;
+// The other half of `impl Driver`. It imports this module, and stands apart for its length alone.
 mod failures;
 
 use std::io;
@@ -18,7 +19,7 @@ use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt;
 use tokio::sync::oneshot;
 
-use channel::{Sender, channel};
+use channel::{ClientGone, Sender, channel};
 use failures::may_pass;
 
 use super::app::App;
@@ -135,9 +136,6 @@ struct ClientSide {
     headers: HeaderMap,
     held: Instant,
 }
-
-/// The client closed the connection.
-struct ClientGone;
 
 struct Driver {
     app: Arc<App>,

@@ -3,12 +3,9 @@
 //! levels in `policy`. Never makes a word of anything that a request holds.
 
 use crate::model::{Usage, label_set};
-use crate::tokens::Cost;
 use crate::tokens::ledger::SavedParts;
 use crate::turn::hop::MiddleError;
 use crate::upstream::RetryCause;
-
-use super::turn_report::TurnReport;
 
 /// A word that stands in the source, such as the name of a provider. No request can make one.
 /// Labels of metrics come from closed sets, which `label_set` declares.
@@ -286,22 +283,6 @@ impl LedgerTokens {
             Self::CacheWrite => usage.cache_write,
             Self::Output => usage.completion,
         }
-    }
-}
-
-impl LedgerSide {
-    /// The tokens and the cost of this side of a turn, and the price of a unit in US dollars.
-    #[must_use]
-    pub fn of(self, turn: &TurnReport) -> Option<(&Usage, &Cost, Option<f64>)> {
-        let account = match self {
-            Self::Sent | Self::Client => turn.ledger.as_ref()?,
-            Self::Projected => turn.projected.as_ref()?,
-        };
-        let (usage, cost) = match self {
-            Self::Sent | Self::Projected => (&account.sent, &account.sent_cost),
-            Self::Client => (&account.client, &account.client_cost),
-        };
-        Some((usage, cost, account.usd))
     }
 }
 

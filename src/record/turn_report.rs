@@ -7,8 +7,8 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 
 use super::labels::{
-    AbortPhase, AbortSide, Budget, CostKind, FailedStage, Label, Phase, Projection, RetryReason,
-    Route, UNKNOWN_PROVIDER,
+    AbortPhase, AbortSide, Budget, CostKind, FailedStage, Label, LedgerSide, Phase, Projection,
+    RetryReason, Route, UNKNOWN_PROVIDER,
 };
 use crate::commit::Trigger;
 use crate::dialect::request::Unmanaged;
@@ -16,6 +16,7 @@ use crate::intercept::delimiter::DelimiterCall;
 use crate::model::{Dialect, Edits, GuideReason, RecallCall, Usage};
 use crate::policy::{Level, Pinned, Policy};
 use crate::session::view::Parts;
+use crate::tokens::Cost;
 use crate::tokens::ledger::Account;
 use crate::turn::Mode;
 
@@ -175,6 +176,19 @@ impl TurnReport {
         }
     }
 
+    /// The tokens and the cost of one side of the ledger, and the price of a unit in US dollars.
+    #[must_use]
+    pub fn side(&self, side: LedgerSide) -> Option<(&Usage, &Cost, Option<f64>)> {
+        let account = match side {
+            LedgerSide::Sent | LedgerSide::Client => self.ledger.as_ref()?,
+            LedgerSide::Projected => self.projected.as_ref()?,
+        };
+        let (usage, cost) = match side {
+            LedgerSide::Sent | LedgerSide::Projected => (&account.sent, &account.sent_cost),
+            LedgerSide::Client => (&account.client, &account.client_cost),
+        };
+        Some((usage, cost, account.usd))
+    }
     /// The number of hops after the first. Hidden calls caused each of them.
     #[must_use]
     pub fn hidden_hops(&self) -> usize {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::StoreError;
+use super::error::StoreError;
 
 /// The faults that a test wants. A clone shares the same faults, so that a test can set and lift
 /// them while the store works.

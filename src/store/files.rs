@@ -28,6 +28,16 @@ const OURS: [&str; 10] = [
 ];
 const KEY: &str = "tenant.key";
 
+/// How the name of a store begins that was moved aside.
+pub const QUARANTINE: &str = "quarantine-";
+
+/// A free name below `dir` for a corrupt store.
+pub(super) fn quarantine_path(dir: &Path) -> PathBuf {
+    let free = |path: &PathBuf| !path.exists();
+    let mut names = (1u32..).map(|n| dir.join(format!("{QUARANTINE}{n}")));
+    names.find(free).unwrap_or_else(|| dir.join(QUARANTINE))
+}
+
 /// How many entries are read at most to measure a directory. The engine has a dozen files.
 const ENTRIES: usize = 4096;
 
@@ -177,7 +187,7 @@ fn close(path: &Path, wanted: u32, privacy: &mut Privacy) {
 fn is_ours(name: &str) -> bool {
     OURS.contains(&name)
         || name.starts_with(KEY)
-        || name.starts_with(super::QUARANTINE)
+        || name.starts_with(QUARANTINE)
         // Drafts of the key, from a start that was killed.
         || name.starts_with(".tmp")
 }

@@ -8,9 +8,12 @@ use parking_lot::Mutex;
 
 use crate::model::Digest;
 
+use super::batch::{Batch, Link, MEMBERS};
+use super::error::StoreError;
 #[cfg(any(test, feature = "testing"))]
 use super::faults::Faults;
-use super::{Batch, Health, Link, MEMBERS, StoreError, Ticket};
+use super::report::Health;
+use super::ticket::Ticket;
 
 /// Blobs and links in maps.
 #[derive(Default)]

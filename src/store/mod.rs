@@ -6,17 +6,11 @@
 //! a batch as soon as it was committed. Within a batch, blobs are written before links. So whatever
 //! part a crash leaves is sound: a link whose blob is missing is not shown.
 
-use std::future::Future;
-use std::path::{Path, PathBuf};
-use std::pin::Pin;
-use std::task::{Context, Poll};
-use std::time::Duration;
-
 use bytes::Bytes;
-use tokio::sync::oneshot;
 
-use crate::model::{Digest, blob_id};
+use crate::model::Digest;
 
+mod batch;
 pub mod codec;
 mod error;
 #[cfg(any(test, feature = "testing"))]
@@ -24,14 +18,22 @@ pub mod faults;
 mod files;
 pub mod memory;
 mod overlay;
+mod report;
+mod settings;
 pub(crate) mod sled;
 pub(crate) mod standby;
+mod ticket;
 
 #[cfg(test)]
 mod tests;
 
+pub use batch::{Batch, Link, MEMBERS};
 pub use error::StoreError;
 pub(crate) use error::is_of_disk;
+pub use files::QUARANTINE;
+pub use report::{Health, Loss, OpenReport};
+pub use settings::{Backend, Keepsake, StoreSettings};
+pub use ticket::Ticket;
 
 /// Where blobs and links are kept.
 pub enum Store {
@@ -43,111 +45,6 @@ pub enum Store {
     Standby(standby::Standby),
 }
 
-/// The kinds of store that a configuration can name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Backend {
-    /// [`Store::Memory`].
-    Memory,
-    /// [`Store::Sled`].
-    Sled,
-}
-
-/// How to open a store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreSettings {
-    /// The kind of store.
-    pub backend: Backend,
-    /// The data directory. It is made if it is missing.
-    pub path: PathBuf,
-    /// The engine's page cache in MiB. The engine takes several times as much memory.
-    pub cache_mb: u32,
-    /// How many batches may wait to be written before commits are refused.
-    pub queue: usize,
-    /// How many bytes of blobs may wait to be written before commits are refused.
-    pub queue_bytes: usize,
-    /// How long after a failure of the disk the store is opened again.
-    pub retry: Duration,
-    /// How long closing may take. After that it is given up, as if the process had been killed.
-    pub close_wait: Duration,
-    /// How often the store checks that its open files are still those in the directory.
-    pub look: Duration,
-    /// How often a disk that refuses is tried again while memory takes its place.
-    pub stand_by: Duration,
-    /// A file that belongs into the directory beside the store. It is written again if somebody
-    /// empties the directory.
-    pub keepsake: Option<Keepsake>,
-}
-
-/// A small secret file that belongs to the store.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Keepsake {
-    /// Its name in the data directory.
-    pub name: &'static str,
-    /// Its content.
-    pub bytes: Vec<u8>,
-}
-
-impl std::fmt::Debug for Keepsake {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Keepsake")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Default for StoreSettings {
-    fn default() -> Self {
-        Self {
-            backend: Backend::Sled,
-            path: PathBuf::from("./data"),
-            cache_mb: 48,
-            queue: 1024,
-            queue_bytes: 64 << 20,
-            retry: Duration::from_secs(1),
-            close_wait: Duration::from_secs(10),
-            look: Duration::from_secs(1),
-            stand_by: Duration::from_secs(15),
-            keepsake: None,
-        }
-    }
-}
-
-/// A link from a key to one member of its set: a blob and the number of its turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Link {
-    /// The key.
-    pub key: Digest,
-    /// The blob that it leads to.
-    pub id: Digest,
-    /// The number of the turn, by which the set is sorted.
-    pub turn: u32,
-}
-
-/// What is written together. Writing it twice changes nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Batch {
-    /// Blobs under their [`blob_id`].
-    pub blobs: Vec<(Digest, Bytes)>,
-    /// Links to blobs of this batch or of earlier ones.
-    pub links: Vec<Link>,
-}
-
-impl Batch {
-    /// The bytes of all blobs, and a little for each link.
-    fn size(&self) -> usize {
-        let blobs: usize = self.blobs.iter().map(|(_, bytes)| bytes.len()).sum();
-        blobs + self.links.len() * size_of::<Link>()
-    }
-
-    /// Checks that every blob matches its id.
-    fn verify(&self) -> Result<(), StoreError> {
-        match self.blobs.iter().find(|(id, bytes)| blob_id(bytes) != *id) {
-            Some((id, _)) => Err(StoreError::WrongId { id: *id }),
-            None => Ok(()),
-        }
-    }
-}
-
 /// A store that was opened.
 pub struct Opened {
     /// The store.
@@ -155,104 +52,6 @@ pub struct Opened {
     /// What opening it found.
     pub report: OpenReport,
 }
-
-/// What opening a store found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OpenReport {
-    /// Where a corrupt store was moved. The open one has what could still be read of it.
-    pub quarantined: Option<PathBuf>,
-    /// What was wrong with that store.
-    pub reason: Option<String>,
-    /// Whether the last stop was clean. Also true for a new directory.
-    pub clean: bool,
-    /// How many blobs are stored. Each turn writes at least one.
-    pub blobs: u64,
-    /// How many links are stored.
-    pub links: u64,
-    /// How many entries were read to check the store after an unclean stop.
-    pub checked: u64,
-    /// What was acknowledged once and is lost.
-    pub lost: Loss,
-    /// Files and directories that others could read. They are closed now.
-    pub closed: Vec<PathBuf>,
-    /// Files and directories that others can still read, and why.
-    pub open: Vec<(PathBuf, String)>,
-}
-
-impl OpenReport {
-    /// What an operator must know of it, one sentence each.
-    #[must_use]
-    pub fn notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
-        if let Some(moved) = &self.quarantined {
-            notes.push(format!(
-                "the store was corrupt ({}): it was moved to {} and rebuilt from its copies; remove the old one by hand",
-                self.reason.as_deref().unwrap_or("unknown"),
-                moved.display()
-            ));
-        }
-        if self.lost.records() > 0 {
-            let Loss {
-                writes,
-                blobs,
-                links,
-            } = self.lost;
-            notes.push(format!(
-                "records are lost to damage: {writes} groups of writes left only a trace, and {blobs} blobs and {links} links of earlier groups are missing; restore a backup if they matter"
-            ));
-        }
-        for (path, why) in &self.open {
-            notes.push(format!("others may read {}: {why}", path.display()));
-        }
-        notes
-    }
-}
-
-/// What damage destroyed that no copy holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Loss {
-    /// How many groups of writes left only a trace. A group that was not acknowledged yet when the
-    /// machine lost power also leaves one.
-    pub writes: u64,
-    /// How many blobs are missing.
-    pub blobs: u64,
-    /// How many links are missing.
-    pub links: u64,
-}
-
-impl Loss {
-    /// How much is lost, as one number. It is 0 only if nothing is lost.
-    #[must_use]
-    pub fn records(self) -> u64 {
-        let least = u64::from(self.links > 0);
-        self.writes.max(self.blobs).max(least)
-    }
-}
-
-/// The state of a store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Health {
-    /// The store found corruption and answers only with errors until a restart.
-    pub degraded: bool,
-    /// How many blobs did not match their id when they were read. They were reported as absent.
-    pub mismatched: u64,
-    /// How many batches could not be written.
-    pub failed: u64,
-    /// How many batches wait to be written.
-    pub waiting: usize,
-    /// How many records were acknowledged and are lost.
-    pub lost: u64,
-    /// How often a damaged store was rebuilt.
-    pub rebuilt: u64,
-    /// How often files were removed or replaced while they were in use.
-    pub wiped: u64,
-    /// Nothing outlives the process although it should, because the disk refuses.
-    pub memory_only: bool,
-}
-
-/// How many members of a set are read at most. What many sessions said alike leads to as many
-/// records, and a request must not wait for all of them.
-pub const MEMBERS: usize = 1024;
 
 impl Store {
     /// Opens the store that `settings` describe, and makes it if it is missing. A corrupt store is
@@ -446,80 +245,5 @@ impl Store {
     #[must_use]
     pub fn degraded(&self) -> bool {
         self.health().degraded
-    }
-}
-
-/// How the name of a store begins that was moved aside.
-pub const QUARANTINE: &str = "quarantine-";
-
-/// A free name below `dir` for a corrupt store.
-fn quarantine_path(dir: &Path) -> PathBuf {
-    let free = |path: &PathBuf| !path.exists();
-    let mut names = (1u32..).map(|n| dir.join(format!("{QUARANTINE}{n}")));
-    names.find(free).unwrap_or_else(|| dir.join(QUARANTINE))
-}
-
-/// Resolves when a batch is durable, or has failed. Dropping it does not take the batch back.
-#[derive(Debug)]
-pub struct Ticket(TicketState);
-
-#[derive(Debug)]
-enum TicketState {
-    Done(Result<(), StoreError>),
-    Waiting(oneshot::Receiver<Result<(), StoreError>>),
-}
-
-/// The other end of a [`Ticket`].
-struct Acknowledge(oneshot::Sender<Result<(), StoreError>>);
-
-impl Acknowledge {
-    /// Resolves the ticket. It does no harm if nobody waits for it any more.
-    fn send(self, outcome: Result<(), StoreError>) {
-        let _ = self.0.send(outcome);
-    }
-}
-
-impl Ticket {
-    fn done(outcome: Result<(), StoreError>) -> Self {
-        Self(TicketState::Done(outcome))
-    }
-
-    /// Whether the batch was refused or has failed already.
-    #[must_use]
-    pub fn is_refused(&self) -> bool {
-        matches!(self.0, TicketState::Done(Err(_)))
-    }
-
-    /// Blocks until the outcome is known. Only for the store's own threads.
-    fn wait(self) -> Result<(), StoreError> {
-        match self.0 {
-            TicketState::Done(outcome) => outcome,
-            TicketState::Waiting(receiver) => {
-                let closed = |_| Err(StoreError::Closed);
-                receiver.blocking_recv().unwrap_or_else(closed)
-            }
-        }
-    }
-
-    fn waiting() -> (Acknowledge, Self) {
-        let (sender, receiver) = oneshot::channel();
-        (Acknowledge(sender), Self(TicketState::Waiting(receiver)))
-    }
-}
-
-impl Future for Ticket {
-    type Output = Result<(), StoreError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.0 {
-            TicketState::Done(outcome) => Poll::Ready(outcome.clone()),
-            TicketState::Waiting(receiver) => {
-                // The writer went away without an answer, so the store was closed.
-                let closed = |_| Err(StoreError::Closed);
-                Pin::new(receiver)
-                    .poll(cx)
-                    .map(|answer| answer.unwrap_or_else(closed))
-            }
-        }
     }
 }

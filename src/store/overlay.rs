@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::model::Digest;
 
-use super::Batch;
+use super::batch::Batch;
 
 /// Batches on their way to the trees. Entries are counted, because several batches may hold the
 /// same blob or link.
@@ -111,7 +111,7 @@ impl Overlay {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Link;
+    use super::super::batch::Link;
     use super::*;
     use crate::model::blob_id;
 

@@ -11,9 +11,14 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::model::Digest;
 
+use super::batch::Batch;
+use super::error::StoreError;
+use super::files;
 use super::memory::Memory;
+use super::report::Health;
+use super::settings::StoreSettings;
 use super::sled::SledStore;
-use super::{Health, StoreError, StoreSettings, Ticket};
+use super::ticket::Ticket;
 
 /// Memory in place of a disk that refuses.
 pub struct Standby(Arc<Inner>);
@@ -84,14 +89,14 @@ impl Standby {
         Ok(blobs)
     }
 
-    pub(super) fn commit(&self, batch: super::Batch) -> Ticket {
+    pub(super) fn commit(&self, batch: Batch) -> Ticket {
         match &*self.0.disk.read() {
             Disk::Open(disk) => disk.commit(batch),
             Disk::Refuses(_) | Disk::Closed => self.0.memory.commit(batch),
         }
     }
 
-    pub(super) fn commit_spare(&self, batch: super::Batch) -> Ticket {
+    pub(super) fn commit_spare(&self, batch: Batch) -> Ticket {
         match &*self.0.disk.read() {
             Disk::Open(disk) => disk.commit_spare(batch),
             Disk::Refuses(_) | Disk::Closed => self.0.memory.commit(batch),
@@ -99,7 +104,7 @@ impl Standby {
     }
 
     pub(super) fn disk_bytes(&self) -> u64 {
-        super::files::bytes(&self.0.settings.path)
+        files::bytes(&self.0.settings.path)
     }
 
     pub(super) fn close(&self) -> Result<(), StoreError> {

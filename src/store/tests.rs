@@ -1,5 +1,6 @@
 //! Laws of every store, with the memory store as the oracle, and the injected faults.
 
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -8,6 +9,7 @@ use proptest::prelude::*;
 use super::faults::Faults;
 use super::memory::Memory;
 use super::*;
+use crate::model::blob_id;
 
 /// Waits for a ticket without a runtime of the caller's.
 pub(super) fn wait(ticket: Ticket) -> Result<(), StoreError> {

@@ -75,7 +75,7 @@ mod tests {
     use bpe_openai::{Tokenizer, cl100k_base, o200k_base};
     use proptest::prelude::*;
 
-    use super::super::counter::Encoding;
+    use super::super::encoding::Encoding;
     use super::super::ranks::Ranks;
     use super::*;
 

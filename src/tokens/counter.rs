@@ -6,22 +6,13 @@
 
 use std::sync::{LazyLock, OnceLock};
 
+use super::encoding::Encoding;
 use super::memo::{MemoPool, PieceMemo, ShortKey};
 use super::merge::Merges;
 use super::pieces::PiecePatterns;
 use super::ranks::Ranks;
 use super::run;
 use super::scan;
-
-/// A vocabulary with its pattern for pre-tokenisation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Encoding {
-    /// `o200k_base`: GPT-4o and later, and the estimate for all other families.
-    #[default]
-    O200k,
-    /// `cl100k_base`: GPT-4 and GPT-3.5.
-    Cl100k,
-}
 
 /// How many memos the common and the rare encoding have at most. Together they take less than 32
 /// MB.

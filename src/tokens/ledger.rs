@@ -6,7 +6,8 @@
 //! Where nothing is reported, both sides are what the family's cache would hold. Never counts a
 //! text and never sees a request.
 
-use super::{CacheModel, Cost, Family, Prices, cost};
+use super::models::{CacheModel, Family};
+use super::price::{Cost, Prices, cost};
 use crate::model::Usage;
 
 /// The sizes of a request as counted, before calibration.

@@ -7,6 +7,7 @@
 mod backtrack;
 pub(crate) mod calibrate;
 mod counter;
+mod encoding;
 mod grouped;
 mod image;
 pub(crate) mod ledger;
@@ -24,7 +25,8 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
-pub use counter::{Counter, Encoding};
+pub use counter::Counter;
+pub use encoding::Encoding;
 pub use image::{UNREADABLE as UNREADABLE_IMAGE, area_tokens, image_tokens};
 pub use models::{CacheModel, ContextLengthError, Family, Models, ModelsError};
 pub use price::{Cost, Prices, cost};

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Read};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::counter::Encoding;
+use super::encoding::Encoding;
 
 static O200K: &[u8] = include_bytes!("../../assets/tokens/o200k_base.tiktoken.zst");
 static CL100K: &[u8] = include_bytes!("../../assets/tokens/cl100k_base.tiktoken.zst");

@@ -13,7 +13,7 @@
 //!       | \p{N}{1,3} |  ?[^\s\p{L}\p{N}]+[\r\n]*  | \s*[\r\n]+ | \s+(?!\S) | \s+
 //! ```
 
-use super::Encoding;
+use super::encoding::Encoding;
 
 /// The classes of characters in the patterns.
 #[derive(Clone, Copy, PartialEq, Eq)]

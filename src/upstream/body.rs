@@ -15,7 +15,7 @@ use http_body_util::combinators::BoxBody;
 use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep};
 
-use super::{BodyError, UploadFault};
+use super::error::{BodyError, UploadFault};
 use crate::model::Rope;
 
 /// The error of a body, whatever its type.

@@ -10,7 +10,10 @@ use http_body_util::{BodyExt as _, Limited};
 use reqwest::Url;
 use serde_json::Value;
 
-use super::{Outbound, Payload, UpstreamClient, UpstreamError, to_upstream};
+use super::client::UpstreamClient;
+use super::error::UpstreamError;
+use super::headers::to_upstream;
+use super::outbound::{Outbound, Payload};
 use crate::model::Rope;
 
 /// How long the whole answer is waited for.

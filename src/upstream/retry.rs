@@ -9,7 +9,9 @@ use parking_lot::Mutex;
 use tokio::time::Sleep;
 use tower::retry::Policy;
 
-use super::{Outbound, Payload, UpstreamError, UpstreamSettings};
+use super::error::UpstreamError;
+use super::outbound::{Outbound, Payload};
+use super::settings::UpstreamSettings;
 
 /// The longest wait before a retry. If the upstream asks for more, the client should hear of it.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(20);

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use http::uri::PathAndQuery;
 use reqwest::Url;
 
-use super::UpstreamError;
+use super::error::UpstreamError;
 use crate::model::Dialect;
 
 /// The proxy's own base. `/v1/x` and `/x` of a client both mean `BASE_URL/x`.

@@ -7,8 +7,6 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use tokio::sync::{Semaphore, mpsc};
 
-use super::ClientGone;
-
 /// How many bytes may wait for a slow client before the upstream is no longer read. A longer frame
 /// waits alone.
 const ROOM: u32 = 64 << 10;
@@ -18,6 +16,9 @@ const PIECE: usize = 8 << 10;
 
 /// The memory that a frame takes besides its bytes.
 const BESIDE: u32 = 64;
+
+/// The client closed the connection.
+pub(super) struct ClientGone;
 
 /// A frame, and the room that it takes until the client's side takes it.
 type WaitingFrame = (Result<BytesMut, io::Error>, u32);

@@ -2,6 +2,7 @@
 //! stand in `families`. Never has a session, user, request or key as a label, and a model only if
 //! the operator listed it.
 
+mod error;
 mod families;
 mod models;
 mod process;
@@ -14,8 +15,9 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use prometheus::{IntGauge, TextEncoder};
 
+pub use self::error::MetricsError;
 use self::families::{Families, LOG_LINES_LOST};
-use self::models::ModelLabels;
+use self::models::{ModelLabels, OTHER};
 use super::labels::{
     AcceptError, Budget, ConnectionCut, CostKind, LedgerSide, LedgerTokens, Phase, Route,
     SavedPart, StoreOp, TokenKind,
@@ -26,26 +28,8 @@ use crate::model::CacheName;
 use crate::session::view::Part;
 use crate::store::Health;
 
-/// The label of a value that is not listed.
-const OTHER: &str = "other";
 /// The status label of a request or hop that got no status.
 const NO_STATUS: &str = "none";
-
-/// Why the metrics could not be set up.
-#[derive(Debug, thiserror::Error)]
-pub enum MetricsError {
-    /// Two metrics share a name, or a name or label is malformed. This module has a mistake.
-    #[error("the metrics could not be registered; report this as a bug")]
-    Register(#[from] prometheus::Error),
-    /// An entry in the list of models is neither a name nor a glob.
-    #[error("{glob} is neither the name of a model nor a glob; correct it in metrics.models")]
-    Model {
-        /// The entry.
-        glob: String,
-        /// What is wrong with it.
-        source: globset::Error,
-    },
-}
 
 /// Counts log lines that were lost because nobody read them and there was no room to wait.
 pub fn log_lines_lost(lines: u64) {
@@ -210,7 +194,7 @@ impl Metrics {
     fn observe_ledger(&self, turn: &TurnReport) {
         let f = &self.families.upstream.ledger;
         for side in LedgerSide::ALL {
-            let Some((usage, cost, usd)) = side.of(turn) else {
+            let Some((usage, cost, usd)) = turn.side(side) else {
                 continue;
             };
             for kind in LedgerTokens::ALL {

@@ -9,7 +9,10 @@ use std::sync::Arc;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use parking_lot::RwLock;
 
-use super::{MetricsError, OTHER};
+use super::error::MetricsError;
+
+/// The label of a value that is not listed.
+pub(super) const OTHER: &str = "other";
 
 /// How many names globs may admit in the life of a process.
 const ADMITTED_LIMIT: usize = 64;

@@ -7,8 +7,9 @@ use std::fs::{self, File};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
+use super::super::batch::Batch;
+use super::super::error::StoreError;
 use super::super::files;
-use super::super::{Batch, StoreError};
 use super::entry::{EntryReader, Stamp, seal};
 use super::trees::{Position, Trees};
 

@@ -9,13 +9,15 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use super::super::batch::Batch;
 use super::super::codec::Encoder;
-use super::super::{Acknowledge, Batch, StoreError};
+use super::super::error::StoreError;
+use super::super::ticket::Acknowledge;
 use super::archive::Archive;
 use super::entry::Stamp;
 use super::journal::Journal;
-use super::trees::{Counts, Position, Trees};
-use super::{Engine, Shared};
+use super::shared::{Engine, Shared};
+use super::trees::{CHUNK, Counts, Position, Trees};
 
 /// About how many engine operations a group may have. More would only delay its first batch.
 const GROUP: usize = 256;
@@ -459,5 +461,17 @@ impl Committer {
             (Engine::Failed(error), _) => Err(error),
             (Engine::Closed, _) => Err(StoreError::Closed),
         }
+    }
+}
+
+impl Batch {
+    /// About how many engine operations the batch takes.
+    pub(super) fn operations(&self) -> usize {
+        let chunks: usize = self
+            .blobs
+            .iter()
+            .map(|(_, bytes)| 1 + bytes.len() / CHUNK)
+            .sum();
+        chunks + self.links.len()
     }
 }

@@ -24,7 +24,7 @@ use twox_hash::XxHash3_128;
 
 use crate::model::Digest;
 
-use super::super::{Batch, Link};
+use super::super::batch::{Batch, Link};
 use super::trees::Counts;
 
 const MAGIC: usize = 8;

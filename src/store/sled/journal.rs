@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
-use super::super::Batch;
+use super::super::batch::Batch;
 use super::super::files;
 use super::entry::{EntryReader, Stamp, seal};
 

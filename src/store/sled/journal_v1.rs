@@ -7,7 +7,7 @@
 
 use twox_hash::XxHash3_128;
 
-use super::super::Batch;
+use super::super::batch::Batch;
 use super::entry::{read_batches, take};
 
 const CHECKSUM: usize = 16;

@@ -16,9 +16,13 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::model::Digest;
 
+use super::batch::{Batch, MEMBERS};
 use super::codec::Encoder;
-use super::overlay::Overlay;
-use super::{Batch, Health, MEMBERS, OpenReport, StoreError, StoreSettings, Ticket};
+use super::error::StoreError;
+use super::files;
+use super::report::{Health, OpenReport};
+use super::settings::StoreSettings;
+use super::ticket::Ticket;
 
 mod archive;
 mod committer;
@@ -30,6 +34,7 @@ mod open;
 mod recover;
 mod replaced_files;
 mod salvage;
+mod shared;
 mod trees;
 
 #[cfg(test)]
@@ -39,49 +44,14 @@ use archive::Archive;
 use committer::{Committer, Job};
 use journal::Journal;
 use open::DataDirectory;
-use trees::{CHUNK, StoredBlob, Trees};
+use shared::{Engine, Shared};
+use trees::StoredBlob;
 
 /// A store in a directory of this machine. Only one process may use it at a time.
 pub struct SledStore {
     shared: Arc<Shared>,
     jobs: Mutex<Option<SyncSender<Job>>>,
     closed: Mutex<Receiver<Result<(), StoreError>>>,
-}
-
-/// What readers and the committer share.
-struct Shared {
-    settings: StoreSettings,
-    place: DataDirectory,
-    engine: RwLock<Engine>,
-    overlay: Mutex<Overlay>,
-    degraded: AtomicBool,
-    mismatched: AtomicU64,
-    failed: AtomicU64,
-    lost: AtomicU64,
-    rebuilt: AtomicU64,
-    wiped: AtomicU64,
-    notes: Mutex<Vec<String>>,
-}
-
-/// How many notes are kept for whoever asks how the store is. The first ones say how the trouble
-/// began.
-const NOTES: usize = 20;
-
-enum Engine {
-    Open(Trees),
-    /// The disk failed, and the engine could not be opened again yet.
-    Failed(StoreError),
-    Closed,
-}
-
-impl Engine {
-    fn trees(&self) -> Result<&Trees, StoreError> {
-        match self {
-            Self::Open(trees) => Ok(trees),
-            Self::Failed(error) => Err(error.clone()),
-            Self::Closed => Err(StoreError::Closed),
-        }
-    }
 }
 
 impl SledStore {
@@ -161,7 +131,7 @@ impl SledStore {
     }
 
     pub(super) fn disk_bytes(&self) -> u64 {
-        super::files::bytes(&self.shared.settings.path)
+        files::bytes(&self.shared.settings.path)
     }
 
     pub(super) fn links(&self, keys: &[Digest]) -> Result<Vec<Vec<(u32, Digest)>>, StoreError> {
@@ -311,89 +281,5 @@ impl SledStore {
             None => notes.push("the store is being rebuilt".to_owned()),
         }
         notes
-    }
-}
-
-impl Shared {
-    /// Reads from the trees. Damage that is found stops the store.
-    fn read<T>(
-        &self,
-        work: impl FnOnce(&Trees, &std::path::Path) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        if self.is_degraded() {
-            return Err(StoreError::Degraded);
-        }
-        let engine = self.engine.read();
-        let answer = engine
-            .trees()
-            .and_then(|trees| work(trees, self.place.engine()));
-        if matches!(answer, Err(StoreError::Corrupt { .. })) {
-            self.degrade();
-        }
-        answer
-    }
-
-    fn drop_dangling(
-        &self,
-        trees: &Trees,
-        sets: &mut [Vec<(u32, Digest)>],
-    ) -> Result<(), StoreError> {
-        for set in sets {
-            let mut kept = Vec::with_capacity(set.len());
-            for (turn, id) in set.drain(..) {
-                let waits = self.overlay.lock().blob(&id).is_some();
-                if waits || trees.has_blob(self.place.engine(), &id)? {
-                    kept.push((turn, id));
-                }
-            }
-            *set = kept;
-        }
-        Ok(())
-    }
-
-    fn is_degraded(&self) -> bool {
-        self.degraded.load(Ordering::Acquire)
-    }
-
-    /// Stops all work on the engine until a restart, which then checks everything.
-    fn degrade(&self) {
-        if !self.degraded.swap(true, Ordering::AcqRel) {
-            self.place.suspect();
-        }
-    }
-
-    /// Writes a note to the log and keeps it for whoever asks how the store is.
-    fn say(&self, note: String) {
-        tracing::warn!("{note}");
-        let mut notes = self.notes.lock();
-        if notes.len() < NOTES {
-            notes.push(note);
-        }
-    }
-
-    fn refuse(&self, error: StoreError) -> Ticket {
-        self.failed.fetch_add(1, Ordering::Relaxed);
-        Ticket::done(Err(error))
-    }
-
-    /// Takes written and failed batches out of the overlay and counts those that failed.
-    fn settle(&self, batches: &[Batch], failed: usize) {
-        self.failed.fetch_add(failed as u64, Ordering::Relaxed);
-        let mut overlay = self.overlay.lock();
-        for batch in batches {
-            overlay.remove(batch);
-        }
-    }
-}
-
-impl Batch {
-    /// About how many engine operations the batch takes.
-    fn operations(&self) -> usize {
-        let chunks: usize = self
-            .blobs
-            .iter()
-            .map(|(_, bytes)| 1 + bytes.len() / CHUNK)
-            .sum();
-        chunks + self.links.len()
     }
 }

@@ -12,8 +12,10 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::super::files;
-use super::super::{Keepsake, OpenReport, StoreError, StoreSettings, quarantine_path};
+use super::super::error::StoreError;
+use super::super::files::{self, quarantine_path};
+use super::super::report::OpenReport;
+use super::super::settings::{Keepsake, StoreSettings};
 use super::log_check;
 use super::trees::{Checked, Counts, Trees};
 

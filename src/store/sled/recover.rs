@@ -4,8 +4,10 @@
 
 use std::sync::Arc;
 
+use super::super::batch::Batch;
 use super::super::codec;
-use super::super::{Batch, Loss, StoreError};
+use super::super::error::StoreError;
+use super::super::report::Loss;
 use super::archive::Archive;
 use super::committer::Committer;
 use super::entry::{Scanned, Stamp};

@@ -11,11 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::super::StoreError;
+use super::super::error::StoreError;
 use super::archive::{self, Archive};
 use super::committer::Committer;
 use super::journal::{self, Journal};
-use super::{Engine, open};
+use super::open;
+use super::shared::Engine;
+use super::trees::Trees;
 
 /// Whether a path leads to an open file. True if that can't be found out.
 fn leads_to(path: &Path, file: &File) -> bool {
@@ -61,7 +63,7 @@ impl Committer {
     fn gone(&self) -> Option<&'static str> {
         let place = &self.shared.place;
         let engine = self.shared.engine.read();
-        let log = engine.trees().ok().map(super::Trees::log);
+        let log = engine.trees().ok().map(Trees::log);
         let archive = self.archive.as_ref().map(Archive::file);
         let files = [
             (open::LOCK, Some(&self.lock)),

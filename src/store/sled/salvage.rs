@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ::sled::Tree;
 
-use super::super::StoreError;
+use super::super::error::StoreError;
 use super::trees::{Counts, Position, Trees, guarded};
 
 impl Trees {

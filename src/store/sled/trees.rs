@@ -20,8 +20,10 @@ use bytes::Bytes;
 
 use crate::model::{Digest, blob_id};
 
+use super::super::batch::{Link, MEMBERS};
 use super::super::codec::{self, CodecError};
-use super::super::{Link, MEMBERS, StoreError, StoreSettings};
+use super::super::error::StoreError;
+use super::super::settings::StoreSettings;
 
 /// The size of a segment. It is fixed when a store is made, and the engine refuses any other.
 pub(super) const SEGMENT: usize = 2 << 20;

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::ModelsError;
+use super::error::ModelsError;
 
 /// An upstream's answer that the prompt is longer than the model's window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Overflow {
         self
     }
 
-    /// See [`super::Models::context_length_error`].
+    /// See `Models::context_length_error`.
     pub(super) fn read(&self, status: u16, body: &str) -> Option<ContextLengthError> {
         // Providers use these statuses for it. A 429 that names tokens is a rate limit.
         if !matches!(status, 400 | 413 | 422) {

@@ -9,9 +9,11 @@ use std::time::Duration;
 use globset::{Glob, GlobSetBuilder};
 use serde::Deserialize;
 
+use super::error::ModelsError;
+use super::family::{CacheModel, Family, FamilyTable};
 use super::overflow::Overflow;
-use super::{CacheModel, Family, FamilyTable, Models, ModelsError};
-use crate::tokens::{Encoding, Prices};
+use crate::tokens::encoding::Encoding;
+use crate::tokens::price::Prices;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -81,13 +83,12 @@ struct RawPrices {
     output: f64,
 }
 
-pub(super) fn parse(toml: &str) -> Result<Models, ModelsError> {
+/// Reads a table and its patterns for context-length errors.
+pub(super) fn parse(toml: &str) -> Result<(FamilyTable, Overflow), ModelsError> {
     let raw: RawModelTable = toml::from_str(toml)?;
-    Ok(Models {
-        tables: vec![table(raw.family, &raw.caches)?],
-        unknown: Family::default(),
-        overflow: Overflow::new(raw.context_length.codes, &raw.context_length.patterns)?,
-    })
+    let table = table(raw.family, &raw.caches)?;
+    let overflow = Overflow::new(raw.context_length.codes, &raw.context_length.patterns)?;
+    Ok((table, overflow))
 }
 
 fn table(
