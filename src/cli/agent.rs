@@ -189,6 +189,7 @@ fn command(program: &OsStr, rest: &[OsString], base: &str) -> Command {
         // codex reads no variable. A setting on its command line wins over its file.
         command.arg("-c").arg(format!("openai_base_url={v1:?}"));
     }
+    // opencode reads its configuration from this variable.
     if is(program, "opencode") {
         let at = json!({"options": {"baseURL": v1}});
         let config = json!({"provider": {"openai": at, "anthropic": at}});
@@ -221,6 +222,8 @@ async fn wait(
         tokio::select! {
             status = child.wait() => break status.context("can't wait for the agent")?,
             Some(heard) = heard.recv() => {
+                // The terminal has sent its signals to the agent already. A second one could end it
+                // at once.
                 if heard.is_to_hand_on() {
                     heard.hand_on(child.id());
                 }
@@ -229,6 +232,7 @@ async fn wait(
                 }
             }
             () = over => {
+                // The grace time is over.
                 child.start_kill().context("can't end the agent")?;
                 break child.wait().await.context("can't wait for the agent")?;
             }

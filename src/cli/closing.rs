@@ -7,6 +7,7 @@
 pub fn lines(metrics: &str) -> Vec<String> {
     let shown = MetricsText(metrics);
     let turns = shown.sum("context_tokens_count", "stage=\"out\"");
+    // A run without a managed turn has no figures that would mean anything.
     if turns == 0.0 {
         let nothing = "nothing was managed: the agent sent no request with tools through it";
         return vec![nothing.to_owned()];

@@ -104,6 +104,7 @@ fn show(store: &Store, session: Option<&str>) -> anyhow::Result<ExportOutput> {
     let (branch, others) = archive.find(name)?;
     let exported = export(store, &branch)?;
     let mut notes = Vec::new();
+    // The user named a session, and should know that this is only one of its branches.
     if others > 0 {
         notes.push(format!(
             "session {} has {} branches; this is {}, the longest one: --list shows the others",

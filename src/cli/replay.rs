@@ -70,6 +70,7 @@ impl ReplayArgs {
 pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     let files = trace::files(&args.lab.traces)?;
     let lab = Lab::new(args.options()?)?;
+    // An explanation is about one run, so it needs no report over several.
     if let Some(item) = &args.explain {
         let [file] = files.as_slice() else {
             return Err(ExplainError::One.into());

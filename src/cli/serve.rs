@@ -85,6 +85,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 /// # Errors
 /// If a part can't be set up.
 pub(super) async fn start(config: Config) -> anyhow::Result<(Server, Arc<App>)> {
+    // The key comes before the store, because the store keeps its file.
     let tenant = tenant_key::obtain(&config.tenant, &config.store)?;
     let app = wire::app_keeping(&config, tenant.keepsake)?;
     let upstream = config.upstream.base_url;
@@ -100,6 +101,7 @@ pub(super) async fn start(config: Config) -> anyhow::Result<(Server, Arc<App>)> 
         },
     };
     let server = Server::bind(edge, probes).await?;
+    // This can only be checked after binding, because the port may have been 0.
     for own in [server.listen_addr()?, server.admin_addr()?] {
         anyhow::ensure!(
             !is_own(&upstream, own).await,

@@ -40,6 +40,7 @@ pub struct TuneArgs {
 pub fn run(args: &TuneArgs) -> anyhow::Result<ExitCode> {
     let files = trace::files(&args.lab.traces)?;
     let mut options = args.lab.options()?;
+    // Without named ceilings, those to try follow from the sizes of the sessions.
     options.ceilings = if args.ceilings.is_empty() {
         tune::ceilings(&tune::sizes(&options, &files)?)
     } else {

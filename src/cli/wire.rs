@@ -32,12 +32,14 @@ pub fn app(config: &Config) -> anyhow::Result<Arc<App>> {
 /// # Errors
 /// The errors of [`app`].
 pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Result<Arc<App>> {
+    // The store comes first: if another process holds it, nothing else should begin.
     let opened = Store::open_or_stand_by(&store::StoreSettings {
         keepsake,
         ..store_config(config)
     })?;
     say(&opened);
     let metrics = Metrics::new(&config.metrics.models).context("can't register metrics")?;
+    // Dashboards draw the ceiling as a line, before any request has come.
     metrics.set_ceiling(u64::from(config.budget.ceiling));
     let host = config.upstream.base_url.as_str();
     let host = url_host(host);
@@ -90,6 +92,7 @@ fn say(opened: &Opened) {
         );
     }
     let notes = opened.report.notes();
+    // A store that stands by has notes that its report does not have.
     let now = opened.store.notes();
     for note in notes
         .iter()

@@ -28,6 +28,7 @@ impl Layers {
             path: path.to_owned(),
             line: line_of(text, offset),
         };
+        // The file is parsed twice: once for the places of its keys, and once for its values.
         let (spans, values) = match (DeTable::parse(text), text.parse::<Table>()) {
             (Ok(spans), Ok(values)) => (spans, values),
             (Err(error), _) | (_, Err(error)) => {
@@ -100,6 +101,7 @@ impl Layers {
 
     /// Takes the first reading that the setting accepts, or notes why none fits.
     fn set(&mut self, keys: &[String], readings: &[Value], origin: &SettingSource) {
+        // The last reading is the plain text, and people understand its refusal best.
         let mut refusal = None;
         for reading in readings {
             let alone = nest(keys, reading.clone());

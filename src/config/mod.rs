@@ -71,6 +71,7 @@ impl Config {
         if flags.config.is_some() || path.exists() {
             layers.file(path, &read(path)?);
         }
+        // The order of these lines is the order of precedence: what comes later wins.
         layers.env(env);
         lay_flags(&mut layers, flags);
         Self::build(layers)

@@ -65,6 +65,7 @@ pub fn nearest(name: &str) -> Option<String> {
             .filter(|other| other.ends_with(&format!(".{key}")));
         (alike.count() == 1).then(|| (plain(key), name.as_str()))
     });
+    // A flag's name comes first, because most people know the setting by it.
     let candidates = aliases.chain(whole).chain(keys);
     let near = candidates
         .map(|(candidate, setting)| {

@@ -1,6 +1,11 @@
 //! Reads one raw value as one checked value, or refuses it and says what is allowed. Owns the
 //! reading of single settings, and of a file that one names. Never knows where a value came from.
 
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "the readers share one signature"
+)]
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -31,10 +36,6 @@ pub(super) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String
         })
 }
 
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "the readers share one signature"
-)]
 /// Reads an address with its port. A port alone and `localhost` mean this machine, so that nothing
 /// is opened to a network that was not named.
 pub(super) fn address(value: Value) -> Result<SocketAddr, String> {
@@ -86,10 +87,6 @@ fn meant(text: &str) -> Option<String> {
     Some(format!("{}:{port}", own(host)?))
 }
 
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "the readers share one signature"
-)]
 /// Reads a duration greater than zero.
 pub(super) fn timeout(text: String) -> Result<Duration, String> {
     let time = units::duration(&text)?;
@@ -118,10 +115,6 @@ fn tokens(value: &Value) -> Option<u32> {
     }
 }
 
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "the readers share one signature"
-)]
 /// Reads a number of tokens that is not below `least`.
 pub(super) fn at_least(least: u32, value: Value) -> Result<u32, String> {
     match tokens(&value) {
@@ -195,10 +188,6 @@ pub(super) fn guide_at(share: f64) -> Result<f64, String> {
     }
 }
 
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "the readers share one signature"
-)]
 /// Reads the floor.
 pub(super) fn floor(value: Value) -> Result<Floor, String> {
     let number = match &value {
@@ -216,10 +205,6 @@ pub(super) fn floor(value: Value) -> Result<Floor, String> {
     }
 }
 
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "the readers share one signature"
-)]
 /// Reads how much of the tail is protected.
 pub(super) fn protect_recent(value: Value) -> Result<ProtectRecent, String> {
     match (value.as_str(), tokens(&value)) {

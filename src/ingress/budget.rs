@@ -91,6 +91,7 @@ impl BodyShare {
         let Ok(permits) = u32::try_from(bytes) else {
             return Err(full);
         };
+        // Later bodies wait longer, so that not all of them give up at once.
         let before = self.budget.waiting.fetch_add(1, Ordering::Relaxed);
         let waiting = WaitingBody(&self.budget.waiting);
         let wait = WAIT + LATER * before.min(LATER_MOST);

@@ -46,6 +46,7 @@ impl Edge {
     /// Combines limits, the application and the tenant key.
     #[must_use]
     pub fn new(settings: ServerSettings, app: Arc<App>, tenant_key: [u8; 32]) -> Self {
+        // More requests than the process has descriptors for would fail at the upstream.
         let affordable = descriptors::places(descriptors::connections());
         if affordable < settings.max_in_flight {
             tracing::warn!(

@@ -228,6 +228,7 @@ fn budget(text: &str) -> Result<AskedBudget, String> {
         text.bytes()
             .all(|byte| byte.is_ascii_digit() || byte == b'.')
     };
+    // A share is of the model's window, which is only known later. Tokens can be checked at once.
     let parsed = match text.strip_suffix('%') {
         Some(share) if plain(share) => share
             .parse::<f64>()

@@ -88,6 +88,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Paced<B> {
             ready!(this.poll_late(cx));
             return Poll::Ready(Some(Err(UploadFault::Late)));
         };
+        // The client has moved, so the time that it was waited for is final.
         if let Some(since) = this.since.take() {
             this.waited = this.waited.saturating_add(since.elapsed());
         }

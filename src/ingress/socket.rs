@@ -60,6 +60,7 @@ impl Socket {
         let clock = self
             .clock
             .get_or_insert_with(|| Box::pin(sleep_until(until)));
+        // The clock begins with the first write that waits, and not with each attempt.
         if !self.waits {
             self.waits = true;
             self.slot.writing(true);

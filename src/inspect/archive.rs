@@ -154,10 +154,13 @@ impl Archive {
             return Err(NotOne::Short(name.to_owned()));
         }
         let branches = self.branches();
+        // A whole name of a branch is never ambiguous, even if a session begins with the same
+        // letters.
         let exact = branches.iter().find(|branch| branch.name() == name);
         if let Some(branch) = exact {
             return Ok((branch.clone(), 0));
         }
+        // Branches of one session count as one match, because the user named the session.
         let mut fits: BTreeMap<String, Vec<Branch>> = BTreeMap::new();
         for branch in branches {
             if branch.session.starts_with(name) {
@@ -180,6 +183,7 @@ impl Archive {
             });
         };
         let others = session.len() - 1;
+        // The longest branch is the one that the agent went on with. Retries and forks are shorter.
         let longest = |branch: &Branch| (branch.turns, branch.ended, branch.newest);
         let found = session.into_iter().max_by_key(longest);
         let found = found.map(|branch| (branch, others));

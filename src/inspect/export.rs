@@ -43,6 +43,7 @@ pub fn export(store: &Store, branch: &Branch) -> Result<Export, ArchiveError> {
     let reads = Reads::new(store, &unwatched);
     let path = history::load(&reads, branch.newest)?;
     let path = path.ok_or_else(|| ArchiveError::Broken(branch.name()))?;
+    // Without all of its messages a session is exported as accounts only.
     let whole = match history::said(&reads, &path)? {
         Some(said) => texts(store, &said)?,
         None => None,
@@ -55,6 +56,7 @@ pub fn export(store: &Store, branch: &Branch) -> Result<Export, ArchiveError> {
     let mut next = 0;
     for entry in &path.entries {
         let behind = entry.position as usize + 1;
+        // The messages up to the turn's answer come before its account.
         for message in messages.into_iter().flatten().take(behind).skip(next) {
             text.push_str(message);
             text.push('\n');

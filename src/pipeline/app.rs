@@ -67,6 +67,7 @@ impl App {
     pub fn metrics_text(&self) -> String {
         self.metrics.set_sessions_active(self.active.count());
         self.metrics.set_store_bytes(self.store.disk_bytes());
+        // Gauges show the moment, so they are set when somebody reads the metrics.
         let health = self.store.health();
         self.metrics
             .set_store(&health, self.store.is_durable(&health));

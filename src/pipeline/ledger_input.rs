@@ -65,8 +65,7 @@ impl LedgerInput {
     pub(super) fn watched(&mut self, state: &State, anew: bool) {
         if let Some((view, _)) = self.calls.pop() {
             let (mut asked, whole) = (view.asked, view.whole);
-            // The provider's cache holds the past of the conversation up to the point where the
-            // view begins to differ. The view would have had to write the rest again.
+            // `breaks` compares these two: the view would have broken the prefix that the provider holds.
             if anew {
                 asked.before = asked.before.max(asked.held + 1);
             }

@@ -14,7 +14,7 @@
 //!
 //! 5. `serve` sends the first hop and hands on what the upstream accepts. `send` tries another view if
 //!    one was refused, and `learned` keeps what a refusal taught.
-//! 6. `drive` reads a stream, `unary` a whole body. If all calls of a hop are hidden, `managed` has them
+//! 6. `drive` reads a stream, `unary` a whole body. If all calls of a hop are hidden, `managed_turn` has them
 //!    answered (`turn::hidden`) and prepares the next hop, which both of them send.
 //! 7. `finish` writes the record that `turn::ending` makes, the content (`stored_content`), and the keys
 //!    that lead to them. The end of the answer waits for that.

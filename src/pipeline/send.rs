@@ -180,6 +180,7 @@ async fn send_after_emergency_pass(
     let before = turn.prepared.estimate;
     let size = turn.prepared.calibrated(before);
     let limit = turn.state.request.limit.map(|limit| limit.tokens);
+    // The upstream's own number is trusted more than the window that a table names.
     let window = error.window.or_else(|| turn.family.prompt(limit));
     let refused = window.map_or(size, |window| size.min(u64::from(window)));
     let prepared = turn.prepare(app, Some(refused)).ok()?;

@@ -207,6 +207,7 @@ impl Listener {
             return;
         }
         let plain = self.unpack.push(data, self.room);
+        // A long answer is no longer read when it exceeds the limit, but it still passes.
         let room = plain
             .as_ref()
             .and_then(|plain| self.room.checked_sub(plain.len()));

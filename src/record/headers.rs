@@ -3,8 +3,8 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::labels::Budget;
 use super::turn_report::{Context, TurnReport, lossy};
+use crate::model::label_set;
 
 const SESSION: HeaderName = HeaderName::from_static("x-plimsoll-session");
 const TURN: HeaderName = HeaderName::from_static("x-plimsoll-turn");
@@ -21,17 +21,18 @@ pub const FAIL_OPEN: HeaderName = HeaderName::from_static("x-plimsoll-fail-open"
 /// What in the request keeps it from being managed, if it was forwarded for that reason.
 pub const UNMANAGED: HeaderName = HeaderName::from_static("x-plimsoll-unmanaged");
 
-/// How near a view is to its ceiling. The limits lie above the default floor of 0.7, so a session
-/// is green after a pass and goes through yellow and red until the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Zone {
-    /// Below 0.75 of the ceiling.
-    Green,
-    /// From 0.75 to below 0.9 of the ceiling.
-    Yellow,
-    /// From 0.9 of the ceiling on. If this turn brought no pass, one of the next will.
-    Red,
-}
+label_set!(
+    /// How near a view is to its ceiling. The limits lie above the default floor of 0.7, so a session
+    /// is green after a pass and goes through yellow and red until the next.
+    Zone {
+        /// Below 0.75 of the ceiling.
+        Green => "green",
+        /// From 0.75 to below 0.9 of the ceiling.
+        Yellow => "yellow",
+        /// From 0.9 of the ceiling on. If this turn brought no pass, one of the next will.
+        Red => "red",
+    }
+);
 
 impl Zone {
     /// The zone of a view of `tokens` under a `ceiling`, both in tokens. Under a ceiling of 0 every
@@ -45,16 +46,6 @@ impl Zone {
             Self::Yellow
         } else {
             Self::Red
-        }
-    }
-
-    /// The word in the header.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Green => "green",
-            Self::Yellow => "yellow",
-            Self::Red => "red",
         }
     }
 }
@@ -79,6 +70,7 @@ pub fn response_headers(turn: &TurnReport) -> HeaderMap {
     if let Some(context) = &turn.context {
         context_headers(context, &mut headers);
     }
+    // What is not measured has no header: a zero would say that it took no time.
     if let Some(total) = turn.overhead.total() {
         let micros = u64::try_from(total.as_micros()).unwrap_or(u64::MAX);
         let text = format!("{:.3}", lossy(micros) / 1_000.0);
@@ -97,14 +89,10 @@ pub fn response_headers(turn: &TurnReport) -> HeaderMap {
 
 fn context_headers(context: &Context, headers: &mut HeaderMap) {
     let zone = Zone::of(context.tokens_out, context.ceiling);
-    let budget = match context.budget {
-        Budget::Met => "met",
-        Budget::Exceeded => "exceeded",
-    };
     headers.insert(CONTEXT_TOKENS, context.tokens_out.into());
     headers.insert(EVICTED_TOKENS, context.evicted.into());
-    headers.insert(ZONE, HeaderValue::from_static(zone.as_str()));
-    headers.insert(BUDGET, HeaderValue::from_static(budget));
+    headers.insert(ZONE, HeaderValue::from_static(zone.name()));
+    headers.insert(BUDGET, HeaderValue::from_static(context.budget.name()));
     let Some(pinned) = &context.pinned else {
         return;
     };
@@ -125,7 +113,7 @@ mod tests {
 
     use super::*;
     use crate::policy::Pinned;
-    use crate::record::{FailedStage, Phase, Route};
+    use crate::record::{Budget, FailedStage, Phase, Route};
     use crate::session::view::Parts;
 
     #[test]

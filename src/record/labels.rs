@@ -92,20 +92,6 @@ label_set!(
 );
 
 label_set!(
-    /// What a token was paid for.
-    CostKind {
-        /// Prompt tokens at the plain price.
-        Input => "input",
-        /// Prompt tokens read from the provider's cache.
-        CacheRead => "cache_read",
-        /// Prompt tokens written to the provider's cache.
-        CacheWrite => "cache_write",
-        /// Completion tokens, the reasoning ones included.
-        Output => "output",
-    }
-);
-
-label_set!(
     /// A side of the ledger.
     LedgerSide {
         /// What the upstream was sent, over all hops.
@@ -118,7 +104,7 @@ label_set!(
 );
 
 label_set!(
-    /// Tokens in the ledger.
+    /// Tokens in the ledger, by what is paid for them.
     LedgerTokens {
         /// Prompt tokens, those of the cache included.
         Input => "input",

@@ -14,9 +14,8 @@ mod turn_report;
 
 pub use headers::{FAIL_OPEN, Zone, response_headers};
 pub use labels::{
-    AbortPhase, AbortSide, AcceptError, Budget, ConnectionCut, CostKind, FailedStage, Label,
-    LedgerSide, LedgerTokens, Phase, Projection, RetryReason, Route, SavedPart, StoreOp,
-    provider_name,
+    AbortPhase, AbortSide, AcceptError, Budget, ConnectionCut, FailedStage, Label, LedgerSide,
+    LedgerTokens, Phase, Projection, RetryReason, Route, SavedPart, StoreOp, provider_name,
 };
 pub use log::log_turn;
 pub use metrics::{InFlight, Metrics, MetricsError, log_lines_lost};

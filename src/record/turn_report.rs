@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 
 use super::labels::{
-    AbortPhase, AbortSide, Budget, CostKind, FailedStage, Label, LedgerSide, Phase, Projection,
+    AbortPhase, AbortSide, Budget, FailedStage, Label, LedgerSide, LedgerTokens, Phase, Projection,
     RetryReason, Route, UNKNOWN_PROVIDER,
 };
 use crate::commit::Trigger;
@@ -159,7 +159,7 @@ impl TurnReport {
 
     /// What was paid for a kind of token, in US dollars. 0 if the price is not known.
     #[must_use]
-    pub fn cost_usd(&self, kind: CostKind) -> f64 {
+    pub fn cost_usd(&self, kind: LedgerTokens) -> f64 {
         let Some(Account {
             sent_cost: cost,
             usd: Some(usd),
@@ -169,10 +169,10 @@ impl TurnReport {
             return 0.0;
         };
         usd * match kind {
-            CostKind::Input => cost.plain,
-            CostKind::CacheRead => cost.read,
-            CostKind::CacheWrite => cost.write,
-            CostKind::Output => cost.output,
+            LedgerTokens::Input => cost.plain,
+            LedgerTokens::CacheRead => cost.read,
+            LedgerTokens::CacheWrite => cost.write,
+            LedgerTokens::Output => cost.output,
         }
     }
 

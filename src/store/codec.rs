@@ -89,6 +89,7 @@ struct Header {
 }
 
 fn header(stored: &[u8]) -> Result<(Header, &[u8]), CodecError> {
+    // The version comes first, so that a newer form is named and not called damaged.
     match stored.first() {
         None => return Err(CodecError::Damaged),
         Some(&VERSION) => {}

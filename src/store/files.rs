@@ -130,6 +130,7 @@ pub(super) fn close_to_others(dir: &Path) -> Privacy {
     let Ok(entries) = fs::read_dir(dir) else {
         return privacy;
     };
+    // Only the store's own files are closed. Those of others are not its to change.
     let mut foreign = false;
     for entry in entries.flatten() {
         let name = entry.file_name();

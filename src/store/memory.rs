@@ -244,6 +244,7 @@ impl Tables {
     /// Drops what a batch named and no later batch did.
     fn drop_batch(&mut self, batch: &BatchNames) {
         let mut lost = 0;
+        // A later batch may have named the same blob. It then belongs to that batch.
         for id in &batch.blobs {
             if self
                 .blobs

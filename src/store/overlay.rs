@@ -61,6 +61,7 @@ impl Overlay {
 
     /// Takes a batch out that was only shown.
     pub(super) fn release(&mut self, batch: &Batch) {
+        // Several batches may hold the same entry. It goes with the last of them.
         for (id, _) in &batch.blobs {
             if let Some((_, count)) = self.blobs.get_mut(id) {
                 *count -= 1;

@@ -162,6 +162,7 @@ fn retry(inner: &Weak<Inner>) {
         };
         std::thread::sleep(pause);
         let Some(inner) = inner.upgrade() else { return };
+        // The store was closed meanwhile.
         if !matches!(*inner.disk.read(), Disk::Refuses(_)) {
             return;
         }

@@ -14,6 +14,7 @@ use super::merge::{Merges, NONE};
 /// The tokens of a text.
 pub(super) fn encode(merges: &Merges, text: &[u8]) -> Vec<u32> {
     let mut token = merges.longest(text);
+    // A text that is one token, or no token at all, needs no search.
     if token == NONE || merges.length(token) == text.len() {
         return (token != NONE).then_some(token).into_iter().collect();
     }
@@ -23,6 +24,8 @@ pub(super) fn encode(merges: &Merges, text: &[u8]) -> Vec<u32> {
     while token != NONE {
         let before = tokens.last().copied();
         loop {
+            // A token fits if it leads to a place that is not known as a dead end, and forms no
+            // earlier token with the one before it.
             let end = at + merges.length(token);
             if !nowhere.has(end) && before.is_none_or(|before| merges.are_sound(before, token)) {
                 tokens.push(token);
@@ -32,6 +35,8 @@ pub(super) fn encode(merges: &Merges, text: &[u8]) -> Vec<u32> {
             }
             token = merges.shorter(token);
             if token == NONE {
+                // No token fits here, so this place is a dead end, and the token before has to be
+                // shorter.
                 nowhere.add(at);
                 let Some(before) = tokens.pop() else {
                     break;

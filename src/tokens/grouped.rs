@@ -63,6 +63,7 @@ impl<'a> Merging<'a> {
         let mut due = Vec::new();
         let (mut at, mut before) = (1, 0);
         let mut token_before = NONE;
+        // Each run of one byte is one group, so a long run costs no more than a short one.
         for run in text.chunk_by(|left, right| left == right) {
             let count = run.len() as u32;
             let token = run.first().map_or(NONE, |byte| merges.byte(*byte));
@@ -91,6 +92,7 @@ impl<'a> Merging<'a> {
             (before, token_before) = (at, token);
             at += count;
         }
+        // Only now it is known which group is the last.
         if let Some(last) = groups.get_mut(before as usize) {
             last.next = 0;
         }
@@ -132,6 +134,7 @@ impl<'a> Merging<'a> {
         if group.count < 2 || group.inner != merged {
             return;
         }
+        // An odd token has no partner. It follows the merged ones as a group of its own.
         let mut next = group.next;
         let pairs = group.count / 2;
         if group.count % 2 == 1 {
@@ -148,6 +151,7 @@ impl<'a> Merging<'a> {
         if right.count == 0 || right.seam != merged {
             return;
         }
+        // The groups on both sides lose one token each. Either may be empty afterwards.
         let left = self.at(right.before);
         let mut before = left.before;
         if left.count > 1 {

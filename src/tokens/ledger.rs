@@ -147,6 +147,7 @@ impl LedgerTerms {
 
     /// What a call cost, and the ratio of its tokens to those that were counted.
     fn sent(&self, call: &LedgerCall) -> (Usage, f64) {
+        // A report without a prompt says nothing that could be compared.
         let reported = call.usage.filter(|usage| usage.prompt > 0);
         let Some(usage) = reported else {
             let completion = call.usage.map_or(call.said.all, |usage| usage.completion);

@@ -103,6 +103,8 @@ impl PieceMemo {
         } else {
             return count();
         };
+        // The table is a cache with one place for each hash. A newer piece takes the place of an
+        // older one.
         let slot = XxHash3_64::oneshot(piece) as usize & (table.len() - 1);
         let Some(slot) = table.get_mut(slot) else {
             return count();

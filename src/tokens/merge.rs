@@ -69,6 +69,8 @@ impl Merges {
             pairs: Pairs::new(),
             tokens,
         };
+        // Tokens are added in their order, because the halves of a token are always earlier than
+        // the token.
         for id in 0..count {
             if let Some((left, right)) = merges.halves(id) {
                 merges.pairs.add(left, right, id);

@@ -116,6 +116,7 @@ fn join(merges: &Merges, left: &mut Vec<u32>, right: &[u32]) {
             .copied()
             .collect();
         let anew = by_groups(merges, &text);
+        // A side holds if the window reaches its end, or meets the same token there.
         let left_holds = from == 0 || anew.first() == left.get(from);
         let right_holds = upto == right.len() || anew.last() == right.get(upto - 1);
         if left_holds && right_holds {

@@ -81,6 +81,8 @@ impl<F: FnMut(RetryCause), B> Policy<Outbound, Response<B>, UpstreamError> for T
         outcome: &mut Result<Response<B>, UpstreamError>,
     ) -> Option<Sleep> {
         let listed = |status: &u16| self.settings.retry_statuses.contains(status);
+        // Only a call that cannot have reached the model is repeated, apart from statuses that the
+        // operator names.
         let (why, asked) = match outcome {
             Ok(response) if listed(&response.status().as_u16()) => {
                 (RetryCause::Status, retry_after(response.headers()))

@@ -160,6 +160,7 @@ impl BaseUrl {
         let path = url.path().trim_end_matches('/');
         let host = url.host_str().unwrap_or_default();
         let known = BASES.iter().find(|(name, _)| *name == host);
+        // People copy the address of an endpoint from the documentation of a provider.
         if let Some(endpoint) = ENDPOINTS.iter().find(|end| path.ends_with(*end)) {
             let base = text.strip_suffix(endpoint).unwrap_or(text);
             return Ok(Self::of(base.trim_end_matches('/'), false));

@@ -57,6 +57,7 @@ impl Agent {
     /// # Errors
     /// If the proxy does not answer, or answers with an error.
     pub async fn turn(&mut self, adds: &[Message]) -> anyhow::Result<TurnResult> {
+        // Like a real agent, this one sends its whole history with each turn.
         let adds = adds.iter().map(|message| message.raw.clone());
         self.history.extend(adds);
         let body = format!("{}{}]}}", self.head, self.history.join(","));
@@ -78,6 +79,7 @@ impl Agent {
             anyhow::bail!("the proxy answered {status}: {text}");
         }
         let heard = Heard::stream(&bytes);
+        // The agent keeps only what it saw, so a hidden call can't come back by its history.
         self.history.push(said(&heard).to_string());
         Ok(TurnResult {
             body,

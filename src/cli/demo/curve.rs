@@ -83,6 +83,7 @@ fn grid(svg: &mut String, scale: &CurveScale) {
         text(svg, (LEFT - 8.0, y + 4.0), "faint small", "end", &name);
         share += 0.1;
     }
+    // Lengths are marked in multiples of τ, because savings depend on these and not on tokens.
     let mut length = 1.0;
     while length <= scale.longest {
         let x = scale.x(length);

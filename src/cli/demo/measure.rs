@@ -245,6 +245,7 @@ impl Meter {
         }
         let users = user_messages(facts.told.body.as_bytes());
         for request in facts.received {
+            // A view above τ breaks no promise if the proxy reported it.
             if request.size > self.ceiling && !facts.told.exceeded {
                 let (size, ceiling) = (request.size, self.ceiling);
                 faults.push(format!("{size} tokens passed τ = {ceiling} unreported"));
@@ -252,6 +253,7 @@ impl Meter {
             if let Verdict::Refused(refusal) = &request.verdict {
                 faults.push(format!("the provider refused: {}", refusal.message));
             }
+            // The user's own words are never evicted.
             if user_messages(&request.body) != users {
                 faults.push("the user's messages were changed".to_owned());
             }
@@ -263,6 +265,7 @@ impl Meter {
         }
         let odd = heard.faults.iter();
         faults.extend(odd.map(|fault| format!("the agent's stream: {fault}")));
+        // A turn that takes more or fewer requests was not played as planned.
         if facts.received.len() != facts.hops {
             let (took, planned) = (facts.received.len(), facts.hops);
             faults.push(format!("took {took} requests in place of {planned}"));

@@ -127,6 +127,7 @@ impl Play<'_> {
         for turn in 0..scene.turns {
             self.turn(turn, &mut agent, &mut meter).await?;
             screen.show(&scene, meter.figures())?;
+            // A watched run is spread over a fixed time, so that a viewer can follow it.
             if screen.is_live() {
                 let due = WATCHED.mul_f64((turn + 1) as f64 / scene.turns as f64);
                 tokio::time::sleep_until(begun + due).await;
@@ -134,6 +135,7 @@ impl Play<'_> {
         }
         let metrics = self.metrics().await;
         let shown = metrics.as_deref().map(MetricsText);
+        // The proxy's ledger must agree with what the provider counted.
         if let Some(shown) = &shown {
             meter.ledger(shown);
         }
@@ -161,6 +163,7 @@ impl Play<'_> {
         let told = agent.turn(adds).await;
         let told = told.with_context(|| format!("turn {}", turn + 1))?;
         let mut received = self.stage.provider.take();
+        // Requests are noted when they end, and a later one may end first.
         received.sort_by_key(|request| request.index);
         meter.turn(&TurnFacts {
             told: &told,

@@ -46,6 +46,7 @@ impl DemoStage {
             count,
             ..Options::default()
         };
+        // The provider comes first, because the proxy needs its address.
         let provider = Provider::start(script, options).await;
         let provider = provider.context("can't start the scripted provider")?;
         let directory = tempfile::tempdir().context("can't make a temporary directory")?;
@@ -80,6 +81,8 @@ impl DemoStage {
     /// If the store can't be closed, or its directory can't be removed.
     pub async fn stop(self) -> anyhow::Result<()> {
         self.stop.cancel();
+        // The proxy was told to stop before the provider, so that it does not see a broken
+        // upstream.
         self.provider.stop();
         self.serving.await.context("the proxy's task ended")?;
         let app = self.app;

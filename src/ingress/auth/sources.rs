@@ -152,6 +152,7 @@ fn decoded(text: &str) -> Cow<'_, [u8]> {
     while let Some((first, behind)) = rest.split_first() {
         let digits = behind.get(..2).filter(|_| *first == b'%');
         let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        // A percent sign without two digits stands for itself.
         let hex = digits.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
         match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
             Some(byte) => {

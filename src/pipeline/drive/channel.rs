@@ -99,6 +99,7 @@ impl Receiver {
             Ok(frame) => frame,
             Err(error) => return Some(Err(error)),
         };
+        // Only frames that wait already are joined: to wait for more would delay the first.
         while let Ok((next, took)) = self.queue.try_recv() {
             match next {
                 Ok(frame) if piece.len() + frame.len() <= PIECE => {

@@ -15,8 +15,8 @@ use crate::intercept::delimiter;
 use crate::model::{CacheName, DelimiterAction, EditKind, GuideReason, RecallOutcome};
 use crate::policy::{Level, Policy};
 use crate::record::labels::{
-    AbortPhase, AbortSide, AcceptError, ConnectionCut, CostKind, FailedStage, LedgerSide,
-    LedgerTokens, Phase, Projection, RetryReason, SavedPart, StoreOp,
+    AbortPhase, AbortSide, AcceptError, ConnectionCut, FailedStage, LedgerSide, LedgerTokens,
+    Phase, Projection, RetryReason, SavedPart, StoreOp,
 };
 use crate::session::view::Part;
 
@@ -185,7 +185,7 @@ pub(super) struct UpstreamMetrics {
     pub tokens: IntCounterVec,
     pub estimate_ratio: Histogram,
     pub cache_hit_ratio: Histogram,
-    pub cost: Each<CostKind, Counter>,
+    pub cost: Each<Counter>,
     pub ledger: LedgerMetrics,
 }
 

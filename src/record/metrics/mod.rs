@@ -19,8 +19,8 @@ pub use self::error::MetricsError;
 use self::families::{Families, LOG_LINES_LOST};
 use self::models::{ModelLabels, OTHER};
 use super::labels::{
-    AcceptError, Budget, ConnectionCut, CostKind, LedgerSide, LedgerTokens, Phase, Route,
-    SavedPart, StoreOp, TokenKind,
+    AcceptError, Budget, ConnectionCut, LedgerSide, LedgerTokens, Phase, Route, SavedPart, StoreOp,
+    TokenKind,
 };
 use super::turn_report::{Abort, Context, Evicted, HopReport, PassReport, TurnReport, lossy};
 use crate::intercept::delimiter::DelimiterCall;
@@ -120,7 +120,7 @@ impl Metrics {
             .inc_by(u64::from(turn.prologue_changed));
         self.observe_overhead(turn);
         self.observe_events(turn);
-        for kind in CostKind::ALL {
+        for kind in LedgerTokens::ALL {
             f.upstream.cost.at(kind).inc_by(turn.cost_usd(kind));
         }
         self.observe_ledger(turn);
@@ -147,6 +147,7 @@ impl Metrics {
                     .with_label_values(&[kind.name(), model])
                     .inc_by(count);
             }
+            // A ratio needs both sides. A hop that was not counted or not reported has none.
             if hop.estimated > 0 && usage.prompt > 0 {
                 f.upstream
                     .estimate_ratio
@@ -170,6 +171,7 @@ impl Metrics {
         if pass.above_floor {
             f.view.passes_above_floor.at(pass.trigger).inc();
         }
+        // A pass may evict by several policies and levels, and each is counted for itself.
         for row in &pass.evicted {
             let Evicted { policy, level, .. } = *row;
             f.view.evicted_tokens.at(policy, level).inc_by(row.tokens);
@@ -202,6 +204,8 @@ impl Metrics {
             }
             let units = cost.total();
             f.units.at(side).inc_by(units);
+            // Units without a price have a metric of their own, so that the sum in dollars does not
+            // look complete.
             match usd {
                 Some(usd) => f.usd.at(side).inc_by(usd * units),
                 None => f.unpriced.at(side).inc_by(units),

@@ -35,6 +35,8 @@ impl ModelLabels {
         let mut admitted = HashSet::new();
         for entry in list {
             let entry = entry.as_ref();
+            // A name without wildcards is admitted at once, so that its series stand at zero from
+            // the start.
             if entry.contains(['*', '?', '[', '{', '\\']) {
                 let glob = Glob::new(entry).map_err(|source| MetricsError::Model {
                     glob: entry.to_owned(),

@@ -368,6 +368,7 @@ impl Committer {
         if since.elapsed() < self.shared.settings.retry {
             return Err(error.clone());
         }
+        // The files themselves are gone, so there is nothing to open again.
         if self.anew {
             let begun = self.begin_anew();
             if let Err(error) = &begun {
@@ -446,6 +447,7 @@ impl Committer {
             // If this fails, the journal holds the writes, and the next start checks everything.
             self.flush()?;
         }
+        // Readers get an error from here on, and not a half-closed engine.
         let engine = std::mem::replace(&mut *shared.engine.write(), Engine::Closed);
         match (engine, &self.failed) {
             // Closing a damaged engine may wait for ever for writes that it can't do.

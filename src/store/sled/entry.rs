@@ -78,6 +78,7 @@ impl Stamp {
             TAIL => false,
             _ => return None,
         };
+        // The checksum covers the place of the entry, which the stamp at the end has to compute.
         let before = if front {
             0
         } else {

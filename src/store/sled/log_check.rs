@@ -45,6 +45,7 @@ pub(super) fn length_if_whole(log: &Path) -> Option<u64> {
     let length = fs::metadata(log).ok()?.len();
     let segments = segments(&file, length).ok()??;
     let top = segments.iter().map(|segment| segment.lsn).max();
+    // All readers take segments from one counter, and stop as soon as one finds damage.
     let (next, sound) = (AtomicUsize::new(0), AtomicBool::new(true));
     let read = || {
         let mut bytes = Vec::new();

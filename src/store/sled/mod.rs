@@ -63,12 +63,8 @@ impl SledStore {
         let place = DataDirectory::new(&settings.path);
         let lock = place.lock()?;
         let (trees, checked, mut report) = place.open(settings)?;
-        let journal = Journal::open(place.dir());
-        let journal = journal
-            .map_err(|error| StoreError::io("opening the journal in", place.dir(), &error))?;
-        let archive = Archive::open(place.dir());
-        let archive = archive
-            .map_err(|error| StoreError::io("opening the archive in", place.dir(), &error))?;
+        let journal = Journal::open(place.dir()).map_err(place.error("opening the journal in"))?;
+        let archive = Archive::open(place.dir()).map_err(place.error("opening the archive in"))?;
         // The engine becomes visible to readers only after recovery, so it starts as closed.
         let shared = Arc::new(Shared {
             settings: settings.clone(),
@@ -175,6 +171,7 @@ impl SledStore {
             ids.iter().map(|id| overlay.blob(id).cloned()).collect()
         };
         self.shared.read(|trees, path| {
+            // Only what does not wait in the overlay is read from the disk.
             for (id, blob) in ids
                 .iter()
                 .zip(&mut blobs)

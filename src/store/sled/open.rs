@@ -101,7 +101,8 @@ impl DataDirectory {
         &self.engine
     }
 
-    fn error(&self, doing: &'static str) -> impl Fn(io::Error) -> StoreError {
+    /// Makes an error of the operating system: what was being done in the directory.
+    pub(super) fn error(&self, doing: &'static str) -> impl Fn(io::Error) -> StoreError {
         let dir = self.dir.clone();
         move |error| StoreError::io(doing, &dir, &error)
     }
@@ -249,6 +250,7 @@ impl DataDirectory {
         settings: &StoreSettings,
         report: &mut OpenReport,
     ) -> Result<(Trees, Checked), StoreError> {
+        // Whether it opens at all decides what may be wrong with it.
         let opens = Trees::open(&self.engine, settings).and_then(|trees| trees.shut(&self.engine));
         let aside = self.quarantine()?;
         report.quarantined = Some(aside.clone());

@@ -116,6 +116,7 @@ impl Committer {
         let place = &self.shared.place;
         let failed = |error| StoreError::io("reading the journal in", place.dir(), &error);
         let position = trees.position(place.engine())?;
+        // The archive comes before the journal: its groups are older.
         let mut held = Vec::new();
         if let Some(archive) = &self.archive {
             let mut entries = archive.entries(position.archived).map_err(failed)?;

@@ -194,6 +194,7 @@ impl Trees {
         let Some(value) = value else {
             return Ok(Position::default());
         };
+        // Format 1 noted only two numbers. The others then count as zero.
         let (numbers, rest) = value.as_chunks::<8>();
         let (blobs, links, [group, archived, log]) = match (numbers, rest) {
             ([blobs, links], []) => (*blobs, *links, [[0; 8]; 3]),
@@ -376,6 +377,7 @@ impl Trees {
         let Some(first) = guarded(path, || self.blobs.get(chunk_key(id, 0)))? else {
             return Ok(StoredBlob::Absent);
         };
+        // The first chunk says how long the whole form is, and so how many chunks follow.
         let length = match codec::stored_len(&first) {
             Ok(length) => length,
             Err(error) => return unreadable(error),

@@ -82,6 +82,7 @@ impl Pattern {
         let refused = || ModelsError::Pattern(text.to_owned());
         let mut pieces = text.split('{');
         let first = pieces.next().unwrap_or_default().to_lowercase();
+        // A pattern that begins with a placeholder would be tried at every place of a text.
         if first.is_empty() {
             return Err(refused());
         }

@@ -128,12 +128,14 @@ fn family(raw: RawFamily, caches: &BTreeMap<String, RawCacheModel>) -> Result<Fa
         family: raw.name.clone(),
         what,
     };
+    // A window of zero would make every prompt too long.
     if raw.window == Some(0) {
         return Err(number("window"));
     }
     if raw.context == Some(0) {
         return Err(number("context"));
     }
+    // Both say how much a model takes, and nobody could say which one counts.
     if raw.window.is_some() && raw.context.is_some() {
         return Err(ModelsError::Both(raw.name));
     }
