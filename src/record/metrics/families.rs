@@ -185,7 +185,7 @@ pub(super) struct UpstreamMetrics {
     pub tokens: IntCounterVec,
     pub estimate_ratio: Histogram,
     pub cache_hit_ratio: Histogram,
-    pub cost: Each<Counter>,
+    pub cost: Each<LedgerTokens, Counter>,
     pub ledger: LedgerMetrics,
 }
 
@@ -419,7 +419,7 @@ impl HiddenMetrics {
             )?,
             serial_hops: r.counter(
                 "serial_hops_total",
-                "HiddenMetrics hops of requests that allow one call a message, where every annotation \
+                "Hidden hops of requests that allow one call a message, where every annotation \
                  costs an upstream call",
             )?,
             guided: r.counters(
