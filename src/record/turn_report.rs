@@ -1,33 +1,34 @@
-//! The report of one turn: facts that the stages returned, in the words of the vocabulary.
-//!
-//! It holds sizes, durations, counts and names out of closed sets. It never holds text of a
-//! message, a tool's arguments or a credential, so that nothing downstream can leak one.
+//! The report of one turn: the facts that its stages returned. Owns their shape and the sums over
+//! hops. Holds sizes, durations, counts and words of closed sets. Never holds the text of a message,
+//! the arguments of a tool or a credential, so that nothing downstream can leak one.
 
 use std::time::Duration;
 
 use http::{Method, StatusCode};
 
 use super::labels::{
-    AbortPhase, Budget, CostKind, Label, Phase, Projection, RetryReason, Route, Side, Stage,
-    UNKNOWN_PROVIDER,
+    AbortPhase, AbortSide, Budget, FailedStage, Label, LedgerSide, LedgerTokens, Phase, Projection,
+    RetryReason, Route, UNKNOWN_PROVIDER,
 };
 use crate::commit::Trigger;
 use crate::dialect::request::Unmanaged;
 use crate::intercept::delimiter::DelimiterCall;
-use crate::model::{Edits, GuideReason, RecallCall, Usage};
+use crate::model::{Dialect, Edits, GuideReason, RecallCall, Usage};
 use crate::policy::{Level, Pinned, Policy};
 use crate::session::view::Parts;
+use crate::tokens::Cost;
 use crate::tokens::ledger::Account;
+use crate::turn::Mode;
 
-/// The report of one finished turn. Also used for a forwarded request, which has at most one hop
-/// and no context.
+/// The report of one turn. A forwarded request has one as well, with at most one hop and no
+/// context.
 #[derive(Clone, Debug)]
-pub struct Turn {
+pub struct TurnReport {
     /// The route that the request took.
     pub route: Route,
     /// The request's method.
     pub method: Method,
-    /// The status that the client was answered; `None` if it left before there was one.
+    /// The status that the client got. `None` if it left before it got one.
     pub status: Option<StatusCode>,
     /// From the request's last header byte to the response's last byte.
     pub duration: Duration,
@@ -37,27 +38,27 @@ pub struct Turn {
     pub streamed: bool,
     /// The upstream, as [`provider_name`](super::provider_name) names it.
     pub provider: Label,
-    /// The model as the client named it; it becomes a label only if it is on the allow-list.
+    /// The model as the client named it. It becomes a label only if the operator listed it.
     pub model: String,
-    /// The model that the upstream says has answered.
+    /// The model that answered, as the upstream named it.
     pub response_model: Option<String>,
-    /// The wire format: `chat`, `responses` or `messages`.
-    pub dialect: Label,
-    /// What in the request keeps it from being managed, where something does.
+    /// The wire format.
+    pub dialect: Dialect,
+    /// What in the request keeps it from being managed, if anything does.
     pub unmanaged: Option<Unmanaged>,
-    /// The tenant's short hash, for the log only.
+    /// The short hash of the tenant, for the log only.
     pub tenant: String,
-    /// The session's short hash, for the log and the client.
+    /// The short hash of the session, for the log and the client.
     pub session: String,
-    /// The short hash of the session that it is a child of.
+    /// The short hash of the parent session.
     pub parent_session: Option<String>,
-    /// The turn's number on its path, from 1; 0 for a request without a place in a session.
+    /// The number of the turn on its path, from 1. 0 if the request has no place in a session.
     pub number: u64,
-    /// `manage`, `observe` or `off`.
-    pub mode: Label,
-    /// The upstream calls in order: one, and one more for each hidden hop.
-    pub hops: Vec<Hop>,
-    /// Sizes against the budget; `None` where nothing was counted.
+    /// How the request was served.
+    pub mode: Mode,
+    /// The upstream calls, in order: one for each hop.
+    pub hops: Vec<HopReport>,
+    /// The sizes and the budget. `None` if nothing was counted.
     pub context: Option<Context>,
     /// The proxy's own time.
     pub overhead: Overhead,
@@ -71,29 +72,29 @@ pub struct Turn {
     pub prefix_breaks: u64,
     /// Whether the client changed its system text or its tools since the turn before.
     pub prologue_changed: bool,
-    /// How the stream was ended, if it was.
+    /// How the response broke off, if it did.
     pub abort: Option<Abort>,
-    /// The reasons of upstream calls that were repeated, in order.
+    /// Why upstream calls were repeated, in order.
     pub retries: Vec<RetryReason>,
-    /// Why the guidance came in with this turn, where it did.
+    /// Why the guidance came in with this turn, if it did.
     pub guided: Option<GuideReason>,
-    /// Whether the client takes one call a message, so that each annotation costs a request.
+    /// Whether the client takes one call per message, so that each annotation costs a request.
     pub one_call: bool,
-    /// Kinds of edits that this turn found the upstream to refuse.
+    /// The kinds of edits that the upstream refused in this turn.
     pub learned: Edits,
-    /// The stage whose failure sent the client's original bytes upstream.
-    pub fail_open: Option<Stage>,
-    /// What it came to, beside what the client's own request would have; none where nothing was
-    /// accepted, or nothing is known of what was.
+    /// The stage whose failure caused the client's own bytes to be sent, or the record to be missing.
+    pub fail_open: Option<FailedStage>,
+    /// What the turn cost, and what the client's own request would have cost. `None` if the upstream
+    /// accepted nothing, or if nothing is known of what it accepted.
     pub ledger: Option<Account>,
-    /// What a turn that was only watched would have come to, had it been managed.
+    /// What a watched turn would have cost as a managed one.
     pub projected: Option<Account>,
-    /// How far that is known.
+    /// How much is known about that.
     pub projection: Option<Projection>,
 }
 
-impl Turn {
-    /// The report of a request that has just been read; the stages fill in the rest.
+impl TurnReport {
+    /// The report of a request that has just arrived. The stages fill in the rest.
     #[must_use]
     pub fn new(route: Route, method: Method) -> Self {
         Self {
@@ -106,13 +107,13 @@ impl Turn {
             provider: UNKNOWN_PROVIDER,
             model: String::new(),
             response_model: None,
-            dialect: "chat",
+            dialect: Dialect::default(),
             unmanaged: None,
             tenant: String::new(),
             session: String::new(),
             parent_session: None,
             number: 0,
-            mode: "off",
+            mode: Mode::Off,
             hops: Vec::new(),
             context: None,
             overhead: Overhead::default(),
@@ -133,7 +134,7 @@ impl Turn {
         }
     }
 
-    /// What the provider reported over all hops; `None` if it reported nothing.
+    /// The sum of what the provider reported for each hop. `None` if it reported nothing.
     #[must_use]
     pub fn usage(&self) -> Option<Usage> {
         self.hops
@@ -148,16 +149,17 @@ impl Turn {
             })
     }
 
-    /// Cached tokens over prompt tokens of all hops, 0 to 1; `None` without a reported prompt.
+    /// The share of prompt tokens that came from the cache, over all hops. `None` if no prompt was
+    /// reported.
     #[must_use]
     pub fn cached_ratio(&self) -> Option<f64> {
         let usage = self.usage().filter(|usage| usage.prompt > 0)?;
         Some((lossy(usage.cached) / lossy(usage.prompt)).clamp(0.0, 1.0))
     }
 
-    /// What was paid for a kind of token, in US dollars; nothing where the price is not known.
+    /// What was paid for a kind of token, in US dollars. 0 if the price is not known.
     #[must_use]
-    pub fn cost_usd(&self, kind: CostKind) -> f64 {
+    pub fn cost_usd(&self, kind: LedgerTokens) -> f64 {
         let Some(Account {
             sent_cost: cost,
             usd: Some(usd),
@@ -167,20 +169,33 @@ impl Turn {
             return 0.0;
         };
         usd * match kind {
-            CostKind::Input => cost.plain,
-            CostKind::CacheRead => cost.read,
-            CostKind::CacheWrite => cost.write,
-            CostKind::Output => cost.output,
+            LedgerTokens::Input => cost.plain,
+            LedgerTokens::CacheRead => cost.read,
+            LedgerTokens::CacheWrite => cost.write,
+            LedgerTokens::Output => cost.output,
         }
     }
 
-    /// Hops beyond the first: each was caused by hidden calls alone.
+    /// The tokens and the cost of one side of the ledger, and the price of a unit in US dollars.
+    #[must_use]
+    pub fn side(&self, side: LedgerSide) -> Option<(&Usage, &Cost, Option<f64>)> {
+        let account = match side {
+            LedgerSide::Sent | LedgerSide::Client => self.ledger.as_ref()?,
+            LedgerSide::Projected => self.projected.as_ref()?,
+        };
+        let (usage, cost) = match side {
+            LedgerSide::Sent | LedgerSide::Projected => (&account.sent, &account.sent_cost),
+            LedgerSide::Client => (&account.client, &account.client_cost),
+        };
+        Some((usage, cost, account.usd))
+    }
+    /// The number of hops after the first. Hidden calls caused each of them.
     #[must_use]
     pub fn hidden_hops(&self) -> usize {
         self.hops.len().saturating_sub(1)
     }
 
-    /// Tokens that the passes of this turn evicted, over all policies and levels.
+    /// How many tokens the passes of this turn evicted.
     #[must_use]
     pub fn evicted_now(&self) -> u64 {
         let passes = self.hops.iter().filter_map(|hop| hop.pass.as_ref());
@@ -193,33 +208,34 @@ impl Turn {
 
 /// One upstream call.
 #[derive(Clone, Debug, Default)]
-pub struct Hop {
-    /// The upstream's status; `None` if it gave none.
+pub struct HopReport {
+    /// The upstream's status. `None` if it gave none.
     pub status: Option<StatusCode>,
-    /// From sending to the last byte of the answer.
+    /// From sending the request to the last byte of the answer.
     pub duration: Duration,
-    /// From sending to the first byte of the answer.
+    /// From sending the request to the first byte of the answer.
     pub first_byte: Option<Duration>,
     /// What the provider reported.
     pub usage: Option<Usage>,
-    /// Tokens of the request as counted, before the session's ratio is applied; 0 if not counted.
+    /// The tokens of the request as the proxy counted them, without the session's ratio. 0 if it did
+    /// not count them.
     pub estimated: u64,
-    /// What was sent over the ceiling that held for it; `None` where it was not ours to hold.
+    /// The size of the request over its ceiling. `None` if the proxy did not hold it under one.
     pub ceiling_ratio: Option<f64>,
     /// The pass that was committed before this hop.
-    pub pass: Option<Pass>,
-    /// What started a pass that was not committed, because it would have freed too little.
+    pub pass: Option<PassReport>,
+    /// What started a pass that was then declined, because it would have freed too little.
     pub declined: Option<Trigger>,
 }
 
-/// One run of the policies that was committed.
+/// One committed pass.
 #[derive(Clone, Debug)]
-pub struct Pass {
+pub struct PassReport {
     /// Why it ran.
     pub trigger: Trigger,
-    /// Whether it stopped above the floor, so that the next one comes sooner.
+    /// Whether it stopped above the floor, which brings the next pass closer.
     pub above_floor: bool,
-    /// What it evicted, a row for each policy and level.
+    /// What it evicted, by policy and level.
     pub evicted: Vec<Evicted>,
 }
 
@@ -230,61 +246,61 @@ pub struct Evicted {
     pub policy: Policy,
     /// The level.
     pub level: Level,
-    /// Tokens by which the view shrank.
+    /// How many tokens the view lost.
     pub tokens: u64,
-    /// Items whose mark moved.
+    /// How many items were marked anew.
     pub items: u64,
 }
 
-/// Sizes of a turn's last request, in calibrated tokens.
+/// The sizes of a turn's last request, in calibrated tokens.
 #[derive(Clone, Copy, Debug)]
 pub struct Context {
-    /// What the client sent.
+    /// The size of the client's request.
     pub tokens_in: u64,
-    /// What the upstream was sent.
+    /// The size of the request that was sent upstream.
     pub tokens_out: u64,
-    /// What the marks of all passes so far keep out of the view.
+    /// How much the marks of all passes so far keep out of the view.
     pub evicted: u64,
-    /// The budget that held for this request.
+    /// The ceiling that held for this request.
     pub ceiling: u64,
-    /// The low-water mark that held for this request.
+    /// The floor that held for this request.
     pub floor: u64,
-    /// What the upstream was sent, by part.
+    /// The size of the request that was sent upstream, by part.
     pub parts: Parts,
     /// Whether the budget was met.
     pub budget: Budget,
-    /// What keeps the view above it, where it was not.
+    /// What keeps the view above the ceiling, if the budget was not met.
     pub pinned: Option<Pinned>,
 }
 
-/// A stream that ended before its end.
+/// How a response broke off.
 #[derive(Clone, Copy, Debug)]
 pub struct Abort {
-    /// Who ended it.
-    pub side: Side,
+    /// Who broke it off.
+    pub side: AbortSide,
     /// How far it had come.
     pub phase: AbortPhase,
 }
 
-/// The proxy's own time by phase. A phase that never ran is no measurement of zero.
+/// The proxy's own time by phase. A phase that did not run has no time, which differs from zero.
 #[derive(Clone, Debug, Default)]
 pub struct Overhead([Option<Duration>; Phase::ALL.len()]);
 
 impl Overhead {
-    /// Adds time to a phase; phases that run once a hop add up.
+    /// Adds time to a phase. A phase that runs in each hop adds up.
     pub fn add(&mut self, phase: Phase, time: Duration) {
         if let Some(slot) = self.0.get_mut(phase as usize) {
             *slot = Some(slot.unwrap_or_default().saturating_add(time));
         }
     }
 
-    /// The time of a phase, if it ran.
+    /// The time of a phase. `None` if it did not run.
     #[must_use]
     pub fn get(&self, phase: Phase) -> Option<Duration> {
         self.0.get(phase as usize).copied().flatten()
     }
 
-    /// All phases together, if any ran.
+    /// The time of all phases together. `None` if none ran.
     #[must_use]
     pub fn total(&self) -> Option<Duration> {
         self.0
@@ -295,7 +311,7 @@ impl Overhead {
     }
 }
 
-/// A count as a measurement. Exact to 2^53, far beyond any number of tokens.
+/// Converts a count for a measurement. This is exact up to 2^53, far beyond any number of tokens.
 #[expect(
     clippy::cast_precision_loss,
     reason = "counts of tokens stay far below 2^53"
@@ -310,8 +326,8 @@ mod tests {
 
     #[test]
     fn usage_adds_up_over_hops_and_keeps_its_absence() {
-        let mut turn = Turn::new(Route::Chat, Method::POST);
-        turn.hops.push(Hop::default());
+        let mut turn = TurnReport::new(Route::Chat, Method::POST);
+        turn.hops.push(HopReport::default());
         assert_eq!(turn.usage(), None);
         assert_eq!(turn.cached_ratio(), None);
         let one = Usage {
@@ -328,13 +344,13 @@ mod tests {
             completion: 5,
             reasoning: 2,
         };
-        turn.hops.push(Hop {
+        turn.hops.push(HopReport {
             usage: Some(one),
-            ..Hop::default()
+            ..HopReport::default()
         });
-        turn.hops.push(Hop {
+        turn.hops.push(HopReport {
             usage: Some(two),
-            ..Hop::default()
+            ..HopReport::default()
         });
         let sum = Usage {
             prompt: 400,

@@ -1,6 +1,7 @@
-//! Whether the files that are written are still those in the directory, and what is done where they
-//! are not: somebody removed or moved them, and what goes on being written to them is gone at the
-//! next start. It never brings back what was removed, but from a copy that was left in place.
+//! Checks whether the open files are still those in the directory, and repairs the store if they
+//! are not: somebody removed or moved them, and what goes on being written to them would be gone at
+//! the next start. Owns that check. Never restores anything that was removed, except from a copy
+//! that is still in place.
 
 use std::fs::File;
 use std::io;
@@ -10,13 +11,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::super::StoreError;
+use super::super::error::StoreError;
 use super::archive::{self, Archive};
 use super::committer::Committer;
 use super::journal::{self, Journal};
-use super::{Engine, open};
+use super::open;
+use super::shared::Engine;
+use super::trees::Trees;
 
-/// Whether a path leads to an open file. Where that can't be told it is taken to.
+/// Whether a path leads to an open file. True if that can't be found out.
 fn leads_to(path: &Path, file: &File) -> bool {
     let Ok(open) = file.metadata() else {
         return true;
@@ -31,10 +34,10 @@ fn leads_to(path: &Path, file: &File) -> bool {
 }
 
 impl Committer {
-    /// Looks from time to time whether all files are in place, and begins anew where one is not.
+    /// Checks from time to time whether all files are in place. Begins again if one is not.
     pub(super) fn look(&mut self) {
         let shared = Arc::clone(&self.shared);
-        if self.looked.elapsed() < shared.config.look
+        if self.looked.elapsed() < shared.settings.look
             || self.failed.is_some()
             || shared.is_degraded()
         {
@@ -48,7 +51,7 @@ impl Committer {
             );
             shared.say(note);
             shared.wiped.fetch_add(1, Ordering::Relaxed);
-            // Whatever is still in place of the copies gets what was acknowledged last.
+            // The copies that are still in place get what was acknowledged last.
             let _ = self.flush();
             if let Err(error) = self.begin_anew() {
                 self.give_up(error);
@@ -56,11 +59,11 @@ impl Committer {
         }
     }
 
-    /// The first file that is not the one that is written.
+    /// The first file that is not the one in the directory.
     fn gone(&self) -> Option<&'static str> {
         let place = &self.shared.place;
         let engine = self.shared.engine.read();
-        let log = engine.trees().ok().map(super::Trees::log);
+        let log = engine.trees().ok().map(Trees::log);
         let archive = self.archive.as_ref().map(Archive::file);
         let files = [
             (open::LOCK, Some(&self.lock)),
@@ -74,20 +77,21 @@ impl Committer {
         gone.next().map(|(name, _)| name)
     }
 
-    /// Opens what is in the directory now, or a new store, in place of what is not there any more.
+    /// Opens what is in the directory now, or a new store, in place of what was removed.
     pub(super) fn begin_anew(&mut self) -> Result<(), StoreError> {
         let shared = Arc::clone(&self.shared);
         let place = &shared.place;
         let before = self.counts;
         let mut engine = shared.engine.write();
         if let Engine::Open(trees) = std::mem::replace(&mut *engine, Engine::Closed) {
-            // What it writes goes nowhere.
+            // The files are gone from the directory, so what it writes does not matter.
             let _ = trees.shut(place.engine());
         }
+        // Another process could take a lock file that was made again.
         if !leads_to(&place.dir().join(open::LOCK), &self.lock) {
             self.lock = place.lock()?;
         }
-        let (trees, checked, report) = place.open(&shared.config)?;
+        let (trees, checked, report) = place.open(&shared.settings)?;
         (self.counts, self.counted) = (checked.counts, checked.counted);
         let failed =
             |error: io::Error| StoreError::io("opening the journal in", place.dir(), &error);
@@ -99,6 +103,7 @@ impl Committer {
         drop(engine);
         self.failed = None;
         self.anew = false;
+        // Records are also lost if they were in a file that was removed with its copies.
         let gone = before.blobs.saturating_sub(self.counts.blobs);
         let lost = lost.records().max(gone);
         shared.lost.fetch_add(lost, Ordering::Relaxed);
@@ -108,11 +113,9 @@ impl Committer {
             shared.say(note);
         }
         shared.say(match lost {
-            0 => {
-                "the store was put together anew from what was left, and nothing is lost".to_owned()
-            }
+            0 => "the store was rebuilt from what was left, and nothing is lost".to_owned(),
             lost => {
-                format!("the store was begun anew: {lost} records are lost, later ones are kept")
+                format!("the store was begun again: {lost} records are lost, later ones are kept")
             }
         });
         Ok(())
@@ -121,7 +124,7 @@ impl Committer {
     /// Goes on without a store until the next try.
     pub(super) fn give_up(&mut self, error: StoreError) {
         self.shared
-            .say(format!("the store can't be begun anew: {error}"));
+            .say(format!("the store can't be begun again: {error}"));
         *self.shared.engine.write() = Engine::Failed(error.clone());
         self.anew = true;
         self.failed = Some((Instant::now(), error));

@@ -1,35 +1,36 @@
-//! The ends of a streamed turn that is not whole: the upstream refused a later hop, broke off, or
-//! can't be read, the proxy can't go on, or the client left. Each is told in the one way that
-//! stays true for the client, and what that was handed is recorded. Never sends a hop.
+//! How a streamed turn ends when it fails: the upstream refused a later hop, broke off or sent what
+//! can't be read, the proxy can't go on, or the client left. Tells the client in the way that is
+//! true for what it has seen, and records what was sent. Never sends a hop.
 
 use std::io;
 
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 
-use super::{Begin, Driver, End};
+use super::{Begin, Driver, HopEnd};
 use crate::dialect::stream::StreamError;
+use crate::dialect::stream::unary::TurnEnd;
 use crate::pipeline::error::ProxyError;
 use crate::pipeline::incoming::Incoming;
-use crate::pipeline::send::{again, refusal_of};
-use crate::record::Side;
+use crate::pipeline::send::{HopAnswer, refusal_body, retry_refused};
+use crate::record::AbortSide;
 use crate::upstream::{self, ResponseBody};
 
-/// Why a body is not handed on that does not look like a stream.
+/// The message for a body that is not a stream.
 const NO_STREAM: &str = "the upstream's answer is no stream of events";
 
 impl Driver {
-    /// The upstream refused a later hop. One that was too long, or was refused for a breakpoint of
-    /// ours, is tried again; else the upstream's own answer is the client's where that has seen
-    /// nothing yet. Otherwise it is an error event, or where asking again may help a cut, because
-    /// some agents ask again behind that alone.
+    /// Handles a refusal of a later hop. Tries the hop again if it was too long or was refused for
+    /// an edit. Otherwise the upstream's answer goes to the client if that has seen nothing yet. A
+    /// client that has gets an error event, or a broken connection where asking again may help,
+    /// because some agents only retry after a broken connection.
     pub(super) async fn refused(&mut self, response: Response<ResponseBody>) -> Option<Incoming> {
         let (head, body) = response.into_parts();
-        // Empty where it breaks off or never ends.
-        let body = refusal_of(body).await.unwrap_or_default();
-        let (head, body) = match again(&self.app, &mut self.turn, (head, body)).await {
-            Ok(Ok(again)) => return Some(Incoming::of(again).1),
-            Ok(Err(refusal)) => refusal,
+        // The body is empty if the refusal breaks off or never ends.
+        let body = refusal_body(body).await.unwrap_or_default();
+        let (head, body) = match retry_refused(&self.app, &mut self.turn, (head, body)).await {
+            Ok(HopAnswer::Accepted(response)) => return Some(Incoming::of(response).1),
+            Ok(HopAnswer::Refused(refusal)) => refusal,
             Err(error) => {
                 self.cut(&error.to_string()).await;
                 return None;
@@ -37,7 +38,7 @@ impl Driver {
         };
         let mut headers = head.headers;
         upstream::to_client(&mut headers);
-        if let Err(body) = self.unheard(head.status, headers, body) {
+        if let Err(body) = self.answer_unless_begun(head.status, headers, body) {
             if may_pass(head.status) {
                 self.cut(&format!("a later hop was answered {}", head.status))
                     .await;
@@ -48,9 +49,9 @@ impl Driver {
         None
     }
 
-    /// Answers a client that has seen nothing yet, and so ends the turn; to one that has the body
-    /// can't be an answer any more, and is handed back.
-    fn unheard(
+    /// Answers a client that has seen nothing yet, which ends the turn. Gives the body back if the
+    /// client has seen something, because then it can't be an answer.
+    fn answer_unless_begun(
         &mut self,
         status: StatusCode,
         mut headers: HeaderMap,
@@ -59,59 +60,59 @@ impl Driver {
         let Some(begin) = self.client.begin.take() else {
             return Err(body);
         };
-        headers.extend(self.turn.report.headers());
+        headers.extend(self.turn.reporter.headers());
         let _ = begin.send(Begin::Refusal(status, Box::new(headers), body));
-        self.turn.report.turn.status = Some(status);
+        self.turn.reporter.replied(status);
         self.close_report();
         Ok(())
     }
 
-    /// The same with an error of ours.
-    fn unheard_error(&mut self, cause: &str) -> Result<(), Bytes> {
+    /// Does the same with an error of the proxy's own.
+    fn answer_with_error(&mut self, cause: &str) -> Result<(), Bytes> {
         if self.client.begin.is_some() {
             tracing::warn!(cause, "a stream broke before it began");
-            self.turn.report.aborted(Side::Upstream);
+            self.turn.reporter.aborted(AbortSide::Upstream);
         }
         let mut headers = HeaderMap::new();
         let json = http::HeaderValue::from_static("application/json");
         headers.insert(http::header::CONTENT_TYPE, json);
         let body = self.turn.upstream_error(cause);
-        self.unheard(StatusCode::BAD_GATEWAY, headers, body)
+        self.answer_unless_begun(StatusCode::BAD_GATEWAY, headers, body)
     }
 
-    /// The stream ended without an end.
-    pub(super) async fn broken(&mut self, end: End) {
+    /// Handles a stream that stopped without its end.
+    pub(super) async fn broken(&mut self, end: HopEnd) {
         let last = self.answers.last();
         if last.is_some_and(|answer| answer.error.is_some()) {
-            // The upstream has told of it itself.
+            // The upstream sent an error event itself. The client gets that one.
             let mut out = Vec::new();
             self.machine.release(&mut out);
             let _ = self.say(out).await;
             return self.lost("the upstream sent an error event");
         }
         match end {
-            End::Whole => self.cut("the stream ended early").await,
-            End::Cut(cause) => self.cut(&cause).await,
-            End::Unreadable(cause) => self.refuse(&cause).await,
-            End::Other(_) => self.cut(NO_STREAM).await,
+            HopEnd::Whole => self.cut("the stream ended early").await,
+            HopEnd::Cut(cause) => self.cut(&cause).await,
+            HopEnd::Unreadable(cause) => self.refuse(&cause).await,
+            HopEnd::Other(_) => self.cut(NO_STREAM).await,
         }
     }
 
-    /// What came can't be read, and may hold calls that the client must not see: its own request is
-    /// served where it has heard nothing yet, else the stream breaks off.
+    /// Handles an answer that can't be read and may hold calls that the client must not see. If the
+    /// client has seen nothing yet, its own request is served. Otherwise the stream breaks off.
     pub(super) async fn withhold(mut self: Box<Self>) {
         match self.client.begin.take() {
             Some(begin) => {
                 tracing::warn!("the client's own request is served: the answer can't be read");
-                // The client may have left.
+                // The receiver is gone if the client left.
                 let _ = begin.send(Begin::Own(Box::new(self.turn)));
             }
             None => self.cut(&StreamError::Withheld.to_string()).await,
         }
     }
 
-    /// What came is no stream: a first hop is read as a whole body where the client has heard
-    /// nothing yet. Behind what was streamed nothing else can stand.
+    /// Handles a body that is not a stream. If it is the first hop and the client has seen nothing
+    /// yet, it is read as a whole body. Nothing else can follow what was streamed.
     pub(super) async fn other(mut self: Box<Self>, body: Incoming) {
         let first = self.answers.is_empty() && !body.coded;
         match self.client.begin.take() {
@@ -126,32 +127,32 @@ impl Driver {
         }
     }
 
-    /// The upstream broke off, and so does the client's connection: each agent then does what it
-    /// does without the proxy, where an event of ours would be the end for some.
+    /// Breaks the client's connection off, as the upstream broke off. Each agent then does what it
+    /// would do without the proxy. Some would take an error event as the end.
     pub(super) async fn cut(&mut self, cause: &str) {
-        if self.unheard_error(cause).is_err() {
-            // A client that left meanwhile has its own end.
+        if self.answer_with_error(cause).is_err() {
+            // A client that left meanwhile does not need the error.
             let broken = io::Error::other(cause.to_owned());
             self.client.sender.fail(broken);
             self.lost(cause);
         }
     }
 
-    /// The proxy can't read on, and says so.
+    /// Refuses to read on, and tells the client why.
     pub(super) async fn refuse(&mut self, cause: &str) {
-        if let Err(body) = self.unheard_error(cause) {
+        if let Err(body) = self.answer_with_error(cause) {
             self.tell(&body, cause).await;
         }
     }
 
-    /// The next hop can't be sent: the client's answer, as it is an unstreamed turn's, where that has
-    /// heard nothing yet, else an event that says the same.
+    /// Ends the turn because the next hop can't be sent. A client that has seen nothing yet is
+    /// answered as in an unstreamed turn. Otherwise it gets an error event.
     pub(super) async fn stop(&mut self, error: ProxyError) {
         let Some(begin) = self.client.begin.take() else {
             let body = error.body(self.turn.state.request.dialect);
             return self.tell(&body, &error.to_string()).await;
         };
-        self.turn.report.turn.status = Some(error.status());
+        self.turn.reporter.replied(error.status());
         let _ = begin.send(Begin::Error(error));
         self.close_report();
     }
@@ -164,26 +165,28 @@ impl Driver {
         self.lost(cause);
     }
 
-    /// The turn did not come to its end: what was handed out is recorded.
+    /// Ends a turn that failed. Records what was sent to the client.
     fn lost(&mut self, cause: &str) {
         tracing::warn!(cause, "a stream broke");
-        self.turn.report.aborted(Side::Upstream);
+        self.turn.reporter.aborted(AbortSide::Upstream);
         self.keep();
         self.close_report();
     }
 
-    /// The client went away: what it was handed is recorded.
+    /// Ends a turn whose client left. Records what it was sent.
     pub(super) fn gone(&mut self) {
-        self.turn.report.aborted(Side::Client);
+        self.turn.reporter.aborted(AbortSide::Client);
         self.keep();
         self.close_report();
     }
 
-    /// Records what was handed out of a turn that did not come to its end, without waiting.
+    /// Records what was sent of a turn that did not reach its end. Does not wait for the disk.
     fn keep(&mut self) {
         if self.early.is_some() {
             return;
         }
+        // A turn of which the client saw nothing leaves no trace, so that a retry begins where it
+        // began.
         let said = self.answers.iter().any(|answer| !answer.text.is_empty())
             || self
                 .answers
@@ -192,16 +195,19 @@ impl Driver {
         if !said {
             return;
         }
-        // Nobody waits for it to be durable.
+        // Nobody waits until the record is durable.
         if self.answers.len() > self.turn.state.pending.len() {
-            drop(self.turn.commit(&self.app, &self.answers, None));
+            drop(
+                self.turn
+                    .commit(&self.app, &self.answers, TurnEnd::Upstream),
+            );
         } else {
             drop(self.turn.commit_settled(&self.app, &self.answers));
         }
     }
 }
 
-/// Whether a refusal may pass, so that asking again makes sense.
+/// Whether a refusal may be temporary, so that a retry makes sense.
 pub(super) fn may_pass(status: StatusCode) -> bool {
     status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()
 }

@@ -1,80 +1,85 @@
-//! What the ledger needs to know of a turn, gathered call by call: what was asked, which calls were
-//! accepted, what was reported and said. Owns no arithmetic: that is `tokens::ledger`'s.
+//! Gathers what the ledger needs to know of a turn, call by call: what was asked, which calls were
+//! accepted, what was reported and what was answered. Never computes anything: `tokens::ledger`
+//! does that.
 
 use crate::dialect::answer::{Answer, Verdict};
 use crate::model::Usage;
-use crate::tokens::ledger::{self, Account, Asked, Call, Said, Terms, Unsent};
+use crate::tokens::ledger::{
+    self, Account, AnswerSizes, LedgerCall, LedgerTerms, RequestSizes, UnsentView,
+};
 use crate::turn::hidden;
 use crate::turn::hop::{Prepared, State};
 use crate::turn::known::Reader;
 
-/// The books of one turn. Nothing stands in them before they are opened.
+/// The ledger's input for one turn. It is empty until the terms are set.
 #[derive(Debug, Default)]
-pub(super) struct Books {
-    terms: Option<Terms>,
+pub(super) struct LedgerInput {
+    terms: Option<LedgerTerms>,
     /// The client's own request.
-    client: Asked,
-    /// The same, sent in place of a view.
-    own: Asked,
-    /// Calls in order, and whether each was accepted.
-    calls: Vec<(Call, bool)>,
-    /// The view of a turn that is only watched.
-    unsent: Option<Unsent>,
+    client: RequestSizes,
+    /// The client's own request, where it is sent in place of a view.
+    own: RequestSizes,
+    /// The calls in order. The flag says whether the upstream accepted the call.
+    calls: Vec<(LedgerCall, bool)>,
+    /// The view that was not sent, because the turn is only watched.
+    unsent: Option<UnsentView>,
 }
 
-impl Books {
-    /// Opens them under what both sides have in common.
-    pub(super) fn open(&mut self, terms: Terms) {
+impl LedgerInput {
+    /// Sets what both sides of the ledger have in common.
+    pub(super) fn open(&mut self, terms: LedgerTerms) {
         self.terms = Some(terms);
     }
 
-    /// A view is about to be sent. Where it takes the place of one that was refused, what was cut for
-    /// that one is cut from this one too.
+    /// Notes that a view is about to be sent. If it replaces a view that was refused, it may not
+    /// count on more of the cache than the refused view could.
     pub(super) fn prepared(&mut self, state: &State, prepared: &Prepared) {
         (self.client, self.own) = (state.client_asked(), state.own_asked());
         let mut asked = prepared.asked;
         if let Some((refused, _)) = self.calls.pop_if(|(_, accepted)| !*accepted) {
             asked.held = asked.held.min(refused.asked.held);
         }
-        let call = Call {
+        let call = LedgerCall {
             asked,
             whole: prepared.whole,
-            ..Call::default()
+            ..LedgerCall::default()
         };
         self.calls.push((call, false));
     }
 
-    /// The client's own request is about to be sent, in place of a view that was refused or behind
-    /// one that can't be read.
+    /// Notes that the client's own request is about to be sent, because a view was refused or the
+    /// answer to a view can't be read.
     pub(super) fn own(&mut self) {
         self.calls.pop_if(|(_, accepted)| !*accepted);
-        let call = Call {
+        let call = LedgerCall {
             asked: self.own,
             whole: self.own.tokens,
-            ..Call::default()
+            ..LedgerCall::default()
         };
         self.calls.push((call, false));
     }
 
-    /// The client's own request is about to be sent, because the turn is only watched. Where that goes
-    /// on from what nothing is known of, the provider holds it, and the view would have changed it.
+    /// Notes that the client's own request is about to be sent, because the turn is only watched.
+    /// `anew` says that the conversation goes on but nothing is known of its past: the provider has
+    /// it in its cache, and the view would have changed it.
     pub(super) fn watched(&mut self, state: &State, anew: bool) {
         if let Some((view, _)) = self.calls.pop() {
             let (mut asked, whole) = (view.asked, view.whole);
+            // `breaks` compares these two: the view would have broken the prefix that the provider holds.
             if anew {
                 asked.before = asked.before.max(asked.held + 1);
             }
             let alike = state.before_answers();
-            self.unsent = Some(Unsent {
+            self.unsent = Some(UnsentView {
                 asked,
                 whole,
                 alike,
             });
         }
-        let call = Call {
+        let call = LedgerCall {
             asked: self.client,
             whole: self.client.tokens,
-            ..Call::default()
+            ..LedgerCall::default()
         };
         self.calls.push((call, false));
     }
@@ -84,24 +89,24 @@ impl Books {
         self.unsent.is_some()
     }
 
-    /// The newest call was answered.
+    /// Notes whether the upstream accepted the newest call.
     pub(super) fn answered(&mut self, accepted: bool) {
         if let Some((_, is_accepted)) = self.calls.last_mut() {
             *is_accepted = accepted;
         }
     }
 
-    /// The answer of the newest call has ended.
-    pub(super) fn ended(&mut self, usage: Option<Usage>, said: Said) {
+    /// Notes the end of the newest call's answer.
+    pub(super) fn ended(&mut self, usage: Option<Usage>, said: AnswerSizes) {
         if let Some((call, _)) = self.calls.last_mut() {
             (call.usage, call.said) = (usage, said);
         }
     }
 
-    /// What the turn came to; none where nothing was accepted or nothing is known of it.
+    /// The account of the turn. `None` if no call was accepted, or if the terms are not known.
     pub(super) fn account(&self) -> Option<Account> {
         let accepted = self.calls.iter().filter(|(_, accepted)| *accepted);
-        let calls: Vec<Call> = accepted.map(|(call, _)| *call).collect();
+        let calls: Vec<LedgerCall> = accepted.map(|(call, _)| *call).collect();
         let terms = self.terms.as_ref()?;
         match (self.unsent, calls.as_slice()) {
             (Some(_), [call]) => Some(ledger::untouched(terms, call)),
@@ -109,7 +114,7 @@ impl Books {
         }
     }
 
-    /// What a turn that is only watched would have come to; none of any other.
+    /// The account that a watched turn would have had as a managed one. `None` for any other turn.
     pub(super) fn projected(&self) -> Option<Account> {
         let (call, accepted) = self.calls.last()?;
         let terms = self.terms.as_ref().filter(|_| *accepted)?;
@@ -117,17 +122,18 @@ impl Books {
     }
 }
 
-/// What an answer holds, as far as the ledger asks for it: what is reported need not be counted.
-pub(super) fn said(answer: &Answer, reader: &Reader<'_>) -> Said {
+/// The sizes of an answer that the ledger asks for. What the upstream reported is not counted
+/// again.
+pub(super) fn answer_sizes(answer: &Answer, reader: &Reader<'_>) -> AnswerSizes {
     let call = |call: &crate::dialect::answer::Call| {
         u64::from(reader.count(&call.name)) + u64::from(reader.count(&call.arguments))
     };
     let hidden = answer.hidden_calls().map(|(_, one)| call(one)).sum();
     let alone = answer.verdict() == Verdict::HiddenOnly;
-    let mut said = Said {
+    let mut said = AnswerSizes {
         hidden,
         alone,
-        ..Said::default()
+        ..AnswerSizes::default()
     };
     if alone || answer.usage.is_none() {
         let (text, reasoning) = hidden::weigh(answer, reader);

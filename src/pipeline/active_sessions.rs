@@ -1,5 +1,6 @@
-//! Which sessions were served lately, for one gauge. Never remembers more than a hash and a time,
-//! and of no more sessions than fit into its share of the memory.
+//! Counts the sessions that were served lately, for one gauge. Owns the hashes of their names and
+//! their last times. Never remembers anything else of a session, nor more sessions than fit into
+//! its share of the memory.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,40 +12,41 @@ use crate::model::{CacheName, Hashed, hash};
 
 /// How long a session counts as active after its last turn.
 const LATELY: Duration = Duration::from_secs(15 * 60);
-/// How often the full table is looked through at most.
+/// How often a full table is searched for sessions that have ended, at most.
 const SELDOM: Duration = Duration::from_secs(1);
-/// Bytes of memory that a session takes at the most: the table grows by doubling.
+/// The most memory that one session takes, in bytes. The table doubles when it grows.
 const EACH: usize = 2 * (size_of::<(u64, Instant)>() + 2);
 
-/// Sessions by the hash of the name that clients see.
+/// The last time of each session, by the hash of the name that clients see.
 #[derive(Debug)]
-pub struct Active {
-    seen: Mutex<Seen>,
-    /// How many are told apart; past it new ones do not count until others have ended.
+pub struct ActiveSessions {
+    seen: Mutex<SeenSessions>,
+    /// How many sessions are held. When the table is full, a new session does not count until an
+    /// old one has ended.
     most: usize,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct SeenSessions {
     sessions: HashMap<u64, Instant, Hashed>,
     pruned: Option<Instant>,
 }
 
-impl Seen {
+impl SeenSessions {
     fn prune(&mut self) {
         self.sessions.retain(|_, at| at.elapsed() < LATELY);
         self.pruned = Some(Instant::now());
     }
 }
 
-impl Default for Active {
+impl Default for ActiveSessions {
     fn default() -> Self {
         Self::new(MEMORY)
     }
 }
 
-impl Active {
-    /// As many sessions as fit into their share of the memory of all caches.
+impl ActiveSessions {
+    /// Holds as many sessions as fit into their share of `all`, the memory of all caches.
     #[must_use]
     pub fn new(all: usize) -> Self {
         Self {
@@ -77,7 +79,7 @@ impl Active {
         seen.sessions.len()
     }
 
-    /// Bytes of memory that they take.
+    /// How many bytes of memory the table takes.
     #[must_use]
     pub fn weight(&self) -> u64 {
         (self.seen.lock().sessions.len() * EACH) as u64
@@ -90,7 +92,7 @@ mod tests {
 
     #[test]
     fn no_more_sessions_are_told_apart_than_fit() {
-        let active = Active::new(1 << 20);
+        let active = ActiveSessions::new(1 << 20);
         for session in 0..100_000 {
             active.touch(&session.to_string());
         }

@@ -1,6 +1,6 @@
-//! A managed turn between its first hop and its end: what both forms of its answer ask of it, from the
-//! hop that an answer makes to the record. Owns what such a turn is; never sends anything and reads no
-//! body.
+//! A managed turn between its first hop and its end: answers hidden calls, prepares the next hop
+//! and begins the record. Owns what streamed and unstreamed turns have in common. Never sends
+//! anything and never reads a body.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,18 +12,19 @@ use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use super::app::App;
-use super::books;
-use super::error::ProxyError;
+use super::error::{Interruption, ProxyError};
 use super::finish::{self, Committed, Ended};
-use super::learned::Whose;
-use super::place::Place;
-use super::report::Report;
+use super::learned::TenantModel;
+use super::ledger_input::answer_sizes;
+use super::record_place::RecordPlace;
+use super::reporter::Reporter;
 use super::request::TurnRequest;
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::Spec;
+use crate::dialect::stream::unary::TurnEnd;
 use crate::dialect::{ErrorSide, ErrorText};
 use crate::model::{EditKind, Edits, Hop};
-use crate::record::{Phase, Stage, StoreOp};
+use crate::record::{FailedStage, Phase, StoreOp};
 use crate::tokens::Family;
 use crate::turn::ending::{self, Ending};
 use crate::turn::hidden::{self, Keep};
@@ -31,40 +32,43 @@ use crate::turn::hop::{MiddleError, Prepared, State};
 use crate::turn::{Mode, Unmet};
 use crate::upstream::{self, Outbound, Payload};
 
-/// What the client reads where a turn ended at the hop cap with nothing else said.
+/// What the client reads if a turn ended at the bound on hops and nothing else was said.
 pub(super) const CAP_LINE: &str = "the model only annotated; send \"continue\"";
 
-/// A turn whose first hop is ready.
-pub(super) struct Turn {
-    /// What it keeps between hops.
+/// A turn whose first hop is prepared.
+pub(super) struct ManagedTurn {
+    /// What the turn keeps between hops.
     pub state: State,
-    /// Its first hop.
+    /// The hop in hand.
     pub prepared: Prepared,
     /// The client's request.
     pub request: TurnRequest,
-    /// Where its record belongs.
-    pub place: Place,
+    /// The place of its record.
+    pub place: RecordPlace,
     /// What is known of its model.
     pub family: Family,
-    /// The report so far.
-    pub report: Report,
+    /// Gathers the facts of the turn.
+    pub reporter: Reporter,
 }
 
-impl Turn {
-    /// Answers the hidden calls of a hop that the client never sees, and keeps the hop.
+impl ManagedTurn {
+    /// Answers the hidden calls of a hop that the client never sees, and keeps that hop.
     pub(super) fn pend(&mut self, app: &App, answer: &Answer) {
         let hop = self.settle_hop(app, answer, Keep::Message);
         self.state.pending.push(hop);
     }
 
-    /// Prepares the hop that follows one whose hidden calls are answered, streamed or not.
+    /// Prepares the hop that follows a hidden one.
     ///
     /// # Errors
-    /// [`ProxyError`] where the middle fails, or the budget can't be met and the operator refuses then.
+    /// [`ProxyError`] if the middle fails, or if the budget can't be met and the operator refuses
+    /// such requests.
     pub(super) fn next_hop(&mut self, app: &App) -> Result<(), ProxyError> {
         let prepared = self.prepare(app, None);
-        let prepared = prepared.map_err(|error| ProxyError::Middle(Stage::of(&error).name()))?;
-        self.report.prepared(&self.state, &prepared);
+        let prepared = prepared.map_err(|error| {
+            ProxyError::Interrupted(Interruption::Stage(FailedStage::of(&error)))
+        })?;
+        self.reporter.prepared(&self.state, &prepared);
         if let Some(error) = over_budget(&self.state, &prepared) {
             return Err(error);
         }
@@ -72,86 +76,75 @@ impl Turn {
         Ok(())
     }
 
-    /// Notes the end of a hop.
+    /// Notes the end of a hop's answer.
     pub(super) fn heard(&mut self, app: &App, answer: &Answer) {
         let reader = app.reader(&self.family, self.place.tenant, self.state.request.dialect);
-        let said = books::said(answer, &reader);
-        self.report.ended(answer, said);
+        let said = answer_sizes(answer, &reader);
+        self.reporter.ended(answer, said);
     }
 
-    /// The hop that an answer makes, its hidden calls run and counted.
+    /// Runs and counts the hidden calls of an answer. Returns the hop to record.
     pub(super) fn settle_hop(&mut self, app: &App, answer: &Answer, keep: Keep) -> Hop {
         let reader = app.reader(&self.family, self.place.tenant, self.state.request.dialect);
         let (state, prepared) = (&self.state, &self.prepared);
-        let (hop, counted) = self.report.timed(Phase::Intercept, || {
+        let (hop, counted) = self.reporter.timed(Phase::Intercept, || {
             hidden::settle(state, prepared, answer, keep, &reader)
         });
-        self.report.hidden(counted);
+        self.reporter.hidden(counted);
         hop
     }
 
-    /// Begins to record the turn that ends with this answer. `None` where that failed, which the
-    /// client never pays for.
+    /// Begins to write the record of a turn that ends with the last of `answers`. Returns `None` if
+    /// that failed. The client never pays for such a failure.
     pub(super) fn commit(
         &mut self,
         app: &App,
         answers: &[Answer],
-        closed: Option<Option<&str>>,
+        end: TurnEnd<'_>,
     ) -> Option<Committed> {
-        self.guarded(app, |turn| turn.record(app, answers, closed))
+        self.guarded(app, |turn| turn.record(app, answers, end))
     }
 
-    /// As [`Turn::commit`], for a turn that ended behind hops that are settled already: the client
-    /// has what they said and nothing else.
+    /// Does the same for a turn that broke off after its hidden calls were answered. The client has
+    /// what the hops said and nothing else.
     pub(super) fn commit_settled(&mut self, app: &App, answers: &[Answer]) -> Option<Committed> {
         self.guarded(app, |turn| {
             let last = turn.state.pending.pop()?;
-            turn.ended(app, answers, last, None)
+            turn.ended(app, answers, last, TurnEnd::Upstream)
         })
     }
 
     fn guarded(
         &mut self,
         app: &App,
-        end: impl FnOnce(&mut Self) -> Option<Ended>,
+        ended: impl FnOnce(&mut Self) -> Option<Ended>,
     ) -> Option<Committed> {
         let run = AssertUnwindSafe(|| {
-            let ended = end(self)?;
+            let ended = ended(self)?;
             Some(finish::commit(app, &self.place, &self.state, ended))
         });
         catch_unwind(run).unwrap_or_else(|_| {
             tracing::error!("a turn could not be recorded: the proxy made a mistake");
-            self.report.turn.fail_open = Some(Stage::Panic);
+            self.reporter.failed_open(FailedStage::Panic);
             None
         })
     }
 
-    /// The record of the turn that ends with this answer.
-    fn record(
-        &mut self,
-        app: &App,
-        answers: &[Answer],
-        closed: Option<Option<&str>>,
-    ) -> Option<Ended> {
+    /// The record of a turn that ends with the last of `answers`.
+    fn record(&mut self, app: &App, answers: &[Answer], end: TurnEnd<'_>) -> Option<Ended> {
         let answer = answers.last()?;
-        let keep = if closed.is_some() {
-            Keep::Message
-        } else {
-            Keep::HiddenCalls
+        // A capped turn shows the client none of the last hop, so the hop is kept whole.
+        let keep = match end {
+            TurnEnd::HopCap { .. } => Keep::Message,
+            TurnEnd::Upstream => Keep::HiddenCalls,
         };
         let last = self.settle_hop(app, answer, keep);
-        self.ended(app, answers, last, closed)
+        self.ended(app, answers, last, end)
     }
 
-    fn ended(
-        &self,
-        app: &App,
-        answers: &[Answer],
-        last: Hop,
-        closed: Option<Option<&str>>,
-    ) -> Option<Ended> {
+    fn ended(&self, app: &App, answers: &[Answer], last: Hop, end: TurnEnd<'_>) -> Option<Ended> {
         let answer = answers.last()?;
-        let line = closed.flatten();
+        let line = end.line();
         let transcript = self.prepared.view.transcript();
         let record = ending::record(
             &self.state,
@@ -168,16 +161,16 @@ impl Turn {
         let request = &self.state.request;
         let (stored, asked) = match self.state.terms.mode {
             Mode::Manage => self.state.terms.keeps(request.stored),
-            // The provider's own copy is all that the client can refer to.
+            // A watched client can refer only to the copy that the provider keeps.
             Mode::Observe | Mode::Off => (false, false),
         };
-        // What broke off has no end that a client could go on from.
+        // A client can't go on from an answer that broke off.
         let whole = match answer.verdict() {
             Verdict::Done | Verdict::Mixed | Verdict::Cut => true,
-            Verdict::HiddenOnly => closed.is_some(),
+            Verdict::HiddenOnly => end != TurnEnd::Upstream,
             Verdict::Broken => false,
         };
-        // The client knows a turn by the id of its first hop.
+        // The client knows the turn by the id of its first hop.
         let first = answers.first().filter(|_| asked && whole);
         Some(Ended {
             record,
@@ -186,10 +179,10 @@ impl Turn {
         })
     }
 
-    /// Prepares the next hop.
+    /// Prepares the next hop. `refused` is the size that the upstream refused as too long.
     ///
     /// # Errors
-    /// [`MiddleError`] where the middle fails.
+    /// [`MiddleError`] if the middle fails.
     pub(super) fn prepare(
         &mut self,
         app: &App,
@@ -197,13 +190,13 @@ impl Turn {
     ) -> Result<Prepared, MiddleError> {
         let dialect = self.state.request.dialect;
         let tools = app.tools(&self.family, self.place.tenant, dialect);
-        self.report.prepare(&mut self.state, &tools, refused)
+        self.reporter.prepare(&mut self.state, &tools, refused)
     }
 
-    /// Prepares the hop in hand anew, without some edits.
+    /// Prepares the hop in hand again, without some edits.
     ///
     /// # Errors
-    /// [`MiddleError`] where the middle fails.
+    /// [`MiddleError`] if the middle fails.
     pub(super) fn prepare_without(
         &mut self,
         app: &App,
@@ -212,18 +205,18 @@ impl Turn {
         let dialect = self.state.request.dialect;
         let tools = app.tools(&self.family, self.place.tenant, dialect);
         self.state.go_without(edits, &tools)?;
-        self.report.prepare(&mut self.state, &tools, None)
+        self.reporter.prepare(&mut self.state, &tools, None)
     }
 
     /// The prepared hop with the client's headers, ready to be sent.
     ///
     /// # Errors
-    /// [`ProxyError`] if the client's path leaves the base.
+    /// [`ProxyError`] if the client's path leaves the base URL.
     pub(super) fn outbound(&self, app: &App) -> Result<Outbound, ProxyError> {
         let url = app.upstream.target(&self.request.asked)?;
         let mut headers = self.request.headers.clone();
         upstream::to_upstream(&mut headers);
-        // The body was decompressed, and the answer must be readable.
+        // The body was decompressed, and the proxy must be able to read the answer.
         headers.remove(CONTENT_ENCODING);
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let method = self.request.method.clone();
@@ -235,7 +228,7 @@ impl Turn {
         })
     }
 
-    /// What the interceptor must know of the turn.
+    /// What the stream machine must know of the turn.
     pub(super) fn spec(&self) -> Spec {
         Spec {
             dialect: self.state.request.dialect,
@@ -245,8 +238,9 @@ impl Turn {
         }
     }
 
-    /// The client's own request: as it came, or where it names a turn with hidden calls in it, with what
-    /// it refers to in its place. The provider has kept those calls, and nothing answers them there.
+    /// The client's own request. That is the body as it came. If the conversation has hidden calls
+    /// that the provider keeps, it is the expanded body: nobody would answer those calls at the
+    /// provider.
     pub(super) fn own(&self) -> &Bytes {
         let hops = self
             .state
@@ -261,32 +255,32 @@ impl Turn {
         }
     }
 
-    /// Whether the client's own request is shorter than ours: then what was added to it may be all that
-    /// makes it too long.
+    /// Whether the client's own request is shorter than the view. The view may then be too long
+    /// only because of what the proxy added.
     pub(super) fn is_shorter(&self) -> bool {
         let fewer_tokens = self.state.client_tokens < self.prepared.estimate;
         fewer_tokens || self.own().len() < self.prepared.body.len()
     }
 
-    /// Whose habits a turn meets.
-    pub(super) fn whose(&self) -> Whose {
+    /// The model whose habits this turn meets.
+    pub(super) fn whose(&self) -> TenantModel {
         let request = &self.state.request;
-        Whose::new(self.place.tenant, request.dialect, &request.model)
+        TenantModel::new(self.place.tenant, request.dialect, &request.model)
     }
 
-    /// Notes that the upstream accepted the view in hand.
+    /// Notes that the upstream accepted the hop in hand.
     pub(super) fn note_accepted(&self, app: &App) {
         app.learned.accepted(&self.whose(), self.prepared.edits);
     }
 
-    /// Notes what a turn found out of its upstream.
+    /// Notes what the turn learned of its upstream, for this session and for the report.
     pub(super) fn teach(&mut self, learned: Edits) {
         let new = learned.without(self.state.known);
         if new.is_empty() {
             return;
         }
         self.state.known = self.state.known.or(new);
-        self.report.turn.learned = self.report.turn.learned.or(new);
+        self.reporter.learned(new);
         let kinds: Vec<&str> = new.iter().map(EditKind::name).collect();
         tracing::warn!(
             model = self.state.request.model,
@@ -296,39 +290,34 @@ impl Turn {
         );
     }
 
-    /// Waits until a record is durable, as long as the settings allow; past that it is written
-    /// late and the client does not wait.
+    /// Waits until a record is durable, as long as the settings allow. After that the record is
+    /// written late and the client does not wait.
     pub(super) async fn durable(&mut self, app: &Arc<App>, committed: Committed) {
         let begun = Instant::now();
         let waited = tokio::time::timeout(app.settings.store_wait, committed.durable()).await;
         app.metrics.observe_store(StoreOp::Commit, begun.elapsed());
-        self.report.turn.overhead.add(Phase::Store, begun.elapsed());
+        self.reporter.took(Phase::Store, begun.elapsed());
         match waited {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::warn!(%error, "a turn could not be recorded");
-                self.report.turn.fail_open.get_or_insert(Stage::Record);
+                self.reporter.unrecorded();
             }
             Err(_) => {
                 tracing::warn!("a turn's record is late; the client did not wait for it");
-                self.report.turn.fail_open.get_or_insert(Stage::Record);
+                self.reporter.unrecorded();
             }
         }
     }
 
     /// Records the turn and waits until it is durable, as long as the settings allow.
-    pub(super) async fn settle(
-        &mut self,
-        app: &Arc<App>,
-        answers: &[Answer],
-        closed: Option<Option<&str>>,
-    ) {
-        if let Some(committed) = self.commit(app, answers, closed) {
+    pub(super) async fn settle(&mut self, app: &Arc<App>, answers: &[Answer], end: TurnEnd<'_>) {
+        if let Some(committed) = self.commit(app, answers, end) {
             self.durable(app, committed).await;
         }
     }
 
-    /// An error of ours in the dialect's shape.
+    /// The body of an error about the upstream, in the dialect's shape.
     pub(super) fn upstream_error(&self, cause: &str) -> Bytes {
         self.state.request.dialect.error(&ErrorText {
             status: StatusCode::BAD_GATEWAY.as_u16(),
@@ -339,23 +328,23 @@ impl Turn {
         })
     }
 
-    /// Ends the report of a turn that gets an answer of ours.
+    /// Ends the report of a turn that fails.
     pub(super) fn failed(self, error: ProxyError) -> ProxyError {
-        self.report.refuse(error.status());
+        self.reporter.refuse(error.status());
         error
     }
 
-    /// Passes a response on as it comes and ends the report.
+    /// Passes a response on unread, and ends the report.
     pub(super) fn forward(self, response: Response<upstream::ResponseBody>) -> Response<Body> {
-        let mut report = self.report;
+        let mut reporter = self.reporter;
         let mut response = response.map(Body::new);
         upstream::to_client(response.headers_mut());
-        response.headers_mut().extend(report.headers());
-        report.finish(Some(response.status()));
+        response.headers_mut().extend(reporter.headers());
+        reporter.finish(Some(response.status()));
         response
     }
 
-    /// Answers with bytes that were read whole, under the upstream's own status and headers.
+    /// Answers with bytes that were read whole, under the upstream's status and headers.
     pub(super) fn reply(
         mut self,
         status: StatusCode,
@@ -363,10 +352,10 @@ impl Turn {
         body: Bytes,
     ) -> Response<Body> {
         upstream::to_client(&mut headers);
-        headers.extend(self.report.headers());
-        // The length is computed anew, because the body may not be the upstream's.
+        headers.extend(self.reporter.headers());
+        // The server computes the length again, because the body may not be the upstream's.
         headers.remove(http::header::CONTENT_LENGTH);
-        self.report.finish(Some(status));
+        self.reporter.finish(Some(status));
         let mut response = Response::new(Body::from(body));
         *response.status_mut() = status;
         *response.headers_mut() = headers;
@@ -374,15 +363,16 @@ impl Turn {
     }
 }
 
-/// The line for a turn that ended at the hop cap, where nothing visible was said.
-pub(super) fn cap_line(answers: &[Answer]) -> Option<&'static str> {
-    answers
-        .iter()
-        .all(|answer| answer.text.is_empty())
-        .then_some(CAP_LINE)
+/// The end of a turn that reached the bound on hops with these answers: the client reads a line if
+/// nothing else was said.
+pub(super) fn at_hop_cap(answers: &[Answer]) -> TurnEnd<'static> {
+    let silent = answers.iter().all(|answer| answer.text.is_empty());
+    TurnEnd::HopCap {
+        line: silent.then_some(CAP_LINE),
+    }
 }
 
-/// The refusal of a hop that can't be brought under its ceiling, where the operator refuses such.
+/// The error for a hop that stays above its ceiling, if the operator refuses such requests.
 pub(super) fn over_budget(state: &State, prepared: &Prepared) -> Option<ProxyError> {
     let pinned = prepared
         .pinned

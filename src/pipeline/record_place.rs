@@ -1,25 +1,25 @@
-//! Where records belong: the tenant, the session, and the session that it is a child of. Owns how these are
-//! named towards the client; never finds one.
+//! Where a record belongs: the tenant, the session, and the parent of the session. Owns the names
+//! of sessions that clients see. Never looks anything up.
 
 use crate::model::{Dialect, Digest, Role, Scope, TenantId};
 use crate::turn::hop::State;
 
 /// Where a record belongs.
 #[derive(Clone, Debug)]
-pub struct Place {
-    /// Whose it is.
+pub struct RecordPlace {
+    /// The tenant that owns the record.
     pub tenant: TenantId,
-    /// Its explicit session.
+    /// The explicit session.
     pub scope: Scope,
-    /// The session's records of this dialect: an agent that changes its dialect in the middle
-    /// begins anew, because bytes of one are none of the other's. What is only watched has records of
-    /// its own, because nothing of it was sent.
+    /// The session's records in this dialect. An agent that changes its dialect in the middle
+    /// begins anew, because one dialect can't use the bytes of another. Watched turns have records
+    /// of their own, because their views were never sent.
     pub keys: Scope,
-    /// The session that this one is a child of, where the client names it.
+    /// The parent of the session, if the client names one.
     pub parent: Option<Scope>,
 }
 
-impl Place {
+impl RecordPlace {
     /// The place of a tenant's session in a dialect.
     #[must_use]
     pub fn new(tenant: TenantId, scope: Scope, parent: Option<Scope>, dialect: Dialect) -> Self {
@@ -37,7 +37,7 @@ impl Place {
         }
     }
 
-    /// The same for what is only watched.
+    /// The place of the same session's watched turns.
     #[must_use]
     pub fn watched(self) -> Self {
         let keys = Scope(format!("watched\u{1e}{}", self.keys.0));
@@ -45,9 +45,10 @@ impl Place {
     }
 }
 
-/// The session's name towards the client: its scope, else the root of its chain, hashed.
+/// The name of the session that the client sees: a hash of its scope, or else of the root of its
+/// chain.
 #[must_use]
-pub fn session(place: &Place, state: &State) -> String {
+pub fn session(place: &RecordPlace, state: &State) -> String {
     let tenant = place.tenant.0;
     if place.scope.0.is_empty() {
         let first = state
@@ -61,9 +62,9 @@ pub fn session(place: &Place, state: &State) -> String {
     explicit(place.tenant, &place.scope)
 }
 
-/// The name of the session that this one is a child of: the one under which the client knows that.
+/// The name of the parent session, as the client sees it in that session.
 #[must_use]
-pub fn parent_session(place: &Place) -> Option<String> {
+pub fn parent_session(place: &RecordPlace) -> Option<String> {
     let parent = place.parent.as_ref()?;
     Some(explicit(place.tenant, parent))
 }

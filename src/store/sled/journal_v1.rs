@@ -1,19 +1,19 @@
-//! The journal as it was before there was an archive, to take over what a killed process of that
-//! version left in it. It never writes one.
+//! The form of the journal before there was an archive. Reads what a killed process of that version
+//! left. Never writes one.
 //!
-//! An entry, numbers little-endian: `checksum of all that follows (16 bytes) ‖ round (u64) ‖ length
-//! (u32) ‖ batches`. Reading ends at the first entry that is not whole or is of another round than
-//! the first.
+//! An entry, with numbers in little-endian: `checksum of all that follows (16 bytes) ‖ round (u64)
+//! ‖ length (u32) ‖ batches`. Reading stops at the first entry that is not whole, or that belongs
+//! to another round than the first.
 
 use twox_hash::XxHash3_128;
 
-use super::super::Batch;
+use super::super::batch::Batch;
 use super::entry::{read_batches, take};
 
 const CHECKSUM: usize = 16;
 const HEADER: usize = CHECKSUM + 8 + 4;
 
-/// All batches that the engine might miss, oldest first.
+/// All batches that the engine may lack, oldest first.
 pub(super) fn batches(bytes: &[u8]) -> Vec<Batch> {
     let mut found = Vec::new();
     let mut rest = bytes;
@@ -29,7 +29,7 @@ pub(super) fn batches(bytes: &[u8]) -> Vec<Batch> {
     found
 }
 
-/// The round and the payload of the entry at the front, if it is whole.
+/// The round and the payload of the first entry, if it is whole.
 fn whole(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (checksum, mut rest) = bytes.split_first_chunk::<CHECKSUM>()?;
     let summed = rest;

@@ -1,5 +1,6 @@
-//! Credentials that the upstream has taken, in memory and in the store. Never holds one, only its hash, and
-//! never says what follows from it.
+//! Remembers which credentials the upstream has accepted, in memory and in the store. Owns the keys
+//! under which they are stored. Never holds a credential, only its hash, and never decides what an
+//! accepted credential may do.
 
 use bytes::Bytes;
 use quick_cache::sync::Cache;
@@ -7,21 +8,21 @@ use quick_cache::sync::Cache;
 use crate::model::{Digest, blob_id};
 use crate::store::{Batch, Link, Store};
 
-/// How many credentials are remembered; all are in the store.
+/// How many credentials memory holds. The store holds all of them.
 const REMEMBERED: usize = 10_000;
-/// What the key of a credential that was taken leads to.
+/// The blob that the key of an accepted credential leads to.
 const TAKEN: &[u8] = b"taken";
 
-/// Credentials that the upstream has taken.
-pub struct Accepted {
-    /// The upstream that took them: another one's word is not its own.
+/// The credentials that one upstream has accepted.
+pub struct AcceptedCredentials {
+    /// The upstream that accepted them. The word of one upstream does not count for another.
     upstream: Digest,
-    /// By the key that they have in the store, and whether they are on their way there.
+    /// Credentials by their key in the store. The value says whether the store has taken the entry.
     known: Cache<Digest, bool>,
 }
 
-impl Accepted {
-    /// Those that the upstream at this base URL takes.
+impl AcceptedCredentials {
+    /// An empty set for the upstream at this base URL.
     #[must_use]
     pub fn by(base_url: &str) -> Self {
         Self {
@@ -30,13 +31,13 @@ impl Accepted {
         }
     }
 
-    /// The key of a credential.
+    /// The key of a credential in the store.
     pub(super) fn key(&self, credential: Digest) -> Digest {
         Digest::of(&[b"taken", self.upstream.as_bytes(), credential.as_bytes()])
     }
 
-    /// Notes that one was taken. Nobody waits for it: without it the credential's first request
-    /// after a restart is served as that of a new one.
+    /// Notes that the upstream accepted a credential. Nobody waits for the write: if it is lost,
+    /// the first request after a restart is treated as if the credential were new.
     pub(super) fn note(&self, store: &Store, credential: Digest) {
         let key = self.key(credential);
         if self.known.get(&key) == Some(true) {
@@ -50,12 +51,12 @@ impl Accepted {
         self.known.insert(key, !ticket.is_refused());
     }
 
-    /// Whether memory knows that the credential of this key was taken.
+    /// Whether memory knows that the credential with this key was accepted.
     pub(super) fn knows(&self, key: &Digest) -> bool {
         self.known.get(key).is_some()
     }
 
-    /// Takes in what the store knows.
+    /// Takes over what the store knows of a credential.
     pub(super) fn learn(&self, key: Digest) {
         self.known.insert(key, true);
     }

@@ -1,4 +1,4 @@
-//! Requests that go to the upstream as they came, and answers that come back so. Never reads either.
+//! Forwards requests as they came, and answers as they come back. Never reads either.
 
 use std::sync::Arc;
 
@@ -7,41 +7,41 @@ use http::Response;
 
 use super::app::App;
 use super::error::ProxyError;
-use super::report::Report;
+use super::reporter::Reporter;
 use super::request::Untouched;
 use crate::upstream::{self, Outbound};
 
 /// Serves a request that is not managed.
 ///
 /// # Errors
-/// If the upstream gave no response.
+/// [`ProxyError`] if the upstream gave no response.
 pub async fn forward(
     app: &Arc<App>,
     request: Untouched,
-    mut report: Report,
+    mut reporter: Reporter,
 ) -> Result<Response<Body>, ProxyError> {
-    match pass(app, request, &mut report).await {
+    match pass_on(app, request, &mut reporter).await {
         Ok(mut response) => {
-            response.headers_mut().extend(report.headers());
-            report.answered(response.status());
-            report.finish(Some(response.status()));
+            response.headers_mut().extend(reporter.headers());
+            reporter.answered(response.status());
+            reporter.finish(Some(response.status()));
             Ok(response)
         }
         Err(error) => {
-            report.refuse(error.status());
+            reporter.refuse(error.status());
             Err(error)
         }
     }
 }
 
-/// Forwards a request as it is, and the response as it comes.
+/// Forwards a request as it came and the response as it comes.
 ///
 /// # Errors
-/// If the upstream gave no response.
-pub(super) async fn pass(
+/// [`ProxyError`] if the upstream gave no response.
+pub(super) async fn pass_on(
     app: &App,
     request: Untouched,
-    report: &mut Report,
+    reporter: &mut Reporter,
 ) -> Result<Response<Body>, ProxyError> {
     let Untouched {
         method,
@@ -57,7 +57,7 @@ pub(super) async fn pass(
         headers,
         payload,
     };
-    let told = |retry| report.retried(retry);
+    let told = |cause| reporter.retried(cause);
     let mut response = app.upstream.send(outbound, told).await?;
     upstream::to_client(response.headers_mut());
     Ok(response.map(Body::new))

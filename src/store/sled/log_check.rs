@@ -1,12 +1,14 @@
-//! Whether the engine's log is as the engine wrote it. After a kill the engine reads its log anew and
-//! steps in silence over what it can't read, so that records vanish; this reads it before, and holds
-//! every message to its checksum. It only ever reads, and where it is not sure it says no: then all is
-//! counted, which takes longer.
+//! Checks whether the engine's log is as the engine wrote it. After a kill the engine reads its log
+//! again and silently skips what it can't read, so that records vanish. This reads the log before
+//! the engine does, and checks every message against its checksum. Owns what it knows of the log's
+//! form. Never writes; and if it is not certain it says no, which only means that everything is
+//! counted.
 //!
-//! The log is segments, each with a header: `checksum (u32) ‖ number of its first byte (i64) ‖ what was
-//! durable then (i64)`, the latter two inverted. Messages follow one behind the other: `checksum (u32)
-//! ‖ kind (u8) ‖ length ‖ number of the segment ‖ page`, the latter three of varying length, and the
-//! body. Segments are used again, so that the last one may end in what an earlier one held.
+//! The log consists of segments, each with a header: `checksum (u32) ‖ number of its first byte
+//! (i64) ‖ what was durable then (i64)`, the latter two inverted. Messages follow one another:
+//! `checksum (u32) ‖ kind (u8) ‖ length ‖ number of the segment ‖ page`, the latter three of
+//! varying length, and then the body. Segments are used again, so the last one may end in what an
+//! earlier one held.
 
 use std::fs::{self, File};
 use std::io;
@@ -20,11 +22,12 @@ use super::trees::SEGMENT;
 const HEADER: usize = 20;
 /// No message begins this close to the end of a segment.
 const RED_ZONE: usize = 32;
-/// Readers at once: checksums are as fast as memory, and a disk likes company.
+/// How many threads read. Checksums are as fast as memory, and a disk is faster with several
+/// readers.
 const READERS: usize = 2;
 
 const CAP: u8 = 2;
-/// Kinds of messages whose body lies in a file of its own, which our values never make.
+/// Kinds of messages whose body lies in a file of its own. The store's values never make one.
 const OUTSIDE: [u8; 3] = [7, 9, 11];
 const LAST_KIND: u8 = 11;
 
@@ -32,16 +35,17 @@ const LAST_KIND: u8 = 11;
 #[derive(Clone, Copy)]
 struct Segment {
     at: u64,
-    /// The number of its first byte, counted over all that was ever written.
+    /// The number of its first byte, counted over everything that was ever written.
     lsn: u64,
 }
 
-/// How long a log is, if all of it is as it was written.
+/// The length of a log if all of it is as it was written.
 pub(super) fn length_if_whole(log: &Path) -> Option<u64> {
     let file = File::open(log).ok()?;
     let length = fs::metadata(log).ok()?.len();
     let segments = segments(&file, length).ok()??;
     let top = segments.iter().map(|segment| segment.lsn).max();
+    // All readers take segments from one counter, and stop as soon as one finds damage.
     let (next, sound) = (AtomicUsize::new(0), AtomicBool::new(true));
     let read = || {
         let mut bytes = Vec::new();
@@ -55,7 +59,7 @@ pub(super) fn length_if_whole(log: &Path) -> Option<u64> {
     };
     std::thread::scope(|scope| {
         for _ in 1..READERS {
-            // Where there is no thread to be had, this one reads all.
+            // If there is no thread to be had, this one reads everything.
             let _ = std::thread::Builder::new().spawn_scoped(scope, read);
         }
         read();
@@ -63,7 +67,7 @@ pub(super) fn length_if_whole(log: &Path) -> Option<u64> {
     sound.into_inner().then_some(length)
 }
 
-/// All segments that were ever written; none where a header is damaged.
+/// All segments that were ever written. `None` if a header is damaged.
 fn segments(file: &File, length: u64) -> io::Result<Option<Vec<Segment>>> {
     let mut segments = Vec::new();
     let mut bytes = Vec::new();
@@ -73,7 +77,8 @@ fn segments(file: &File, length: u64) -> io::Result<Option<Vec<Segment>>> {
             file.read_exact_at(&mut header, at)?;
         }
         if header == [0; HEADER] {
-            // Nothing was written there yet, or nothing may be left of it.
+            // Either nothing was written there yet, or the header was lost. Then other bytes are
+            // left.
             read_segment(file, length, at, &mut bytes)?;
             if bytes.iter().any(|byte| *byte != 0) {
                 return Ok(None);
@@ -94,7 +99,7 @@ fn read_segment(file: &File, length: u64, at: u64, bytes: &mut Vec<u8>) -> io::R
     file.read_exact_at(bytes, at)
 }
 
-/// What a header says to be the number of its segment's first byte, if the header is sound.
+/// The number of a segment's first byte, if the header is sound.
 fn lsn(header: &[u8; HEADER]) -> Option<u64> {
     let (sum, mut rest) = header.split_first_chunk::<4>()?;
     if !crc32fast::hash(rest) != u32::from_le_bytes(*sum) {
@@ -104,8 +109,8 @@ fn lsn(header: &[u8; HEADER]) -> Option<u64> {
     (lsn % SEGMENT as u64 == 0).then_some(lsn)
 }
 
-/// Whether all messages of a segment are sound. The last segment of all may end early, if nothing of
-/// it stands behind that end; what is lost of such an end the archive has.
+/// Whether all messages of a segment are sound. The last segment of all may end early, provided
+/// that none of its messages stand after that end. What is lost of such an end is in the archive.
 fn is_whole(bytes: &[u8], segment: Segment, last: bool) -> bool {
     let number = segment.lsn / SEGMENT as u64;
     let mut at = HEADER;
@@ -122,7 +127,7 @@ fn is_whole(bytes: &[u8], segment: Segment, last: bool) -> bool {
     true
 }
 
-/// The kind of the message at a place of a segment, and where it ends, if it is sound.
+/// The kind of a message and the place where it ends, if it is sound.
 fn message(bytes: &[u8], at: usize, number: u64) -> Option<(u8, usize)> {
     let bytes = bytes.get(at..)?;
     let mut rest = bytes;
@@ -144,7 +149,7 @@ fn message(bytes: &[u8], at: usize, number: u64) -> Option<(u8, usize)> {
     (!hasher.finalize() == sum).then_some((kind, at + front + length))
 }
 
-/// A number of varying length, as the engine writes it.
+/// A number of varying length, in the engine's encoding.
 fn number_at(rest: &mut &[u8]) -> Option<u64> {
     let [first] = take(rest)?;
     Some(match first {
