@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::archive::{ArchiveError, Branch};
 use super::dates::date;
 use crate::history::{self, FindError, Reads, Said};
-use crate::model::{Effect, EpisodeKind, Hidden, HiddenCall, Hop, ItemNo, Mark, Usage};
+use crate::model::{Effect, EpisodeKind, Hidden, HiddenCall, Hop, ItemNo, StoredMark, Usage};
 use crate::session::path::Entry;
 use crate::store::{Store, StoreError};
 
@@ -170,15 +170,15 @@ fn hop_of(hop: &Hop, reported: Option<Usage>) -> Value {
 }
 
 /// The numbers of the items whose mark a pass moved, by mark.
-fn marks(moved: &[(ItemNo, Mark)]) -> Value {
+fn marks(moved: &[(ItemNo, StoredMark)]) -> Value {
     let mut by_mark: BTreeMap<&str, Vec<ItemNo>> = BTreeMap::new();
     for (item, mark) in moved {
         let name = match mark {
-            Mark::Live => "live",
-            Mark::Clipped => "clipped",
-            Mark::Masked => "masked",
-            Mark::Folded => "folded",
-            Mark::Removed => "removed",
+            StoredMark::Live => "live",
+            StoredMark::Clipped => "clipped",
+            StoredMark::Masked => "masked",
+            StoredMark::Folded => "folded",
+            StoredMark::Removed => "removed",
         };
         by_mark.entry(name).or_default().push(*item);
     }

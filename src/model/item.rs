@@ -37,34 +37,6 @@ pub enum ItemKind {
     Opaque,
 }
 
-/// How an item is shown. A mark only ever moves right.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    serde::Serialize,
-    serde::Deserialize,
-)]
-pub enum Mark {
-    /// As it was said.
-    #[default]
-    Live,
-    /// Shortened at entry.
-    Clipped,
-    /// Replaced by a stub that keeps its place.
-    Masked,
-    /// Standing for its whole episode: a tombstone.
-    Folded,
-    /// Not shown.
-    Removed,
-}
-
 /// The number of an item, given when it is first seen and kept for good. A call and its result
 /// share one.
 pub type ItemNo = u32;

@@ -1,13 +1,73 @@
 //! The marks of a path: how each item is shown, by item number, and what a pass chose to leave of
-//! it. A mark only ever moves right, and this is the one place that moves it.
+//! it. A mark only ever moves right. This is the only place that moves one, and the only place that
+//! knows how marks are stored.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::ItemNo;
 use super::weight::{list, shared};
-use super::{ItemNo, Mark};
+
+/// How an item is shown. A mark only ever moves right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mark {
+    /// As it was said.
+    #[default]
+    Live,
+    /// A call: some lines of its result are left.
+    Clipped,
+    /// A call: a stub stands for its result. A text: a line stands for it. A call of `delimiter`:
+    /// its result says what is gone of its episode.
+    Masked,
+    /// A call: its result is the tombstone of its episode.
+    Tombstone,
+    /// A call: its arguments are cut, whatever stands for its result.
+    Trimmed,
+    /// Not shown.
+    Removed,
+}
+
+/// A mark as records keep it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum StoredMark {
+    /// [`Mark::Live`].
+    Live,
+    /// [`Mark::Clipped`].
+    Clipped,
+    /// [`Mark::Masked`].
+    Masked,
+    /// [`Mark::Trimmed`] where trimmed arguments of the item are kept, else [`Mark::Tombstone`].
+    Folded,
+    /// [`Mark::Removed`].
+    Removed,
+}
+
+impl From<Mark> for StoredMark {
+    fn from(mark: Mark) -> Self {
+        match mark {
+            Mark::Live => Self::Live,
+            Mark::Clipped => Self::Clipped,
+            Mark::Masked => Self::Masked,
+            Mark::Tombstone | Mark::Trimmed => Self::Folded,
+            Mark::Removed => Self::Removed,
+        }
+    }
+}
+
+impl From<StoredMark> for Mark {
+    /// A folded item becomes a tombstone; [`Marks::keep`] tells which of them are trimmed calls.
+    fn from(mark: StoredMark) -> Self {
+        match mark {
+            StoredMark::Live => Self::Live,
+            StoredMark::Clipped => Self::Clipped,
+            StoredMark::Masked => Self::Masked,
+            StoredMark::Folded => Self::Tombstone,
+            StoredMark::Removed => Self::Removed,
+        }
+    }
+}
 
 /// What a pass chose to leave of a call and its result, as spans of bytes of the originals: the
 /// choice depends on what else was in view then, so it is kept with the mark. The text itself is
@@ -78,16 +138,23 @@ impl Marks {
     /// names.
     pub fn keep(&mut self, item: ItemNo, kept: Arc<Kept>) {
         self.drop_kept(item);
+        // A record doesn't tell a trimmed call that carries a tombstone from any other trimmed call.
+        // Replicas have to agree, so this doesn't either: the transcript says which calls carry one.
+        if kept.trimmed.is_some()
+            && let Some(mark @ Mark::Tombstone) = self.marks.get_mut(item as usize)
+        {
+            *mark = Mark::Trimmed;
+        }
         if *kept != Kept::default() {
             self.weight += weight(&kept);
             self.kept.insert(item, kept);
         }
     }
 
-    /// Applies the moves of a pass.
-    pub fn apply(&mut self, moves: &[(ItemNo, Mark)], kept: &[(ItemNo, Kept)]) {
+    /// Applies the moves of a pass, as proposed or as recorded.
+    pub fn apply<M: Copy + Into<Mark>>(&mut self, moves: &[(ItemNo, M)], kept: &[(ItemNo, Kept)]) {
         for (item, mark) in moves {
-            self.raise(*item, *mark);
+            self.raise(*item, (*mark).into());
         }
         for (item, kept) in kept {
             self.keep(*item, Arc::new(kept.clone()));

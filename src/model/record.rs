@@ -2,7 +2,7 @@
 //! Written once, named by the hash of its bytes, never edited. Holds no client content; where that
 //! is stored, it names it.
 
-use super::{CallId, Digest, Edits, Guide, ItemNo, Kept, Mark, RecordId, Usage};
+use super::{CallId, Digest, Edits, Guide, ItemNo, Kept, RecordId, StoredMark, Usage};
 use serde::{Deserialize, Serialize};
 
 /// What a record stands on.
@@ -127,7 +127,7 @@ pub struct Hop {
     /// The hidden calls of the hop, in array order.
     pub calls: Vec<HiddenCall>,
     /// Marks that a pass before this hop moved.
-    pub marks: Vec<(ItemNo, Mark)>,
+    pub marks: Vec<(ItemNo, StoredMark)>,
     /// What that pass chose to leave of items that it did not take out whole.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<(ItemNo, Kept)>,
@@ -226,7 +226,7 @@ pub struct Snapshot {
     /// The records in order.
     pub steps: Vec<Step>,
     /// Every mark that was moved up to here, by records that an edit dropped too: marks are sticky.
-    pub marks: Vec<(ItemNo, Mark)>,
+    pub marks: Vec<(ItemNo, StoredMark)>,
     /// What is left of the items that are shown in part.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<(ItemNo, Kept)>,
@@ -284,7 +284,7 @@ mod tests {
                 call("r1", 0, Hidden::Recall, recalled),
                 call("r2", 2, Hidden::Recall, Effect::Refused),
             ],
-            marks: vec![(2, Mark::Clipped), (4, Mark::Folded)],
+            marks: vec![(2, StoredMark::Clipped), (4, StoredMark::Folded)],
             kept: vec![(2, kept)],
             estimate: 1300,
             usage: None,

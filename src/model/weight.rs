@@ -110,7 +110,7 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{CallId, Mark};
+    use crate::model::{CallId, StoredMark};
 
     const MUCH: usize = 10_000;
 
@@ -187,7 +187,7 @@ mod tests {
                 ..Hop::default()
             }),
             hop(Hop {
-                marks: vec![(0, Mark::Live); MUCH / 8],
+                marks: vec![(0, StoredMark::Live); MUCH / 8],
                 ..Hop::default()
             }),
             kept(|kept, spans| kept.lines = spans),

@@ -247,7 +247,7 @@ fn folded<'a>(work: &Work<'a>, turn: Range<usize>) -> Option<Vec<(&'a Episode, V
 fn line(work: &Work<'_>, episode: &Episode, carrier: usize) -> Option<Option<Move>> {
     // Of an act nothing but a line at its start can be shown.
     let mark = if episode.is_expl() {
-        Mark::Folded
+        Mark::Tombstone
     } else {
         Mark::Masked
     };

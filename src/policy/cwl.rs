@@ -279,9 +279,8 @@ fn strip(work: &Work<'_>, episode: &Episode, level: Level) -> Vec<Move> {
 fn merge_tombstones(work: &mut Work<'_>) {
     let transcript = work.transcript;
     let folded = |episode: &&Episode| {
-        let carrier = episode.carrier.filter(|_| episode.is_expl());
-        carrier.is_some_and(|at| work.mark(at) == Mark::Folded)
-            && work.view.marked().is_removed(episode)
+        let seen = work.view.marked();
+        seen.tombstone(episode).is_some() && seen.is_removed(episode)
     };
     let standing: Vec<&Episode> = transcript.graph.episodes.iter().filter(folded).collect();
     let Some(host) = work.view.marked().ledger_host() else {

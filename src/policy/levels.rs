@@ -58,7 +58,7 @@ impl Pair {
         let result = item.pair?;
         let tokens = work.item(result)?.tokens;
         let pair = item.kind == ItemKind::Call && item.delimiter.is_none();
-        let shown = work.mark(call) < Mark::Folded;
+        let shown = work.mark(call) < Mark::Tombstone;
         (pair && shown && !work.protected(call)).then_some(Self {
             call,
             result,
@@ -156,7 +156,7 @@ impl<'a> Levels<'a> {
             Stage::Stubs if mark < Mark::Masked => {
                 self.stub(work, Level::Stub, pair);
             }
-            Stage::Arguments if mark < Mark::Folded => self.trim(work, call),
+            Stage::Arguments if mark < Mark::Tombstone => self.trim(work, call),
             Stage::Superseded
             | Stage::Effects
             | Stage::Skeletons
@@ -213,7 +213,7 @@ impl<'a> Levels<'a> {
             }
         }
         self.name(work, episode, moves);
-        for one in moves.iter_mut().filter(|one| one.mark == Mark::Folded) {
+        for one in moves.iter_mut().filter(|one| one.mark == Mark::Tombstone) {
             let written = |item: &&Item| item.delimiter.is_none() && !item.said;
             let Some(item) = work.item(one.item).filter(written) else {
                 continue;
@@ -267,7 +267,7 @@ impl<'a> Levels<'a> {
             return;
         }
         if let Some(kept) = self.lexicon.trim(call, &kept(work, call)) {
-            work.shrink(Level::Arguments, call, Mark::Folded, Some(Arc::new(kept)));
+            work.shrink(Level::Arguments, call, Mark::Trimmed, Some(Arc::new(kept)));
         }
     }
 }

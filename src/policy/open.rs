@@ -41,7 +41,11 @@ fn due(work: &Work<'_>, episode: &Episode, bulk: bool) -> Vec<Move> {
         let item = work.item(*index)?;
         let pair = item.kind == ItemKind::Call && item.delimiter.is_none();
         let carrier = episode.kind == Kind::Implicit && episode.carrier == Some(*index);
-        let mark = if carrier { Mark::Folded } else { Mark::Removed };
+        let mark = if carrier {
+            Mark::Tombstone
+        } else {
+            Mark::Removed
+        };
         let goes = pair
             && work.is_bulk(item) == bulk
             && !work.protected(*index)

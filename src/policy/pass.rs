@@ -75,7 +75,9 @@ fn last_moves(moves: &[Move]) -> Vec<Move> {
         let before = last.remove(&one.item).and_then(|before| before.kept);
         let kept = match one.mark {
             Mark::Removed => one.kept.clone(),
-            Mark::Live | Mark::Clipped | Mark::Masked | Mark::Folded => one.kept.clone().or(before),
+            Mark::Live | Mark::Clipped | Mark::Masked | Mark::Tombstone | Mark::Trimmed => {
+                one.kept.clone().or(before)
+            }
         };
         last.insert(
             one.item,

@@ -159,7 +159,8 @@ fn is_showable(item: &Item, one: &Move, episode: &Episode) -> Result<(), PlanErr
         Mark::Live => false,
         Mark::Clipped => partly,
         Mark::Masked => holder || partly || line,
-        Mark::Folded => carrier || (partly && !item.bound),
+        Mark::Tombstone => carrier,
+        Mark::Trimmed => partly && !item.bound,
         Mark::Removed => !item.bound,
     };
     if showable {
@@ -235,14 +236,13 @@ fn episodes(after: Marked<'_>, protection: &Protection, moves: &[Move]) -> Resul
 
 /// Whether all of an episode is gone, up to its tombstone and reasoning, which stands for nothing.
 fn is_whole(seen: Marked<'_>, episode: &Episode) -> bool {
+    let tombstone = seen.tombstone(episode);
     episode.items.iter().all(|index| {
         let item = seen.transcript.items.get(*index);
-        item.is_none_or(|item| match seen.marks.get(item.no) {
-            Mark::Removed => true,
-            Mark::Folded if episode.carrier == Some(*index) => true,
-            Mark::Live | Mark::Clipped | Mark::Masked | Mark::Folded => {
-                item.kind == ItemKind::Reasoning
-            }
+        item.is_none_or(|item| {
+            item.kind == ItemKind::Reasoning
+                || tombstone == Some(*index)
+                || seen.marks.get(item.no) == Mark::Removed
         })
     })
 }

@@ -43,8 +43,11 @@ impl Protection {
             let size = match (item.kind, marks.get(item.no)) {
                 (ItemKind::Opaque | ItemKind::System | ItemKind::User, _)
                 | (_, Mark::Live | Mark::Clipped | Mark::Masked)
-                | (ItemKind::Call, Mark::Folded) => item.tokens + MESSAGE_TOKENS,
-                (ItemKind::Text | ItemKind::Reasoning | ItemKind::Result, Mark::Folded)
+                | (ItemKind::Call, Mark::Tombstone | Mark::Trimmed) => item.tokens + MESSAGE_TOKENS,
+                (
+                    ItemKind::Text | ItemKind::Reasoning | ItemKind::Result,
+                    Mark::Tombstone | Mark::Trimmed,
+                )
                 | (_, Mark::Removed) => 0,
             };
             if size > left {

@@ -249,7 +249,7 @@ impl<'a> Work<'a> {
     pub fn strip(&self, episode: &Episode, covers: impl Fn(&Item) -> bool) -> Vec<Move> {
         let carrier = episode.carrier.filter(|_| episode.kind == Kind::Implicit);
         // Where the line of what is gone could not be put, nothing goes.
-        if carrier.is_some_and(|at| self.mark(at) < Mark::Folded && self.protected(at)) {
+        if carrier.is_some_and(|at| self.mark(at) < Mark::Tombstone && self.protected(at)) {
             return Vec::new();
         }
         let covered = |at: usize| self.item(at).filter(|item| covers(item));
@@ -265,8 +265,8 @@ impl<'a> Work<'a> {
                 due |= item.kind == ItemKind::Call;
             }
         }
-        if let Some(carrier) = carrier.filter(|at| due && self.mark(*at) < Mark::Folded) {
-            moves.push(Move::whole(carrier, Mark::Folded));
+        if let Some(carrier) = carrier.filter(|at| due && self.mark(*at) < Mark::Tombstone) {
+            moves.push(Move::whole(carrier, Mark::Tombstone));
         }
         if !moves.is_empty() {
             moves.extend(self.line_holder(episode));
@@ -283,7 +283,7 @@ impl<'a> Work<'a> {
         }
         let mark = |index: usize| {
             if episode.is_expl() && Some(index) == episode.carrier {
-                Mark::Folded
+                Mark::Tombstone
             } else {
                 Mark::Removed
             }

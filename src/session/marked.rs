@@ -6,6 +6,19 @@ use super::measure::Measure;
 use super::transcript::{Entry, Item, Source, Transcript};
 use crate::model::{EditKind, ItemKind, Mark, Marks, Role};
 
+/// What stands for an episode in the view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StandIn {
+    /// Its own items, or what is left of them.
+    Items,
+    /// Its items that are left, and a line that says what is gone, in the result of this call.
+    Line(usize),
+    /// Its tombstone, in the result of this call, which began it.
+    Tombstone(usize),
+    /// Nothing in its own place. An explicit episode began with this call, which is not shown.
+    Nothing(usize),
+}
+
 /// A transcript and how its items are shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Marked<'a> {
@@ -31,17 +44,49 @@ impl<'a> Marked<'a> {
             .map_or(Mark::Live, |item| self.marks.get(item.no))
     }
 
+    /// What stands for an episode.
+    #[must_use]
+    pub fn stand_in(self, episode: &Episode) -> StandIn {
+        let Some(carrier) = episode.carrier else {
+            return StandIn::Items;
+        };
+        match (self.mark_of(carrier), episode.kind) {
+            (Mark::Removed, _) => StandIn::Nothing(carrier),
+            // No pass trims a call that can carry a tombstone before it carries one.
+            (Mark::Tombstone | Mark::Trimmed, Kind::Expl | Kind::Implicit) => {
+                StandIn::Tombstone(carrier)
+            }
+            (_, Kind::Implicit) => StandIn::Items,
+            // The line stands where a pass marked its place.
+            (_, Kind::Expl | Kind::Act) => {
+                let mut places = [episode.end, episode.carrier].into_iter().flatten();
+                let place = places.find(|at| self.mark_of(*at) == Mark::Masked);
+                place.map_or(StandIn::Items, StandIn::Line)
+            }
+        }
+    }
+
+    /// The call that carries the tombstone of an episode; none where no tombstone stands for it.
+    #[must_use]
+    pub fn tombstone(self, episode: &Episode) -> Option<usize> {
+        match self.stand_in(episode) {
+            StandIn::Tombstone(carrier) => Some(carrier),
+            StandIn::Items | StandIn::Line(_) | StandIn::Nothing(_) => None,
+        }
+    }
+
     /// Whether an episode is evicted: an act wholly, an expl up to its tombstone.
     #[must_use]
     pub fn is_removed(self, episode: &Episode) -> bool {
         // What can still grow is never removed, not even where a client's edit opened it again.
-        episode.closed
-            && episode.items.iter().rev().all(|item| {
-                let mark = self.mark_of(*item);
-                mark == Mark::Removed
-                    || (mark == Mark::Folded && Some(*item) == episode.carrier)
+        episode.closed && {
+            let tombstone = self.tombstone(episode);
+            episode.items.iter().rev().all(|item| {
+                self.mark_of(*item) == Mark::Removed
+                    || tombstone == Some(*item)
                     || self.is_reasoning(*item)
             })
+        }
     }
 
     /// Whether an act that depends on the episode is in view (paper 000 §4.4).
@@ -55,14 +100,14 @@ impl<'a> Marked<'a> {
     /// Whether nothing in the view names an episode: its start is gone, or the first item of an
     /// implicit one that has no tombstone.
     pub(super) fn leaves_nothing(self, episode: &Episode) -> bool {
-        let removed = |at: usize| self.mark_of(at) == Mark::Removed;
-        let folded = |at: usize| self.mark_of(at) == Mark::Folded;
+        let stand_in = self.stand_in(episode);
         match episode.kind {
-            Kind::Expl | Kind::Act => episode.carrier.is_some_and(removed),
+            Kind::Expl | Kind::Act => matches!(stand_in, StandIn::Nothing(_)),
             Kind::Implicit => {
                 let mut lasting = episode.items.iter();
                 let first = lasting.find(|at| !self.is_reasoning(**at));
-                first.is_some_and(|at| removed(*at)) && !episode.carrier.is_some_and(folded)
+                first.is_some_and(|at| self.mark_of(*at) == Mark::Removed)
+                    && !matches!(stand_in, StandIn::Tombstone(_))
             }
         }
     }
@@ -71,14 +116,8 @@ impl<'a> Marked<'a> {
     /// each pass that removes something, and what stands before it stays in the provider's cache.
     #[must_use]
     pub fn ledger_host(self) -> Option<usize> {
-        let mut carriers = self
-            .transcript
-            .graph
-            .episodes
-            .iter()
-            .filter(|episode| episode.is_expl())
-            .filter_map(|episode| episode.carrier);
-        carriers.rfind(|at| self.mark_of(*at) == Mark::Folded)
+        let mut newest_first = self.transcript.graph.episodes.iter().rev();
+        newest_first.find_map(|episode| self.tombstone(episode))
     }
 
     /// The call that holds the ledger and the episodes that it names, oldest first; `None` before

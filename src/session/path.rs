@@ -158,7 +158,11 @@ impl Path {
         };
         Snapshot {
             steps: self.entries.iter().map(step).collect(),
-            marks: self.marks.iter().collect(),
+            marks: self
+                .marks
+                .iter()
+                .map(|(item, mark)| (item, mark.into()))
+                .collect(),
             kept: self
                 .marks
                 .iter_kept()

@@ -39,7 +39,7 @@ pub fn evicted(seen: Marked<'_>, episode: &Episode) -> Option<String> {
     // What is shown in part says so in its own place.
     let gone = |index: &usize, item: &Item| match seen.marks.get(item.no) {
         Mark::Live | Mark::Clipped | Mark::Masked => false,
-        Mark::Folded => episode.carrier == Some(*index),
+        Mark::Tombstone | Mark::Trimmed => episode.carrier == Some(*index),
         Mark::Removed => true,
     };
     let all = episode

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 pub use parts::{Part, Parts};
 
-use super::graph::{Episode, Kind};
-use super::marked::{Marked, fronted};
+use super::graph::Episode;
+use super::marked::{Marked, StandIn, fronted};
 use super::measure::Measure;
 use super::note::Note;
 use super::transcript::{Entry, Item, Transcript};
@@ -219,7 +219,7 @@ impl View {
                     }
                 }
             }
-            Mark::Clipped | Mark::Masked | Mark::Folded => {
+            Mark::Clipped | Mark::Masked | Mark::Tombstone | Mark::Trimmed => {
                 let Some(kept) = seen.marks.kept(item.no) else {
                     return;
                 };
@@ -240,32 +240,27 @@ impl View {
     /// Writes the note of one episode anew, or takes it away where none is due.
     pub fn note_episode(&mut self, episode: &Episode, measure: Measure<'_>) {
         let seen = Marked::new(&self.transcript, &self.marks);
-        let Some(carrier) = episode.carrier else {
-            return;
-        };
         let mut put = |at: usize, text: String| {
             let text = fronted(&self.transcript, at, text);
             self.notes.results.insert(at, (measure.note)(text));
         };
-        match (seen.mark_of(carrier), episode.kind) {
-            (Mark::Removed, _) => {
+        match seen.stand_in(episode) {
+            StandIn::Items => {}
+            StandIn::Nothing(carrier) => {
                 self.notes.results.remove(&carrier);
             }
-            (Mark::Folded, Kind::Expl | Kind::Implicit) => {
+            StandIn::Tombstone(carrier) => {
                 let text = tombstone::tombstone(seen, episode);
                 put(carrier, seen.with_names(text, episode, measure));
             }
-            (_, Kind::Implicit) => {}
-            // The line of what is gone stands where a pass marked its place.
-            (mark, Kind::Expl | Kind::Act) => {
-                let masked = |at: &usize| seen.mark_of(*at) == Mark::Masked;
-                let (host, state) = match episode.end.filter(masked) {
-                    Some(end) => (end, "closed"),
-                    None if mark == Mark::Masked => (carrier, "opened"),
-                    None => return,
+            StandIn::Line(call) => {
+                let state = if episode.end == Some(call) {
+                    "closed"
+                } else {
+                    "opened"
                 };
                 if let Some(text) = tombstone::stripped(seen, episode, state) {
-                    put(host, seen.with_names(text, episode, measure));
+                    put(call, seen.with_names(text, episode, measure));
                 }
             }
         }
@@ -275,13 +270,14 @@ impl View {
     /// bounds of their episode: what was evicted stays evicted.
     fn note_strays(&mut self, measure: Measure<'_>) {
         let seen = Marked::new(&self.transcript, &self.marks);
-        let folded = |item: &Item| {
-            let stood =
-                seen.marks.get(item.no) == Mark::Folded && seen.marks.kept(item.no).is_none();
-            stood && item.kind == ItemKind::Call
+        let carried = |item: &Item| {
+            item.kind == ItemKind::Call
+                && seen.marks.get(item.no) == Mark::Tombstone
+                // A stub that an earlier pass left speaks for its result again.
+                && seen.marks.kept(item.no).is_none()
         };
         for (index, item) in seen.transcript.items.iter().enumerate() {
-            if folded(item) && !self.notes.results.contains_key(&index) {
+            if carried(item) && !self.notes.results.contains_key(&index) {
                 let text = fronted(&self.transcript, index, tombstone::stray(item));
                 let note = (measure.note)(text);
                 self.notes.results.insert(index, note);

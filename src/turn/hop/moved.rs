@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::State;
-use crate::model::{ItemNo, Kept, Mark};
+use crate::model::{ItemNo, Kept, Marks, StoredMark};
 
 /// Marks that moved, and what is left of items that are shown in part.
-pub type Moved = (Vec<(ItemNo, Mark)>, Vec<(ItemNo, Kept)>);
+pub type Moved = (Vec<(ItemNo, StoredMark)>, Vec<(ItemNo, Kept)>);
 
 impl State {
     /// Marks that passes moved before the hop in hand, for its record: an emergency pass may have
@@ -17,7 +17,8 @@ impl State {
         for hop in &self.pending {
             before.apply(&hop.marks, &hop.kept);
         }
-        let moved = |item: ItemNo| before.get(item) < self.marks.get(item);
+        let stored = |marks: &Marks, item| StoredMark::from(marks.get(item));
+        let moved = |item| stored(&before, item) < stored(&self.marks, item);
         // A move takes what was left before away, so what is left after one is always said, and so
         // is that nothing is left any more.
         let chosen =
@@ -28,7 +29,11 @@ impl State {
         let gone = before.iter_kept().map(|(item, _)| item).filter(gone);
         let gone = gone.map(|item| (item, Kept::default()));
         (
-            self.marks.iter().filter(|(item, _)| moved(*item)).collect(),
+            self.marks
+                .iter()
+                .filter(|(item, _)| moved(*item))
+                .map(|(item, mark)| (item, mark.into()))
+                .collect(),
             kept.chain(gone).collect(),
         )
     }

@@ -55,7 +55,7 @@ fn find(transcript: &Transcript, what: &str) -> usize {
 
 #[test]
 fn each_rule_has_its_refusal() {
-    use Mark::{Clipped, Folded, Live, Masked, Removed};
+    use Mark::{Clipped, Live, Masked, Removed, Tombstone};
     let (_, transcript) = session();
     let protection = Protection::new(Marked::new(&transcript, &Marks::default()), 0);
     let at = |what: &str| find(&transcript, what);
@@ -65,7 +65,7 @@ fn each_rule_has_its_refusal() {
         ("text of b", Removed),
         ("edit", Removed),
     ];
-    let folded_a = [("+a", Folded), ("-a", Removed), ("grep", Removed)];
+    let folded_a = [("+a", Tombstone), ("-a", Removed), ("grep", Removed)];
     let merged_a = [("+a", Removed), ("-a", Removed), ("grep", Removed)];
     type Case<'a> = (
         &'a [(&'a str, Mark)],
@@ -76,11 +76,11 @@ fn each_rule_has_its_refusal() {
         (&[("user", Removed)], Some(PlanError::Fixed), "user"),
         (&[("system", Removed)], Some(PlanError::Fixed), "system"),
         (&[("=edit", Removed)], Some(PlanError::Fixed), "=edit"),
-        (&[("edit", Folded)], Some(PlanError::Unshowable), "edit"),
+        (&[("edit", Tombstone)], Some(PlanError::Unshowable), "edit"),
         (&[("edit", Masked)], Some(PlanError::Unshowable), "edit"),
         (&[("edit", Clipped)], Some(PlanError::Unshowable), "edit"),
         (&[("edit", Live)], Some(PlanError::Unshowable), "edit"),
-        (&[("+b", Folded)], Some(PlanError::Unshowable), "+b"),
+        (&[("+b", Tombstone)], Some(PlanError::Unshowable), "+b"),
         (&[("read", Removed)], Some(PlanError::Protected), "read"),
         (&[("grep", Removed)], Some(PlanError::Depended), "grep"),
         (&folded_a, Some(PlanError::Depended), "+a"),
@@ -90,7 +90,7 @@ fn each_rule_has_its_refusal() {
             "text of c",
         ),
         (&[("+c", Removed)], Some(PlanError::Open), "+c"),
-        (&[("+c", Folded)], Some(PlanError::Open), "+c"),
+        (&[("+c", Tombstone)], Some(PlanError::Open), "+c"),
         (
             &[("text of b", Removed)],
             Some(PlanError::Part),
@@ -183,7 +183,7 @@ enum Ask {
 }
 
 fn ask() -> impl Strategy<Value = Ask> {
-    let mark = prop::sample::select(vec![Mark::Masked, Mark::Folded, Mark::Removed]);
+    let mark = prop::sample::select(vec![Mark::Masked, Mark::Tombstone, Mark::Removed]);
     prop_oneof![
         any::<prop::sample::Index>().prop_map(Ask::Calls),
         (any::<prop::sample::Index>(), any::<bool>()).prop_map(|(at, fold)| Ask::Whole(at, fold)),
@@ -212,7 +212,7 @@ fn moves(transcript: &Transcript, ask: &Ask) -> Vec<Move> {
                 Move::whole(
                     *item,
                     if fold(item) {
-                        Mark::Folded
+                        Mark::Tombstone
                     } else {
                         Mark::Removed
                     },

@@ -164,10 +164,8 @@ impl Sim {
             .episodes
             .iter()
             .any(|episode| {
-                let carrier = episode
-                    .carrier
-                    .map(|at| prepared.view.transcript().items[at].no);
-                carrier.is_some_and(|no| state.marks.get(no) == Mark::Folded)
+                let seen = Marked::new(prepared.view.transcript(), &state.marks);
+                seen.tombstone(episode).is_some()
             });
         if !tombstone && !self.aligned.entries.is_empty() {
             // The client dropped the message that held the ledger.
@@ -404,7 +402,7 @@ fn open_goes_last(state: &State, prepared: &Prepared, before: &Marks) {
                 && shown.kind == ItemKind::Call
                 && shown.pair.is_some_and(|pair| pair < newest);
             assert!(
-                !loose || state.marks.get(shown.no) >= Mark::Folded,
+                !loose || state.marks.get(shown.no) >= Mark::Tombstone,
                 "item {} of the open episode went before {} of {:?} {:?}",
                 transcript.items[*hit].no,
                 shown.no,
