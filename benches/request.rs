@@ -144,7 +144,7 @@ impl Middle {
                 turn: path.next_turn(),
                 position: u32::try_from(at).unwrap(),
                 base: path.next,
-                first_item: path.next + u32::from(path.entries.is_empty()) * 2,
+                first_item: path.next.plus(u32::from(path.entries.is_empty()) * 2),
                 hops: vec![Hop {
                     estimate: 1000,
                     ..Hop::default()

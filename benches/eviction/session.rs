@@ -333,7 +333,7 @@ pub fn session(annotated: Annotated, reader: Reader<'_>) -> Session {
             turn: u32::try_from(turn + 1).unwrap(),
             position,
             base: path.next,
-            first_item: path.next + if turn == 0 { 2 } else { 0 },
+            first_item: path.next.plus(if turn == 0 { 2 } else { 0 }),
             hops: vec![Hop {
                 calls: hidden_calls(annotated, turn),
                 ..Hop::default()

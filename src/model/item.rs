@@ -1,6 +1,8 @@
 //! Messages as the middle knows them: roles, items, marks and sizes, whatever the dialect. Never
 //! holds a client's text; only its shape, its canonical digest and its size in tokens.
 
+use std::fmt;
+
 use super::{CallId, Digest};
 
 /// Who speaks in a message.
@@ -39,7 +41,35 @@ pub enum ItemKind {
 
 /// The number of an item, given when it is first seen and kept for good. A call and its result
 /// share one.
-pub type ItemNo = u32;
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    serde::Serialize,
+    serde::Deserialize,
+)]
+#[serde(transparent)]
+pub struct ItemNo(pub u32);
+
+impl ItemNo {
+    /// The number behind a span of so many.
+    #[must_use]
+    pub const fn plus(self, count: u32) -> Self {
+        Self(self.0 + count)
+    }
+}
+
+impl fmt::Display for ItemNo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// One call of an assistant message.
 #[derive(Clone, Debug, PartialEq, Eq)]

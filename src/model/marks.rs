@@ -105,7 +105,7 @@ impl Marks {
     /// The mark of an item.
     #[must_use]
     pub fn get(&self, item: ItemNo) -> Mark {
-        self.marks.get(item as usize).copied().unwrap_or_default()
+        self.marks.get(item.0 as usize).copied().unwrap_or_default()
     }
 
     /// What is left of an item that is shown in part.
@@ -116,7 +116,7 @@ impl Marks {
 
     /// Moves a mark right; a mark that stands further right already stays.
     pub fn raise(&mut self, item: ItemNo, mark: Mark) {
-        let at = item as usize;
+        let at = item.0 as usize;
         if at >= self.marks.len() {
             self.marks.resize(at + 1, Mark::Live);
         }
@@ -141,7 +141,7 @@ impl Marks {
         // A record doesn't tell a trimmed call that carries a tombstone from any other trimmed call.
         // Replicas have to agree, so this doesn't either: the transcript says which calls carry one.
         if kept.trimmed.is_some()
-            && let Some(mark @ Mark::Tombstone) = self.marks.get_mut(item as usize)
+            && let Some(mark @ Mark::Tombstone) = self.marks.get_mut(item.0 as usize)
         {
             *mark = Mark::Trimmed;
         }
@@ -165,7 +165,7 @@ impl Marks {
     pub fn iter(&self) -> impl Iterator<Item = (ItemNo, Mark)> + '_ {
         self.marks
             .iter()
-            .zip(0..)
+            .zip((0..).map(ItemNo))
             .filter(|(mark, _)| **mark != Mark::Live)
             .map(|(mark, item)| (item, *mark))
     }
@@ -191,4 +191,61 @@ impl Marks {
 /// What is left of an item, with its place.
 fn weight(kept: &Kept) -> usize {
     shared::<Kept>() + kept.owned() + PLACE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pass's moves and the same moves out of a record come to the same marks, and go into the
+    /// next record as they stood in the first.
+    #[test]
+    fn recorded_moves_come_to_the_marks_that_they_were_made_of() {
+        let cut = Kept {
+            trimmed: Some(vec![]),
+            ..Kept::default()
+        };
+        let stub = Kept {
+            of: Some(9),
+            ..Kept::default()
+        };
+        let made = [
+            (ItemNo(1), Mark::Clipped),
+            (ItemNo(2), Mark::Masked),
+            (ItemNo(3), Mark::Tombstone),
+            (ItemNo(4), Mark::Tombstone),
+            (ItemNo(5), Mark::Trimmed),
+            (ItemNo(6), Mark::Removed),
+        ];
+        let kept = [(ItemNo(4), stub), (ItemNo(5), cut)];
+        let mut marks = Marks::default();
+        marks.apply(&made, &kept);
+        let record: Vec<(ItemNo, StoredMark)> = marks
+            .iter()
+            .map(|(item, mark)| (item, mark.into()))
+            .collect();
+        let folded = |item: &&(ItemNo, StoredMark)| item.1 == StoredMark::Folded;
+        let folded: Vec<u32> = record
+            .iter()
+            .filter(folded)
+            .map(|(item, _)| item.0)
+            .collect();
+        assert_eq!(folded, [3, 4, 5]);
+        let mut read = Marks::default();
+        read.apply(&record, &kept);
+        assert_eq!(read, marks);
+        assert_eq!(read.iter().collect::<Vec<_>>(), made);
+    }
+
+    /// Neither the marks nor a record tell a tombstone whose call is trimmed from a trimmed call.
+    #[test]
+    fn a_tombstone_whose_call_is_trimmed_is_a_trimmed_call() {
+        let cut = Kept {
+            trimmed: Some(vec![(0, 1)]),
+            ..Kept::default()
+        };
+        let mut marks = Marks::default();
+        marks.apply(&[(ItemNo(0), Mark::Tombstone)], &[(ItemNo(0), cut)]);
+        assert_eq!(marks.get(ItemNo(0)), Mark::Trimmed);
+    }
 }

@@ -260,7 +260,7 @@ mod tests {
             signed: false,
         };
         let original = Original {
-            item: 3,
+            item: ItemNo(3),
             start: 24,
             end: 36,
         };
@@ -284,8 +284,11 @@ mod tests {
                 call("r1", 0, Hidden::Recall, recalled),
                 call("r2", 2, Hidden::Recall, Effect::Refused),
             ],
-            marks: vec![(2, StoredMark::Clipped), (4, StoredMark::Folded)],
-            kept: vec![(2, kept)],
+            marks: vec![
+                (ItemNo(2), StoredMark::Clipped),
+                (ItemNo(4), StoredMark::Folded),
+            ],
+            kept: vec![(ItemNo(2), kept)],
             estimate: 1300,
             usage: None,
         };
@@ -293,8 +296,8 @@ mod tests {
             parent: Parent::Root,
             turn: 4,
             position: 7,
-            base: 12,
-            first_item: 14,
+            base: ItemNo(12),
+            first_item: ItemNo(14),
             hops: vec![hop],
             handed: String::new(),
             visible: Digest([1; 32]),

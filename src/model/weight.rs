@@ -110,7 +110,7 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{CallId, StoredMark};
+    use crate::model::{CallId, ItemNo, StoredMark};
 
     const MUCH: usize = 10_000;
 
@@ -135,7 +135,7 @@ mod tests {
         let mut kept = Kept::default();
         change(&mut kept, vec![(0, 0); MUCH / 8]);
         hop(Hop {
-            kept: vec![(0, kept)],
+            kept: vec![(ItemNo(0), kept)],
             ..Hop::default()
         })
     }
@@ -187,7 +187,7 @@ mod tests {
                 ..Hop::default()
             }),
             hop(Hop {
-                marks: vec![(0, StoredMark::Live); MUCH / 8],
+                marks: vec![(ItemNo(0), StoredMark::Live); MUCH / 8],
                 ..Hop::default()
             }),
             kept(|kept, spans| kept.lines = spans),

@@ -11,6 +11,7 @@ use super::work::{Work, bare};
 use super::{Ask, Level, Policy, Protection};
 use crate::model::{ItemKind, Kept, Mark, Role, ToolClass};
 use crate::session::graph::Episode;
+use crate::session::index::{ItemIndex, indices};
 use crate::session::transcript::Item;
 
 /// Tokens of results that `three-tier` protects (paper 001, tier 2, `PRUNE_PROTECT`).
@@ -100,8 +101,8 @@ fn run(policy: Policy, work: &mut Work<'_>, ask: &Ask<'_>) {
 }
 
 /// Calls that have a result, oldest first.
-fn calls(work: &Work<'_>) -> Vec<usize> {
-    let items = work.transcript.items.iter().enumerate();
+fn calls(work: &Work<'_>) -> Vec<ItemIndex> {
+    let items = work.transcript.items.indexed();
     let pair = |item: &Item| item.kind == ItemKind::Call && item.episode.is_some();
     items
         .filter(|(_, item)| pair(item) && item.pair.is_some())
@@ -115,19 +116,19 @@ fn results(work: &Work<'_>) -> usize {
 }
 
 /// Calls by the size of their results, largest first.
-fn largest(work: &Work<'_>) -> Vec<usize> {
+fn largest(work: &Work<'_>) -> Vec<ItemIndex> {
     let mut calls = calls(work);
     calls.sort_by_key(|at| std::cmp::Reverse(result_tokens(work, *at)));
     calls
 }
 
-fn result_tokens(work: &Work<'_>, call: usize) -> u32 {
+fn result_tokens(work: &Work<'_>, call: ItemIndex) -> u32 {
     let result = work.item(call).and_then(|item| work.item(item.pair?));
     result.map_or(0, |result| result.tokens)
 }
 
 /// Replaces results by one line each until the target is met.
-fn clear(work: &mut Work<'_>, calls: Vec<usize>) {
+fn clear(work: &mut Work<'_>, calls: Vec<ItemIndex>) {
     for call in calls {
         if work.met() {
             return;
@@ -182,7 +183,7 @@ fn ends(text: &str) -> Option<Kept> {
 }
 
 /// Takes calls out with their results until the target is met.
-fn remove(work: &mut Work<'_>, calls: Vec<usize>) {
+fn remove(work: &mut Work<'_>, calls: Vec<ItemIndex>) {
     for call in calls {
         if work.met() {
             return;
@@ -215,15 +216,19 @@ fn fold(work: &mut Work<'_>) {
 
 /// The moves that fold a turn, by the spans that its items belong to. None where the line of one
 /// could not be put.
-fn folded<'a>(work: &Work<'a>, turn: Range<usize>) -> Option<Vec<(&'a Episode, Vec<Move>)>> {
+fn folded<'a>(work: &Work<'a>, turn: Range<ItemIndex>) -> Option<Vec<(&'a Episode, Vec<Move>)>> {
     let mut spans: Vec<(&'a Episode, Vec<Move>)> = Vec::new();
-    for at in turn {
+    for at in indices(turn) {
         let episode = work.item(at)?.episode?;
         let episode = work.transcript.graph.episodes.get(episode)?;
         let known = spans.iter().any(|(one, _)| std::ptr::eq(*one, episode));
         if !known {
-            let line = episode.carrier.map(|carrier| line(work, episode, carrier));
-            spans.push((episode, line.unwrap_or(Some(None))?.into_iter().collect()));
+            let moves = match line(work, episode) {
+                Line::Stands => Vec::new(),
+                Line::Goes(line) => vec![line],
+                Line::Held => return None,
+            };
+            spans.push((episode, moves));
         }
         let silent = episode.carrier.is_none();
         let text = work.item(at)?.kind == ItemKind::Text;
@@ -242,9 +247,20 @@ fn folded<'a>(work: &Work<'a>, turn: Range<usize>) -> Option<Vec<(&'a Episode, V
     Some(spans)
 }
 
-/// The move that puts the line of a span at its carrier, or `Some(None)` where it stands there
-/// already. None where it can't be put.
-fn line(work: &Work<'_>, episode: &Episode, carrier: usize) -> Option<Option<Move>> {
+/// The line of a span at its carrier.
+enum Line {
+    /// It is there already, or the span has no carrier.
+    Stands,
+    /// This move puts it there.
+    Goes(Move),
+    /// It can't be put there: the carrier is protected.
+    Held,
+}
+
+fn line(work: &Work<'_>, episode: &Episode) -> Line {
+    let Some(carrier) = episode.carrier else {
+        return Line::Stands;
+    };
     // Of an act nothing but a line at its start can be shown.
     let mark = if episode.is_expl() {
         Mark::Tombstone
@@ -252,22 +268,25 @@ fn line(work: &Work<'_>, episode: &Episode, carrier: usize) -> Option<Option<Mov
         Mark::Masked
     };
     if work.mark(carrier) >= mark {
-        return Some(None);
+        Line::Stands
+    } else if work.protected(carrier) {
+        Line::Held
+    } else {
+        Line::Goes(Move::whole(carrier, mark))
     }
-    (!work.protected(carrier)).then(|| Some(Move::whole(carrier, mark)))
 }
 
 /// The items of assistant messages that may go whole, with their results, oldest first. One that is
 /// protected in part may not.
-fn turns(work: &Work<'_>) -> Vec<Range<usize>> {
-    let movable = |at: usize| {
+fn turns(work: &Work<'_>) -> Vec<Range<ItemIndex>> {
+    let movable = |at: ItemIndex| {
         let item = work.item(at);
         let item = item.is_some_and(|item| item.episode.is_some() && !item.bound);
         item && !work.protected(at)
     };
     let messages = work.transcript.entries.iter();
     let messages = messages.filter(|entry| entry.role == Role::Assistant);
-    let whole = messages.filter(|entry| entry.items.clone().all(movable));
+    let whole = messages.filter(|entry| indices(entry.items.clone()).all(movable));
     whole.map(|entry| entry.items.clone()).collect()
 }
 
@@ -277,7 +296,7 @@ fn drop_turns(work: &mut Work<'_>) {
         if work.met() {
             return;
         }
-        for at in turn {
+        for at in indices(turn) {
             if work.mark(at) < Mark::Removed {
                 work.shrink(Level::Episode, at, Mark::Removed, None);
             }
@@ -296,7 +315,7 @@ fn three_tier(work: &mut Work<'_>) {
         if turns < PROTECT_TURNS {
             continue;
         }
-        for call in entry.items.clone() {
+        for call in indices(entry.items.clone()) {
             let own = |item: &&Item| item.kind == ItemKind::Call && item.delimiter.is_none();
             let Some(item) = work.item(call).filter(own) else {
                 continue;

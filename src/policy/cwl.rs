@@ -11,6 +11,7 @@ use super::work::Work;
 use super::{Ask, Level, Protection, open};
 use crate::model::{ItemKind, Mark};
 use crate::session::graph::{Episode, Kind};
+use crate::session::index::{EpisodeIndex, Indexed, ItemIndex};
 use crate::session::transcript::Item;
 
 /// A pass goes on to what is held where it would leave more than one part in so many of the room between
@@ -68,7 +69,7 @@ impl<'a> Pass<'a> {
         self.work.total() > floor + self.ceiling.saturating_sub(floor) / HELD_PART
     }
 
-    fn episodes(&self) -> &'a [Episode] {
+    fn episodes(&self) -> &'a Indexed<EpisodeIndex, Episode> {
         &self.work.transcript.graph.episodes
     }
 
@@ -122,9 +123,10 @@ impl<'a> Pass<'a> {
     /// before it out of view.
     fn removal(&self) -> u64 {
         let floor = self.work.target;
-        let result =
-            |(at, item): &(usize, &Item)| item.kind == ItemKind::Result && self.work.protected(*at);
-        let items = self.work.transcript.items.iter().enumerate();
+        let result = |(at, item): &(ItemIndex, &Item)| {
+            item.kind == ItemKind::Result && self.work.protected(*at)
+        };
+        let items = self.work.transcript.items.indexed();
         let sizes = items.filter(result).map(|(_, item)| u64::from(item.tokens));
         (floor + sizes.sum::<u64>() / 2).clamp(floor, self.ceiling.max(floor))
     }
@@ -320,7 +322,7 @@ fn merge(work: &mut Work<'_>, episode: &Episode) {
     if work.holds_protected(episode) {
         return;
     }
-    let due = |index: &usize| {
+    let due = |index: &ItemIndex| {
         let no = work.item(*index)?.no;
         let kept = work.view.marks().kept(no).is_some().then(Arc::default);
         let due = work.mark(*index) != Mark::Removed || kept.is_some();

@@ -11,6 +11,7 @@ use super::work::{STUB_FROM, Work};
 use super::{Ask, Level};
 use crate::model::{ItemKind, Kept, Mark, ToolClass};
 use crate::session::graph::{Episode, Kind};
+use crate::session::index::{EntryIndex, ItemIndex};
 use crate::session::marked::Marked;
 use crate::session::transcript::Item;
 
@@ -43,8 +44,8 @@ enum Stage {
 /// A call that may be shrunk, with its result.
 #[derive(Clone, Copy)]
 struct Pair {
-    call: usize,
-    result: usize,
+    call: ItemIndex,
+    result: ItemIndex,
     /// The size of the original result.
     tokens: u32,
     /// Whether what it did lasts without it.
@@ -53,7 +54,7 @@ struct Pair {
 
 impl Pair {
     /// None for what is no pair of the client's, is protected, or has nothing left to shrink.
-    fn new(work: &Work<'_>, call: usize) -> Option<Self> {
+    fn new(work: &Work<'_>, call: ItemIndex) -> Option<Self> {
         let item = work.item(call)?;
         let result = item.pair?;
         let tokens = work.item(result)?.tokens;
@@ -73,7 +74,7 @@ impl Pair {
 /// unless that has to go on to smaller results. Marks alone move it, so that it stays where it is
 /// between two passes.
 #[must_use]
-pub fn next_cut(seen: Marked<'_>) -> Option<usize> {
+pub fn next_cut(seen: Marked<'_>) -> Option<EntryIndex> {
     let Marked { transcript, marks } = seen;
     let next = |item: &&Item| {
         let result = item.pair.and_then(|pair| transcript.items.get(pair));
@@ -91,7 +92,7 @@ pub fn next_cut(seen: Marked<'_>) -> Option<usize> {
 }
 
 /// What is left of a call by now.
-fn kept(work: &Work<'_>, call: usize) -> Arc<Kept> {
+fn kept(work: &Work<'_>, call: ItemIndex) -> Arc<Kept> {
     let kept = work
         .item(call)
         .and_then(|item| work.view.marks().kept(item.no));
@@ -101,7 +102,7 @@ fn kept(work: &Work<'_>, call: usize) -> Arc<Kept> {
 /// What the levels know of a view.
 pub(super) struct Levels<'a> {
     lexicon: Lexicon<'a>,
-    superseded: HashSet<usize>,
+    superseded: HashSet<ItemIndex>,
 }
 
 impl<'a> Levels<'a> {
@@ -175,7 +176,7 @@ impl<'a> Levels<'a> {
 
     /// Leaves a line of a text in its own place: there is no call whose result could say what is gone,
     /// and providers that take user and assistant in turns only would refuse the list without it.
-    pub fn line(&mut self, work: &mut Work<'a>, text: usize) {
+    pub fn line(&mut self, work: &mut Work<'a>, text: ItemIndex) {
         let due = |item: &&Item| {
             item.kind == ItemKind::Text
                 && item.tokens >= STUB_FROM
@@ -188,15 +189,16 @@ impl<'a> Levels<'a> {
         let kept = Some(Arc::new(self.lexicon.stub(text, &Kept::default())));
         work.shrink(Level::Stub, text, Mark::Masked, kept);
         // What led to it is demanded back with calls alone, whatever the family.
-        let spoken = work.transcript.entries.get(item.entry);
-        let spoken = spoken.map_or(0..0, |entry| entry.items.clone());
-        let kind = |at: usize| work.item(at).map(|item| item.kind);
-        if spoken.clone().any(|at| kind(at) == Some(ItemKind::Call)) {
+        let transcript = work.transcript;
+        let Some(entry) = transcript.entries.get(item.entry) else {
+            return;
+        };
+        let is_call = |item: &Item| item.kind == ItemKind::Call;
+        if transcript.items_of(entry).iter().any(is_call) {
             return;
         }
-        let thought = |at: &usize| kind(*at) == Some(ItemKind::Reasoning);
-        for at in spoken.filter(thought).collect::<Vec<_>>() {
-            if work.mark(at) < Mark::Removed {
+        for (at, item) in transcript.indexed_items_of(entry) {
+            if item.kind == ItemKind::Reasoning && work.mark(at) < Mark::Removed {
                 work.shrink(Level::Reasoning, at, Mark::Removed, None);
             }
         }
@@ -229,7 +231,7 @@ impl<'a> Levels<'a> {
         if !episode.is_expl() {
             return;
         }
-        let removed = |index: &usize| {
+        let removed = |index: &ItemIndex| {
             let kept = work
                 .item(*index)
                 .and_then(|item| work.view.marks().kept(item.no));
@@ -256,7 +258,7 @@ impl<'a> Levels<'a> {
 
     /// An implicit episode's carrier is trimmed when it becomes the tombstone: folded, it stands
     /// for the whole episode.
-    fn trim(&mut self, work: &mut Work<'a>, call: usize) {
+    fn trim(&mut self, work: &mut Work<'a>, call: ItemIndex) {
         let item = work.item(call);
         // What was written as text has no arguments of its own, and some messages stay as they are.
         if item.is_some_and(|item| item.said || item.bound) {

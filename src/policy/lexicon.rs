@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::work::Work;
 use super::{Ask, Text};
 use crate::model::{Hashed, ItemKind, Kept, Mark, Word, Words, distinct};
+use crate::session::index::{Indexed, ItemIndex};
 use crate::session::note::Note;
 use crate::session::stub;
 use crate::session::transcript::Item;
@@ -32,14 +33,14 @@ const LINE: f64 = 8.0;
 
 /// The strings of a view in the making.
 pub(super) struct Lexicon<'a> {
-    originals: &'a dyn Fn(usize) -> Option<Text<'a>>,
-    words: &'a dyn Fn(usize) -> Option<Arc<Words>>,
+    originals: &'a dyn Fn(ItemIndex) -> Option<Text<'a>>,
+    words: &'a dyn Fn(ItemIndex) -> Option<Arc<Words>>,
     /// In how many items each string is shown, by its hash.
     shown: HashMap<u64, u32, Hashed>,
     /// What each item shows.
-    of: Vec<Shows>,
+    of: Indexed<ItemIndex, Shows>,
     /// The calls whose results were whole when the view was read, with the hash of each.
-    results: Vec<(usize, u64)>,
+    results: Vec<(ItemIndex, u64)>,
 }
 
 /// The strings that an item shows, each once.
@@ -75,9 +76,10 @@ impl Shows {
 impl<'a> Lexicon<'a> {
     /// Takes in the whole view. Texts that an earlier pass has read are not read again.
     pub fn new(ask: &Ask<'a>, work: &Work<'_>) -> Self {
-        let mut of = vec![Shows::Nothing; ask.view.transcript().items.len()];
+        let items = &ask.view.transcript().items;
+        let mut of: Indexed<ItemIndex, Shows> = items.iter().map(|_| Shows::Nothing).collect();
         let mut results = Vec::new();
-        for ((index, item), slot) in ask.view.transcript().items.iter().enumerate().zip(&mut of) {
+        for ((index, item), slot) in items.indexed().zip(of.iter_mut()) {
             if is_gone(work, index, item) {
                 continue;
             }
@@ -111,7 +113,7 @@ impl<'a> Lexicon<'a> {
 
     /// The calls whose results stood word for word further on in the view that was read: nothing
     /// is lost with them.
-    pub fn superseded(&self) -> HashSet<usize> {
+    pub fn superseded(&self) -> HashSet<ItemIndex> {
         let mut later: HashSet<u64, Hashed> = HashSet::default();
         let newest_first = self.results.iter().rev();
         let again = newest_first.filter(|(_, text)| !later.insert(*text));
@@ -119,7 +121,7 @@ impl<'a> Lexicon<'a> {
     }
 
     /// Says what an item shows.
-    fn set(&mut self, item: usize, own: Shows) {
+    fn set(&mut self, item: ItemIndex, own: Shows) {
         own.each(|string| *self.shown.entry(string).or_default() += 1);
         if let Some(slot) = self.of.get_mut(item) {
             *slot = own;
@@ -127,7 +129,7 @@ impl<'a> Lexicon<'a> {
     }
 
     /// Takes what an item shows out of the view, and gives it.
-    pub fn hide(&mut self, item: usize) -> Shows {
+    pub fn hide(&mut self, item: ItemIndex) -> Shows {
         let own = self
             .of
             .get_mut(item)
@@ -146,12 +148,12 @@ impl<'a> Lexicon<'a> {
     }
 
     /// The strings of an item's original.
-    fn original(&self, item: usize) -> Arc<Words> {
+    fn original(&self, item: ItemIndex) -> Arc<Words> {
         (self.words)(item).unwrap_or_default()
     }
 
     /// The stub of a result or of a text: an index of the strings that stand nowhere else.
-    pub fn stub(&mut self, result: usize, kept: &Kept) -> Kept {
+    pub fn stub(&mut self, result: ItemIndex, kept: &Kept) -> Kept {
         self.hide(result);
         let words = self.original(result);
         let index = self.index(result, words.all(), words.bytes());
@@ -165,7 +167,7 @@ impl<'a> Lexicon<'a> {
 
     /// Shortened arguments with an index of the strings that were cut out and stand nowhere else.
     /// `None` where nothing is long enough to cut.
-    pub fn trim(&mut self, call: usize, kept: &Kept) -> Option<Kept> {
+    pub fn trim(&mut self, call: ItemIndex, kept: &Kept) -> Option<Kept> {
         // No string in these is long enough, so they need not be read.
         if let Some(Shows::All(words)) = self.of.get(call)
             && words.longest() <= stub::LONG
@@ -193,7 +195,13 @@ impl<'a> Lexicon<'a> {
     /// What a tombstone names of an item that goes, whose texts are hidden by now: the strings that
     /// stand nowhere else. `size` is that of the original in bytes, `used` what the tombstone names
     /// already. `None` where nothing is worth a name.
-    pub fn names(&mut self, item: usize, parts: Parts, size: usize, used: usize) -> Option<Kept> {
+    pub fn names(
+        &mut self,
+        item: ItemIndex,
+        parts: Parts,
+        size: usize,
+        used: usize,
+    ) -> Option<Kept> {
         let mut left = share(size, NAMES).min(NAMES_BYTES.saturating_sub(used));
         if left == 0 {
             return None;
@@ -214,13 +222,13 @@ impl<'a> Lexicon<'a> {
 
     /// The index of what is cut out of an item, beside what else it shows. `size` is that of what
     /// is cut in bytes.
-    fn index(&mut self, item: usize, cut: &[Word], size: usize) -> Vec<(u32, u32)> {
+    fn index(&mut self, item: ItemIndex, cut: &[Word], size: usize) -> Vec<(u32, u32)> {
         self.choose(item, cut, share(size, INDEX).min(INDEX_BYTES))
     }
 
     /// Chooses the strings among those cut out that stand nowhere else, those that tell a place
     /// first, and shows them as the item's.
-    fn choose(&mut self, item: usize, cut: &[Word], budget: usize) -> Vec<(u32, u32)> {
+    fn choose(&mut self, item: ItemIndex, cut: &[Word], budget: usize) -> Vec<(u32, u32)> {
         let mut chosen = Chosen {
             budget,
             ..Chosen::default()
@@ -245,7 +253,7 @@ impl<'a> Lexicon<'a> {
 
     /// The skeleton of a result: the lines whose strings stand nowhere else. `None` where there
     /// are none, or none that fits; then nothing changes.
-    pub fn skeleton(&mut self, result: usize) -> Option<Kept> {
+    pub fn skeleton(&mut self, result: ItemIndex) -> Option<Kept> {
         let text = (self.originals)(result)?;
         let words = self.original(result);
         let before = self.hide(result);
@@ -378,7 +386,7 @@ impl Chosen {
 }
 
 /// Whether the view shows nothing of an item.
-fn is_gone(work: &Work<'_>, index: usize, item: &Item) -> bool {
+fn is_gone(work: &Work<'_>, index: ItemIndex, item: &Item) -> bool {
     match item.kind {
         ItemKind::System | ItemKind::User | ItemKind::Opaque => false,
         ItemKind::Text | ItemKind::Reasoning | ItemKind::Call | ItemKind::Result => {
@@ -388,7 +396,7 @@ fn is_gone(work: &Work<'_>, index: usize, item: &Item) -> bool {
 }
 
 /// The text that the view shows in place of an item's.
-fn note<'w>(work: &'w Work<'_>, index: usize, item: &Item) -> Option<&'w Note> {
+fn note<'w>(work: &'w Work<'_>, index: ItemIndex, item: &Item) -> Option<&'w Note> {
     let notes = match item.kind {
         ItemKind::Call => &work.view.notes().arguments,
         ItemKind::Result | ItemKind::Text => &work.view.notes().results,
@@ -401,7 +409,7 @@ fn note<'w>(work: &'w Work<'_>, index: usize, item: &Item) -> Option<&'w Note> {
 #[derive(Clone, Copy)]
 pub(super) struct Parts {
     /// The item that has the text: a call's result, or the item itself.
-    pub text: usize,
+    pub text: ItemIndex,
     /// Whether the item has arguments, too.
     pub call: bool,
 }

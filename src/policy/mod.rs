@@ -24,6 +24,7 @@ pub use protect::Protection;
 pub use work::Gone;
 
 use crate::model::{Words, label_set};
+use crate::session::index::ItemIndex;
 use crate::session::measure::Measure;
 use crate::session::view::View;
 
@@ -140,12 +141,12 @@ pub struct Ask<'a> {
     pub measure: Measure<'a>,
     /// How much is to go.
     pub target: Target,
-    /// The original text of an item by its index: a result's or a message's text, a call's
+    /// The original text of an item: a result's or a message's text, a call's
     /// arguments. `None` where it has none or can't be edited.
-    pub originals: &'a dyn Fn(usize) -> Option<Text<'a>>,
+    pub originals: &'a dyn Fn(ItemIndex) -> Option<Text<'a>>,
     /// The strings of an original, which nothing reads twice: of a call those of its arguments'
     /// texts, as [`crate::session::stub::flat`] joins them. `None` where an item has none.
-    pub words: &'a dyn Fn(usize) -> Option<Arc<Words>>,
+    pub words: &'a dyn Fn(ItemIndex) -> Option<Arc<Words>>,
 }
 
 /// Proposes a pass.

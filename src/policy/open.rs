@@ -6,6 +6,7 @@ use super::plan::Move;
 use super::work::Work;
 use crate::model::{ItemKind, Mark};
 use crate::session::graph::{Episode, Kind};
+use crate::session::index::ItemIndex;
 
 /// Strips the open episode, or the unannotated span at the tail, down to the target.
 pub(super) fn strip(work: &mut Work<'_>) {
@@ -37,7 +38,7 @@ pub(super) fn strip(work: &mut Work<'_>) {
 
 /// The calls of one level that may go, oldest first.
 fn due(work: &Work<'_>, episode: &Episode, bulk: bool) -> Vec<Move> {
-    let goes = |index: &usize| {
+    let goes = |index: &ItemIndex| {
         let item = work.item(*index)?;
         let pair = item.kind == ItemKind::Call && item.delimiter.is_none();
         let carrier = episode.kind == Kind::Implicit && episode.carrier == Some(*index);

@@ -8,6 +8,7 @@ use super::work::Work;
 use super::{Ask, Level, Protection};
 use crate::model::{ItemKind, ToolClass};
 use crate::session::graph::{Episode, Kind};
+use crate::session::index::EpisodeIndex;
 use crate::session::transcript::{Item, Transcript};
 
 /// Line 7: the levels, from the least to the most destructive.
@@ -22,9 +23,9 @@ const LEVELS: [Level; 4] = [
 struct Pass<'a> {
     work: Work<'a>,
     /// The vertices of the episode graph, oldest first: those that are not evicted yet.
-    graph: Vec<usize>,
+    graph: Vec<EpisodeIndex>,
     /// How many of the first episodes are the prologue.
-    prologue: usize,
+    prologue: EpisodeIndex,
 }
 
 /// Proposes a pass. The newest tokens, where an operator protects any, are freed last, as in every
@@ -54,13 +55,13 @@ pub(super) fn propose(ask: &Ask<'_>) -> Result<Proposal, PlanError> {
 /// How many episodes stand before the first `start` (§4.3, prologue protection): all, where there
 /// was none. Where the model could not have said it from the first request on, what came before it
 /// is unannotated work, and there is no prologue beyond what is never an episode's.
-fn prologue(ask: &Ask<'_>) -> usize {
+fn prologue(ask: &Ask<'_>) -> EpisodeIndex {
     if !ask.config.prologue_until_start {
-        return 0;
+        return EpisodeIndex(0);
     }
-    let mut episodes = ask.view.transcript().graph.episodes.iter();
-    let first = episodes.position(|episode| episode.kind != Kind::Implicit);
-    first.unwrap_or(usize::MAX)
+    let mut episodes = ask.view.transcript().graph.episodes.indexed();
+    let first = episodes.find(|(_, episode)| episode.kind != Kind::Implicit);
+    first.map_or(EpisodeIndex(usize::MAX), |(at, _)| at)
 }
 
 impl<'a> Pass<'a> {
@@ -101,14 +102,14 @@ impl<'a> Pass<'a> {
     }
 
     /// Line 6: the oldest act among the candidates, or the oldest expl if there is no act.
-    fn target(&self) -> Option<usize> {
+    fn target(&self) -> Option<EpisodeIndex> {
         let candidates = || {
             self.graph
                 .iter()
                 .copied()
                 .filter(|at| self.is_candidate(*at))
         };
-        let is_act = |at: &usize| {
+        let is_act = |at: &EpisodeIndex| {
             let episode = self.work.transcript.graph.episodes.get(*at);
             episode.is_some_and(|episode| episode.kind == Kind::Act)
         };
@@ -116,7 +117,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Line 2.
-    fn is_candidate(&self, at: usize) -> bool {
+    fn is_candidate(&self, at: EpisodeIndex) -> bool {
         let Some(episode) = self.work.transcript.graph.episodes.get(at) else {
             return false;
         };
@@ -164,8 +165,8 @@ impl<'a> Pass<'a> {
 }
 
 /// The vertices of the graph that are not evicted.
-fn graph(transcript: &Transcript, work: &Work<'_>) -> Vec<usize> {
-    let episodes = transcript.graph.episodes.iter().enumerate();
+fn graph(transcript: &Transcript, work: &Work<'_>) -> Vec<EpisodeIndex> {
+    let episodes = transcript.graph.episodes.indexed();
     let standing = episodes.filter(|(_, one)| !work.view.marked().is_removed(one));
     standing.map(|(at, _)| at).collect()
 }

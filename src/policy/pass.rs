@@ -7,6 +7,7 @@ use super::plan::{Move, Plan, PlanError};
 use super::work::{Gone, Work};
 use super::{Ask, Level};
 use crate::model::{ItemKind, Mark};
+use crate::session::index::ItemIndex;
 use crate::session::transcript::Item;
 
 /// What a pass is asked for, in raw tokens.
@@ -70,7 +71,7 @@ pub(super) fn conclude(work: Work<'_>, ask: &Ask<'_>) -> Result<Proposal, PlanEr
 /// An item may move more than once in a pass: only its last mark is recorded, with what was last
 /// left of it.
 fn last_moves(moves: &[Move]) -> Vec<Move> {
-    let mut last: BTreeMap<usize, Move> = BTreeMap::new();
+    let mut last: BTreeMap<ItemIndex, Move> = BTreeMap::new();
     for one in moves {
         let before = last.remove(&one.item).and_then(|before| before.kept);
         let kept = match one.mark {
@@ -118,7 +119,7 @@ fn pinned(work: &Work<'_>, fixed: u64) -> Pinned {
         fixed,
         ..Pinned::default()
     };
-    for (at, entry) in work.transcript.entries.iter().enumerate() {
+    for (at, entry) in work.transcript.entries.indexed() {
         let size = u64::from(work.size(at));
         let items = work.transcript.items_of(entry);
         let first = items.first().map(|item| item.kind);

@@ -9,14 +9,15 @@ use std::sync::Arc;
 use super::Protection;
 use crate::model::{ItemKind, ItemNo, Kept, Mark};
 use crate::session::graph::{Delimiter, Episode};
+use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::marked::Marked;
 use crate::session::transcript::Item;
 
-/// A proposed move of one item's mark, by item index.
+/// A proposed move of one item's mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {
     /// The item's index in the transcript.
-    pub item: usize,
+    pub item: ItemIndex,
     /// The mark that it gets.
     pub mark: Mark,
     /// What is left of a call that is not taken out whole.
@@ -26,7 +27,7 @@ pub struct Move {
 impl Move {
     /// A move after which nothing of the item's own is left.
     #[must_use]
-    pub fn whole(item: usize, mark: Mark) -> Self {
+    pub fn whole(item: ItemIndex, mark: Mark) -> Self {
         Self {
             item,
             mark,
@@ -40,32 +41,32 @@ impl Move {
 pub enum PlanError {
     /// No such item.
     #[error("item {0} is not in the transcript")]
-    Absent(usize),
+    Absent(ItemIndex),
     /// The item is user, system or opaque content, or a result, which follows its call.
     #[error("item {0} has no mark of its own")]
-    Fixed(usize),
+    Fixed(ItemIndex),
     /// No view shows such an item with such a mark.
     #[error("item {0} can't be shown with that mark")]
-    Unshowable(usize),
+    Unshowable(ItemIndex),
     /// The mark stands further right already.
     #[error("the mark of item {0} may only move right")]
-    Left(usize),
+    Left(ItemIndex),
     /// The item is protected.
     #[error("item {0} is protected")]
-    Protected(usize),
+    Protected(ItemIndex),
     /// The item belongs to an expl on which an act in view depends.
     #[error("item {0} belongs to an episode with dependents in view")]
-    Depended(usize),
+    Depended(ItemIndex),
     /// The item belongs to an open episode, of which only calls may go, and in the published order
     /// nothing.
     #[error("item {0} belongs to an open episode")]
-    Open(usize),
+    Open(ItemIndex),
     /// Text and `delimiter` exchanges go with the whole of their episode only.
     #[error("item {0} may only go with the whole of its episode")]
-    Part(usize),
+    Part(ItemIndex),
     /// The description of the expl would be lost: no tombstone is left to hold the ledger.
     #[error("item {0} may only go while a tombstone stands")]
-    Lost(usize),
+    Lost(ItemIndex),
 }
 
 /// Checked moves by item number, ready to be recorded.
@@ -138,7 +139,7 @@ impl Plan {
 }
 
 /// The episode of an item that has a mark of its own.
-fn evictable(item: &Item) -> Option<usize> {
+fn evictable(item: &Item) -> Option<EpisodeIndex> {
     match item.kind {
         ItemKind::Text | ItemKind::Reasoning | ItemKind::Call => item.episode,
         ItemKind::System | ItemKind::User | ItemKind::Result | ItemKind::Opaque => None,
@@ -192,9 +193,9 @@ fn is_call(item: &Item) -> bool {
 
 /// The rules of whole episodes, each judged once as it stands after the moves.
 fn episodes(after: Marked<'_>, protection: &Protection, moves: &[Move]) -> Result<(), PlanError> {
-    let mut blocked: BTreeSet<usize> = BTreeSet::new();
-    let mut seen: BTreeSet<usize> = BTreeSet::new();
-    let mut parts: BTreeSet<usize> = BTreeSet::new();
+    let mut blocked: BTreeSet<EpisodeIndex> = BTreeSet::new();
+    let mut seen: BTreeSet<EpisodeIndex> = BTreeSet::new();
+    let mut parts: BTreeSet<EpisodeIndex> = BTreeSet::new();
     let mut merges = None;
     for one in moves {
         let Some(item) = after.transcript.items.get(one.item) else {

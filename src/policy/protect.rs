@@ -3,16 +3,17 @@
 //! is open; in the published order the prologue and open episodes, too.
 
 use crate::model::{ItemKind, MESSAGE_TOKENS, Mark, Role};
+use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::marked::Marked;
 use crate::session::transcript::Transcript;
 
-/// Which items are protected, by item index.
+/// Which items are protected.
 #[derive(Clone, Debug)]
 pub struct Protection {
     /// The first item of the newest assistant message.
-    newest: usize,
+    newest: ItemIndex,
     /// The first item of the protected tail.
-    recent: usize,
+    recent: ItemIndex,
     /// Whether what was recalled to stay may go.
     unpinned: bool,
     /// Whether results of exploration may go that an act in view depends on.
@@ -22,7 +23,7 @@ pub struct Protection {
     /// Whether nothing of an open episode may go, not even its calls.
     open: bool,
     /// How many of the first episodes are the prologue.
-    prologue: usize,
+    prologue: EpisodeIndex,
 }
 
 impl Protection {
@@ -34,10 +35,10 @@ impl Protection {
             .entries
             .iter()
             .rfind(|entry| entry.role == Role::Assistant)
-            .map_or(transcript.items.len(), |entry| entry.items.start);
-        let mut start = transcript.items.len();
+            .map_or(transcript.items.end(), |entry| entry.items.start);
+        let mut start = transcript.items.end();
         let mut left = recent;
-        for (index, item) in transcript.items.iter().enumerate().rev() {
+        for (index, item) in transcript.items.indexed().rev() {
             // A result has its call's number, so it goes with its call; one that is folded shows a
             // few words.
             let size = match (item.kind, marks.get(item.no)) {
@@ -63,7 +64,7 @@ impl Protection {
             depended: false,
             episodes: true,
             open: false,
-            prologue: 0,
+            prologue: EpisodeIndex(0),
         }
     }
 
@@ -78,7 +79,7 @@ impl Protection {
 
     /// The same, and nothing of so many of the first episodes may go.
     #[must_use]
-    pub fn with_prologue(&self, prologue: usize) -> Self {
+    pub fn with_prologue(&self, prologue: EpisodeIndex) -> Self {
         Self {
             prologue,
             ..self.clone()
@@ -91,7 +92,7 @@ impl Protection {
     pub fn without_recent(&self) -> Self {
         Self {
             newest: self.newest,
-            recent: usize::MAX,
+            recent: ItemIndex(usize::MAX),
             unpinned: true,
             ..self.clone()
         }
@@ -135,7 +136,7 @@ impl Protection {
 
     /// Whether an item may not be touched. A pair is protected as a whole if either half is.
     #[must_use]
-    pub fn covers(&self, transcript: &Transcript, item: usize) -> bool {
+    pub fn covers(&self, transcript: &Transcript, item: ItemIndex) -> bool {
         let from = self.newest.min(self.recent);
         let one = transcript.items.get(item);
         let pair = one.and_then(|item| item.pair);
@@ -148,13 +149,13 @@ impl Protection {
 
     /// Whether an item stands in the newest group, which nothing ever frees.
     #[must_use]
-    pub fn is_newest(&self, item: usize) -> bool {
+    pub fn is_newest(&self, item: ItemIndex) -> bool {
         item >= self.newest
     }
 }
 
 /// Whether an item was recalled to stay, and its episode goes on.
-fn is_pinned(transcript: &Transcript, item: usize) -> bool {
+fn is_pinned(transcript: &Transcript, item: ItemIndex) -> bool {
     let item = transcript.items.get(item).filter(|item| item.pinned);
     let episode = item.and_then(|item| transcript.graph.episodes.get(item.episode?));
     episode.is_some_and(|episode| !episode.closed)

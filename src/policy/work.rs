@@ -8,6 +8,7 @@ use super::plan::Move;
 use super::{Ask, Config, Level, Protection};
 use crate::model::{ItemKind, Kept, Mark, ToolClass};
 use crate::session::graph::{Episode, Kind};
+use crate::session::index::{EntryIndex, ItemIndex};
 use crate::session::measure::Measure;
 use crate::session::transcript::{Item, Transcript};
 use crate::session::view::View;
@@ -73,15 +74,15 @@ impl<'a> Work<'a> {
         self.total() <= self.target
     }
 
-    pub fn mark(&self, item: usize) -> Mark {
+    pub fn mark(&self, item: ItemIndex) -> Mark {
         self.view.marked().mark_of(item)
     }
 
-    pub fn item(&self, item: usize) -> Option<&'a Item> {
+    pub fn item(&self, item: ItemIndex) -> Option<&'a Item> {
         self.transcript.items.get(item)
     }
 
-    pub fn protected(&self, item: usize) -> bool {
+    pub fn protected(&self, item: ItemIndex) -> bool {
         self.protection.covers(self.transcript, item)
     }
 
@@ -100,7 +101,7 @@ impl<'a> Work<'a> {
 
     /// Moves the mark of one item, or says anew what is left of it, and re-counts what that
     /// touches.
-    pub fn shrink(&mut self, level: Level, item: usize, mark: Mark, kept: Option<Arc<Kept>>) {
+    pub fn shrink(&mut self, level: Level, item: ItemIndex, mark: Mark, kept: Option<Arc<Kept>>) {
         let before = self.total();
         let one = Move { item, mark, kept };
         let mut touched = Vec::with_capacity(2);
@@ -113,7 +114,7 @@ impl<'a> Work<'a> {
     }
 
     /// Shows an item as a move says, and adds the entries that this touches.
-    fn put(&mut self, one: &Move, touched: &mut Vec<usize>) {
+    fn put(&mut self, one: &Move, touched: &mut Vec<EntryIndex>) {
         let Some(item) = self.item(one.item) else {
             return;
         };
@@ -151,7 +152,7 @@ impl<'a> Work<'a> {
 
     fn raise(&mut self, level: Level, moves: Vec<Move>) {
         let before = self.total();
-        let mut touched: Vec<usize> = Vec::with_capacity(moves.len() * 2);
+        let mut touched: Vec<EntryIndex> = Vec::with_capacity(moves.len() * 2);
         for one in &moves {
             self.put(one, &mut touched);
         }
@@ -169,10 +170,11 @@ impl<'a> Work<'a> {
     }
 
     /// The entries in which the line of an episode may stand.
-    fn line_entries(&self, episode: &Episode) -> Vec<usize> {
+    fn line_entries(&self, episode: &Episode) -> Vec<EntryIndex> {
         let hosts = [episode.carrier, episode.end].into_iter().flatten();
         let items = hosts.filter_map(|host| self.item(host));
-        let mut entries: Vec<usize> = items.filter_map(|item| self.result_entry(item)).collect();
+        let mut entries: Vec<EntryIndex> =
+            items.filter_map(|item| self.result_entry(item)).collect();
         entries.dedup();
         entries
     }
@@ -193,13 +195,13 @@ impl<'a> Work<'a> {
         self.recount(touched);
     }
 
-    fn episode(&self, item: usize) -> Option<&'a Episode> {
+    fn episode(&self, item: ItemIndex) -> Option<&'a Episode> {
         let episode = self.item(item)?.episode?;
         self.transcript.graph.episodes.get(episode)
     }
 
     /// The most that the view can lose with a call: both messages of the pair.
-    pub fn most(&self, call: usize) -> u64 {
+    pub fn most(&self, call: ItemIndex) -> u64 {
         let Some(item) = self.item(call) else {
             return 0;
         };
@@ -209,25 +211,25 @@ impl<'a> Work<'a> {
 
     /// Whether an item is reasoning that the model's family wants back with the calls of its
     /// message. Where none of them stay the message goes, and its reasoning with it.
-    pub fn is_demanded(&self, item: usize) -> bool {
+    pub fn is_demanded(&self, item: ItemIndex) -> bool {
         self.config.keep_reasoning
             && self
                 .item(item)
                 .is_some_and(|item| item.kind == ItemKind::Reasoning)
     }
 
-    pub fn result_entry(&self, call: &Item) -> Option<usize> {
+    pub fn result_entry(&self, call: &Item) -> Option<EntryIndex> {
         call.pair
             .and_then(|pair| self.item(pair))
             .map(|result| result.entry)
     }
 
     /// The tokens that an entry shows now.
-    pub fn size(&self, entry: usize) -> u32 {
+    pub fn size(&self, entry: EntryIndex) -> u32 {
         self.view.sizes().get(entry).copied().unwrap_or(0)
     }
 
-    fn recount(&mut self, mut touched: Vec<usize>) {
+    fn recount(&mut self, mut touched: Vec<EntryIndex>) {
         touched.sort_unstable();
         touched.dedup();
         for at in touched {
@@ -252,7 +254,7 @@ impl<'a> Work<'a> {
         if carrier.is_some_and(|at| self.mark(at) < Mark::Tombstone && self.protected(at)) {
             return Vec::new();
         }
-        let covered = |at: usize| self.item(at).filter(|item| covers(item));
+        let covered = |at: ItemIndex| self.item(at).filter(|item| covers(item));
         let mut moves: Vec<Move> = Vec::new();
         let mut due = carrier.and_then(covered).is_some();
         for index in &episode.items {
@@ -281,14 +283,15 @@ impl<'a> Work<'a> {
         if self.holds_protected(episode) || (episode.is_expl() && episode.carrier.is_none()) {
             return Vec::new();
         }
-        let mark = |index: usize| {
+        let mark = |index: ItemIndex| {
             if episode.is_expl() && Some(index) == episode.carrier {
                 Mark::Tombstone
             } else {
                 Mark::Removed
             }
         };
-        let due = |index: &&usize| self.mark(**index) < mark(**index) && !self.is_demanded(**index);
+        let due =
+            |index: &&ItemIndex| self.mark(**index) < mark(**index) && !self.is_demanded(**index);
         let items = episode.items.iter().filter(due);
         items
             .map(|index| Move::whole(*index, mark(*index)))
@@ -298,7 +301,7 @@ impl<'a> Work<'a> {
     /// The move that leaves a bare line of a text in its place: a span without calls has no start and
     /// no result that could speak for it, and some providers take user and assistant in turns only.
     /// None for what is no such text, is gone in part already, or is shorter than the line.
-    pub fn leave_line(&self, index: usize) -> Option<Move> {
+    pub fn leave_line(&self, index: ItemIndex) -> Option<Move> {
         let item = self.item(index)?;
         let due = item.kind == ItemKind::Text
             && item.tokens >= STUB_FROM

@@ -12,6 +12,7 @@ use crate::dialect::edit::{AssistantEdit, CallEdit, Insert};
 use crate::dialect::request::{Request, View};
 use crate::dialect::splice::{Breakpoint, Own};
 use crate::model::{EditKind, Handed, Hidden, HiddenCall, Hop, ItemKind, Role, TurnRecord};
+use crate::session::index::EntryIndex;
 use crate::session::path::Path;
 use crate::session::transcript::{Entry, Source, Transcript};
 use crate::session::view::{self, Shown};
@@ -44,17 +45,17 @@ pub struct Breakpoints {
     pub max: usize,
     /// The entries that passes edit first: the one that the newest pass was expected to, so that
     /// what stands before it is read, and the one that the next pass is.
-    pub cuts: [Option<usize>; 2],
+    pub cuts: [Option<EntryIndex>; 2],
 }
 
 impl Breakpoints {
     /// Where breakpoints are of use in a transcript: what each is and the entry that it stands
     /// before.
-    fn places(&self, transcript: &Transcript) -> Vec<(usize, Breakpoint)> {
-        let answer = |entry: &Entry| entry.role == Role::Assistant;
-        let prologue = transcript.entries.iter().position(answer);
+    fn places(&self, transcript: &Transcript) -> Vec<(EntryIndex, Breakpoint)> {
+        let mut entries = transcript.entries.indexed();
+        let answer = entries.find(|(_, entry)| entry.role == Role::Assistant);
         let cuts = self.cuts.into_iter().flatten();
-        let prologue = prologue.map(|at| (at, Breakpoint::Prologue));
+        let prologue = answer.map(|(at, _)| (at, Breakpoint::Prologue));
         let cuts = cuts.map(|at| (at, Breakpoint::Cut));
         prologue.into_iter().chain(cuts).collect()
     }
@@ -63,7 +64,7 @@ impl Breakpoints {
 /// An internal contradiction: a message that was read before can't be read now.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("entry {0} of the transcript could not be rendered")]
-pub struct RenderError(pub usize);
+pub struct RenderError(pub EntryIndex);
 
 /// The conversation as the upstream gets it.
 ///
@@ -81,7 +82,7 @@ pub fn messages(input: &Input<'_>) -> Result<View, RenderError> {
         }
         None => Vec::new(),
     };
-    for (at, entry) in input.view.transcript().entries.iter().enumerate() {
+    for (at, entry) in input.view.transcript().entries.indexed() {
         for (_, what) in places.iter().filter(|(place, _)| *place == at) {
             out.breakpoint(*what);
         }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::path::{ASSISTANT_ITEMS, Entry, Path};
-use crate::model::{ItemNo, Role, Shape, TurnRecord};
+use crate::model::{Role, Shape, TurnRecord};
 
 /// The records of `known` whose visible responses still stand among the messages, at their new
 /// positions. Marks stay, those of dropped records too. Messages between them get fresh numbers
@@ -29,7 +29,7 @@ pub fn align(known: &Path, shapes: &[Arc<Shape>]) -> Path {
             entry.base
         } else {
             let fresh = next;
-            next += items(shapes.get(from..position).unwrap_or_default());
+            next = next.plus(items(shapes.get(from..position).unwrap_or_default()));
             fresh
         };
         let position_now = u32::try_from(position).unwrap_or(u32::MAX);
@@ -74,17 +74,15 @@ fn covered(known: &Path, index: usize) -> u32 {
 }
 
 /// How many item numbers messages take.
-fn items(shapes: &[Arc<Shape>]) -> ItemNo {
+fn items(shapes: &[Arc<Shape>]) -> u32 {
     shapes.iter().map(|shape| message_items(shape)).sum()
 }
 
 /// How many item numbers one client message takes: a result shares its call's.
 #[must_use]
-pub fn message_items(shape: &Shape) -> ItemNo {
+pub fn message_items(shape: &Shape) -> u32 {
     match shape.role {
-        Role::Assistant => {
-            ASSISTANT_ITEMS + ItemNo::try_from(shape.calls.len()).unwrap_or(ItemNo::MAX)
-        }
+        Role::Assistant => ASSISTANT_ITEMS + u32::try_from(shape.calls.len()).unwrap_or(u32::MAX),
         Role::Tool => 0,
         Role::System | Role::User | Role::Other => 1,
     }

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use super::index::{EpisodeIndex, Indexed, ItemIndex};
 use crate::model::{Effect, EpisodeKind};
 
 /// What an episode is.
@@ -16,7 +17,7 @@ pub enum Kind {
     Implicit,
 }
 
-/// One vertex of the graph. Item indexes are into the transcript's items.
+/// One vertex of the graph.
 #[derive(Clone, Debug)]
 pub struct Episode {
     /// Its name; empty for an implicit one, whose name follows from its first item.
@@ -24,22 +25,22 @@ pub struct Episode {
     /// Its type.
     pub kind: Kind,
     /// The expl episodes that it depends on, by index.
-    pub dependencies: Vec<usize>,
+    pub dependencies: Vec<EpisodeIndex>,
     /// The act episodes that depend on it, by index.
-    pub dependents: Vec<usize>,
+    pub dependents: Vec<EpisodeIndex>,
     /// The call that carries its tombstone: the start call, or an implicit one's first call.
-    pub carrier: Option<usize>,
+    pub carrier: Option<ItemIndex>,
     /// The call that closed it.
-    pub end: Option<usize>,
+    pub end: Option<ItemIndex>,
     /// Whether it is closed.
     pub closed: bool,
     /// What was learned.
     pub description: Option<String>,
     /// Its texts, reasoning and calls in order, `delimiter` calls included. Results go with their
     /// calls and are not listed.
-    pub items: Vec<usize>,
+    pub items: Vec<ItemIndex>,
     /// Calls of messages that must never be edited: of these results alone may be shown in part.
-    pub bound: Vec<usize>,
+    pub bound: Vec<ItemIndex>,
     /// Raw tokens of its items, results included. Reasoning is left out: clients drop it between
     /// turns, and a cut that depended on it would move.
     pub tokens: u32,
@@ -73,19 +74,19 @@ impl Episode {
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
     /// All episodes in order of their first items.
-    pub episodes: Vec<Episode>,
-    names: HashMap<String, usize>,
-    open: Option<usize>,
-    implicit: Option<usize>,
+    pub episodes: Indexed<EpisodeIndex, Episode>,
+    names: HashMap<String, EpisodeIndex>,
+    open: Option<EpisodeIndex>,
+    implicit: Option<EpisodeIndex>,
 }
 
 /// What a `delimiter` call turned out to be on this path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delimiter {
     /// It opened this episode.
-    Start(usize),
+    Start(EpisodeIndex),
     /// It closed this episode.
-    End(usize),
+    End(EpisodeIndex),
     /// It changed nothing and belongs to the episode open at its place.
     Refused,
     /// It closed an episode whose start is not on the path: it is left out.
@@ -101,7 +102,7 @@ impl Graph {
 
     /// The index of the explicit episode that is open, else of the implicit one at the tail.
     #[must_use]
-    pub fn current(&self) -> Option<usize> {
+    pub fn current(&self) -> Option<EpisodeIndex> {
         self.open.or(self.implicit)
     }
 
@@ -160,8 +161,7 @@ impl Graph {
         }
     }
 
-    fn start(&mut self, name: &str, kind: EpisodeKind, dependencies: &[String]) -> usize {
-        let index = self.episodes.len();
+    fn start(&mut self, name: &str, kind: EpisodeKind, dependencies: &[String]) -> EpisodeIndex {
         let kind = match kind {
             EpisodeKind::Expl => Kind::Expl,
             EpisodeKind::Act => Kind::Act,
@@ -172,6 +172,7 @@ impl Graph {
             .iter()
             .filter_map(|name| self.names.get(name).copied());
         episode.dependencies = known.collect();
+        let index = self.episodes.end();
         for dependency in &episode.dependencies {
             if let Some(expl) = self.episodes.get_mut(*dependency) {
                 expl.dependents.push(index);
@@ -213,14 +214,11 @@ impl Graph {
 
     /// The episode to which an unmarked item at this place belongs; an implicit one begins here
     /// where none is open.
-    pub fn place(&mut self) -> usize {
+    pub fn place(&mut self) -> EpisodeIndex {
         if let Some(index) = self.open.or(self.implicit) {
             return index;
         }
-        let index = self.episodes.len();
-        self.episodes
-            .push(Episode::new(String::new(), Kind::Implicit));
-        self.implicit = Some(index);
-        index
+        let implicit = Episode::new(String::new(), Kind::Implicit);
+        *self.implicit.insert(self.episodes.push(implicit))
     }
 }

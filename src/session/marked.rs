@@ -2,6 +2,7 @@
 //! Never writes a text and never moves a mark.
 
 use super::graph::{Delimiter, Episode, Kind};
+use super::index::{EntryIndex, EpisodeIndex, ItemIndex};
 use super::measure::Measure;
 use super::transcript::{Entry, Item, Source, Transcript};
 use crate::model::{EditKind, ItemKind, Mark, Marks, Role};
@@ -12,11 +13,11 @@ pub enum StandIn {
     /// Its own items, or what is left of them.
     Items,
     /// Its items that are left, and a line that says what is gone, in the result of this call.
-    Line(usize),
+    Line(ItemIndex),
     /// Its tombstone, in the result of this call, which began it.
-    Tombstone(usize),
+    Tombstone(ItemIndex),
     /// Nothing in its own place. An explicit episode began with this call, which is not shown.
-    Nothing(usize),
+    Nothing(ItemIndex),
 }
 
 /// A transcript and how its items are shown.
@@ -37,7 +38,7 @@ impl<'a> Marked<'a> {
 
     /// The mark of an item by its index.
     #[must_use]
-    pub fn mark_of(self, item: usize) -> Mark {
+    pub fn mark_of(self, item: ItemIndex) -> Mark {
         self.transcript
             .items
             .get(item)
@@ -68,7 +69,7 @@ impl<'a> Marked<'a> {
 
     /// The call that carries the tombstone of an episode; none where no tombstone stands for it.
     #[must_use]
-    pub fn tombstone(self, episode: &Episode) -> Option<usize> {
+    pub fn tombstone(self, episode: &Episode) -> Option<ItemIndex> {
         match self.stand_in(episode) {
             StandIn::Tombstone(carrier) => Some(carrier),
             StandIn::Items | StandIn::Line(_) | StandIn::Nothing(_) => None,
@@ -115,7 +116,7 @@ impl<'a> Marked<'a> {
     /// The call that would hold the ledger: the carrier of the newest tombstone, because it changes with
     /// each pass that removes something, and what stands before it stays in the provider's cache.
     #[must_use]
-    pub fn ledger_host(self) -> Option<usize> {
+    pub fn ledger_host(self) -> Option<ItemIndex> {
         let mut newest_first = self.transcript.graph.episodes.iter().rev();
         newest_first.find_map(|episode| self.tombstone(episode))
     }
@@ -123,11 +124,11 @@ impl<'a> Marked<'a> {
     /// The call that holds the ledger and the episodes that it names, oldest first; `None` before
     /// anything was merged or where no tombstone survives. Told by marks that only a pass moves, never
     /// by what is closed: the ledger must not change between passes.
-    pub(super) fn ledger(self) -> Option<(usize, Vec<usize>)> {
+    pub(super) fn ledger(self) -> Option<(ItemIndex, Vec<EpisodeIndex>)> {
         let host = self.ledger_host()?;
         let mut merged = false;
         let mut gone = Vec::new();
-        for (index, episode) in self.transcript.graph.episodes.iter().enumerate() {
+        for (index, episode) in self.transcript.graph.episodes.indexed() {
             if episode.carrier == Some(host) {
                 gone.push(index);
             } else if self.leaves_nothing(episode) {
@@ -145,7 +146,7 @@ impl<'a> Marked<'a> {
         episode: &Episode,
         measure: Measure<'_>,
     ) -> String {
-        let name = |index: &usize| {
+        let name = |index: &ItemIndex| {
             let item = self.transcript.items.get(*index)?;
             let kept = self.marks.kept(item.no)?;
             let removed = self.marks.get(item.no) == Mark::Removed;
@@ -181,7 +182,7 @@ impl<'a> Marked<'a> {
         }
     }
 
-    pub(super) fn call_shown(self, call: usize) -> bool {
+    pub(super) fn call_shown(self, call: ItemIndex) -> bool {
         self.transcript
             .items
             .get(call)
@@ -220,8 +221,9 @@ impl<'a> Marked<'a> {
     /// that came as text, and before what the user says next. Some providers take user and assistant in turns
     /// only, so something of it stays.
     pub(super) fn parts_users(self, item: &Item) -> bool {
-        let entry = |at: Option<usize>| self.transcript.entries.get(at?);
-        let (before, behind) = (item.entry.checked_sub(1), item.entry.checked_add(1));
+        let EntryIndex(at) = item.entry;
+        let entry = |at: Option<usize>| self.transcript.entries.get(EntryIndex(at?));
+        let (before, behind) = (at.checked_sub(1), at.checked_add(1));
         let said = |entry: &Entry| {
             self.transcript
                 .items_of(entry)
@@ -238,11 +240,11 @@ impl<'a> Marked<'a> {
             && item.tokens > 0
             && entry(before).is_some_and(said)
             && entry(behind).is_some_and(|entry| entry.role == Role::User)
-            && entry(Some(item.entry)).is_some_and(|entry| !calls(entry))
+            && entry(Some(at)).is_some_and(|entry| !calls(entry))
     }
 
     /// Reasoning alone is no content: a message never stands for it.
-    pub(super) fn is_reasoning(self, item: usize) -> bool {
+    pub(super) fn is_reasoning(self, item: ItemIndex) -> bool {
         let item = self.transcript.items.get(item);
         item.is_some_and(|item| item.kind == ItemKind::Reasoning)
     }
@@ -256,7 +258,7 @@ impl<'a> Marked<'a> {
 
 /// A text in place of the result of a call: one that came as text still begins as it did.
 #[must_use]
-pub fn fronted(transcript: &Transcript, call: usize, text: String) -> String {
+pub fn fronted(transcript: &Transcript, call: ItemIndex, text: String) -> String {
     let result = transcript.items.get(call).and_then(|item| item.pair);
     let result = result.and_then(|at| transcript.items.get(at));
     match result.and_then(|result| result.front.as_ref()) {

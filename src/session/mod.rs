@@ -5,6 +5,7 @@
 pub(crate) mod align;
 pub mod chain;
 pub(crate) mod graph;
+pub mod index;
 pub mod marked;
 pub mod measure;
 pub mod note;

@@ -113,7 +113,9 @@ impl Path {
         }
         self.records += record.weight();
         self.guide = guided(self.guide, &record);
-        self.next = self.next.max(record.first_item + response_items(&record));
+        self.next = self
+            .next
+            .max(record.first_item.plus(response_items(&record)));
         self.aligned = false;
         let (position, base) = (record.position, record.base);
         let reported = record.hops.last().and_then(|hop| hop.usage);

@@ -2,6 +2,7 @@
 //! what is gone. Only what is on the path has an id. Never reads content.
 
 use super::graph::Kind;
+use super::index::{EpisodeIndex, ItemIndex};
 use super::path::ASSISTANT_ITEMS;
 use super::tombstone;
 use super::transcript::{Entry, Item, Transcript};
@@ -15,10 +16,10 @@ const OFFERED: usize = 12;
 /// What an id stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// One item by its index, or several of one tool: `read:3` and `read:3,5,7-9`.
-    Items(Vec<usize>),
-    /// An episode by its index.
-    Episode(usize),
+    /// One item, or several of one tool: `read:3` and `read:3,5,7-9`.
+    Items(Vec<ItemIndex>),
+    /// An episode.
+    Episode(EpisodeIndex),
     /// A page of what the ledger does not show, from 1.
     Ledger(usize),
 }
@@ -47,9 +48,9 @@ pub fn find(transcript: &Transcript, id: &str) -> Option<Target> {
         if let (true, [page]) = (of.eq_ignore_ascii_case("ledger"), numbers.as_slice()) {
             return (*page > 0).then_some(Target::Ledger(*page as usize));
         }
-        let items: Vec<usize> = numbers
+        let items: Vec<ItemIndex> = numbers
             .iter()
-            .filter_map(|no| item(transcript, of, *no))
+            .filter_map(|no| item(transcript, of, ItemNo(*no)))
             .collect();
         if !items.is_empty() {
             return Some(Target::Items(items));
@@ -57,30 +58,33 @@ pub fn find(transcript: &Transcript, id: &str) -> Option<Target> {
     }
     let episodes = &transcript.graph.episodes;
     let named = |implicit: bool| {
-        let mut all = episodes.iter();
-        all.position(|episode| {
+        let mut all = episodes.indexed();
+        let found = all.find(|(_, episode)| {
             (episode.kind == Kind::Implicit) == implicit
                 && tombstone::name(transcript, episode) == id
-        })
+        });
+        found.map(|(at, _)| at)
     };
     named(false).or_else(|| named(true)).map(Target::Episode)
 }
 
-fn item(transcript: &Transcript, of: &str, no: ItemNo) -> Option<usize> {
-    transcript.items.iter().position(|item| {
+fn item(transcript: &Transcript, of: &str, no: ItemNo) -> Option<ItemIndex> {
+    let named = |item: &Item| {
         let own = !matches!(item.kind, ItemKind::Result | ItemKind::Opaque);
         item.no == no && own && kind(item).eq_ignore_ascii_case(of)
-    })
+    };
+    let mut items = transcript.items.indexed();
+    items.find(|(_, item)| named(item)).map(|(at, _)| at)
 }
 
 /// The kind and the numbers of an id such as `read:3,5,7-9`.
-fn numbered(id: &str) -> Option<(&str, Vec<ItemNo>)> {
+fn numbered(id: &str) -> Option<(&str, Vec<u32>)> {
     let (of, list) = id.rsplit_once(':')?;
     let mut numbers = Vec::new();
     for part in list.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let first: ItemNo = first.trim().parse().ok()?;
-        let last: ItemNo = last.trim().parse().ok()?;
+        let first: u32 = first.trim().parse().ok()?;
+        let last: u32 = last.trim().parse().ok()?;
         numbers.extend((first..=last).take(LISTED));
     }
     numbers.truncate(LISTED);
@@ -92,7 +96,7 @@ fn numbered(id: &str) -> Option<(&str, Vec<ItemNo>)> {
 #[must_use]
 pub fn lost(transcript: &Transcript, id: &str) -> Option<ItemNo> {
     let (_, numbers) = numbered(id)?;
-    let no = *numbers.first()?;
+    let no = ItemNo(*numbers.first()?);
     let stands = transcript
         .entries
         .iter()
@@ -117,7 +121,7 @@ fn holds(transcript: &Transcript, entry: &Entry, no: ItemNo) -> bool {
         | ItemKind::Opaque => 0,
     };
     let last = items.last().map_or(item.no, |item| item.no);
-    (item.no.saturating_sub(before)..=last).contains(&no)
+    (item.no.0.saturating_sub(before)..=last.0).contains(&no.0)
 }
 
 /// What may be recalled, for whoever asked for something else: ids of items that are gone, the
@@ -126,16 +130,16 @@ fn holds(transcript: &Transcript, entry: &Entry, no: ItemNo) -> bool {
 pub fn offer(
     transcript: &Transcript,
     id: &str,
-    gone: &dyn Fn(usize) -> bool,
-    call: &dyn Fn(usize) -> String,
+    gone: &dyn Fn(ItemIndex) -> bool,
+    call: &dyn Fn(ItemIndex) -> String,
 ) -> String {
     let asked = numbered(id).and_then(|(_, numbers)| numbers.first().copied());
-    let near = asked.unwrap_or(ItemNo::MAX);
-    let items = transcript.items.iter().enumerate();
-    let mut items: Vec<(usize, &Item)> = items
+    let near = asked.unwrap_or(u32::MAX);
+    let items = transcript.items.indexed();
+    let mut items: Vec<(ItemIndex, &Item)> = items
         .filter(|(at, item)| item.kind == ItemKind::Call && gone(*at))
         .collect();
-    items.sort_by_key(|(_, item)| item.no.abs_diff(near));
+    items.sort_by_key(|(_, item)| item.no.0.abs_diff(near));
     let items = items.into_iter().take(OFFERED);
     let ids: Vec<String> = items
         .map(|(at, item)| format!("{} ({})", self::id(item), call(at)))

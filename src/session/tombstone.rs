@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::graph::{Episode, Kind};
+use super::index::{EpisodeIndex, ItemIndex};
 use super::marked::Marked;
 use super::measure::Measure;
 use super::transcript::{Item, Transcript};
-use crate::model::{ItemKind, MESSAGE_TOKENS, Mark};
+use crate::model::{ItemKind, ItemNo, MESSAGE_TOKENS, Mark};
 
 /// Characters of a description that a ledger line keeps.
 const LEDGER_CHARS: usize = 80;
@@ -27,7 +28,7 @@ pub fn name(transcript: &Transcript, episode: &Episode) -> String {
         .iter()
         .filter_map(|index| transcript.items.get(*index))
         .find(|item| item.kind != ItemKind::Reasoning);
-    format!("auto-{}", first.map_or(0, |item| item.no))
+    format!("auto-{}", first.map_or(ItemNo(0), |item| item.no))
 }
 
 /// What was evicted of an episode, in one line with item ids: `evicted 3 items, 2.1k tokens:
@@ -37,7 +38,7 @@ pub fn evicted(seen: Marked<'_>, episode: &Episode) -> Option<String> {
     let mut by_tool: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
     let (mut count, mut tokens) = (0_u32, 0_u32);
     // What is shown in part says so in its own place.
-    let gone = |index: &usize, item: &Item| match seen.marks.get(item.no) {
+    let gone = |index: &ItemIndex, item: &Item| match seen.marks.get(item.no) {
         Mark::Live | Mark::Clipped | Mark::Masked => false,
         Mark::Tombstone | Mark::Trimmed => episode.carrier == Some(*index),
         Mark::Removed => true,
@@ -50,7 +51,7 @@ pub fn evicted(seen: Marked<'_>, episode: &Episode) -> Option<String> {
         count += 1;
         tokens += item.tokens;
         if item.kind == ItemKind::Call {
-            by_tool.entry(&item.name).or_default().push(item.no);
+            by_tool.entry(&item.name).or_default().push(item.no.0);
             let result = item.pair.and_then(|pair| seen.transcript.items.get(pair));
             tokens += result.map_or(0, |result| result.tokens + MESSAGE_TOKENS);
         }
@@ -147,19 +148,19 @@ pub fn stray(call: &Item) -> String {
 /// The ledger: a line for each episode that left nothing else behind, newest first, in at most a
 /// twentieth of the ceiling; what does not fit is one count. `gone` is given oldest first.
 #[must_use]
-pub fn ledger(seen: Marked<'_>, gone: &[usize], measure: Measure<'_>) -> String {
+pub fn ledger(seen: Marked<'_>, gone: &[EpisodeIndex], measure: Measure<'_>) -> String {
     fitted(&ledger_lines(seen, gone), measure).0
 }
 
 /// The lines that did not fit into the ledger, newest first.
 #[must_use]
-pub fn ledger_rest(seen: Marked<'_>, gone: &[usize], measure: Measure<'_>) -> Vec<String> {
+pub fn ledger_rest(seen: Marked<'_>, gone: &[EpisodeIndex], measure: Measure<'_>) -> Vec<String> {
     let mut lines = ledger_lines(seen, gone);
     let shown = fitted(&lines, measure).1;
     lines.split_off(shown)
 }
 
-fn ledger_lines(seen: Marked<'_>, gone: &[usize]) -> Vec<String> {
+fn ledger_lines(seen: Marked<'_>, gone: &[EpisodeIndex]) -> Vec<String> {
     let lines = gone.iter().rev().filter_map(|index| {
         let episode = seen.transcript.graph.episodes.get(*index)?;
         Some(ledger_line(seen, episode))

@@ -6,9 +6,11 @@ mod calls;
 mod said;
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::graph::{Delimiter, Graph};
+use super::index::{EntryIndex, EpisodeIndex, Indexed, ItemIndex, indices};
 use super::path::{ASSISTANT_ITEMS, Path};
 use crate::model::{
     CALL_TOKENS, Edits, Handed, HiddenCall, Hop, ItemKind, ItemNo, MESSAGE_TOKENS, Role, Shape,
@@ -53,7 +55,7 @@ pub struct Entry {
     /// Who speaks.
     pub role: Role,
     /// Its items: a range of [`Transcript::items`].
-    pub items: std::ops::Range<usize>,
+    pub items: Range<ItemIndex>,
     /// How earlier hops' text relates to it.
     pub handed: Handed,
 }
@@ -66,13 +68,13 @@ pub struct Item {
     /// What it is.
     pub kind: ItemKind,
     /// The entry that it stands in.
-    pub entry: usize,
+    pub entry: EntryIndex,
     /// Its size in tokens; a result's without the message's own four.
     pub tokens: u32,
     /// For a call its result, for a result its call.
-    pub pair: Option<usize>,
+    pub pair: Option<ItemIndex>,
     /// Its episode; none for what is never evicted.
-    pub episode: Option<usize>,
+    pub episode: Option<EpisodeIndex>,
     /// What a call to `delimiter` did; none for anything else.
     pub delimiter: Option<Delimiter>,
     /// The class of a call's tool.
@@ -99,7 +101,7 @@ impl Item {
     /// The index of the item whose mark and notes it is shown by: a result's call, else its own,
     /// which is given.
     #[must_use]
-    pub fn holder(&self, index: usize) -> usize {
+    pub fn holder(&self, index: ItemIndex) -> ItemIndex {
         match self.kind {
             ItemKind::Result => self.pair.unwrap_or(index),
             ItemKind::System
@@ -116,9 +118,9 @@ impl Item {
 #[derive(Clone, Debug, Default)]
 pub struct Transcript {
     /// All messages in order.
-    pub entries: Vec<Entry>,
+    pub entries: Indexed<EntryIndex, Entry>,
     /// All items in order.
-    pub items: Vec<Item>,
+    pub items: Indexed<ItemIndex, Item>,
     /// The episodes over them.
     pub graph: Graph,
     /// The number of the first item that no record covers.
@@ -135,7 +137,15 @@ impl Transcript {
     /// The items of a message; none of one that stands in another transcript.
     #[must_use]
     pub fn items_of(&self, entry: &Entry) -> &[Item] {
-        self.items.get(entry.items.clone()).unwrap_or_default()
+        self.items.range(entry.items.clone()).unwrap_or_default()
+    }
+
+    /// The items of a message with their indices.
+    pub fn indexed_items_of(
+        &self,
+        entry: &Entry,
+    ) -> impl Iterator<Item = (ItemIndex, &Item)> + Clone {
+        indices(entry.items.clone()).zip(self.items_of(entry))
     }
 }
 
@@ -188,10 +198,10 @@ struct Builder<'a> {
     input: &'a Input<'a>,
     transcript: Transcript,
     /// The calls of the newest assistant message that still lack results.
-    waiting: Vec<(&'a str, usize)>,
+    waiting: Vec<(&'a str, ItemIndex)>,
     /// The text of the newest assistant message, if that has nothing but text, and nothing stands
     /// behind it yet.
-    spoken: Option<usize>,
+    spoken: Option<ItemIndex>,
     begun: bool,
     nameless: Arc<str>,
     delimiter: Arc<str>,
@@ -248,7 +258,7 @@ impl<'a> Builder<'a> {
         match shape.role {
             Role::Assistant => {
                 let calls = visible(shape);
-                let taken = ASSISTANT_ITEMS + ItemNo::try_from(calls.len()).unwrap_or(ItemNo::MAX);
+                let taken = ASSISTANT_ITEMS + u32::try_from(calls.len()).unwrap_or(u32::MAX);
                 self.assistant(&Assistant {
                     source,
                     handed: Handed::Nothing,
@@ -258,7 +268,7 @@ impl<'a> Builder<'a> {
                     opaque: shape.opaque,
                     calls,
                 });
-                number + taken
+                number.plus(taken)
             }
             Role::Tool => {
                 self.result(
@@ -273,7 +283,7 @@ impl<'a> Builder<'a> {
                 if let Some(front) = (self.input.front)(message)
                     && self.said(source, shape, &front)
                 {
-                    return number + 1;
+                    return number.plus(1);
                 }
                 let kind = match shape.role {
                     Role::User => ItemKind::User,
@@ -285,7 +295,7 @@ impl<'a> Builder<'a> {
                 }
                 let tokens = shape.tokens() - MESSAGE_TOKENS;
                 self.fixed(source, shape.role, kind, number, tokens);
-                number + 1
+                number.plus(1)
             }
         }
     }
@@ -360,7 +370,7 @@ impl<'a> Builder<'a> {
         first: ItemNo,
     ) -> ItemNo {
         let calls: Vec<_> = hop.calls.iter().map(Call::Hidden).collect();
-        let taken = ASSISTANT_ITEMS + ItemNo::try_from(calls.len()).unwrap_or(ItemNo::MAX);
+        let taken = ASSISTANT_ITEMS + u32::try_from(calls.len()).unwrap_or(u32::MAX);
         self.assistant(&Assistant {
             source: Source::Hop { step, hop: index },
             handed,
@@ -375,7 +385,7 @@ impl<'a> Builder<'a> {
             calls,
         });
         self.hidden_results(step, index, hop);
-        first + taken
+        first.plus(taken)
     }
 
     fn hidden_results(&mut self, step: usize, hop_index: usize, hop: &'a Hop) {
@@ -400,8 +410,8 @@ impl<'a> Builder<'a> {
         self.transcript
             .graph
             .before_assistant(self.input.implicit_tokens);
-        let entry = self.transcript.entries.len();
-        let start = self.transcript.items.len();
+        let entry = self.transcript.entries.end();
+        let start = self.transcript.items.end();
         let kind = |kind| {
             if message.opaque {
                 ItemKind::Opaque
@@ -418,22 +428,28 @@ impl<'a> Builder<'a> {
             );
         }
         if message.text > 0 {
-            self.item(message.first + 1, kind(ItemKind::Text), entry, message.text);
+            self.item(
+                message.first.plus(1),
+                kind(ItemKind::Text),
+                entry,
+                message.text,
+            );
         }
-        let spoken = start..self.transcript.items.len();
+        let spoken = start..self.transcript.items.end();
         let before = self.transcript.graph.current();
         let mut opened = None;
-        for (number, call) in (message.first + ASSISTANT_ITEMS..).zip(&message.calls) {
+        for (place, call) in (0..).zip(&message.calls) {
+            let number = message.first.plus(ASSISTANT_ITEMS + place);
             let call = self.call(call, entry, number, message.opaque);
             opened = call.or(opened.take());
         }
         let alone = message.calls.is_empty() && message.text > 0 && !message.opaque;
-        self.spoken = alone.then(|| spoken.end - 1);
+        self.spoken = indices(spoken.clone()).next_back().filter(|_| alone);
         self.place_spoken(spoken, opened.or(before), message.opaque);
         self.transcript.entries.push(Entry {
             source: message.source,
             role: Role::Assistant,
-            items: start..self.transcript.items.len(),
+            items: start..self.transcript.items.end(),
             handed: message.handed,
         });
     }
@@ -442,16 +458,16 @@ impl<'a> Builder<'a> {
     /// open before.
     fn place_spoken(
         &mut self,
-        spoken: std::ops::Range<usize>,
-        episode: Option<usize>,
+        spoken: Range<ItemIndex>,
+        episode: Option<EpisodeIndex>,
         opaque: bool,
     ) {
-        if opaque || spoken.is_empty() {
+        let (first, count) = (spoken.start, spoken.end.0 - spoken.start.0);
+        if opaque || count == 0 {
             return;
         }
         let episode = episode.unwrap_or_else(|| self.transcript.graph.place());
-        let (first, count) = (spoken.start, spoken.len());
-        for index in spoken {
+        for index in indices(spoken) {
             self.join(index, episode);
         }
         // Items are listed in order of place, and the message's calls were listed before its text.
@@ -463,7 +479,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn join(&mut self, index: usize, episode: usize) {
+    fn join(&mut self, index: ItemIndex, episode: EpisodeIndex) {
         let Some(item) = self.transcript.items.get_mut(index) else {
             return;
         };
@@ -486,17 +502,17 @@ impl<'a> Builder<'a> {
     /// Takes in a result: it answers the first waiting call with its id, or it is an orphan of the
     /// client's own making, which is passed on and never evicted.
     fn result(&mut self, source: Source, id: Option<&str>, tokens: u32, stays: bool) {
-        let entry = self.transcript.entries.len();
+        let entry = self.transcript.entries.end();
         let place = id.and_then(|id| self.waiting.iter().position(|(waiting, _)| *waiting == id));
         let Some(call) = place.map(|place| self.waiting.remove(place).1) else {
-            self.fixed(source, Role::Tool, ItemKind::Opaque, 0, tokens);
+            self.fixed(source, Role::Tool, ItemKind::Opaque, ItemNo(0), tokens);
             return;
         };
         let (no, episode, pinned, bound) = self
             .transcript
             .items
             .get(call)
-            .map_or((0, None, false, false), |item| {
+            .map_or((ItemNo(0), None, false, false), |item| {
                 (item.no, item.episode, item.pinned, item.bound)
             });
         let index = self.item(no, ItemKind::Result, entry, tokens);
@@ -515,7 +531,7 @@ impl<'a> Builder<'a> {
         self.transcript.entries.push(Entry {
             source,
             role: Role::Tool,
-            items: index..index + 1,
+            items: index..self.transcript.items.end(),
             handed: Handed::Nothing,
         });
     }
@@ -523,9 +539,9 @@ impl<'a> Builder<'a> {
     /// An entry of one item that is never evicted.
     fn fixed(&mut self, source: Source, role: Role, kind: ItemKind, no: ItemNo, tokens: u32) {
         self.spoken = None;
-        let entry = self.transcript.entries.len();
+        let entry = self.transcript.entries.end();
         let index = self.item(no, kind, entry, tokens);
-        let items = index..index + 1;
+        let items = index..self.transcript.items.end();
         self.transcript.entries.push(Entry {
             source,
             role,
@@ -534,7 +550,7 @@ impl<'a> Builder<'a> {
         });
     }
 
-    fn item(&mut self, no: ItemNo, kind: ItemKind, entry: usize, tokens: u32) -> usize {
+    fn item(&mut self, no: ItemNo, kind: ItemKind, entry: EntryIndex, tokens: u32) -> ItemIndex {
         self.transcript.items.push(Item {
             no,
             kind,
@@ -552,8 +568,7 @@ impl<'a> Builder<'a> {
             front: None,
             pinned: false,
             stays: false,
-        });
-        self.transcript.items.len() - 1
+        })
     }
 }
 

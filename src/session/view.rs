@@ -11,6 +11,7 @@ use std::sync::Arc;
 pub use parts::{Part, Parts};
 
 use super::graph::Episode;
+use super::index::{EntryIndex, Indexed, ItemIndex, indices};
 use super::marked::{Marked, StandIn, fronted};
 use super::measure::Measure;
 use super::note::Note;
@@ -26,7 +27,7 @@ pub struct View {
     marks: Arc<Marks>,
     notes: Notes,
     /// The size of every entry as shown, in tokens.
-    sizes: Vec<u32>,
+    sizes: Indexed<EntryIndex, u32>,
     /// Their sum.
     size: u64,
 }
@@ -34,13 +35,12 @@ pub struct View {
 /// The notes of a view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
-    /// By the item index of the call whose result they replace, or of the text that they stand for in
-    /// its own place.
-    pub results: HashMap<usize, Note>,
-    /// By the item index of the call whose arguments they replace.
-    pub arguments: HashMap<usize, Note>,
-    /// The item index of the call whose result holds the ledger.
-    pub host: Option<usize>,
+    /// By the call whose result they replace, or by the text that they replace.
+    pub results: HashMap<ItemIndex, Note>,
+    /// By the call whose arguments they replace.
+    pub arguments: HashMap<ItemIndex, Note>,
+    /// The call whose result holds the ledger.
+    pub host: Option<ItemIndex>,
 }
 
 /// What is shown of an entry.
@@ -124,7 +124,7 @@ impl View {
 
     /// The size of every entry as shown, in tokens.
     #[must_use]
-    pub fn sizes(&self) -> &[u32] {
+    pub fn sizes(&self) -> &Indexed<EntryIndex, u32> {
         &self.sizes
     }
 
@@ -140,7 +140,7 @@ impl View {
             return;
         }
         let transcript = Arc::clone(&self.transcript);
-        for index in 0..transcript.items.len() {
+        for index in indices(ItemIndex(0)..transcript.items.end()) {
             self.write_left(index, measure);
         }
         for episode in &transcript.graph.episodes {
@@ -158,7 +158,7 @@ impl View {
     }
 
     /// Counts one entry anew.
-    pub fn recount(&mut self, at: usize) {
+    pub fn recount(&mut self, at: EntryIndex) {
         let Some(entry) = self.transcript.entries.get(at) else {
             return;
         };
@@ -173,7 +173,7 @@ impl View {
     /// touches is still to be counted.
     pub fn shrink(
         &mut self,
-        index: usize,
+        index: ItemIndex,
         mark: Mark,
         kept: Option<Arc<Kept>>,
         measure: Measure<'_>,
@@ -190,7 +190,7 @@ impl View {
     }
 
     /// Writes what is left of one call or text anew, or takes it away where nothing is.
-    fn note_left(&mut self, index: usize, measure: Measure<'_>) {
+    fn note_left(&mut self, index: ItemIndex, measure: Measure<'_>) {
         let item = self.transcript.items.get(index).filter(is_lasting);
         if item.is_some_and(|item| self.marks.get(item.no) == Mark::Removed) {
             self.notes.results.remove(&index);
@@ -200,7 +200,7 @@ impl View {
     }
 
     /// Writes what is left of one call or text, of which nothing is written yet.
-    fn write_left(&mut self, index: usize, measure: Measure<'_>) {
+    fn write_left(&mut self, index: ItemIndex, measure: Measure<'_>) {
         let seen = Marked::new(&self.transcript, &self.marks);
         let Some(item) = seen.transcript.items.get(index).filter(is_lasting) else {
             return;
@@ -240,7 +240,7 @@ impl View {
     /// Writes the note of one episode anew, or takes it away where none is due.
     pub fn note_episode(&mut self, episode: &Episode, measure: Measure<'_>) {
         let seen = Marked::new(&self.transcript, &self.marks);
-        let mut put = |at: usize, text: String| {
+        let mut put = |at: ItemIndex, text: String| {
             let text = fronted(&self.transcript, at, text);
             self.notes.results.insert(at, (measure.note)(text));
         };
@@ -276,7 +276,7 @@ impl View {
                 // A stub that an earlier pass left speaks for its result again.
                 && seen.marks.kept(item.no).is_none()
         };
-        for (index, item) in seen.transcript.items.iter().enumerate() {
+        for (index, item) in seen.transcript.items.indexed() {
             if carried(item) && !self.notes.results.contains_key(&index) {
                 let text = fronted(&self.transcript, index, tombstone::stray(item));
                 let note = (measure.note)(text);
@@ -323,13 +323,13 @@ impl View {
                     .get(&call)
                     .map_or(Shown::Whole, |note| Shown::Note(note.text())),
             },
-            Role::Assistant => self.assistant(entry.items.start, items),
+            Role::Assistant => self.assistant(entry),
         }
     }
 
     /// Whether the view shows the original of an item: of a call its arguments and its result.
     #[must_use]
-    pub fn is_whole(&self, index: usize) -> bool {
+    pub fn is_whole(&self, index: ItemIndex) -> bool {
         let seen = Marked::new(&self.transcript, &self.marks);
         let Some(item) = seen.transcript.items.get(index) else {
             return false;
@@ -353,18 +353,20 @@ impl View {
         !noted && seen.call_shown(call)
     }
 
-    fn assistant(&self, first: usize, items: &[Item]) -> Shown<'_> {
+    fn assistant(&self, entry: &Entry) -> Shown<'_> {
         let seen = Marked::new(&self.transcript, &self.marks);
+        let items = seen.transcript.items_of(entry);
         let is_called = seen.is_called(items);
         let kept = |item: &Item| seen.stays(item, is_called);
-        let trimmed = |at: usize| self.notes.arguments.get(&at);
-        let whole =
-            |(at, item): (usize, &Item)| kept(item) && own_note(&self.notes, at, item).is_none();
-        if (first..).zip(items).all(whole) {
+        let trimmed = |at: ItemIndex| self.notes.arguments.get(&at);
+        let whole = |(at, item): (ItemIndex, &Item)| {
+            kept(item) && own_note(&self.notes, at, item).is_none()
+        };
+        if seen.transcript.indexed_items_of(entry).all(whole) {
             return Shown::Whole;
         }
-        let called = |(_, item): &(usize, &Item)| item.kind == ItemKind::Call && !item.said;
-        let all = || (first..).zip(items).filter(called);
+        let called = |(_, item): &(ItemIndex, &Item)| item.kind == ItemKind::Call && !item.said;
+        let all = || seen.transcript.indexed_items_of(entry).filter(called);
         let calls: Vec<bool> = all().map(|(_, item)| kept(item)).collect();
         let arguments = all()
             .enumerate()
@@ -374,7 +376,7 @@ impl View {
         let has = |kind| items.iter().any(|item| item.kind == kind && kept(item));
         let said = items.iter().any(|item| item.said && kept(item));
         let text = said || has(ItemKind::Text) || has(ItemKind::Opaque);
-        let mut texts = (first..).zip(items);
+        let mut texts = seen.transcript.indexed_items_of(entry);
         let line = texts.find(|(_, item)| item.kind == ItemKind::Text && kept(item));
         let line = line.and_then(|(at, item)| own_note(&self.notes, at, item));
         if !text && !calls.contains(&true) {
@@ -405,10 +407,9 @@ impl View {
                     .map_or_else(|| sum(items.iter()), |note| MESSAGE_TOKENS + note.tokens()),
             },
             Role::Assistant => {
-                let first = entry.items.start;
                 let is_called = seen.is_called(items);
                 let (mut whole, mut standing, mut shown) = (true, false, 0);
-                for (at, item) in (first..).zip(items) {
+                for (at, item) in seen.transcript.indexed_items_of(entry) {
                     if !seen.stays(item, is_called) {
                         whole = false;
                         continue;
@@ -443,7 +444,7 @@ fn is_lasting(item: &&Item) -> bool {
 }
 
 /// What stands in place of a part of an assistant message: of a call its arguments, or of a text.
-fn own_note<'a>(notes: &'a Notes, at: usize, item: &Item) -> Option<&'a Note> {
+fn own_note<'a>(notes: &'a Notes, at: ItemIndex, item: &Item) -> Option<&'a Note> {
     match item.kind {
         ItemKind::Call => notes.arguments.get(&at),
         ItemKind::Text => notes.results.get(&at),

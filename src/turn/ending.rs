@@ -7,7 +7,7 @@ use super::hop::State;
 use crate::dialect::answer::Answer;
 use crate::dialect::edit::bare;
 use crate::dialect::message::ParsedCall;
-use crate::model::{CallId, Hop, Parent, RecordId, TurnRecord, blob_id};
+use crate::model::{CallId, Hop, ItemNo, Parent, RecordId, TurnRecord, blob_id};
 
 /// What a turn came to.
 pub struct Ending<'a> {
@@ -25,7 +25,7 @@ pub struct Ending<'a> {
 
 /// The record of a turn.
 #[must_use]
-pub fn record(state: &State, base: u32, first_item: u32, ending: Ending<'_>) -> TurnRecord {
+pub fn record(state: &State, base: ItemNo, first_item: ItemNo, ending: Ending<'_>) -> TurnRecord {
     let texts: Vec<&str> = ending.texts.iter().copied().chain(ending.line).collect();
     let (text, at) = state.request.dialect.join(texts.iter().copied());
     // What earlier hops handed out ends where the client's own last text begins. A last hop that

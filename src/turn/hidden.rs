@@ -264,7 +264,7 @@ fn refetches(state: &State, prepared: &Prepared, answer: &Answer) -> u64 {
     }
     let again = |call: &&Call| {
         let digest = call_digest(&call.name, &call.arguments);
-        let mut items = prepared.view.transcript().items.iter().enumerate();
+        let mut items = prepared.view.transcript().items.indexed();
         items.any(|(index, item)| {
             let same = item.kind == ItemKind::Call && !item.hidden && item.digest == digest;
             same && !prepared.view.is_whole(index)

@@ -28,6 +28,7 @@ use crate::model::{
 use crate::policy::{self, Order, Pinned, PlanError, Policy, Proposal, Target};
 use crate::render::tools::Injected;
 use crate::render::{self, Breakpoints, RenderError};
+use crate::session::index::EntryIndex;
 use crate::session::path::Path;
 use crate::session::transcript::{self, Transcript};
 use crate::session::view::View;
@@ -375,7 +376,7 @@ impl State {
 
     /// Breakpoints for a view: before what its pass was expected to edit first, because the
     /// provider holds what stands before that, and before what the next pass is.
-    fn breakpoints(max: usize, view: &View, before: Option<usize>) -> Breakpoints {
+    fn breakpoints(max: usize, view: &View, before: Option<EntryIndex>) -> Breakpoints {
         let next = policy::next_cut(view.marked());
         Breakpoints {
             max,

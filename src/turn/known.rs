@@ -20,6 +20,7 @@ use crate::model::{
     CALL_TOKENS, CacheName, CallId, CallShape, Dialect, Shape, TenantId, Words, raw,
 };
 use crate::policy::Text;
+use crate::session::index::ItemIndex;
 use crate::session::note::{Left, Note};
 use crate::tokens::{Counter, Encoding, UNREADABLE_IMAGE, area_tokens, image_tokens};
 
@@ -105,16 +106,16 @@ impl Weighter<u128, Left> for ByBytes {
 /// How many texts stay decoded: those of one call and of its neighbour.
 const DECODED: usize = 4;
 
-/// The texts that were decoded last, by the index of their item: what chooses what is left of an
+/// The texts that were decoded last, by their item: what chooses what is left of an
 /// item and what then writes it ask for the same. Lives no longer than the request.
 #[derive(Default)]
-pub struct Decoded<'t>(RefCell<VecDeque<(usize, Text<'t>)>>);
+pub struct Decoded<'t>(RefCell<VecDeque<(ItemIndex, Text<'t>)>>);
 
 impl<'t> Decoded<'t> {
     /// The text of an item, decoded unless it was just now.
     pub fn text(
         &self,
-        index: usize,
+        index: ItemIndex,
         decode: impl FnOnce() -> Option<Cow<'t, str>>,
     ) -> Option<Text<'t>> {
         let known = self.0.borrow().iter().find(|(at, _)| *at == index).cloned();

@@ -12,6 +12,7 @@ use crate::dialect::request::Request;
 use crate::model::{Digest, Handed, Hop, ItemKind, Kept, Mark, Marks, Role, Shape, Words};
 use crate::policy::{self, Ask, PlanError, Policy, Proposal, Target, Text};
 use crate::render;
+use crate::session::index::{ItemIndex, indices};
 use crate::session::marked::fronted;
 use crate::session::measure::Measure;
 use crate::session::note::{Left, Note};
@@ -35,14 +36,14 @@ pub(super) struct Originals<'a> {
 impl<'a> Originals<'a> {
     /// The original text of an item: a result's or a message's text, a call's arguments. `None`
     /// where it has none or where it could not be put back in its form.
-    pub fn text(&self, index: usize) -> Option<Text<'a>> {
+    pub fn text(&self, index: ItemIndex) -> Option<Text<'a>> {
         match self.decoded {
             Some(decoded) => decoded.text(index, || self.decode(index)),
             None => self.decode(index).map(Rc::new),
         }
     }
 
-    fn decode(&self, index: usize) -> Option<Cow<'a, str>> {
+    fn decode(&self, index: ItemIndex) -> Option<Cow<'a, str>> {
         let item = self.transcript.items.get(index)?;
         let entry = self.transcript.entries.get(item.entry)?;
         if let Source::HiddenResult { step, hop, call } = entry.source {
@@ -68,7 +69,7 @@ impl<'a> Originals<'a> {
 
     /// What a recall brings back of an item: of a call its result. What is no text is named where
     /// it stood.
-    pub fn whole(&self, index: usize) -> Option<Cow<'a, str>> {
+    pub fn whole(&self, index: ItemIndex) -> Option<Cow<'a, str>> {
         let item = self.transcript.items.get(index)?;
         let entry = self.transcript.entries.get(item.entry)?;
         match item.kind {
@@ -91,7 +92,7 @@ impl<'a> Originals<'a> {
     }
 
     /// What was said in one hop: text that earlier hops handed out is their own items'.
-    fn own_text(&self, index: usize, entry: &Entry) -> Option<Cow<'a, str>> {
+    fn own_text(&self, index: ItemIndex, entry: &Entry) -> Option<Cow<'a, str>> {
         let parts = || {
             self.request
                 .dialect
@@ -117,10 +118,10 @@ impl<'a> Originals<'a> {
     }
 
     /// A call's name and arguments as the model wrote them.
-    pub fn call(&self, index: usize) -> Option<String> {
+    pub fn call(&self, index: ItemIndex) -> Option<String> {
         let item = self.transcript.items.get(index)?;
         let entry = self.transcript.entries.get(item.entry)?;
-        let items = self.transcript.items.get(entry.items.start..index)?;
+        let items = self.transcript.items.range(entry.items.start..index)?;
         let same = |other: &&Item| other.kind == ItemKind::Call && other.hidden == item.hidden;
         let place = items.iter().filter(same).count();
         if item.said {
@@ -153,7 +154,7 @@ impl<'a> Originals<'a> {
     }
 
     /// The strings of an original, read once for all passes.
-    pub fn words(&self, reader: Reader<'_>, index: usize) -> Option<Arc<Words>> {
+    pub fn words(&self, reader: Reader<'_>, index: ItemIndex) -> Option<Arc<Words>> {
         let item = self.transcript.items.get(index)?;
         let entry = self.transcript.entries.get(item.entry)?;
         let place = match item.kind {
@@ -196,20 +197,20 @@ impl<'a> Originals<'a> {
         }
         let mut entries = self.transcript.entries.iter();
         let newest = entries.rfind(|entry| entry.role == Role::Assistant);
-        let from = newest.map_or(0, |entry| entry.items.start);
-        for index in from..self.transcript.items.len() {
+        let from = newest.map_or(ItemIndex(0), |entry| entry.items.start);
+        for index in indices(from..self.transcript.items.end()) {
             self.words(reader, index);
         }
     }
 
     /// The place of a call among those of its message that the client sees.
-    fn place(&self, entry: &Entry, index: usize) -> Option<usize> {
-        let before = self.transcript.items.get(entry.items.start..index)?;
+    fn place(&self, entry: &Entry, index: ItemIndex) -> Option<usize> {
+        let before = self.transcript.items.range(entry.items.start..index)?;
         Some(before.iter().filter(|item| is_visible(item)).count())
     }
 
     /// What is left of a call of which a pass kept a part.
-    pub fn left(&self, reader: Reader<'_>, call: usize, mark: Mark, kept: &Kept) -> Left {
+    pub fn left(&self, reader: Reader<'_>, call: ItemIndex, mark: Mark, kept: &Kept) -> Left {
         let Some(item) = self.transcript.items.get(call) else {
             return Left::default();
         };
@@ -234,7 +235,7 @@ impl<'a> Originals<'a> {
     }
 
     /// The digest of the client's message that an item stands in.
-    fn digest(&self, index: usize) -> Option<Digest> {
+    fn digest(&self, index: ItemIndex) -> Option<Digest> {
         let item = self.transcript.items.get(index)?;
         match self.transcript.entries.get(item.entry)?.source {
             Source::Client(message) | Source::LastHop { message, .. } => {
@@ -249,7 +250,13 @@ impl<'a> Originals<'a> {
     }
 
     /// What stands in place of a call's result, or of a text.
-    fn result(&self, reader: Reader<'_>, index: usize, mark: Mark, kept: &Kept) -> Option<Note> {
+    fn result(
+        &self,
+        reader: Reader<'_>,
+        index: ItemIndex,
+        mark: Mark,
+        kept: &Kept,
+    ) -> Option<Note> {
         kept.of?;
         let item = self.transcript.items.get(index)?;
         let result = match item.kind {
@@ -276,9 +283,9 @@ impl<'a> Originals<'a> {
     }
 
     /// What is named of a removed item: of a text's own strings, or of a call's and its result's.
-    fn names(&self, item: &Item, index: usize, kept: &Kept) -> Option<Arc<str>> {
+    fn names(&self, item: &Item, index: ItemIndex, kept: &Kept) -> Option<Arc<str>> {
         let (result, call) = (!kept.index.is_empty(), kept.trimmed.is_some());
-        let text = |asked: bool, at: usize| asked.then(|| self.text(at)).flatten();
+        let text = |asked: bool, at: ItemIndex| asked.then(|| self.text(at)).flatten();
         let own = text(result, item.pair.unwrap_or(index)).unwrap_or_default();
         let call = call && item.kind == ItemKind::Call;
         let arguments = text(call, index).unwrap_or_default();
@@ -286,7 +293,13 @@ impl<'a> Originals<'a> {
         (!names.is_empty()).then(|| names.into())
     }
 
-    fn arguments(&self, reader: Reader<'_>, item: &Item, call: usize, kept: &Kept) -> Option<Note> {
+    fn arguments(
+        &self,
+        reader: Reader<'_>,
+        item: &Item,
+        call: ItemIndex,
+        kept: &Kept,
+    ) -> Option<Note> {
         let index = kept.trimmed.as_ref()?;
         let text = stub::trimmed(&self.text(call)?, index)?;
         let size = reader.call(&item.name, &text);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{Builder, Call};
 use crate::model::{Effect, Hidden, ItemKind, ItemNo, ToolClass};
 use crate::session::graph::{Delimiter, Kind};
+use crate::session::index::{EntryIndex, EpisodeIndex, ItemIndex};
 
 impl<'a> Builder<'a> {
     /// Takes in one call; gives the episode that it opened. A call of a message that must never
@@ -13,10 +14,10 @@ impl<'a> Builder<'a> {
     pub(super) fn call(
         &mut self,
         call: &Call<'a>,
-        entry: usize,
+        entry: EntryIndex,
         number: ItemNo,
         opaque: bool,
-    ) -> Option<usize> {
+    ) -> Option<EpisodeIndex> {
         match call {
             Call::Visible {
                 id,
@@ -54,7 +55,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn delimiter(&mut self, index: usize, effect: &Effect) -> Option<usize> {
+    fn delimiter(&mut self, index: ItemIndex, effect: &Effect) -> Option<EpisodeIndex> {
         let outcome = self.transcript.graph.take(effect);
         if let Some(item) = self.transcript.items.get_mut(index) {
             (item.delimiter, item.name) = (Some(outcome), self.delimiter.clone());
@@ -63,7 +64,7 @@ impl<'a> Builder<'a> {
     }
 
     /// What was brought back is content of the episode that is open, like any other read.
-    fn recall(&mut self, index: usize, effect: &Effect) {
+    fn recall(&mut self, index: ItemIndex, effect: &Effect) {
         if let Some(item) = self.transcript.items.get_mut(index) {
             (item.class, item.name) = (ToolClass::Read, self.recall.clone());
             item.pinned = matches!(effect, Effect::Recalled { pinned: true, .. });
@@ -72,7 +73,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Puts a call into the episode that is open at its place.
-    fn join_work(&mut self, index: usize) {
+    fn join_work(&mut self, index: ItemIndex) {
         let episode = self.transcript.graph.place();
         self.join(index, episode);
         let episode = self.transcript.graph.episodes.get_mut(episode);
@@ -82,7 +83,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Puts a call whose message stays as it is beside the items of the episode at its place.
-    fn bind(&mut self, index: usize) {
+    fn bind(&mut self, index: ItemIndex) {
         let episode = self.transcript.graph.place();
         if let Some(item) = self.transcript.items.get_mut(index) {
             (item.episode, item.bound) = (Some(episode), true);
@@ -100,7 +101,7 @@ impl<'a> Builder<'a> {
             .clone()
     }
 
-    fn join_delimiter(&mut self, index: usize, outcome: Delimiter) -> Option<usize> {
+    fn join_delimiter(&mut self, index: ItemIndex, outcome: Delimiter) -> Option<EpisodeIndex> {
         let episode = match outcome {
             Delimiter::Start(episode) | Delimiter::End(episode) => episode,
             Delimiter::Refused => self.transcript.graph.place(),

@@ -17,7 +17,7 @@ impl Builder<'_> {
         let Some(call) = self.spoken.take() else {
             return false;
         };
-        let entry = self.transcript.entries.len();
+        let entry = self.transcript.entries.end();
         let Some(item) = self.transcript.items.get(call) else {
             return false;
         };
@@ -41,7 +41,7 @@ impl Builder<'_> {
         self.transcript.entries.push(Entry {
             source,
             role: Role::Tool,
-            items: index..index + 1,
+            items: index..self.transcript.items.end(),
             handed: Handed::Nothing,
         });
         true

@@ -3,6 +3,7 @@
 
 use super::{View, own_note};
 use crate::model::{ItemKind, Role, label_set};
+use crate::session::index::ItemIndex;
 use crate::session::note::Note;
 use crate::session::transcript::{Entry, Item, Source};
 
@@ -81,10 +82,10 @@ impl View {
 
     /// The tokens of the hidden calls of a message.
     fn hidden(&self, entry: &Entry) -> u64 {
-        let ours = |(at, item): &(usize, &Item)| {
+        let ours = |(at, item): &(ItemIndex, &Item)| {
             item.hidden && item.kind == ItemKind::Call && self.marked().call_shown(*at)
         };
-        let all = (entry.items.start..).zip(self.transcript.items_of(entry));
+        let all = self.transcript.indexed_items_of(entry);
         let sizes = all
             .filter(ours)
             .map(|(at, item)| own_note(&self.notes, at, item).map_or(item.tokens, Note::tokens));

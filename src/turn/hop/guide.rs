@@ -4,7 +4,7 @@
 
 use super::{MiddleError, Planned, State, Tools};
 use crate::commit::Trigger;
-use crate::model::{Digest, Guide, GuideReason, Marks, Shape};
+use crate::model::{Digest, Guide, GuideReason, ItemNo, Marks, Shape};
 use crate::render::tools::Injected;
 use crate::tokens::ledger::Asked;
 use crate::turn::settings;
@@ -122,7 +122,7 @@ impl State {
 
     /// The number of the first item that was said with the guidance in view: what came before it
     /// nobody was asked to mark.
-    pub(crate) fn guided_from(&self, first_item: u32) -> Option<u32> {
+    pub(crate) fn guided_from(&self, first_item: ItemNo) -> Option<ItemNo> {
         if self.guide.is_waiting() {
             return None;
         }
@@ -136,7 +136,7 @@ impl State {
         Some(if waited {
             first.unwrap_or(first_item)
         } else {
-            0
+            ItemNo(0)
         })
     }
 }

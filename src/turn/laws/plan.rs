@@ -10,6 +10,7 @@ use super::sim::Sim;
 use crate::model::{ItemKind, Mark, Marks};
 use crate::policy::{Move, Plan, PlanError, Protection};
 use crate::session::graph::Delimiter;
+use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::marked::Marked;
 use crate::session::transcript::Transcript;
 
@@ -26,12 +27,12 @@ fn session() -> (Sim, Arc<Transcript>) {
 }
 
 /// An item by the name of its tool or the number of its kind: `text` is the first text.
-fn find(transcript: &Transcript, what: &str) -> usize {
-    let start = |at: usize| transcript.graph.episodes[at].name.clone();
+fn find(transcript: &Transcript, what: &str) -> ItemIndex {
+    let start = |at: EpisodeIndex| transcript.graph.episodes[at].name.clone();
     let found = transcript
         .items
-        .iter()
-        .position(|item| match item.delimiter {
+        .indexed()
+        .find(|(_, item)| match item.delimiter {
             Some(Delimiter::Start(at)) => format!("+{}", start(at)) == what,
             Some(Delimiter::End(at)) => format!("-{}", start(at)) == what,
             Some(Delimiter::Refused | Delimiter::Stray) => false,
@@ -50,7 +51,8 @@ fn find(transcript: &Transcript, what: &str) -> usize {
                 ItemKind::Reasoning | ItemKind::Opaque => false,
             },
         });
-    found.unwrap_or_else(|| panic!("no {what}"))
+    let (at, _) = found.unwrap_or_else(|| panic!("no {what}"));
+    at
 }
 
 #[test]
@@ -69,7 +71,7 @@ fn each_rule_has_its_refusal() {
     let merged_a = [("+a", Removed), ("-a", Removed), ("grep", Removed)];
     type Case<'a> = (
         &'a [(&'a str, Mark)],
-        Option<fn(usize) -> PlanError>,
+        Option<fn(ItemIndex) -> PlanError>,
         &'a str,
     );
     let cases: &[Case<'_>] = &[
@@ -129,7 +131,7 @@ fn each_rule_has_its_refusal() {
     assert_eq!(check(&[&whole_b[..], &folded_a].concat()), None);
     let lost = Some(PlanError::Lost(at("+a")));
     assert_eq!(check(&[&whole_b[..], &merged_a].concat()), lost);
-    let absent = Move::whole(transcript.items.len(), Removed);
+    let absent = Move::whole(transcript.items.end(), Removed);
     assert_eq!(
         Plan::check(
             Marked::new(&transcript, &Marks::default()),
@@ -137,7 +139,7 @@ fn each_rule_has_its_refusal() {
             &[absent]
         )
         .err(),
-        Some(PlanError::Absent(transcript.items.len()))
+        Some(PlanError::Absent(transcript.items.end()))
     );
 }
 
@@ -193,12 +195,17 @@ fn ask() -> impl Strategy<Value = Ask> {
 
 fn moves(transcript: &Transcript, ask: &Ask) -> Vec<Move> {
     let episodes = &transcript.graph.episodes;
-    let removed = |item: &usize| Move::whole(*item, Mark::Removed);
+    let removed = |item: &ItemIndex| Move::whole(*item, Mark::Removed);
     match ask {
-        Ask::One(at, mark) => vec![Move::whole(at.index(transcript.items.len()), *mark)],
+        Ask::One(at, mark) => vec![Move::whole(
+            ItemIndex(at.index(transcript.items.len())),
+            *mark,
+        )],
         Ask::Calls(_) | Ask::Whole(..) if episodes.is_empty() => vec![],
         Ask::Calls(at) => {
-            let items = episodes[at.index(episodes.len())].items.iter();
+            let items = episodes[EpisodeIndex(at.index(episodes.len()))]
+                .items
+                .iter();
             let calls = items.filter(|item| {
                 let item = &transcript.items[**item];
                 item.kind == ItemKind::Call && item.delimiter.is_none()
@@ -206,9 +213,9 @@ fn moves(transcript: &Transcript, ask: &Ask) -> Vec<Move> {
             calls.map(removed).collect()
         }
         Ask::Whole(at, fold) => {
-            let episode = &episodes[at.index(episodes.len())];
-            let fold = |item: &usize| *fold && episode.carrier == Some(*item);
-            let one = |item: &usize| {
+            let episode = &episodes[EpisodeIndex(at.index(episodes.len()))];
+            let fold = |item: &ItemIndex| *fold && episode.carrier == Some(*item);
+            let one = |item: &ItemIndex| {
                 Move::whole(
                     *item,
                     if fold(item) {

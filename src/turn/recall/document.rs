@@ -10,6 +10,7 @@ use super::{Earlier, Recalls, Said, in_view};
 use crate::intercept::recall::{Ask, EVERYTHING};
 use crate::model::{ItemKind, ItemNo, Mark, Original, RecallOutcome};
 use crate::session::graph::Kind;
+use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::recall as ids;
 use crate::session::transcript::Item;
 
@@ -66,21 +67,21 @@ impl Document {
 }
 
 impl<'a> Recalls<'a> {
-    fn item(&self, index: usize) -> Option<&'a Item> {
+    fn item(&self, index: ItemIndex) -> Option<&'a Item> {
         self.prepared.view.transcript().items.get(index)
     }
 
     /// Whether the view shows the original of an item.
-    fn is_whole(&self, index: usize) -> bool {
+    fn is_whole(&self, index: ItemIndex) -> bool {
         self.prepared.view.is_whole(index)
     }
 
-    fn id(&self, index: usize) -> String {
+    fn id(&self, index: ItemIndex) -> String {
         self.item(index).map(ids::id).unwrap_or_default()
     }
 
     /// One item, or several of one tool.
-    pub(super) fn items(&self, ask: &Ask, items: &[usize]) -> Result<Document, Said> {
+    pub(super) fn items(&self, ask: &Ask, items: &[ItemIndex]) -> Result<Document, Said> {
         let standing: Option<Vec<String>> = items.iter().map(|at| self.standing(*at)).collect();
         match (standing, items) {
             (Some(standing), _) => Err(in_view(standing.join("; "))),
@@ -89,7 +90,7 @@ impl<'a> Recalls<'a> {
         }
     }
 
-    fn one(&self, ask: &Ask, index: usize) -> Result<Document, Said> {
+    fn one(&self, ask: &Ask, index: ItemIndex) -> Result<Document, Said> {
         let mut document = Document {
             head: format!("recalled {}", self.id(index)),
             ..Document::default()
@@ -116,7 +117,7 @@ impl<'a> Recalls<'a> {
             head: format!("recalled from {EVERYTHING}"),
             ..Document::default()
         };
-        let items = self.prepared.view.transcript().items.iter().enumerate();
+        let items = self.prepared.view.transcript().items.indexed();
         for (at, item) in items.filter(|(_, item)| item.kind != ItemKind::Result) {
             if item.hidden || !self.is_gone(at) {
                 continue;
@@ -140,17 +141,17 @@ impl<'a> Recalls<'a> {
     /// What calls with a path among their arguments brought, the newest first; `None` where there is
     /// no such call.
     pub(super) fn by_path(&self, ask: &Ask) -> Option<Result<Document, Said>> {
-        let items = self.prepared.view.transcript().items.iter().enumerate();
+        let items = self.prepared.view.transcript().items.indexed();
         let calls = items.filter(|(_, item)| item.kind == ItemKind::Call && !item.hidden);
-        let named = |at: &usize| {
+        let named = |at: &ItemIndex| {
             let call = self.originals().call(*at).unwrap_or_default();
             let arguments = call.split_once(' ').map(|(_, arguments)| arguments);
             arguments.is_some_and(|arguments| names(arguments, &ask.id))
         };
-        let mut named: Vec<usize> = calls.map(|(at, _)| at).filter(named).collect();
+        let mut named: Vec<ItemIndex> = calls.map(|(at, _)| at).filter(named).collect();
         named.reverse();
         let newest = named.first().copied()?;
-        let gone: Vec<usize> = named.into_iter().filter(|at| self.is_gone(*at)).collect();
+        let gone: Vec<ItemIndex> = named.into_iter().filter(|at| self.is_gone(*at)).collect();
         let newest = if gone.is_empty() { vec![newest] } else { gone };
         Some(self.items(ask, &newest))
     }
@@ -158,7 +159,7 @@ impl<'a> Recalls<'a> {
     /// What else may be recalled, each item with the beginning of its call.
     fn offer(&self, ask: &Ask) -> String {
         let transcript = self.prepared.view.transcript();
-        let call = |at: usize| {
+        let call = |at: ItemIndex| {
             let call = self.originals().call(at).unwrap_or_default();
             call.chars().take(OFFERED_CHARS).collect()
         };
@@ -166,10 +167,10 @@ impl<'a> Recalls<'a> {
     }
 
     /// Everything of an episode that is not in view.
-    pub(super) fn episode(&self, ask: &Ask, at: usize) -> Result<Document, Said> {
+    pub(super) fn episode(&self, ask: &Ask, at: EpisodeIndex) -> Result<Document, Said> {
         let episode = self.prepared.view.transcript().graph.episodes.get(at);
         let listed = episode.map_or(&[][..], |episode| episode.items.as_slice());
-        let gone: Vec<usize> = listed
+        let gone: Vec<ItemIndex> = listed
             .iter()
             .copied()
             .filter(|at| self.is_gone(*at))
@@ -192,7 +193,7 @@ impl<'a> Recalls<'a> {
     }
 
     /// Whether an item is content whose original the view does not show.
-    pub(in crate::turn) fn is_gone(&self, index: usize) -> bool {
+    pub(in crate::turn) fn is_gone(&self, index: ItemIndex) -> bool {
         let content = self
             .item(index)
             .is_some_and(|item| item.delimiter.is_none());
@@ -201,7 +202,7 @@ impl<'a> Recalls<'a> {
 
     /// Items in order, each under its id. What was itself brought back is only named, so that
     /// nothing is wrapped into itself again and again.
-    fn several(&self, head: String, items: &[usize]) -> Document {
+    fn several(&self, head: String, items: &[ItemIndex]) -> Document {
         let mut document = Document {
             head,
             ..Document::default()
@@ -286,7 +287,7 @@ impl<'a> Recalls<'a> {
     }
 
     /// Where an item stands in view, its original or a copy that was brought back.
-    fn standing(&self, index: usize) -> Option<String> {
+    fn standing(&self, index: ItemIndex) -> Option<String> {
         let item = self.item(index)?;
         let id = ids::id(item);
         if !self.is_whole(index) {
@@ -319,7 +320,7 @@ impl<'a> Recalls<'a> {
 
     /// The original of an item: as it was brought back before, because the client may have edited
     /// its copy since, else as it stands in the history. A call without a result has an empty one.
-    fn original(&self, index: usize) -> Option<Cow<'_, str>> {
+    fn original(&self, index: ItemIndex) -> Option<Cow<'_, str>> {
         let item = self.item(index)?;
         let mut before = self.earlier.iter().rev();
         if let Some(original) = before.find_map(|earlier| earlier.original(item.no)) {
@@ -332,7 +333,7 @@ impl<'a> Recalls<'a> {
     }
 
     /// A call that the view does not show as it was made.
-    fn call(&self, index: usize) -> Option<String> {
+    fn call(&self, index: ItemIndex) -> Option<String> {
         let item = self.item(index)?;
         let trimmed = self.prepared.view.notes().arguments.contains_key(&index);
         let hidden = trimmed || self.state.marks.get(item.no) == Mark::Removed;

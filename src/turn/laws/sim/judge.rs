@@ -9,9 +9,10 @@ use plimsoll_scripted::size::Sizer;
 use plimsoll_scripted::validate;
 
 use super::{COUNTER, Sent, Sim, is_label, wire};
-use crate::model::{Dialect, ItemKind, Mark, Marks};
+use crate::model::{Dialect, ItemKind, ItemNo, Mark, Marks};
 use crate::policy::{Config, Order, Policy, Protection};
 use crate::session::graph::Kind;
+use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::marked::Marked;
 use crate::session::transcript::{Item, Transcript};
 use crate::tokens::Encoding;
@@ -256,7 +257,7 @@ fn appended(before: &Transcript, now: &Transcript, guided: bool) {
             .episodes
             .iter()
             .filter(|episode| episode.closed);
-        let items = |episode: &crate::session::graph::Episode| -> Vec<u32> {
+        let items = |episode: &crate::session::graph::Episode| -> Vec<ItemNo> {
             let items = episode.items.iter().map(|item| &transcript.items[*item]);
             let lasting = items.filter(|item| item.kind != ItemKind::Reasoning);
             lasting.map(|item| item.no).collect()
@@ -286,10 +287,10 @@ fn to_the_floor(state: &State, prepared: &Prepared, before: &Marks) {
     let config = &prepared.eviction;
     let protection = Protection::new(Marked::new(transcript, before), config.protect_recent);
     // The finer order leaves whole items where the next pass can strip results instead.
-    let result = |(at, item): &(usize, &crate::session::transcript::Item)| {
+    let result = |(at, item): &(ItemIndex, &crate::session::transcript::Item)| {
         item.kind == ItemKind::Result && protection.covers(transcript, *at)
     };
-    let items = transcript.items.iter().enumerate().filter(result);
+    let items = transcript.items.indexed().filter(result);
     let spared = items.map(|(_, item)| u64::from(item.tokens)).sum::<u64>() / 2;
     if config.order == Order::Levels && prepared.estimate <= prepared.floor + spared {
         return;
@@ -343,14 +344,14 @@ fn published(state: &State, prepared: &Prepared, before: &Marks) {
     let graph = &transcript.graph;
     let prologue = prologue(transcript, config);
     let newest = Protection::new(Marked::new(transcript, before), 0);
-    for (at, item) in transcript.items.iter().enumerate() {
+    for (at, item) in transcript.items.indexed() {
         if state.marks.get(item.no) == before.get(item.no) || item.kind == ItemKind::Result {
             continue;
         }
         let episode = &graph.episodes[item.episode.unwrap()];
         let mut acts = episode.dependents.iter().map(|act| &graph.episodes[*act]);
         let held = acts.any(|act| !Marked::new(transcript, &state.marks).is_removed(act));
-        let early = item.episode.unwrap() < prologue;
+        let early = item.episode.unwrap() < EpisodeIndex(prologue);
         assert!(
             episode.closed && !held && !early && !newest.is_newest(at),
             "{:?} of {:?} {:?} went",
@@ -372,8 +373,8 @@ fn open_goes_last(state: &State, prepared: &Prepared, before: &Marks) {
         .entries
         .iter()
         .rfind(|entry| entry.role == crate::model::Role::Assistant)
-        .map_or(0, |entry| entry.items.start);
-    let moved = |item: &&usize| {
+        .map_or(ItemIndex(0), |entry| entry.items.start);
+    let moved = |item: &&ItemIndex| {
         let no = transcript.items[**item].no;
         state.marks.get(no) > before.get(no)
     };
@@ -382,7 +383,7 @@ fn open_goes_last(state: &State, prepared: &Prepared, before: &Marks) {
     };
     let config = &prepared.eviction;
     let protection = Protection::new(Marked::new(transcript, before), config.protect_recent);
-    let recent = |item: &usize| protection.covers(transcript, *item);
+    let recent = |item: &ItemIndex| protection.covers(transcript, *item);
     for episode in transcript
         .graph
         .episodes
@@ -395,7 +396,7 @@ fn open_goes_last(state: &State, prepared: &Prepared, before: &Marks) {
             let stood = before.get(transcript.items[start].no) < Mark::Removed;
             shown || (stood && transcript.graph.episodes[*act].items.iter().any(recent))
         });
-        let due = |item: &&usize| !blocked && !recent(item);
+        let due = |item: &&ItemIndex| !blocked && !recent(item);
         for item in episode.items.iter().filter(due) {
             let shown = &transcript.items[*item];
             let loose = shown.delimiter.is_none()
