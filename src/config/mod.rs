@@ -25,6 +25,7 @@ pub use secret::Secret;
 pub use settings::{Backend, Log, LogFormat, Metrics, Models, StoreSettings, TenantKey};
 pub use units::duration;
 
+use crate::pipeline::StreamSettings;
 use crate::turn::texts::TextResults;
 use crate::turn::{Budget, Cache, Delimiter, Recall, ToolClasses};
 use crate::{ingress, upstream};
@@ -44,6 +45,8 @@ pub struct Config {
     pub budget: Budget,
     /// `[delimiter]`
     pub delimiter: Delimiter,
+    /// The rest of `[delimiter]`: how responses are streamed.
+    pub streams: StreamSettings,
     /// `[recall]`
     pub recall: Recall,
     /// `[cache]`

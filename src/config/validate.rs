@@ -18,6 +18,7 @@ use super::settings::{Backend, LogFormat, StoreSettings};
 use super::{Config, units};
 use crate::dialect::stream::UsageMode;
 use crate::ingress::{Hosts, Origins, Sources};
+use crate::pipeline::StreamSettings;
 use crate::policy::{Order, Policy};
 use crate::turn::texts::{TextProfile, TextResults, pattern};
 use crate::turn::{
@@ -41,7 +42,7 @@ pub fn validate(raw: RawConfig, origins: &BTreeMap<String, Origin>) -> (Config, 
     check.budget("budget", raw.budget, &mut config.budget);
     let (offer, at) = (raw.delimiter.offer.clone(), raw.delimiter.guide_at);
     check.guide("delimiter", offer, at, &mut config.budget);
-    check.delimiter(raw.delimiter, &mut config.delimiter);
+    check.delimiter(raw.delimiter, &mut config.delimiter, &mut config.streams);
     let recall = raw.recall.enabled;
     check.set("recall.enabled", recall, &mut config.recall.enabled, Ok);
     check.cache(raw.cache, &mut config.cache);
@@ -332,7 +333,12 @@ impl Check<'_> {
         self.set(&key, at, &mut budget.guide_at, guide_at);
     }
 
-    fn delimiter(&mut self, raw: RawDelimiter, delimiter: &mut Delimiter) {
+    fn delimiter(
+        &mut self,
+        raw: RawDelimiter,
+        delimiter: &mut Delimiter,
+        streams: &mut StreamSettings,
+    ) {
         self.set("delimiter.enabled", raw.enabled, &mut delimiter.enabled, Ok);
         self.set(
             "delimiter.auto_close",
@@ -356,17 +362,17 @@ impl Check<'_> {
         self.set(
             "delimiter.heartbeat",
             raw.heartbeat,
-            &mut delimiter.heartbeat,
+            &mut streams.heartbeat,
             timeout,
         );
         self.set("delimiter.nudge", raw.nudge, &mut delimiter.nudge, Ok);
-        self.set("delimiter.usage", raw.usage, &mut delimiter.usage, |text| {
+        self.set("delimiter.usage", raw.usage, &mut streams.usage, |text| {
             word(&text, &[("last", UsageMode::Last), ("sum", UsageMode::Sum)])
         });
         self.set(
             "delimiter.finish_cancelled",
             raw.finish_cancelled,
-            &mut delimiter.finish_cancelled,
+            &mut streams.finish_cancelled,
             Ok,
         );
     }

@@ -8,7 +8,6 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 use serde::de::IgnoredAny;
@@ -19,9 +18,7 @@ mod scan;
 
 pub use lone::mended;
 use scan::Scan;
-
-/// A byte range into the slice that was parsed.
-pub type Span = Range<usize>;
+pub use scan::{Member, Span};
 
 /// One replacement: the bytes at the span give way to the new ones. An empty span inserts.
 pub type Edit = (Span, Bytes);
@@ -52,17 +49,6 @@ impl From<serde_json::Error> for RawError {
             column: error.column(),
         }
     }
-}
-
-/// One member of an object.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Member<'a> {
-    /// The key, decoded. A key with a lone surrogate stands as its raw text between the quotes.
-    pub key: Cow<'a, str>,
-    /// From the key's opening quote to the value's last byte.
-    pub span: Span,
-    /// The value alone, without white space around it.
-    pub value: Span,
 }
 
 /// The members of one JSON object in the order of the bytes.
@@ -413,16 +399,6 @@ fn skip_space(bytes: &[u8], from: usize) -> usize {
         .take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'))
         .count();
     from + space
-}
-
-/// The key that these bytes with their quotes spell.
-fn decode_key(raw: &[u8]) -> Cow<'_, str> {
-    let raw = std::str::from_utf8(raw).unwrap_or_default();
-    let inner = raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default();
-    if !inner.contains('\\') {
-        return Cow::Borrowed(inner);
-    }
-    serde_json::from_str::<String>(raw).map_or(Cow::Borrowed(inner), Cow::Owned)
 }
 
 #[cfg(test)]

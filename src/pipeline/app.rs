@@ -10,6 +10,7 @@ use super::accepted::Accepted;
 use super::active::Active;
 use super::find::Paths;
 use super::learned::Learned;
+use super::settings::ServingSettings;
 use super::windows::Windows;
 use crate::history::Readers;
 use crate::model::{CacheName, Dialect, TenantId, caches};
@@ -27,8 +28,10 @@ pub struct App {
     pub upstream: upstream::Client,
     /// The upstream's name in metrics.
     pub provider: Label,
-    /// How requests are served.
+    /// What decides turns.
     pub settings: Settings,
+    /// How long requests and streams wait, and how much is taken in.
+    pub serving: ServingSettings,
     /// The stream machine's settings.
     pub intercept: dialect::stream::Config,
     /// Turn records.
@@ -82,7 +85,7 @@ impl App {
                 | CacheName::Notes
                 | CacheName::Fronts => self.memo.weight(cache),
             };
-            let limit = caches::share(cache, self.settings.cache_memory);
+            let limit = caches::share(cache, self.serving.cache_memory);
             self.metrics.set_cache(cache, held, limit as u64);
         }
         self.metrics.render().unwrap_or_else(|error| {

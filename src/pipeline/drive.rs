@@ -207,7 +207,7 @@ impl Driver {
             return Ok(End::Other(body));
         }
         let mut beginning = Beginning::default();
-        let every = self.app.settings.delimiter.heartbeat;
+        let every = self.app.serving.streams.heartbeat;
         loop {
             let silence = every.saturating_sub(self.client.held.elapsed());
             // What may turn out to be no stream gets no head before that is known.
@@ -239,7 +239,7 @@ impl Driver {
                     self.heartbeat().await?;
                 }
                 () = self.client.sender.closed() => {
-                    if !self.app.settings.delimiter.finish_cancelled {
+                    if !self.app.serving.streams.finish_cancelled {
                         return Err(Gone);
                     }
                     self.swallow(&mut body).await;
@@ -386,7 +386,7 @@ impl Driver {
     async fn beating<T>(&mut self, wait: impl Future<Output = T>) -> Option<T> {
         let mut wait = std::pin::pin!(wait);
         let closed = self.client.sender.clone();
-        let every = self.app.settings.delimiter.heartbeat;
+        let every = self.app.serving.streams.heartbeat;
         loop {
             let silence = every.saturating_sub(self.client.held.elapsed());
             let stays = tokio::select! {

@@ -300,7 +300,7 @@ impl Turn {
     /// late and the client does not wait.
     pub(super) async fn durable(&mut self, app: &Arc<App>, committed: Committed) {
         let begun = Instant::now();
-        let waited = tokio::time::timeout(app.settings.store_wait, committed.durable()).await;
+        let waited = tokio::time::timeout(app.serving.store_wait, committed.durable()).await;
         app.metrics.observe_store(StoreOp::Commit, begun.elapsed());
         self.report.turn.overhead.add(Phase::Store, begun.elapsed());
         match waited {

@@ -41,6 +41,7 @@ mod report;
 mod request;
 mod send;
 mod serve;
+mod settings;
 mod standing;
 mod unary;
 mod watch;
@@ -61,6 +62,7 @@ pub use learned::Learned;
 pub use pass::forward;
 pub use report::Report;
 pub use request::{Identity, Session, Standing, TurnRequest, Untouched};
+pub use settings::{ServingSettings, StreamSettings};
 pub use windows::Windows;
 
 use open::Opened;

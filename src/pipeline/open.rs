@@ -386,12 +386,7 @@ impl Asked {
     ) -> Result<Result<Known, Lost>, Stop> {
         let told = |op, time| app.metrics.observe_store(op, time);
         let reads = Reads::new(&app.store, &told).while_waited_for(patience);
-        let known = refer::look_up(
-            &reads,
-            (tenant, scope),
-            &self.request,
-            app.settings.body_cap,
-        );
+        let known = refer::look_up(&reads, (tenant, scope), &self.request, app.serving.body_cap);
         known.map_err(unfound)
     }
 }

@@ -5,10 +5,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::ask::{Ask, Level, Policy};
 use super::pass::{Proposal, conclude};
 use super::plan::{Move, PlanError};
+use super::protect::Protection;
 use super::work::{Work, bare};
-use super::{Ask, Level, Policy, Protection};
 use crate::model::{ItemKind, Kept, Mark, Role, ToolClass};
 use crate::session::graph::Episode;
 use crate::session::index::{ItemIndex, indices};

@@ -4,11 +4,13 @@
 
 use std::sync::Arc;
 
+use super::ask::{Ask, Level};
 use super::levels::Levels;
+use super::open;
 use super::pass::{Proposal, conclude};
 use super::plan::{Move, PlanError};
+use super::protect::Protection;
 use super::work::Work;
-use super::{Ask, Level, Protection, open};
 use crate::model::{ItemKind, Mark};
 use crate::session::graph::{Episode, Kind};
 use crate::session::index::{EpisodeIndex, Indexed, ItemIndex};

@@ -5,10 +5,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::ask::{Ask, Level};
 use super::lexicon::{Lexicon, Parts, names_bytes};
 use super::plan::Move;
 use super::work::{STUB_FROM, Work};
-use super::{Ask, Level};
 use crate::model::{ItemKind, Kept, Mark, ToolClass};
 use crate::session::graph::{Episode, Kind};
 use crate::session::index::{EntryIndex, ItemIndex};

@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::ask::{Ask, Text};
 use super::work::Work;
-use super::{Ask, Text};
 use crate::model::{Hashed, ItemKind, Kept, Mark, Word, Words, distinct};
 use crate::session::index::{Indexed, ItemIndex};
 use crate::session::note::Note;

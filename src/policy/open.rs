@@ -1,7 +1,7 @@
 //! An episode that never ends (design §5): once all else is evicted, calls and results inside the
 //! open episode go, oldest first, bulk before the rest. Its text and its start always stay.
 
-use super::Level;
+use super::ask::Level;
 use super::plan::Move;
 use super::work::Work;
 use crate::model::{ItemKind, Mark};

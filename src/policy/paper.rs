@@ -2,10 +2,11 @@
 //! of ours is still added stands in `docs/papers.md`. Pure; never takes anything of an open episode,
 //! of the prologue, or of exploration on which an act in view depends.
 
+use super::ask::{Ask, Level};
 use super::pass::{Proposal, conclude};
 use super::plan::{Move, PlanError};
+use super::protect::Protection;
 use super::work::Work;
-use super::{Ask, Level, Protection};
 use crate::model::{ItemKind, ToolClass};
 use crate::session::graph::{Episode, Kind};
 use crate::session::index::EpisodeIndex;

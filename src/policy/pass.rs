@@ -1,25 +1,13 @@
-//! What a pass is asked for and what it would do. Owns the shapes that all policies share; never
-//! chooses what goes.
+//! What a pass would do. Owns the shapes that all policies share; never chooses what goes.
 
 use std::collections::BTreeMap;
 
+use super::ask::{Ask, Level};
 use super::plan::{Move, Plan, PlanError};
 use super::work::{Gone, Work};
-use super::{Ask, Level};
 use crate::model::{ItemKind, Mark};
 use crate::session::index::ItemIndex;
 use crate::session::transcript::Item;
-
-/// What a pass is asked for, in raw tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// The size of what stands outside the transcript: tools, guidance.
-    pub fixed: u64,
-    /// The size that may not be exceeded.
-    pub ceiling: u64,
-    /// The size down to which a pass evicts.
-    pub floor: u64,
-}
 
 /// What a pass would do.
 #[derive(Clone, Debug)]

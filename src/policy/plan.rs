@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::Protection;
+use super::protect::Protection;
 use crate::model::{ItemKind, ItemNo, Kept, Mark};
 use crate::session::graph::{Delimiter, Episode};
 use crate::session::index::{EpisodeIndex, ItemIndex};

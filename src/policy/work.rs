@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::ask::{Ask, Config, Level};
 use super::plan::Move;
-use super::{Ask, Config, Level, Protection};
+use super::protect::Protection;
 use crate::model::{ItemKind, Kept, Mark, ToolClass};
 use crate::session::graph::{Episode, Kind};
 use crate::session::index::{EntryIndex, ItemIndex};

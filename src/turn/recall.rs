@@ -3,6 +3,7 @@
 //! own messages and from records of the path, and never reads a store.
 
 mod document;
+mod find;
 
 use std::borrow::Cow;
 use std::collections::HashSet;

@@ -12,14 +12,13 @@ use super::overrides::{AskedBudget, MIN_CEILING, Mode, Overrides};
 use super::texts::{Fronts, TextProfile, TextResults};
 use crate::commit::{self, Floor};
 use crate::dialect::request::Request;
-use crate::dialect::stream::UsageMode;
 use crate::intercept::delimiter::Protocol;
 use crate::model::{Dialect, EditKind, Edits, Given, Guide, Hidden, Shape};
 use crate::policy::{self, Order, Policy};
 use crate::render::tools::{self, Injected};
 use crate::tokens::{CacheModel, Family};
 
-/// All settings of the pipeline.
+/// The operator's settings of turns.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// What is served without a profile.
@@ -36,17 +35,8 @@ pub struct Settings {
     pub classes: Classes,
     /// By what a user message is a result.
     pub texts: Arc<TextResults>,
-    /// How long a final frame waits for its record.
-    pub store_wait: Duration,
-    /// How long a request waits to be found in the store.
-    pub read_wait: Duration,
     /// What of the client's content is stored.
     pub content: StoreContent,
-    /// The largest body that is read whole, which is also the longest conversation that is put
-    /// together for a request that refers to it, in bytes.
-    pub body_cap: usize,
-    /// What is remembered between requests takes so many bytes at most.
-    pub cache_memory: usize,
 }
 
 /// What of the client's content is stored.
@@ -187,14 +177,8 @@ pub struct Delimiter {
     pub hops: u32,
     /// The block that is appended to the system message.
     pub guidance: Guidance,
-    /// Silence towards the client until a comment is sent.
-    pub heartbeat: Duration,
     /// Whether results may carry a reminder.
     pub nudge: bool,
-    /// Which usage the client reads.
-    pub usage: UsageMode,
-    /// Whether a stream whose client has gone is read to the end of its hop.
-    pub finish_cancelled: bool,
 }
 
 impl Default for Delimiter {
@@ -204,10 +188,7 @@ impl Default for Delimiter {
             auto_close: false,
             hops: 8,
             guidance: Guidance::Standard,
-            heartbeat: Duration::from_secs(10),
             nudge: true,
-            usage: UsageMode::Last,
-            finish_cancelled: false,
         }
     }
 }

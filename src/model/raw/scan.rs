@@ -7,7 +7,22 @@
 //! control characters and for bytes outside ASCII; only a string that has any is held to UTF-8.
 //! (Outside strings such a byte is no JSON.) A `RawValue` a message costs another pass over it.
 
-use super::{Member, Span, decode_key};
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// A byte range into the slice that was parsed.
+pub type Span = Range<usize>;
+
+/// One member of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member<'a> {
+    /// The key, decoded. A key with a lone surrogate stands as its raw text between the quotes.
+    pub key: Cow<'a, str>,
+    /// From the key's opening quote to the value's last byte.
+    pub span: Span,
+    /// The value alone, without white space around it.
+    pub value: Span,
+}
 
 /// Strings with many escapes are searched eight bytes at a time: starting the wide search costs
 /// more than that.
@@ -277,4 +292,14 @@ fn is_text(inside: &[u8]) -> bool {
     let least = least.iter().chain(rest).fold(u8::MAX, |a, b| a.min(*b));
     let all = all.iter().chain(rest).fold(0, |a, b| a | b);
     least >= b' ' && (all.is_ascii() || simdutf8::basic::from_utf8(inside).is_ok())
+}
+
+/// The key that these bytes with their quotes spell.
+fn decode_key(raw: &[u8]) -> Cow<'_, str> {
+    let raw = std::str::from_utf8(raw).unwrap_or_default();
+    let inner = raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default();
+    if !inner.contains('\\') {
+        return Cow::Borrowed(inner);
+    }
+    serde_json::from_str::<String>(raw).map_or(Cow::Borrowed(inner), Cow::Owned)
 }
