@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll::dialect::chat::original;
 use plimsoll::model::{Dialect, Digest, ItemKind, Kept, Mark, Marks, Role, TenantId, Words};
-use plimsoll::policy::{self, Ask, Config, Order, Policy, Proposal, Target, Text};
+use plimsoll::policy::{self, EvictionSettings, Order, Policy, PolicyAsk, Proposal, Target, Text};
 use plimsoll::session::index::{ItemIndex, indices};
 use plimsoll::session::measure::Measure;
 use plimsoll::session::note::{Left, Note};
@@ -26,7 +26,7 @@ use plimsoll::session::stub;
 use plimsoll::session::transcript::{Source, Transcript};
 use plimsoll::session::view::{Notes, View};
 use plimsoll::tokens::{Counter, Encoding};
-use plimsoll::turn::known::{Decoded, Memo, Reader};
+use plimsoll::turn::memo::{Decoded, Memo, Reader};
 
 use session::{Annotated, ITEMS, Session};
 
@@ -181,12 +181,12 @@ impl<'a> Request<'a> {
     }
 
     fn pass(&self, reader: Reader<'_>, view: &View, order: Order, target: Target) -> Proposal {
-        let config = Config {
+        let config = EvictionSettings {
             order,
-            ..Config::default()
+            ..EvictionSettings::default()
         };
         self.measured(reader, target.ceiling, |measure| {
-            let ask = Ask {
+            let ask = PolicyAsk {
                 view,
                 config: &config,
                 measure,

@@ -15,7 +15,7 @@ use crate::pipeline::{Accepted, Active, App, Learned, ServingSettings, Windows};
 use crate::record::{Metrics, provider_name};
 use crate::store::{self, Keepsake, Opened, Store};
 use crate::tokens::{Counter, Models};
-use crate::turn::known::Memo;
+use crate::turn::memo::Memo;
 use crate::turn::{Classes, Settings};
 use crate::upstream::Client;
 

@@ -16,14 +16,14 @@ pub enum Floor {
 
 /// Settings of the low-water mark.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Config {
+pub struct FloorSettings {
     /// How deep a pass evicts.
     pub floor: Floor,
     /// The lowest floor that `Auto` may choose, as a fraction of the ceiling.
     pub min_floor: f64,
 }
 
-impl Default for Config {
+impl Default for FloorSettings {
     fn default() -> Self {
         Self {
             floor: Floor::Auto,
@@ -78,7 +78,7 @@ const AUTO_SLACK: f64 = 1.1;
     clippy::cast_sign_loss,
     reason = "token counts are far below 2^52 and fractions lie in 0..=1"
 )]
-pub fn floor(config: Config, growth: &Growth) -> u64 {
+pub fn floor(config: FloorSettings, growth: &Growth) -> u64 {
     let fraction = match config.floor {
         Floor::Ceiling => return growth.ceiling,
         Floor::Fraction(fraction) => fraction,
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn the_auto_floor_is_within_a_tenth_of_the_lowest() {
-        let config = Config::default();
+        let config = FloorSettings::default();
         assert_eq!(floor(config, &growth(None)), 56_000);
         for delta in [100.0, 700.0, 1500.0, 4000.0, 30_000.0] {
             let chosen = floor(config, &growth(Some(delta)));
@@ -184,7 +184,7 @@ mod tests {
         }
         assert_eq!(
             floor(
-                Config {
+                FloorSettings {
                     floor: Floor::Ceiling,
                     ..config
                 },

@@ -26,8 +26,8 @@ pub use settings::{Backend, Log, LogFormat, Metrics, Models, StoreSettings, Tena
 pub use units::duration;
 
 use crate::pipeline::StreamSettings;
-use crate::turn::texts::TextResults;
-use crate::turn::{Budget, Cache, Delimiter, Recall, ToolClasses};
+use crate::turn::text_results::TextResults;
+use crate::turn::{Budget, CacheSettings, DelimiterSettings, RecallSettings, ToolClasses};
 use crate::{ingress, upstream};
 use layers::Layers;
 
@@ -44,13 +44,13 @@ pub struct Config {
     /// `[budget]`
     pub budget: Budget,
     /// `[delimiter]`
-    pub delimiter: Delimiter,
+    pub delimiter: DelimiterSettings,
     /// The rest of `[delimiter]`: how responses are streamed.
     pub streams: StreamSettings,
     /// `[recall]`
-    pub recall: Recall,
+    pub recall: RecallSettings,
     /// `[cache]`
-    pub cache: Cache,
+    pub cache: CacheSettings,
     /// `[tools]`
     pub tools: ToolClasses,
     /// The rest of `[tools]`: results that come as text.

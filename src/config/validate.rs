@@ -20,10 +20,10 @@ use crate::dialect::stream::UsageMode;
 use crate::ingress::{Hosts, Origins, Sources};
 use crate::pipeline::StreamSettings;
 use crate::policy::{Order, Policy};
-use crate::turn::texts::{TextProfile, TextResults, pattern};
+use crate::turn::text_results::{TextProfile, TextResults, pattern};
 use crate::turn::{
-    Budget, Cache, Delimiter, Mode, Offer, PAPER_PROFILE, ProtectRecent, SetBreakpoints,
-    StoreContent, ToolClasses, Unmet,
+    Budget, CacheSettings, DelimiterSettings, Mode, Offer, PAPER_PROFILE, ProtectRecent,
+    SetBreakpoints, StoreContent, ToolClasses, Unmet,
 };
 use crate::upstream::BaseUrl;
 use crate::{ingress, upstream};
@@ -336,7 +336,7 @@ impl Check<'_> {
     fn delimiter(
         &mut self,
         raw: RawDelimiter,
-        delimiter: &mut Delimiter,
+        delimiter: &mut DelimiterSettings,
         streams: &mut StreamSettings,
     ) {
         self.set("delimiter.enabled", raw.enabled, &mut delimiter.enabled, Ok);
@@ -377,7 +377,7 @@ impl Check<'_> {
         );
     }
 
-    fn cache(&mut self, raw: RawCache, cache: &mut Cache) {
+    fn cache(&mut self, raw: RawCache, cache: &mut CacheSettings) {
         let words = &[("auto", SetBreakpoints::Auto), ("off", SetBreakpoints::Off)];
         self.set(
             "cache.breakpoints",

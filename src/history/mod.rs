@@ -2,13 +2,13 @@
 //! what was said on it. `pipeline` goes on from it, `inspect` shows it. Reads the store; never writes,
 //! and never decides which record is meant.
 
-mod content;
+mod conversation;
 mod patience;
 mod reads;
 
 use std::sync::Arc;
 
-pub use content::{Said, said};
+pub use conversation::{Conversation, conversation};
 pub use patience::{Patience, Waiting};
 pub use reads::{Readers, Reads};
 

@@ -8,9 +8,11 @@ use serde_json::{Value, json};
 
 use super::archive::{ArchiveError, Branch};
 use super::dates::date;
-use crate::history::{self, FindError, Reads, Said};
-use crate::model::{Effect, EpisodeKind, Hidden, HiddenCall, Hop, ItemNo, StoredMark, Usage};
-use crate::session::path::Entry;
+use crate::history::{self, Conversation, FindError, Reads};
+use crate::model::{
+    Effect, ExplicitKind, HiddenCall, HiddenTool, ItemNo, StoredHop, StoredMark, Usage,
+};
+use crate::session::path::PathEntry;
 use crate::store::{Store, StoreError};
 
 /// A session that was written out.
@@ -42,7 +44,7 @@ pub fn export(store: &Store, branch: &Branch) -> Result<Export, ArchiveError> {
     let reads = Reads::new(store, &unwatched);
     let path = history::load(&reads, branch.newest)?;
     let path = path.ok_or_else(|| ArchiveError::Broken(branch.name()))?;
-    let whole = match history::said(&reads, &path)? {
+    let whole = match history::conversation(&reads, &path)? {
         Some(said) => texts(store, &said)?,
         None => None,
     };
@@ -77,7 +79,7 @@ pub fn export(store: &Store, branch: &Branch) -> Result<Export, ArchiveError> {
 #[expect(clippy::type_complexity, reason = "messages and tools, used once")]
 fn texts(
     store: &Store,
-    said: &Said,
+    said: &Conversation,
 ) -> Result<Option<(Vec<String>, Option<String>)>, ArchiveError> {
     let mut messages = Vec::with_capacity(said.messages.len());
     for ids in said.messages.chunks(64) {
@@ -124,7 +126,7 @@ fn line(meta: &Value, tools: Option<&str>) -> String {
 }
 
 /// The account of a turn.
-fn turn(entry: &Entry, reported: Option<Usage>) -> Value {
+fn turn(entry: &PathEntry, reported: Option<Usage>) -> Value {
     let record = &entry.record;
     let last = record.hops.len().saturating_sub(1);
     let hops = record.hops.iter().enumerate();
@@ -148,7 +150,7 @@ fn turn(entry: &Entry, reported: Option<Usage>) -> Value {
     })
 }
 
-fn hop_of(hop: &Hop, reported: Option<Usage>) -> Value {
+fn hop_of(hop: &StoredHop, reported: Option<Usage>) -> Value {
     let usage = hop.usage.or(reported);
     let usage = usage.map(|usage| {
         json!({
@@ -194,8 +196,8 @@ fn hidden(call: &HiddenCall) -> Value {
         } => json!({
             "started": name,
             "type": match kind {
-                EpisodeKind::Expl => "expl",
-                EpisodeKind::Act => "act",
+                ExplicitKind::Expl => "expl",
+                ExplicitKind::Act => "act",
             },
             "dependencies": dependencies,
         }),
@@ -206,8 +208,8 @@ fn hidden(call: &HiddenCall) -> Value {
     json!({
         "id": call.id.0,
         "tool": match call.tool {
-            Hidden::Delimiter => "delimiter",
-            Hidden::Recall => "recall",
+            HiddenTool::Delimiter => "delimiter",
+            HiddenTool::Recall => "recall",
         },
         "arguments": call.arguments,
         "result": call.result,

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-use crate::model::{Hidden, raw};
+use crate::model::{HiddenTool, raw};
 
 /// Bytes of arguments above which a call is refused and kept as [`NOTHING`].
 pub const MOST: usize = 16 * 1024;
@@ -26,17 +26,17 @@ pub fn is_object(arguments: &str) -> bool {
 
 /// Why a call is refused before it is read, with what to do instead.
 #[must_use]
-pub fn refusal(tool: Hidden, arguments: &str) -> Option<String> {
+pub fn refusal(tool: HiddenTool, arguments: &str) -> Option<String> {
     if arguments.len() <= MOST && !is_object(arguments) {
         let with = match tool {
-            Hidden::Delimiter => "an action",
-            Hidden::Recall => "an id",
+            HiddenTool::Delimiter => "an action",
+            HiddenTool::Recall => "an id",
         };
         return Some(format!("send the arguments as a JSON object with {with}"));
     }
     let shorter = match tool {
-        Hidden::Delimiter => "a description of a few sentences",
-        Hidden::Recall => "a short id",
+        HiddenTool::Delimiter => "a description of a few sentences",
+        HiddenTool::Recall => "a short id",
     };
     (arguments.len() > MOST).then(|| {
         format!(
@@ -49,7 +49,7 @@ pub fn refusal(tool: Hidden, arguments: &str) -> Option<String> {
 
 /// What is kept of a call's arguments where that is not what was sent.
 #[must_use]
-pub fn kept(tool: Hidden, arguments: &str) -> Option<String> {
+pub fn kept(tool: HiddenTool, arguments: &str) -> Option<String> {
     if arguments.len() > MOST {
         return Some(NOTHING.to_owned());
     }
@@ -63,10 +63,10 @@ pub fn kept(tool: Hidden, arguments: &str) -> Option<String> {
 }
 
 /// The tool's own fields, without white space.
-fn own(tool: Hidden, fields: &Map<String, Value>) -> String {
+fn own(tool: HiddenTool, fields: &Map<String, Value>) -> String {
     let known: &[&str] = match tool {
-        Hidden::Delimiter => &["action", "name", "type", "dependencies", "description"],
-        Hidden::Recall => &["id", "lines", "search"],
+        HiddenTool::Delimiter => &["action", "name", "type", "dependencies", "description"],
+        HiddenTool::Recall => &["id", "lines", "search"],
     };
     let mut own = String::from("{");
     for key in known {
@@ -84,8 +84,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::intercept::delimiter::{Names, Protocol};
-    use crate::intercept::recall::Ask;
+    use crate::intercept::delimiter::{EpisodeNames, Protocol};
+    use crate::intercept::recall::RecallAsk;
 
     #[test]
     fn what_is_kept_of_arguments() {
@@ -116,14 +116,14 @@ mod tests {
             (deep, Some(NOTHING)),
             (r#"{"name":"\ud800"}"#.to_owned(), Some(NOTHING)),
         ] {
-            let got = kept(Hidden::Delimiter, &arguments);
+            let got = kept(HiddenTool::Delimiter, &arguments);
             assert_eq!(got.as_deref(), want, "{} bytes", arguments.len());
-            let refused = refusal(Hidden::Delimiter, &arguments).is_some();
+            let refused = refusal(HiddenTool::Delimiter, &arguments).is_some();
             let unread = arguments.len() > MOST || !is_object(&arguments);
             assert_eq!(refused, unread);
         }
         let recall = format!(r#"{{"x":"{}","id":"read:3"}}"#, "x".repeat(300));
-        let got = kept(Hidden::Recall, &recall);
+        let got = kept(HiddenTool::Recall, &recall);
         assert_eq!(got.as_deref(), Some(r#"{"id":"read:3"}"#));
     }
 
@@ -157,16 +157,16 @@ mod tests {
         #[test]
         fn what_is_kept_means_the_same(fields in prop::collection::vec(field(), 0..8)) {
             let sent = format!("{{{}}}", fields.join(","));
-            for tool in [Hidden::Delimiter, Hidden::Recall] {
+            for tool in [HiddenTool::Delimiter, HiddenTool::Recall] {
                 let kept = kept(tool, &sent).unwrap_or_else(|| sent.clone());
                 prop_assert!(kept.len() <= MOST);
                 let protocol = Protocol { auto_close: false };
                 match tool {
-                    Hidden::Delimiter => prop_assert_eq!(
-                        Names::default().run(&sent, protocol, ""),
-                        Names::default().run(&kept, protocol, "")
+                    HiddenTool::Delimiter => prop_assert_eq!(
+                        EpisodeNames::default().run(&sent, protocol, ""),
+                        EpisodeNames::default().run(&kept, protocol, "")
                     ),
-                    Hidden::Recall => prop_assert_eq!(Ask::read(&sent), Ask::read(&kept)),
+                    HiddenTool::Recall => prop_assert_eq!(RecallAsk::read(&sent), RecallAsk::read(&kept)),
                 }
             }
         }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use crate::model::{DelimiterAction, Effect, EpisodeKind, label_set};
-use crate::session::graph::{Graph, Kind};
+use crate::model::{DelimiterAction, Effect, ExplicitKind, label_set};
+use crate::session::graph::{EpisodeKind, Graph};
 
 /// Characters of a name; longer ones are refused so that tombstones stay short.
 const NAME_CHARS: usize = 120;
@@ -15,10 +15,10 @@ const LISTED: usize = 20;
 
 /// The names that a call is checked against. Moves on with each call of a message.
 #[derive(Clone, Debug, Default)]
-pub struct Names {
+pub struct EpisodeNames {
     used: HashSet<String>,
     closed_expl: Vec<String>,
-    open: Option<(String, EpisodeKind)>,
+    open: Option<(String, ExplicitKind)>,
     done: HashSet<String>,
 }
 
@@ -31,19 +31,19 @@ pub struct Protocol {
 
 /// What a call did and what its result reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct DelimiterAnswer {
     /// What it did.
     pub effect: Effect,
     /// The result's text.
     pub result: String,
     /// The outcome's name in metrics.
-    pub label: Label,
+    pub label: DelimiterOutcome,
 }
 
 label_set!(
     /// How a call ended, for metrics.
     #[derive(Hash)]
-    Label {
+    DelimiterOutcome {
         /// It was taken.
         Ok => "ok",
         /// It was refused with a text that says why.
@@ -59,24 +59,24 @@ pub struct DelimiterCall {
     /// What it asks for.
     pub action: DelimiterAction,
     /// Whether it was taken.
-    pub outcome: Label,
+    pub outcome: DelimiterOutcome,
 }
 
-impl Names {
+impl EpisodeNames {
     /// The names of a graph.
     #[must_use]
     pub fn of(graph: &Graph) -> Self {
         let explicit = graph
             .episodes
             .iter()
-            .filter(|episode| episode.kind != Kind::Implicit);
+            .filter(|episode| episode.kind != EpisodeKind::Implicit);
         Self {
             used: explicit.map(|episode| episode.name.clone()).collect(),
             closed_expl: graph.closed_expl().map(str::to_owned).collect(),
             open: graph.open().map(|episode| {
                 let kind = match episode.kind {
-                    Kind::Act => EpisodeKind::Act,
-                    Kind::Expl | Kind::Implicit => EpisodeKind::Expl,
+                    EpisodeKind::Act => ExplicitKind::Act,
+                    EpisodeKind::Expl | EpisodeKind::Implicit => ExplicitKind::Expl,
                 };
                 (episode.name.clone(), kind)
             }),
@@ -93,20 +93,20 @@ impl Names {
     /// Runs one call. `context` is what the success line says of the budget. A call is judged for
     /// itself, whatever was said before: one that was refused may be right by now, and so may one
     /// that was taken, as the `end` of a second act is.
-    pub fn run(&mut self, arguments: &str, protocol: Protocol, context: &str) -> Outcome {
+    pub fn run(&mut self, arguments: &str, protocol: Protocol, context: &str) -> DelimiterAnswer {
         match self.effect(arguments, protocol) {
             Err(_) if self.done.contains(arguments) => refused(
-                Label::Repeated,
+                DelimiterOutcome::Repeated,
                 "already done; go on with the work".to_owned(),
             ),
-            Err(why) => refused(Label::Refused, why),
+            Err(why) => refused(DelimiterOutcome::Refused, why),
             Ok((effect, said)) => {
                 self.apply(&effect);
                 self.done.insert(arguments.to_owned());
-                Outcome {
+                DelimiterAnswer {
                     effect,
                     result: format!("{said} · {context}"),
-                    label: Label::Ok,
+                    label: DelimiterOutcome::Ok,
                 }
             }
         }
@@ -136,8 +136,8 @@ impl Names {
             ));
         }
         let kind = match text(fields, "type")? {
-            Some("expl") => EpisodeKind::Expl,
-            Some("act") => EpisodeKind::Act,
+            Some("expl") => ExplicitKind::Expl,
+            Some("act") => ExplicitKind::Act,
             _ => return Err("set type to \"expl\" (gathering) or \"act\" (doing)".to_owned()),
         };
         if let Some((open, _)) = self.open.as_ref().filter(|_| !protocol.auto_close) {
@@ -163,7 +163,7 @@ impl Names {
     fn dependencies(
         &self,
         fields: &Map<String, Value>,
-        kind: EpisodeKind,
+        kind: ExplicitKind,
     ) -> Result<Vec<String>, String> {
         let given = match fields.get("dependencies") {
             None | Some(Value::Null) => &[][..],
@@ -171,7 +171,7 @@ impl Names {
             Some(_) => return Err("give dependencies as a list of names".to_owned()),
         };
         // Only an act has any; what an expl names costs nothing and is left out.
-        if kind == EpisodeKind::Expl {
+        if kind == ExplicitKind::Expl {
             return Ok(Vec::new());
         }
         let mut known: BTreeMap<&str, ()> = BTreeMap::new();
@@ -223,16 +223,16 @@ impl Names {
             .filter(|d| !d.is_empty());
         let said = format!("closed {} \"{name}\"", kind_name(kind));
         match (kind, description) {
-            (EpisodeKind::Expl, None) => {
+            (ExplicitKind::Expl, None) => {
                 Err("add a description of what you learned to end an expl".to_owned())
             }
             // Models that describe every end would never end an act. Its effects speak for it, so
             // that what they say of it is left out.
-            (EpisodeKind::Act, _) => {
+            (ExplicitKind::Act, _) => {
                 let description = None;
                 Ok((Effect::Ended { name, description }, said))
             }
-            (EpisodeKind::Expl, Some(description)) => {
+            (ExplicitKind::Expl, Some(description)) => {
                 let description = Some(description.to_owned());
                 Ok((Effect::Ended { name, description }, said))
             }
@@ -252,24 +252,24 @@ impl Names {
     }
 
     fn close(&mut self) {
-        if let Some((name, EpisodeKind::Expl)) = self.open.take() {
+        if let Some((name, ExplicitKind::Expl)) = self.open.take() {
             self.closed_expl.push(name);
         }
     }
 }
 
-fn refused(label: Label, result: String) -> Outcome {
-    Outcome {
+fn refused(label: DelimiterOutcome, result: String) -> DelimiterAnswer {
+    DelimiterAnswer {
         effect: Effect::Refused,
         result,
         label,
     }
 }
 
-fn kind_name(kind: EpisodeKind) -> &'static str {
+fn kind_name(kind: ExplicitKind) -> &'static str {
     match kind {
-        EpisodeKind::Expl => "expl",
-        EpisodeKind::Act => "act",
+        ExplicitKind::Expl => "expl",
+        ExplicitKind::Act => "act",
     }
 }
 
@@ -295,7 +295,7 @@ mod tests {
     /// Runs calls in order and checks the start of each result.
     #[track_caller]
     fn check(auto_close: bool, calls: &[(&str, &str)]) {
-        let mut names = Names::default();
+        let mut names = EpisodeNames::default();
         for (arguments, expect) in calls {
             let got = names.run(arguments, Protocol { auto_close }, "context 1k/80k");
             assert!(
@@ -385,7 +385,7 @@ mod tests {
 
     #[test]
     fn an_expl_that_names_dependencies_is_opened_without() {
-        let mut names = Names::default();
+        let mut names = EpisodeNames::default();
         let start = r#"{"action":"start","name":"a","type":"expl","dependencies":["x"]}"#;
         let outcome = names.run(start, Protocol { auto_close: false }, "");
         assert!(outcome.result.starts_with("opened expl \"a\""));
@@ -397,7 +397,7 @@ mod tests {
 
     #[test]
     fn an_act_that_is_described_is_ended() {
-        let mut names = Names::default();
+        let mut names = EpisodeNames::default();
         let protocol = Protocol { auto_close: false };
         let mut run = |arguments| names.run(arguments, protocol, "");
         run(r#"{"action":"start","name":"b","type":"act"}"#);

@@ -19,7 +19,7 @@ pub const EVERYTHING: &str = "all that is evicted";
 
 /// What a call asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct RecallAsk {
     /// The item, episode, page of the ledger or path; [`EVERYTHING`] where only a search is given.
     pub id: String,
     /// The first and the last line, from 1; to the end where the last is `usize::MAX`.
@@ -30,7 +30,7 @@ pub struct Ask {
 
 /// What was taken out of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct Excerpt {
     /// The text.
     pub text: String,
     /// What it is of the document, in words, with how to get the rest.
@@ -43,14 +43,14 @@ pub struct Part {
 
 /// Why nothing was taken out, with what to do instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Miss {
+pub enum NoExcerpt {
     /// The document has no such line.
     Nothing(String),
     /// Not even a part fits.
     NoRoom,
 }
 
-impl Ask {
+impl RecallAsk {
     /// Reads the arguments of a call.
     ///
     /// # Errors
@@ -110,13 +110,13 @@ fn range(text: &str) -> Result<(usize, usize), String> {
 /// the first matches of a search, head and tail of all else.
 ///
 /// # Errors
-/// [`Miss`] where there is nothing to give.
+/// [`NoExcerpt`] where there is nothing to give.
 pub fn take(
     document: &str,
-    ask: &Ask,
+    ask: &RecallAsk,
     limit: u32,
     count: &dyn Fn(&str) -> u32,
-) -> Result<Part, Miss> {
+) -> Result<Excerpt, NoExcerpt> {
     let lines: Vec<&str> = document.split_inclusive('\n').collect();
     let taker = Taker {
         document,
@@ -127,7 +127,7 @@ pub fn take(
     let total = taker.lines.len();
     let (first, last) = ask.lines.unwrap_or((1, usize::MAX));
     if first > total.max(1) {
-        return Err(Miss::Nothing(format!("{} has {total} lines", ask.id)));
+        return Err(NoExcerpt::Nothing(format!("{} has {total} lines", ask.id)));
     }
     let range = first - 1..last.min(total);
     match (&ask.search, ask.lines) {
@@ -166,8 +166,8 @@ impl Taker<'_> {
         short && (self.count)(self.document) <= self.limit
     }
 
-    fn whole(&self) -> Part {
-        Part {
+    fn whole(&self) -> Excerpt {
+        Excerpt {
             text: self.document.to_owned(),
             said: plural(self.total()),
             whole: true,
@@ -176,7 +176,7 @@ impl Taker<'_> {
     }
 
     /// Head and tail, two to one.
-    fn ends(&self) -> Result<Part, Miss> {
+    fn ends(&self) -> Result<Excerpt, NoExcerpt> {
         let total = self.total();
         let limit = self.limit.saturating_sub(MARKER);
         let head = self.fits(0..total, limit / 3 * 2, false);
@@ -198,7 +198,7 @@ impl Taker<'_> {
         said.push_str(&format!(
             " of {total}; no more fits: ask for lines \"{left_out}\", or search"
         ));
-        Ok(Part {
+        Ok(Excerpt {
             text,
             said,
             whole: false,
@@ -206,7 +206,7 @@ impl Taker<'_> {
         })
     }
 
-    fn range(&self, range: Range<usize>) -> Result<Part, Miss> {
+    fn range(&self, range: Range<usize>) -> Result<Excerpt, NoExcerpt> {
         let taken = self.fits(range.clone(), self.limit, false);
         if taken == 0 {
             return self.beginning(range.start);
@@ -221,7 +221,7 @@ impl Taker<'_> {
             let rest = span(end + 1..range.end + 1);
             said.push_str(&format!("; no more fits: ask for lines \"{rest}\""));
         }
-        Ok(Part {
+        Ok(Excerpt {
             text: self.text(range.start..end),
             said,
             whole: false,
@@ -230,7 +230,7 @@ impl Taker<'_> {
     }
 
     /// As much of one line as fits, where not even that fits whole.
-    fn beginning(&self, line: usize) -> Result<Part, Miss> {
+    fn beginning(&self, line: usize) -> Result<Excerpt, NoExcerpt> {
         let whole = self.lines.get(line).copied().unwrap_or_default();
         let mut end = whole.len().min(self.limit as usize * 16);
         loop {
@@ -245,11 +245,11 @@ impl Taker<'_> {
             end = usize::try_from(aim).unwrap_or(0).min(end - 1);
         }
         if end < 40.min(whole.len()) {
-            return Err(Miss::NoRoom);
+            return Err(NoExcerpt::NoRoom);
         }
         let total = self.total();
         let number = line + 1;
-        Ok(Part {
+        Ok(Excerpt {
             text: whole.get(..end).unwrap_or_default().to_owned(),
             said: format!(
                 "the first {end} of {} bytes of line {number} of {total}; no more fits: search for what you need of it",
@@ -289,12 +289,12 @@ impl Taker<'_> {
         }
     }
 
-    fn matches(&self, range: Range<usize>, search: &str, id: &str) -> Result<Part, Miss> {
+    fn matches(&self, range: Range<usize>, search: &str, id: &str) -> Result<Excerpt, NoExcerpt> {
         let total = self.total();
         let found = self.found(range.clone(), search);
         let (Some(first), count) = (found.first().copied(), found.len()) else {
             let within = span(range.start + 1..range.end + 1);
-            return Err(Miss::Nothing(format!(
+            return Err(NoExcerpt::Nothing(format!(
                 "no line of {id} has {search:?}: it has {total} lines, {within} were searched"
             )));
         };
@@ -306,14 +306,14 @@ impl Taker<'_> {
         }
         let shown = found.get(..given).unwrap_or_default();
         if shown.is_empty() {
-            return Err(Miss::NoRoom);
+            return Err(NoExcerpt::NoRoom);
         }
         let mut said = format!("{given} of {count} lines with {search:?}, of {total}");
         if given < count {
             let next = found.get(given).copied().unwrap_or(first) + 1;
             said.push_str(&format!("; no more fits: search on in lines \"{next}-\""));
         }
-        Ok(Part {
+        Ok(Excerpt {
             text: self.shown(shown, &range, search, around),
             said,
             whole: false,

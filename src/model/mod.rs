@@ -29,8 +29,8 @@ pub use labels::LabelSet;
 pub(crate) use labels::label_set;
 pub use marks::{Kept, Mark, Marks, StoredMark};
 pub use record::{
-    Content, Effect, EpisodeKind, Hidden, HiddenCall, Hop, Original, Parent, Snapshot, Step,
-    TurnRecord,
+    Content, Effect, ExplicitKind, HiddenCall, HiddenTool, Original, Parent, Snapshot,
+    SnapshotEntry, StoredHop, TurnRecord,
 };
 pub use rope::Rope;
 pub use strings::strings;

@@ -19,7 +19,7 @@ pub enum Parent {
 
 /// The type that the agent gave an episode (paper 000 §4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum EpisodeKind {
+pub enum ExplicitKind {
     /// Exploration: gathers information.
     Expl,
     /// Action: its effects persist in the environment.
@@ -34,7 +34,7 @@ pub enum Effect {
         /// The episode's name, unique on the path.
         name: String,
         /// Its type.
-        kind: EpisodeKind,
+        kind: ExplicitKind,
         /// Names of the closed expl episodes that it builds on.
         dependencies: Vec<String>,
     },
@@ -73,7 +73,7 @@ pub struct Original {
 
 /// A tool that the proxy adds and answers itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Hidden {
+pub enum HiddenTool {
     /// Marks episodes.
     #[default]
     Delimiter,
@@ -104,7 +104,7 @@ pub struct HiddenCall {
     pub nudge: bool,
     /// The tool that was called; records of a time with one hidden tool don't say.
     #[serde(default)]
-    pub tool: Hidden,
+    pub tool: HiddenTool,
     /// Its place among all blocks of its hop's message, and how many those were; none in a dialect
     /// whose messages are not made of blocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -116,7 +116,7 @@ pub struct HiddenCall {
 
 /// One upstream call of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hop {
+pub struct StoredHop {
     /// The whole assistant message as sent upstream ever after; absent for the last hop, whose
     /// bytes the client resends.
     pub message: Option<String>,
@@ -151,7 +151,7 @@ pub struct TurnRecord {
     /// The number of the first item of the response.
     pub first_item: ItemNo,
     /// The upstream calls, at least one.
-    pub hops: Vec<Hop>,
+    pub hops: Vec<StoredHop>,
     /// The text that earlier hops handed to the client, seams included.
     pub handed: String,
     /// The canonical digest of the visible response.
@@ -210,7 +210,7 @@ pub struct Content {
 
 /// One step of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
+pub struct SnapshotEntry {
     /// The record.
     pub record: RecordId,
     /// Where its visible response stands among the client's messages now.
@@ -224,7 +224,7 @@ pub struct Step {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// The records in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<SnapshotEntry>,
     /// Every mark that was moved up to here, by records that an edit dropped too: marks are sticky.
     pub marks: Vec<(ItemNo, StoredMark)>,
     /// What is left of the items that are shown in part.
@@ -276,13 +276,13 @@ mod tests {
             index: vec![(9, 12)],
             trimmed: Some(vec![(1, 4)]),
         };
-        let hop = Hop {
+        let hop = StoredHop {
             message: None,
             text: 3,
             reasoning: 0,
             calls: vec![
-                call("r1", 0, Hidden::Recall, recalled),
-                call("r2", 2, Hidden::Recall, Effect::Refused),
+                call("r1", 0, HiddenTool::Recall, recalled),
+                call("r2", 2, HiddenTool::Recall, Effect::Refused),
             ],
             marks: vec![
                 (ItemNo(2), StoredMark::Clipped),
@@ -358,8 +358,8 @@ mod tests {
         assert_eq!(record.injected.as_deref(), Some("delimiter"));
         assert_eq!(record.recall, None, "a conversation goes on as it began");
         let calls = record.hops.iter().flat_map(|hop| &hop.calls);
-        let tools: Vec<Hidden> = calls.map(|call| call.tool).collect();
-        assert_eq!(tools, [Hidden::Delimiter; 3]);
+        let tools: Vec<HiddenTool> = calls.map(|call| call.tool).collect();
+        assert_eq!(tools, [HiddenTool::Delimiter; 3]);
         assert_eq!(record.hops[0].marks.len(), 3);
         let ended = Effect::Ended {
             name: "a".to_owned(),

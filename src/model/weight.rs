@@ -3,7 +3,7 @@
 
 use std::mem::size_of;
 
-use super::{CallShape, Effect, HiddenCall, Hop, Kept, Shape, TurnRecord};
+use super::{CallShape, Effect, HiddenCall, Kept, Shape, StoredHop, TurnRecord};
 
 /// What an allocation of so many bytes takes: allocators round up.
 #[must_use]
@@ -50,7 +50,7 @@ impl TurnRecord {
         let words = [&self.handed, &self.model, &self.session];
         let options = [&self.injected, &self.recall, &self.parent_session];
         shared::<Self>()
-            + all(&self.hops, Hop::owned)
+            + all(&self.hops, StoredHop::owned)
             + calls
             + words.into_iter().map(text).sum::<usize>()
             + options
@@ -60,7 +60,7 @@ impl TurnRecord {
     }
 }
 
-impl Hop {
+impl StoredHop {
     fn owned(&self) -> usize {
         optional(self.message.as_ref())
             + all(&self.calls, HiddenCall::owned)
@@ -124,7 +124,7 @@ mod tests {
         record
     }
 
-    fn hop(hop: Hop) -> TurnRecord {
+    fn hop(hop: StoredHop) -> TurnRecord {
         TurnRecord {
             hops: vec![hop],
             ..TurnRecord::default()
@@ -134,9 +134,9 @@ mod tests {
     fn kept(change: fn(&mut Kept, Vec<(u32, u32)>)) -> TurnRecord {
         let mut kept = Kept::default();
         change(&mut kept, vec![(0, 0); MUCH / 8]);
-        hop(Hop {
+        hop(StoredHop {
             kept: vec![(ItemNo(0), kept)],
-            ..Hop::default()
+            ..StoredHop::default()
         })
     }
 
@@ -151,21 +151,21 @@ mod tests {
             result_tokens: 0,
             effect: Effect::Refused,
             nudge: false,
-            tool: crate::model::Hidden::Delimiter,
+            tool: crate::model::HiddenTool::Delimiter,
             block: None,
             signed: false,
         };
         change(&mut call, much());
-        hop(Hop {
+        hop(StoredHop {
             calls: vec![call],
-            ..Hop::default()
+            ..StoredHop::default()
         })
     }
 
     fn started(name: String, dependencies: Vec<String>) -> Effect {
         Effect::Started {
             name,
-            kind: crate::model::EpisodeKind::Act,
+            kind: crate::model::ExplicitKind::Act,
             dependencies,
         }
     }
@@ -182,13 +182,13 @@ mod tests {
             with(|record, much| record.parent_session = Some(much)),
             with(|record, much| record.calls = vec![(CallId(much), String::new())]),
             with(|record, much| record.calls = vec![(CallId(String::new()), much)]),
-            hop(Hop {
+            hop(StoredHop {
                 message: Some(much()),
-                ..Hop::default()
+                ..StoredHop::default()
             }),
-            hop(Hop {
+            hop(StoredHop {
                 marks: vec![(ItemNo(0), StoredMark::Live); MUCH / 8],
-                ..Hop::default()
+                ..StoredHop::default()
             }),
             kept(|kept, spans| kept.lines = spans),
             kept(|kept, spans| kept.index = spans),

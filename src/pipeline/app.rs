@@ -17,8 +17,8 @@ use crate::model::{CacheName, Dialect, TenantId, caches};
 use crate::record::{Label, Metrics};
 use crate::store::Store;
 use crate::tokens::{Counter, Family, Models};
-use crate::turn::hop::Tools;
-use crate::turn::known::{Memo, Reader};
+use crate::turn::memo::{Memo, Reader};
+use crate::turn::state::HopContext;
 use crate::turn::{Mode, Settings};
 use crate::{dialect, upstream};
 
@@ -124,8 +124,8 @@ impl App {
         family: &'a Family,
         tenant: TenantId,
         dialect: Dialect,
-    ) -> Tools<'a> {
-        Tools {
+    ) -> HopContext<'a> {
+        HopContext {
             reader: self.reader(family, tenant, dialect),
             classes: &self.settings.classes,
             family,

@@ -5,8 +5,8 @@ use crate::dialect::answer::{Answer, Verdict};
 use crate::model::Usage;
 use crate::tokens::ledger::{self, Account, Asked, Call, Said, Terms, Unsent};
 use crate::turn::hidden;
-use crate::turn::hop::{Prepared, State};
-use crate::turn::known::Reader;
+use crate::turn::memo::Reader;
+use crate::turn::state::{Prepared, TurnState};
 
 /// The books of one turn. Nothing stands in them before they are opened.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ impl Books {
 
     /// A view is about to be sent. Where it takes the place of one that was refused, what was cut for
     /// that one is cut from this one too.
-    pub(super) fn prepared(&mut self, state: &State, prepared: &Prepared) {
+    pub(super) fn prepared(&mut self, state: &TurnState, prepared: &Prepared) {
         (self.client, self.own) = (state.client_asked(), state.own_asked());
         let mut asked = prepared.asked;
         if let Some((refused, _)) = self.calls.pop_if(|(_, accepted)| !*accepted) {
@@ -58,7 +58,7 @@ impl Books {
 
     /// The client's own request is about to be sent, because the turn is only watched. Where that goes
     /// on from what nothing is known of, the provider holds it, and the view would have changed it.
-    pub(super) fn watched(&mut self, state: &State, anew: bool) {
+    pub(super) fn watched(&mut self, state: &TurnState, anew: bool) {
         if let Some((view, _)) = self.calls.pop() {
             let (mut asked, whole) = (view.asked, view.whole);
             if anew {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::model::{Content, Digest, blob_id};
 use crate::store::{Batch, Store};
 use crate::turn::ending::encode;
-use crate::turn::hop::State;
+use crate::turn::state::TurnState;
 
 /// A turn's content on its way to the disk.
 pub struct Kept {
@@ -19,7 +19,7 @@ pub struct Kept {
 
 /// Hands the turn's content over to be written; `None` where the store has no room.
 #[must_use]
-pub fn keep(store: &Store, state: &State, said: Bytes) -> Option<Kept> {
+pub fn keep(store: &Store, state: &TurnState, said: Bytes) -> Option<Kept> {
     let from = first(state);
     let mut batch = Batch::default();
     let mut put = |bytes: Bytes| {
@@ -58,7 +58,7 @@ pub fn keep(store: &Store, state: &State, said: Bytes) -> Option<Kept> {
 
 /// The first message to list: the answer of the turn before, as the client keeps it. Everything
 /// where that turn has no content, or the client has changed what it had said before.
-fn first(state: &State) -> usize {
+fn first(state: &TurnState) -> usize {
     let path = &state.path;
     let newest = path.entries.last().filter(|_| !path.aligned);
     let stored = newest.filter(|entry| entry.record.content.is_some());

@@ -11,11 +11,11 @@ use super::place::{Place, parent_session, session};
 use super::refer;
 use crate::history::usage_key;
 use crate::model::{Digest, Parent, RecordId, TurnRecord, Usage, blob_id};
-use crate::session::chain::{self, Key};
+use crate::session::chain::{self, RecordKey};
 use crate::session::path::Path;
 use crate::store::{Batch, Link, Store, StoreError, Ticket};
 use crate::turn::ending::{encode, named};
-use crate::turn::hop::State;
+use crate::turn::state::TurnState;
 
 /// How many turns a snapshot bounds the fold to.
 const SNAPSHOT_EVERY: u32 = 32;
@@ -44,7 +44,7 @@ pub struct Ended {
 /// written before it and for itself: where there is no room for that, the record still has its own.
 /// The store writes in order, so a record that is durable has its content with it, and the ids by
 /// which either is referred to come with the record.
-pub fn commit(app: &App, place: &Place, state: &State, ended: Ended) -> Committed {
+pub fn commit(app: &App, place: &Place, state: &TurnState, ended: Ended) -> Committed {
     let Ended {
         mut record,
         said,
@@ -75,7 +75,7 @@ pub fn commit(app: &App, place: &Place, state: &State, ended: Ended) -> Committe
     let key = keys.first().copied();
     if let Some(key) = key {
         app.paths.insert(key, &path);
-        let after = |head| Key::After(head).digest(place.tenant, &place.keys);
+        let after = |head| RecordKey::After(head).digest(place.tenant, &place.keys);
         app.paths.outgrow(&state.path, &state.heads, after);
     }
     Committed {
@@ -88,22 +88,25 @@ pub fn commit(app: &App, place: &Place, state: &State, ended: Ended) -> Committe
 }
 
 /// The keys that lead to a record; the head after its visible response first.
-fn keys(place: &Place, state: &State, record: &TurnRecord) -> Vec<Digest> {
+fn keys(place: &Place, state: &TurnState, record: &TurnRecord) -> Vec<Digest> {
     let Some(before) = state.heads.last().copied() else {
         return Vec::new();
     };
     let after = chain::extend(before, record.visible);
-    let digest = |key: Key<'_>| key.digest(place.tenant, &place.keys);
-    let mut keys = vec![digest(Key::After(after)), digest(Key::Before(before))];
+    let digest = |key: RecordKey<'_>| key.digest(place.tenant, &place.keys);
+    let mut keys = vec![
+        digest(RecordKey::After(after)),
+        digest(RecordKey::Before(before)),
+    ];
     if !record.calls.is_empty() || state.shapes.iter().any(|shape| !shape.calls.is_empty()) {
-        keys.push(digest(Key::Fork(after)));
+        keys.push(digest(RecordKey::Fork(after)));
     }
     let named = record.calls.iter().filter(|(call, _)| !call.0.is_empty());
-    keys.extend(named.map(|(call, name)| digest(Key::Call(call, name))));
+    keys.extend(named.map(|(call, name)| digest(RecordKey::Call(call, name))));
     if record.calls.is_empty()
         && let Some(before) = chain::call_before(&state.shapes, state.shapes.len())
     {
-        keys.push(digest(Key::Text(record.visible, before)));
+        keys.push(digest(RecordKey::Text(record.visible, before)));
     }
     keys
 }

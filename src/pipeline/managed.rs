@@ -22,12 +22,12 @@ use super::request::TurnRequest;
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::Spec;
 use crate::dialect::{ErrorSide, ErrorText};
-use crate::model::{EditKind, Edits, Hop};
+use crate::model::{EditKind, Edits, StoredHop};
 use crate::record::{Phase, Stage, StoreOp};
 use crate::tokens::Family;
 use crate::turn::ending::{self, Ending};
 use crate::turn::hidden::{self, Keep};
-use crate::turn::hop::{MiddleError, Prepared, State};
+use crate::turn::state::{MiddleError, Prepared, TurnState};
 use crate::turn::{Mode, Unmet};
 use crate::upstream::{self, Outbound, Payload};
 
@@ -37,7 +37,7 @@ pub(super) const CAP_LINE: &str = "the model only annotated; send \"continue\"";
 /// A turn whose first hop is ready.
 pub(super) struct Turn {
     /// What it keeps between hops.
-    pub state: State,
+    pub state: TurnState,
     /// Its first hop.
     pub prepared: Prepared,
     /// The client's request.
@@ -80,7 +80,7 @@ impl Turn {
     }
 
     /// The hop that an answer makes, its hidden calls run and counted.
-    pub(super) fn settle_hop(&mut self, app: &App, answer: &Answer, keep: Keep) -> Hop {
+    pub(super) fn settle_hop(&mut self, app: &App, answer: &Answer, keep: Keep) -> StoredHop {
         let reader = app.reader(&self.family, self.place.tenant, self.state.request.dialect);
         let (state, prepared) = (&self.state, &self.prepared);
         let (hop, counted) = self.report.timed(Phase::Intercept, || {
@@ -147,7 +147,7 @@ impl Turn {
         &self,
         app: &App,
         answers: &[Answer],
-        last: Hop,
+        last: StoredHop,
         closed: Option<Option<&str>>,
     ) -> Option<Ended> {
         let answer = answers.last()?;
@@ -383,7 +383,7 @@ pub(super) fn cap_line(answers: &[Answer]) -> Option<&'static str> {
 }
 
 /// The refusal of a hop that can't be brought under its ceiling, where the operator refuses such.
-pub(super) fn over_budget(state: &State, prepared: &Prepared) -> Option<ProxyError> {
+pub(super) fn over_budget(state: &TurnState, prepared: &Prepared) -> Option<ProxyError> {
     let pinned = prepared
         .pinned
         .filter(|_| state.terms.unmet == Unmet::Refuse)?;

@@ -5,10 +5,10 @@
 //! The request half, up to the first hop:
 //!
 //! 1. `standing` says how far the caller is trusted with what was recorded.
-//! 2. `open` decodes the request (`dialect`), reads and counts its messages (`turn::known`), and where it
+//! 2. `open` decodes the request (`dialect`), reads and counts its messages (`turn::memo`), and where it
 //!    names what was said before, `refer` reads that.
 //! 3. `find` looks up the path of records behind it, in memory, then through `history`.
-//! 4. `turn::hop` prepares the first hop: injection, size, a pass where one is due, bytes.
+//! 4. `turn::state` prepares the first hop: injection, size, a pass where one is due, bytes.
 //!
 //! The response half, hop after hop:
 //!

@@ -27,7 +27,7 @@ use crate::session::align::stand;
 use crate::session::chain;
 use crate::session::path::Path;
 use crate::tokens::Family;
-use crate::turn::hop::{MiddleError, Prepared, State};
+use crate::turn::state::{MiddleError, Prepared, TurnState};
 use crate::turn::{Mode, SetBreakpoints, Terms};
 
 /// What a request turned out to be.
@@ -75,7 +75,7 @@ enum Step {
 }
 
 /// What a turn is made of.
-type Ready = (State, Prepared, Place, Family);
+type Ready = (TurnState, Prepared, Place, Family);
 
 /// Reads a request and prepares its first hop.
 ///
@@ -341,7 +341,7 @@ fn ready(app: &App, opening: &mut Opening, read: Read, path: Arc<Path>) -> Resul
     let tools = app.tools(&family, place.tenant, request.dialect);
     let whose = Whose::new(place.tenant, request.dialect, &request.model);
     let known = app.learned.without(&whose);
-    let mut state = State::new(request, shapes, heads, path, terms, &tools.reader);
+    let mut state = TurnState::new(request, shapes, heads, path, terms, &tools.reader);
     state.know(known);
     let failed = |error: MiddleError| Stop::Fail(Stage::of(&error));
     let injected = report.timed(Phase::Policy, || state.inject(&tools));
@@ -419,7 +419,7 @@ impl Read {
 }
 
 /// Whether the prepared hop is sent, or what happens instead.
-fn decide(state: &State, prepared: &Prepared, purpose: Purpose) -> Result<(), Stop> {
+fn decide(state: &TurnState, prepared: &Prepared, purpose: Purpose) -> Result<(), Stop> {
     if state.terms.mode == Mode::Observe {
         // What is only counted costs nothing either way.
         return match purpose {

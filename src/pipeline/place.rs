@@ -2,7 +2,7 @@
 //! named towards the client; never finds one.
 
 use crate::model::{Dialect, Digest, Role, Scope, TenantId};
-use crate::turn::hop::State;
+use crate::turn::state::TurnState;
 
 /// Where a record belongs.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ impl Place {
 
 /// The session's name towards the client: its scope, else the root of its chain, hashed.
 #[must_use]
-pub fn session(place: &Place, state: &State) -> String {
+pub fn session(place: &Place, state: &TurnState) -> String {
     let tenant = place.tenant.0;
     if place.scope.0.is_empty() {
         let first = state

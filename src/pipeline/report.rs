@@ -17,8 +17,8 @@ use crate::record::{
 };
 use crate::tokens::ledger::{Account, Said, Terms};
 use crate::turn::Mode;
-use crate::turn::hidden::Counted;
-use crate::turn::hop::{MiddleError, Prepared, State, Tools};
+use crate::turn::hidden::HiddenCounts;
+use crate::turn::state::{HopContext, MiddleError, Prepared, TurnState};
 use crate::upstream::Retry;
 
 /// The report of a request, from its head to its end. It is told once, whichever way that comes.
@@ -101,8 +101,8 @@ impl Report {
     /// Prepares a hop and notes the time that its two halves took.
     pub(super) fn prepare(
         &mut self,
-        state: &mut State,
-        tools: &Tools<'_>,
+        state: &mut TurnState,
+        tools: &HopContext<'_>,
         refused: Option<u64>,
     ) -> Result<Prepared, MiddleError> {
         let planned = self.timed(Phase::Policy, || state.plan(tools, refused))?;
@@ -115,7 +115,7 @@ impl Report {
     }
 
     /// Notes where the request stands and what its next hop is.
-    pub(super) fn prepared(&mut self, state: &State, prepared: &Prepared) {
+    pub(super) fn prepared(&mut self, state: &TurnState, prepared: &Prepared) {
         self.books.prepared(state, prepared);
         self.turn.number = u64::from(state.path.next_turn());
         // What is only watched commits no pass, and breaks no prefix.
@@ -191,7 +191,7 @@ impl Report {
     }
 
     /// Notes that the client's own request is what goes up, because the turn is only watched.
-    pub(super) fn watched(&mut self, state: &State, projection: Projection) {
+    pub(super) fn watched(&mut self, state: &TurnState, projection: Projection) {
         self.books.watched(state, projection == Projection::Anew);
         self.turn.projection = Some(projection);
         if let Some(hop) = self.turn.hops.last_mut() {
@@ -256,7 +256,7 @@ impl Report {
     }
 
     /// Notes what hidden calls did, and what was fetched again.
-    pub(super) fn hidden(&mut self, counted: Counted) {
+    pub(super) fn hidden(&mut self, counted: HiddenCounts) {
         // Of what is only watched nothing is hidden, and nothing gone.
         if self.books.is_watched() {
             return;

@@ -27,7 +27,7 @@ use crate::dialect::names::Names;
 use crate::dialect::stream::{Machine, Spec, unary};
 use crate::model::{Role, Rope};
 use crate::record::{Projection, Side};
-use crate::turn::hop::State;
+use crate::turn::state::TurnState;
 use unpack::Unpack;
 
 /// The most of one answer that is read.
@@ -74,7 +74,7 @@ pub(super) async fn forward(app: &Arc<App>, mut turn: Turn) -> Result<Response<B
 }
 
 /// Whether what went before a turn is known.
-fn known(state: &State) -> Projection {
+fn known(state: &TurnState) -> Projection {
     let spoken = state.shapes.iter().any(|one| one.role == Role::Assistant);
     if spoken && state.path.entries.is_empty() {
         Projection::Anew

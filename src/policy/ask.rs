@@ -1,5 +1,5 @@
-//! What a policy is asked: which one, in which order, over which view; and the levels by which it
-//! says what went. Never answers.
+//! The question that a policy answers: which policy, which order, over which view, and how much has
+//! to go. Also the levels by which an answer counts what it evicts. Never answers it.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use crate::session::index::ItemIndex;
 use crate::session::measure::Measure;
 use crate::session::view::View;
 
-/// A text that is decoded once for all that ask for it.
+/// A text that is decoded once for all who ask for it.
 pub type Text<'a> = Rc<Cow<'a, str>>;
 
 label_set!(
@@ -67,8 +67,8 @@ impl Policy {
 /// In which order `cwl` evicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// Results of all eligible episodes before any call, text or episode, with what stands nowhere
-    /// else left behind.
+    /// Results of all eligible episodes before any call, text or episode; strings that occur
+    /// nowhere else are kept.
     #[default]
     Levels,
     /// Episode by episode, as published (paper 000, Algorithm 1).
@@ -83,15 +83,16 @@ impl Order {
 
 /// Settings of the eviction order.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Config {
+pub struct EvictionSettings {
     /// The order of `cwl`.
     pub order: Order,
-    /// Raw tokens at the tail that no pass touches while anything else can go.
+    /// Raw tokens at the tail that a pass takes last.
     pub protect_recent: u32,
-    /// The paper's rule in the finer order, too: nothing inside an open episode ever goes.
+    /// Whether nothing inside an open episode is ever evicted, as in the paper, in the finer order
+    /// too.
     pub strict_active: bool,
-    /// Whether what came before the first `start` is prologue, which in the published order never
-    /// goes (paper 000 §4.3). So where the model was told of `delimiter` from the first request on.
+    /// Whether everything before the first `start` is prologue, which the published order never
+    /// evicts (paper 000 §4.3). Set if the model knew `delimiter` from the first request on.
     pub prologue_until_start: bool,
     /// Whether reasoning stays with its calls because the model family demands it back.
     pub keep_reasoning: bool,
@@ -99,7 +100,7 @@ pub struct Config {
     pub bulk_above: u32,
 }
 
-impl Default for Config {
+impl Default for EvictionSettings {
     fn default() -> Self {
         Self {
             order: Order::Levels,
@@ -112,10 +113,10 @@ impl Default for Config {
     }
 }
 
-/// What a pass is asked for, in raw tokens.
+/// How much a pass has to evict, in raw tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The size of what stands outside the transcript: tools, guidance.
+    /// The size of what is sent beside the transcript: tools and guidance.
     pub fixed: u64,
     /// The size that may not be exceeded.
     pub ceiling: u64,
@@ -123,37 +124,36 @@ pub struct Target {
     pub floor: u64,
 }
 
-/// What a policy is asked.
+/// The question that a policy answers.
 #[derive(Clone, Copy)]
-pub struct Ask<'a> {
+pub struct PolicyAsk<'a> {
     /// The view as it is now.
     pub view: &'a View,
     /// Settings of the order.
-    pub config: &'a Config,
-    /// How texts of the proxy's own are made and sized.
+    pub config: &'a EvictionSettings,
+    /// How the proxy's own texts are made and counted.
     pub measure: Measure<'a>,
-    /// How much is to go.
+    /// How much has to go.
     pub target: Target,
-    /// The original text of an item: a result's or a message's text, a call's
-    /// arguments. `None` where it has none or can't be edited.
+    /// The original text of an item: a result's or a message's text, or a call's arguments. `None`
+    /// if it has none or can't be edited.
     pub originals: &'a dyn Fn(ItemIndex) -> Option<Text<'a>>,
-    /// The strings of an original, which nothing reads twice: of a call those of its arguments'
-    /// texts, as [`crate::session::stub::flat`] joins them. `None` where an item has none.
+    /// The strings of an original, which are read only once. Those of a call are the strings of its
+    /// arguments' texts, as [`crate::session::stub::flat`] joins them. `None` if an item has none.
     pub words: &'a dyn Fn(ItemIndex) -> Option<Arc<Words>>,
 }
 
 label_set!(
-    /// The level at which something went (paper 000 §4.4, with the finer ones of design §5
-    /// between).
+    /// The level at which something was evicted (paper 000 §4.4; the finer ones are of design §5).
     #[derive(PartialOrd, Ord, Hash)]
     Level {
         /// Reasoning traces of an expl.
         Reasoning => "reasoning",
-        /// A result that stands again further on: a stub is left.
+        /// A result that occurs again later; a stub is left.
         Superseded => "superseded",
-        /// A result of which a stub is left, or the text of a span without calls.
+        /// A result, or the text of an episode without calls; a stub is left.
         Stub => "stub",
-        /// A result of which some lines are left.
+        /// A result; some lines of it are left.
         Skeleton => "skeleton",
         /// Long strings in a call's arguments.
         Arguments => "arguments",
@@ -163,7 +163,7 @@ label_set!(
         Intermediate => "intermediate",
         /// The whole episode.
         Episode => "episode",
-        /// Calls and results inside an episode that never ends.
+        /// Calls and results inside the open episode.
         Open => "open",
         /// Tombstones merged into the ledger.
         Ledger => "ledger",

@@ -1,11 +1,12 @@
-//! The policies that others use, to be measured against: they know items and turns, no episodes but
-//! as spans of turns. All evict down to the same floor as `cwl` but for those whose definition has
-//! none, keep user text and the newest assistant message with its results, and leave pairs whole.
+//! Other policies, to measure ours against. They know items and turns; of episodes they know only
+//! the spans of unannotated work. They evict to the same floor as `cwl` unless their definition has
+//! none, never touch user text or the newest assistant message with its results, and keep each call
+//! with its result.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::ask::{Ask, Level, Policy};
+use super::ask::{Level, Policy, PolicyAsk};
 use super::pass::{Proposal, conclude};
 use super::plan::{Move, PlanError};
 use super::protect::Protection;
@@ -17,16 +18,17 @@ use crate::session::transcript::Item;
 
 /// Tokens of results that `three-tier` protects (paper 001, tier 2, `PRUNE_PROTECT`).
 const PROTECT: u64 = 40_000;
-/// Tokens that `three-tier` frees more than, or does nothing (paper 001, tier 2, `PRUNE_MINIMUM`).
+/// `three-tier` does nothing unless it frees more tokens than this (paper 001, tier 2,
+/// `PRUNE_MINIMUM`).
 const MINIMUM: u64 = 20_000;
-/// Turns, told by user messages, that `three-tier` protects (paper 001, tier 2: "Protect last 2
+/// Turns that `three-tier` protects, counted by user messages (paper 001, tier 2: "Protect last 2
 /// turns").
 const PROTECT_TURNS: usize = 2;
 /// The tools whose results `three-tier` protects (paper 001, tier 2, `PROTECTED_TOOLS`).
 const PROTECT_TOOLS: [&str; 2] = ["skill_execution", "subtask_invocation"];
-/// Lines at either end of a result that masking leaves. Paper 003 gives no number.
+/// Lines that masking leaves at each end of a result. Paper 003 gives no number.
 const ENDS: usize = 3;
-/// Bytes at either end that it leaves of longer lines.
+/// Bytes that it leaves at each end, if the lines are longer.
 const END_BYTES: usize = 240;
 /// Results that `keep-recent` leaves.
 const KEEP: usize = 3;
@@ -37,7 +39,7 @@ const VERBATIM: u32 = 8000;
 ///
 /// # Errors
 /// [`PlanError`] if the moves break a rule, which is a mistake in here.
-pub(super) fn propose(policy: Policy, ask: &Ask<'_>) -> Result<Proposal, PlanError> {
+pub(super) fn propose(policy: Policy, ask: &PolicyAsk<'_>) -> Result<Proposal, PlanError> {
     let recent = match policy {
         Policy::Compaction => VERBATIM,
         Policy::ThreeTier | Policy::KeepRecent | Policy::None => 0,
@@ -52,6 +54,7 @@ pub(super) fn propose(policy: Policy, ask: &Ask<'_>) -> Result<Proposal, PlanErr
     let protection = Protection::new(ask.view.marked(), recent).without_episodes();
     let mut work = Work::new(ask, protection);
     run(policy, &mut work, ask);
+    // Recent tokens are protected only as long as the ceiling can be met without them.
     if work.total() > ask.target.ceiling && recent > 0 {
         work.protection = work.protection.without_recent();
         run(policy, &mut work, ask);
@@ -59,7 +62,7 @@ pub(super) fn propose(policy: Policy, ask: &Ask<'_>) -> Result<Proposal, PlanErr
     conclude(work, ask)
 }
 
-fn run(policy: Policy, work: &mut Work<'_>, ask: &Ask<'_>) {
+fn run(policy: Policy, work: &mut Work<'_>, ask: &PolicyAsk<'_>) {
     match policy {
         Policy::None | Policy::Cwl | Policy::CwlPaper => {}
         Policy::Recency => {
@@ -144,7 +147,7 @@ fn clear(work: &mut Work<'_>, calls: Vec<ItemIndex>) {
 
 /// Masks results of search and shell tools, oldest first, until the target is met: "keeps structural
 /// boundary hints while eliding repetitive or low-signal middle content" (paper 003, actions).
-fn mask(work: &mut Work<'_>, ask: &Ask<'_>) {
+fn mask(work: &mut Work<'_>, ask: &PolicyAsk<'_>) {
     let low = |item: &Item| matches!(item.class, ToolClass::Bulk | ToolClass::Shell);
     for call in calls(work) {
         if work.met() {
@@ -164,7 +167,7 @@ fn mask(work: &mut Work<'_>, ask: &Ask<'_>) {
     }
 }
 
-/// Both ends of a text. None where less than half of it lies between them.
+/// Both ends of a text. `None` if less than half of the text is between them.
 fn ends(text: &str) -> Option<Kept> {
     let lines = || text.split_inclusive('\n').map(str::len);
     let front: usize = lines().take(ENDS).sum();
@@ -183,7 +186,7 @@ fn ends(text: &str) -> Option<Kept> {
     })
 }
 
-/// Takes calls out with their results until the target is met.
+/// Removes calls and their results until the target is met.
 fn remove(work: &mut Work<'_>, calls: Vec<ItemIndex>) {
     for call in calls {
         if work.met() {
@@ -197,9 +200,10 @@ fn remove(work: &mut Work<'_>, calls: Vec<ItemIndex>) {
 }
 
 /// Folds turns, oldest first, until the target is met: "chronologically folds the oldest
-/// conversational spans while preserving the latest user turn" (paper 003, baselines). What a span is
-/// is said by the graph: unmarked work is cut at user messages and by length. The result of its first
-/// call becomes the line that names what went of it; a text without calls leaves a line in its place.
+/// conversational spans while preserving the latest user turn" (paper 003, baselines). The spans
+/// are episodes of the graph: unannotated work is cut at user messages and by length. The result of
+/// a span's first call becomes a line that names what went; a text without calls leaves a line in
+/// its own place.
 fn fold(work: &mut Work<'_>) {
     for turn in turns(work) {
         if work.met() {
@@ -209,14 +213,14 @@ fn fold(work: &mut Work<'_>) {
             for (episode, moves) in moves {
                 work.apply(episode, Level::Episode, moves);
             }
-            // A ledger, where marks call for one, stands in the newest line.
+            // If there is a ledger, it moves to the newest line.
             work.ledger();
         }
     }
 }
 
-/// The moves that fold a turn, by the spans that its items belong to. None where the line of one
-/// could not be put.
+/// The moves that fold a turn, grouped by the spans of its items. `None` if a span can't have its
+/// line.
 fn folded<'a>(work: &Work<'a>, turn: Range<ItemIndex>) -> Option<Vec<(&'a Episode, Vec<Move>)>> {
     let mut spans: Vec<(&'a Episode, Vec<Move>)> = Vec::new();
     for at in indices(turn) {
@@ -248,13 +252,13 @@ fn folded<'a>(work: &Work<'a>, turn: Range<ItemIndex>) -> Option<Vec<(&'a Episod
     Some(spans)
 }
 
-/// The line of a span at its carrier.
+/// Whether a span can have its line, in the result of its carrier.
 enum Line {
-    /// It is there already, or the span has no carrier.
+    /// It is there already, or the span has no carrier and needs none.
     Stands,
     /// This move puts it there.
     Goes(Move),
-    /// It can't be put there: the carrier is protected.
+    /// The carrier is protected, so the line can't be put there.
     Held,
 }
 
@@ -262,7 +266,7 @@ fn line(work: &Work<'_>, episode: &Episode) -> Line {
     let Some(carrier) = episode.carrier else {
         return Line::Stands;
     };
-    // Of an act nothing but a line at its start can be shown.
+    // An act has no tombstone; only a line at its start can be shown.
     let mark = if episode.is_expl() {
         Mark::Tombstone
     } else {
@@ -277,8 +281,8 @@ fn line(work: &Work<'_>, episode: &Episode) -> Line {
     }
 }
 
-/// The items of assistant messages that may go whole, with their results, oldest first. One that is
-/// protected in part may not.
+/// The items of assistant messages that may be removed whole with their results, oldest first. A
+/// message with a protected item may not.
 fn turns(work: &Work<'_>) -> Vec<Range<ItemIndex>> {
     let movable = |at: ItemIndex| {
         let item = work.item(at);
@@ -291,7 +295,7 @@ fn turns(work: &Work<'_>) -> Vec<Range<ItemIndex>> {
     whole.map(|entry| entry.items.clone()).collect()
 }
 
-/// Takes turns out, oldest first, until the target is met.
+/// Removes turns, oldest first, until the target is met.
 fn drop_turns(work: &mut Work<'_>) {
     for turn in turns(work) {
         if work.met() {
@@ -305,9 +309,9 @@ fn drop_turns(work: &mut Work<'_>) {
     }
 }
 
-/// Backwards over the messages (paper 001, tier 2): the newest turns are left alone and not counted,
-/// so that nothing happens in a session of one user turn; of the results before them all but the
-/// newest tokens go, if they come to enough. There is no floor.
+/// Walks the messages backwards (paper 001, tier 2). The newest turns are skipped and not counted,
+/// so a session of one user turn is left alone. Of the results before them all but the newest
+/// tokens are cleared, if they come to enough. There is no floor.
 fn three_tier(work: &mut Work<'_>) {
     let transcript = work.transcript;
     let (mut turns, mut seen, mut size, mut due) = (0, 0, 0, Vec::new());
@@ -324,7 +328,7 @@ fn three_tier(work: &mut Work<'_>) {
             if item.pair.is_none() || PROTECT_TOOLS.contains(&&*item.name) {
                 continue;
             }
-            // Cleared before, and so is what stands beside it.
+            // Cleared by an earlier pass, and so is everything before it.
             if work.mark(call) >= Mark::Masked {
                 break;
             }

@@ -7,25 +7,25 @@ mod baselines;
 mod cwl;
 mod levels;
 mod lexicon;
-mod open;
+mod open_episode;
 mod paper;
 mod pass;
 mod plan;
 mod protect;
 mod work;
 
-pub use ask::{Ask, Config, Level, Order, Policy, Target, Text};
+pub use ask::{EvictionSettings, Level, Order, Policy, PolicyAsk, Target, Text};
 pub use levels::next_cut;
 pub use pass::{Pinned, Proposal};
 pub use plan::{Move, Plan, PlanError};
 pub use protect::Protection;
-pub use work::Gone;
+pub use work::Freed;
 
 /// Proposes a pass.
 ///
 /// # Errors
 /// [`PlanError`] if the moves break a rule, which is a mistake of the policy.
-pub fn propose(policy: Policy, ask: &Ask<'_>) -> Result<Proposal, PlanError> {
+pub fn propose(policy: Policy, ask: &PolicyAsk<'_>) -> Result<Proposal, PlanError> {
     match policy {
         Policy::Cwl => match ask.config.order {
             Order::Levels => cwl::propose(ask),

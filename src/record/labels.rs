@@ -5,7 +5,7 @@
 use crate::model::{Usage, label_set};
 use crate::tokens::Cost;
 use crate::tokens::ledger::SavedParts;
-use crate::turn::hop::MiddleError;
+use crate::turn::state::MiddleError;
 
 use super::turn::Turn;
 

@@ -11,21 +11,23 @@ use crate::dialect;
 use crate::dialect::edit::{AssistantEdit, CallEdit, Insert};
 use crate::dialect::request::{Request, View};
 use crate::dialect::splice::{Breakpoint, Own};
-use crate::model::{EditKind, Handed, Hidden, HiddenCall, Hop, ItemKind, Role, TurnRecord};
+use crate::model::{
+    EditKind, Handed, HiddenCall, HiddenTool, ItemKind, Role, StoredHop, TurnRecord,
+};
 use crate::session::index::EntryIndex;
 use crate::session::path::Path;
-use crate::session::transcript::{Entry, Source, Transcript};
+use crate::session::transcript::{Source, Transcript, TranscriptEntry};
 use crate::session::view::{self, Shown};
 use tools::Injected;
 
 /// What a view is rendered from.
-pub struct Input<'a> {
+pub struct RenderInput<'a> {
     /// The client's request.
     pub request: &'a Request,
     /// The records behind it.
     pub path: &'a Path,
     /// The hops of the turn in hand.
-    pub pending: &'a [Hop],
+    pub pending: &'a [StoredHop],
     /// What is shown of both.
     pub view: &'a view::View,
     /// The hidden tools by the names that they have now.
@@ -70,7 +72,7 @@ pub struct RenderError(pub EntryIndex);
 ///
 /// # Errors
 /// [`RenderError`] where an entry has no readable bytes; the caller fails open.
-pub fn messages(input: &Input<'_>) -> Result<View, RenderError> {
+pub fn messages(input: &RenderInput<'_>) -> Result<View, RenderError> {
     let mut out = input.request.splice();
     if let Some((None, message)) = &input.guidance {
         out.own(Own::System, message);
@@ -105,7 +107,11 @@ pub fn messages(input: &Input<'_>) -> Result<View, RenderError> {
     Ok(out.close())
 }
 
-fn entry_bytes<'a>(input: &Input<'a>, entry: &Entry, shown: &Shown<'_>) -> Option<Cow<'a, [u8]>> {
+fn entry_bytes<'a>(
+    input: &RenderInput<'a>,
+    entry: &TranscriptEntry,
+    shown: &Shown<'_>,
+) -> Option<Cow<'a, [u8]>> {
     if matches!(shown, Shown::Gone) {
         return Some(Cow::Borrowed(&[]));
     }
@@ -143,9 +149,9 @@ fn entry_bytes<'a>(input: &Input<'a>, entry: &Entry, shown: &Shown<'_>) -> Optio
 }
 
 fn client<'a>(
-    input: &Input<'a>,
+    input: &RenderInput<'a>,
     message: usize,
-    entry: &Entry,
+    entry: &TranscriptEntry,
     shown: &Shown<'_>,
 ) -> Option<Cow<'a, [u8]>> {
     let bytes = input.request.message(message);
@@ -168,7 +174,7 @@ fn client<'a>(
 /// Whether a turn was another model's than the one that is asked now. What that one alone can read,
 /// its reasoning and what signs its calls, another provider refuses: of the proxy's own it is left
 /// out. The client's messages keep what the client sends.
-fn is_foreign(input: &Input<'_>, step: usize) -> bool {
+fn is_foreign(input: &RenderInput<'_>, step: usize) -> bool {
     let entry = input.path.entries.get(step);
     entry.is_some_and(|entry| {
         let model = &entry.record.model;
@@ -178,18 +184,18 @@ fn is_foreign(input: &Input<'_>, step: usize) -> bool {
 
 /// The name that a hidden call of a recorded turn goes by now, where that is not the one that it was
 /// made under: then that is the name of a tool of the client's own.
-fn renamed<'a>(input: &Input<'a>, step: usize, call: &HiddenCall) -> Option<&'a str> {
+fn renamed<'a>(input: &RenderInput<'a>, step: usize, call: &HiddenCall) -> Option<&'a str> {
     let record = &input.path.entries.get(step)?.record;
     let then = match call.tool {
-        Hidden::Delimiter => record.injected.as_deref(),
-        Hidden::Recall => record.recall.as_deref(),
+        HiddenTool::Delimiter => record.injected.as_deref(),
+        HiddenTool::Recall => record.recall.as_deref(),
     };
     let now = input.injected.name(call.tool)?;
     then.is_some_and(|then| then != now).then_some(now)
 }
 
 /// A hidden call under the name that it goes by now.
-fn call_bytes<'a>(input: &Input<'a>, step: usize, call: &'a HiddenCall) -> Cow<'a, str> {
+fn call_bytes<'a>(input: &RenderInput<'a>, step: usize, call: &'a HiddenCall) -> Cow<'a, str> {
     let Some(name) = renamed(input, step, call) else {
         return Cow::Borrowed(&call.bytes);
     };
@@ -206,9 +212,9 @@ fn call_bytes<'a>(input: &Input<'a>, step: usize, call: &'a HiddenCall) -> Cow<'
 
 /// A message whose bytes stand but for what is its own edit, or without the items that are gone.
 fn less<'a>(
-    input: &Input<'a>,
+    input: &RenderInput<'a>,
     bytes: &'a [u8],
-    entry: &Entry,
+    entry: &TranscriptEntry,
     shown: &Shown<'_>,
     own: AssistantEdit<'_>,
 ) -> Option<Cow<'a, [u8]>> {
@@ -243,8 +249,8 @@ fn less<'a>(
 
 /// Text that must never be edited stays, whatever the marks say.
 fn keep_opaque<'e>(
-    input: &Input<'_>,
-    entry: &Entry,
+    input: &RenderInput<'_>,
+    entry: &TranscriptEntry,
     mut edit: AssistantEdit<'e>,
 ) -> AssistantEdit<'e> {
     let items = input.view.transcript().items_of(entry);
@@ -260,10 +266,10 @@ fn keep_opaque<'e>(
 /// The client's bytes of a turn's last hop: without the text that earlier hops handed out, with
 /// the hidden calls back in their places, and without what is gone.
 fn last_hop<'a>(
-    input: &Input<'a>,
+    input: &RenderInput<'a>,
     message: usize,
     step: usize,
-    entry: &Entry,
+    entry: &TranscriptEntry,
     shown: &Shown<'_>,
 ) -> Option<Cow<'a, [u8]>> {
     let bytes = input.request.message(message);

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 
-use crate::model::{Dialect, Hidden};
+use crate::model::{Dialect, HiddenTool};
 
 /// The protocol in the tool's description (paper 000 §4.2): at most 1,024 characters, because
 /// providers refuse longer ones. It names no example: models take those for names that exist.
@@ -62,8 +62,8 @@ pub struct Injected {
 impl Injected {
     /// The hidden tool of a name.
     #[must_use]
-    pub fn of(&self, name: &str) -> Option<Hidden> {
-        let tools = [Hidden::Delimiter, Hidden::Recall];
+    pub fn of(&self, name: &str) -> Option<HiddenTool> {
+        let tools = [HiddenTool::Delimiter, HiddenTool::Recall];
         tools
             .into_iter()
             .find(|tool| self.name(*tool) == Some(name))
@@ -71,10 +71,10 @@ impl Injected {
 
     /// The name of a hidden tool, where it is injected.
     #[must_use]
-    pub fn name(&self, tool: Hidden) -> Option<&str> {
+    pub fn name(&self, tool: HiddenTool) -> Option<&str> {
         match tool {
-            Hidden::Delimiter => self.delimiter.as_deref(),
-            Hidden::Recall => self.recall.as_deref(),
+            HiddenTool::Delimiter => self.delimiter.as_deref(),
+            HiddenTool::Recall => self.recall.as_deref(),
         }
     }
 
@@ -96,10 +96,10 @@ impl Injected {
 /// The name for a hidden tool beside the client's own tools: its own, or one that says whose it
 /// is; none where the client has both.
 #[must_use]
-pub fn free_name(tool: Hidden, taken: &[String]) -> Option<String> {
+pub fn free_name(tool: HiddenTool, taken: &[String]) -> Option<String> {
     let (plain, beside) = match tool {
-        Hidden::Delimiter => ("delimiter", "plimsoll_delimiter"),
-        Hidden::Recall => ("recall", "plimsoll_recall"),
+        HiddenTool::Delimiter => ("delimiter", "plimsoll_delimiter"),
+        HiddenTool::Recall => ("recall", "plimsoll_recall"),
     };
     let free = |name: &&str| !taken.iter().any(|taken| taken == name);
     [plain, beside].into_iter().find(free).map(str::to_owned)
@@ -108,9 +108,9 @@ pub fn free_name(tool: Hidden, taken: &[String]) -> Option<String> {
 /// The schema of a tool under a name, as one element of the tools array; `waits` where it is offered
 /// before it is asked for.
 #[must_use]
-pub fn schema(dialect: Dialect, tool: Hidden, name: &str, waits: bool) -> String {
+pub fn schema(dialect: Dialect, tool: HiddenTool, name: &str, waits: bool) -> String {
     let (description, parameters) = match tool {
-        Hidden::Delimiter => (
+        HiddenTool::Delimiter => (
             DESCRIPTION,
             concat!(
                 r#""action":{"type":"string","enum":["start","end"]},"#,
@@ -121,7 +121,7 @@ pub fn schema(dialect: Dialect, tool: Hidden, name: &str, waits: bool) -> String
                 r#"},"required":["action"]"#,
             ),
         ),
-        Hidden::Recall => (
+        HiddenTool::Recall => (
             RECALL,
             concat!(
                 r#""id":{"type":"string","description":"what a line names, or a path"},"#,
@@ -147,7 +147,7 @@ pub fn with_hidden(
 ) -> Option<Bytes> {
     let rest = tools.get(1..).filter(|_| tools.first() == Some(&b'['))?;
     let mut out = vec![b'['];
-    for tool in [Hidden::Delimiter, Hidden::Recall] {
+    for tool in [HiddenTool::Delimiter, HiddenTool::Recall] {
         if let Some(name) = injected.name(tool) {
             out.extend_from_slice(schema(dialect, tool, name, waits).as_bytes());
             out.push(b',');
@@ -191,7 +191,10 @@ mod tests {
 
     #[test]
     fn schemas_are_json_and_short_enough_for_every_provider() {
-        for (tool, required) in [(Hidden::Delimiter, Some("action")), (Hidden::Recall, None)] {
+        for (tool, required) in [
+            (HiddenTool::Delimiter, Some("action")),
+            (HiddenTool::Recall, None),
+        ] {
             for waits in [false, true] {
                 let schema = schema(Dialect::Chat, tool, "x", waits);
                 let schema: serde_json::Value = serde_json::from_str(&schema).unwrap();
@@ -260,7 +263,10 @@ mod tests {
             (&["recall", "plimsoll_recall"], None),
         ];
         for (names, want) in cases {
-            assert_eq!(free_name(Hidden::Recall, &taken(names)).as_deref(), want);
+            assert_eq!(
+                free_name(HiddenTool::Recall, &taken(names)).as_deref(),
+                want
+            );
         }
     }
 

@@ -1,30 +1,33 @@
 //! Alignment: ties the records of a known path to a client's messages after the client changed or
-//! dropped something in the middle (design §3, Anchors). What an anchor ties is kept, all else is
-//! dropped. Never consults the store: it is given the path that an anchor led to.
+//! dropped something in the middle (design §3, Anchors). Records that an anchor ties to a message
+//! are kept, and all others are dropped. Never consults the store: the path that an anchor led to
+//! is an argument.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::path::{ASSISTANT_ITEMS, Entry, Path};
+use super::path::{ASSISTANT_ITEMS, Path, PathEntry};
 use crate::model::{Role, Shape, TurnRecord};
 
-/// The records of `known` whose visible responses still stand among the messages, at their new
-/// positions. Marks stay, those of dropped records too. Messages between them get fresh numbers
-/// unless they stand as the record saw them.
+/// The records of `known` whose visible responses are still among the messages, at their new
+/// positions. All marks are kept, also those of dropped records. Messages between two records get
+/// fresh numbers unless they are the ones that the second record saw there.
 #[must_use]
 pub fn align(known: &Path, shapes: &[Arc<Shape>]) -> Path {
     let anchors = Anchors::of(shapes);
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut entries: Vec<PathEntry> = Vec::new();
     let mut next = known.next;
     let mut from = 0;
     let mut before: Option<usize> = None;
     for (index, entry) in known.entries.iter().enumerate() {
+        // A record proves its successor: the next one on the path may be tied by a call id alone.
         let follows = before.is_some_and(|before| before + 1 == index) || index == 0;
         let Some(position) = anchors.find(&entry.record, from, follows, shapes) else {
             continue;
         };
         let length = entry.position.saturating_sub(covered(known, index));
         let now = u32::try_from(position - from).unwrap_or(u32::MAX);
+        // The same messages as the record saw keep the numbers that the record gave them.
         let base = if follows && length == now {
             entry.base
         } else {
@@ -33,7 +36,7 @@ pub fn align(known: &Path, shapes: &[Arc<Shape>]) -> Path {
             fresh
         };
         let position_now = u32::try_from(position).unwrap_or(u32::MAX);
-        entries.push(Entry {
+        entries.push(PathEntry {
             position: position_now,
             base,
             ..entry.clone()
@@ -47,12 +50,12 @@ pub fn align(known: &Path, shapes: &[Arc<Shape>]) -> Path {
     path
 }
 
-/// The path to a response that a request says it goes on from, whose messages were put together
-/// again: as it is where every response stands where it stood, else aligned. `None` where the newest
-/// one stands nowhere.
+/// The path to the response that a request continues, once the messages of the conversation have
+/// been put together again. The path is returned as it is if every response is still at its
+/// position, else it is aligned. `None` if the newest response is not among the messages.
 #[must_use]
 pub fn stand(known: Path, shapes: &[Arc<Shape>]) -> Option<Path> {
-    let stands = |entry: &Entry| {
+    let stands = |entry: &PathEntry| {
         let shape = shapes.get(entry.position as usize);
         shape.is_some_and(|shape| shape.canonical == entry.record.visible)
     };
@@ -88,7 +91,7 @@ pub fn message_items(shape: &Shape) -> u32 {
     }
 }
 
-/// Where the assistant messages of a request can be found by what they say.
+/// Positions of the assistant messages of a request, by digest and by call.
 struct Anchors<'a> {
     by_digest: HashMap<crate::model::Digest, Vec<usize>>,
     by_call: HashMap<(&'a str, &'a str), Vec<usize>>,
@@ -114,8 +117,8 @@ impl<'a> Anchors<'a> {
         Self { by_digest, by_call }
     }
 
-    /// Where a record's visible response stands at or after `from`: by its digest, or by a call
-    /// id that stands once, which holds only if the record before it was tied too.
+    /// The position of a record's visible response at or after `from`. It is found by its digest,
+    /// or by a call id that occurs once. A call id counts only if the record before was tied too.
     fn find(
         &self,
         record: &TurnRecord,
@@ -136,7 +139,8 @@ impl<'a> Anchors<'a> {
                     .is_some_and(|shape| shape.canonical == record.visible);
                 (same || follows).then_some(position)
             }
-            // Without a call to tie it, text alone is weak: it must follow what was tied before.
+            // A text without calls may occur again, so it must be the only one, or follow directly
+            // what was tied before.
             None => {
                 let found = self.by_digest.get(&record.visible)?;
                 let position = at_or_after(found)?;

@@ -1,20 +1,20 @@
-//! The transcript of one request: every message and hidden exchange in order, taken apart into
-//! numbered items and laid over the episode graph. Built anew for each request from shapes and
-//! records alone, so that any replica builds the same. Never edited: marks say what is shown.
+//! The transcript of one request: every message and hidden exchange in order, split into numbered
+//! items, with the episode graph over them. It is built for each request from shapes and records
+//! alone, so that all replicas build the same. Never edited: marks say what is shown.
 
 mod calls;
-mod said;
+mod text_results;
 
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::graph::{Delimiter, Graph};
+use super::graph::{DelimiterRole, Graph};
 use super::index::{EntryIndex, EpisodeIndex, Indexed, ItemIndex, indices};
 use super::path::{ASSISTANT_ITEMS, Path};
 use crate::model::{
-    CALL_TOKENS, Edits, Handed, HiddenCall, Hop, ItemKind, ItemNo, MESSAGE_TOKENS, Role, Shape,
-    ToolClass, TurnRecord,
+    CALL_TOKENS, Edits, Handed, HiddenCall, ItemKind, ItemNo, MESSAGE_TOKENS, Role, Shape,
+    StoredHop, ToolClass, TurnRecord,
 };
 
 /// Where an entry's bytes come from.
@@ -22,7 +22,7 @@ use crate::model::{
 pub enum Source {
     /// The client's message at this index.
     Client(usize),
-    /// The client's message at this index, the last hop of the turn at this step of the path.
+    /// The client's message at this index. It is the last hop of the turn at this step of the path.
     LastHop {
         /// The client's message.
         message: usize,
@@ -49,57 +49,59 @@ pub enum Source {
 
 /// One message of the transcript.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct TranscriptEntry {
     /// Where its bytes come from.
     pub source: Source,
     /// Who speaks.
     pub role: Role,
     /// Its items: a range of [`Transcript::items`].
     pub items: Range<ItemIndex>,
-    /// How earlier hops' text relates to it.
+    /// How the message relates to the text of earlier hops of its turn.
     pub handed: Handed,
 }
 
 /// One item of the transcript.
 #[derive(Clone, Debug)]
 pub struct Item {
-    /// Its number; a result has its call's.
+    /// Its number. A result has the number of its call.
     pub no: ItemNo,
     /// What it is.
     pub kind: ItemKind,
     /// The entry that it stands in.
     pub entry: EntryIndex,
-    /// Its size in tokens; a result's without the message's own four.
+    /// Its size in tokens. The four tokens of the message itself are not part of a result's size.
     pub tokens: u32,
-    /// For a call its result, for a result its call.
+    /// The result of a call, or the call of a result.
     pub pair: Option<ItemIndex>,
-    /// Its episode; none for what is never evicted.
+    /// Its episode; none if it can't be evicted.
     pub episode: Option<EpisodeIndex>,
     /// What a call to `delimiter` did; none for anything else.
-    pub delimiter: Option<Delimiter>,
+    pub delimiter: Option<DelimiterRole>,
     /// The class of a call's tool.
     pub class: ToolClass,
     /// The name of a call's tool.
     pub name: Arc<str>,
-    /// The digest of a client's call, by which the same call made again is known; 0 for all else.
+    /// The digest of a client's call, which is equal if the same call is made again; 0 for any
+    /// other item.
     pub digest: u64,
     /// Whether it is a call that the client never sees.
     pub hidden: bool,
-    /// Whether it is a call of a message that must never be edited: its result may be shown in part.
+    /// Whether it is a call of a message that must never be edited. Its result may still be shown
+    /// in part.
     pub bound: bool,
-    /// Whether it is a call that was written as text, which is its message's.
+    /// Whether it is a call that was written as text: the message is the call.
     pub said: bool,
-    /// What a result that came as text begins with, whatever is left of the rest.
+    /// How a result that came as text begins. This stays in view, whatever else of it goes.
     pub front: Option<Arc<str>>,
-    /// Whether it was brought back to stay until its episode ends.
+    /// Whether a recall brought it back to stay until its episode ends.
     pub pinned: bool,
-    /// Whether its result must never be edited nor left out, nor it itself.
+    /// Whether neither it nor its result may be edited or left out.
     pub stays: bool,
 }
 
 impl Item {
-    /// The index of the item whose mark and notes it is shown by: a result's call, else its own,
-    /// which is given.
+    /// The item whose mark and notes decide how this one is shown: the call of a result, else the
+    /// item itself, whose index is given.
     #[must_use]
     pub fn holder(&self, index: ItemIndex) -> ItemIndex {
         match self.kind {
@@ -118,7 +120,7 @@ impl Item {
 #[derive(Clone, Debug, Default)]
 pub struct Transcript {
     /// All messages in order.
-    pub entries: Indexed<EntryIndex, Entry>,
+    pub entries: Indexed<EntryIndex, TranscriptEntry>,
     /// All items in order.
     pub items: Indexed<ItemIndex, Item>,
     /// The episodes over them.
@@ -127,51 +129,52 @@ pub struct Transcript {
     pub base: ItemNo,
     /// The number of the first item of the turn in hand.
     pub first_item: ItemNo,
-    /// Whether the client changed text that the newest turn handed out, which breaks the prefix.
+    /// Whether the client changed text that the newest turn handed out, which breaks the cached
+    /// prefix.
     pub changed: bool,
-    /// Edits that its views go without, because the upstream refuses them.
+    /// Edits that its views do without, because the upstream refuses them.
     pub without: Edits,
 }
 
 impl Transcript {
-    /// The items of a message; none of one that stands in another transcript.
+    /// The items of a message of this transcript.
     #[must_use]
-    pub fn items_of(&self, entry: &Entry) -> &[Item] {
+    pub fn items_of(&self, entry: &TranscriptEntry) -> &[Item] {
         self.items.range(entry.items.clone()).unwrap_or_default()
     }
 
     /// The items of a message with their indices.
     pub fn indexed_items_of(
         &self,
-        entry: &Entry,
+        entry: &TranscriptEntry,
     ) -> impl Iterator<Item = (ItemIndex, &Item)> + Clone {
         indices(entry.items.clone()).zip(self.items_of(entry))
     }
 }
 
 /// What a transcript is built from.
-pub struct Input<'a> {
+pub struct TranscriptInput<'a> {
     /// The shapes of the client's messages.
     pub shapes: &'a [Arc<Shape>],
     /// The records behind them.
     pub path: &'a Path,
     /// The hops of the turn in hand.
-    pub pending: &'a [Hop],
+    pub pending: &'a [StoredHop],
     /// How a client's message relates to the text that earlier hops handed out.
     pub handed: &'a dyn Fn(usize, &TurnRecord) -> Handed,
-    /// What the client's message at an index begins with, where it is a result that came as text.
+    /// How the client's message at an index begins if it is a result that came as text.
     pub front: &'a dyn Fn(usize) -> Option<Arc<str>>,
     /// The class of a tool by its name.
     pub class: &'a dyn Fn(&str) -> ToolClass,
     /// Raw tokens after which an implicit episode is cut.
     pub implicit_tokens: u32,
-    /// Edits that its views go without.
+    /// Edits that its views do without.
     pub without: Edits,
 }
 
 /// Builds the transcript of a request.
 #[must_use]
-pub fn build(input: &Input<'_>) -> Transcript {
+pub fn build(input: &TranscriptInput<'_>) -> Transcript {
     let mut builder = Builder::new(input);
     let mut steps = input.path.entries.iter().enumerate().peekable();
     let mut number = steps
@@ -181,6 +184,8 @@ pub fn build(input: &Input<'_>) -> Transcript {
         match steps.next_if(|(_, entry)| entry.position as usize == message) {
             Some((step, entry)) => {
                 builder.turn(step, &entry.record, message, shape);
+                // The messages up to the next record's response are numbered as that record saw
+                // them.
                 number = steps
                     .peek()
                     .map_or(input.path.next, |(_, entry)| entry.base);
@@ -195,22 +200,22 @@ pub fn build(input: &Input<'_>) -> Transcript {
 }
 
 struct Builder<'a> {
-    input: &'a Input<'a>,
+    input: &'a TranscriptInput<'a>,
     transcript: Transcript,
     /// The calls of the newest assistant message that still lack results.
     waiting: Vec<(&'a str, ItemIndex)>,
-    /// The text of the newest assistant message, if that has nothing but text, and nothing stands
-    /// behind it yet.
+    /// The newest assistant message if it has only text and nothing came after it: a result that
+    /// comes as text answers it.
     spoken: Option<ItemIndex>,
     begun: bool,
     nameless: Arc<str>,
     delimiter: Arc<str>,
     recall: Arc<str>,
-    /// Classes and shared names of the tools met so far: a session has few tools and many calls.
+    /// Classes and shared names of the tools so far. A session has few tools and many calls.
     tools: HashMap<&'a str, (ToolClass, Arc<str>)>,
 }
 
-/// What an assistant message is made of, wherever its bytes come from.
+/// The parts of an assistant message, from a client's message or from a record.
 struct Assistant<'a> {
     source: Source,
     handed: Handed,
@@ -232,7 +237,7 @@ enum Call<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(input: &'a Input<'a>) -> Self {
+    fn new(input: &'a TranscriptInput<'a>) -> Self {
         let mut transcript = Transcript {
             without: input.without,
             ..Transcript::default()
@@ -252,7 +257,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Takes in a client's message that no record covers, and gives the next item number.
+    /// Adds a client's message that no record covers, and returns the next item number.
     fn client(&mut self, message: usize, shape: &'a Shape, number: ItemNo) -> ItemNo {
         let source = Source::Client(message);
         match shape.role {
@@ -281,7 +286,7 @@ impl<'a> Builder<'a> {
             }
             Role::User | Role::System | Role::Other => {
                 if let Some(front) = (self.input.front)(message)
-                    && self.said(source, shape, &front)
+                    && self.text_result(source, shape, &front)
                 {
                     return number.plus(1);
                 }
@@ -290,6 +295,7 @@ impl<'a> Builder<'a> {
                     Role::System => ItemKind::System,
                     Role::Assistant | Role::Tool | Role::Other => ItemKind::Opaque,
                 };
+                // What the user says next begins another piece of work.
                 if self.begun && shape.role == Role::User {
                     self.transcript.graph.end_implicit();
                 }
@@ -300,11 +306,11 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Takes in a recorded turn: its earlier hops, then the client's message as the last one.
+    /// Adds a recorded turn: its earlier hops, then the client's message as its last hop.
     fn turn(&mut self, step: usize, record: &'a TurnRecord, message: usize, shape: &'a Shape) {
         let handed = (self.input.handed)(message, record);
-        // A turn cut at the hop cap has no last hop of the client's: what the client holds is what
-        // the hops and the proxy's own line said, unless the client changed it.
+        // A turn that ended at the hop cap has no last hop of the client's: the client holds what
+        // the hops and the proxy's own line said. Anything else means that it changed the text.
         let capped = record.hops.iter().all(|hop| hop.message.is_some());
         let handed = match handed {
             Handed::Front | Handed::Split if capped => Handed::Changed,
@@ -312,8 +318,8 @@ impl<'a> Builder<'a> {
                 handed
             }
         };
-        // A client changes what it joins or trims when it first sends it, and that breaks the prefix
-        // once. What it changes in an earlier turn by and by is not told from that.
+        // A client that joins or trims text does so when it first sends the message back, which
+        // breaks the prefix once. Later changes of earlier turns can't be told from that.
         let newest = step + 1 == self.input.path.entries.len();
         self.transcript.changed |= newest && handed == Handed::Changed;
         let mut first = record.first_item;
@@ -332,8 +338,9 @@ impl<'a> Builder<'a> {
             for call in &hop.calls {
                 calls.insert((call.place as usize).min(calls.len()), Call::Hidden(call));
             }
-            // What is neither text nor call, such as speech, may be all that it said. Where that was
-            // another hop's nothing is left of it, and nothing is sent.
+            // The message may consist of other content, such as speech. If text, calls and that all
+            // belong to earlier hops, the last hop has nothing of its own, and no message is made
+            // for it.
             let empty = text == 0 && calls.is_empty() && !shape.opaque && record.hops.len() > 1;
             if !empty {
                 self.assistant(&Assistant {
@@ -353,8 +360,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Takes in the hops of the turn in hand.
-    fn pending(&mut self, step: usize, hops: &'a [Hop]) {
+    /// Adds the hops of the turn in hand.
+    fn pending(&mut self, step: usize, hops: &'a [StoredHop]) {
         let mut first = self.transcript.first_item;
         for (index, hop) in hops.iter().enumerate() {
             first = self.hop(step, index, hop, Handed::Nothing, first);
@@ -365,7 +372,7 @@ impl<'a> Builder<'a> {
         &mut self,
         step: usize,
         index: usize,
-        hop: &'a Hop,
+        hop: &'a StoredHop,
         handed: Handed,
         first: ItemNo,
     ) -> ItemNo {
@@ -388,7 +395,7 @@ impl<'a> Builder<'a> {
         first.plus(taken)
     }
 
-    fn hidden_results(&mut self, step: usize, hop_index: usize, hop: &'a Hop) {
+    fn hidden_results(&mut self, step: usize, hop_index: usize, hop: &'a StoredHop) {
         for (call, hidden) in hop.calls.iter().enumerate() {
             let source = Source::HiddenResult {
                 step,
@@ -436,6 +443,8 @@ impl<'a> Builder<'a> {
             );
         }
         let spoken = start..self.transcript.items.end();
+        // Text and reasoning precede the calls, but may belong to an episode that one of the calls
+        // opens, so they get their episode after the calls did.
         let before = self.transcript.graph.current();
         let mut opened = None;
         for (place, call) in (0..).zip(&message.calls) {
@@ -446,7 +455,7 @@ impl<'a> Builder<'a> {
         let alone = message.calls.is_empty() && message.text > 0 && !message.opaque;
         self.spoken = indices(spoken.clone()).next_back().filter(|_| alone);
         self.place_spoken(spoken, opened.or(before), message.opaque);
-        self.transcript.entries.push(Entry {
+        self.transcript.entries.push(TranscriptEntry {
             source: message.source,
             role: Role::Assistant,
             items: start..self.transcript.items.end(),
@@ -454,7 +463,7 @@ impl<'a> Builder<'a> {
         });
     }
 
-    /// Text and reasoning belong to an episode that their message opens, else to the one that was
+    /// Text and reasoning belong to the episode that their message opens, else to the one that was
     /// open before.
     fn place_spoken(
         &mut self,
@@ -470,7 +479,8 @@ impl<'a> Builder<'a> {
         for index in indices(spoken) {
             self.join(index, episode);
         }
-        // Items are listed in order of place, and the message's calls were listed before its text.
+        // An episode lists its items by their place in the transcript. Text and reasoning come
+        // before the calls of their message, which were listed already.
         if let Some(episode) = self.transcript.graph.episodes.get_mut(episode) {
             let behind = episode.items.partition_point(|item| *item < first);
             if let Some(tail) = episode.items.get_mut(behind..) {
@@ -499,8 +509,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Takes in a result: it answers the first waiting call with its id, or it is an orphan of the
-    /// client's own making, which is passed on and never evicted.
+    /// Adds a result. It answers the first waiting call with its id. Without one it is the client's
+    /// own, is passed on, and is never evicted.
     fn result(&mut self, source: Source, id: Option<&str>, tokens: u32, stays: bool) {
         let entry = self.transcript.entries.end();
         let place = id.and_then(|id| self.waiting.iter().position(|(waiting, _)| *waiting == id));
@@ -523,12 +533,12 @@ impl<'a> Builder<'a> {
             item.pair = Some(index);
             item.stays = stays;
         }
-        // What can't go as a whole cuts no span.
+        // Implicit episodes are cut by length. What can't be removed doesn't count.
         let free = episode.filter(|_| !bound);
         if let Some(episode) = free.and_then(|e| self.transcript.graph.episodes.get_mut(e)) {
             episode.tokens += tokens + MESSAGE_TOKENS;
         }
-        self.transcript.entries.push(Entry {
+        self.transcript.entries.push(TranscriptEntry {
             source,
             role: Role::Tool,
             items: index..self.transcript.items.end(),
@@ -536,13 +546,13 @@ impl<'a> Builder<'a> {
         });
     }
 
-    /// An entry of one item that is never evicted.
+    /// Adds a message of one item that is never evicted.
     fn fixed(&mut self, source: Source, role: Role, kind: ItemKind, no: ItemNo, tokens: u32) {
         self.spoken = None;
         let entry = self.transcript.entries.end();
         let index = self.item(no, kind, entry, tokens);
         let items = index..self.transcript.items.end();
-        self.transcript.entries.push(Entry {
+        self.transcript.entries.push(TranscriptEntry {
             source,
             role,
             items,

@@ -1,6 +1,6 @@
-//! The view: the transcript seen through its marks. Says of each entry what is shown of it and
-//! what that costs; the renderer turns it into bytes and the policies measure it. Pure: same
-//! transcript, same marks, same view. Never chooses which mark moves.
+//! The view: the transcript seen through its marks. It says what is shown of each message and how
+//! many tokens that takes; the renderer turns it into bytes, and the policies measure it. Pure: the
+//! same transcript and marks give the same view. Never chooses which mark moves.
 
 mod edits;
 mod parts;
@@ -15,12 +15,12 @@ use super::index::{EntryIndex, Indexed, ItemIndex, indices};
 use super::marked::{Marked, StandIn, fronted};
 use super::measure::Measure;
 use super::note::Note;
-use super::transcript::{Entry, Item, Transcript};
-use super::{recall, stub, tombstone};
+use super::transcript::{Item, Transcript, TranscriptEntry};
+use super::{ids, stub, tombstone};
 use crate::model::{EditKind, ItemKind, Kept, MESSAGE_TOKENS, Mark, Marks, Role};
 
-/// A transcript, how its items are shown, the texts of the proxy's own that this calls for, and the size
-/// of all that.
+/// A transcript, the marks of its items, the texts of the proxy that the marks require, and the
+/// size of what is shown.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     transcript: Arc<Transcript>,
@@ -32,12 +32,12 @@ pub struct View {
     size: u64,
 }
 
-/// The notes of a view.
+/// The texts of the proxy in a view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
-    /// By the call whose result they replace, or by the text that they replace.
+    /// Texts that replace a result, by its call, and texts that replace a text, by that.
     pub results: HashMap<ItemIndex, Note>,
-    /// By the call whose arguments they replace.
+    /// Texts that replace the arguments of a call, by the call.
     pub arguments: HashMap<ItemIndex, Note>,
     /// The call whose result holds the ledger.
     pub host: Option<ItemIndex>,
@@ -58,9 +58,9 @@ pub enum Shown<'a> {
         line: Option<&'a str>,
         /// Whether its reasoning stays.
         reasoning: bool,
-        /// Which of its calls stay, hidden ones counted.
+        /// Which of its calls stay, hidden calls included.
         calls: Vec<bool>,
-        /// The trimmed arguments of calls by their place among all.
+        /// The trimmed arguments of calls, by the place of the call among all.
         arguments: Vec<(usize, &'a str)>,
     },
     /// A result whose text is replaced.
@@ -98,7 +98,7 @@ impl View {
         &self.transcript
     }
 
-    /// The transcript, held by the view and whoever asks.
+    /// The transcript, shared with the caller.
     #[must_use]
     pub fn shared(&self) -> Arc<Transcript> {
         Arc::clone(&self.transcript)
@@ -134,12 +134,14 @@ impl View {
         self.size
     }
 
-    /// Writes all notes that the marks call for.
+    /// Writes all notes that the marks require.
     fn write(&mut self, measure: Measure<'_>) {
         if self.marks.is_empty() {
             return;
         }
         let transcript = Arc::clone(&self.transcript);
+        // Tombstones replace the stubs of their carriers, and the ledger is added to the newest
+        // tombstone, so this order matters.
         for index in indices(ItemIndex(0)..transcript.items.end()) {
             self.write_left(index, measure);
         }
@@ -157,7 +159,7 @@ impl View {
         self.size = self.sizes.iter().map(|size| u64::from(*size)).sum();
     }
 
-    /// Counts one entry anew.
+    /// Counts one entry again.
     pub fn recount(&mut self, at: EntryIndex) {
         let Some(entry) = self.transcript.entries.get(at) else {
             return;
@@ -169,8 +171,8 @@ impl View {
         }
     }
 
-    /// Moves the mark of an item right, says what is left of it, and writes its own note anew. What this
-    /// touches is still to be counted.
+    /// Moves the mark of an item right, records what is left of it, and writes its own note again.
+    /// The caller has to recount what this changes.
     pub fn shrink(
         &mut self,
         index: ItemIndex,
@@ -189,7 +191,7 @@ impl View {
         self.note_left(index, measure);
     }
 
-    /// Writes what is left of one call or text anew, or takes it away where nothing is.
+    /// Writes what is left of one call or text again, or removes the note if nothing is left.
     fn note_left(&mut self, index: ItemIndex, measure: Measure<'_>) {
         let item = self.transcript.items.get(index).filter(is_lasting);
         if item.is_some_and(|item| self.marks.get(item.no) == Mark::Removed) {
@@ -199,7 +201,7 @@ impl View {
         self.write_left(index, measure);
     }
 
-    /// Writes what is left of one call or text, of which nothing is written yet.
+    /// Writes what is left of one call or text that has no note yet.
     fn write_left(&mut self, index: ItemIndex, measure: Measure<'_>) {
         let seen = Marked::new(&self.transcript, &self.marks);
         let Some(item) = seen.transcript.items.get(index).filter(is_lasting) else {
@@ -210,10 +212,10 @@ impl View {
             Mark::Live => {}
             Mark::Removed => {
                 if seen.parts_users(item) {
-                    let id = recall::id(item);
+                    let id = ids::id(item);
                     let text = stub::result(&id, item.tokens, Mark::Masked, &Kept::default(), "");
                     let note = (measure.note)(text);
-                    // What is no longer than its line stays itself.
+                    // A text that is not longer than the line stays itself.
                     if note.tokens() < item.tokens {
                         self.notes.results.insert(index, note);
                     }
@@ -237,7 +239,7 @@ impl View {
         }
     }
 
-    /// Writes the note of one episode anew, or takes it away where none is due.
+    /// Writes the note of one episode again, or removes it if none is due.
     pub fn note_episode(&mut self, episode: &Episode, measure: Measure<'_>) {
         let seen = Marked::new(&self.transcript, &self.marks);
         let mut put = |at: ItemIndex, text: String| {
@@ -266,14 +268,14 @@ impl View {
         }
     }
 
-    /// Writes the notes of calls that carried a tombstone before an edit of the client's moved the
+    /// Writes notes for calls that carried a tombstone before an edit of the client moved the
     /// bounds of their episode: what was evicted stays evicted.
     fn note_strays(&mut self, measure: Measure<'_>) {
         let seen = Marked::new(&self.transcript, &self.marks);
         let carried = |item: &Item| {
             item.kind == ItemKind::Call
                 && seen.marks.get(item.no) == Mark::Tombstone
-                // A stub that an earlier pass left speaks for its result again.
+                // If an earlier pass left a stub, that is shown again.
                 && seen.marks.kept(item.no).is_none()
         };
         for (index, item) in seen.transcript.items.indexed() {
@@ -285,8 +287,8 @@ impl View {
         }
     }
 
-    /// Writes the ledger into the newest tombstone once any tombstone was merged, and notes the call
-    /// whose result holds it.
+    /// Writes the ledger into the newest tombstone once an episode was merged into it, and
+    /// remembers the call whose result holds it.
     pub fn note_ledger(&mut self, measure: Measure<'_>) {
         let seen = Marked::new(&self.transcript, &self.marks);
         let ledger = seen.ledger();
@@ -309,7 +311,7 @@ impl View {
 
     /// What is shown of an entry.
     #[must_use]
-    pub fn shown_of(&self, entry: &Entry) -> Shown<'_> {
+    pub fn shown_of(&self, entry: &TranscriptEntry) -> Shown<'_> {
         let seen = Marked::new(&self.transcript, &self.marks);
         let items = seen.transcript.items_of(entry);
         match entry.role {
@@ -327,7 +329,7 @@ impl View {
         }
     }
 
-    /// Whether the view shows the original of an item: of a call its arguments and its result.
+    /// Whether the view shows the original of an item: for a call, its arguments and its result.
     #[must_use]
     pub fn is_whole(&self, index: ItemIndex) -> bool {
         let seen = Marked::new(&self.transcript, &self.marks);
@@ -339,7 +341,7 @@ impl View {
         if item.kind == ItemKind::Reasoning
             && entry.is_some_and(|entry| self.shown_of(entry) == Shown::Gone)
         {
-            // A message without text and calls is not shown, whatever reasoning it has.
+            // A message without text and calls is not shown, even if it has reasoning.
             return false;
         }
         if matches!(item.kind, ItemKind::Text | ItemKind::Reasoning) {
@@ -353,7 +355,7 @@ impl View {
         !noted && seen.call_shown(call)
     }
 
-    fn assistant(&self, entry: &Entry) -> Shown<'_> {
+    fn assistant(&self, entry: &TranscriptEntry) -> Shown<'_> {
         let seen = Marked::new(&self.transcript, &self.marks);
         let items = seen.transcript.items_of(entry);
         let is_called = seen.is_called(items);
@@ -362,6 +364,7 @@ impl View {
         let whole = |(at, item): (ItemIndex, &Item)| {
             kept(item) && own_note(&self.notes, at, item).is_none()
         };
+        // Most messages are whole; only the others are taken apart.
         if seen.transcript.indexed_items_of(entry).all(whole) {
             return Shown::Whole;
         }
@@ -392,7 +395,7 @@ impl View {
     }
 
     /// The size of an entry as shown, in tokens.
-    fn tokens(&self, entry: &Entry) -> u32 {
+    fn tokens(&self, entry: &TranscriptEntry) -> u32 {
         let seen = Marked::new(&self.transcript, &self.marks);
         let items = seen.transcript.items_of(entry);
         match entry.role {
@@ -430,7 +433,7 @@ impl View {
     }
 }
 
-/// Whether something may be left of an item: it is a call of the client's or a text.
+/// Whether a part of an item may be left: it is a call of the client or a text.
 fn is_lasting(item: &&Item) -> bool {
     match item.kind {
         ItemKind::Call => item.delimiter.is_none(),
@@ -443,7 +446,7 @@ fn is_lasting(item: &&Item) -> bool {
     }
 }
 
-/// What stands in place of a part of an assistant message: of a call its arguments, or of a text.
+/// What replaces a part of an assistant message: the arguments of a call, or a text.
 fn own_note<'a>(notes: &'a Notes, at: ItemIndex, item: &Item) -> Option<&'a Note> {
     match item.kind {
         ItemKind::Call => notes.arguments.get(&at),

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::classes::Classes;
-use super::known::Reader;
+use super::memo::Reader;
 use super::overrides::{AskedBudget, MIN_CEILING, Mode, Overrides};
-use super::texts::{Fronts, TextProfile, TextResults};
+use super::text_results::{Fronts, TextProfile, TextResults};
 use crate::commit::{self, Floor};
 use crate::dialect::request::Request;
 use crate::intercept::delimiter::Protocol;
-use crate::model::{Dialect, EditKind, Edits, Given, Guide, Hidden, Shape};
+use crate::model::{Dialect, EditKind, Edits, Given, Guide, HiddenTool, Shape};
 use crate::policy::{self, Order, Policy};
 use crate::render::tools::{self, Injected};
 use crate::tokens::{CacheModel, Family};
@@ -26,11 +26,11 @@ pub struct Settings {
     /// Named budgets for `x-plimsoll-profile`.
     pub profiles: BTreeMap<String, Budget>,
     /// The hidden tool that marks episodes.
-    pub delimiter: Delimiter,
+    pub delimiter: DelimiterSettings,
     /// The hidden tool that brings back what was evicted.
-    pub recall: Recall,
+    pub recall: RecallSettings,
     /// What is done for the provider's cache.
-    pub cache: Cache,
+    pub cache: CacheSettings,
     /// Classes of tools.
     pub classes: Classes,
     /// By what a user message is a result.
@@ -168,7 +168,7 @@ pub enum Unmet {
 
 /// The hidden tool that marks episodes, and the turns that hidden calls make.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delimiter {
+pub struct DelimiterSettings {
     /// Whether the tool is injected.
     pub enabled: bool,
     /// Whether a start closes the open episode.
@@ -181,7 +181,7 @@ pub struct Delimiter {
     pub nudge: bool,
 }
 
-impl Default for Delimiter {
+impl Default for DelimiterSettings {
     fn default() -> Self {
         Self {
             enabled: true,
@@ -195,12 +195,12 @@ impl Default for Delimiter {
 
 /// The hidden tool that brings back what was evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recall {
+pub struct RecallSettings {
     /// Whether the tool is injected.
     pub enabled: bool,
 }
 
-impl Default for Recall {
+impl Default for RecallSettings {
     fn default() -> Self {
         Self { enabled: true }
     }
@@ -208,7 +208,7 @@ impl Default for Recall {
 
 /// What is done for the provider's cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cache {
+pub struct CacheSettings {
     /// Breakpoints that the proxy sets beside the client's.
     pub breakpoints: SetBreakpoints,
 }
@@ -261,7 +261,7 @@ pub struct Terms {
     /// Whether it is the window.
     pub windowed: bool,
     /// How deep a pass goes.
-    pub commit: commit::Config,
+    pub commit: commit::FloorSettings,
     /// What happens if τ can't be met.
     pub unmet: Unmet,
     /// Raw tokens after which an implicit episode is cut.
@@ -348,7 +348,7 @@ impl Terms {
             mode: settings.mode(overrides),
             ceiling,
             windowed: ceiling < wanted,
-            commit: commit::Config {
+            commit: commit::FloorSettings {
                 floor: budget.floor,
                 min_floor: budget.min_floor,
             },
@@ -389,8 +389,8 @@ impl Terms {
 
     /// The eviction order's settings for a model.
     #[must_use]
-    pub fn eviction(&self, family: &Family, dialect: Dialect) -> policy::Config {
-        policy::Config {
+    pub fn eviction(&self, family: &Family, dialect: Dialect) -> policy::EvictionSettings {
+        policy::EvictionSettings {
             order: self.order,
             protect_recent: self.protect_recent,
             strict_active: self.strict_active,
@@ -398,7 +398,7 @@ impl Terms {
             keep_reasoning: family.reasoning_back
                 || dialect.keeps_reasoning()
                 || self.without.has(EditKind::Reasoning),
-            ..policy::Config::default()
+            ..policy::EvictionSettings::default()
         }
     }
 
@@ -432,7 +432,7 @@ impl Terms {
     /// is not given yet.
     #[must_use]
     pub fn guidance(&self, injected: &Injected, given: Given) -> Option<String> {
-        let delimiter = injected.name(Hidden::Delimiter)?;
+        let delimiter = injected.name(HiddenTool::Delimiter)?;
         let serial = match given {
             Given::No => return None,
             Given::Parallel => false,
@@ -443,7 +443,7 @@ impl Terms {
             Guidance::Standard => None,
             Guidance::Text(text) => Some(text.as_str()),
         };
-        let recall = injected.name(Hidden::Recall);
+        let recall = injected.name(HiddenTool::Recall);
         Some(tools::guidance(custom, delimiter, recall, serial))
     }
 

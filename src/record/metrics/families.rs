@@ -395,7 +395,7 @@ impl View {
 /// Hidden tools.
 #[derive(Debug)]
 pub(super) struct Hidden {
-    pub delimiter_calls: Pairs<DelimiterAction, delimiter::Label>,
+    pub delimiter_calls: Pairs<DelimiterAction, delimiter::DelimiterOutcome>,
     pub hops: Histogram,
     pub serial_hops: IntCounter,
     pub guided: Each<GuideReason, IntCounter>,

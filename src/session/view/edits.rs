@@ -1,14 +1,15 @@
-//! Tells which kinds of edits a view has, so that what an upstream refuses can be told by them. Never
-//! decides what is shown.
+//! Tells which kinds of edits a view contains, so that a refusal of the upstream can be traced to
+//! one. Never decides what is shown.
 
 use super::{Shown, View};
 use crate::model::{EditKind, Edits, ItemKind};
-use crate::session::graph::Delimiter;
+use crate::session::graph::DelimiterRole;
 use crate::session::transcript::Item;
 
 impl View {
-    /// The kinds of edits in a view, but for those of breakpoints, which the renderer makes. Where a dialect
-    /// `binds` reasoning to its message, that goes with whatever goes of the message.
+    /// The kinds of edits in a view. Breakpoints are left out: the renderer sets those. If a
+    /// dialect `binds` reasoning to its message, reasoning goes whenever a part of the message
+    /// goes, which is no edit of its own.
     #[must_use]
     pub fn edits(&self, binds: bool) -> Edits {
         let seen = self.marked();
@@ -61,10 +62,10 @@ impl View {
         edits
     }
 
-    /// Whether any message may be shown otherwise than whole.
+    /// Whether any message may be shown other than whole.
     fn is_edited(&self) -> bool {
         let transcript = self.transcript();
-        let stray = |item: &Item| item.delimiter == Some(Delimiter::Stray);
+        let stray = |item: &Item| item.delimiter == Some(DelimiterRole::Stray);
         !self.marks().is_empty()
             || !transcript.without.is_empty()
             || transcript.items.iter().any(stray)

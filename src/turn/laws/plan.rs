@@ -9,7 +9,7 @@ use super::say::{Say, act, call, done, end, expl, text};
 use super::sim::Sim;
 use crate::model::{ItemKind, Mark, Marks};
 use crate::policy::{Move, Plan, PlanError, Protection};
-use crate::session::graph::Delimiter;
+use crate::session::graph::DelimiterRole;
 use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::marked::Marked;
 use crate::session::transcript::Transcript;
@@ -33,9 +33,9 @@ fn find(transcript: &Transcript, what: &str) -> ItemIndex {
         .items
         .indexed()
         .find(|(_, item)| match item.delimiter {
-            Some(Delimiter::Start(at)) => format!("+{}", start(at)) == what,
-            Some(Delimiter::End(at)) => format!("-{}", start(at)) == what,
-            Some(Delimiter::Refused | Delimiter::Stray) => false,
+            Some(DelimiterRole::Start(at)) => format!("+{}", start(at)) == what,
+            Some(DelimiterRole::End(at)) => format!("-{}", start(at)) == what,
+            Some(DelimiterRole::Refused | DelimiterRole::Stray) => false,
             None => match item.kind {
                 ItemKind::User => what == "user",
                 ItemKind::System => what == "system",

@@ -1,12 +1,12 @@
-//! A text that a recall gives out before it is cut to size, and where originals stand in it. Never
-//! knows where they come from.
+//! A text that a recall brings back, before it is cut to size, and the places of originals in it.
+//! Never knows where they come from.
 
 use crate::model::{ItemNo, Original};
 
-/// A text to give out, whole or in part.
+/// A text to bring back, whole or in part.
 #[derive(Debug, Default)]
 pub(super) struct Document {
-    /// How the result begins, without what it says of its part.
+    /// How the result begins, before it describes its part.
     pub(super) head: String,
     /// Lines between the head and the text.
     pub(super) more: String,
@@ -25,7 +25,7 @@ impl Document {
         }
     }
 
-    /// Where the originals stand behind so many bytes.
+    /// The places of the originals after so many more bytes.
     pub(super) fn shifted(&self, by: usize) -> Vec<Original> {
         let by = u32::try_from(by).unwrap_or(u32::MAX);
         let shift = |original: &Original| Original {
@@ -47,7 +47,7 @@ impl Document {
         });
     }
 
-    /// Begins a new line where the text does not end with one.
+    /// Begins a new line unless the text ends with one.
     pub(super) fn line(&mut self) {
         if !self.text.is_empty() && !self.text.ends_with('\n') {
             self.text.push('\n');

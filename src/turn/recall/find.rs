@@ -1,6 +1,6 @@
-//! Makes the document that a recall gives out: of one original, of several under headings, of the
-//! evicted items of an episode, of a page of the ledger, of the lines that contain a text. Never
-//! cuts it to size.
+//! Makes the document that a recall brings back: one original, several under headings, the evicted
+//! items of an episode, a page of the ledger, or the lines that contain a text. Never cuts it to
+//! size.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -8,20 +8,20 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::document::Document;
-use super::{Earlier, Recalls, Said, in_view};
-use crate::intercept::recall::{Ask, EVERYTHING};
+use super::{Earlier, NotRecalled, Recalls, in_view};
+use crate::intercept::recall::{EVERYTHING, RecallAsk};
 use crate::model::{ItemKind, ItemNo, Mark, RecallOutcome};
-use crate::session::graph::Kind;
+use crate::session::graph::EpisodeKind;
+use crate::session::ids;
 use crate::session::index::{EpisodeIndex, ItemIndex};
-use crate::session::recall as ids;
 use crate::session::transcript::Item;
 
 /// Lines of a page of the ledger.
 const PAGE: usize = 100;
-/// Characters of a call that stand in a heading; a longer one is part of the text.
+/// The most characters of a call in a heading; a longer call is part of the text.
 const CALL_CHARS: usize = 400;
 
-/// Characters of a call by which an item is offered.
+/// Characters of a call that an offer shows.
 const OFFERED_CHARS: usize = 80;
 
 impl<'a> Recalls<'a> {
@@ -39,7 +39,11 @@ impl<'a> Recalls<'a> {
     }
 
     /// One item, or several of one tool.
-    pub(super) fn items(&self, ask: &Ask, items: &[ItemIndex]) -> Result<Document, Said> {
+    pub(super) fn items(
+        &self,
+        ask: &RecallAsk,
+        items: &[ItemIndex],
+    ) -> Result<Document, NotRecalled> {
         let standing: Option<Vec<String>> = items.iter().map(|at| self.standing(*at)).collect();
         match (standing, items) {
             (Some(standing), _) => Err(in_view(standing.join("; "))),
@@ -48,7 +52,7 @@ impl<'a> Recalls<'a> {
         }
     }
 
-    fn one(&self, ask: &Ask, index: ItemIndex) -> Result<Document, Said> {
+    fn one(&self, ask: &RecallAsk, index: ItemIndex) -> Result<Document, NotRecalled> {
         let mut document = Document::headed(format!("recalled {}", self.id(index)));
         if let Some(call) = self.call(index) {
             if call.len() <= CALL_CHARS && !call.contains('\n') {
@@ -64,8 +68,8 @@ impl<'a> Recalls<'a> {
         Ok(document)
     }
 
-    /// The lines of all that is gone that contain a text, each behind the id of its item.
-    pub(super) fn everything(&self, ask: &Ask) -> Result<Document, Said> {
+    /// All evicted lines that contain a text, each with the id of its item.
+    pub(super) fn everything(&self, ask: &RecallAsk) -> Result<Document, NotRecalled> {
         let search = ask.search.as_deref().unwrap_or_default();
         let wanted = search.to_lowercase();
         let mut document = Document::headed(format!("recalled from {EVERYTHING}"));
@@ -85,14 +89,14 @@ impl<'a> Recalls<'a> {
         if document.text.is_empty() {
             let offer = self.offer(ask);
             let why = format!("nothing that is evicted has {search:?}; {offer}");
-            return Err(Said(RecallOutcome::NoMatch, why));
+            return Err(NotRecalled(RecallOutcome::NoMatch, why));
         }
         Ok(document)
     }
 
-    /// What calls with a path among their arguments brought, the newest first; `None` where there is
-    /// no such call.
-    pub(super) fn by_path(&self, ask: &Ask) -> Option<Result<Document, Said>> {
+    /// The results of calls with a path among their arguments, newest first; `None` if there is no
+    /// such call.
+    pub(super) fn by_path(&self, ask: &RecallAsk) -> Option<Result<Document, NotRecalled>> {
         let items = self.prepared.view.transcript().items.indexed();
         let calls = items.filter(|(_, item)| item.kind == ItemKind::Call && !item.hidden);
         let named = |at: &ItemIndex| {
@@ -109,7 +113,7 @@ impl<'a> Recalls<'a> {
     }
 
     /// What else may be recalled, each item with the beginning of its call.
-    fn offer(&self, ask: &Ask) -> String {
+    fn offer(&self, ask: &RecallAsk) -> String {
         let transcript = self.prepared.view.transcript();
         let call = |at: ItemIndex| {
             let call = self.originals().call(at).unwrap_or_default();
@@ -118,8 +122,12 @@ impl<'a> Recalls<'a> {
         ids::offer(transcript, &ask.id, &|at| self.is_gone(at), &call)
     }
 
-    /// Everything of an episode that is not in view.
-    pub(super) fn episode(&self, ask: &Ask, at: EpisodeIndex) -> Result<Document, Said> {
+    /// All items of an episode that are not in view.
+    pub(super) fn episode(
+        &self,
+        ask: &RecallAsk,
+        at: EpisodeIndex,
+    ) -> Result<Document, NotRecalled> {
         let episode = self.prepared.view.transcript().graph.episodes.get(at);
         let listed = episode.map_or(&[][..], |episode| episode.items.as_slice());
         let gone: Vec<ItemIndex> = listed
@@ -132,9 +140,9 @@ impl<'a> Recalls<'a> {
             return Err(in_view(nothing));
         }
         let kind = match episode.map(|episode| episode.kind) {
-            Some(Kind::Expl) => "expl ",
-            Some(Kind::Act) => "act ",
-            Some(Kind::Implicit) | None => "",
+            Some(EpisodeKind::Expl) => "expl ",
+            Some(EpisodeKind::Act) => "act ",
+            Some(EpisodeKind::Implicit) | None => "",
         };
         let head = format!("recalled {kind}\"{}\", {} items", ask.id, gone.len());
         let mut document = self.several(head, &gone);
@@ -144,7 +152,7 @@ impl<'a> Recalls<'a> {
         Ok(document)
     }
 
-    /// Whether an item is content whose original the view does not show.
+    /// Whether the original of an item is not in view. `delimiter` calls have no content.
     pub(in crate::turn) fn is_gone(&self, index: ItemIndex) -> bool {
         let content = self
             .item(index)
@@ -152,8 +160,8 @@ impl<'a> Recalls<'a> {
         content && !self.is_whole(index)
     }
 
-    /// Items in order, each under its id. What was itself brought back is only named, so that
-    /// nothing is wrapped into itself again and again.
+    /// Items in order, each under its id. An item that was itself brought back is only named, so
+    /// that recalls are not nested.
     fn several(&self, head: String, items: &[ItemIndex]) -> Document {
         let mut document = Document::headed(head);
         for index in items {
@@ -180,8 +188,8 @@ impl<'a> Recalls<'a> {
         document
     }
 
-    /// A page of the lines that the ledger in view has no room for.
-    pub(super) fn ledger(&self, ask: &Ask, page: usize) -> Result<Document, Said> {
+    /// A page of the lines for which the ledger in view has no room.
+    pub(super) fn ledger(&self, ask: &RecallAsk, page: usize) -> Result<Document, NotRecalled> {
         let rest = self.written().ledger_rest(&self.prepared.view);
         let pages = rest.len().div_ceil(PAGE);
         let Some(lines) = rest.chunks(PAGE).nth(page - 1) else {
@@ -189,15 +197,15 @@ impl<'a> Recalls<'a> {
                 0 => "the ledger has no more than what is in view".to_owned(),
                 pages => format!("the ledger goes on to ledger:{pages} only"),
             };
-            return Err(Said(RecallOutcome::Unknown, why));
+            return Err(NotRecalled(RecallOutcome::Unknown, why));
         };
         let mut document = Document::headed(format!("recalled {} of {pages}", ask.id));
         document.text = lines.join("\n");
         Ok(document)
     }
 
-    /// What is not on the path any longer: as it was brought back before, if it was.
-    pub(super) fn lost(&self, ask: &Ask) -> Result<Document, Said> {
+    /// An item that is no longer on the path, if an earlier recall brought it back.
+    pub(super) fn lost(&self, ask: &RecallAsk) -> Result<Document, NotRecalled> {
         let transcript = self.prepared.view.transcript();
         let no = ids::lost(transcript, &ask.id);
         if let Some(standing) = no.and_then(|no| self.brought(no)) {
@@ -222,7 +230,7 @@ impl<'a> Recalls<'a> {
             None => {
                 let asked: String = ask.id.chars().take(120).collect();
                 let offer = self.offer(ask);
-                Err(Said(
+                Err(NotRecalled(
                     RecallOutcome::Unknown,
                     format!("nothing is known as {asked:?}; {offer}"),
                 ))
@@ -230,7 +238,7 @@ impl<'a> Recalls<'a> {
         }
     }
 
-    /// Where an item stands in view, its original or a copy that was brought back.
+    /// Where the original of an item, or a copy that a recall brought back, is in view.
     fn standing(&self, index: ItemIndex) -> Option<String> {
         let item = self.item(index)?;
         let id = ids::id(item);
@@ -252,7 +260,7 @@ impl<'a> Recalls<'a> {
         })
     }
 
-    /// Which recall that is in view holds the whole of an item.
+    /// The recall in view that holds the whole of an item.
     fn brought(&self, no: ItemNo) -> Option<String> {
         let holds = |earlier: &&Earlier<'_>| earlier.live && earlier.original(no).is_some();
         let earlier = self.earlier.iter().rev().find(holds)?;
@@ -262,8 +270,8 @@ impl<'a> Recalls<'a> {
         ))
     }
 
-    /// The original of an item: as it was brought back before, because the client may have edited
-    /// its copy since, else as it stands in the history. A call without a result has an empty one.
+    /// The original of an item: as an earlier recall brought it back, because the client may have
+    /// edited its copy since, else from the history. A call without a result has an empty one.
     fn original(&self, index: ItemIndex) -> Option<Cow<'_, str>> {
         let item = self.item(index)?;
         let mut before = self.earlier.iter().rev();
@@ -276,7 +284,7 @@ impl<'a> Recalls<'a> {
         }
     }
 
-    /// A call that the view does not show as it was made.
+    /// A call that the view doesn't show, or shows with trimmed arguments.
     fn call(&self, index: ItemIndex) -> Option<String> {
         let item = self.item(index)?;
         let trimmed = self.prepared.view.notes().arguments.contains_key(&index);
@@ -286,7 +294,7 @@ impl<'a> Recalls<'a> {
     }
 }
 
-/// Whether a call's arguments name a path, as it was given or by its end.
+/// Whether a call's arguments name a path, in full or by its end.
 fn names(arguments: &str, path: &str) -> bool {
     let Ok(Value::Object(fields)) = serde_json::from_str(arguments) else {
         return false;
@@ -300,8 +308,8 @@ fn names(arguments: &str, path: &str) -> bool {
     texts.any(|text| ends(text, path) || ends(path, text))
 }
 
-fn gone(id: &str) -> Said {
-    Said(
+fn gone(id: &str) -> NotRecalled {
+    NotRecalled(
         RecallOutcome::Gone,
         format!("{id} is not in the history any more"),
     )

@@ -10,15 +10,15 @@ use plimsoll_scripted::validate;
 
 use super::{COUNTER, Sent, Sim, is_label, wire};
 use crate::model::{Dialect, ItemKind, ItemNo, Mark, Marks};
-use crate::policy::{Config, Order, Policy, Protection};
-use crate::session::graph::Kind;
+use crate::policy::{EvictionSettings, Order, Policy, Protection};
+use crate::session::graph::EpisodeKind;
 use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::marked::Marked;
 use crate::session::transcript::{Item, Transcript};
 use crate::tokens::Encoding;
-use crate::turn::hop::{Prepared, State};
 use crate::turn::laws::say::gist;
 use crate::turn::settings::Offer;
+use crate::turn::state::{Prepared, TurnState};
 
 static SIZER: LazyLock<Sizer> = LazyLock::new(|| {
     Sizer::new(Arc::new(|text: &str| {
@@ -28,7 +28,7 @@ static SIZER: LazyLock<Sizer> = LazyLock::new(|| {
 
 impl Sim {
     /// Holds a prepared hop to the laws and keeps it.
-    pub(super) fn judge(&mut self, state: &State, prepared: &Prepared, before: &Marks) {
+    pub(super) fn judge(&mut self, state: &TurnState, prepared: &Prepared, before: &Marks) {
         let body = prepared.body.to_bytes();
         let messages = wire::shown(self.dialect, &body);
         let elements = wire::elements(self.dialect, &body);
@@ -99,7 +99,7 @@ impl Sim {
 
     /// What stands in front of the conversation changes with the guidance alone, and nothing else is
     /// added before it where the tools come with it.
-    fn guided(&mut self, state: &State, prepared: &Prepared) {
+    fn guided(&mut self, state: &TurnState, prepared: &Prepared) {
         let front = (state.tools.clone(), state.guidance.clone());
         if let Some(before) = &self.front
             && prepared.guided.is_none()
@@ -121,7 +121,13 @@ impl Sim {
     }
 
     /// A conversation without calls has the same speakers in the same order, whatever went of it.
-    fn in_turns(&self, state: &State, prepared: &Prepared, own: &[String], messages: &[String]) {
+    fn in_turns(
+        &self,
+        state: &TurnState,
+        prepared: &Prepared,
+        own: &[String],
+        messages: &[String],
+    ) {
         let items = &prepared.view.transcript().items;
         let called = items.iter().any(|item| item.kind == ItemKind::Call);
         let ours = matches!(state.terms.policy, Policy::Cwl | Policy::CwlPaper);
@@ -157,7 +163,7 @@ impl Sim {
     }
 
     /// Every closed expl's description, or its line in the ledger, is in every later request.
-    fn descriptions(&self, state: &State, prepared: &Prepared, messages: &[String]) {
+    fn descriptions(&self, state: &TurnState, prepared: &Prepared, messages: &[String]) {
         let tombstone = prepared
             .view
             .transcript()
@@ -213,7 +219,7 @@ fn users(messages: &[String]) -> Vec<&String> {
     messages.iter().filter(user).collect()
 }
 
-fn marks_move_right(state: &State, prepared: &Prepared, before: &Marks) {
+fn marks_move_right(state: &TurnState, prepared: &Prepared, before: &Marks) {
     for (item, mark) in before.iter() {
         let now = state.marks.get(item);
         assert!(now >= mark, "the mark of {item} moved left");
@@ -224,7 +230,7 @@ fn marks_move_right(state: &State, prepared: &Prepared, before: &Marks) {
 }
 
 /// Under the ceiling, or reported with what is pinned.
-fn budget(state: &State, prepared: &Prepared, context: &str) {
+fn budget(state: &TurnState, prepared: &Prepared, context: &str) {
     let ceiling = u64::from(state.terms.ceiling);
     assert!(
         prepared.estimate <= ceiling || prepared.pinned.is_some(),
@@ -279,7 +285,7 @@ fn appended(before: &Transcript, now: &Transcript, guided: bool) {
 }
 
 /// A pass that stops above the floor leaves nothing that it could have evicted.
-fn to_the_floor(state: &State, prepared: &Prepared, before: &Marks) {
+fn to_the_floor(state: &TurnState, prepared: &Prepared, before: &Marks) {
     let transcript = prepared.view.transcript();
     if prepared.pass.is_none() || prepared.estimate <= prepared.floor {
         return;
@@ -324,18 +330,18 @@ fn to_the_floor(state: &State, prepared: &Prepared, before: &Marks) {
 }
 
 /// How many of the first episodes never go.
-fn prologue(transcript: &Transcript, config: &Config) -> usize {
+fn prologue(transcript: &Transcript, config: &EvictionSettings) -> usize {
     if config.order != Order::Paper || !config.prologue_until_start {
         return 0;
     }
     let mut episodes = transcript.graph.episodes.iter();
-    let first = episodes.position(|episode| episode.kind != Kind::Implicit);
+    let first = episodes.position(|episode| episode.kind != EpisodeKind::Implicit);
     first.unwrap_or(usize::MAX)
 }
 
 /// The published order touches nothing of an open episode, of the prologue, of the newest message, nor
 /// of exploration on which an act in view depends, whatever the budget.
-fn published(state: &State, prepared: &Prepared, before: &Marks) {
+fn published(state: &TurnState, prepared: &Prepared, before: &Marks) {
     let config = &prepared.eviction;
     if config.order != Order::Paper {
         return;
@@ -364,7 +370,7 @@ fn published(state: &State, prepared: &Prepared, before: &Marks) {
 
 /// Nothing of the open episode goes while a closed one still shows a call that could go. The tail
 /// of recent tokens goes behind it, and so does what an act in that tail holds.
-fn open_goes_last(state: &State, prepared: &Prepared, before: &Marks) {
+fn open_goes_last(state: &TurnState, prepared: &Prepared, before: &Marks) {
     let transcript = prepared.view.transcript();
     let Some(current) = transcript.graph.current() else {
         return;
@@ -407,7 +413,7 @@ fn open_goes_last(state: &State, prepared: &Prepared, before: &Marks) {
                 "item {} of the open episode went before {} of {:?} {:?}",
                 transcript.items[*hit].no,
                 shown.no,
-                episode.kind == Kind::Implicit,
+                episode.kind == EpisodeKind::Implicit,
                 episode.name,
             );
         }

@@ -1,7 +1,7 @@
 //! What of a request stood in the request before it, on both sides of the proxy: what a provider that
 //! caches prefixes may have of it. Never reads what a provider reports.
 
-use super::{State, Tools};
+use super::{HopContext, TurnState};
 use crate::commit::{self, Warmth};
 use crate::model::{EditKind, Edits, Role, TurnRecord};
 use crate::session::view::View;
@@ -12,7 +12,7 @@ use memchr::memmem;
 /// The field that a breakpoint of the provider's cache is.
 const MARKER: &[u8] = b"cache_control";
 
-impl State {
+impl TurnState {
     /// The client's own request.
     #[must_use]
     pub fn client_asked(&self) -> Asked {
@@ -52,7 +52,7 @@ impl State {
 
     /// What both sides of the turn have in common.
     #[must_use]
-    pub fn ledger_terms(&self, tools: &Tools<'_>) -> Terms {
+    pub fn ledger_terms(&self, tools: &HopContext<'_>) -> Terms {
         let warmth = Warmth {
             now: tools.now,
             last: self.path.newest().map(|record| record.ended),

@@ -1,20 +1,20 @@
 //! How large a hop's view may be: the ceiling and the floor in counted tokens. Never decides a pass.
 
-use super::{State, Tools};
+use super::{HopContext, TurnState};
 use crate::commit::{self, Growth};
 use crate::model::Role;
 use crate::policy::Target;
-use crate::session::path::{Entry, REPORTS};
+use crate::session::path::{PathEntry, REPORTS};
 use crate::session::transcript::Transcript;
 use crate::tokens::calibrate;
 
-impl State {
+impl TurnState {
     /// The ratio of the newest hop on the path that has a report. The hops of this turn don't count,
     /// so that the first one and a retry of it agree.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         let mut newest = self.path.entries.iter().rev().take(REPORTS);
-        let (reported, estimate) = newest.find_map(Entry::told).unwrap_or_default();
+        let (reported, estimate) = newest.find_map(PathEntry::told).unwrap_or_default();
         calibrate::ratio(reported, estimate)
     }
 
@@ -27,7 +27,7 @@ impl State {
     )]
     pub(super) fn limits(
         &self,
-        tools: &Tools<'_>,
+        tools: &HopContext<'_>,
         transcript: &Transcript,
         ratio: f64,
         refused: Option<u64>,

@@ -1,29 +1,29 @@
 //! The request half of one hop, pure: transcript, size, pass, bytes. Everything that a turn keeps
-//! between its hops stands in [`State`]. Never awaits, never reads a store or a clock.
+//! between its hops stands in [`TurnState`]. Never awaits, never reads a store or a clock.
 
-mod asked;
-mod guide;
+mod cached_prefix;
+mod guidance;
 mod inject;
 mod limits;
-mod moved;
+mod moved_marks;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::bounded;
 use super::classes::Classes;
-use super::kept;
-use super::known::{Decoded, Reader};
-use super::original::{Originals, Written};
+use super::memo::{Decoded, Reader};
+use super::originals::{Originals, OwnTexts};
 use super::settings::Terms;
-use super::texts::Fronts;
+use super::text_results::Fronts;
 use crate::commit::{self, Trigger, Warmth};
 use crate::dialect::message::MessageError;
 use crate::dialect::request::{self, Request, Rewrite};
 use crate::dialect::stream::UsageWish;
 use crate::model::{
-    Digest, EditKind, Edits, Guide, GuideReason, Head, Hidden, Hop, Marks, Role, Rope, Shape,
-    TurnRecord,
+    Digest, EditKind, Edits, Guide, GuideReason, Head, HiddenTool, Marks, Role, Rope, Shape,
+    StoredHop, TurnRecord,
 };
 use crate::policy::{self, Order, Pinned, PlanError, Policy, Proposal, Target};
 use crate::render::tools::Injected;
@@ -35,7 +35,7 @@ use crate::session::view::View;
 use crate::tokens::Family;
 use crate::tokens::ledger::Asked;
 
-pub use moved::Moved;
+pub use moved_marks::MovedMarks;
 
 /// What went wrong in the middle. The caller forwards the client's bytes.
 #[derive(Debug, thiserror::Error)]
@@ -55,7 +55,7 @@ pub enum MiddleError {
 }
 
 /// What a turn keeps between its hops.
-pub struct State {
+pub struct TurnState {
     /// The client's request.
     pub request: Request,
     /// The shapes of its messages as they are sent, guidance included.
@@ -87,7 +87,7 @@ pub struct State {
     /// The digest of system text and tools.
     pub prologue: Digest,
     /// The hops so far.
-    pub pending: Vec<Hop>,
+    pub pending: Vec<StoredHop>,
     /// All marks, those of this turn's passes included.
     pub marks: Arc<Marks>,
     /// Edits that the upstream is known to refuse, for the record: the terms may go without more of
@@ -116,7 +116,7 @@ pub struct Prepared {
     /// The ceiling, before calibration.
     pub ceiling: u64,
     /// The settings of the order in which things go.
-    pub eviction: policy::Config,
+    pub eviction: policy::EvictionSettings,
     /// The kinds of edits in its view.
     pub edits: Edits,
     /// The pass that was committed.
@@ -150,7 +150,7 @@ impl Prepared {
 }
 
 /// What a hop is prepared with, beside the turn's own state.
-pub struct Tools<'a> {
+pub struct HopContext<'a> {
     /// Shapes and sizes.
     pub reader: Reader<'a>,
     /// Classes of tools.
@@ -161,7 +161,7 @@ pub struct Tools<'a> {
     pub now: u64,
 }
 
-impl State {
+impl TurnState {
     /// A turn before its first hop.
     #[must_use]
     pub fn new(
@@ -174,7 +174,7 @@ impl State {
     ) -> Self {
         let marks = Arc::new(path.marks.clone());
         let fronts = terms.fronts(reader, &request, &shapes);
-        let path = kept::bounded(request.dialect, &path).map_or(path, Arc::new);
+        let path = bounded::path(request.dialect, &path).map_or(path, Arc::new);
         Self {
             request,
             shapes,
@@ -220,13 +220,13 @@ impl State {
         })
     }
 
-    /// Prepares the next hop: [`State::plan`], then [`State::render`].
+    /// Prepares the next hop: [`TurnState::plan`], then [`TurnState::render`].
     ///
     /// # Errors
     /// As those two.
     pub fn prepare(
         &mut self,
-        tools: &Tools<'_>,
+        tools: &HopContext<'_>,
         refused: Option<u64>,
     ) -> Result<Prepared, MiddleError> {
         let planned = self.plan(tools, refused)?;
@@ -241,7 +241,7 @@ impl State {
     /// [`MiddleError`] where the middle fails; the client's bytes are forwarded then.
     pub fn plan(
         &mut self,
-        tools: &Tools<'_>,
+        tools: &HopContext<'_>,
         refused: Option<u64>,
     ) -> Result<Planned, MiddleError> {
         let before = self.before_guidance();
@@ -270,16 +270,23 @@ impl State {
     }
 
     /// Finds the view of the next hop under the guidance that there is.
-    fn look(&mut self, tools: &Tools<'_>, refused: Option<u64>) -> Result<Planned, MiddleError> {
+    fn look(
+        &mut self,
+        tools: &HopContext<'_>,
+        refused: Option<u64>,
+    ) -> Result<Planned, MiddleError> {
         let transcript = Arc::new(self.transcript(tools));
         let ratio = self.ratio();
         let decoded = Decoded::default();
         let originals = self.originals(&transcript, Some(&decoded));
-        let written = Written {
+        let written = OwnTexts {
             originals,
             reader: tools.reader,
             ceiling: self.terms.ceiling,
-            recall: self.injected.name(Hidden::Recall).filter(|_| self.offers()),
+            recall: self
+                .injected
+                .name(HiddenTool::Recall)
+                .filter(|_| self.offers()),
         };
         let limits = self.limits(tools, &transcript, ratio, refused);
         let mut view = written.view(&transcript, &self.marks);
@@ -397,13 +404,13 @@ impl State {
     /// The bytes of a hop's view with these breakpoints.
     ///
     /// # Errors
-    /// As [`State::render`].
+    /// As [`TurnState::render`].
     pub fn bytes(
         &self,
         prepared: &Prepared,
         breakpoints: Option<Breakpoints>,
     ) -> Result<Rope, MiddleError> {
-        let view = render::messages(&render::Input {
+        let view = render::messages(&render::RenderInput {
             request: &self.request,
             path: &self.path,
             pending: &self.pending,
@@ -416,17 +423,17 @@ impl State {
     }
 
     /// Whether a pass will ask for the strings of all texts.
-    fn reads_ahead(&self, config: &policy::Config) -> bool {
+    fn reads_ahead(&self, config: &policy::EvictionSettings) -> bool {
         self.is_managed() && self.terms.policy == Policy::Cwl && config.order == Order::Levels
     }
 
-    fn transcript(&self, tools: &Tools<'_>) -> Transcript {
+    fn transcript(&self, tools: &HopContext<'_>) -> Transcript {
         let handed = |message: usize, record: &TurnRecord| {
             self.request
                 .dialect
                 .handed(self.request.message(message), record)
         };
-        transcript::build(&transcript::Input {
+        transcript::build(&transcript::TranscriptInput {
             shapes: &self.shapes,
             path: &self.path,
             pending: &self.pending,
@@ -440,7 +447,7 @@ impl State {
 
     fn trigger(
         &self,
-        tools: &Tools<'_>,
+        tools: &HopContext<'_>,
         size: u64,
         limits: &Target,
         refused: Option<u64>,

@@ -10,7 +10,7 @@ const LISTS: usize = 32;
 
 /// A conversation as it was said, by the digests of its messages.
 #[derive(Default)]
-pub struct Said {
+pub struct Conversation {
     /// All messages up to the last answer, that one included.
     pub messages: Vec<Digest>,
     /// The tools that came with its last request.
@@ -21,7 +21,7 @@ pub struct Said {
 ///
 /// # Errors
 /// [`FindError`] where the store fails or a list can't be read.
-pub fn said(reads: &Reads<'_>, path: &Path) -> Result<Option<Said>, FindError> {
+pub fn conversation(reads: &Reads<'_>, path: &Path) -> Result<Option<Conversation>, FindError> {
     let mut lists: Vec<Content> = Vec::new();
     for entries in path.entries.rchunks(LISTS) {
         let named = entries.iter().rev();
@@ -43,17 +43,17 @@ pub fn said(reads: &Reads<'_>, path: &Path) -> Result<Option<Said>, FindError> {
 }
 
 /// The conversation that lists make, the newest first; none where they leave a gap.
-fn join(lists: Vec<Content>) -> Option<Said> {
-    let mut said = Said::default();
+fn join(lists: Vec<Content>) -> Option<Conversation> {
+    let mut conversation = Conversation::default();
     for list in lists.into_iter().rev() {
         let from = list.from as usize;
-        if said.messages.len() < from {
+        if conversation.messages.len() < from {
             return None;
         }
-        said.messages.truncate(from);
-        said.messages.extend(list.messages);
-        said.messages.push(list.answer);
-        said.tools = list.tools;
+        conversation.messages.truncate(from);
+        conversation.messages.extend(list.messages);
+        conversation.messages.push(list.answer);
+        conversation.tools = list.tools;
     }
-    Some(said)
+    Some(conversation)
 }

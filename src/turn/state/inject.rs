@@ -5,19 +5,19 @@
 
 use std::sync::Arc;
 
-use super::{MiddleError, Prepared, State, Tools};
+use super::{HopContext, MiddleError, Prepared, TurnState};
 use crate::dialect::names::Names;
-use crate::model::{Digest, EditKind, Edits, Hidden, Role, TurnRecord};
+use crate::model::{Digest, EditKind, Edits, HiddenTool, Role, TurnRecord};
 use crate::render::tools::{self, Injected};
 use crate::session::view::{Part, Parts};
 use crate::turn::settings::Offer;
 
-impl State {
+impl TurnState {
     /// Has views go without some edits, the injected tools and their guidance among them.
     ///
     /// # Errors
-    /// As [`State::inject`].
-    pub fn go_without(&mut self, edits: Edits, tools: &Tools<'_>) -> Result<(), MiddleError> {
+    /// As [`TurnState::inject`].
+    pub fn go_without(&mut self, edits: Edits, tools: &HopContext<'_>) -> Result<(), MiddleError> {
         self.terms.go_without(edits);
         if self.tools.is_none() || self.offers() {
             return Ok(());
@@ -55,7 +55,7 @@ impl State {
     ///
     /// # Errors
     /// [`MiddleError`] where the client's own tools or system message can't be extended.
-    pub fn inject(&mut self, tools: &Tools<'_>) -> Result<(), MiddleError> {
+    pub fn inject(&mut self, tools: &HopContext<'_>) -> Result<(), MiddleError> {
         self.client_tools = self.count_tools(tools);
         self.client_tokens = self.spoken() + self.client_tools;
         self.client_held = self.count_held(self.client_tools);
@@ -97,8 +97,8 @@ impl State {
     /// message.
     ///
     /// # Errors
-    /// As [`State::inject`].
-    pub(in crate::turn) fn add(&mut self, tools: &Tools<'_>) -> Result<(), MiddleError> {
+    /// As [`TurnState::inject`].
+    pub(in crate::turn) fn add(&mut self, tools: &HopContext<'_>) -> Result<(), MiddleError> {
         self.fixed = self.count_tools(tools);
         if let (true, Some(bytes)) = (self.offers(), self.request.tools_bytes()) {
             let (dialect, waits) = (self.request.dialect, self.guide.waited);
@@ -121,7 +121,7 @@ impl State {
     }
 
     /// Tokens of the client's tools.
-    fn count_tools(&self, tools: &Tools<'_>) -> u64 {
+    fn count_tools(&self, tools: &HopContext<'_>) -> u64 {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let text = self.request.tools_bytes().map(text).unwrap_or_default();
         u64::from(tools.reader.remembered(&text))
@@ -143,8 +143,8 @@ impl State {
         };
         if let Some(record) = newest.filter(offered) {
             return Injected {
-                delimiter: self.still(Hidden::Delimiter, record.injected.as_deref()),
-                recall: self.still(Hidden::Recall, record.recall.as_deref()),
+                delimiter: self.still(HiddenTool::Delimiter, record.injected.as_deref()),
+                recall: self.still(HiddenTool::Recall, record.recall.as_deref()),
             };
         }
         if self.guide.is_waiting() && self.terms.offer == Offer::Line {
@@ -163,15 +163,15 @@ impl State {
             (wanted && safe).then(free).flatten()
         };
         Injected {
-            delimiter: name(self.terms.inject, Hidden::Delimiter),
-            recall: name(self.terms.recall, Hidden::Recall),
+            delimiter: name(self.terms.inject, HiddenTool::Delimiter),
+            recall: name(self.terms.recall, HiddenTool::Recall),
         }
     }
 
     /// The name that a tool had, or where the client has brought a tool of that name since another.
     /// The tools array and with it all that the provider has cached has changed by then, so that it
     /// costs nothing more; and the new name is kept when the client's tool goes again.
-    fn still(&self, tool: Hidden, name: Option<&str>) -> Option<String> {
+    fn still(&self, tool: HiddenTool, name: Option<&str>) -> Option<String> {
         let name = name?;
         if self.request.tool_names.iter().any(|taken| taken == name) {
             return tools::free_name(tool, &self.taken());
@@ -192,7 +192,7 @@ impl State {
     }
 
     /// Appends a block to the first system message, or puts one of its own before all others.
-    fn append(&mut self, block: &str, tools: &Tools<'_>) -> Result<(), MiddleError> {
+    fn append(&mut self, block: &str, tools: &HopContext<'_>) -> Result<(), MiddleError> {
         let leading = self
             .shapes
             .iter()

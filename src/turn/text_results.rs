@@ -9,7 +9,7 @@ use memchr::memmem::Finder;
 use regex::Regex;
 use twox_hash::XxHash3_64;
 
-use super::known::{Front, Reader};
+use super::memo::{Front, Reader};
 use crate::dialect::request::Request;
 use crate::model::raw::Object;
 use crate::model::{Role, Shape, label_set};
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
     use crate::model::{CacheName, Dialect, Digest, TenantId};
     use crate::tokens::{Counter, Encoding};
-    use crate::turn::known::Memo;
+    use crate::turn::memo::Memo;
 
     #[test]
     fn every_pattern_of_ours_is_one() {

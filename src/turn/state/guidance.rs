@@ -2,7 +2,7 @@
 //! or where a request asks for it. That rewrites what the provider has cached from the front on, so
 //! that it happens once, and whatever a pass may take goes with it. Never makes the texts.
 
-use super::{MiddleError, Planned, State, Tools};
+use super::{HopContext, MiddleError, Planned, TurnState};
 use crate::commit::Trigger;
 use crate::model::{Digest, Guide, GuideReason, ItemNo, Marks, Shape};
 use crate::render::tools::Injected;
@@ -12,7 +12,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 
 /// What a turn had before the guidance was tried.
-pub(super) struct Before {
+pub(super) struct BeforeGuidance {
     guide: Guide,
     marks: Arc<Marks>,
     shapes: Vec<Arc<Shape>>,
@@ -22,16 +22,16 @@ pub(super) struct Before {
     prologue: Digest,
 }
 
-impl State {
+impl TurnState {
     /// What there is before a view is looked for, where that may bring the guidance in.
-    pub(super) fn before_guidance(&self) -> Option<Before> {
+    pub(super) fn before_guidance(&self) -> Option<BeforeGuidance> {
         let may = self.guide.is_waiting()
             && self.request.tools.is_some()
             && !self.refuses_tools()
             // What is said beside a hidden call joins what is said behind it, and two pieces of JSON
             // are none.
             && !self.request.structured;
-        may.then(|| Before {
+        may.then(|| BeforeGuidance {
             guide: self.guide,
             marks: self.marks.clone(),
             shapes: self.shapes.clone(),
@@ -60,7 +60,12 @@ impl State {
     /// What of a view that brings the guidance in stood in the request before: the tools alone, where
     /// they are the same. What follows them has changed, in a system message of the client's or by one
     /// of our own before all others.
-    pub(super) fn guided_asked(&self, before: &Before, planned: Asked, guided: Asked) -> Asked {
+    pub(super) fn guided_asked(
+        &self,
+        before: &BeforeGuidance,
+        planned: Asked,
+        guided: Asked,
+    ) -> Asked {
         let same = before.tools == self.tools;
         let held = if same {
             planned.held.min(before.fixed)
@@ -74,11 +79,11 @@ impl State {
     /// nothing that could be asked for.
     ///
     /// # Errors
-    /// As [`State::inject`].
+    /// As [`TurnState::inject`].
     pub(super) fn bring_guidance(
         &mut self,
-        before: &Before,
-        tools: &Tools<'_>,
+        before: &BeforeGuidance,
+        tools: &HopContext<'_>,
     ) -> Result<bool, MiddleError> {
         let injected = if self.injected.any() {
             self.injected.clone()
@@ -97,7 +102,7 @@ impl State {
     }
 
     /// Takes the guidance out again.
-    pub(super) fn go_back(&mut self, before: Before, marks: Arc<Marks>) {
+    pub(super) fn go_back(&mut self, before: BeforeGuidance, marks: Arc<Marks>) {
         self.guide = before.guide;
         self.marks = marks;
         self.shapes = before.shapes;

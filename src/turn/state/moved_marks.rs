@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use super::State;
+use super::TurnState;
 use crate::model::{ItemNo, Kept, Marks, StoredMark};
 
 /// Marks that moved, and what is left of items that are shown in part.
-pub type Moved = (Vec<(ItemNo, StoredMark)>, Vec<(ItemNo, Kept)>);
+pub type MovedMarks = (Vec<(ItemNo, StoredMark)>, Vec<(ItemNo, Kept)>);
 
-impl State {
+impl TurnState {
     /// Marks that passes moved before the hop in hand, for its record: an emergency pass may have
     /// followed another.
     #[must_use]
-    pub fn moved(&self) -> Moved {
+    pub fn moved(&self) -> MovedMarks {
         let mut before = self.path.marks.clone();
         for hop in &self.pending {
             before.apply(&hop.marks, &hop.kept);
