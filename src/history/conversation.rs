@@ -1,5 +1,5 @@
-//! What was said in a conversation whose content is stored: the messages that its turns list, put
-//! together. Never reads a message itself.
+//! A conversation whose content is stored: its messages, in order, from the lists that its turns
+//! keep. Never reads a message itself.
 
 use super::{FindError, Reads};
 use crate::model::{Content, Digest};
@@ -8,16 +8,16 @@ use crate::session::path::Path;
 /// How many lists are read at a time.
 const LISTS: usize = 32;
 
-/// A conversation as it was said, by the digests of its messages.
+/// A conversation by the digests of its messages.
 #[derive(Default)]
 pub struct Conversation {
-    /// All messages up to the last answer, that one included.
+    /// All messages, including the last answer.
     pub messages: Vec<Digest>,
     /// The tools that came with its last request.
     pub tools: Option<Digest>,
 }
 
-/// The conversation that a path went through; none where a part of it was not stored.
+/// The conversation of a path; `None` if a part of it was not stored.
 ///
 /// # Errors
 /// [`FindError`] where the store fails or a list can't be read.
@@ -42,7 +42,7 @@ pub fn conversation(reads: &Reads<'_>, path: &Path) -> Result<Option<Conversatio
     Ok(None)
 }
 
-/// The conversation that lists make, the newest first; none where they leave a gap.
+/// Joins lists, given newest first. `None` if there is a gap between them.
 fn join(lists: Vec<Content>) -> Option<Conversation> {
     let mut conversation = Conversation::default();
     for list in lists.into_iter().rev() {

@@ -1,5 +1,5 @@
-//! What is kept of the arguments of a hidden call, and sent upstream with every later request: never
-//! more than a call can need. Pure; never says what a call does.
+//! Limits what is kept of the arguments of a hidden call, because every later request sends them
+//! again. Pure. Never decides what a call does.
 
 use std::fmt::Write as _;
 
@@ -7,24 +7,24 @@ use serde_json::{Map, Value};
 
 use crate::model::{HiddenTool, raw};
 
-/// Bytes of arguments above which a call is refused and kept as [`NOTHING`].
+/// A call whose arguments have more bytes is refused, and [`NOTHING`] is kept of them.
 pub const MOST: usize = 16 * 1024;
-/// Bytes that arguments may hold beside what their own fields need: unknown fields, white space,
-/// escapes. Of arguments that hold more, their own fields are kept alone.
+/// Bytes that arguments may have beyond what their own fields need: unknown fields, white space,
+/// escapes. If there are more, only the own fields are kept.
 const LOOSE: usize = 256;
-/// What is kept of arguments that can't be kept.
+/// What is kept instead of arguments that can't be kept.
 pub const NOTHING: &str = "{}";
 
-/// Whether arguments are an object, which some providers ask of every call in a history: vLLM
+/// Whether arguments are an object. Some providers require that of every call in a history: vLLM
 /// (<https://github.com/vllm-project/vllm/blob/main/vllm/entrypoints/chat_utils.py>) and llama.cpp
-/// (<https://github.com/ggml-org/llama.cpp/blob/master/common/chat.cpp>) read them before the model's
-/// own template does, and refuse the request where they can't.
+/// (<https://github.com/ggml-org/llama.cpp/blob/master/common/chat.cpp>) parse them before the
+/// model's own template does, and refuse the request if they can't.
 #[must_use]
 pub fn is_object(arguments: &str) -> bool {
     raw::Object::parse(arguments.as_bytes()).is_ok()
 }
 
-/// Why a call is refused before it is read, with what to do instead.
+/// Why a call is refused unread, and what the model should do instead.
 #[must_use]
 pub fn refusal(tool: HiddenTool, arguments: &str) -> Option<String> {
     if arguments.len() <= MOST && !is_object(arguments) {
@@ -47,15 +47,15 @@ pub fn refusal(tool: HiddenTool, arguments: &str) -> Option<String> {
     })
 }
 
-/// What is kept of a call's arguments where that is not what was sent.
+/// What is kept of a call's arguments, if that is not what was sent.
 #[must_use]
 pub fn kept(tool: HiddenTool, arguments: &str) -> Option<String> {
     if arguments.len() > MOST {
         return Some(NOTHING.to_owned());
     }
     let Ok(Value::Object(fields)) = serde_json::from_str(arguments) else {
-        // A provider that reads arguments refuses what is no object, and an object that no reader
-        // takes: one that is nested too deep, or has half a character in it.
+        // Providers that parse arguments refuse what is not an object, and objects that no parser
+        // accepts: nested too deeply, or with half of a surrogate pair.
         return Some(NOTHING.to_owned());
     };
     let own = own(tool, &fields);

@@ -1,5 +1,5 @@
-//! The `delimiter` protocol (paper 000 §4.2, design §4): validates one call, says what it did and
-//! what its result reads. Pure; never touches the graph, which follows from recorded effects.
+//! The `delimiter` protocol (paper 000 §4.2, design §4): validates one call, decides what it does,
+//! and writes its result. Pure. Never changes the graph, which follows from recorded effects.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -8,12 +8,12 @@ use serde_json::{Map, Value};
 use crate::model::{DelimiterAction, Effect, ExplicitKind, label_set};
 use crate::session::graph::{EpisodeKind, Graph};
 
-/// Characters of a name; longer ones are refused so that tombstones stay short.
+/// The most characters of a name. Longer names are refused so that tombstones stay short.
 const NAME_CHARS: usize = 120;
 /// How many closed expl names an error lists.
 const LISTED: usize = 20;
 
-/// The names that a call is checked against. Moves on with each call of a message.
+/// The names that a call is checked against. Each call of a message changes them for the next.
 #[derive(Clone, Debug, Default)]
 pub struct EpisodeNames {
     used: HashSet<String>,
@@ -25,11 +25,11 @@ pub struct EpisodeNames {
 /// Settings of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol {
-    /// Whether a start while an episode is open closes that one first.
+    /// Whether a start closes the episode that is open.
     pub auto_close: bool,
 }
 
-/// What a call did and what its result reads.
+/// What a call did, and the text of its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DelimiterAnswer {
     /// What it did.
@@ -48,12 +48,12 @@ label_set!(
         Ok => "ok",
         /// It was refused with a text that says why.
         Refused => "refused",
-        /// It was the same as one before in its turn.
+        /// It repeats an earlier call of its turn.
         Repeated => "repeated",
     }
 );
 
-/// One `delimiter` call and what came of it.
+/// One `delimiter` call and its outcome, for metrics.
 #[derive(Clone, Copy, Debug)]
 pub struct DelimiterCall {
     /// What it asks for.
@@ -84,15 +84,14 @@ impl EpisodeNames {
         }
     }
 
-    /// Notes a call that an earlier hop of the turn took, so that the same call again is answered as
-    /// done.
+    /// Remembers a call of an earlier hop of the turn, so that the same call is answered as done.
     pub fn note(&mut self, arguments: &str) {
         self.done.insert(arguments.to_owned());
     }
 
-    /// Runs one call. `context` is what the success line says of the budget. A call is judged for
-    /// itself, whatever was said before: one that was refused may be right by now, and so may one
-    /// that was taken, as the `end` of a second act is.
+    /// Runs one call. `context` is what the result of a successful call says about the budget.
+    /// Repeated calls are judged again: one that was refused may be valid by now, and so may one
+    /// that was accepted, such as the `end` of a second act.
     pub fn run(&mut self, arguments: &str, protocol: Protocol, context: &str) -> DelimiterAnswer {
         match self.effect(arguments, protocol) {
             Err(_) if self.done.contains(arguments) => refused(
@@ -170,7 +169,7 @@ impl EpisodeNames {
             Some(Value::Array(names)) => names.as_slice(),
             Some(_) => return Err("give dependencies as a list of names".to_owned()),
         };
-        // Only an act has any; what an expl names costs nothing and is left out.
+        // Only an act has dependencies. Those of an expl do no harm and are dropped.
         if kind == ExplicitKind::Expl {
             return Ok(Vec::new());
         }
@@ -226,8 +225,8 @@ impl EpisodeNames {
             (ExplicitKind::Expl, None) => {
                 Err("add a description of what you learned to end an expl".to_owned())
             }
-            // Models that describe every end would never end an act. Its effects speak for it, so
-            // that what they say of it is left out.
+            // Some models describe every end. Refusing that would leave their acts open, so the
+            // description of an act is dropped.
             (ExplicitKind::Act, _) => {
                 let description = None;
                 Ok((Effect::Ended { name, description }, said))

@@ -16,20 +16,20 @@ pub enum Mark {
     /// As it was said.
     #[default]
     Live,
-    /// A call: some lines of its result are left.
+    /// A call: only some lines of its result are shown.
     Clipped,
-    /// A call: a stub stands for its result. A text: a line stands for it. A call of `delimiter`:
-    /// its result says what is gone of its episode.
+    /// A call: its result is a stub. A text: it is one line. A `delimiter` call: its result says
+    /// what is gone of its episode.
     Masked,
     /// A call: its result is the tombstone of its episode.
     Tombstone,
-    /// A call: its arguments are cut, whatever stands for its result.
+    /// A call: its arguments are cut. Its result may be a stub, a tombstone or whole.
     Trimmed,
     /// Not shown.
     Removed,
 }
 
-/// A mark as records keep it.
+/// A mark as records store it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum StoredMark {
     /// [`Mark::Live`].
@@ -38,7 +38,7 @@ pub enum StoredMark {
     Clipped,
     /// [`Mark::Masked`].
     Masked,
-    /// [`Mark::Trimmed`] where trimmed arguments of the item are kept, else [`Mark::Tombstone`].
+    /// [`Mark::Trimmed`] if trimmed arguments of the item are kept, else [`Mark::Tombstone`].
     Folded,
     /// [`Mark::Removed`].
     Removed,
@@ -57,7 +57,7 @@ impl From<Mark> for StoredMark {
 }
 
 impl From<StoredMark> for Mark {
-    /// A folded item becomes a tombstone; [`Marks::keep`] tells which of them are trimmed calls.
+    /// Reads `Folded` as a tombstone. [`Marks::keep`] finds those that are trimmed calls.
     fn from(mark: StoredMark) -> Self {
         match mark {
             StoredMark::Live => Self::Live,
@@ -69,36 +69,36 @@ impl From<StoredMark> for Mark {
     }
 }
 
-/// What a pass chose to leave of a call and its result, as spans of bytes of the originals: the
-/// choice depends on what else was in view then, so it is kept with the mark. The text itself is
-/// not, since the client resends it.
+/// What a pass chose to keep of a call and its result, as byte spans of the originals. The choice
+/// depends on what else was in view at the time, so it is stored with the mark. The text is not
+/// stored, because the client resends it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Kept {
-    /// The length of the original result in bytes; none where the result stays whole. Where it
-    /// differs the client has edited its copy, and no span holds any more.
+    /// The length of the original result in bytes; none if the result stays whole. If the length
+    /// differs now, the client has edited its copy, and the spans mean nothing.
     pub of: Option<u32>,
     /// Runs of whole lines of the result that stay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<(u32, u32)>,
-    /// Strings of the result that are named after it is gone.
+    /// Strings of the result that are named once it is gone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub index: Vec<(u32, u32)>,
-    /// Strings of what is cut out of the call's arguments, once they are trimmed. Spans are of the
-    /// arguments' texts as [`crate::session::stub::flat`] joins them.
+    /// Strings of the parts that were cut out of the call's arguments; none if they are not cut.
+    /// Spans are of the arguments' texts as [`crate::session::stub::flat`] joins them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trimmed: Option<Vec<(u32, u32)>>,
 }
 
-/// Marks by item number; an item that was never marked is live.
+/// Marks by item number. An item without a mark is live.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     marks: Vec<Mark>,
     kept: BTreeMap<ItemNo, Arc<Kept>>,
-    /// What all of `kept` takes.
+    /// Bytes of memory that all of `kept` takes.
     weight: usize,
 }
 
-/// What a place in the map takes: nodes are half full at worst.
+/// Bytes of a map entry: nodes are at worst half full.
 const PLACE: usize = 32;
 
 impl Marks {
@@ -108,13 +108,13 @@ impl Marks {
         self.marks.get(item.0 as usize).copied().unwrap_or_default()
     }
 
-    /// What is left of an item that is shown in part.
+    /// What is kept of an item that is shown in part.
     #[must_use]
     pub fn kept(&self, item: ItemNo) -> Option<&Arc<Kept>> {
         self.kept.get(&item)
     }
 
-    /// Moves a mark right; a mark that stands further right already stays.
+    /// Moves a mark right. A mark that is further right already stays.
     pub fn raise(&mut self, item: ItemNo, mark: Mark) {
         let at = item.0 as usize;
         if at >= self.marks.len() {
@@ -134,12 +134,12 @@ impl Marks {
         }
     }
 
-    /// Says what is left of an item. What is removed may leave strings that its episode's tombstone
-    /// names.
+    /// Sets what is kept of an item. A removed item may keep strings that the tombstone of its
+    /// episode names.
     pub fn keep(&mut self, item: ItemNo, kept: Arc<Kept>) {
         self.drop_kept(item);
-        // A record doesn't tell a trimmed call that carries a tombstone from any other trimmed call.
-        // Replicas have to agree, so this doesn't either: the transcript says which calls carry one.
+        // Records don't distinguish a trimmed call with a tombstone from other trimmed calls.
+        // Replicas have to agree, so marks don't either: `session::marked` does, by the transcript.
         if kept.trimmed.is_some()
             && let Some(mark @ Mark::Tombstone) = self.marks.get_mut(item.0 as usize)
         {
@@ -170,7 +170,7 @@ impl Marks {
             .map(|(mark, item)| (item, *mark))
     }
 
-    /// What is left of the items that are shown in part, in item order.
+    /// What is kept of the items that are shown in part, in item order.
     pub fn iter_kept(&self) -> impl Iterator<Item = (ItemNo, &Arc<Kept>)> + '_ {
         self.kept.iter().map(|(item, kept)| (*item, kept))
     }
@@ -188,7 +188,7 @@ impl Marks {
     }
 }
 
-/// What is left of an item, with its place.
+/// Bytes of memory of what is kept of an item, with its map entry.
 fn weight(kept: &Kept) -> usize {
     shared::<Kept>() + kept.owned() + PLACE
 }

@@ -1,11 +1,11 @@
-//! What values that are remembered between requests take of the memory, so that caches are bounded
-//! by bytes. Counts what a value owns, with what an allocator adds; never measures.
+//! The bytes of memory that cached values take, so that caches are bounded by bytes. Computes what
+//! a value owns, with the overhead of an allocator; never measures.
 
 use std::mem::size_of;
 
 use super::{CallShape, Effect, HiddenCall, Kept, Shape, StoredHop, TurnRecord};
 
-/// What an allocation of so many bytes takes: allocators round up.
+/// Bytes that an allocation of so many bytes takes: allocators round up.
 #[must_use]
 pub const fn block(bytes: usize) -> usize {
     if bytes == 0 {
@@ -15,13 +15,13 @@ pub const fn block(bytes: usize) -> usize {
     }
 }
 
-/// What an allocation of a shared value takes: two counts stand beside it.
+/// Bytes that an allocation of a shared value takes, with its two reference counts.
 #[must_use]
 pub const fn shared<T>() -> usize {
     block(size_of::<T>() + 2 * size_of::<usize>())
 }
 
-/// What a text owns.
+/// Bytes that a text owns.
 #[must_use]
 pub fn text(text: &String) -> usize {
     block(text.capacity())
@@ -31,13 +31,13 @@ fn optional(option: Option<&String>) -> usize {
     option.map_or(0, text)
 }
 
-/// What a list owns beside what its elements own.
+/// Bytes that a list owns, without what its elements own.
 #[must_use]
 pub fn list<T>(list: &Vec<T>) -> usize {
     block(list.capacity() * size_of::<T>())
 }
 
-/// What a list and its elements own.
+/// Bytes that a list and its elements own.
 fn all<T>(elements: &Vec<T>, each: impl Fn(&T) -> usize) -> usize {
     list(elements) + elements.iter().map(each).sum::<usize>()
 }
@@ -90,7 +90,7 @@ impl Effect {
 }
 
 impl Kept {
-    /// What it owns.
+    /// Bytes that it owns.
     #[must_use]
     pub fn owned(&self) -> usize {
         list(&self.lines) + list(&self.index) + self.trimmed.as_ref().map_or(0, list)

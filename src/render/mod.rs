@@ -1,5 +1,5 @@
-//! Transcript × marks → bytes: which message stands where, what is cut out of it, and what the
-//! proxy adds. Pure: the same view gives the same bytes. Never decides what is evicted.
+//! Turns a view into bytes: which messages are sent, what is cut out of them, and what the proxy
+//! adds. Pure: the same view gives the same bytes. Never decides what is evicted.
 
 pub(crate) mod tools;
 
@@ -20,38 +20,38 @@ use crate::session::transcript::{Source, Transcript, TranscriptEntry};
 use crate::session::view::{self, Shown};
 use tools::Injected;
 
-/// What a view is rendered from.
+/// The input of rendering a view.
 pub struct RenderInput<'a> {
     /// The client's request.
     pub request: &'a Request,
-    /// The records behind it.
+    /// The records behind the request.
     pub path: &'a Path,
     /// The hops of the turn in hand.
     pub pending: &'a [StoredHop],
-    /// What is shown of both.
+    /// What is shown of the conversation.
     pub view: &'a view::View,
-    /// The hidden tools by the names that they have now.
+    /// The hidden tools with their present names.
     pub injected: &'a Injected,
-    /// The first system message with guidance, and the index of the client's message that it
-    /// replaces; a message of its own where the index is `None`.
+    /// The system message with guidance, and the index of the client's message that it replaces.
+    /// Without an index it is a message of its own.
     pub guidance: Option<(Option<usize>, Bytes)>,
-    /// Breakpoints of the provider's cache, where any are to be set.
+    /// Breakpoints of the provider's cache, if any are to be set.
     pub breakpoints: Option<Breakpoints>,
 }
 
-/// Breakpoints of the provider's cache. Whether one is set, and on what, the dialect decides: it
-/// knows those of the client.
+/// Breakpoints of the provider's cache. The dialect decides whether one is set and on what, because
+/// it knows those of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Breakpoints {
-    /// How many a request may hold, the client's counted.
+    /// How many a request may have, including the client's.
     pub max: usize,
-    /// The entries that passes edit first: the one that the newest pass was expected to, so that
-    /// what stands before it is read, and the one that the next pass is.
+    /// The messages that passes edit first: the one that the newest pass was expected to edit,
+    /// because the provider has cached what comes before it, and the one for the next pass.
     pub cuts: [Option<EntryIndex>; 2],
 }
 
 impl Breakpoints {
-    /// Where breakpoints are of use in a transcript: what each is and the entry that it stands
+    /// The places where breakpoints are useful: what each is for, and the message that it comes
     /// before.
     fn places(&self, transcript: &Transcript) -> Vec<(EntryIndex, Breakpoint)> {
         let mut entries = transcript.entries.indexed();
@@ -68,7 +68,7 @@ impl Breakpoints {
 #[error("entry {0} of the transcript could not be rendered")]
 pub struct RenderError(pub EntryIndex);
 
-/// The conversation as the upstream gets it.
+/// The conversation as it is sent to the upstream.
 ///
 /// # Errors
 /// [`RenderError`] where an entry has no readable bytes; the caller fails open.
@@ -92,7 +92,7 @@ pub fn messages(input: &RenderInput<'_>) -> Result<View, RenderError> {
         let bytes = entry_bytes(input, entry, &shown).ok_or(RenderError(at))?;
         match (entry.source, bytes) {
             (_, bytes) if bytes.is_empty() => {}
-            // Borrowed bytes of a client's message are the message itself.
+            // Borrowed bytes are the client's message itself, unedited.
             (Source::Client(message) | Source::LastHop { message, .. }, Cow::Borrowed(_)) => {
                 out.client(message)
             }
@@ -103,6 +103,8 @@ pub fn messages(input: &RenderInput<'_>) -> Result<View, RenderError> {
             (Source::HiddenResult { .. }, bytes) => out.own(Own::Result, &bytes),
         }
     }
+    // The newest message is always worth a breakpoint: the next request begins with all of this
+    // one.
     out.breakpoint(Breakpoint::Tail);
     Ok(out.close())
 }
@@ -124,7 +126,7 @@ fn entry_bytes<'a>(
             let new = |call: &HiddenCall| Some((call.place as usize, renamed(input, step, call)?));
             let own = AssistantEdit {
                 foreign: is_foreign(input, step),
-                // Text that the client changed goes with the client's bytes; here it is left out.
+                // The client's changed text is sent with its own message, and is left out here.
                 drop_text: entry.handed == Handed::Changed && hop.text > 0,
                 names: hop.calls.iter().filter_map(new).collect(),
                 ..AssistantEdit::default()
@@ -171,9 +173,10 @@ fn client<'a>(
     }
 }
 
-/// Whether a turn was another model's than the one that is asked now. What that one alone can read,
-/// its reasoning and what signs its calls, another provider refuses: of the proxy's own it is left
-/// out. The client's messages keep what the client sends.
+/// Whether a turn was answered by another model than the one that is asked now. Reasoning and
+/// signatures of calls can be read only by the model that made them, and another provider refuses
+/// them, so those that the proxy kept are left out. The client's own messages are sent as they
+/// came.
 fn is_foreign(input: &RenderInput<'_>, step: usize) -> bool {
     let entry = input.path.entries.get(step);
     entry.is_some_and(|entry| {
@@ -182,8 +185,8 @@ fn is_foreign(input: &RenderInput<'_>, step: usize) -> bool {
     })
 }
 
-/// The name that a hidden call of a recorded turn goes by now, where that is not the one that it was
-/// made under: then that is the name of a tool of the client's own.
+/// The present name of a hidden call, if that is not the one that it was made under: the client has
+/// brought a tool of that name since.
 fn renamed<'a>(input: &RenderInput<'a>, step: usize, call: &HiddenCall) -> Option<&'a str> {
     let record = &input.path.entries.get(step)?.record;
     let then = match call.tool {
@@ -194,7 +197,7 @@ fn renamed<'a>(input: &RenderInput<'a>, step: usize, call: &HiddenCall) -> Optio
     then.is_some_and(|then| then != now).then_some(now)
 }
 
-/// A hidden call under the name that it goes by now.
+/// The bytes of a hidden call under its present name.
 fn call_bytes<'a>(input: &RenderInput<'a>, step: usize, call: &'a HiddenCall) -> Cow<'a, str> {
     let Some(name) = renamed(input, step, call) else {
         return Cow::Borrowed(&call.bytes);
@@ -210,7 +213,7 @@ fn call_bytes<'a>(input: &RenderInput<'a>, step: usize, call: &'a HiddenCall) ->
     }
 }
 
-/// A message whose bytes stand but for what is its own edit, or without the items that are gone.
+/// A message with an edit of its own, or without the items that are gone.
 fn less<'a>(
     input: &RenderInput<'a>,
     bytes: &'a [u8],
@@ -247,7 +250,7 @@ fn less<'a>(
         .map(|new| Cow::Owned(new.to_vec()))
 }
 
-/// Text that must never be edited stays, whatever the marks say.
+/// Text that must never be edited stays, whatever its mark.
 fn keep_opaque<'e>(
     input: &RenderInput<'_>,
     entry: &TranscriptEntry,
@@ -263,8 +266,8 @@ fn keep_opaque<'e>(
     edit
 }
 
-/// The client's bytes of a turn's last hop: without the text that earlier hops handed out, with
-/// the hidden calls back in their places, and without what is gone.
+/// The client's message for the last hop of a turn: without the text of earlier hops, with the
+/// hidden calls in their places, and without the items that are gone.
 fn last_hop<'a>(
     input: &RenderInput<'a>,
     message: usize,
@@ -328,16 +331,16 @@ fn last_hop<'a>(
         .map(|new| Cow::Owned(new.to_vec()))
 }
 
-/// The messages of a turn's hops before its last, as they are stored.
+/// The messages of a turn's earlier hops, as they are stored.
 pub fn handed_out(record: &TurnRecord) -> Vec<&str> {
     let earlier = record.hops.len().saturating_sub(1);
     let earlier = record.hops.iter().take(earlier);
     earlier.filter_map(|hop| hop.message.as_deref()).collect()
 }
 
-/// Turns what is kept of all calls into which of the client's stay and which hidden ones go back.
-/// Places count what the client sent and the hidden calls before that stay, so that those left out
-/// don't shift the order of the others.
+/// Splits which of all calls stay into the client's calls that stay and the hidden calls that go
+/// back in. Places count the client's calls and the hidden calls before that stay, so that those
+/// left out don't shift the others.
 fn split_calls<'e>(edit: &mut AssistantEdit<'e>, kept: &[bool], arguments: &[(usize, &'e str)]) {
     let hidden = std::mem::take(&mut edit.insert);
     let mut client = Vec::with_capacity(kept.len());

@@ -111,7 +111,7 @@ impl<'a> Scan<'a> {
             at = match first {
                 b'"' => self.string(at + 1)?,
                 b'{' | b'[' => {
-                    // In both bracket pairs of ASCII the closing one stands two behind.
+                    // In ASCII both closing brackets come two after the opening ones.
                     let close = first + 2;
                     at = self.space(at + 1);
                     if self.byte(at) != Some(close) {
@@ -150,7 +150,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// What follows a value inside brackets that `close` closes.
+    /// Reads what follows a value inside brackets that `close` closes.
     #[inline]
     fn comma(&self, at: usize, close: u8) -> Option<Next> {
         let at = self.space(at);
@@ -171,7 +171,7 @@ impl<'a> Scan<'a> {
         Some((at..end, self.expect(self.space(end), b':')?))
     }
 
-    /// Behind the closing quote of the string whose opening quote stands before `from`.
+    /// The place after the closing quote of the string whose opening quote is before `from`.
     #[inline]
     fn string(&self, from: usize) -> Option<usize> {
         let mut at = from;
@@ -184,7 +184,7 @@ impl<'a> Scan<'a> {
                 b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => 2,
                 b'u' => {
                     let digits = self.bytes.get(at + 2..at + 6)?;
-                    // Whether it is one of two surrogates is for whoever decodes it.
+                    // Whether it is half of a pair of surrogates is left to the decoder.
                     digits.iter().all(u8::is_ascii_hexdigit).then_some(6)?
                 }
                 _ => return None,
@@ -235,7 +235,7 @@ impl<'a> Scan<'a> {
         (count > 0).then_some(at + count)
     }
 
-    /// Behind the byte at `at` and the white space that follows, if it is this one.
+    /// The place after the byte at `at` and the white space that follows, if it is this byte.
     #[inline]
     fn expect(&self, at: usize, byte: u8) -> Option<usize> {
         (self.byte(at)? == byte).then(|| self.space(at + 1))
@@ -261,9 +261,9 @@ impl<'a> Scan<'a> {
 
 /// What follows a value.
 enum Next {
-    /// A comma, and here what is behind it.
+    /// A comma, and the place after it.
     At(usize),
-    /// The closing bracket, and here its end.
+    /// The closing bracket, and the place after it.
     Closed(usize),
 }
 
@@ -277,8 +277,8 @@ const fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(every(1)) & !word & every(0x80)
 }
 
-/// Whether bytes between quotes hold no control character and are UTF-8. Written so that the
-/// compiler makes vector instructions of it: no branch until the end.
+/// Whether bytes between quotes have no control character and are UTF-8. Written without a branch
+/// until the end, so that the compiler makes vector instructions of it.
 #[inline]
 fn is_text(inside: &[u8]) -> bool {
     let (chunks, rest) = inside.as_chunks::<32>();

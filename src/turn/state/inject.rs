@@ -1,7 +1,6 @@
-//! What a turn adds to the client's request: the hidden tools and the block that explains them.
-//! Which tools is decided once for a conversation, when they are first offered; only a tool of the
-//! client's own takes a name from them later. Never says when the block comes in, and never renders a
-//! view.
+//! Adds the hidden tools and their guidance to the client's request. Which tools is decided once
+//! for a conversation, when they are first offered; later only a tool of the client changes their
+//! names. Never decides when the guidance comes in, and never renders a view.
 
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use crate::session::view::{Part, Parts};
 use crate::turn::settings::Offer;
 
 impl TurnState {
-    /// Has views go without some edits, the injected tools and their guidance among them.
+    /// Excludes some edits from views. The hidden tools and their guidance may be among them.
     ///
     /// # Errors
     /// As [`TurnState::inject`].
@@ -32,26 +31,27 @@ impl TurnState {
         self.add(tools)
     }
 
-    /// Whether the hidden tools of the conversation are offered: not where the upstream refuses them, or
-    /// their calls. What was decided stands all the same, because the model may call what it finds in
-    /// its history, or may be offered again what was left out only to find that out.
+    /// Whether the hidden tools are offered. They are not if the upstream refuses them or their
+    /// calls. The decision which tools are injected stays: the model may call what it finds in its
+    /// history, and the tools may be offered again if another edit was the cause.
     pub(super) fn offers(&self) -> bool {
         self.injected.any() && !self.refuses_tools()
     }
 
-    /// Whether the upstream is known to refuse the hidden tools, or their calls.
+    /// Whether the upstream is known to refuse the hidden tools or their calls.
     pub(super) fn refuses_tools(&self) -> bool {
         let without = self.terms.without;
         without.has(EditKind::Tools) || without.has(EditKind::Hidden)
     }
 
-    /// The names of the hidden tools beside those of the client's, by which calls are told apart.
+    /// The names of the hidden tools, with those of the client's tools, from which they are told
+    /// apart.
     pub fn hidden_names(&self) -> Names {
         let own: Names = self.injected.names().collect();
         own.beside(&self.request.tool_names)
     }
 
-    /// Decides what is injected, and counts what stands outside the transcript.
+    /// Decides what is injected, and counts what is sent beside the transcript.
     ///
     /// # Errors
     /// [`MiddleError`] where the client's own tools or system message can't be extended.
@@ -67,21 +67,21 @@ impl TurnState {
         Ok(())
     }
 
-    /// What a view is made of.
+    /// The tokens of a view by what they belong to.
     #[must_use]
     pub fn parts(&self, prepared: &Prepared) -> Parts {
         let mut parts = prepared.view.parts();
         parts.add(Part::Tools, self.client_tools);
         parts.add(Part::Own, self.fixed.saturating_sub(self.client_tools));
-        // What the guidance adds to a system message of the client's.
+        // The part of the client's system message that is guidance.
         let client = self.client_tokens.saturating_sub(self.client_tools);
         let guidance = self.spoken().saturating_sub(client);
         parts.shift(Part::System, Part::Own, guidance);
         parts
     }
 
-    /// Whether system text and tools are others than with the newest turn for the client's sake: before
-    /// this turn has brought anything in, and where no less is offered than then.
+    /// Whether the client changed its system text or tools since the newest turn. Asked before this
+    /// turn brings anything in; if more or fewer tools are offered than then, this can't be told.
     fn differs_in_front(&self) -> bool {
         let tooled = self.request.tools.is_some();
         let refused = |edits: Edits| edits.has(EditKind::Tools) || edits.has(EditKind::Hidden);
@@ -93,8 +93,8 @@ impl TurnState {
             })
     }
 
-    /// Puts the hidden tools into the tools array, and the guidance that is given into the system
-    /// message.
+    /// Adds the hidden tools to the tools array, and the guidance to the system message if it is
+    /// given.
     ///
     /// # Errors
     /// As [`TurnState::inject`].
@@ -127,7 +127,8 @@ impl TurnState {
         u64::from(tools.reader.remembered(&text))
     }
 
-    /// Injection is decided when the tools are first offered, and kept: the tools array never flips.
+    /// The tools to inject. This is decided when they are first offered, and kept, so that the
+    /// tools array never changes.
     fn decide(&self) -> Injected {
         if self.request.tools.is_none() {
             return Injected::default();
@@ -135,8 +136,8 @@ impl TurnState {
         let mut before = self.path.entries.iter().rev().map(|entry| &entry.record);
         // Records of requests without tools say nothing: a title or a compaction is a side branch.
         let newest = before.find(|record| record.tooled);
-        // The client may have dropped the turn that brought the tools in. What it was told stays, and so
-        // do they.
+        // The client may have dropped the turn that brought the tools in. What it was told is kept,
+        // and so are the tools.
         let offered = |record: &&Arc<TurnRecord>| {
             let named = record.injected.is_some() || record.recall.is_some();
             named || !record.guide.is_waiting() || self.guide.is_waiting()
@@ -153,10 +154,10 @@ impl TurnState {
         self.choose()
     }
 
-    /// The hidden tools of a conversation that is not offered any yet.
+    /// The tools for a conversation that has not been offered any.
     pub(super) fn choose(&self) -> Injected {
-        // What is said beside a hidden call joins what is said behind it, and two pieces of JSON are
-        // none.
+        // Text beside a hidden call is joined to the text after it, and two pieces of JSON are not
+        // one.
         let safe = self.terms.may_inject(self.request.stored) && !self.request.structured;
         let name = |wanted: bool, tool| {
             let free = || tools::free_name(tool, &self.taken());
@@ -168,9 +169,9 @@ impl TurnState {
         }
     }
 
-    /// The name that a tool had, or where the client has brought a tool of that name since another.
-    /// The tools array and with it all that the provider has cached has changed by then, so that it
-    /// costs nothing more; and the new name is kept when the client's tool goes again.
+    /// The name of a tool: the one that it had, or a new one if the client has brought a tool of
+    /// that name since. The tools array has changed by then, so the new name costs nothing more. It
+    /// is kept even if the client's tool goes again.
     fn still(&self, tool: HiddenTool, name: Option<&str>) -> Option<String> {
         let name = name?;
         if self.request.tool_names.iter().any(|taken| taken == name) {
@@ -179,7 +180,7 @@ impl TurnState {
         Some(name.to_owned())
     }
 
-    /// The names of the client's tools, those among them that only its history calls any longer.
+    /// The names of the client's tools, including tools that only its history calls.
     fn taken(&self) -> Vec<String> {
         let called = self.shapes.iter().flat_map(|shape| &shape.calls);
         let called = called.map(|call| call.name.to_string());
@@ -191,7 +192,8 @@ impl TurnState {
             .collect()
     }
 
-    /// Appends a block to the first system message, or puts one of its own before all others.
+    /// Appends a block to the first system message. If there is none, makes one before all other
+    /// messages.
     fn append(&mut self, block: &str, tools: &HopContext<'_>) -> Result<(), MiddleError> {
         let leading = self
             .shapes
@@ -207,7 +209,7 @@ impl TurnState {
             return Ok(());
         };
         let bytes = self.request.message(at);
-        // A system message without content is the client's own affair: it stays as it is.
+        // A system message without content is left alone.
         if let Some(guided) = self.request.dialect.append_text(bytes, block) {
             let shape = tools.reader.shape(&guided)?;
             if let Some(slot) = self.shapes.get_mut(at) {

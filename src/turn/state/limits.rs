@@ -1,4 +1,4 @@
-//! How large a hop's view may be: the ceiling and the floor in counted tokens. Never decides a pass.
+//! The ceiling and the floor of a hop's view, in counted tokens. Never decides a pass.
 
 use super::{HopContext, TurnState};
 use crate::commit::{self, Growth};
@@ -9,8 +9,8 @@ use crate::session::transcript::Transcript;
 use crate::tokens::calibrate;
 
 impl TurnState {
-    /// The ratio of the newest hop on the path that has a report. The hops of this turn don't count,
-    /// so that the first one and a retry of it agree.
+    /// The ratio of reported to counted tokens of the newest hop on the path with a report. Hops of
+    /// this turn don't count, so that the first hop and its retry agree.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         let mut newest = self.path.entries.iter().rev().take(REPORTS);
@@ -18,7 +18,8 @@ impl TurnState {
         calibrate::ratio(reported, estimate)
     }
 
-    /// The ceiling and the floor in counted tokens: τ is held against estimate × ratio.
+    /// The ceiling and the floor in counted tokens. The ceiling is in the provider's tokens, which
+    /// are the estimate times the ratio.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -33,7 +34,7 @@ impl TurnState {
         refused: Option<u64>,
     ) -> Target {
         let ceiling = match refused {
-            // The size is the provider's, as the ceiling is.
+            // The refused size is in the provider's tokens, too.
             Some(size) => (size as f64 * 0.8 / ratio) as u64,
             None => (f64::from(self.terms.ceiling) / ratio) as u64,
         };

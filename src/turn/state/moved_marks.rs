@@ -1,4 +1,5 @@
-//! Which marks a turn's passes moved before the hop in hand, for its record. Never moves one.
+//! Finds the marks that passes of this turn moved before the hop in hand, for its record. Never
+//! moves one.
 
 use std::sync::Arc;
 
@@ -9,8 +10,8 @@ use crate::model::{ItemNo, Kept, Marks, StoredMark};
 pub type MovedMarks = (Vec<(ItemNo, StoredMark)>, Vec<(ItemNo, Kept)>);
 
 impl TurnState {
-    /// Marks that passes moved before the hop in hand, for its record: an emergency pass may have
-    /// followed another.
+    /// Marks that passes moved before the hop in hand, for its record. There may be several passes:
+    /// an emergency pass can follow another.
     #[must_use]
     pub fn moved(&self) -> MovedMarks {
         let mut before = self.path.marks.clone();
@@ -19,8 +20,8 @@ impl TurnState {
         }
         let stored = |marks: &Marks, item| StoredMark::from(marks.get(item));
         let moved = |item| stored(&before, item) < stored(&self.marks, item);
-        // A move takes what was left before away, so what is left after one is always said, and so
-        // is that nothing is left any more.
+        // What is left of a moved item is always recorded, and so is that nothing is left of an
+        // item any more.
         let chosen =
             |(item, kept): &(ItemNo, &Arc<Kept>)| moved(*item) || before.kept(*item) != Some(*kept);
         let gone = |item: &ItemNo| !moved(*item) && self.marks.kept(*item).is_none();
