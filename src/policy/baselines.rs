@@ -93,7 +93,7 @@ fn run(policy: Policy, work: &mut Work<'_>, ask: &PolicyAsk<'_>) {
         Policy::ThreeTier => three_tier(work),
         Policy::KeepRecent => {
             let mut calls = calls(work);
-            calls.truncate(results(work).saturating_sub(KEEP));
+            calls.truncate(calls.len().saturating_sub(KEEP));
             work.target = 0;
             clear(work, calls);
         }
@@ -114,11 +114,6 @@ fn calls(work: &Work<'_>) -> Vec<ItemIndex> {
         .collect()
 }
 
-/// How many results there are.
-fn results(work: &Work<'_>) -> usize {
-    calls(work).len()
-}
-
 /// Calls by the size of their results, largest first.
 fn largest(work: &Work<'_>) -> Vec<ItemIndex> {
     let mut calls = calls(work);
@@ -127,7 +122,7 @@ fn largest(work: &Work<'_>) -> Vec<ItemIndex> {
 }
 
 fn result_tokens(work: &Work<'_>, call: ItemIndex) -> u32 {
-    let result = work.item(call).and_then(|item| work.item(item.pair?));
+    let result = work.item(call).and_then(|item| work.result(item));
     result.map_or(0, |result| result.tokens)
 }
 

@@ -325,8 +325,7 @@ fn merge(work: &mut Work<'_>, episode: &Episode) {
         return;
     }
     let due = |index: &ItemIndex| {
-        let no = work.item(*index)?.no;
-        let kept = work.view.marks().kept(no).is_some().then(Arc::default);
+        let kept = work.kept(work.item(*index)?).map(|_| Arc::default());
         let due = work.mark(*index) != Mark::Removed || kept.is_some();
         due.then_some(Move {
             item: *index,

@@ -93,9 +93,7 @@ pub fn next_cut(seen: Marked<'_>) -> Option<EntryIndex> {
 
 /// What earlier moves left of a call.
 fn kept(work: &Work<'_>, call: ItemIndex) -> Arc<Kept> {
-    let kept = work
-        .item(call)
-        .and_then(|item| work.view.marks().kept(item.no));
+    let kept = work.item(call).and_then(|item| work.kept(item));
     kept.cloned().unwrap_or_default()
 }
 
@@ -177,13 +175,7 @@ impl<'a> Levels<'a> {
     /// Replaces a text by a line: it has no call whose result could name what is gone, and
     /// providers that require user and assistant to alternate would refuse the list without it.
     pub fn line(&mut self, work: &mut Work<'a>, text: ItemIndex) {
-        let due = |item: &&Item| {
-            item.kind == ItemKind::Text
-                && item.tokens >= STUB_FROM
-                && work.mark(text) == Mark::Live
-                && !work.protected(text)
-        };
-        let Some(item) = work.item(text).filter(due) else {
+        let Some(item) = work.item(text).filter(|_| work.is_line_due(text)) else {
             return;
         };
         let kept = Some(Arc::new(self.lexicon.stub(text, &Kept::default())));
@@ -223,7 +215,7 @@ impl<'a> Levels<'a> {
             let Some(item) = work.item(one.item).filter(written) else {
                 continue;
             };
-            let kept = work.view.marks().kept(item.no).cloned().unwrap_or_default();
+            let kept = work.kept(item).cloned().unwrap_or_default();
             one.kept = self.lexicon.trim(one.item, &kept).map(Arc::new);
         }
     }
@@ -235,10 +227,8 @@ impl<'a> Levels<'a> {
             return;
         }
         let removed = |index: &ItemIndex| {
-            let kept = work
-                .item(*index)
-                .and_then(|item| work.view.marks().kept(item.no));
-            kept.filter(|_| work.mark(*index) == Mark::Removed)
+            let kept = work.kept(work.item(*index)?)?;
+            (work.mark(*index) == Mark::Removed).then_some(kept)
         };
         let named = episode.items.iter().filter_map(removed);
         let mut used: usize = named.map(|kept| names_bytes(kept)).sum();
@@ -249,7 +239,7 @@ impl<'a> Levels<'a> {
                 text: item.pair.unwrap_or(one.item),
                 call: item.kind == ItemKind::Call && !item.said,
             };
-            let result = item.pair.and_then(|pair| work.item(pair));
+            let result = work.result(item);
             let tokens = item.tokens + result.map_or(0, |result| result.tokens);
             let kept = self
                 .lexicon

@@ -94,7 +94,7 @@ impl<'a> Work<'a> {
             ToolClass::Bulk => true,
             ToolClass::Read | ToolClass::Shell | ToolClass::Write => false,
             ToolClass::Unknown => {
-                let result = item.pair.and_then(|pair| self.item(pair));
+                let result = self.result(item);
                 result.is_some_and(|result| result.tokens > self.config.bulk_above)
             }
         }
@@ -218,10 +218,18 @@ impl<'a> Work<'a> {
                 .is_some_and(|item| item.kind == ItemKind::Reasoning)
     }
 
+    /// The result of a call, or the call of a result.
+    pub fn result(&self, call: &Item) -> Option<&'a Item> {
+        call.pair.and_then(|pair| self.item(pair))
+    }
+
     pub fn result_entry(&self, call: &Item) -> Option<EntryIndex> {
-        call.pair
-            .and_then(|pair| self.item(pair))
-            .map(|result| result.entry)
+        self.result(call).map(|result| result.entry)
+    }
+
+    /// What earlier moves left of an item.
+    pub fn kept(&self, item: &Item) -> Option<&Arc<Kept>> {
+        self.view.marks().kept(item.no)
     }
 
     /// The tokens of a message as it is shown now.
@@ -306,16 +314,19 @@ impl<'a> Work<'a> {
     /// name what is gone, and some providers require user and assistant to alternate. `None` if the
     /// item is no such text, was replaced already, or is shorter than the line.
     pub fn leave_line(&self, index: ItemIndex) -> Option<Move> {
-        let item = self.item(index)?;
-        let due = item.kind == ItemKind::Text
-            && item.tokens >= STUB_FROM
-            && self.mark(index) == Mark::Live
-            && !self.protected(index);
-        due.then(|| Move {
+        self.is_line_due(index).then(|| Move {
             item: index,
             mark: Mark::Masked,
             kept: Some(bare()),
         })
+    }
+
+    /// Whether an item is a text that a line may replace.
+    pub fn is_line_due(&self, index: ItemIndex) -> bool {
+        let due = |item: &Item| item.kind == ItemKind::Text && item.tokens >= STUB_FROM;
+        self.item(index).is_some_and(due)
+            && self.mark(index) == Mark::Live
+            && !self.protected(index)
     }
 
     /// Whether anything that an episode still shows is protected.
