@@ -67,8 +67,8 @@ pub struct Growth {
 pub const AUTO_TURNS: usize = 8;
 /// The floor of `Auto` before there is enough data.
 const AUTO_DEFAULT: f64 = 0.7;
-/// How much dearer the chosen floor may be than the cheapest. The parts that a pass leaves keep
-/// most of what a higher floor would.
+/// The chosen floor may cost this many times as much as the lowest. What a pass leaves of items
+/// keeps most of what a higher floor would.
 const AUTO_SLACK: f64 = 1.1;
 
 /// The floor in tokens.

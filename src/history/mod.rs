@@ -35,6 +35,7 @@ pub enum FindError {
 /// # Errors
 /// [`FindError`] where the store fails or a record can't be read.
 pub fn load(store: &Reads<'_>, id: RecordId) -> Result<Option<Path>, FindError> {
+    // Walks back to the beginning, or to a snapshot, which lists all records before it.
     let mut newer = Vec::new();
     let mut at = Parent::Record(id);
     let mut path = loop {

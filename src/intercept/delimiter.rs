@@ -144,9 +144,11 @@ impl EpisodeNames {
                 "end \"{open}\" first: one episode is open at a time"
             ));
         }
+        // Tombstones and dependencies are told by name, so a name is used once.
         if self.used.contains(name) {
             return Err(format!("choose another name: \"{name}\" was used already"));
         }
+        // Only what is closed can be built on.
         let dependencies = self.dependencies(fields, kind)?;
         let said = format!("opened {} \"{name}\"", kind_name(kind));
         Ok((

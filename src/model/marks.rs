@@ -123,6 +123,7 @@ impl Marks {
         if let Some(slot) = self.marks.get_mut(at) {
             *slot = mark.max(*slot);
         }
+        // Nothing is shown of it any more. What its tombstone names is kept again by the same move.
         if mark == Mark::Removed {
             self.drop_kept(item);
         }

@@ -221,6 +221,7 @@ fn folded<'a>(work: &Work<'a>, turn: Range<ItemIndex>) -> Option<Vec<(&'a Episod
     for at in indices(turn) {
         let episode = work.item(at)?.episode?;
         let episode = work.transcript.graph.episodes.get(episode)?;
+        // The first item of a span decides whether its line can be put.
         let known = spans.iter().any(|(one, _)| std::ptr::eq(*one, episode));
         if !known {
             let moves = match line(work, episode) {
@@ -230,6 +231,7 @@ fn folded<'a>(work: &Work<'a>, turn: Range<ItemIndex>) -> Option<Vec<(&'a Episod
             };
             spans.push((episode, moves));
         }
+        // A span without calls has no result for its line, so each text leaves one.
         let silent = episode.carrier.is_none();
         let text = work.item(at)?.kind == ItemKind::Text;
         let one = if silent && text {
@@ -312,6 +314,7 @@ fn three_tier(work: &mut Work<'_>) {
     let (mut turns, mut seen, mut size, mut due) = (0, 0, 0, Vec::new());
     for entry in transcript.entries.iter().rev() {
         turns += usize::from(entry.role == Role::User);
+        // The newest turns are neither cleared nor counted.
         if turns < PROTECT_TURNS {
             continue;
         }

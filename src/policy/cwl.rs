@@ -36,6 +36,7 @@ struct LevelsPass<'a> {
 /// [`PlanError`] if the moves break a rule, which is a mistake in here.
 pub(super) fn propose(ask: &PolicyAsk<'_>) -> Result<Proposal, PlanError> {
     let protection = Protection::new(ask.view.marked(), ask.config.protect_recent);
+    // The paper's rule: nothing of an open episode goes.
     let protection = if ask.config.strict_active {
         protection.with_open()
     } else {
@@ -52,6 +53,7 @@ pub(super) fn propose(ask: &PolicyAsk<'_>) -> Result<Proposal, PlanError> {
         pass.work.protection = pass.work.protection.without_recent();
         pass.evict();
     }
+    // Still too little: exploration that open work stands on goes as a whole.
     if pass.falls_short() {
         pass.strip_depended();
     }
@@ -152,6 +154,7 @@ impl<'a> LevelsPass<'a> {
     /// on; evicted exploration frees nothing. So one walk over each is enough.
     fn evict_closed(&mut self) {
         let episodes = self.episodes();
+        // Acts have left their effects; they go first.
         for act in episodes.iter().filter(|one| one.kind == EpisodeKind::Act) {
             let before = self.work.moves.len();
             self.evict_one(act);
@@ -295,6 +298,7 @@ fn merge_tombstones(work: &mut Work<'_>) {
         .iter()
         .map(|episode| tombstone_size(work, episode))
         .sum();
+    // Few tombstones are kept; many cost more than the ledger.
     if size > work.measure.ceiling / 10 {
         for episode in standing {
             let holds = episode.carrier == Some(host);
@@ -333,6 +337,7 @@ fn merge(work: &mut Work<'_>, episode: &Episode) {
             kept,
         })
     };
+    // What was kept of removed items is dropped, too: the ledger names nothing of it.
     let moves = episode.items.iter().filter_map(due).collect();
     work.apply(episode, Level::Ledger, moves);
 }

@@ -118,9 +118,11 @@ impl<'a> Levels<'a> {
             let episodes = episodes.iter();
             episodes.filter(move |episode| (episode.kind == EpisodeKind::Act) == acts)
         };
+        // What an act did lasts without its results, so acts come first.
         let all = of_kind(true).chain(of_kind(false));
         let items = all.flat_map(|episode| episode.items.iter().chain(&episode.bound));
         let pairs: Vec<Pair> = items.filter_map(|call| Pair::new(work, *call)).collect();
+        // A level goes through all episodes before the next level begins.
         for stage in STAGES {
             for pair in &pairs {
                 if work.met() {
@@ -140,12 +142,14 @@ impl<'a> Levels<'a> {
         } = pair;
         let mark = work.mark(call);
         match stage {
+            // Only an untouched result is known to occur again.
             Stage::Superseded if mark == Mark::Live && self.superseded.contains(&call) => {
                 self.stub(work, Level::Superseded, pair);
             }
             Stage::Effects if mark < Mark::Masked && effects => {
                 self.stub(work, Level::Stub, pair);
             }
+            // A skeleton is made of the original, so once at most.
             Stage::Skeletons if mark == Mark::Live && tokens >= SKELETON_FROM => {
                 if let Some(kept) = self.lexicon.skeleton(result) {
                     let kept = Some(Arc::new(kept));

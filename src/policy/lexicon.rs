@@ -80,9 +80,11 @@ impl<'a> Lexicon<'a> {
         let mut of: Indexed<ItemIndex, Shows> = items.iter().map(|_| Shows::Nothing).collect();
         let mut results = Vec::new();
         for ((index, item), slot) in items.indexed().zip(of.iter_mut()) {
+            // What is not shown can hold no string for others.
             if is_gone(work, index, item) {
                 continue;
             }
+            // A note hides the original: only the strings of the note are shown.
             if let Some(note) = note(work, index, item) {
                 *slot = Shows::All(note.words().clone());
                 continue;
@@ -98,6 +100,7 @@ impl<'a> Lexicon<'a> {
             *slot = Shows::All(words);
         }
         let mut shown: HashMap<u64, u32, Hashed> = HashMap::default();
+        // Room for all, so that the map never grows.
         shown.reserve(of.iter().map(Shows::distinct).sum());
         for own in &of {
             own.each(|string| *shown.entry(string).or_default() += 1);
@@ -233,6 +236,7 @@ impl<'a> Lexicon<'a> {
             budget,
             ..Chosen::default()
         };
+        // Places first: paths and names are what later calls need.
         for places in [true, false] {
             for word in cut.iter().filter(|word| word.is_place() == places) {
                 chosen.add(self, *word);
@@ -259,6 +263,7 @@ impl<'a> Lexicon<'a> {
         let before = self.hide(result);
         let lines = self.lines(&text, words.all());
         if lines.is_empty() {
+            // Nothing is worth keeping, so the result is shown as it was.
             self.set(result, before);
             return None;
         }
@@ -268,6 +273,7 @@ impl<'a> Lexicon<'a> {
             let words = words.all().get(line.words).unwrap_or_default();
             own.extend(words.iter().map(|word| word.hash()));
             match runs.last_mut() {
+                // Adjacent lines are one run.
                 Some(run) if run.1 as usize == line.start => run.1 = offset(line.end),
                 _ => runs.push((offset(line.start), offset(line.end))),
             }

@@ -87,6 +87,8 @@ impl Plan {
         moves: &[Move],
     ) -> Result<Self, PlanError> {
         let Marked { transcript, marks } = seen;
+        // Rules of single items are checked move by move, those of whole episodes on the marks
+        // after all moves.
         let mut after = marks.clone();
         let mut plan = Self::default();
         for one in moves {
@@ -101,6 +103,7 @@ impl Plan {
                 is_free(item, one, episode, protection)?;
             }
             let now = marks.get(item.no);
+            // The same mark again makes sense only if it changes what is left.
             if one.mark < now || (one.mark == now && one.kept.is_none()) {
                 return Err(PlanError::Left(one.item));
             }
@@ -208,6 +211,7 @@ fn episodes(after: Marked<'_>, protection: &Protection, moves: &[Move]) -> Resul
         else {
             continue;
         };
+        // Each episode is judged once, however many of its items move.
         if seen.insert(at) {
             if after.has_dependents(episode) {
                 blocked.insert(at);
@@ -222,6 +226,7 @@ fn episodes(after: Marked<'_>, protection: &Protection, moves: &[Move]) -> Resul
         if blocked.contains(&at) && !spared {
             return Err(PlanError::Depended(one.item));
         }
+        // Text and `delimiter` calls tell what an episode was about, so they go last.
         let with_all =
             one.mark > Mark::Masked && (item.kind == ItemKind::Text || item.delimiter.is_some());
         if with_all && parts.contains(&at) {
@@ -232,6 +237,7 @@ fn episodes(after: Marked<'_>, protection: &Protection, moves: &[Move]) -> Resul
         }
     }
     match merges {
+        // A merged expl is named only by the ledger, which needs a tombstone to stand in.
         Some(item) if after.ledger_host().is_none() => Err(PlanError::Lost(item)),
         Some(_) | None => Ok(()),
     }

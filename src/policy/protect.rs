@@ -52,6 +52,7 @@ impl Protection {
                 )
                 | (_, Mark::Removed) => 0,
             };
+            // The tail ends before the item that would exceed it.
             if size > left {
                 break;
             }
@@ -138,6 +139,7 @@ impl Protection {
     /// Whether an item may not be touched. A call and its result are protected together.
     #[must_use]
     pub fn covers(&self, transcript: &Transcript, item: ItemIndex) -> bool {
+        // Both protect from an item to the end, so the earlier one counts.
         let from = self.newest.min(self.recent);
         let one = transcript.items.get(item);
         let pair = one.and_then(|item| item.pair);

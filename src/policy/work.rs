@@ -107,6 +107,7 @@ impl<'a> Work<'a> {
         let one = Move { item, mark, kept };
         let mut touched = Vec::with_capacity(2);
         self.put(&one, &mut touched);
+        // An item that is not in the transcript moves nothing.
         if !touched.is_empty() {
             self.recount(touched);
             self.account(level, 1, before);
@@ -145,6 +146,7 @@ impl<'a> Work<'a> {
     pub fn apply_part(&mut self, episode: &Episode, level: Level, moves: Vec<Move>) {
         self.raise(level, moves);
         let hosts = self.line_entries(episode);
+        // If the rest alone is too much, no line can change that, and writing one costs a count.
         let lines: u64 = hosts.iter().map(|at| u64::from(self.size(*at))).sum();
         if self.total().saturating_sub(lines) <= self.target {
             self.line(episode, level);

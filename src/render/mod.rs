@@ -77,6 +77,8 @@ pub fn messages(input: &RenderInput<'_>) -> Result<View, RenderError> {
     if let Some((None, message)) = &input.guidance {
         out.own(Own::System, message);
     }
+    // The dialect decides about breakpoints while it writes the list, so it is told of the places
+    // as they come.
     let places = match &input.breakpoints {
         Some(breakpoints) => {
             out.allow(breakpoints.max);
@@ -124,6 +126,8 @@ fn entry_bytes<'a>(
             let hop = input.path.hop(input.pending, step, hop)?;
             let bytes = hop.message.as_deref()?.as_bytes();
             let new = |call: &HiddenCall| Some((call.place as usize, renamed(input, step, call)?));
+            // A hop that the client never saw is the proxy's own message, so names and reasoning
+            // may be edited freely.
             let own = AssistantEdit {
                 foreign: is_foreign(input, step),
                 // The client's changed text is sent with its own message, and is left out here.
@@ -279,8 +283,11 @@ fn last_hop<'a>(
     let record = &input.path.entries.get(step)?.record;
     let hop = record.hops.last().filter(|hop| hop.message.is_none());
     let hidden = hop.map_or(&[][..], |hop| hop.calls.as_slice());
+    // The client joins the `reasoning_details` of all hops into one message. Those of the earlier
+    // hops are sent with the hops.
     let mut joined = handed_out(record);
     joined.retain(|hop| hop.contains("\"reasoning_details\""));
+    // Nothing to put in and nothing to cut out: the bytes stay the client's.
     let same = hidden.is_empty() && entry.handed == Handed::Nothing && joined.is_empty();
     if same && matches!(shown, Shown::Whole) {
         return Some(Cow::Borrowed(bytes));
@@ -298,6 +305,7 @@ fn last_hop<'a>(
     let calls = hidden.iter().map(|call| call_bytes(input, step, call));
     let calls: Vec<Cow<'a, str>> = calls.collect();
     let foreign = is_foreign(input, step);
+    // The client never saw the hidden calls. They go back to their places among its own.
     edit.insert = hidden
         .iter()
         .zip(&calls)
@@ -321,6 +329,7 @@ fn last_hop<'a>(
         edit.text = *line;
         edit.drop_reasoning = !reasoning;
         edit.keep_reasoning = input.view.transcript().without.has(EditKind::Reasoning);
+        // `calls` counts client's and hidden calls together; the edit wants them apart.
         split_calls(&mut edit, calls, arguments);
     }
     let edit = keep_opaque(input, entry, edit);
@@ -342,6 +351,7 @@ pub fn handed_out(record: &TurnRecord) -> Vec<&str> {
 /// back in. Places count the client's calls and the hidden calls before that stay, so that those
 /// left out don't shift the others.
 fn split_calls<'e>(edit: &mut AssistantEdit<'e>, kept: &[bool], arguments: &[(usize, &'e str)]) {
+    // All hidden calls are waiting in `insert`; those that stay are put back one by one.
     let hidden = std::mem::take(&mut edit.insert);
     let mut client = Vec::with_capacity(kept.len());
     let mut rest = hidden.into_iter().peekable();

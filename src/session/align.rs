@@ -22,6 +22,7 @@ pub fn align(known: &Path, shapes: &[Arc<Shape>]) -> Path {
     for (index, entry) in known.entries.iter().enumerate() {
         // A record proves its successor: the next one on the path may be tied by a call id alone.
         let follows = before.is_some_and(|before| before + 1 == index) || index == 0;
+        // A record whose response is gone is dropped, and its hidden exchanges with it.
         let Some(position) = anchors.find(&entry.record, from, follows, shapes) else {
             continue;
         };
@@ -46,6 +47,7 @@ pub fn align(known: &Path, shapes: &[Arc<Shape>]) -> Path {
     }
     let mut path = Path::new(entries, known.marks.clone(), next);
     path.aligned = true;
+    // Guidance was given once, even if the record that says so is dropped.
     path.told_before(known.guide);
     path
 }
@@ -128,6 +130,8 @@ impl<'a> Anchors<'a> {
     ) -> Option<usize> {
         let at_or_after =
             |found: &Vec<usize>| found.iter().copied().find(|position| *position >= from);
+        // A call id that occurs twice proves nothing: some providers number calls from 0 in each
+        // response.
         let by_call = record.calls.iter().find_map(|(id, name)| {
             let found = self.by_call.get(&(id.0.as_str(), name.as_str()))?;
             (found.len() == 1).then(|| at_or_after(found)).flatten()
@@ -137,6 +141,7 @@ impl<'a> Anchors<'a> {
                 let same = shapes
                     .get(position)
                     .is_some_and(|shape| shape.canonical == record.visible);
+                // The id is a hint. The digest proves it, or the record before that was tied.
                 (same || follows).then_some(position)
             }
             // A text without calls may occur again, so it must be the only one, or follow directly

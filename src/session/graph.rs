@@ -133,11 +133,13 @@ impl Graph {
                 kind,
                 dependencies,
             } => {
+                // With `auto_close` a start ends the episode before it.
                 self.close_open(None);
                 self.end_implicit();
                 DelimiterRole::Start(self.start(name, *kind, dependencies))
             }
             Effect::Ended { name, description } => {
+                // The start may have left the path with an edit of the client.
                 let open = self.open().is_some_and(|episode| episode.name == *name);
                 match (open, self.open) {
                     (true, Some(index)) => {

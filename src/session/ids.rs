@@ -65,6 +65,7 @@ pub fn find(transcript: &Transcript, id: &str) -> Option<RecallTarget> {
         });
         found.map(|(at, _)| at)
     };
+    // The agent's own names win over names that the proxy makes.
     named(false)
         .or_else(|| named(true))
         .map(RecallTarget::Episode)

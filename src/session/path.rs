@@ -120,6 +120,7 @@ impl Path {
         self.next = self
             .next
             .max(record.first_item.plus(response_items(&record)));
+        // The record stands on a snapshot now, which has the alignment.
         self.aligned = false;
         let (position, base) = (record.position, record.base);
         let reported = record.hops.last().and_then(|hop| hop.usage);

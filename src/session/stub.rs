@@ -32,6 +32,7 @@ pub fn result(id: &str, tokens: u32, mark: Mark, kept: &Kept, original: &str) ->
             .collect()
     };
     let lines = runs(&kept.lines);
+    // A skeleton: runs of lines, with a sign wherever lines are missing.
     if mark == Mark::Clipped && !lines.is_empty() {
         let mut text = format!("[clipped {id}, {tokens} tokens; lines left out: …]");
         let mut end = 0;
@@ -126,6 +127,7 @@ pub fn trimmed(arguments: &str, index: &[(u32, u32)]) -> Option<String> {
     for literal in literals(arguments)? {
         let text = decoded(arguments, &literal);
         if let Some(cut) = cut(&text) {
+            // Only strings of this cut are named in it.
             let inside = index.iter().map(|span| range(*span)).filter(|span| {
                 span.start >= at + cut.start && span.end <= at + cut.end && span.start < span.end
             });
@@ -144,6 +146,7 @@ pub fn trimmed(arguments: &str, index: &[(u32, u32)]) -> Option<String> {
             new.push_str("… ");
             new.push_str(text.get(cut.end..)?);
             out.push_str(arguments.get(written..literal.start)?);
+            // Everything around the literal is copied byte for byte.
             out.push_str(&raw::quote(&new));
             written = literal.end;
             changed = true;
@@ -172,6 +175,7 @@ fn decoded<'a>(arguments: &'a str, literal: &Range<usize>) -> Cow<'a, str> {
 /// The string values of JSON text with their quotes, without keys. `None` if the text is not JSON.
 fn literals(arguments: &str) -> Option<Vec<Range<usize>>> {
     let bytes = arguments.as_bytes();
+    // Once the text is valid JSON, finding quotes is enough.
     if !raw::is_json(bytes) {
         return None;
     }

@@ -47,6 +47,7 @@ pub fn evicted(seen: Marked<'_>, episode: &Episode) -> Option<String> {
         .items
         .iter()
         .filter_map(|index| Some((index, seen.transcript.items.get(*index)?)));
+    // A call counts with its result, which has the same number.
     for (_, item) in all.filter(|(index, item)| item.delimiter.is_none() && gone(index, item)) {
         count += 1;
         tokens += item.tokens;
@@ -56,6 +57,7 @@ pub fn evicted(seen: Marked<'_>, episode: &Episode) -> Option<String> {
             tokens += result.map_or(0, |result| result.tokens + MESSAGE_TOKENS);
         }
     }
+    // Before the first strip there is nothing to tell.
     if count == 0 {
         return None;
     }

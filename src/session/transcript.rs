@@ -182,6 +182,7 @@ pub fn build(input: &TranscriptInput<'_>) -> Transcript {
         .map_or(input.path.next, |(_, entry)| entry.base);
     for (message, shape) in input.shapes.iter().enumerate() {
         match steps.next_if(|(_, entry)| entry.position as usize == message) {
+            // This message is the visible response of a recorded turn.
             Some((step, entry)) => {
                 builder.turn(step, &entry.record, message, shape);
                 // The messages up to the next record's response are numbered as that record saw
@@ -190,9 +191,11 @@ pub fn build(input: &TranscriptInput<'_>) -> Transcript {
                     .peek()
                     .map_or(input.path.next, |(_, entry)| entry.base);
             }
+            // No record covers this message.
             None => number = builder.client(message, shape, number),
         }
     }
+    // What no record covers is numbered from the end of the path.
     builder.transcript.base = input.path.next;
     builder.transcript.first_item = number.max(input.path.next);
     builder.pending(input.path.entries.len(), input.pending);
@@ -322,18 +325,21 @@ impl<'a> Builder<'a> {
         // breaks the prefix once. Later changes of earlier turns can't be told from that.
         let newest = step + 1 == self.input.path.entries.len();
         self.transcript.changed |= newest && handed == Handed::Changed;
+        // The record fixed the first number of its response; hops take theirs in order.
         let mut first = record.first_item;
         for (index, hop) in record.hops.iter().enumerate() {
             if hop.message.is_some() {
                 first = self.hop(step, index, hop, handed, first);
                 continue;
             }
+            // How much of the client's message is the last hop's own.
             let (text, reasoning) = match handed {
                 Handed::Nothing | Handed::Changed => (shape.text, shape.reasoning),
                 Handed::Front => (hop.text, shape.reasoning),
                 Handed::Split => (hop.text, hop.reasoning),
                 Handed::All => (0, shape.reasoning),
             };
+            // The client holds the visible calls; the record has the hidden ones with their places.
             let mut calls = visible(shape);
             for call in &hop.calls {
                 calls.insert((call.place as usize).min(calls.len()), Call::Hidden(call));
@@ -355,6 +361,7 @@ impl<'a> Builder<'a> {
                 self.hidden_results(step, index, hop);
             }
         }
+        // The client changed what the hops said, so its message stands beside them as one more.
         if capped && handed == Handed::Changed {
             self.client(message, shape, first);
         }
@@ -413,12 +420,14 @@ impl<'a> Builder<'a> {
 
     fn assistant(&mut self, message: &Assistant<'a>) {
         self.begun = true;
+        // A result answers the message before it. Calls that got no result by now never do.
         self.waiting.clear();
         self.transcript
             .graph
             .before_assistant(self.input.implicit_tokens);
         let entry = self.transcript.entries.end();
         let start = self.transcript.items.end();
+        // A message that must never be edited has only opaque items beside its calls.
         let kind = |kind| {
             if message.opaque {
                 ItemKind::Opaque
@@ -452,6 +461,8 @@ impl<'a> Builder<'a> {
             let call = self.call(call, entry, number, message.opaque);
             opened = call.or(opened.take());
         }
+        // Only a message that is nothing but text can turn out to be a call that was written as
+        // text.
         let alone = message.calls.is_empty() && message.text > 0 && !message.opaque;
         self.spoken = indices(spoken.clone()).next_back().filter(|_| alone);
         self.place_spoken(spoken, opened.or(before), message.opaque);
@@ -494,6 +505,7 @@ impl<'a> Builder<'a> {
             return;
         };
         item.episode = Some(episode);
+        // Reasoning doesn't count towards the length of an episode: clients drop it.
         let tokens = match item.kind {
             ItemKind::Reasoning => 0,
             ItemKind::System
@@ -513,6 +525,7 @@ impl<'a> Builder<'a> {
     /// own, is passed on, and is never evicted.
     fn result(&mut self, source: Source, id: Option<&str>, tokens: u32, stays: bool) {
         let entry = self.transcript.entries.end();
+        // Ids may be empty or repeated, so the first call that still waits is meant.
         let place = id.and_then(|id| self.waiting.iter().position(|(waiting, _)| *waiting == id));
         let Some(call) = place.map(|place| self.waiting.remove(place).1) else {
             self.fixed(source, Role::Tool, ItemKind::Opaque, ItemNo(0), tokens);

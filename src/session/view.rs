@@ -211,6 +211,7 @@ impl View {
         match mark {
             Mark::Live => {}
             Mark::Removed => {
+                // The text is removed, but something has to stay between two user messages.
                 if seen.parts_users(item) {
                     let id = ids::id(item);
                     let text = stub::result(&id, item.tokens, Mark::Masked, &Kept::default(), "");
@@ -368,6 +369,7 @@ impl View {
         if seen.transcript.indexed_items_of(entry).all(whole) {
             return Shown::Whole;
         }
+        // A call that was written as text is its message's text, and no call of the message.
         let called = |(_, item): &(ItemIndex, &Item)| item.kind == ItemKind::Call && !item.said;
         let all = || seen.transcript.indexed_items_of(entry).filter(called);
         let calls: Vec<bool> = all().map(|(_, item)| kept(item)).collect();
@@ -382,6 +384,7 @@ impl View {
         let mut texts = seen.transcript.indexed_items_of(entry);
         let line = texts.find(|(_, item)| item.kind == ItemKind::Text && kept(item));
         let line = line.and_then(|(at, item)| own_note(&self.notes, at, item));
+        // Reasoning alone is no message.
         if !text && !calls.contains(&true) {
             return Shown::Gone;
         }
@@ -411,6 +414,7 @@ impl View {
             },
             Role::Assistant => {
                 let is_called = seen.is_called(items);
+                // One walk adds up the items and finds out whether the message is shown at all.
                 let (mut whole, mut standing, mut shown) = (true, false, 0);
                 for (at, item) in seen.transcript.indexed_items_of(entry) {
                     if !seen.stays(item, is_called) {

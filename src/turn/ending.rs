@@ -31,6 +31,7 @@ pub fn record(
     first_item: ItemNo,
     ending: Ending<'_>,
 ) -> TurnRecord {
+    // The client holds one message for all hops, so text and digest are those of the joined text.
     let texts: Vec<&str> = ending.texts.iter().copied().chain(ending.line).collect();
     let (text, at) = state.request.dialect.join(texts.iter().copied());
     // The text that earlier hops handed out ends where the text of the client's own hop begins. If
@@ -40,6 +41,7 @@ pub fn record(
         Some(_) => text.clone(),
         None => text.get(..at).unwrap_or_default().to_owned(),
     };
+    // Only visible calls: the chain covers what the client resends.
     let calls: Vec<ParsedCall<'_>> = ending
         .answer
         .visible_calls()
@@ -58,6 +60,7 @@ pub fn record(
         .iter()
         .chain([&ending.last])
         .any(|hop| hop.calls.iter().any(|call| call.nudge));
+    // A pass makes room, so the next nudge may come after one.
     let passed = hops
         .iter()
         .chain([&ending.last])
@@ -65,6 +68,7 @@ pub fn record(
     let before = state.path.newest().is_some_and(|record| record.nudged);
     hops.push(ending.last);
     TurnRecord {
+        // The caller sets the parent, the session and the content, which are not known here.
         parent: Parent::Root,
         turn: state.path.next_turn(),
         position: u32::try_from(state.shapes.len()).unwrap_or(u32::MAX),

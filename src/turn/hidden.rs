@@ -135,6 +135,7 @@ impl<'a> Runner<'a> {
     fn run(mut self, answer: &Answer, said: u32) -> (Vec<HiddenCall>, HiddenCounts) {
         // Only names that are injected are hidden.
         let tool = |call: &Call| self.state.injected.of(&call.name).unwrap_or_default();
+        // What is marked decides how much room there is, so recalls run after.
         let (marks, recalls): (Vec<_>, Vec<_>) = answer
             .hidden_calls()
             .partition(|(_, call)| tool(call) == HiddenTool::Delimiter);
@@ -146,6 +147,7 @@ impl<'a> Runner<'a> {
             };
             ran.push(self.ran(answer, place, call, HiddenTool::Delimiter, effect, result));
         }
+        // The reminder goes with the last result of `delimiter`.
         let nudge = nudge(self.state, self.prepared);
         if let (Some(nudge), Some(last)) = (nudge, ran.last_mut()) {
             last.result = format!("{}\n{nudge}", last.result);
@@ -171,6 +173,7 @@ impl<'a> Runner<'a> {
             self.recalls.ran(&done);
             ran.push(done);
         }
+        // The message has its calls in the order in which the model wrote them.
         ran.sort_by_key(|call| call.place);
         (ran, self.counted)
     }
@@ -261,6 +264,7 @@ fn adds(answer: &Answer, said: u32, ran: &[HiddenCall], reader: &Reader<'_>) -> 
 
 /// Visible calls that repeat a call whose result is no longer in view.
 fn refetches(state: &TurnState, prepared: &Prepared, answer: &Answer) -> u64 {
+    // Nothing was evicted, so nothing can be fetched again.
     if state.marks.is_empty() {
         return 0;
     }

@@ -100,6 +100,7 @@ impl<'a> Originals<'a> {
                 .map(Cow::Owned)
         };
         let text = self.decode(index).or_else(parts)?;
+        // Only the last hop shares a message with earlier hops.
         let Source::LastHop { step, .. } = entry.source else {
             return Some(text);
         };
@@ -178,6 +179,7 @@ impl<'a> Originals<'a> {
         };
         match entry.source {
             Source::Client(message) | Source::LastHop { message, .. } => {
+                // The key is the digest of the message and the place in it.
                 let digest = self.shapes.get(message)?.canonical;
                 let mut name = [0; 40];
                 let parts = digest.as_bytes().iter().copied();
@@ -214,6 +216,7 @@ impl<'a> Originals<'a> {
         let Some(item) = self.transcript.items.get(call) else {
             return Left::default();
         };
+        // Everything that the note depends on is part of the key.
         let name = (item.no, &*item.name, mark as u8);
         let originals = (self.digest(call), item.pair.and_then(|at| self.digest(at)));
         let make = || {

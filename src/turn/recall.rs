@@ -164,6 +164,7 @@ impl<'a> Recalls<'a> {
     fn bring(&mut self, ask: &RecallAsk) -> Result<RecallAnswer, NotRecalled> {
         let transcript = self.prepared.view.transcript();
         let found = ids::find(transcript, &ask.id);
+        // A page of the ledger changes with each pass, so asking again is no repetition.
         if !matches!(found, Some(ids::RecallTarget::Ledger(_))) {
             self.same(ask)?;
         }
@@ -171,6 +172,7 @@ impl<'a> Recalls<'a> {
             Some(ids::RecallTarget::Items(items)) => self.items(ask, &items)?,
             Some(ids::RecallTarget::Episode(at)) => self.episode(ask, at)?,
             Some(ids::RecallTarget::Ledger(page)) => self.ledger(ask, page)?,
+            // A search without an id.
             None if ask.id == EVERYTHING => self.everything(ask)?,
             None => match self.by_path(ask) {
                 Some(document) => document?,
@@ -196,6 +198,7 @@ impl<'a> Recalls<'a> {
 
     /// Brings a document back, or as much of it as fits.
     fn give(&mut self, ask: &RecallAsk, document: &Document) -> Result<RecallAnswer, NotRecalled> {
+        // Asked for again and again, the item is needed: it stays.
         let pinned = self.times(ask) >= BEFORE;
         let count = |text: &str| self.reader.count(text);
         let pin = if pinned {
@@ -224,6 +227,7 @@ impl<'a> Recalls<'a> {
                 limit = limit.saturating_sub(tokens - left);
                 continue;
             }
+            // A part can't stand for the original later.
             let originals = if part.whole {
                 document.shifted(front.len())
             } else {
@@ -269,10 +273,12 @@ impl<'a> Recalls<'a> {
             .map(Earlier::tokens)
             .sum();
         let share = (ceiling / SHARE).saturating_sub(used);
+        // The recall stands beside everything else that the hop adds.
         let grown = self.adds + self.fresh;
         let left = if self.prepared.estimate + grown + share <= ceiling {
             share
         } else {
+            // The view is nearly full: the next hop must be able to make room by a pass.
             share.min(ceiling.saturating_sub(self.least() + grown + MARGIN))
         };
         u32::try_from(left).unwrap_or(u32::MAX)

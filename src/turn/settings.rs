@@ -330,6 +330,8 @@ impl Terms {
         window: Option<u32>,
         model: &str,
     ) -> Result<Self, TermsError> {
+        // A profile replaces the whole budget; the policy and the number of tokens can be set apart
+        // from it.
         let mut budget = settings.budget_of(overrides);
         let policy = overrides.policy.unwrap_or(budget.policy);
         if policy == Policy::CwlPaper {
@@ -340,6 +342,7 @@ impl Terms {
             Some(AskedBudget::WindowShare(share)) => share_of(share, window, model)?,
             None => budget.ceiling,
         };
+        // No model reads more than its window.
         let ceiling = window.map_or(wanted, |window| wanted.min(window));
         let delimiter = &settings.delimiter;
         Ok(Self {

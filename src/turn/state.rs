@@ -466,12 +466,14 @@ impl TurnState {
         if !self.is_managed() {
             return None;
         }
+        // The upstream refused the last view as too long.
         if refused.is_some() {
             return Some(Trigger::Emergency);
         }
         if size > limits.ceiling {
             return Some(Trigger::Ceiling);
         }
+        // The guidance breaks the prefix anyway.
         if self.is_newly_guided() && size > limits.floor {
             return Some(Trigger::Guidance);
         }
@@ -481,6 +483,7 @@ impl TurnState {
             ttl: self.terms.cache_ttl(tools.family),
             changed: self.changed(),
         };
+        // Only the first hop: the hops after it follow within the time that a cache lasts.
         let free = self.pending.is_empty() && size > limits.floor && commit::is_cold(&warmth);
         free.then_some(Trigger::Cold)
     }
@@ -511,6 +514,7 @@ impl TurnState {
 
     /// The size of the transcript with nothing evicted. `shown` is the size of the view.
     fn whole(&self, transcript: &Arc<Transcript>, shown: u64) -> u64 {
+        // Without marks the view is the whole transcript.
         if *self.marks == Marks::default() {
             return shown;
         }

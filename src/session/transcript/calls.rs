@@ -31,6 +31,8 @@ impl<'a> Builder<'a> {
                     (item.class, item.name, item.digest) = (class, name, *digest);
                 }
                 self.waiting.push((id, index));
+                // A call that may not be removed is no item of an episode, but its result may be
+                // shortened.
                 if opaque {
                     self.bind(index);
                 } else {
@@ -44,6 +46,8 @@ impl<'a> Builder<'a> {
                     item.hidden = true;
                 }
                 self.waiting.push((call.id.0.as_str(), index));
+                // A `delimiter` call changes the graph; a recall is content of the episode that is
+                // open.
                 match call.tool {
                     HiddenTool::Delimiter => self.delimiter(index, &call.effect),
                     HiddenTool::Recall => {

@@ -25,6 +25,7 @@ impl Builder<'_> {
         let tokens = shape.tokens() - MESSAGE_TOKENS;
         let index = self.item(no, ItemKind::Result, entry, tokens);
         if let Some(item) = self.transcript.items.get_mut(index) {
+            // The message becomes a result: it belongs to the episode of its call.
             (item.pair, item.episode) = (Some(call), episode);
             item.front = Some(front.clone());
         }
@@ -34,6 +35,7 @@ impl Builder<'_> {
             (item.name, item.stays) = (Arc::from(NAME), shape.opaque);
         }
         if let Some(episode) = episode.and_then(|at| self.transcript.graph.episodes.get_mut(at)) {
+            // As for any result, and the call may carry the tombstone of an unannotated span.
             episode.tokens += tokens + MESSAGE_TOKENS;
             if episode.kind == EpisodeKind::Implicit {
                 episode.carrier.get_or_insert(call);

@@ -14,9 +14,11 @@ impl View {
     pub fn edits(&self, binds: bool) -> Edits {
         let seen = self.marked();
         let transcript = seen.transcript;
+        // If the upstream refuses removed reasoning, reasoning is kept, and nothing binds it.
         let binds = binds && !transcript.without.has(EditKind::Reasoning);
         let mut edits = Edits::default();
         let edited = self.is_edited();
+        // Without marks no message is edited.
         for entry in transcript.entries.iter().filter(|_| edited) {
             let items = transcript.items_of(entry);
             match self.shown_of(entry) {
@@ -24,6 +26,7 @@ impl View {
                 Shown::Note(_) => {
                     let call = items.first().and_then(|item| item.pair);
                     let call = call.and_then(|call| transcript.items.get(call));
+                    // A hidden call's result is the proxy's own text anyway.
                     if call.is_some_and(|call| !call.hidden) {
                         edits.put(EditKind::Results);
                     }
@@ -48,6 +51,8 @@ impl View {
                 }
             }
         }
+        // The client never sent the messages of hidden hops, so their reasoning is an edit by
+        // itself.
         let thought = |item: &Item| {
             let reasoning = item.kind == ItemKind::Reasoning && item.tokens > 0;
             reasoning && seen.is_hop(item) && seen.stays(item, true)

@@ -55,6 +55,7 @@ impl<'a> Recalls<'a> {
     fn one(&self, ask: &RecallAsk, index: ItemIndex) -> Result<Document, NotRecalled> {
         let mut document = Document::headed(format!("recalled {}", self.id(index)));
         if let Some(call) = self.call(index) {
+            // A short call is a heading; a long one may be cut like the text.
             if call.len() <= CALL_CHARS && !call.contains('\n') {
                 document.more = format!("{call}\n");
             } else {
@@ -105,6 +106,7 @@ impl<'a> Recalls<'a> {
             arguments.is_some_and(|arguments| names(arguments, &ask.id))
         };
         let mut named: Vec<ItemIndex> = calls.map(|(at, _)| at).filter(named).collect();
+        // The newest read of a file shows its present state.
         named.reverse();
         let newest = named.first().copied()?;
         let gone: Vec<ItemIndex> = named.into_iter().filter(|at| self.is_gone(*at)).collect();
@@ -208,6 +210,7 @@ impl<'a> Recalls<'a> {
     pub(super) fn lost(&self, ask: &RecallAsk) -> Result<Document, NotRecalled> {
         let transcript = self.prepared.view.transcript();
         let no = ids::lost(transcript, &ask.id);
+        // It is gone from the history, but a recall that is in view still has it.
         if let Some(standing) = no.and_then(|no| self.brought(no)) {
             return Err(in_view(format!("{} {standing}", ask.id)));
         }
@@ -220,6 +223,7 @@ impl<'a> Recalls<'a> {
             document.push(no, original);
             return Ok(document);
         }
+        // Without an item number the id may be one that an earlier recall was asked for.
         match before().find(|earlier| earlier.asked() == ask.id) {
             Some(earlier) => {
                 document.head.push_str(", as a recall before found it");

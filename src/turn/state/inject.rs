@@ -18,6 +18,7 @@ impl TurnState {
     /// As [`TurnState::inject`].
     pub fn go_without(&mut self, edits: Edits, tools: &HopContext<'_>) -> Result<(), MiddleError> {
         self.terms.go_without(edits);
+        // Nothing was put in, or it may stay.
         if self.tools.is_none() || self.offers() {
             return Ok(());
         }
@@ -195,6 +196,7 @@ impl TurnState {
     /// Appends a block to the first system message. If there is none, makes one before all other
     /// messages.
     fn append(&mut self, block: &str, tools: &HopContext<'_>) -> Result<(), MiddleError> {
+        // Only a system message before the conversation begins: a later one is part of it.
         let leading = self
             .shapes
             .iter()

@@ -38,6 +38,7 @@ impl TurnState {
             Some(size) => (size as f64 * 0.8 / ratio) as u64,
             None => (f64::from(self.terms.ceiling) / ratio) as u64,
         };
+        // How fast the session grows decides how deep a pass pays.
         let turns = self.path.entries.len();
         let spoken: u64 = transcript
             .items
@@ -45,6 +46,7 @@ impl TurnState {
             .map(|item| u64::from(item.tokens))
             .sum();
         let per_turn = (turns >= commit::AUTO_TURNS).then(|| spoken as f64 / turns as f64);
+        // Everything before the first answer stays in view in any case.
         let protected: u64 = transcript
             .entries
             .iter()

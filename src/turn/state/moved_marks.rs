@@ -14,6 +14,7 @@ impl TurnState {
     /// an emergency pass can follow another.
     #[must_use]
     pub fn moved(&self) -> MovedMarks {
+        // Each hop records what moved since the hop before it.
         let mut before = self.path.marks.clone();
         for hop in &self.pending {
             before.apply(&hop.marks, &hop.kept);
