@@ -171,6 +171,11 @@ impl Marks {
             .map(|(mark, item)| (item, *mark))
     }
 
+    /// The same as records store them.
+    pub fn stored(&self) -> impl Iterator<Item = (ItemNo, StoredMark)> + '_ {
+        self.iter().map(|(item, mark)| (item, mark.into()))
+    }
+
     /// What is kept of the items that are shown in part, in item order.
     pub fn iter_kept(&self) -> impl Iterator<Item = (ItemNo, &Arc<Kept>)> + '_ {
         self.kept.iter().map(|(item, kept)| (*item, kept))
@@ -221,10 +226,7 @@ mod tests {
         let kept = [(ItemNo(4), stub), (ItemNo(5), cut)];
         let mut marks = Marks::default();
         marks.apply(&made, &kept);
-        let record: Vec<(ItemNo, StoredMark)> = marks
-            .iter()
-            .map(|(item, mark)| (item, mark.into()))
-            .collect();
+        let record: Vec<(ItemNo, StoredMark)> = marks.stored().collect();
         let folded = |item: &&(ItemNo, StoredMark)| item.1 == StoredMark::Folded;
         let folded: Vec<u32> = record
             .iter()

@@ -165,11 +165,7 @@ impl Path {
         };
         Snapshot {
             steps: self.entries.iter().map(step).collect(),
-            marks: self
-                .marks
-                .iter()
-                .map(|(item, mark)| (item, mark.into()))
-                .collect(),
+            marks: self.marks.stored().collect(),
             kept: self
                 .marks
                 .iter_kept()

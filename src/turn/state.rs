@@ -306,7 +306,7 @@ impl TurnState {
         let most = self.terms.breakpoints(tools.family);
         let before = most.and_then(|_| policy::next_cut(view.marked()));
         // A pass, if one is due and worth what it breaks. Its marks become the turn's only at the
-        // end, because an error before that must leave the state as it was.
+        // end, because the originals borrow the turn until then.
         if let Some(trigger) = self.trigger(tools, estimate, &limits, refused) {
             let proposal = written.propose(self.terms.policy, &view, &config, limits)?;
             pinned = proposal.pinned;

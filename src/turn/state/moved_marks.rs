@@ -19,8 +19,8 @@ impl TurnState {
         for hop in &self.pending {
             before.apply(&hop.marks, &hop.kept);
         }
-        let stored = |marks: &Marks, item| StoredMark::from(marks.get(item));
-        let moved = |item| stored(&before, item) < stored(&self.marks, item);
+        let mark = |marks: &Marks, item| StoredMark::from(marks.get(item));
+        let moved = |item| mark(&before, item) < mark(&self.marks, item);
         // What is left of a moved item is always recorded, and so is that nothing is left of an
         // item any more.
         let chosen =
@@ -30,13 +30,7 @@ impl TurnState {
         let kept = kept.map(|(item, kept)| (item, Kept::clone(kept)));
         let gone = before.iter_kept().map(|(item, _)| item).filter(gone);
         let gone = gone.map(|item| (item, Kept::default()));
-        (
-            self.marks
-                .iter()
-                .filter(|(item, _)| moved(*item))
-                .map(|(item, mark)| (item, mark.into()))
-                .collect(),
-            kept.chain(gone).collect(),
-        )
+        let moved = self.marks.stored().filter(|(item, _)| moved(*item));
+        (moved.collect(), kept.chain(gone).collect())
     }
 }
