@@ -11,13 +11,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use plimsoll::model::{Dialect, Digest, Hop, RecordId, Role, Rope, Scope, TenantId, TurnRecord};
+use plimsoll::model::{
+    Dialect, Digest, RecordId, Role, Rope, Scope, StoredHop, TenantId, TurnRecord,
+};
 use plimsoll::pipeline::find::{self, Paths, remembered};
-use plimsoll::session::chain::{self, Key};
+use plimsoll::session::chain::{self, RecordKey};
 use plimsoll::session::path::Path;
 use plimsoll::tokens::{Counter, Family};
-use plimsoll::turn::hop::{State, Tools};
-use plimsoll::turn::known::Memo;
+use plimsoll::turn::memo::Memo;
+use plimsoll::turn::state::{HopContext, TurnState};
 use plimsoll::turn::{Classes, Overrides, Settings, Terms, ToolClasses};
 use serde::de::IgnoredAny;
 use serde_json::json;
@@ -113,8 +115,8 @@ impl Middle {
         let path = path.unwrap();
         assert!(!path.entries.is_empty(), "the path must come from memory");
         let terms = Terms::of(&self.settings, &Overrides::default(), None, "").unwrap();
-        let mut state = State::new(request, shapes, heads, path, terms, &reader);
-        let tools = Tools {
+        let mut state = TurnState::new(request, shapes, heads, path, terms, &reader);
+        let tools = HopContext {
             reader,
             classes: &self.classes,
             family: &self.family,
@@ -144,10 +146,10 @@ impl Middle {
                 turn: path.next_turn(),
                 position: u32::try_from(at).unwrap(),
                 base: path.next,
-                first_item: path.next + u32::from(path.entries.is_empty()) * 2,
-                hops: vec![Hop {
+                first_item: path.next.plus(u32::from(path.entries.is_empty()) * 2),
+                hops: vec![StoredHop {
                     estimate: 1000,
-                    ..Hop::default()
+                    ..StoredHop::default()
                 }],
                 visible: shape.canonical,
                 calls: shape
@@ -163,7 +165,7 @@ impl Middle {
             path.push(RecordId(shape.canonical), Arc::new(record));
         }
         let last = path.covered();
-        let key = Key::After(*heads.get(last).unwrap()).digest(TENANT, &Scope::default());
+        let key = RecordKey::After(*heads.get(last).unwrap()).digest(TENANT, &Scope::default());
         self.paths.insert(key, &Arc::new(path));
     }
 }

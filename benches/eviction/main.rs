@@ -18,14 +18,15 @@ use std::time::{Duration, Instant};
 
 use plimsoll::dialect::chat::original;
 use plimsoll::model::{Dialect, Digest, ItemKind, Kept, Mark, Marks, Role, TenantId, Words};
-use plimsoll::policy::{self, Ask, Config, Order, Policy, Proposal, Target, Text};
+use plimsoll::policy::{self, EvictionSettings, Order, Policy, PolicyAsk, Proposal, Target, Text};
+use plimsoll::session::index::{ItemIndex, indices};
 use plimsoll::session::measure::Measure;
 use plimsoll::session::note::{Left, Note};
 use plimsoll::session::stub;
 use plimsoll::session::transcript::{Source, Transcript};
 use plimsoll::session::view::{Notes, View};
 use plimsoll::tokens::{Counter, Encoding};
-use plimsoll::turn::known::{Decoded, Memo, Reader};
+use plimsoll::turn::memo::{Decoded, Memo, Reader};
 
 use session::{Annotated, ITEMS, Session};
 
@@ -46,7 +47,7 @@ struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    fn message(&self, item: usize) -> Option<usize> {
+    fn message(&self, item: ItemIndex) -> Option<usize> {
         let item = self.transcript.items.get(item)?;
         match self.transcript.entries.get(item.entry)?.source {
             Source::Client(message) | Source::LastHop { message, .. } => Some(message),
@@ -55,11 +56,11 @@ impl<'a> Request<'a> {
     }
 
     /// The original text of an item, read as the pipeline reads it.
-    fn original(&self, index: usize) -> Option<Text<'a>> {
+    fn original(&self, index: ItemIndex) -> Option<Text<'a>> {
         self.decoded.text(index, || self.decode(index))
     }
 
-    fn decode(&self, index: usize) -> Option<Cow<'a, str>> {
+    fn decode(&self, index: ItemIndex) -> Option<Cow<'a, str>> {
         let item = self.transcript.items.get(index)?;
         let message = self.session.messages.get(self.message(index)?)?;
         match item.kind {
@@ -74,13 +75,13 @@ impl<'a> Request<'a> {
         }
     }
 
-    fn digest(&self, item: usize) -> Option<Digest> {
+    fn digest(&self, item: ItemIndex) -> Option<Digest> {
         let shape = self.session.shapes.get(self.message(item)?)?;
         Some(shape.canonical)
     }
 
     /// The strings of a text, remembered as the pipeline remembers them.
-    fn words(&self, reader: Reader<'_>, index: usize) -> Option<Arc<Words>> {
+    fn words(&self, reader: Reader<'_>, index: ItemIndex) -> Option<Arc<Words>> {
         let item = self.transcript.items.get(index)?;
         let kind = item.kind;
         if item.hidden || kind == ItemKind::Reasoning {
@@ -98,7 +99,7 @@ impl<'a> Request<'a> {
     }
 
     /// What is left of a call, remembered as the pipeline remembers it.
-    fn left(&self, reader: Reader<'_>, call: usize, mark: Mark, kept: &Kept) -> Left {
+    fn left(&self, reader: Reader<'_>, call: ItemIndex, mark: Mark, kept: &Kept) -> Left {
         let item = self.transcript.items.get(call).unwrap();
         let digests = (self.digest(call), item.pair.and_then(|at| self.digest(at)));
         let key = ((item.no, &*item.name, mark as u8), digests, call, kept);
@@ -145,7 +146,7 @@ impl<'a> Request<'a> {
         run: impl FnOnce(Measure<'_>) -> T,
     ) -> T {
         let count = |text: &str| reader.remembered(text);
-        let left = |call: usize, mark: Mark, kept: &Kept| self.left(reader, call, mark, kept);
+        let left = |call: ItemIndex, mark: Mark, kept: &Kept| self.left(reader, call, mark, kept);
         run(Measure {
             count: &count,
             note: &|text| reader.note(text),
@@ -173,18 +174,19 @@ impl<'a> Request<'a> {
         }
         let mut entries = self.transcript.entries.iter();
         let newest = entries.rfind(|entry| entry.role == Role::Assistant);
-        for index in 0..newest.map_or(0, |entry| entry.items.start) {
+        let end = newest.map_or(ItemIndex(0), |entry| entry.items.start);
+        for index in indices(ItemIndex(0)..end) {
             let _ = self.words(reader, index);
         }
     }
 
     fn pass(&self, reader: Reader<'_>, view: &View, order: Order, target: Target) -> Proposal {
-        let config = Config {
+        let config = EvictionSettings {
             order,
-            ..Config::default()
+            ..EvictionSettings::default()
         };
         self.measured(reader, target.ceiling, |measure| {
-            let ask = Ask {
+            let ask = PolicyAsk {
                 view,
                 config: &config,
                 measure,

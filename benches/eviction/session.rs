@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use plimsoll::model::{
-    CallId, CallShape, Digest, Effect, EpisodeKind, Handed, Hidden, HiddenCall, Hop, RecordId,
-    Role, Shape, ToolClass, TurnRecord,
+    CallId, CallShape, Digest, Effect, ExplicitKind, Handed, HiddenCall, HiddenTool, RecordId,
+    Role, Shape, StoredHop, ToolClass, TurnRecord,
 };
 use plimsoll::session::path::Path;
 use plimsoll::session::transcript::{self, Transcript};
-use plimsoll::turn::known::Reader;
+use plimsoll::turn::memo::Reader;
 use serde_json::json;
 
 /// Items of each session.
@@ -219,7 +219,7 @@ fn hidden(turn: usize, place: u32, effect: Effect) -> HiddenCall {
         result_tokens: 12,
         effect,
         nudge: false,
-        tool: Hidden::Delimiter,
+        tool: HiddenTool::Delimiter,
         block: None,
         signed: false,
     }
@@ -250,9 +250,9 @@ fn hidden_calls(annotated: Annotated, turn: usize) -> Vec<HiddenCall> {
     let started = Effect::Started {
         name: name(number),
         kind: if is_act(number) {
-            EpisodeKind::Act
+            ExplicitKind::Act
         } else {
-            EpisodeKind::Expl
+            ExplicitKind::Expl
         },
         dependencies: number
             .checked_sub(1)
@@ -280,7 +280,7 @@ impl Session {
         for (id, record) in self.turns.iter().take(turns) {
             path.push(*id, record.clone());
         }
-        let transcript = transcript::build(&transcript::Input {
+        let transcript = transcript::build(&transcript::TranscriptInput {
             shapes: self.shapes.get(..2 + 2 * turns).unwrap(),
             path: &path,
             pending: &[],
@@ -333,10 +333,10 @@ pub fn session(annotated: Annotated, reader: Reader<'_>) -> Session {
             turn: u32::try_from(turn + 1).unwrap(),
             position,
             base: path.next,
-            first_item: path.next + if turn == 0 { 2 } else { 0 },
-            hops: vec![Hop {
+            first_item: path.next.plus(if turn == 0 { 2 } else { 0 }),
+            hops: vec![StoredHop {
                 calls: hidden_calls(annotated, turn),
-                ..Hop::default()
+                ..StoredHop::default()
             }],
             visible: spoken.canonical,
             bare: spoken.canonical,

@@ -17,7 +17,7 @@ use plimsoll::dialect::request::Rewrite;
 use plimsoll::dialect::sse::{EVENT_CAP, Splitter};
 use plimsoll::dialect::stream::unary::{self, TurnEnd, Unstreamed};
 use plimsoll::dialect::stream::{
-    Echo, Machine, Spec, StreamError, StreamSettings, UsageMode, UsageWish,
+    Echo, Machine, MachineSettings, Spec, StreamError, UsageMode, UsageWish,
 };
 use plimsoll::model::raw::{self, Object};
 use plimsoll::model::{Dialect, Snapshot, TurnRecord};
@@ -203,7 +203,7 @@ fn spec(dialect: Dialect, hidden: &[&str]) -> Spec {
 /// What a client gets of a hop that is its turn's last, and what the hop said where the machine
 /// could read it.
 fn played(spec: &Spec, reads: &[Bytes]) -> (Vec<u8>, Option<Answer>) {
-    let mut machine = Machine::new(StreamSettings::default(), spec);
+    let mut machine = Machine::new(MachineSettings::default(), spec);
     let mut out = Vec::new();
     for read in reads {
         match machine.push(read.clone(), &mut out) {

@@ -11,11 +11,13 @@ use crate::dialect;
 use crate::history::Readers;
 use crate::ingress::Readiness;
 use crate::pipeline::find::Paths;
-use crate::pipeline::{AcceptedCredentials, ActiveSessions, App, Learned, Windows};
+use crate::pipeline::{
+    AcceptedCredentials, ActiveSessions, App, Learned, ServingSettings, Windows,
+};
 use crate::record::{Metrics, provider_name};
 use crate::store::{self, Keepsake, Opened, Store};
 use crate::tokens::{Counter, Models};
-use crate::turn::known::Memo;
+use crate::turn::memo::Memo;
 use crate::turn::{Classes, Settings};
 use crate::upstream::UpstreamClient;
 
@@ -54,14 +56,17 @@ pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Resul
             cache: config.cache,
             classes: Classes::new(&config.tools)?,
             texts: Arc::new(config.texts.clone()),
+            content: config.store.content,
+        },
+        serving: ServingSettings {
+            streams: config.streams,
             store_wait: config.store.wait,
             read_wait: config.store.read_wait,
-            content: config.store.content,
             body_cap: config.server.body_cap,
             cache_memory: config.server.cache_memory,
         },
-        intercept: dialect::stream::StreamSettings {
-            usage: config.delimiter.usage,
+        intercept: dialect::stream::MachineSettings {
+            usage: config.streams.usage,
             ..Default::default()
         },
         store: Arc::new(opened.store),

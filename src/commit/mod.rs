@@ -1,5 +1,6 @@
-//! When a pass may happen (design §6): forced at the ceiling, free while the provider's cache is
-//! cold, and how deep it goes. Pure: the time is an argument. Never chooses what goes.
+//! Decides when a pass may happen (design §6): forced at the ceiling, free while the provider's
+//! cache is cold. Also decides how deep it goes. Pure: the time is an argument. Never chooses what
+//! is evicted.
 
 use crate::model::label_set;
 
@@ -14,16 +15,16 @@ pub enum Floor {
     Fraction(f64),
 }
 
-/// Settings of the low-water mark.
+/// Settings of the floor.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Config {
+pub struct FloorSettings {
     /// How deep a pass evicts.
     pub floor: Floor,
     /// The lowest floor that `Auto` may choose, as a fraction of the ceiling.
     pub min_floor: f64,
 }
 
-impl Default for Config {
+impl Default for FloorSettings {
     fn default() -> Self {
         Self {
             floor: Floor::Auto,
@@ -52,9 +53,9 @@ label_set!(
 pub struct Growth {
     /// The ceiling.
     pub ceiling: u64,
-    /// What no pass touches at the front: system, tools, the first user turns.
+    /// What no pass can evict at the front: system, tools, the first user turns.
     pub protected: u64,
-    /// What the session gains a turn; none with fewer than eight turns of data.
+    /// Tokens that the session gains each turn; none with fewer than eight turns of data.
     pub per_turn: Option<f64>,
     /// Price of a token read from the cache, relative to a plain one.
     pub read: f64,
@@ -62,12 +63,12 @@ pub struct Growth {
     pub write: f64,
 }
 
-/// Turns of data below which `Auto` takes its default.
+/// With fewer turns of data `Auto` takes its default.
 pub const AUTO_TURNS: usize = 8;
 /// The floor of `Auto` before there is enough data.
 const AUTO_DEFAULT: f64 = 0.7;
-/// How much dearer than the lowest floor the chosen one may be. What a pass leaves behind keeps
-/// most of what a higher floor would.
+/// The chosen floor may cost this many times as much as the lowest. What a pass leaves of items
+/// keeps most of what a higher floor would.
 const AUTO_SLACK: f64 = 1.1;
 
 /// The floor in tokens.
@@ -78,7 +79,7 @@ const AUTO_SLACK: f64 = 1.1;
     clippy::cast_sign_loss,
     reason = "token counts are far below 2^52 and fractions lie in 0..=1"
 )]
-pub fn floor(config: Config, growth: &Growth) -> u64 {
+pub fn floor(config: FloorSettings, growth: &Growth) -> u64 {
     let fraction = match config.floor {
         Floor::Ceiling => return growth.ceiling,
         Floor::Fraction(fraction) => fraction,
@@ -99,8 +100,8 @@ fn auto(min_floor: f64, growth: &Growth) -> f64 {
         .unwrap_or(min_floor)
 }
 
-/// Input cost a turn of holding a session between a floor and the ceiling, in plain tokens
-/// (design §6): `r(L + nΔ/2) + wΔ + (L − P)(w − r)/n`.
+/// The input cost for each turn of holding a session between a floor and the ceiling, in plain
+/// tokens (design §6): `r(L + nΔ/2) + wΔ + (L − P)(w − r)/n`.
 #[expect(
     clippy::cast_precision_loss,
     reason = "token counts are far below 2^52"
@@ -114,7 +115,7 @@ fn cost(floor: f64, per_turn: f64, growth: &Growth) -> f64 {
         + (low - protected).max(0.0) * (growth.write - growth.read) / turns
 }
 
-/// What is known of the provider's cache when a request comes.
+/// What is known of the provider's cache when a request arrives.
 #[derive(Clone, Copy, Debug)]
 pub struct Warmth {
     /// Now, in milliseconds since 1970.
@@ -123,11 +124,11 @@ pub struct Warmth {
     pub last: Option<u64>,
     /// How long the provider keeps a prefix, in milliseconds.
     pub ttl: u64,
-    /// Whether model or prologue changed after at least three requests in which it stayed.
+    /// Whether the model or the prologue changed after at least three requests with the same.
     pub changed: bool,
 }
 
-/// Whether a pass would break nothing because the cache is cold. A clock that runs backwards
+/// Whether a pass breaks no cached prefix because the cache is cold. A clock that runs backwards
 /// never makes it cold.
 #[must_use]
 pub fn is_cold(warmth: &Warmth) -> bool {
@@ -135,9 +136,9 @@ pub fn is_cold(warmth: &Warmth) -> bool {
     idle.is_some_and(|idle| idle > warmth.ttl || warmth.changed)
 }
 
-/// Whether a pass that is not forced is worth taking: it frees at least a twentieth of the
-/// ceiling. One that is forced but can't reach the ceiling either way is held to the same, so
-/// that a session whose user text alone is too long keeps its cache between passes.
+/// Whether a pass that is not forced is worth taking: it frees at least a twentieth of the ceiling.
+/// A forced pass that can't reach the ceiling is held to the same, so that a session whose user
+/// text alone is too long keeps its cache between passes.
 #[must_use]
 pub fn is_worth(freed: u64, ceiling: u64) -> bool {
     freed * 20 >= ceiling
@@ -173,7 +174,7 @@ mod tests {
 
     #[test]
     fn the_auto_floor_is_within_a_tenth_of_the_lowest() {
-        let config = Config::default();
+        let config = FloorSettings::default();
         assert_eq!(floor(config, &growth(None)), 56_000);
         for delta in [100.0, 700.0, 1500.0, 4000.0, 30_000.0] {
             let chosen = floor(config, &growth(Some(delta)));
@@ -184,7 +185,7 @@ mod tests {
         }
         assert_eq!(
             floor(
-                Config {
+                FloorSettings {
                     floor: Floor::Ceiling,
                     ..config
                 },

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::secret::Secret;
+use crate::pipeline::StreamSettings;
 use crate::store::Backend;
 use crate::turn::StoreContent;
-use crate::turn::texts::TextResults;
-use crate::turn::{Budget, Cache, Delimiter, Recall, ToolClasses};
+use crate::turn::text_results::TextResults;
+use crate::turn::{Budget, CacheSettings, DelimiterSettings, RecallSettings, ToolClasses};
 use crate::{ingress, upstream};
 
 /// All settings, validated.
@@ -22,11 +23,13 @@ pub struct Config {
     /// `[budget]`
     pub budget: Budget,
     /// `[delimiter]`
-    pub delimiter: Delimiter,
+    pub delimiter: DelimiterSettings,
+    /// The part of `[delimiter]` about how responses are streamed.
+    pub streams: StreamSettings,
     /// `[recall]`
-    pub recall: Recall,
+    pub recall: RecallSettings,
     /// `[cache]`
-    pub cache: Cache,
+    pub cache: CacheSettings,
     /// `[tools]`
     pub tools: ToolClasses,
     /// The part of `[tools]` about results that come as text.

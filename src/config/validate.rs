@@ -18,12 +18,13 @@ use super::settings::{Config, LogFormat, StoreSection};
 use super::units;
 use crate::dialect::stream::UsageMode;
 use crate::ingress::{Hosts, Origins, Sources};
+use crate::pipeline::StreamSettings;
 use crate::policy::{Order, Policy};
 use crate::store::Backend;
-use crate::turn::texts::{TextProfile, TextResults, pattern};
+use crate::turn::text_results::{TextProfile, TextResults, pattern};
 use crate::turn::{
-    Budget, Cache, Delimiter, Mode, Offer, PAPER_PROFILE, ProtectRecent, SetBreakpoints,
-    StoreContent, ToolClasses, Unmet,
+    Budget, CacheSettings, DelimiterSettings, Mode, Offer, PAPER_PROFILE, ProtectRecent,
+    SetBreakpoints, StoreContent, ToolClasses, Unmet,
 };
 use crate::upstream::BaseUrl;
 use crate::{ingress, upstream};
@@ -47,7 +48,7 @@ pub fn validate(
     check.budget("budget", raw.budget, &mut config.budget);
     let (offer, at) = (raw.delimiter.offer.clone(), raw.delimiter.guide_at);
     check.guide("delimiter", offer, at, &mut config.budget);
-    check.delimiter(raw.delimiter, &mut config.delimiter);
+    check.delimiter(raw.delimiter, &mut config.delimiter, &mut config.streams);
     let recall = raw.recall.enabled;
     check.set("recall.enabled", recall, &mut config.recall.enabled, Ok);
     check.cache(raw.cache, &mut config.cache);
@@ -345,7 +346,12 @@ impl Check<'_> {
         self.set(&key, at, &mut budget.guide_at, guide_at);
     }
 
-    fn delimiter(&mut self, raw: RawDelimiter, delimiter: &mut Delimiter) {
+    fn delimiter(
+        &mut self,
+        raw: RawDelimiter,
+        delimiter: &mut DelimiterSettings,
+        streams: &mut StreamSettings,
+    ) {
         take!(self, delimiter, raw.enabled, delimiter.enabled, Ok);
         take!(self, delimiter, raw.auto_close, delimiter.auto_close, Ok);
         self.set("delimiter.hops", raw.hops, &mut delimiter.hops, |hops| {
@@ -356,21 +362,21 @@ impl Check<'_> {
             }
         });
         take!(self, delimiter, raw.guidance, delimiter.guidance, guidance);
-        take!(self, delimiter, raw.heartbeat, delimiter.heartbeat, timeout);
+        take!(self, delimiter, raw.heartbeat, streams.heartbeat, timeout);
         take!(self, delimiter, raw.nudge, delimiter.nudge, Ok);
-        self.set("delimiter.usage", raw.usage, &mut delimiter.usage, |text| {
+        self.set("delimiter.usage", raw.usage, &mut streams.usage, |text| {
             word(&text, &[("last", UsageMode::Last), ("sum", UsageMode::Sum)])
         });
         take!(
             self,
             delimiter,
             raw.finish_cancelled,
-            delimiter.finish_cancelled,
+            streams.finish_cancelled,
             Ok
         );
     }
 
-    fn cache(&mut self, raw: RawCache, cache: &mut Cache) {
+    fn cache(&mut self, raw: RawCache, cache: &mut CacheSettings) {
         let words = &[("auto", SetBreakpoints::Auto), ("off", SetBreakpoints::Off)];
         self.set(
             "cache.breakpoints",

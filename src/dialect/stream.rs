@@ -38,14 +38,14 @@ pub use super::usage::{UsageMode, UsageWish};
 
 /// Settings of the stream machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StreamSettings {
+pub struct MachineSettings {
     /// Cap on one event's bytes.
     pub event_cap: usize,
     /// Which usage the client is told when a turn had several hops.
     pub usage: UsageMode,
 }
 
-impl Default for StreamSettings {
+impl Default for MachineSettings {
     fn default() -> Self {
         Self {
             event_cap: EVENT_CAP,
@@ -94,7 +94,7 @@ pub struct Machine {
 impl Machine {
     /// A machine at the start of a turn's first hop.
     #[must_use]
-    pub fn new(settings: StreamSettings, spec: &Spec) -> Self {
+    pub fn new(settings: MachineSettings, spec: &Spec) -> Self {
         let (usage, hidden) = (settings.usage, &spec.hidden);
         let guard = || Guard::new(spec.dialect, hidden);
         let format: Box<dyn FormatMachine> = match spec.dialect {

@@ -1,14 +1,14 @@
-//! A conversation as it was recorded: the path that ends at a record, what was reported late of it, and
-//! what was said on it. `pipeline` goes on from it, `inspect` shows it. Reads the store; never writes,
-//! and never decides which record is meant.
+//! Reads a recorded conversation from the store: the path that ends at a record, usage that was
+//! reported late, and what was said. `pipeline` continues it, `inspect` shows it. Never writes, and
+//! never decides which record is meant.
 
-mod content;
+mod conversation;
 mod patience;
 mod reads;
 
 use std::sync::Arc;
 
-pub use content::{Said, said};
+pub use conversation::{Conversation, conversation};
 pub use patience::{Patience, Waiting};
 pub use reads::{Readers, Reads};
 
@@ -16,7 +16,7 @@ use crate::model::{Digest, Parent, RecordId, Snapshot, TurnRecord, Usage};
 use crate::session::path::{Path, REPORTS};
 use crate::store::StoreError;
 
-/// Why a path could not be read. A request that stands on it is then forwarded as it came.
+/// Why a path could not be read. The request is then forwarded as it came.
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
     /// The store did not answer.
@@ -30,11 +30,12 @@ pub enum FindError {
     Record(#[from] rmp_serde::decode::Error),
 }
 
-/// Folds the path that ends at a record; `None` where a part of it is not stored.
+/// Folds the path that ends at a record; `None` if a part of it is not stored.
 ///
 /// # Errors
 /// [`FindError`] where the store fails or a record can't be read.
 pub fn load(store: &Reads<'_>, id: RecordId) -> Result<Option<Path>, FindError> {
+    // Walks back to the beginning, or to a snapshot, which lists all records before it.
     let mut newer = Vec::new();
     let mut at = Parent::Record(id);
     let mut path = loop {
@@ -56,8 +57,8 @@ pub fn load(store: &Reads<'_>, id: RecordId) -> Result<Option<Path>, FindError> 
     for (id, record) in newer.into_iter().rev() {
         path.push(id, record);
     }
-    // Whoever holds the path in memory knows what was reported late of any turn; the newest report
-    // is what counts are corrected by.
+    // A path in memory has the late reports of all turns. Here only the newest is read, because
+    // counts are corrected by that one.
     for entry in path.entries.iter_mut().rev().take(REPORTS) {
         if entry.reported.is_none() {
             entry.reported = late_usage(store, entry.id)?;
@@ -69,7 +70,7 @@ pub fn load(store: &Reads<'_>, id: RecordId) -> Result<Option<Path>, FindError> 
     Ok(Some(path))
 }
 
-/// A record; none where it is not stored.
+/// A record; `None` if it is not stored.
 ///
 /// # Errors
 /// [`FindError`] where the store fails or it can't be read.
@@ -94,13 +95,13 @@ fn snapshot(store: &Reads<'_>, id: Digest) -> Result<Option<Path>, FindError> {
     Ok(Some(Path::from_snapshot(&snapshot, records)))
 }
 
-/// The key under which usage is found that came after its record was written.
+/// The key of usage that was reported after the record was written.
 #[must_use]
 pub fn usage_key(id: RecordId) -> Digest {
     Digest::of(&[b"usage", id.0.as_bytes()])
 }
 
-/// The usage of a record's last hop that came after it was written.
+/// The usage of a record's last hop, if it was reported after the record was written.
 ///
 /// # Errors
 /// [`FindError`] where the store fails or the usage can't be read.

@@ -1,18 +1,18 @@
-//! Whether anybody still waits for a piece of work that runs off the async workers: it looks in
-//! between, and stops where nobody does. Never stops anything itself.
+//! Whether anybody still waits for work that runs off the async workers. The work asks now and
+//! then, and stops itself. Never stops anything.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What a piece of work looks at.
+/// What the work asks.
 #[derive(Clone, Debug, Default)]
 pub struct Patience {
     gone: Arc<AtomicBool>,
     until: Option<Instant>,
 }
 
-/// What whoever waits holds: dropping it says that nobody does any more.
+/// Held by whoever waits: dropping it ends the wait.
 #[derive(Debug)]
 pub struct Waiting(Arc<AtomicBool>);
 
@@ -23,14 +23,14 @@ impl Drop for Waiting {
 }
 
 impl Patience {
-    /// Somebody who waits, for as long as it takes.
+    /// A wait without a time limit.
     #[must_use]
     pub fn new() -> (Waiting, Self) {
         let patience = Self::default();
         (Waiting(Arc::clone(&patience.gone)), patience)
     }
 
-    /// The same, for so long at most.
+    /// The same wait with a time limit.
     #[must_use]
     pub fn within(&self, limit: Duration) -> Self {
         Self {

@@ -1,5 +1,5 @@
-//! How the store is read: each reading timed, and look-ups that may wait for a disk off the async
-//! workers, few at once and only so long. Never knows what is looked up.
+//! Reads the store. Each reading is timed, and look-ups that may wait for a disk run off the async
+//! workers, few at once and for a limited time. Never knows what is looked up.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,13 +12,13 @@ use crate::model::Digest;
 use crate::record::StoreOp;
 use crate::store::{Store, StoreError};
 
-/// How many look-ups may be at a disk at once. More would not make it quicker, and where it is
-/// stuck each of them holds a thread until it moves again.
+/// How many look-ups may be at a disk at once. More would not be quicker, and each of them holds a
+/// thread while the disk is stuck.
 const READERS: usize = 16;
-/// How many blobs are read between two looks at whether anybody still waits.
+/// How many blobs are read before asking again whether anybody still waits.
 const AT_ONCE: usize = 256;
 
-/// Look-ups that may wait for a disk: off the async workers, bounded in number and in time.
+/// Look-ups that may wait for a disk, limited in number and time.
 pub struct Readers(Arc<Semaphore>);
 
 impl Default for Readers {
@@ -28,9 +28,9 @@ impl Default for Readers {
 }
 
 impl Readers {
-    /// Runs a look-up and waits for it, `limit` at most; `None` where it is late. A late one stops
-    /// before its next reading, and keeps its place until then, so that a stuck disk holds so many
-    /// threads and no more.
+    /// Runs a look-up and waits at most `limit` for it; `None` if it is late. A late look-up keeps
+    /// its place until its next reading, where it stops. So a stuck disk holds a limited number of
+    /// threads.
     pub async fn run<T: Send + 'static>(
         &self,
         patience: &Patience,
@@ -52,7 +52,7 @@ impl Readers {
     }
 }
 
-/// A store that is read; `told` hears how long each reading took.
+/// A store, and a function that is told how long each reading took.
 pub struct Reads<'a> {
     store: &'a Store,
     told: &'a dyn Fn(StoreOp, Duration),
@@ -60,7 +60,7 @@ pub struct Reads<'a> {
 }
 
 impl<'a> Reads<'a> {
-    /// A store, and who wants to know.
+    /// Reads a store and tells `told` of each reading.
     #[must_use]
     pub fn new(store: &'a Store, told: &'a dyn Fn(StoreOp, Duration)) -> Self {
         Self {
@@ -70,7 +70,7 @@ impl<'a> Reads<'a> {
         }
     }
 
-    /// The same, as long as somebody waits.
+    /// The same, but stops when nobody waits any more.
     #[must_use]
     pub fn while_waited_for(self, patience: &Patience) -> Self {
         Self {
@@ -84,7 +84,7 @@ impl<'a> Reads<'a> {
         self.timed(StoreOp::Links, |store| store.links(keys))
     }
 
-    /// As [`Store::blobs`], a few at a time, so that a long list is given up in between.
+    /// As [`Store::blobs`], but a few at a time, so that a long list can be stopped.
     pub fn blobs(&self, ids: &[Digest]) -> Result<Vec<Option<Bytes>>, FindError> {
         let mut blobs = Vec::with_capacity(ids.len());
         for some in ids.chunks(AT_ONCE) {

@@ -8,7 +8,7 @@ use http::HeaderMap;
 use crate::model::Scope;
 use crate::pipeline::{ProxyError, SessionHeaders};
 use crate::policy::Policy;
-use crate::turn::texts::TextProfile;
+use crate::turn::text_results::TextProfile;
 use crate::turn::{AskedBudget, MIN_CEILING, Mode, Overrides, PAPER_PROFILE, tokens};
 
 /// The name of the session.

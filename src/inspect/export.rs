@@ -9,9 +9,11 @@ use serde_json::{Value, json};
 
 use super::archive::{ArchiveError, Branch};
 use super::dates::date;
-use crate::history::{self, FindError, Reads, Said};
-use crate::model::{Effect, EpisodeKind, Hidden, HiddenCall, Hop, ItemNo, Mark, Usage};
-use crate::session::path::Entry;
+use crate::history::{self, Conversation, FindError, Reads};
+use crate::model::{
+    Effect, ExplicitKind, HiddenCall, HiddenTool, ItemNo, StoredHop, StoredMark, Usage,
+};
+use crate::session::path::PathEntry;
 use crate::store::{Store, StoreError};
 
 /// A session as text.
@@ -43,8 +45,7 @@ pub fn export(store: &Store, branch: &Branch) -> Result<Export, ArchiveError> {
     let reads = Reads::new(store, &unwatched);
     let path = history::load(&reads, branch.newest)?;
     let path = path.ok_or_else(|| ArchiveError::Broken(branch.name()))?;
-    // Without all of its messages a session is exported as accounts only.
-    let whole = match history::said(&reads, &path)? {
+    let whole = match history::conversation(&reads, &path)? {
         Some(said) => texts(store, &said)?,
         None => None,
     };
@@ -80,7 +81,7 @@ pub fn export(store: &Store, branch: &Branch) -> Result<Export, ArchiveError> {
 #[expect(clippy::type_complexity, reason = "messages and tools, used once")]
 fn texts(
     store: &Store,
-    said: &Said,
+    said: &Conversation,
 ) -> Result<Option<(Vec<String>, Option<String>)>, ArchiveError> {
     let mut messages = Vec::with_capacity(said.messages.len());
     for ids in said.messages.chunks(64) {
@@ -127,7 +128,7 @@ fn line(meta: &Value, tools: Option<&str>) -> String {
 }
 
 /// The account of a turn.
-fn turn(entry: &Entry, reported: Option<Usage>) -> Value {
+fn turn(entry: &PathEntry, reported: Option<Usage>) -> Value {
     let record = &entry.record;
     let last = record.hops.len().saturating_sub(1);
     let hops = record.hops.iter().enumerate();
@@ -151,7 +152,7 @@ fn turn(entry: &Entry, reported: Option<Usage>) -> Value {
     })
 }
 
-fn hop_of(hop: &Hop, reported: Option<Usage>) -> Value {
+fn hop_of(hop: &StoredHop, reported: Option<Usage>) -> Value {
     let usage = hop.usage.or(reported);
     let usage = usage.map(|usage| {
         json!({
@@ -173,15 +174,15 @@ fn hop_of(hop: &Hop, reported: Option<Usage>) -> Value {
 }
 
 /// The numbers of the items whose mark a pass moved, by mark.
-fn marks(moved: &[(ItemNo, Mark)]) -> Value {
+fn marks(moved: &[(ItemNo, StoredMark)]) -> Value {
     let mut by_mark: BTreeMap<&str, Vec<ItemNo>> = BTreeMap::new();
     for (item, mark) in moved {
         let name = match mark {
-            Mark::Live => "live",
-            Mark::Clipped => "clipped",
-            Mark::Masked => "masked",
-            Mark::Folded => "folded",
-            Mark::Removed => "removed",
+            StoredMark::Live => "live",
+            StoredMark::Clipped => "clipped",
+            StoredMark::Masked => "masked",
+            StoredMark::Folded => "folded",
+            StoredMark::Removed => "removed",
         };
         by_mark.entry(name).or_default().push(*item);
     }
@@ -197,8 +198,8 @@ fn hidden(call: &HiddenCall) -> Value {
         } => json!({
             "started": name,
             "type": match kind {
-                EpisodeKind::Expl => "expl",
-                EpisodeKind::Act => "act",
+                ExplicitKind::Expl => "expl",
+                ExplicitKind::Act => "act",
             },
             "dependencies": dependencies,
         }),
@@ -209,8 +210,8 @@ fn hidden(call: &HiddenCall) -> Value {
     json!({
         "id": call.id.0,
         "tool": match call.tool {
-            Hidden::Delimiter => "delimiter",
-            Hidden::Recall => "recall",
+            HiddenTool::Delimiter => "delimiter",
+            HiddenTool::Recall => "recall",
         },
         "arguments": call.arguments,
         "result": call.result,

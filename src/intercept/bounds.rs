@@ -1,42 +1,42 @@
-//! What is kept of the arguments of a hidden call, and sent upstream with every later request: never
-//! more than a call can need. Pure; never says what a call does.
+//! Limits what is kept of the arguments of a hidden call, because every later request sends them
+//! again. Pure. Never decides what a call does.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-use crate::model::{Hidden, raw};
+use crate::model::{HiddenTool, raw};
 
-/// Bytes of arguments above which a call is refused and kept as [`NOTHING`].
+/// A call whose arguments have more bytes is refused, and [`NOTHING`] is kept of them.
 pub const MOST: usize = 16 * 1024;
-/// Bytes that arguments may hold beside what their own fields need: unknown fields, white space,
-/// escapes. Of arguments that hold more, their own fields are kept alone.
+/// Bytes that arguments may have beyond what their own fields need: unknown fields, white space,
+/// escapes. If there are more, only the own fields are kept.
 const LOOSE: usize = 256;
-/// What is kept of arguments that can't be kept.
+/// What is kept instead of arguments that can't be kept.
 pub const NOTHING: &str = "{}";
 
-/// Whether arguments are an object, which some providers ask of every call in a history: vLLM
+/// Whether arguments are an object. Some providers require that of every call in a history: vLLM
 /// (<https://github.com/vllm-project/vllm/blob/main/vllm/entrypoints/chat_utils.py>) and llama.cpp
-/// (<https://github.com/ggml-org/llama.cpp/blob/master/common/chat.cpp>) read them before the model's
-/// own template does, and refuse the request where they can't.
+/// (<https://github.com/ggml-org/llama.cpp/blob/master/common/chat.cpp>) parse them before the
+/// model's own template does, and refuse the request if they can't.
 #[must_use]
 pub fn is_object(arguments: &str) -> bool {
     raw::Object::parse(arguments.as_bytes()).is_ok()
 }
 
-/// Why a call is refused before it is read, with what to do instead.
+/// Why a call is refused unread, and what the model should do instead.
 #[must_use]
-pub fn refusal(tool: Hidden, arguments: &str) -> Option<String> {
+pub fn refusal(tool: HiddenTool, arguments: &str) -> Option<String> {
     if arguments.len() <= MOST && !is_object(arguments) {
         let with = match tool {
-            Hidden::Delimiter => "an action",
-            Hidden::Recall => "an id",
+            HiddenTool::Delimiter => "an action",
+            HiddenTool::Recall => "an id",
         };
         return Some(format!("send the arguments as a JSON object with {with}"));
     }
     let shorter = match tool {
-        Hidden::Delimiter => "a description of a few sentences",
-        Hidden::Recall => "a short id",
+        HiddenTool::Delimiter => "a description of a few sentences",
+        HiddenTool::Recall => "a short id",
     };
     (arguments.len() > MOST).then(|| {
         format!(
@@ -47,15 +47,15 @@ pub fn refusal(tool: Hidden, arguments: &str) -> Option<String> {
     })
 }
 
-/// What is kept of a call's arguments where that is not what was sent.
+/// What is kept of a call's arguments, if that is not what was sent.
 #[must_use]
-pub fn kept(tool: Hidden, arguments: &str) -> Option<String> {
+pub fn kept(tool: HiddenTool, arguments: &str) -> Option<String> {
     if arguments.len() > MOST {
         return Some(NOTHING.to_owned());
     }
     let Ok(Value::Object(fields)) = serde_json::from_str(arguments) else {
-        // A provider that reads arguments refuses what is no object, and an object that no reader
-        // takes: one that is nested too deep, or has half a character in it.
+        // Providers that parse arguments refuse what is not an object, and objects that no parser
+        // accepts: nested too deeply, or with half of a surrogate pair.
         return Some(NOTHING.to_owned());
     };
     let own = own(tool, &fields);
@@ -63,10 +63,10 @@ pub fn kept(tool: Hidden, arguments: &str) -> Option<String> {
 }
 
 /// The tool's own fields, without white space.
-fn own(tool: Hidden, fields: &Map<String, Value>) -> String {
+fn own(tool: HiddenTool, fields: &Map<String, Value>) -> String {
     let known: &[&str] = match tool {
-        Hidden::Delimiter => &["action", "name", "type", "dependencies", "description"],
-        Hidden::Recall => &["id", "lines", "search"],
+        HiddenTool::Delimiter => &["action", "name", "type", "dependencies", "description"],
+        HiddenTool::Recall => &["id", "lines", "search"],
     };
     let mut own = String::from("{");
     for key in known {
@@ -84,8 +84,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::intercept::delimiter::{Names, Protocol};
-    use crate::intercept::recall::Ask;
+    use crate::intercept::delimiter::{EpisodeNames, Protocol};
+    use crate::intercept::recall::RecallAsk;
 
     #[test]
     fn what_is_kept_of_arguments() {
@@ -116,14 +116,14 @@ mod tests {
             (deep, Some(NOTHING)),
             (r#"{"name":"\ud800"}"#.to_owned(), Some(NOTHING)),
         ] {
-            let got = kept(Hidden::Delimiter, &arguments);
+            let got = kept(HiddenTool::Delimiter, &arguments);
             assert_eq!(got.as_deref(), want, "{} bytes", arguments.len());
-            let refused = refusal(Hidden::Delimiter, &arguments).is_some();
+            let refused = refusal(HiddenTool::Delimiter, &arguments).is_some();
             let unread = arguments.len() > MOST || !is_object(&arguments);
             assert_eq!(refused, unread);
         }
         let recall = format!(r#"{{"x":"{}","id":"read:3"}}"#, "x".repeat(300));
-        let got = kept(Hidden::Recall, &recall);
+        let got = kept(HiddenTool::Recall, &recall);
         assert_eq!(got.as_deref(), Some(r#"{"id":"read:3"}"#));
     }
 
@@ -157,16 +157,16 @@ mod tests {
         #[test]
         fn what_is_kept_means_the_same(fields in prop::collection::vec(field(), 0..8)) {
             let sent = format!("{{{}}}", fields.join(","));
-            for tool in [Hidden::Delimiter, Hidden::Recall] {
+            for tool in [HiddenTool::Delimiter, HiddenTool::Recall] {
                 let kept = kept(tool, &sent).unwrap_or_else(|| sent.clone());
                 prop_assert!(kept.len() <= MOST);
                 let protocol = Protocol { auto_close: false };
                 match tool {
-                    Hidden::Delimiter => prop_assert_eq!(
-                        Names::default().run(&sent, protocol, ""),
-                        Names::default().run(&kept, protocol, "")
+                    HiddenTool::Delimiter => prop_assert_eq!(
+                        EpisodeNames::default().run(&sent, protocol, ""),
+                        EpisodeNames::default().run(&kept, protocol, "")
                     ),
-                    Hidden::Recall => prop_assert_eq!(Ask::read(&sent), Ask::read(&kept)),
+                    HiddenTool::Recall => prop_assert_eq!(RecallAsk::read(&sent), RecallAsk::read(&kept)),
                 }
             }
         }

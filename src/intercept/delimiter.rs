@@ -1,82 +1,82 @@
-//! The `delimiter` protocol (paper 000 §4.2, design §4): validates one call, says what it did and
-//! what its result reads. Pure; never touches the graph, which follows from recorded effects.
+//! The `delimiter` protocol (paper 000 §4.2, design §4): validates one call, decides what it does,
+//! and writes its result. Pure. Never changes the graph, which follows from recorded effects.
 
 use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use crate::model::{DelimiterAction, Effect, EpisodeKind, label_set};
-use crate::session::graph::{Graph, Kind};
+use crate::model::{DelimiterAction, Effect, ExplicitKind, label_set};
+use crate::session::graph::{EpisodeKind, Graph};
 
-/// Characters of a name; longer ones are refused so that tombstones stay short.
+/// The most characters of a name. Longer names are refused so that tombstones stay short.
 const NAME_CHARS: usize = 120;
 /// How many closed expl names an error lists.
 const LISTED: usize = 20;
 
-/// The names that a call is checked against. Moves on with each call of a message.
+/// The names that a call is checked against. Each call of a message changes them for the next.
 #[derive(Clone, Debug, Default)]
-pub struct Names {
+pub struct EpisodeNames {
     used: HashSet<String>,
     closed_expl: Vec<String>,
-    open: Option<(String, EpisodeKind)>,
+    open: Option<(String, ExplicitKind)>,
     done: HashSet<String>,
 }
 
 /// Settings of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol {
-    /// Whether a start while an episode is open closes that one first.
+    /// Whether a start closes the episode that is open.
     pub auto_close: bool,
 }
 
-/// What a call did and what its result reads.
+/// What a call did, and the text of its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct DelimiterAnswer {
     /// What it did.
     pub effect: Effect,
     /// The result's text.
     pub result: String,
     /// The outcome's name in metrics.
-    pub label: Label,
+    pub label: DelimiterOutcome,
 }
 
 label_set!(
     /// How a call ended, for metrics.
     #[derive(Hash)]
-    Label {
+    DelimiterOutcome {
         /// It was taken.
         Ok => "ok",
         /// It was refused with a text that says why.
         Refused => "refused",
-        /// It was the same as one before in its turn.
+        /// It repeats an earlier call of its turn.
         Repeated => "repeated",
     }
 );
 
-/// One `delimiter` call and what came of it.
+/// One `delimiter` call and its outcome, for metrics.
 #[derive(Clone, Copy, Debug)]
 pub struct DelimiterCall {
     /// What it asks for.
     pub action: DelimiterAction,
     /// Whether it was taken.
-    pub outcome: Label,
+    pub outcome: DelimiterOutcome,
 }
 
-impl Names {
+impl EpisodeNames {
     /// The names of a graph.
     #[must_use]
     pub fn of(graph: &Graph) -> Self {
         let explicit = graph
             .episodes
             .iter()
-            .filter(|episode| episode.kind != Kind::Implicit);
+            .filter(|episode| episode.kind != EpisodeKind::Implicit);
         Self {
             used: explicit.map(|episode| episode.name.clone()).collect(),
             closed_expl: graph.closed_expl().map(str::to_owned).collect(),
             open: graph.open().map(|episode| {
                 let kind = match episode.kind {
-                    Kind::Act => EpisodeKind::Act,
-                    Kind::Expl | Kind::Implicit => EpisodeKind::Expl,
+                    EpisodeKind::Act => ExplicitKind::Act,
+                    EpisodeKind::Expl | EpisodeKind::Implicit => ExplicitKind::Expl,
                 };
                 (episode.name.clone(), kind)
             }),
@@ -84,29 +84,28 @@ impl Names {
         }
     }
 
-    /// Notes a call that an earlier hop of the turn took, so that the same call again is answered as
-    /// done.
+    /// Remembers a call of an earlier hop of the turn, so that the same call is answered as done.
     pub fn note(&mut self, arguments: &str) {
         self.done.insert(arguments.to_owned());
     }
 
-    /// Runs one call. `context` is what the success line says of the budget. A call is judged for
-    /// itself, whatever was said before: one that was refused may be right by now, and so may one
-    /// that was taken, as the `end` of a second act is.
-    pub fn run(&mut self, arguments: &str, protocol: Protocol, context: &str) -> Outcome {
+    /// Runs one call. `context` is what the result of a successful call says about the budget.
+    /// Repeated calls are judged again: one that was refused may be valid by now, and so may one
+    /// that was accepted, such as the `end` of a second act.
+    pub fn run(&mut self, arguments: &str, protocol: Protocol, context: &str) -> DelimiterAnswer {
         match self.effect(arguments, protocol) {
             Err(_) if self.done.contains(arguments) => refused(
-                Label::Repeated,
+                DelimiterOutcome::Repeated,
                 "already done; go on with the work".to_owned(),
             ),
-            Err(why) => refused(Label::Refused, why),
+            Err(why) => refused(DelimiterOutcome::Refused, why),
             Ok((effect, said)) => {
                 self.apply(&effect);
                 self.done.insert(arguments.to_owned());
-                Outcome {
+                DelimiterAnswer {
                     effect,
                     result: format!("{said} · {context}"),
-                    label: Label::Ok,
+                    label: DelimiterOutcome::Ok,
                 }
             }
         }
@@ -136,8 +135,8 @@ impl Names {
             ));
         }
         let kind = match text(fields, "type")? {
-            Some("expl") => EpisodeKind::Expl,
-            Some("act") => EpisodeKind::Act,
+            Some("expl") => ExplicitKind::Expl,
+            Some("act") => ExplicitKind::Act,
             _ => return Err("set type to \"expl\" (gathering) or \"act\" (doing)".to_owned()),
         };
         if let Some((open, _)) = self.open.as_ref().filter(|_| !protocol.auto_close) {
@@ -145,9 +144,11 @@ impl Names {
                 "end \"{open}\" first: one episode is open at a time"
             ));
         }
+        // Tombstones and dependencies are told by name, so a name is used once.
         if self.used.contains(name) {
             return Err(format!("choose another name: \"{name}\" was used already"));
         }
+        // Only what is closed can be built on.
         let dependencies = self.dependencies(fields, kind)?;
         let said = format!("opened {} \"{name}\"", kind_name(kind));
         Ok((
@@ -163,15 +164,15 @@ impl Names {
     fn dependencies(
         &self,
         fields: &Map<String, Value>,
-        kind: EpisodeKind,
+        kind: ExplicitKind,
     ) -> Result<Vec<String>, String> {
         let given = match fields.get("dependencies") {
             None | Some(Value::Null) => &[][..],
             Some(Value::Array(names)) => names.as_slice(),
             Some(_) => return Err("give dependencies as a list of names".to_owned()),
         };
-        // Only an act has any; what an expl names costs nothing and is left out.
-        if kind == EpisodeKind::Expl {
+        // Only an act has dependencies. Those of an expl do no harm and are dropped.
+        if kind == ExplicitKind::Expl {
             return Ok(Vec::new());
         }
         let mut known: BTreeMap<&str, ()> = BTreeMap::new();
@@ -223,16 +224,16 @@ impl Names {
             .filter(|d| !d.is_empty());
         let said = format!("closed {} \"{name}\"", kind_name(kind));
         match (kind, description) {
-            (EpisodeKind::Expl, None) => {
+            (ExplicitKind::Expl, None) => {
                 Err("add a description of what you learned to end an expl".to_owned())
             }
-            // Models that describe every end would never end an act. Its effects speak for it, so
-            // that what they say of it is left out.
-            (EpisodeKind::Act, _) => {
+            // Some models describe every end. Refusing that would leave their acts open, so the
+            // description of an act is dropped.
+            (ExplicitKind::Act, _) => {
                 let description = None;
                 Ok((Effect::Ended { name, description }, said))
             }
-            (EpisodeKind::Expl, Some(description)) => {
+            (ExplicitKind::Expl, Some(description)) => {
                 let description = Some(description.to_owned());
                 Ok((Effect::Ended { name, description }, said))
             }
@@ -252,24 +253,24 @@ impl Names {
     }
 
     fn close(&mut self) {
-        if let Some((name, EpisodeKind::Expl)) = self.open.take() {
+        if let Some((name, ExplicitKind::Expl)) = self.open.take() {
             self.closed_expl.push(name);
         }
     }
 }
 
-fn refused(label: Label, result: String) -> Outcome {
-    Outcome {
+fn refused(label: DelimiterOutcome, result: String) -> DelimiterAnswer {
+    DelimiterAnswer {
         effect: Effect::Refused,
         result,
         label,
     }
 }
 
-fn kind_name(kind: EpisodeKind) -> &'static str {
+fn kind_name(kind: ExplicitKind) -> &'static str {
     match kind {
-        EpisodeKind::Expl => "expl",
-        EpisodeKind::Act => "act",
+        ExplicitKind::Expl => "expl",
+        ExplicitKind::Act => "act",
     }
 }
 
@@ -295,7 +296,7 @@ mod tests {
     /// Runs calls in order and checks the start of each result.
     #[track_caller]
     fn check(auto_close: bool, calls: &[(&str, &str)]) {
-        let mut names = Names::default();
+        let mut names = EpisodeNames::default();
         for (arguments, expect) in calls {
             let got = names.run(arguments, Protocol { auto_close }, "context 1k/80k");
             assert!(
@@ -385,7 +386,7 @@ mod tests {
 
     #[test]
     fn an_expl_that_names_dependencies_is_opened_without() {
-        let mut names = Names::default();
+        let mut names = EpisodeNames::default();
         let start = r#"{"action":"start","name":"a","type":"expl","dependencies":["x"]}"#;
         let outcome = names.run(start, Protocol { auto_close: false }, "");
         assert!(outcome.result.starts_with("opened expl \"a\""));
@@ -397,7 +398,7 @@ mod tests {
 
     #[test]
     fn an_act_that_is_described_is_ended() {
-        let mut names = Names::default();
+        let mut names = EpisodeNames::default();
         let protocol = Protocol { auto_close: false };
         let mut run = |arguments| names.run(arguments, protocol, "");
         run(r#"{"action":"start","name":"b","type":"act"}"#);

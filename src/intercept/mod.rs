@@ -1,5 +1,5 @@
-//! The hidden tools: what their calls mean, whether they are valid, and what their results read.
-//! Never sees a stream; reading those is `dialect`'s.
+//! The hidden tools: what their calls mean, whether they are valid, and the texts of their results.
+//! Never reads a stream; `dialect` does.
 
 pub(crate) mod bounds;
 pub(crate) mod delimiter;

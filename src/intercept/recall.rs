@@ -1,5 +1,5 @@
-//! The `recall` protocol: reads one call, and takes out of a document what was asked for and fits.
-//! Pure; never finds the document, and never changes a byte of the lines that it gives out whole.
+//! The `recall` protocol: reads one call, and takes the part of a document that was asked for and
+//! fits. Pure. Never finds the document, and never changes a byte of a line that it takes whole.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -7,50 +7,50 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
-/// Lines around a match.
+/// Lines that are shown around a match.
 const AROUND: usize = 2;
-/// Characters of a line that a search shows; of a longer one the part around the match.
+/// The most characters of a line that a search shows; of a longer line, the part around the match.
 const LINE_CHARS: usize = 400;
-/// Tokens of the line that stands where lines are left out.
+/// Tokens of the line that replaces lines that are left out.
 const MARKER: u32 = 24;
 
-/// What a search without an id goes through.
+/// The id of a search without an id.
 pub const EVERYTHING: &str = "all that is evicted";
 
 /// What a call asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask {
-    /// The item, episode, page of the ledger or path; [`EVERYTHING`] where only a search is given.
+pub struct RecallAsk {
+    /// The item, episode, page of the ledger or path; [`EVERYTHING`] if only a search is given.
     pub id: String,
-    /// The first and the last line, from 1; to the end where the last is `usize::MAX`.
+    /// The first and the last line, from 1. The last is `usize::MAX` if the range has no end.
     pub lines: Option<(usize, usize)>,
     /// The text that lines must contain.
     pub search: Option<String>,
 }
 
-/// What was taken out of a document.
+/// The part of a document that was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct Excerpt {
     /// The text.
     pub text: String,
-    /// What it is of the document, in words, with how to get the rest.
+    /// A description of the part, with how to get the rest.
     pub said: String,
-    /// Whether it is all of the document.
+    /// Whether it is the whole document.
     pub whole: bool,
-    /// Whether less is given than was asked for, because no more fits.
+    /// Whether it is less than was asked for, because no more fits.
     pub cut: bool,
 }
 
-/// Why nothing was taken out, with what to do instead.
+/// Why no part was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Miss {
-    /// The document has no such line.
+pub enum NoExcerpt {
+    /// The document has no such line. The text says what to do instead.
     Nothing(String),
     /// Not even a part fits.
     NoRoom,
 }
 
-impl Ask {
+impl RecallAsk {
     /// Reads the arguments of a call.
     ///
     /// # Errors
@@ -105,18 +105,18 @@ fn range(text: &str) -> Result<(usize, usize), String> {
     }
 }
 
-/// Takes out of a document what is asked for, in at most `limit` tokens: all of it, the lines, or
-/// the lines that match. What does not fit whole gives its best part: the first lines of a range,
-/// the first matches of a search, head and tail of all else.
+/// Takes what is asked for out of a document, in at most `limit` tokens: all of it, a range of
+/// lines, or the lines that match. If that doesn't fit, takes the best part: the first lines of a
+/// range, the first matches of a search, else the head and the tail.
 ///
 /// # Errors
-/// [`Miss`] where there is nothing to give.
+/// [`NoExcerpt`] where there is nothing to give.
 pub fn take(
     document: &str,
-    ask: &Ask,
+    ask: &RecallAsk,
     limit: u32,
     count: &dyn Fn(&str) -> u32,
-) -> Result<Part, Miss> {
+) -> Result<Excerpt, NoExcerpt> {
     let lines: Vec<&str> = document.split_inclusive('\n').collect();
     let taker = Taker {
         document,
@@ -127,7 +127,7 @@ pub fn take(
     let total = taker.lines.len();
     let (first, last) = ask.lines.unwrap_or((1, usize::MAX));
     if first > total.max(1) {
-        return Err(Miss::Nothing(format!("{} has {total} lines", ask.id)));
+        return Err(NoExcerpt::Nothing(format!("{} has {total} lines", ask.id)));
     }
     let range = first - 1..last.min(total);
     match (&ask.search, ask.lines) {
@@ -156,7 +156,7 @@ impl Taker<'_> {
         self.lines.get(range).unwrap_or_default().concat()
     }
 
-    /// Whether the whole document fits. One that is far too long is told by its first lines.
+    /// Whether the whole document fits. A few lines suffice to see that a document is far too long.
     fn is_small(&self) -> bool {
         let (mut used, enough) = (0, self.limit.saturating_add(self.limit / 4));
         let short = self.lines.iter().all(|line| {
@@ -166,8 +166,8 @@ impl Taker<'_> {
         short && (self.count)(self.document) <= self.limit
     }
 
-    fn whole(&self) -> Part {
-        Part {
+    fn whole(&self) -> Excerpt {
+        Excerpt {
             text: self.document.to_owned(),
             said: plural(self.total()),
             whole: true,
@@ -176,14 +176,14 @@ impl Taker<'_> {
     }
 
     /// Head and tail, two to one.
-    fn ends(&self) -> Result<Part, Miss> {
+    fn ends(&self) -> Result<Excerpt, NoExcerpt> {
         let total = self.total();
         let limit = self.limit.saturating_sub(MARKER);
         let head = self.fits(0..total, limit / 3 * 2, false);
         if head == 0 {
             return self.beginning(0);
         }
-        // Lines that fit one by one may not fit together, so something is always left out.
+        // Lines that fit one by one may not fit together, so at least one line is left out.
         let tail = self.fits(head..total, limit / 3, true);
         let tail = tail.min((total - head).saturating_sub(1));
         let (from, to) = (head + 1, total - tail);
@@ -198,7 +198,7 @@ impl Taker<'_> {
         said.push_str(&format!(
             " of {total}; no more fits: ask for lines \"{left_out}\", or search"
         ));
-        Ok(Part {
+        Ok(Excerpt {
             text,
             said,
             whole: false,
@@ -206,7 +206,7 @@ impl Taker<'_> {
         })
     }
 
-    fn range(&self, range: Range<usize>) -> Result<Part, Miss> {
+    fn range(&self, range: Range<usize>) -> Result<Excerpt, NoExcerpt> {
         let taken = self.fits(range.clone(), self.limit, false);
         if taken == 0 {
             return self.beginning(range.start);
@@ -221,7 +221,7 @@ impl Taker<'_> {
             let rest = span(end + 1..range.end + 1);
             said.push_str(&format!("; no more fits: ask for lines \"{rest}\""));
         }
-        Ok(Part {
+        Ok(Excerpt {
             text: self.text(range.start..end),
             said,
             whole: false,
@@ -229,8 +229,8 @@ impl Taker<'_> {
         })
     }
 
-    /// As much of one line as fits, where not even that fits whole.
-    fn beginning(&self, line: usize) -> Result<Part, Miss> {
+    /// The part of one line that fits, if the whole line doesn't.
+    fn beginning(&self, line: usize) -> Result<Excerpt, NoExcerpt> {
         let whole = self.lines.get(line).copied().unwrap_or_default();
         let mut end = whole.len().min(self.limit as usize * 16);
         loop {
@@ -240,16 +240,16 @@ impl Taker<'_> {
             if size <= self.limit {
                 break;
             }
-            // Tokens are spread over a line evenly enough to aim at the limit directly.
+            // Tokens are spread evenly enough over a line to compute the cut directly.
             let aim = end as u64 * u64::from(self.limit) / u64::from(size.max(1));
             end = usize::try_from(aim).unwrap_or(0).min(end - 1);
         }
         if end < 40.min(whole.len()) {
-            return Err(Miss::NoRoom);
+            return Err(NoExcerpt::NoRoom);
         }
         let total = self.total();
         let number = line + 1;
-        Ok(Part {
+        Ok(Excerpt {
             text: whole.get(..end).unwrap_or_default().to_owned(),
             said: format!(
                 "the first {end} of {} bytes of line {number} of {total}; no more fits: search for what you need of it",
@@ -260,7 +260,7 @@ impl Taker<'_> {
         })
     }
 
-    /// How many lines of a range fit, from its front or its back.
+    /// How many lines of a range fit, counted from its front or its back.
     fn fits(&self, range: Range<usize>, limit: u32, back: bool) -> usize {
         let lines = self.lines.get(range.clone()).unwrap_or_default();
         let (mut used, mut taken) = (0_u32, 0);
@@ -275,7 +275,7 @@ impl Taker<'_> {
         } else {
             let _ = lines.iter().all(&mut add);
         }
-        // Lines together may count otherwise than one by one.
+        // Several lines may have another count together than one by one.
         loop {
             let run = if back {
                 range.end - taken..range.end
@@ -289,12 +289,12 @@ impl Taker<'_> {
         }
     }
 
-    fn matches(&self, range: Range<usize>, search: &str, id: &str) -> Result<Part, Miss> {
+    fn matches(&self, range: Range<usize>, search: &str, id: &str) -> Result<Excerpt, NoExcerpt> {
         let total = self.total();
         let found = self.found(range.clone(), search);
         let (Some(first), count) = (found.first().copied(), found.len()) else {
             let within = span(range.start + 1..range.end + 1);
-            return Err(Miss::Nothing(format!(
+            return Err(NoExcerpt::Nothing(format!(
                 "no line of {id} has {search:?}: it has {total} lines, {within} were searched"
             )));
         };
@@ -306,14 +306,14 @@ impl Taker<'_> {
         }
         let shown = found.get(..given).unwrap_or_default();
         if shown.is_empty() {
-            return Err(Miss::NoRoom);
+            return Err(NoExcerpt::NoRoom);
         }
         let mut said = format!("{given} of {count} lines with {search:?}, of {total}");
         if given < count {
             let next = found.get(given).copied().unwrap_or(first) + 1;
             said.push_str(&format!("; no more fits: search on in lines \"{next}-\""));
         }
-        Ok(Part {
+        Ok(Excerpt {
             text: self.shown(shown, &range, search, around),
             said,
             whole: false,
@@ -321,7 +321,7 @@ impl Taker<'_> {
         })
     }
 
-    /// The lines that contain a text; where none does, those that do if case is ignored.
+    /// The lines that contain a text. If there are none, case is ignored.
     fn found(&self, range: Range<usize>, search: &str) -> Vec<usize> {
         let lines = || {
             range
@@ -342,9 +342,9 @@ impl Taker<'_> {
             .collect()
     }
 
-    /// How many of the matches fit with what stands around them.
+    /// How many of the matches fit with the lines around them.
     fn fitting(&self, found: &[usize], range: &Range<usize>, search: &str, around: usize) -> usize {
-        // A line with its number is two tokens at least.
+        // A line with its number has at least two tokens.
         let (mut low, mut high) = (0, found.len().min(self.limit as usize / 2));
         while low < high {
             let middle = (low + high).div_ceil(2);
@@ -363,8 +363,8 @@ impl Taker<'_> {
         low
     }
 
-    /// Matches as `12: text`, what stands around them as `11- text`, and `--` where lines between
-    /// are left out.
+    /// Matches as `12: text`, the lines around them as `11- text`, and `--` where lines are left
+    /// out.
     fn shown(&self, found: &[usize], range: &Range<usize>, search: &str, around: usize) -> String {
         let mut out = String::new();
         let mut next = range.start;
@@ -373,7 +373,7 @@ impl Taker<'_> {
             if from > next && !out.is_empty() {
                 out.push_str("--\n");
             }
-            // What stands between two matches is written once, before the second.
+            // Lines between two matches are written once, before the second match.
             let following = found.get(place + 1).copied().unwrap_or(range.end);
             next = (at + around + 1).min(following);
             for line in from..next {
@@ -387,7 +387,7 @@ impl Taker<'_> {
     }
 }
 
-/// A line, or of a long one the part around what was searched for.
+/// A line, or the part of a long line around the searched text.
 fn window<'a>(line: &'a str, search: &str) -> Cow<'a, str> {
     if line.len() <= LINE_CHARS {
         return line.into();

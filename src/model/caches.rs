@@ -1,6 +1,6 @@
-//! How much memory what is remembered between requests may take: one amount for all, and fixed
-//! shares of it. All caches are made here, so that none is bounded by anything but bytes. Never
-//! knows what is remembered.
+//! How much memory the caches between requests may take: one amount for all, and a fixed share for
+//! each. All caches are made here, so that each is bounded by bytes alone. Never knows what is
+//! cached.
 
 use std::hash::Hash;
 
@@ -10,7 +10,7 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use super::label_set;
 
 label_set!(
-    /// What is remembered between requests.
+    /// What is cached between requests.
     CacheName {
         /// Folded paths with their records.
         Paths => "paths",
@@ -24,30 +24,31 @@ label_set!(
         Lefts => "lefts",
         /// Lines of what is gone.
         Notes => "notes",
-        /// What messages begin with.
+        /// How messages begin.
         Fronts => "fronts",
-        /// Which sessions were served lately.
+        /// Sessions that were served lately.
         Sessions => "sessions",
         /// Records of turns that are only watched.
         Watched => "watched",
     }
 );
 
-/// What all caches take together where nobody says otherwise, in bytes.
+/// Bytes that all caches take together by default.
 pub const MEMORY: usize = 256 << 20;
-/// The least that may be asked for.
+/// The least that may be configured, in bytes.
 pub const LEAST: usize = 4 << 20;
 
-/// Into so many parts the whole is divided.
+/// The number of parts that the whole is divided into.
 const PARTS: usize = 64;
-/// About how much one value takes at the least: so many keys are remembered of what had to go.
+/// A low estimate of the bytes of one value. It sets how many keys of dropped values a cache
+/// remembers.
 const TYPICAL: u64 = 1024;
-/// Caches are divided, by default four times for each core, so that requests seldom wait for each
-/// other. A value must fit into one part, and the path of a long session is large; but each request
-/// asks for one only.
+/// Shards of the cache of paths. A cache has by default four shards for each core, so that requests
+/// seldom wait for each other. A value must fit into one shard, and the path of a long session is
+/// large; but each request reads only one path.
 const PATH_SHARDS: usize = 4;
 
-/// The share of a cache in what all take together, in bytes.
+/// The bytes that one cache may take of `all`.
 #[must_use]
 pub const fn share(cache: CacheName, all: usize) -> usize {
     let parts = match cache {
@@ -61,13 +62,13 @@ pub const fn share(cache: CacheName, all: usize) -> usize {
     all / PARTS * parts
 }
 
-/// What an entry takes in a cache beside what its value owns: the tables have up to twice as much
-/// room as they need, because they grow by doubling.
+/// The bytes of a cache entry in addition to what its value owns. The tables have up to twice as
+/// much room as they need, because they grow by doubling.
 pub(crate) const fn entry<K, V>() -> usize {
     2 * (size_of::<K>() + size_of::<V>() + 32) + 24
 }
 
-/// A cache with its share of `all` bytes. An eighth of it is left for the keys of what had to go.
+/// A cache with its share of `all` bytes. An eighth is reserved for the keys of dropped values.
 pub(crate) fn bounded<K, V, W>(name: CacheName, all: usize, weighter: W) -> Cache<K, V, W>
 where
     K: Eq + Hash + Clone,
@@ -91,7 +92,7 @@ where
     let hasher = DefaultHashBuilder::default();
     match options {
         Ok(options) => Cache::with_options(options, weighter, hasher, DefaultLifecycle::default()),
-        // Both sizes were given, so there is nothing that could be missing.
+        // Building fails only if a size is missing, and both are given.
         Err(_) => Cache::with_weighter(64, room, weighter),
     }
 }

@@ -1,6 +1,5 @@
-//! The kinds of edits by which a view differs from what the client sent, and sets of them. Some
-//! upstreams refuse a view for one kind of edit; what was found out about that is such a set. Never
-//! makes an edit itself.
+//! The kinds of edits in which a view differs from what the client sent, and sets of them. Some
+//! upstreams refuse a kind of edit; a set says which ones. Never makes an edit itself.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -12,25 +11,25 @@ label_set!(
     EditKind {
         /// Breakpoints of the provider's cache that the client did not set.
         Breakpoints => "breakpoints",
-        /// Reasoning taken out of a message that stays.
+        /// Reasoning that is removed from a message that stays.
         Reasoning => "reasoning",
-        /// Reasoning that the message of a hidden hop brings back.
+        /// Reasoning in the message of a hidden hop.
         HopReasoning => "hop_reasoning",
-        /// Long strings cut out of a call's arguments.
+        /// Long strings that are cut out of a call's arguments.
         Arguments => "arguments",
-        /// A result with another text than the client's.
+        /// A result whose text differs from the client's.
         Results => "results",
-        /// Text taken out of a message that stays for its calls.
+        /// Text that is removed from a message that stays for its calls.
         Text => "text",
         /// Calls of hidden tools and their results.
         Hidden => "hidden",
-        /// Hidden tools offered beside the client's.
+        /// Hidden tools in the tools array.
         Tools => "tools",
     }
 );
 
-/// A set of kinds of edits. A record holds it as the list of its words, and what a newer version
-/// knows beside them is left out when it is read.
+/// A set of kinds of edits. Records keep it as a list of words; words of newer versions are dropped
+/// when it is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Edits(u8);
 
@@ -47,7 +46,7 @@ impl Edits {
         self.0 & bit(kind) != 0
     }
 
-    /// Puts a kind in.
+    /// Adds a kind.
     pub fn put(&mut self, kind: EditKind) {
         self.0 |= bit(kind);
     }

@@ -1,16 +1,15 @@
-//! What a turn's own stages tell of hidden calls and of the guidance, in closed sets of words. Never
-//! counts any of it.
+//! What the stages of a turn report about hidden calls and the guidance, in closed sets of words.
+//! Never counts any of it.
 
 use super::label_set;
 
 label_set!(
-    /// Why the guidance came into a conversation that was offered the hidden tools before, or had
-    /// none.
+    /// Why the guidance came into a conversation that did not have it from the first request.
     #[derive(Hash)]
     GuideReason {
         /// With its first pass.
         Pass => "pass",
-        /// Its view passed the mark below the ceiling.
+        /// Its view exceeded a share of the ceiling.
         Mark => "mark",
         /// A request asked for it.
         Asked => "asked",
@@ -30,30 +29,30 @@ label_set!(
 );
 
 label_set!(
-    /// What came of a `recall` call.
+    /// The outcome of a `recall` call.
     RecallOutcome {
         /// All that was asked for came back.
         Ok => "ok",
-        /// A part of it did.
+        /// A part of what was asked for came back.
         Partial => "partial",
         /// The call could not be read.
         Refused => "refused",
-        /// The same call stands before it in the turn.
+        /// It repeats an earlier call of the turn.
         Repeated => "repeated",
-        /// It is in view already.
+        /// What it asks for is in view already.
         InView => "in_view",
-        /// Nothing in it is what was searched for.
+        /// The searched text does not occur.
         NoMatch => "no_match",
-        /// The turn has no room left for it.
+        /// The turn has no room left for recalls.
         Full => "full",
-        /// Nothing is known by the name.
+        /// The id is unknown.
         Unknown => "unknown",
-        /// It is not in the history any more.
+        /// What it asks for is no longer in the history.
         Gone => "gone",
     }
 );
 
-/// One `recall` call and what came of it.
+/// One `recall` call and its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecallCall {
     /// Whether something was brought back, or why not.

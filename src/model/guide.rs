@@ -1,28 +1,29 @@
-//! How far the hidden tools of a conversation have come: offered, or asked for as well. A record
-//! keeps it, because what stands in front of a conversation once stands there for good. Never says
-//! when that changes.
+//! What a conversation was told of its hidden tools: whether they were offered, and whether the
+//! guidance asks for them. Records keep it, because what is at the front of a conversation stays
+//! there. Never decides when it changes.
 
 use serde::{Deserialize, Serialize};
 
-/// What a conversation was told of its hidden tools. Records of earlier versions don't say: there
-/// the guidance stood from the first request.
+/// What a conversation was told of its hidden tools. Records of earlier versions don't say; their
+/// guidance was in the first request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guide {
-    /// Whether the tools were offered before they were asked for, which their descriptions say.
+    /// Whether the tools were offered before the guidance. Their descriptions say so.
     pub waited: bool,
-    /// The guidance that stands in the system message.
+    /// The guidance in the system message.
     pub given: Given,
 }
 
 /// Which guidance a conversation has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Given {
-    /// None yet: nobody asks the model to mark anything.
+    /// None yet: the model is not asked to mark anything.
     No,
-    /// That for messages of several calls; where guidance is turned off, there is none to wait for.
+    /// Guidance for messages with several calls. Also used if guidance is off, because then there
+    /// is none to wait for.
     #[default]
     Parallel,
-    /// That for messages of one call, of which every annotation costs a request.
+    /// Guidance for messages with one call, where every annotation costs a request.
     Serial,
 }
 
@@ -33,13 +34,13 @@ impl Guide {
         self.given == Given::No
     }
 
-    /// Whether it is what records of earlier versions mean, and is left out of new ones.
+    /// Whether it is what records of earlier versions mean. It is left out of new records then.
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 
-    /// What a conversation has after another turn. Guidance that was given once stays.
+    /// What a conversation was told after one more turn. Guidance stays once it was given.
     #[must_use]
     pub fn after(before: Option<Self>, turn: Self) -> Self {
         before.filter(|before| !before.is_waiting()).unwrap_or(turn)

@@ -1,4 +1,4 @@
-//! Newtypes for everything that names something. Digests are blake3; they are compared and
+//! Newtypes for everything that identifies something. Digests are blake3; they are compared and
 //! stored, never taken apart.
 
 use std::fmt;

@@ -1,5 +1,7 @@
-//! Messages as the middle knows them: roles, items, marks and sizes, whatever the dialect. Never
-//! holds a client's text; only its shape, its canonical digest and its size in tokens.
+//! Messages as the middle knows them: roles, items and sizes, in any dialect. Never holds a
+//! client's text, only its shape, its canonical digest and its size in tokens.
+
+use std::fmt;
 
 use super::{CallId, Digest};
 
@@ -29,15 +31,16 @@ pub enum ItemKind {
     Text,
     /// Reasoning of a model.
     Reasoning,
-    /// A tool call; it lives and dies with its result.
+    /// A tool call. It is shown or evicted together with its result.
     Call,
     /// The result of a call.
     Result,
-    /// Whatever has no place in the above: never evicted.
+    /// Anything else: never evicted.
     Opaque,
 }
 
-/// How an item is shown. A mark only ever moves right.
+/// The number of an item, which is given when the item is first seen and never changes. A call and
+/// its result have the same number.
 #[derive(
     Clone,
     Copy,
@@ -51,23 +54,22 @@ pub enum ItemKind {
     serde::Serialize,
     serde::Deserialize,
 )]
-pub enum Mark {
-    /// As it was said.
-    #[default]
-    Live,
-    /// Shortened at entry.
-    Clipped,
-    /// Replaced by a stub that keeps its place.
-    Masked,
-    /// Standing for its whole episode: a tombstone.
-    Folded,
-    /// Not shown.
-    Removed,
+#[serde(transparent)]
+pub struct ItemNo(pub u32);
+
+impl ItemNo {
+    /// The number that is so many higher.
+    #[must_use]
+    pub const fn plus(self, count: u32) -> Self {
+        Self(self.0 + count)
+    }
 }
 
-/// The number of an item, given when it is first seen and kept for good. A call and its result
-/// share one.
-pub type ItemNo = u32;
+impl fmt::Display for ItemNo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// One call of an assistant message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,11 +80,11 @@ pub struct CallShape {
     pub name: String,
     /// Tokens of name and arguments, and 8 for the call itself.
     pub tokens: u32,
-    /// A digest of name and canonical arguments: equal for the same call made again.
+    /// A digest of name and canonical arguments, which is equal if the same call is made again.
     pub digest: u64,
 }
 
-/// What is known of one client message without its bytes. Made once a message and remembered by
+/// What is known of one client message without its bytes. Made once for each message and cached by
 /// the digest of its raw bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
@@ -98,14 +100,14 @@ pub struct Shape {
     pub text: u32,
     /// Tokens of reasoning fields.
     pub reasoning: u32,
-    /// True where the message holds something that must never be dropped or edited, such as a
-    /// legacy `function_call`.
+    /// Whether the message has something that must never be dropped or edited, such as a legacy
+    /// `function_call`.
     pub opaque: bool,
 }
 
-/// Tokens that a message costs beside its contents (design §7).
+/// Tokens of a message in addition to its contents (design §7).
 pub const MESSAGE_TOKENS: u32 = 4;
-/// Tokens that a call costs beside its name and arguments (design §7).
+/// Tokens of a call in addition to its name and arguments (design §7).
 pub const CALL_TOKENS: u32 = 8;
 
 impl Shape {
@@ -117,7 +119,7 @@ impl Shape {
     }
 }
 
-/// What a tool is for, which decides the level at which its results go.
+/// What a tool is for. This decides the level at which its results are evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ToolClass {
     /// Search results and listings.
@@ -132,18 +134,19 @@ pub enum ToolClass {
     Unknown,
 }
 
-/// How the client's message relates to the text that earlier hops of its turn handed out.
+/// How the client's message of a turn relates to the text that earlier hops of the turn handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handed {
     /// Earlier hops handed out nothing.
     Nothing,
-    /// The message starts with it: the last hop's own text is what follows.
+    /// The message starts with that text. The rest is the last hop's own.
     Front,
-    /// The message's first blocks are it; the last hop's own blocks stand behind them, its reasoning
-    /// among them.
+    /// The first blocks of the message are that text. The last hop's own blocks follow, including
+    /// its reasoning.
     Split,
-    /// The message is exactly it: the last hop has no text of its own.
+    /// The message is exactly that text. The last hop has no text of its own.
     All,
-    /// The client changed it: the message goes whole, and the earlier hops' text is left out.
+    /// The client changed that text. The message is sent whole, and the text of the earlier hops is
+    /// left out.
     Changed,
 }

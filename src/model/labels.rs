@@ -1,6 +1,6 @@
-//! Closed sets of words for metrics, logs and headers. Each set is an enum that the macro declares
-//! with its words, so that whoever registers a set and whoever names a member of it use the same
-//! list. Never makes a word of anything that a request holds.
+//! Closed sets of words for metrics, logs and headers. The macro declares each set as an enum with
+//! its words, so that all who register a set and all who name a member use the same list. Never
+//! makes a word of anything in a request.
 
 /// A closed set whose members have words.
 pub trait LabelSet: Copy + 'static {
@@ -14,8 +14,8 @@ pub trait LabelSet: Copy + 'static {
     fn place(self) -> usize;
 }
 
-/// Declares a closed set: an enum, the word of each member, and the list of all. A member that is
-/// added here is everywhere: its metrics stand at zero from the start.
+/// Declares a closed set: an enum, the word of each member, and the list of all. The metrics of a
+/// new member exist at once and start at zero.
 macro_rules! label_set {
     ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident => $word:literal),+ $(,)? }) => {
         $(#[$meta])*

@@ -1,68 +1,129 @@
 //! The marks of a path: how each item is shown, by item number, and what a pass chose to leave of
-//! it. A mark only ever moves right, and this is the one place that moves it.
+//! it. A mark only ever moves right. This is the only place that moves one, and the only place that
+//! knows how marks are stored.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::ItemNo;
 use super::weight::{list, shared};
-use super::{ItemNo, Mark};
 
-/// What a pass chose to leave of a call and its result, as spans of bytes of the originals: the
-/// choice depends on what else was in view then, so it is kept with the mark. The text itself is
-/// not, since the client resends it.
+/// How an item is shown. A mark only ever moves right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mark {
+    /// As it was said.
+    #[default]
+    Live,
+    /// A call: only some lines of its result are shown.
+    Clipped,
+    /// A call: its result is a stub. A text: it is one line. A `delimiter` call: its result says
+    /// what is gone of its episode.
+    Masked,
+    /// A call: its result is the tombstone of its episode.
+    Tombstone,
+    /// A call: its arguments are cut. Its result may be a stub, a tombstone or whole.
+    Trimmed,
+    /// Not shown.
+    Removed,
+}
+
+/// A mark as records store it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum StoredMark {
+    /// [`Mark::Live`].
+    Live,
+    /// [`Mark::Clipped`].
+    Clipped,
+    /// [`Mark::Masked`].
+    Masked,
+    /// [`Mark::Trimmed`] if trimmed arguments of the item are kept, else [`Mark::Tombstone`].
+    Folded,
+    /// [`Mark::Removed`].
+    Removed,
+}
+
+impl From<Mark> for StoredMark {
+    fn from(mark: Mark) -> Self {
+        match mark {
+            Mark::Live => Self::Live,
+            Mark::Clipped => Self::Clipped,
+            Mark::Masked => Self::Masked,
+            Mark::Tombstone | Mark::Trimmed => Self::Folded,
+            Mark::Removed => Self::Removed,
+        }
+    }
+}
+
+impl From<StoredMark> for Mark {
+    /// Reads `Folded` as a tombstone. [`Marks::keep`] finds those that are trimmed calls.
+    fn from(mark: StoredMark) -> Self {
+        match mark {
+            StoredMark::Live => Self::Live,
+            StoredMark::Clipped => Self::Clipped,
+            StoredMark::Masked => Self::Masked,
+            StoredMark::Folded => Self::Tombstone,
+            StoredMark::Removed => Self::Removed,
+        }
+    }
+}
+
+/// What a pass chose to keep of a call and its result, as byte spans of the originals. The choice
+/// depends on what else was in view at the time, so it is stored with the mark. The text is not
+/// stored, because the client resends it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Kept {
-    /// The length of the original result in bytes; none where the result stays whole. Where it
-    /// differs the client has edited its copy, and no span holds any more.
+    /// The length of the original result in bytes; none if the result stays whole. If the length
+    /// differs now, the client has edited its copy, and the spans mean nothing.
     pub of: Option<u32>,
     /// Runs of whole lines of the result that stay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<(u32, u32)>,
-    /// Strings of the result that are named after it is gone.
+    /// Strings of the result that are named once it is gone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub index: Vec<(u32, u32)>,
-    /// Strings of what is cut out of the call's arguments, once they are trimmed. Spans are of the
-    /// arguments' texts as [`crate::session::stub::flat`] joins them.
+    /// Strings of the parts that were cut out of the call's arguments; none if they are not cut.
+    /// Spans are of the arguments' texts as [`crate::session::stub::flat`] joins them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trimmed: Option<Vec<(u32, u32)>>,
 }
 
-/// Marks by item number; an item that was never marked is live.
+/// Marks by item number. An item without a mark is live.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     marks: Vec<Mark>,
     kept: BTreeMap<ItemNo, Arc<Kept>>,
-    /// What all of `kept` takes.
+    /// Bytes of memory that all of `kept` takes.
     weight: usize,
 }
 
-/// What a place in the map takes: nodes are half full at worst.
+/// Bytes of a map entry: nodes are at worst half full.
 const PLACE: usize = 32;
 
 impl Marks {
     /// The mark of an item.
     #[must_use]
     pub fn get(&self, item: ItemNo) -> Mark {
-        self.marks.get(item as usize).copied().unwrap_or_default()
+        self.marks.get(item.0 as usize).copied().unwrap_or_default()
     }
 
-    /// What is left of an item that is shown in part.
+    /// What is kept of an item that is shown in part.
     #[must_use]
     pub fn kept(&self, item: ItemNo) -> Option<&Arc<Kept>> {
         self.kept.get(&item)
     }
 
-    /// Moves a mark right; a mark that stands further right already stays.
+    /// Moves a mark right. A mark that is further right already stays.
     pub fn raise(&mut self, item: ItemNo, mark: Mark) {
-        let at = item as usize;
+        let at = item.0 as usize;
         if at >= self.marks.len() {
             self.marks.resize(at + 1, Mark::Live);
         }
         if let Some(slot) = self.marks.get_mut(at) {
             *slot = mark.max(*slot);
         }
+        // Nothing is shown of it any more. What its tombstone names is kept again by the same move.
         if mark == Mark::Removed {
             self.drop_kept(item);
         }
@@ -74,20 +135,27 @@ impl Marks {
         }
     }
 
-    /// Says what is left of an item. What is removed may leave strings that its episode's tombstone
-    /// names.
+    /// Sets what is kept of an item. A removed item may keep strings that the tombstone of its
+    /// episode names.
     pub fn keep(&mut self, item: ItemNo, kept: Arc<Kept>) {
         self.drop_kept(item);
+        // Records don't distinguish a trimmed call with a tombstone from other trimmed calls.
+        // Replicas have to agree, so marks don't either: `session::marked` does, by the transcript.
+        if kept.trimmed.is_some()
+            && let Some(mark @ Mark::Tombstone) = self.marks.get_mut(item.0 as usize)
+        {
+            *mark = Mark::Trimmed;
+        }
         if *kept != Kept::default() {
             self.weight += weight(&kept);
             self.kept.insert(item, kept);
         }
     }
 
-    /// Applies the moves of a pass.
-    pub fn apply(&mut self, moves: &[(ItemNo, Mark)], kept: &[(ItemNo, Kept)]) {
+    /// Applies the moves of a pass, as proposed or as recorded.
+    pub fn apply<M: Copy + Into<Mark>>(&mut self, moves: &[(ItemNo, M)], kept: &[(ItemNo, Kept)]) {
         for (item, mark) in moves {
-            self.raise(*item, *mark);
+            self.raise(*item, (*mark).into());
         }
         for (item, kept) in kept {
             self.keep(*item, Arc::new(kept.clone()));
@@ -98,12 +166,17 @@ impl Marks {
     pub fn iter(&self) -> impl Iterator<Item = (ItemNo, Mark)> + '_ {
         self.marks
             .iter()
-            .zip(0..)
+            .zip((0..).map(ItemNo))
             .filter(|(mark, _)| **mark != Mark::Live)
             .map(|(mark, item)| (item, *mark))
     }
 
-    /// What is left of the items that are shown in part, in item order.
+    /// The same as records store them.
+    pub fn stored(&self) -> impl Iterator<Item = (ItemNo, StoredMark)> + '_ {
+        self.iter().map(|(item, mark)| (item, mark.into()))
+    }
+
+    /// What is kept of the items that are shown in part, in item order.
     pub fn iter_kept(&self) -> impl Iterator<Item = (ItemNo, &Arc<Kept>)> + '_ {
         self.kept.iter().map(|(item, kept)| (*item, kept))
     }
@@ -121,7 +194,61 @@ impl Marks {
     }
 }
 
-/// What is left of an item, with its place.
+/// Bytes of memory of what is kept of an item, with its map entry.
 fn weight(kept: &Kept) -> usize {
     shared::<Kept>() + kept.owned() + PLACE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pass's moves and the same moves out of a record come to the same marks, and go into the
+    /// next record as they stood in the first.
+    #[test]
+    fn recorded_moves_come_to_the_marks_that_they_were_made_of() {
+        let cut = Kept {
+            trimmed: Some(vec![]),
+            ..Kept::default()
+        };
+        let stub = Kept {
+            of: Some(9),
+            ..Kept::default()
+        };
+        let made = [
+            (ItemNo(1), Mark::Clipped),
+            (ItemNo(2), Mark::Masked),
+            (ItemNo(3), Mark::Tombstone),
+            (ItemNo(4), Mark::Tombstone),
+            (ItemNo(5), Mark::Trimmed),
+            (ItemNo(6), Mark::Removed),
+        ];
+        let kept = [(ItemNo(4), stub), (ItemNo(5), cut)];
+        let mut marks = Marks::default();
+        marks.apply(&made, &kept);
+        let record: Vec<(ItemNo, StoredMark)> = marks.stored().collect();
+        let folded = |item: &&(ItemNo, StoredMark)| item.1 == StoredMark::Folded;
+        let folded: Vec<u32> = record
+            .iter()
+            .filter(folded)
+            .map(|(item, _)| item.0)
+            .collect();
+        assert_eq!(folded, [3, 4, 5]);
+        let mut read = Marks::default();
+        read.apply(&record, &kept);
+        assert_eq!(read, marks);
+        assert_eq!(read.iter().collect::<Vec<_>>(), made);
+    }
+
+    /// Neither the marks nor a record tell a tombstone whose call is trimmed from a trimmed call.
+    #[test]
+    fn a_tombstone_whose_call_is_trimmed_is_a_trimmed_call() {
+        let cut = Kept {
+            trimmed: Some(vec![(0, 1)]),
+            ..Kept::default()
+        };
+        let mut marks = Marks::default();
+        marks.apply(&[(ItemNo(0), Mark::Tombstone)], &[(ItemNo(0), cut)]);
+        assert_eq!(marks.get(ItemNo(0)), Mark::Trimmed);
+    }
 }

@@ -23,14 +23,14 @@ pub use facts::{DelimiterAction, GuideReason, RecallCall, RecallOutcome};
 pub use guide::{Given, Guide};
 pub use ids::{CallId, Dialect, Digest, Head, RecordId, Scope, TenantId, blob_id};
 pub use item::{
-    CALL_TOKENS, CallShape, Handed, ItemKind, ItemNo, MESSAGE_TOKENS, Mark, Role, Shape, ToolClass,
+    CALL_TOKENS, CallShape, Handed, ItemKind, ItemNo, MESSAGE_TOKENS, Role, Shape, ToolClass,
 };
 pub use labels::LabelSet;
 pub(crate) use labels::label_set;
-pub use marks::{Kept, Marks};
+pub use marks::{Kept, Mark, Marks, StoredMark};
 pub use record::{
-    Content, Effect, EpisodeKind, Hidden, HiddenCall, Hop, Original, Parent, Snapshot, Step,
-    TurnRecord,
+    Content, Effect, ExplicitKind, HiddenCall, HiddenTool, Original, Parent, Snapshot,
+    SnapshotEntry, StoredHop, TurnRecord,
 };
 pub use rope::Rope;
 pub use strings::strings;

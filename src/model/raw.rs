@@ -8,7 +8,6 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 use serde::de::IgnoredAny;
@@ -19,9 +18,7 @@ mod scan;
 
 pub use lone::mended;
 use scan::Scan;
-
-/// A byte range into the slice that was parsed.
-pub type Span = Range<usize>;
+pub use scan::{Member, Span};
 
 /// One replacement: the bytes at the span give way to the new ones. An empty span inserts.
 pub type Edit = (Span, Bytes);
@@ -52,17 +49,6 @@ impl From<serde_json::Error> for RawError {
             column: error.column(),
         }
     }
-}
-
-/// One member of an object.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Member<'a> {
-    /// The key, decoded. A key with a lone surrogate stands as its raw text between the quotes.
-    pub key: Cow<'a, str>,
-    /// From the key's opening quote to the value's last byte.
-    pub span: Span,
-    /// The value alone, without white space around it.
-    pub value: Span,
 }
 
 /// The members of one JSON object in the order of the bytes.
@@ -172,8 +158,8 @@ impl<'a> Object<'a> {
         keys.windows(2).any(|pair| pair.first() == pair.last())
     }
 
-    /// The edit that puts a member behind the last one, with a comma where one is due. Two such
-    /// edits for one object that was empty would lack the comma between them: join them first.
+    /// The edit that adds a member after the last one, with a comma if one is due. Two such edits
+    /// for an empty object would lack the comma between them: join them first.
     #[must_use]
     pub fn append(&self, key: &str, value: &[u8]) -> Edit {
         let mut new = BytesMut::with_capacity(key.len() + value.len() + 4);
@@ -190,8 +176,8 @@ impl<'a> Object<'a> {
         (at..at, new.freeze())
     }
 
-    /// The edit that gives a key this value: in its place if it is there (of duplicates the last),
-    /// else behind the last member.
+    /// The edit that gives a key this value. If the key is absent (of duplicates the last counts),
+    /// the edit adds it at the end.
     #[must_use]
     pub fn set(&self, key: &str, value: &[u8]) -> Edit {
         match self.get(key) {
@@ -200,7 +186,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// What to cut so that the members chosen by place are gone, each with one comma.
+    /// The spans to cut to remove the members at some places, each with one comma.
     #[must_use]
     pub fn remove_spans(&self, remove: impl Fn(usize) -> bool) -> Vec<Span> {
         let spans: Vec<Span> = self
@@ -211,8 +197,8 @@ impl<'a> Object<'a> {
         remove_spans(&spans, remove)
     }
 
-    /// What to cut so that the member at this place is gone with one comma. Cut several members
-    /// with [`Object::remove_spans`], because two single cuts may overlap.
+    /// The span to cut to remove the member at this place with one comma. Cut several members with
+    /// [`Object::remove_spans`], because two single cuts may overlap.
     #[must_use]
     pub fn remove_span(&self, place: usize) -> Option<Span> {
         self.remove_spans(|at| at == place).into_iter().next()
@@ -229,8 +215,8 @@ pub fn array(bytes: &[u8]) -> Result<Vec<Span>, RawError> {
     spans.ok_or_else(|| fault(bytes).unwrap_or(RawError::NotArray))
 }
 
-/// What to cut so that the chosen elements (or members) are gone, with as many commas as must go.
-/// Neighbours that go together are cut as one span; the spans are sorted and do not overlap.
+/// The spans to cut to remove the chosen elements (or members) with their commas. Neighbours are
+/// cut as one span; the spans are sorted and don't overlap.
 #[must_use]
 pub fn remove_spans(elements: &[Span], remove: impl Fn(usize) -> bool) -> Vec<Span> {
     let mut cuts: Vec<Span> = Vec::new();
@@ -241,18 +227,18 @@ pub fn remove_spans(elements: &[Span], remove: impl Fn(usize) -> bool) -> Vec<Sp
             let start = run.as_ref().map_or(span.start, |open| open.start);
             run = Some(start..span.end);
         } else {
-            // A run in front of something kept takes the comma behind it.
+            // A run before a kept element includes the comma after the run.
             cuts.extend(run.take().map(|open| open.start..span.start));
             kept_end = Some(span.end);
         }
     }
-    // A run at the end takes the comma before it, if anything stands before it.
+    // A run at the end includes the comma before it, if there is one.
     cuts.extend(run.map(|open| kept_end.unwrap_or(open.start)..open.end));
     cuts
 }
 
-/// Writes the bytes anew with the edits in place. The edits are in order and do not overlap; one
-/// that breaks this, or reaches past the end, is a mistake of the caller and is left out.
+/// Copies the bytes with the edits in place. The edits must be in order and must not overlap. An
+/// edit that breaks this or reaches past the end is a mistake of the caller, and is left out.
 #[must_use]
 pub fn splice(bytes: &[u8], edits: &[Edit]) -> Bytes {
     let grown: usize = edits.iter().map(|(_, new)| new.len()).sum();
@@ -276,11 +262,11 @@ pub fn splice(bytes: &[u8], edits: &[Edit]) -> Bytes {
     written.freeze()
 }
 
-/// Decodes a JSON string, borrowing where it holds no escape. `None` if the bytes are no JSON
-/// string or hold a lone surrogate.
+/// Decodes a JSON string; borrows if it has no escape. `None` if the bytes are not a JSON string or
+/// have a lone surrogate.
 #[must_use]
 pub fn string(bytes: &[u8]) -> Option<Cow<'_, str>> {
-    // Most values that are asked for and are no string are null, and an error is dear to make.
+    // Most values that are not strings are null, and making an error is slow.
     if bytes.trim_ascii_start().first() != Some(&b'"') {
         return None;
     }
@@ -292,8 +278,8 @@ pub fn string(bytes: &[u8]) -> Option<Cow<'_, str>> {
     serde_json::from_slice::<String>(bytes).ok().map(Cow::Owned)
 }
 
-/// Decodes what stands between the quotes of a JSON string and always finds something to show: a
-/// lone surrogate becomes U+FFFD, and a backslash that begins no escape stands as it is.
+/// Decodes the text between the quotes of a JSON string, and always finds something to show: a lone
+/// surrogate becomes U+FFFD, and a backslash that begins no escape is kept.
 #[must_use]
 pub fn unescape(inner: &[u8]) -> String {
     let text = String::from_utf8_lossy(inner);
@@ -310,7 +296,7 @@ pub fn unescape(inner: &[u8]) -> String {
     decoded
 }
 
-/// The character that an escape at the text's start stands for, and the escape's length.
+/// The character of the escape at the text's start, and the escape's length.
 fn read_escape(text: &str) -> Option<(char, usize)> {
     let character = match text.as_bytes().get(1)? {
         b'n' => '\n',
@@ -337,7 +323,7 @@ fn read_unicode(text: &str) -> Option<(char, usize)> {
     }
 }
 
-/// The UTF-16 unit that `\uXXXX` at the text's start names.
+/// The UTF-16 unit of the `\uXXXX` at the text's start.
 fn read_unit(text: &str) -> Option<u16> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     let hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
@@ -392,7 +378,7 @@ pub fn is_json(bytes: &[u8]) -> bool {
     serde_json::from_slice::<&RawValue>(bytes).is_ok()
 }
 
-/// What is wrong with bytes that are no JSON, or no UTF-8; `None` where they are both.
+/// The fault in bytes that are not JSON or not UTF-8; `None` if they are both.
 fn fault(bytes: &[u8]) -> Option<RawError> {
     if let Err(error) = serde_json::from_slice::<IgnoredAny>(bytes) {
         return Some(error.into());
@@ -413,16 +399,6 @@ fn skip_space(bytes: &[u8], from: usize) -> usize {
         .take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'))
         .count();
     from + space
-}
-
-/// The key that these bytes with their quotes spell.
-fn decode_key(raw: &[u8]) -> Cow<'_, str> {
-    let raw = std::str::from_utf8(raw).unwrap_or_default();
-    let inner = raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default();
-    if !inner.contains('\\') {
-        return Cow::Borrowed(inner);
-    }
-    serde_json::from_str::<String>(raw).map_or(Cow::Borrowed(inner), Cow::Owned)
 }
 
 #[cfg(test)]

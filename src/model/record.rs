@@ -1,11 +1,11 @@
-//! The immutable record of one finished turn, and the snapshot that lists a whole path of them.
-//! Written once, named by the hash of its bytes, never edited. Holds no client content; where that
-//! is stored, it names it.
+//! The immutable record of one finished turn, and the snapshot that lists a path of them. A record
+//! is written once, is named by the hash of its bytes, and is never edited. It holds no client
+//! content; if that is stored, the record names it.
 
-use super::{CallId, Digest, Edits, Guide, ItemNo, Kept, Mark, RecordId, Usage};
+use super::{CallId, Digest, Edits, Guide, ItemNo, Kept, RecordId, StoredMark, Usage};
 use serde::{Deserialize, Serialize};
 
-/// What a record stands on.
+/// The predecessor of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Parent {
     /// The first turn of a conversation.
@@ -19,7 +19,7 @@ pub enum Parent {
 
 /// The type that the agent gave an episode (paper 000 §4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum EpisodeKind {
+pub enum ExplicitKind {
     /// Exploration: gathers information.
     Expl,
     /// Action: its effects persist in the environment.
@@ -29,12 +29,12 @@ pub enum EpisodeKind {
 /// What a hidden call did. The record keeps it, so that nothing is validated twice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Effect {
-    /// Opened an episode, closing the open one first where `auto_close` let it.
+    /// Opened an episode. With `auto_close` it closed the open one first.
     Started {
         /// The episode's name, unique on the path.
         name: String,
         /// Its type.
-        kind: EpisodeKind,
+        kind: ExplicitKind,
         /// Names of the closed expl episodes that it builds on.
         dependencies: Vec<String>,
     },
@@ -42,38 +42,38 @@ pub enum Effect {
     Ended {
         /// The name of the episode that was closed.
         name: String,
-        /// What was learned; an expl has one, an act has none.
+        /// What was learned. An expl has a description, an act has none.
         description: Option<String>,
     },
-    /// Brought evicted originals back: the result holds them.
+    /// Brought evicted originals back, which are in the result.
     Recalled {
-        /// What was asked for, as it was asked.
+        /// The id, as it was asked for.
         id: String,
-        /// The originals that the result holds whole.
+        /// The originals that are whole in the result.
         originals: Vec<Original>,
         /// The size of the result in tokens.
         tokens: u32,
-        /// Whether it stays in view until the episode that it stands in ends.
+        /// Whether it stays in view until the episode that it is in ends.
         pinned: bool,
     },
-    /// Changed nothing: the result says why.
+    /// Changed nothing. The result says why.
     Refused,
 }
 
-/// Where an original stands in the result of the `recall` that brought it back.
+/// The place of an original in the result of the `recall` that brought it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Original {
     /// The item.
     pub item: ItemNo,
-    /// The byte at which it begins.
+    /// Its first byte.
     pub start: u32,
-    /// The byte behind its last one.
+    /// The byte after its last.
     pub end: u32,
 }
 
 /// A tool that the proxy adds and answers itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Hidden {
+pub enum HiddenTool {
     /// Marks episodes.
     #[default]
     Delimiter,
@@ -84,9 +84,9 @@ pub enum Hidden {
 /// One call of a hidden tool, with the answer that it got.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HiddenCall {
-    /// The call's id as the provider issued it, or one of ours where that could not be used.
+    /// The call's id, from the provider, or one of ours if that was unusable.
     pub id: CallId,
-    /// Its place among the message's calls, visible calls counted.
+    /// Its place among all calls of the message, visible calls included.
     pub place: u32,
     /// The call as a JSON object, byte for byte as it is sent upstream.
     pub bytes: String,
@@ -102,33 +102,34 @@ pub struct HiddenCall {
     pub effect: Effect,
     /// Whether its result carries a nudge.
     pub nudge: bool,
-    /// The tool that was called; records of a time with one hidden tool don't say.
+    /// The tool that was called. Records from when there was one hidden tool don't say.
     #[serde(default)]
-    pub tool: Hidden,
-    /// Its place among all blocks of its hop's message, and how many those were; none in a dialect
-    /// whose messages are not made of blocks.
+    pub tool: HiddenTool,
+    /// Its place among all blocks of its hop's message, and the number of blocks. None in a dialect
+    /// without blocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block: Option<(u32, u32)>,
-    /// Whether reasoning of its message signed it, which at the client signs the next call.
+    /// Whether reasoning of its message signed it. At the client that signature is on the next
+    /// call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub signed: bool,
 }
 
 /// One upstream call of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hop {
-    /// The whole assistant message as sent upstream ever after; absent for the last hop, whose
+pub struct StoredHop {
+    /// The whole assistant message, which every later request sends. None for the last hop, whose
     /// bytes the client resends.
     pub message: Option<String>,
-    /// Whether that message has text, and its size in tokens.
+    /// The size of its text in tokens; 0 if it has none.
     pub text: u32,
     /// Tokens of its reasoning fields.
     pub reasoning: u32,
     /// The hidden calls of the hop, in array order.
     pub calls: Vec<HiddenCall>,
     /// Marks that a pass before this hop moved.
-    pub marks: Vec<(ItemNo, Mark)>,
-    /// What that pass chose to leave of items that it did not take out whole.
+    pub marks: Vec<(ItemNo, StoredMark)>,
+    /// What that pass kept of items that it did not remove whole.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<(ItemNo, Kept)>,
     /// The size of the view that was sent, in tokens, before calibration.
@@ -140,7 +141,7 @@ pub struct Hop {
 /// The record of one turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnRecord {
-    /// What it stands on.
+    /// Its predecessor.
     pub parent: Parent,
     /// Its number on the path, from 1.
     pub turn: u32,
@@ -151,8 +152,8 @@ pub struct TurnRecord {
     /// The number of the first item of the response.
     pub first_item: ItemNo,
     /// The upstream calls, at least one.
-    pub hops: Vec<Hop>,
-    /// The text that earlier hops handed to the client, seams included.
+    pub hops: Vec<StoredHop>,
+    /// The text that earlier hops handed to the client, including the text between them.
     pub handed: String,
     /// The canonical digest of the visible response.
     pub visible: Digest,
@@ -161,14 +162,14 @@ pub struct TurnRecord {
     pub bare: Digest,
     /// Ids and tool names of the visible calls.
     pub calls: Vec<(CallId, String)>,
-    /// Whether the request carried tools: only then was injection decided.
+    /// Whether the request had tools. Only then was injection decided.
     pub tooled: bool,
-    /// The name under which `delimiter` was injected; none where it was not.
+    /// The name under which `delimiter` was injected; none if it was not.
     pub injected: Option<String>,
-    /// The name under which `recall` was injected; none where it was not.
+    /// The name under which `recall` was injected; none if it was not.
     #[serde(default)]
     pub recall: Option<String>,
-    /// The digest of the system text and the tools, for noticing that the cache went cold.
+    /// The digest of the system text and the tools. A change means that the cache is cold.
     pub prologue: Digest,
     /// The model that was asked.
     pub model: String,
@@ -179,61 +180,63 @@ pub struct TurnRecord {
     /// The name under which the client knows the session; empty in records of earlier versions.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub session: String,
-    /// The name of the session that it is a child of, where the client says so.
+    /// The name of the parent session, if the client says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_session: Option<String>,
-    /// The turn's [`Content`], where the operator has it stored.
+    /// The turn's [`Content`], if it is stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Digest>,
-    /// Edits that the upstream was known to refuse for this model: its view was shown without.
+    /// Edits that the upstream was known to refuse for this model. The turn's view did without
+    /// them.
     #[serde(default, skip_serializing_if = "Edits::is_empty")]
     pub without: Edits,
-    /// What the conversation was told of its hidden tools; of a request without tools it says
-    /// nothing.
+    /// What the conversation was told of its hidden tools. Meaningless for a request without tools.
     #[serde(default, skip_serializing_if = "Guide::is_default")]
     pub guide: Guide,
 }
 
-/// What of the client's was stored with a turn. With the contents of the turns before it, back to
-/// the last that begins at 0, it gives the client's whole history.
+/// The client's content that was stored with a turn. Together with the contents of the turns before
+/// it, back to the last that begins at 0, it is the client's whole history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
     /// The index of the first message that is listed; those before it are in earlier turns.
     pub from: u32,
     /// The client's messages from there on, byte for byte.
     pub messages: Vec<Digest>,
-    /// The visible response, until the next turn's request brings it as the client keeps it.
+    /// The visible response as the proxy sent it. The next turn's request brings it as the client
+    /// keeps it.
     pub answer: Digest,
     /// The client's tools array.
     pub tools: Option<Digest>,
 }
 
-/// One step of a snapshot.
+/// One record in a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
+pub struct SnapshotEntry {
     /// The record.
     pub record: RecordId,
-    /// Where its visible response stands among the client's messages now.
+    /// The index of its visible response among the client's messages now.
     pub position: u32,
     /// The number of the first item before it that no earlier record covers.
     pub base: ItemNo,
 }
 
-/// A path of records, written every so often to bound the fold, and whenever a client's edit had
-/// to be aligned.
+/// A path of records. One is written every so often to bound the fold, and whenever a path was
+/// aligned to an edit of the client.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// The records in order.
-    pub steps: Vec<Step>,
-    /// Every mark that was moved up to here, by records that an edit dropped too: marks are sticky.
-    pub marks: Vec<(ItemNo, Mark)>,
-    /// What is left of the items that are shown in part.
+    pub steps: Vec<SnapshotEntry>,
+    /// Every mark that was moved so far, including those of records that an edit dropped: marks are
+    /// kept.
+    pub marks: Vec<(ItemNo, StoredMark)>,
+    /// What is kept of the items that are shown in part.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<(ItemNo, Kept)>,
     /// The first item number that is free.
     pub next: ItemNo,
-    /// What the conversation was told of its hidden tools, by records that an edit dropped too; none
-    /// where it had tools in no request, and in snapshots of earlier versions.
+    /// What the conversation was told of its hidden tools, including by records that an edit
+    /// dropped. None if no request had tools, and in snapshots of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guide: Option<Guide>,
 }
@@ -260,7 +263,7 @@ mod tests {
             signed: false,
         };
         let original = Original {
-            item: 3,
+            item: ItemNo(3),
             start: 24,
             end: 36,
         };
@@ -276,16 +279,19 @@ mod tests {
             index: vec![(9, 12)],
             trimmed: Some(vec![(1, 4)]),
         };
-        let hop = Hop {
+        let hop = StoredHop {
             message: None,
             text: 3,
             reasoning: 0,
             calls: vec![
-                call("r1", 0, Hidden::Recall, recalled),
-                call("r2", 2, Hidden::Recall, Effect::Refused),
+                call("r1", 0, HiddenTool::Recall, recalled),
+                call("r2", 2, HiddenTool::Recall, Effect::Refused),
             ],
-            marks: vec![(2, Mark::Clipped), (4, Mark::Folded)],
-            kept: vec![(2, kept)],
+            marks: vec![
+                (ItemNo(2), StoredMark::Clipped),
+                (ItemNo(4), StoredMark::Folded),
+            ],
+            kept: vec![(ItemNo(2), kept)],
             estimate: 1300,
             usage: None,
         };
@@ -293,8 +299,8 @@ mod tests {
             parent: Parent::Root,
             turn: 4,
             position: 7,
-            base: 12,
-            first_item: 14,
+            base: ItemNo(12),
+            first_item: ItemNo(14),
             hops: vec![hop],
             handed: String::new(),
             visible: Digest([1; 32]),
@@ -355,8 +361,8 @@ mod tests {
         assert_eq!(record.injected.as_deref(), Some("delimiter"));
         assert_eq!(record.recall, None, "a conversation goes on as it began");
         let calls = record.hops.iter().flat_map(|hop| &hop.calls);
-        let tools: Vec<Hidden> = calls.map(|call| call.tool).collect();
-        assert_eq!(tools, [Hidden::Delimiter; 3]);
+        let tools: Vec<HiddenTool> = calls.map(|call| call.tool).collect();
+        assert_eq!(tools, [HiddenTool::Delimiter; 3]);
         assert_eq!(record.hops[0].marks.len(), 3);
         let ended = Effect::Ended {
             name: "a".to_owned(),

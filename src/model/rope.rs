@@ -1,5 +1,5 @@
-//! A body in pieces: slices of the client's bytes with replacements between them, so that a
-//! history of megabytes is not copied to change a few bytes of it. Never looks into a piece.
+//! A body in pieces: slices of the client's bytes with replacements between them, so that changing
+//! a few bytes doesn't copy a history of megabytes. Never looks into a piece.
 
 use std::collections::VecDeque;
 

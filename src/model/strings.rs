@@ -1,6 +1,6 @@
-//! The distinctive strings of a text: paths, URLs, identifiers and numbers, which is what an agent
-//! takes from what it read into its next call. A scanner over bytes; it knows no JSON (the caller
-//! unescapes) and no language.
+//! The distinctive strings of a text: paths, URLs, identifiers and numbers, which agents carry from
+//! what they read into their next call. A scanner over bytes. Never parses JSON (the caller
+//! unescapes) or any language.
 
 /// Characters of the shortest path.
 const PATH: usize = 5;
@@ -24,7 +24,7 @@ const BREAK: u8 = 32;
 /// What an identifier is made of.
 const WORD: u8 = LETTER | DIGIT | JOINER;
 
-/// What each byte may be part of; nothing of what is not ASCII.
+/// The classes of each byte. Bytes outside ASCII have none.
 static CLASSES: [u8; 256] = classes();
 
 const fn classes() -> [u8; 256] {
@@ -77,7 +77,7 @@ pub fn strings(text: &str) -> impl Iterator<Item = (usize, &str)> {
     .filter_map(|(start, end)| Some((start, text.get(start..end)?)))
 }
 
-/// Whether a distinctive string tells where something is: it holds a slash, a dot, an underscore, a
+/// Whether a distinctive string says where something is: it has a slash, a dot, an underscore, a
 /// digit or an inner capital.
 #[must_use]
 pub fn tells_place(string: &str) -> bool {
@@ -91,7 +91,7 @@ struct Strings<'a> {
     text: &'a str,
     /// Where the next run is looked for.
     at: usize,
-    /// What the newest run held beside its first string, last one first.
+    /// Further strings of the newest run, last one first.
     found: Vec<(usize, usize)>,
 }
 
@@ -152,7 +152,7 @@ impl Strings<'_> {
     }
 }
 
-/// One run that is more than a word.
+/// Reads a run that is more than one word.
 struct Run<'a> {
     bytes: &'a [u8],
     base: usize,
@@ -192,7 +192,7 @@ impl Run<'_> {
         named.then_some(start)
     }
 
-    /// Hands on what stands between bytes of some classes.
+    /// Reads the pieces between bytes of some classes.
     fn pieces(&mut self, start: usize, end: usize, cut: u8, each: fn(&mut Self, usize, usize)) {
         let mut from = start;
         while from < end {
@@ -203,7 +203,7 @@ impl Run<'_> {
         }
     }
 
-    /// A path, else its words.
+    /// Reads a path, or else its words.
     fn piece(&mut self, start: usize, end: usize) {
         if !self.get(start, end).contains(&b'/') {
             return self.pieces(start, end, !WORD, Self::word);
@@ -220,7 +220,7 @@ impl Run<'_> {
         }
     }
 
-    /// A path without a `./` before it, and without punctuation or slashes behind it.
+    /// A path without `./` at its front and without punctuation or slashes at its end.
     fn path(&self, start: usize, end: usize) -> (usize, usize) {
         let behind = |byte: &u8| !matches!(byte, b'.' | b'-' | b'/');
         let kept = self.get(start, end).iter().rposition(behind);
@@ -235,7 +235,7 @@ impl Run<'_> {
         (from, end)
     }
 
-    /// An identifier, else the numbers in it.
+    /// Reads an identifier, or else the numbers in it.
     fn word(&mut self, start: usize, end: usize) {
         let inner = |byte: &u8| class(*byte) & JOINER == 0;
         let word = self.get(start, end);

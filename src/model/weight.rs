@@ -1,11 +1,11 @@
-//! What values that are remembered between requests take of the memory, so that caches are bounded
-//! by bytes. Counts what a value owns, with what an allocator adds; never measures.
+//! The bytes of memory that cached values take, so that caches are bounded by bytes. Computes what
+//! a value owns, with the overhead of an allocator; never measures.
 
 use std::mem::size_of;
 
-use super::{CallShape, Effect, HiddenCall, Hop, Kept, Shape, TurnRecord};
+use super::{CallShape, Effect, HiddenCall, Kept, Shape, StoredHop, TurnRecord};
 
-/// What an allocation of so many bytes takes: allocators round up.
+/// Bytes that an allocation of so many bytes takes: allocators round up.
 #[must_use]
 pub const fn block(bytes: usize) -> usize {
     if bytes == 0 {
@@ -15,13 +15,13 @@ pub const fn block(bytes: usize) -> usize {
     }
 }
 
-/// What an allocation of a shared value takes: two counts stand beside it.
+/// Bytes that an allocation of a shared value takes, with its two reference counts.
 #[must_use]
 pub const fn shared<T>() -> usize {
     block(size_of::<T>() + 2 * size_of::<usize>())
 }
 
-/// What a text owns.
+/// Bytes that a text owns.
 #[must_use]
 pub fn text(text: &String) -> usize {
     block(text.capacity())
@@ -31,13 +31,13 @@ fn optional(option: Option<&String>) -> usize {
     option.map_or(0, text)
 }
 
-/// What a list owns beside what its elements own.
+/// Bytes that a list owns, without what its elements own.
 #[must_use]
 pub fn list<T>(list: &Vec<T>) -> usize {
     block(list.capacity() * size_of::<T>())
 }
 
-/// What a list and its elements own.
+/// Bytes that a list and its elements own.
 fn all<T>(elements: &Vec<T>, each: impl Fn(&T) -> usize) -> usize {
     list(elements) + elements.iter().map(each).sum::<usize>()
 }
@@ -50,7 +50,7 @@ impl TurnRecord {
         let words = [&self.handed, &self.model, &self.session];
         let options = [&self.injected, &self.recall, &self.parent_session];
         shared::<Self>()
-            + all(&self.hops, Hop::owned)
+            + all(&self.hops, StoredHop::owned)
             + calls
             + words.into_iter().map(text).sum::<usize>()
             + options
@@ -60,7 +60,7 @@ impl TurnRecord {
     }
 }
 
-impl Hop {
+impl StoredHop {
     fn owned(&self) -> usize {
         optional(self.message.as_ref())
             + all(&self.calls, HiddenCall::owned)
@@ -90,7 +90,7 @@ impl Effect {
 }
 
 impl Kept {
-    /// What it owns.
+    /// Bytes that it owns.
     #[must_use]
     pub fn owned(&self) -> usize {
         list(&self.lines) + list(&self.index) + self.trimmed.as_ref().map_or(0, list)
@@ -110,7 +110,7 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{CallId, Mark};
+    use crate::model::{CallId, ItemNo, StoredMark};
 
     const MUCH: usize = 10_000;
 
@@ -124,7 +124,7 @@ mod tests {
         record
     }
 
-    fn hop(hop: Hop) -> TurnRecord {
+    fn hop(hop: StoredHop) -> TurnRecord {
         TurnRecord {
             hops: vec![hop],
             ..TurnRecord::default()
@@ -134,9 +134,9 @@ mod tests {
     fn kept(change: fn(&mut Kept, Vec<(u32, u32)>)) -> TurnRecord {
         let mut kept = Kept::default();
         change(&mut kept, vec![(0, 0); MUCH / 8]);
-        hop(Hop {
-            kept: vec![(0, kept)],
-            ..Hop::default()
+        hop(StoredHop {
+            kept: vec![(ItemNo(0), kept)],
+            ..StoredHop::default()
         })
     }
 
@@ -151,21 +151,21 @@ mod tests {
             result_tokens: 0,
             effect: Effect::Refused,
             nudge: false,
-            tool: crate::model::Hidden::Delimiter,
+            tool: crate::model::HiddenTool::Delimiter,
             block: None,
             signed: false,
         };
         change(&mut call, much());
-        hop(Hop {
+        hop(StoredHop {
             calls: vec![call],
-            ..Hop::default()
+            ..StoredHop::default()
         })
     }
 
     fn started(name: String, dependencies: Vec<String>) -> Effect {
         Effect::Started {
             name,
-            kind: crate::model::EpisodeKind::Act,
+            kind: crate::model::ExplicitKind::Act,
             dependencies,
         }
     }
@@ -182,13 +182,13 @@ mod tests {
             with(|record, much| record.parent_session = Some(much)),
             with(|record, much| record.calls = vec![(CallId(much), String::new())]),
             with(|record, much| record.calls = vec![(CallId(String::new()), much)]),
-            hop(Hop {
+            hop(StoredHop {
                 message: Some(much()),
-                ..Hop::default()
+                ..StoredHop::default()
             }),
-            hop(Hop {
-                marks: vec![(0, Mark::Live); MUCH / 8],
-                ..Hop::default()
+            hop(StoredHop {
+                marks: vec![(ItemNo(0), StoredMark::Live); MUCH / 8],
+                ..StoredHop::default()
             }),
             kept(|kept, spans| kept.lines = spans),
             kept(|kept, spans| kept.index = spans),

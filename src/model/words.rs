@@ -1,6 +1,5 @@
-//! What is known of a text by the distinctive strings in it: enough to tell what stands in several
-//! texts, and where in each, without reading any again. Holds hashes and places only; never keeps
-//! the text.
+//! The distinctive strings of a text as hashes and places, which is enough to find strings that
+//! occur in several texts without reading any text again. Never keeps the text.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -11,8 +10,8 @@ use twox_hash::XxHash3_64;
 use super::strings::{strings, tells_place};
 use super::weight::{block, shared};
 
-/// So many strings of a text are known at most; those behind them are as if they stood nowhere. It
-/// takes a text of some ten megabytes to have more.
+/// The most strings that are kept of a text. The rest are ignored; only texts above some ten
+/// megabytes have more.
 const MOST: usize = 1 << 20;
 
 /// The hash of a distinctive string, or of a whole text.
@@ -21,22 +20,22 @@ pub fn hash(text: &str) -> u64 {
     XxHash3_64::oneshot(text.as_bytes())
 }
 
-/// A distinctive string where it stands in a text.
+/// A distinctive string and its place in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word {
     hash: u64,
     start: u32,
-    /// The length in bytes, and the two flags below above it.
+    /// The length in bytes, with the two flags below in its upper bits.
     length: u32,
 }
 
-/// Set on a string that stands here for the first time in its text.
+/// Set on the first occurrence of a string in its text.
 const FIRST: u32 = 1 << 31;
-/// Set on a string that tells where something is.
+/// Set on a string that says where something is.
 const PLACE: u32 = 1 << 30;
 
 impl Word {
-    /// `None` for what stands beyond 4 GiB or is longer than 1 GiB: a body is capped long before.
+    /// `None` for a string beyond 4 GiB or longer than 1 GiB, which no body can have.
     fn new(at: usize, string: &str, hash: u64, first: bool) -> Option<Self> {
         let length = u32::try_from(string.len()).ok()?;
         let flags = if first { FIRST } else { 0 } | if tells_place(string) { PLACE } else { 0 };
@@ -53,7 +52,7 @@ impl Word {
         self.hash
     }
 
-    /// Where it stands, in bytes.
+    /// Its place in bytes.
     #[must_use]
     pub fn span(self) -> Range<usize> {
         let start = self.start as usize;
@@ -66,7 +65,7 @@ impl Word {
         (self.length & !(FIRST | PLACE)) as usize
     }
 
-    /// Whether it tells where something is: it holds a slash, a dot, an underscore, a digit or an
+    /// Whether it says where something is: it has a slash, a dot, an underscore, a digit or an
     /// inner capital.
     #[must_use]
     pub fn is_place(self) -> bool {
@@ -102,7 +101,7 @@ impl Words {
         }
     }
 
-    /// The same for a text that several were joined to, the longest of so many bytes.
+    /// The same words, for a text that joins several, the longest of which has so many bytes.
     #[must_use]
     pub fn with_longest(self, longest: usize) -> Self {
         Self { longest, ..self }
@@ -138,7 +137,7 @@ impl Words {
         self.bytes
     }
 
-    /// The length in bytes of the longest of the texts that were joined to this one, else its own.
+    /// The length in bytes of the longest of the texts that were joined, or of the text itself.
     #[must_use]
     pub fn longest(&self) -> usize {
         self.longest
@@ -151,7 +150,7 @@ impl Words {
     }
 }
 
-/// Hashes ascending and each once.
+/// Sorts hashes and drops repeated ones.
 #[must_use]
 pub fn distinct(mut hashes: Vec<u64>) -> Vec<u64> {
     hashes.sort_unstable();
@@ -162,7 +161,7 @@ pub fn distinct(mut hashes: Vec<u64>) -> Vec<u64> {
 /// Builds maps whose keys are hashes already.
 pub type Hashed = BuildHasherDefault<AsIs>;
 
-/// Takes a key that is a hash for its own hash.
+/// Uses a key that is a hash as its own hash.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AsIs(u64);
 

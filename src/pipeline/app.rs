@@ -10,14 +10,15 @@ use super::accepted_credentials::AcceptedCredentials;
 use super::active_sessions::ActiveSessions;
 use super::find::Paths;
 use super::learned::Learned;
+use super::settings::ServingSettings;
 use super::windows::Windows;
 use crate::history::Readers;
 use crate::model::{CacheName, Dialect, TenantId, caches};
 use crate::record::{Label, Metrics};
 use crate::store::Store;
 use crate::tokens::{Counter, Family, Models};
-use crate::turn::hop::Tools;
-use crate::turn::known::{Memo, Reader};
+use crate::turn::memo::{Memo, Reader};
+use crate::turn::state::HopContext;
 use crate::turn::{Mode, Settings};
 use crate::{dialect, upstream};
 
@@ -27,10 +28,12 @@ pub struct App {
     pub upstream: upstream::UpstreamClient,
     /// The upstream's name in metrics.
     pub provider: Label,
-    /// How requests are served.
+    /// What decides turns.
     pub settings: Settings,
+    /// How long requests and streams wait, and how much is taken in.
+    pub serving: ServingSettings,
     /// The stream machine's settings.
-    pub intercept: dialect::stream::StreamSettings,
+    pub intercept: dialect::stream::MachineSettings,
     /// The store of turn records.
     pub store: Arc<Store>,
     /// The records of turns that are only watched, in memory. The oldest are dropped first.
@@ -83,7 +86,7 @@ impl App {
                 | CacheName::Notes
                 | CacheName::Fronts => self.memo.weight(cache),
             };
-            let limit = caches::share(cache, self.settings.cache_memory);
+            let limit = caches::share(cache, self.serving.cache_memory);
             self.metrics.set_cache(cache, held, limit as u64);
         }
         self.metrics.render().unwrap_or_else(|error| {
@@ -122,8 +125,8 @@ impl App {
         family: &'a Family,
         tenant: TenantId,
         dialect: Dialect,
-    ) -> Tools<'a> {
-        Tools {
+    ) -> HopContext<'a> {
+        HopContext {
             reader: self.reader(family, tenant, dialect),
             classes: &self.settings.classes,
             family,

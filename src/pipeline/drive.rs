@@ -211,7 +211,7 @@ impl Driver {
             return Ok(HopEnd::Other(body));
         }
         let mut beginning = Beginning::default();
-        let every = self.app.settings.delimiter.heartbeat;
+        let every = self.app.serving.streams.heartbeat;
         loop {
             let silence = every.saturating_sub(self.client.held.elapsed());
             // A body that may not be a stream gets no response head before that is known.
@@ -248,7 +248,7 @@ impl Driver {
                 }
                 () = self.client.sender.closed() => {
                     // Reading on costs money, so only the operator can ask for it.
-                    if !self.app.settings.delimiter.finish_cancelled {
+                    if !self.app.serving.streams.finish_cancelled {
                         return Err(ClientGone);
                     }
                     self.swallow(&mut body).await;
@@ -404,7 +404,7 @@ impl Driver {
     async fn beating<T>(&mut self, wait: impl Future<Output = T>) -> Option<T> {
         let mut wait = std::pin::pin!(wait);
         let closed = self.client.sender.clone();
-        let every = self.app.settings.delimiter.heartbeat;
+        let every = self.app.serving.streams.heartbeat;
         loop {
             let silence = every.saturating_sub(self.client.held.elapsed());
             let stays = tokio::select! {

@@ -10,7 +10,7 @@ use crate::history::{FindError, Reads, load, record};
 use crate::model::caches::{MEMORY, bounded, entry};
 use crate::model::{CacheName, Digest, Head, RecordId, Role, Scope, Shape, TenantId, TurnRecord};
 use crate::session::align::align;
-use crate::session::chain::{self, Key};
+use crate::session::chain::{self, RecordKey};
 use crate::session::path::Path;
 
 /// How many heads are looked up at a time, from the newest to the oldest.
@@ -127,7 +127,7 @@ pub fn remembered(paths: &Paths, request: &PathQuery<'_>) -> Option<Arc<Path>> {
         return Some(Arc::default());
     };
     let head = request.heads.get(newest + 1)?;
-    let key = Key::After(*head).digest(request.tenant, request.scope);
+    let key = RecordKey::After(*head).digest(request.tenant, request.scope);
     paths
         // A remembered path that ends elsewhere was tied to another history.
         .0
@@ -170,7 +170,7 @@ fn by_head(
     request: &PathQuery<'_>,
     assistants: &[usize],
 ) -> Result<Option<Arc<Path>>, FindError> {
-    if let Some(path) = newest_known(store, paths, request, assistants, Key::After)? {
+    if let Some(path) = newest_known(store, paths, request, assistants, RecordKey::After)? {
         return Ok(Some(path));
     }
     // A fork is found across scopes, so only heads that include a call count: many conversations
@@ -181,7 +181,7 @@ fn by_head(
     };
     let covering = assistants.partition_point(|at| *at >= first);
     let covering = assistants.get(..covering).unwrap_or_default();
-    newest_known(store, paths, request, covering, Key::Fork)
+    newest_known(store, paths, request, covering, RecordKey::Fork)
 }
 
 /// Finds the path of the newest known head. `assistants` lists positions from the newest to the
@@ -193,7 +193,7 @@ fn newest_known(
     paths: &Paths,
     request: &PathQuery<'_>,
     assistants: &[usize],
-    key: fn(Head) -> Key<'static>,
+    key: fn(Head) -> RecordKey<'static>,
 ) -> Result<Option<Arc<Path>>, FindError> {
     let (near, far) = assistants.split_at(assistants.len().min(NEAR));
     for probe in near.chunks(PROBES) {
@@ -240,7 +240,7 @@ fn probe_heads(
     paths: &Paths,
     request: &PathQuery<'_>,
     probe: &[usize],
-    key: fn(Head) -> Key<'static>,
+    key: fn(Head) -> RecordKey<'static>,
 ) -> Result<Option<Arc<Path>>, FindError> {
     let keys: Vec<(usize, Digest)> = probe
         .iter()
@@ -287,19 +287,19 @@ fn by_anchor(
             .iter()
             .filter(|call| !call.id.0.is_empty())
             .take(ANCHORS)
-            .map(|call| Key::Call(&call.id, &call.name).digest(request.tenant, request.scope))
+            .map(|call| RecordKey::Call(&call.id, &call.name).digest(request.tenant, request.scope))
             .collect();
         // An answer without calls has no id. It is tied by its own digest, together with the call
         // before it.
         if shape.calls.is_empty()
             && let Some(before) = chain::call_before(request.shapes, *at)
         {
-            let key = Key::Text(shape.canonical, before);
+            let key = RecordKey::Text(shape.canonical, before);
             keys.push(key.digest(request.tenant, request.scope));
         }
         // The head before an answer finds records whose answer the client trimmed or joined.
         if let Some(head) = request.heads.get(*at) {
-            keys.push(Key::Before(*head).digest(request.tenant, request.scope));
+            keys.push(RecordKey::Before(*head).digest(request.tenant, request.scope));
         }
         let ids: Vec<RecordId> = store
             .links(&keys)?

@@ -11,11 +11,11 @@ use super::refer;
 use super::stored_content;
 use crate::history::usage_key;
 use crate::model::{Digest, Parent, RecordId, TurnRecord, Usage, blob_id};
-use crate::session::chain::{self, Key};
+use crate::session::chain::{self, RecordKey};
 use crate::session::path::Path;
 use crate::store::{Batch, Link, Store, StoreError, Ticket};
 use crate::turn::ending::{encode, named};
-use crate::turn::hop::State;
+use crate::turn::state::TurnState;
 
 /// How many turns a path may span before a snapshot is written. It limits how many records are read
 /// to fold a path.
@@ -46,7 +46,7 @@ pub struct Ended {
 /// Content is written first and in a batch of its own, so that a store without room for it still
 /// takes the record. The store writes in order: a durable record therefore has durable content. The
 /// ids of the response and its items are written with the record.
-pub fn commit(app: &App, place: &RecordPlace, state: &State, ended: Ended) -> Committed {
+pub fn commit(app: &App, place: &RecordPlace, state: &TurnState, ended: Ended) -> Committed {
     let Ended {
         mut record,
         said,
@@ -80,7 +80,7 @@ pub fn commit(app: &App, place: &RecordPlace, state: &State, ended: Ended) -> Co
     let key = keys.first().copied();
     if let Some(key) = key {
         app.paths.insert(key, &path);
-        let after = |head| Key::After(head).digest(place.tenant, &place.keys);
+        let after = |head| RecordKey::After(head).digest(place.tenant, &place.keys);
         app.paths.outgrow(&state.path, &state.heads, after);
     }
     Committed {
@@ -93,24 +93,27 @@ pub fn commit(app: &App, place: &RecordPlace, state: &State, ended: Ended) -> Co
 }
 
 /// The keys that lead to a record. The head after its visible response is the first.
-fn keys(place: &RecordPlace, state: &State, record: &TurnRecord) -> Vec<Digest> {
+fn keys(place: &RecordPlace, state: &TurnState, record: &TurnRecord) -> Vec<Digest> {
     let Some(before) = state.heads.last().copied() else {
         return Vec::new();
     };
     let after = chain::extend(before, record.visible);
-    let digest = |key: Key<'_>| key.digest(place.tenant, &place.keys);
-    let mut keys = vec![digest(Key::After(after)), digest(Key::Before(before))];
+    let digest = |key: RecordKey<'_>| key.digest(place.tenant, &place.keys);
+    let mut keys = vec![
+        digest(RecordKey::After(after)),
+        digest(RecordKey::Before(before)),
+    ];
     // A conversation without any call is not found across scopes: many begin with the same words.
     if !record.calls.is_empty() || state.shapes.iter().any(|shape| !shape.calls.is_empty()) {
-        keys.push(digest(Key::Fork(after)));
+        keys.push(digest(RecordKey::Fork(after)));
     }
     let named = record.calls.iter().filter(|(call, _)| !call.0.is_empty());
-    keys.extend(named.map(|(call, name)| digest(Key::Call(call, name))));
+    keys.extend(named.map(|(call, name)| digest(RecordKey::Call(call, name))));
     // An answer without calls has no id, so its text is a key together with the call before it.
     if record.calls.is_empty()
         && let Some(before) = chain::call_before(&state.shapes, state.shapes.len())
     {
-        keys.push(digest(Key::Text(record.visible, before)));
+        keys.push(digest(RecordKey::Text(record.visible, before)));
     }
     keys
 }

@@ -8,8 +8,8 @@ use crate::tokens::ledger::{
     self, Account, AnswerSizes, LedgerCall, LedgerTerms, RequestSizes, UnsentView,
 };
 use crate::turn::hidden;
-use crate::turn::hop::{Prepared, State};
-use crate::turn::known::Reader;
+use crate::turn::memo::Reader;
+use crate::turn::state::{Prepared, TurnState};
 
 /// The ledger's input for one turn. It is empty until the terms are set.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ impl LedgerInput {
 
     /// Notes that a view is about to be sent. If it replaces a view that was refused, it may not
     /// count on more of the cache than the refused view could.
-    pub(super) fn prepared(&mut self, state: &State, prepared: &Prepared) {
+    pub(super) fn prepared(&mut self, state: &TurnState, prepared: &Prepared) {
         (self.client, self.own) = (state.client_asked(), state.own_asked());
         let mut asked = prepared.asked;
         if let Some((refused, _)) = self.calls.pop_if(|(_, accepted)| !*accepted) {
@@ -62,7 +62,7 @@ impl LedgerInput {
     /// Notes that the client's own request is about to be sent, because the turn is only watched.
     /// `anew` says that the conversation goes on but nothing is known of its past: the provider has
     /// it in its cache, and the view would have changed it.
-    pub(super) fn watched(&mut self, state: &State, anew: bool) {
+    pub(super) fn watched(&mut self, state: &TurnState, anew: bool) {
         if let Some((view, _)) = self.calls.pop() {
             let (mut asked, whole) = (view.asked, view.whole);
             // `breaks` compares these two: the view would have broken the prefix that the provider holds.

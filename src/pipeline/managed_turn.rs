@@ -23,12 +23,12 @@ use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::Spec;
 use crate::dialect::stream::unary::TurnEnd;
 use crate::dialect::{ErrorSide, ErrorText};
-use crate::model::{EditKind, Edits, Hop};
+use crate::model::{EditKind, Edits, StoredHop};
 use crate::record::{FailedStage, Phase, StoreOp};
 use crate::tokens::Family;
 use crate::turn::ending::{self, Ending};
 use crate::turn::hidden::{self, Keep};
-use crate::turn::hop::{MiddleError, Prepared, State};
+use crate::turn::state::{MiddleError, Prepared, TurnState};
 use crate::turn::{Mode, Unmet};
 use crate::upstream::{self, Outbound, Payload};
 
@@ -38,7 +38,7 @@ pub(super) const CAP_LINE: &str = "the model only annotated; send \"continue\"";
 /// A turn whose first hop is prepared.
 pub(super) struct ManagedTurn {
     /// What the turn keeps between hops.
-    pub state: State,
+    pub state: TurnState,
     /// The hop in hand.
     pub prepared: Prepared,
     /// The client's request.
@@ -84,7 +84,7 @@ impl ManagedTurn {
     }
 
     /// Runs and counts the hidden calls of an answer. Returns the hop to record.
-    pub(super) fn settle_hop(&mut self, app: &App, answer: &Answer, keep: Keep) -> Hop {
+    pub(super) fn settle_hop(&mut self, app: &App, answer: &Answer, keep: Keep) -> StoredHop {
         let reader = app.reader(&self.family, self.place.tenant, self.state.request.dialect);
         let (state, prepared) = (&self.state, &self.prepared);
         let (hop, counted) = self.reporter.timed(Phase::Intercept, || {
@@ -142,7 +142,13 @@ impl ManagedTurn {
         self.ended(app, answers, last, end)
     }
 
-    fn ended(&self, app: &App, answers: &[Answer], last: Hop, end: TurnEnd<'_>) -> Option<Ended> {
+    fn ended(
+        &self,
+        app: &App,
+        answers: &[Answer],
+        last: StoredHop,
+        end: TurnEnd<'_>,
+    ) -> Option<Ended> {
         let answer = answers.last()?;
         let line = end.line();
         let transcript = self.prepared.view.transcript();
@@ -294,7 +300,7 @@ impl ManagedTurn {
     /// written late and the client does not wait.
     pub(super) async fn durable(&mut self, app: &Arc<App>, committed: Committed) {
         let begun = Instant::now();
-        let waited = tokio::time::timeout(app.settings.store_wait, committed.durable()).await;
+        let waited = tokio::time::timeout(app.serving.store_wait, committed.durable()).await;
         app.metrics.observe_store(StoreOp::Commit, begun.elapsed());
         self.reporter.took(Phase::Store, begun.elapsed());
         match waited {
@@ -373,7 +379,7 @@ pub(super) fn at_hop_cap(answers: &[Answer]) -> TurnEnd<'static> {
 }
 
 /// The error for a hop that stays above its ceiling, if the operator refuses such requests.
-pub(super) fn over_budget(state: &State, prepared: &Prepared) -> Option<ProxyError> {
+pub(super) fn over_budget(state: &TurnState, prepared: &Prepared) -> Option<ProxyError> {
     let pinned = prepared
         .pinned
         .filter(|_| state.terms.unmet == Unmet::Refuse)?;

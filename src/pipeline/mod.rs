@@ -5,10 +5,10 @@
 //! The request half, up to the first hop:
 //!
 //! 1. `standing` decides how far the caller is trusted with what was recorded.
-//! 2. `open` decodes the request (`dialect`), and reads and counts its messages (`turn::known`). If the
+//! 2. `open` decodes the request (`dialect`), and reads and counts its messages (`turn::memo`). If the
 //!    request names what was said before, `refer` reads that from the store.
 //! 3. `find` looks up the path of records behind it, in memory first and then through `history`.
-//! 4. `turn::hop` prepares the first hop: injection, size, a pass if one is due, bytes.
+//! 4. `turn::state` prepares the first hop: injection, size, a pass if one is due, bytes.
 //!
 //! The response half, hop after hop:
 //!
@@ -40,6 +40,7 @@ mod reporter;
 mod request;
 mod send;
 mod serve;
+mod settings;
 mod standing;
 mod stored_content;
 mod unary;
@@ -61,6 +62,7 @@ pub use forward::forward;
 pub use learned::Learned;
 pub use reporter::Reporter;
 pub use request::{Identity, SessionHeaders, Standing, TurnRequest, Untouched};
+pub use settings::{ServingSettings, StreamSettings};
 pub use windows::Windows;
 
 use open::Opened;

@@ -27,7 +27,7 @@ use crate::session::align::stand;
 use crate::session::chain;
 use crate::session::path::Path;
 use crate::tokens::Family;
-use crate::turn::hop::{MiddleError, Prepared, State};
+use crate::turn::state::{MiddleError, Prepared, TurnState};
 use crate::turn::{Mode, SetBreakpoints, Terms};
 
 /// What becomes of a request.
@@ -75,7 +75,7 @@ enum OpeningStep {
 }
 
 /// What a turn is made of.
-type FirstHop = (State, Prepared, RecordPlace, Family);
+type FirstHop = (TurnState, Prepared, RecordPlace, Family);
 
 /// Reads a request and prepares its first hop.
 ///
@@ -365,7 +365,7 @@ fn ready(
     let whose = TenantModel::new(place.tenant, request.dialect, &request.model);
     // What the upstream refuses decides the first view, so it is looked up before injection.
     let known = app.learned.without(&whose);
-    let mut state = State::new(request, shapes, heads, path, terms, &tools.reader);
+    let mut state = TurnState::new(request, shapes, heads, path, terms, &tools.reader);
     state.know(known);
     let failed = |error: MiddleError| Stop::Fail(FailedStage::of(&error));
     let injected = reporter.timed(Phase::Policy, || state.inject(&tools));
@@ -411,12 +411,7 @@ impl DecodedRequest {
     ) -> Result<LookedUp, Stop> {
         let told = |op, time| app.metrics.observe_store(op, time);
         let reads = Reads::new(&app.store, &told).while_waited_for(patience);
-        let known = refer::look_up(
-            &reads,
-            (tenant, scope),
-            &self.request,
-            app.settings.body_cap,
-        );
+        let known = refer::look_up(&reads, (tenant, scope), &self.request, app.serving.body_cap);
         known.map_err(unfound)
     }
 }
@@ -449,7 +444,7 @@ impl CountedRequest {
 }
 
 /// Whether the prepared hop is sent, or what happens instead.
-fn decide(state: &State, prepared: &Prepared, purpose: Purpose) -> Result<(), Stop> {
+fn decide(state: &TurnState, prepared: &Prepared, purpose: Purpose) -> Result<(), Stop> {
     if state.terms.mode == Mode::Observe {
         // A request that is only counted costs nothing, so there is nothing to compare.
         return match purpose {

@@ -86,7 +86,7 @@ pub(super) async fn look_up<T: Send + 'static>(
     find: impl FnOnce(&App, &Patience) -> Result<T, Stop> + Send + 'static,
 ) -> Result<T, Stop> {
     let begun = Instant::now();
-    let limit = app.settings.read_wait;
+    let limit = app.serving.read_wait;
     let worker = app.clone();
     let find = move |patience: &Patience| guarded(|| find(&worker, patience));
     let found = app.readers.run(&opening.patience, limit, find).await;

@@ -2,7 +2,7 @@
 //! of sessions that clients see. Never looks anything up.
 
 use crate::model::{Dialect, Digest, Role, Scope, TenantId};
-use crate::turn::hop::State;
+use crate::turn::state::TurnState;
 
 /// Where a record belongs.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ impl RecordPlace {
 /// The name of the session that the client sees: a hash of its scope, or else of the root of its
 /// chain.
 #[must_use]
-pub fn session(place: &RecordPlace, state: &State) -> String {
+pub fn session(place: &RecordPlace, state: &TurnState) -> String {
     let tenant = place.tenant.0;
     if place.scope.0.is_empty() {
         let first = state

@@ -181,7 +181,7 @@ fn conversation(
     let Some(path) = history::load(reads, id)? else {
         return Ok(None);
     };
-    let Some(said) = history::said(reads, &path)? else {
+    let Some(said) = history::conversation(reads, &path)? else {
         return Ok(None);
     };
     let mut messages = Vec::with_capacity(said.messages.len());

@@ -18,8 +18,8 @@ use crate::record::{
 };
 use crate::tokens::ledger::{Account, AnswerSizes, LedgerTerms};
 use crate::turn::Mode;
-use crate::turn::hidden::Counted;
-use crate::turn::hop::{MiddleError, Prepared, State, Tools};
+use crate::turn::hidden::HiddenCounts;
+use crate::turn::state::{HopContext, MiddleError, Prepared, TurnState};
 
 /// Gathers the report of a request from its head to its end, and hands it over once, however the
 /// request ends.
@@ -134,8 +134,8 @@ impl Reporter {
     /// Prepares a hop and notes how long its two halves took.
     pub(super) fn prepare(
         &mut self,
-        state: &mut State,
-        tools: &Tools<'_>,
+        state: &mut TurnState,
+        tools: &HopContext<'_>,
         refused: Option<u64>,
     ) -> Result<Prepared, MiddleError> {
         let planned = self.timed(Phase::Policy, || state.plan(tools, refused))?;
@@ -148,7 +148,7 @@ impl Reporter {
     }
 
     /// Notes the place of the request and its next hop.
-    pub(super) fn prepared(&mut self, state: &State, prepared: &Prepared) {
+    pub(super) fn prepared(&mut self, state: &TurnState, prepared: &Prepared) {
         self.ledger.prepared(state, prepared);
         self.report.number = u64::from(state.path.next_turn());
         // A watched turn commits no pass and breaks no prefix.
@@ -226,7 +226,7 @@ impl Reporter {
     }
 
     /// Notes that the client's own request is sent, because the turn is only watched.
-    pub(super) fn watched(&mut self, state: &State, projection: Projection) {
+    pub(super) fn watched(&mut self, state: &TurnState, projection: Projection) {
         self.ledger.watched(state, projection == Projection::Anew);
         self.report.projection = Some(projection);
         if let Some(hop) = self.report.hops.last_mut() {
@@ -289,7 +289,7 @@ impl Reporter {
     }
 
     /// Notes what hidden calls did, and what the agent fetched again.
-    pub(super) fn hidden(&mut self, counted: Counted) {
+    pub(super) fn hidden(&mut self, counted: HiddenCounts) {
         // A watched turn hides nothing and evicts nothing.
         if self.ledger.is_watched() {
             return;

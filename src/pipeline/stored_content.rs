@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::model::{Content, Digest, blob_id};
 use crate::store::{Batch, Store};
 use crate::turn::ending::encode;
-use crate::turn::hop::State;
+use crate::turn::state::TurnState;
 
 /// The content of a turn on its way to the disk.
 pub struct StoredContent {
@@ -19,7 +19,7 @@ pub struct StoredContent {
 
 /// Hands the content of a turn to the store. Returns `None` if the store has no room.
 #[must_use]
-pub fn keep(store: &Store, state: &State, said: Bytes) -> Option<StoredContent> {
+pub fn keep(store: &Store, state: &TurnState, said: Bytes) -> Option<StoredContent> {
     // All ids are digests of bytes, so a message that is stored already costs nothing.
     let from = first(state);
     let mut batch = Batch::default();
@@ -60,7 +60,7 @@ pub fn keep(store: &Store, state: &State, said: Bytes) -> Option<StoredContent> 
 
 /// The first message to list: the answer of the turn before, as the client keeps it. Zero, so that
 /// everything is listed, if that turn has no content or the client changed its history.
-fn first(state: &State) -> usize {
+fn first(state: &TurnState) -> usize {
     let path = &state.path;
     let newest = path.entries.last().filter(|_| !path.aligned);
     let stored = newest.filter(|entry| entry.record.content.is_some());

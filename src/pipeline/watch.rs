@@ -28,7 +28,7 @@ use crate::dialect::stream::unary::TurnEnd;
 use crate::dialect::stream::{Machine, Spec, unary};
 use crate::model::{Role, Rope};
 use crate::record::{AbortSide, Projection};
-use crate::turn::hop::State;
+use crate::turn::state::TurnState;
 use unpack::Unpack;
 
 /// The most bytes of one answer that are read.
@@ -82,7 +82,7 @@ pub(super) async fn forward(
 }
 
 /// Whether the past of a turn is known.
-fn known(state: &State) -> Projection {
+fn known(state: &TurnState) -> Projection {
     let spoken = state.shapes.iter().any(|one| one.role == Role::Assistant);
     if spoken && state.path.entries.is_empty() {
         Projection::Anew

@@ -1,30 +1,34 @@
-//! The policies that others use, to be measured against: they know items and turns, no episodes but
-//! as spans of turns. All evict down to the same floor as `cwl` but for those whose definition has
-//! none, keep user text and the newest assistant message with its results, and leave pairs whole.
+//! Other policies, to measure ours against. They know items and turns; of episodes they know only
+//! the spans of unannotated work. They evict to the same floor as `cwl` unless their definition has
+//! none, never touch user text or the newest assistant message with its results, and keep each call
+//! with its result.
 
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::ask::{Level, Policy, PolicyAsk};
 use super::pass::{Proposal, conclude};
 use super::plan::{Move, PlanError};
+use super::protect::Protection;
 use super::work::{Work, bare};
-use super::{Ask, Level, Policy, Protection};
 use crate::model::{ItemKind, Kept, Mark, Role, ToolClass};
 use crate::session::graph::Episode;
+use crate::session::index::{ItemIndex, indices};
 use crate::session::transcript::Item;
 
 /// Tokens of results that `three-tier` protects (paper 001, tier 2, `PRUNE_PROTECT`).
 const PROTECT: u64 = 40_000;
-/// Tokens that `three-tier` frees more than, or does nothing (paper 001, tier 2, `PRUNE_MINIMUM`).
+/// `three-tier` does nothing unless it frees more tokens than this (paper 001, tier 2,
+/// `PRUNE_MINIMUM`).
 const MINIMUM: u64 = 20_000;
-/// Turns, told by user messages, that `three-tier` protects (paper 001, tier 2: "Protect last 2
+/// Turns that `three-tier` protects, counted by user messages (paper 001, tier 2: "Protect last 2
 /// turns").
 const PROTECT_TURNS: usize = 2;
 /// The tools whose results `three-tier` protects (paper 001, tier 2, `PROTECTED_TOOLS`).
 const PROTECT_TOOLS: [&str; 2] = ["skill_execution", "subtask_invocation"];
-/// Lines at either end of a result that masking leaves. Paper 003 gives no number.
+/// Lines that masking leaves at each end of a result. Paper 003 gives no number.
 const ENDS: usize = 3;
-/// Bytes at either end that it leaves of longer lines.
+/// Bytes that it leaves at each end, if the lines are longer.
 const END_BYTES: usize = 240;
 /// Results that `keep-recent` leaves.
 const KEEP: usize = 3;
@@ -35,7 +39,7 @@ const VERBATIM: u32 = 8000;
 ///
 /// # Errors
 /// [`PlanError`] if the moves break a rule, which is a mistake in here.
-pub(super) fn propose(policy: Policy, ask: &Ask<'_>) -> Result<Proposal, PlanError> {
+pub(super) fn propose(policy: Policy, ask: &PolicyAsk<'_>) -> Result<Proposal, PlanError> {
     let recent = match policy {
         Policy::Compaction => VERBATIM,
         Policy::ThreeTier | Policy::KeepRecent | Policy::None => 0,
@@ -50,6 +54,7 @@ pub(super) fn propose(policy: Policy, ask: &Ask<'_>) -> Result<Proposal, PlanErr
     let protection = Protection::new(ask.view.marked(), recent).without_episodes();
     let mut work = Work::new(ask, protection);
     run(policy, &mut work, ask);
+    // Recent tokens are protected only as long as the ceiling can be met without them.
     if work.total() > ask.target.ceiling && recent > 0 {
         work.protection = work.protection.without_recent();
         run(policy, &mut work, ask);
@@ -57,7 +62,7 @@ pub(super) fn propose(policy: Policy, ask: &Ask<'_>) -> Result<Proposal, PlanErr
     conclude(work, ask)
 }
 
-fn run(policy: Policy, work: &mut Work<'_>, ask: &Ask<'_>) {
+fn run(policy: Policy, work: &mut Work<'_>, ask: &PolicyAsk<'_>) {
     match policy {
         Policy::None | Policy::Cwl | Policy::CwlPaper => {}
         Policy::Recency => {
@@ -88,7 +93,7 @@ fn run(policy: Policy, work: &mut Work<'_>, ask: &Ask<'_>) {
         Policy::ThreeTier => three_tier(work),
         Policy::KeepRecent => {
             let mut calls = calls(work);
-            calls.truncate(results(work).saturating_sub(KEEP));
+            calls.truncate(calls.len().saturating_sub(KEEP));
             work.target = 0;
             clear(work, calls);
         }
@@ -100,8 +105,8 @@ fn run(policy: Policy, work: &mut Work<'_>, ask: &Ask<'_>) {
 }
 
 /// Calls that have a result, oldest first.
-fn calls(work: &Work<'_>) -> Vec<usize> {
-    let items = work.transcript.items.iter().enumerate();
+fn calls(work: &Work<'_>) -> Vec<ItemIndex> {
+    let items = work.transcript.items.indexed();
     let pair = |item: &Item| item.kind == ItemKind::Call && item.episode.is_some();
     items
         .filter(|(_, item)| pair(item) && item.pair.is_some())
@@ -109,25 +114,20 @@ fn calls(work: &Work<'_>) -> Vec<usize> {
         .collect()
 }
 
-/// How many results there are.
-fn results(work: &Work<'_>) -> usize {
-    calls(work).len()
-}
-
 /// Calls by the size of their results, largest first.
-fn largest(work: &Work<'_>) -> Vec<usize> {
+fn largest(work: &Work<'_>) -> Vec<ItemIndex> {
     let mut calls = calls(work);
     calls.sort_by_key(|at| std::cmp::Reverse(result_tokens(work, *at)));
     calls
 }
 
-fn result_tokens(work: &Work<'_>, call: usize) -> u32 {
-    let result = work.item(call).and_then(|item| work.item(item.pair?));
+fn result_tokens(work: &Work<'_>, call: ItemIndex) -> u32 {
+    let result = work.item(call).and_then(|item| work.result(item));
     result.map_or(0, |result| result.tokens)
 }
 
 /// Replaces results by one line each until the target is met.
-fn clear(work: &mut Work<'_>, calls: Vec<usize>) {
+fn clear(work: &mut Work<'_>, calls: Vec<ItemIndex>) {
     for call in calls {
         if work.met() {
             return;
@@ -142,7 +142,7 @@ fn clear(work: &mut Work<'_>, calls: Vec<usize>) {
 
 /// Masks results of search and shell tools, oldest first, until the target is met: "keeps structural
 /// boundary hints while eliding repetitive or low-signal middle content" (paper 003, actions).
-fn mask(work: &mut Work<'_>, ask: &Ask<'_>) {
+fn mask(work: &mut Work<'_>, ask: &PolicyAsk<'_>) {
     let low = |item: &Item| matches!(item.class, ToolClass::Bulk | ToolClass::Shell);
     for call in calls(work) {
         if work.met() {
@@ -162,7 +162,7 @@ fn mask(work: &mut Work<'_>, ask: &Ask<'_>) {
     }
 }
 
-/// Both ends of a text. None where less than half of it lies between them.
+/// Both ends of a text. `None` if less than half of the text is between them.
 fn ends(text: &str) -> Option<Kept> {
     let lines = || text.split_inclusive('\n').map(str::len);
     let front: usize = lines().take(ENDS).sum();
@@ -181,8 +181,8 @@ fn ends(text: &str) -> Option<Kept> {
     })
 }
 
-/// Takes calls out with their results until the target is met.
-fn remove(work: &mut Work<'_>, calls: Vec<usize>) {
+/// Removes calls and their results until the target is met.
+fn remove(work: &mut Work<'_>, calls: Vec<ItemIndex>) {
     for call in calls {
         if work.met() {
             return;
@@ -195,9 +195,10 @@ fn remove(work: &mut Work<'_>, calls: Vec<usize>) {
 }
 
 /// Folds turns, oldest first, until the target is met: "chronologically folds the oldest
-/// conversational spans while preserving the latest user turn" (paper 003, baselines). What a span is
-/// is said by the graph: unmarked work is cut at user messages and by length. The result of its first
-/// call becomes the line that names what went of it; a text without calls leaves a line in its place.
+/// conversational spans while preserving the latest user turn" (paper 003, baselines). The spans
+/// are episodes of the graph: unannotated work is cut at user messages and by length. The result of
+/// a span's first call becomes a line that names what went; a text without calls leaves a line in
+/// its own place.
 fn fold(work: &mut Work<'_>) {
     for turn in turns(work) {
         if work.met() {
@@ -207,24 +208,30 @@ fn fold(work: &mut Work<'_>) {
             for (episode, moves) in moves {
                 work.apply(episode, Level::Episode, moves);
             }
-            // A ledger, where marks call for one, stands in the newest line.
+            // If there is a ledger, it moves to the newest line.
             work.ledger();
         }
     }
 }
 
-/// The moves that fold a turn, by the spans that its items belong to. None where the line of one
-/// could not be put.
-fn folded<'a>(work: &Work<'a>, turn: Range<usize>) -> Option<Vec<(&'a Episode, Vec<Move>)>> {
+/// The moves that fold a turn, grouped by the spans of its items. `None` if a span can't have its
+/// line.
+fn folded<'a>(work: &Work<'a>, turn: Range<ItemIndex>) -> Option<Vec<(&'a Episode, Vec<Move>)>> {
     let mut spans: Vec<(&'a Episode, Vec<Move>)> = Vec::new();
-    for at in turn {
+    for at in indices(turn) {
         let episode = work.item(at)?.episode?;
         let episode = work.transcript.graph.episodes.get(episode)?;
+        // The first item of a span decides whether its line can be put.
         let known = spans.iter().any(|(one, _)| std::ptr::eq(*one, episode));
         if !known {
-            let line = episode.carrier.map(|carrier| line(work, episode, carrier));
-            spans.push((episode, line.unwrap_or(Some(None))?.into_iter().collect()));
+            let moves = match line(work, episode) {
+                Line::Stands => Vec::new(),
+                Line::Goes(line) => vec![line],
+                Line::Held => return None,
+            };
+            spans.push((episode, moves));
         }
+        // A span without calls has no result for its line, so each text leaves one.
         let silent = episode.carrier.is_none();
         let text = work.item(at)?.kind == ItemKind::Text;
         let one = if silent && text {
@@ -242,42 +249,56 @@ fn folded<'a>(work: &Work<'a>, turn: Range<usize>) -> Option<Vec<(&'a Episode, V
     Some(spans)
 }
 
-/// The move that puts the line of a span at its carrier, or `Some(None)` where it stands there
-/// already. None where it can't be put.
-fn line(work: &Work<'_>, episode: &Episode, carrier: usize) -> Option<Option<Move>> {
-    // Of an act nothing but a line at its start can be shown.
+/// Whether a span can have its line, in the result of its carrier.
+enum Line {
+    /// It is there already, or the span has no carrier and needs none.
+    Stands,
+    /// This move puts it there.
+    Goes(Move),
+    /// The carrier is protected, so the line can't be put there.
+    Held,
+}
+
+fn line(work: &Work<'_>, episode: &Episode) -> Line {
+    let Some(carrier) = episode.carrier else {
+        return Line::Stands;
+    };
+    // An act has no tombstone; only a line at its start can be shown.
     let mark = if episode.is_expl() {
-        Mark::Folded
+        Mark::Tombstone
     } else {
         Mark::Masked
     };
     if work.mark(carrier) >= mark {
-        return Some(None);
+        Line::Stands
+    } else if work.protected(carrier) {
+        Line::Held
+    } else {
+        Line::Goes(Move::whole(carrier, mark))
     }
-    (!work.protected(carrier)).then(|| Some(Move::whole(carrier, mark)))
 }
 
-/// The items of assistant messages that may go whole, with their results, oldest first. One that is
-/// protected in part may not.
-fn turns(work: &Work<'_>) -> Vec<Range<usize>> {
-    let movable = |at: usize| {
+/// The items of assistant messages that may be removed whole with their results, oldest first. A
+/// message with a protected item may not.
+fn turns(work: &Work<'_>) -> Vec<Range<ItemIndex>> {
+    let movable = |at: ItemIndex| {
         let item = work.item(at);
         let item = item.is_some_and(|item| item.episode.is_some() && !item.bound);
         item && !work.protected(at)
     };
     let messages = work.transcript.entries.iter();
     let messages = messages.filter(|entry| entry.role == Role::Assistant);
-    let whole = messages.filter(|entry| entry.items.clone().all(movable));
+    let whole = messages.filter(|entry| indices(entry.items.clone()).all(movable));
     whole.map(|entry| entry.items.clone()).collect()
 }
 
-/// Takes turns out, oldest first, until the target is met.
+/// Removes turns, oldest first, until the target is met.
 fn drop_turns(work: &mut Work<'_>) {
     for turn in turns(work) {
         if work.met() {
             return;
         }
-        for at in turn {
+        for at in indices(turn) {
             if work.mark(at) < Mark::Removed {
                 work.shrink(Level::Episode, at, Mark::Removed, None);
             }
@@ -285,18 +306,19 @@ fn drop_turns(work: &mut Work<'_>) {
     }
 }
 
-/// Backwards over the messages (paper 001, tier 2): the newest turns are left alone and not counted,
-/// so that nothing happens in a session of one user turn; of the results before them all but the
-/// newest tokens go, if they come to enough. There is no floor.
+/// Walks the messages backwards (paper 001, tier 2). The newest turns are skipped and not counted,
+/// so a session of one user turn is left alone. Of the results before them all but the newest
+/// tokens are cleared, if they come to enough. There is no floor.
 fn three_tier(work: &mut Work<'_>) {
     let transcript = work.transcript;
     let (mut turns, mut seen, mut size, mut due) = (0, 0, 0, Vec::new());
     for entry in transcript.entries.iter().rev() {
         turns += usize::from(entry.role == Role::User);
+        // The newest turns are neither cleared nor counted.
         if turns < PROTECT_TURNS {
             continue;
         }
-        for call in entry.items.clone() {
+        for call in indices(entry.items.clone()) {
             let own = |item: &&Item| item.kind == ItemKind::Call && item.delimiter.is_none();
             let Some(item) = work.item(call).filter(own) else {
                 continue;
@@ -304,7 +326,7 @@ fn three_tier(work: &mut Work<'_>) {
             if item.pair.is_none() || PROTECT_TOOLS.contains(&&*item.name) {
                 continue;
             }
-            // Cleared before, and so is what stands beside it.
+            // Cleared by an earlier pass, and so is everything before it.
             if work.mark(call) >= Mark::Masked {
                 break;
             }

@@ -1,45 +1,49 @@
 //! Context Window Lifecycle in the finer order: graduated eviction along the episode graph (paper
-//! 000 §4.4, design §5). Acts before exploration, oldest first, level by level, re-counting after each
-//! step. Pure; never touches what [`Protection`] covers.
+//! 000 §4.4, design §5). Acts go before exploration, oldest first, level by level; the view is
+//! counted again after each step. Pure. Never touches what [`Protection`] covers.
 
 use std::sync::Arc;
 
+use super::ask::{Level, PolicyAsk};
 use super::levels::Levels;
+use super::open_episode;
 use super::pass::{Proposal, conclude};
 use super::plan::{Move, PlanError};
+use super::protect::Protection;
 use super::work::Work;
-use super::{Ask, Level, Protection, open};
 use crate::model::{ItemKind, Mark};
-use crate::session::graph::{Episode, Kind};
+use crate::session::graph::{Episode, EpisodeKind};
+use crate::session::index::{EpisodeIndex, Indexed, ItemIndex};
 use crate::session::transcript::Item;
 
-/// A pass goes on to what is held where it would leave more than one part in so many of the room between
-/// floor and ceiling filled. A higher number keeps fewer of the lines that open work needs.
+/// If a pass leaves more than one part in this many of the room between floor and ceiling filled,
+/// it goes on to what open work needs. A higher number keeps less of that.
 const HELD_PART: u64 = 6;
 
-/// A pass in the making.
-struct Pass<'a> {
+/// A pass in progress.
+struct LevelsPass<'a> {
     work: Work<'a>,
     levels: Levels<'a>,
     ceiling: u64,
 }
 
-/// Proposes a pass down to the floor. What is held goes where all else frees too little for a pass to
-/// pay: results of exploration that an act in view depends on are shortened, then calls inside an open
-/// episode go, then whole calls of such exploration. The tail of recent tokens goes before those, and
-/// for the ceiling alone.
+/// Proposes a pass down to the floor. If that frees too little to be worth a pass, it goes on to
+/// what open work needs: it shortens results of exploration that an act in view depends on, then
+/// removes calls inside an open episode, then whole calls of such exploration. The protected tail
+/// of recent tokens goes before those, but only to meet the ceiling.
 ///
 /// # Errors
 /// [`PlanError`] if the moves break a rule, which is a mistake in here.
-pub(super) fn propose(ask: &Ask<'_>) -> Result<Proposal, PlanError> {
+pub(super) fn propose(ask: &PolicyAsk<'_>) -> Result<Proposal, PlanError> {
     let protection = Protection::new(ask.view.marked(), ask.config.protect_recent);
+    // The paper's rule: nothing of an open episode goes.
     let protection = if ask.config.strict_active {
         protection.with_open()
     } else {
         protection
     };
     let work = Work::new(ask, protection);
-    let mut pass = Pass {
+    let mut pass = LevelsPass {
         levels: Levels::new(ask, &work),
         work,
         ceiling: ask.target.ceiling,
@@ -49,38 +53,40 @@ pub(super) fn propose(ask: &Ask<'_>) -> Result<Proposal, PlanError> {
         pass.work.protection = pass.work.protection.without_recent();
         pass.evict();
     }
+    // Still too little: exploration that open work stands on goes as a whole.
     if pass.falls_short() {
         pass.strip_depended();
     }
     conclude(pass.work, ask)
 }
 
-impl<'a> Pass<'a> {
+impl<'a> LevelsPass<'a> {
     fn unmet(&self) -> bool {
         self.work.total() > self.ceiling
     }
 
-    /// Whether the view would be back at the ceiling too soon: so far from the floor a pass rewrites a
-    /// prefix for the few turns until the next one, and does so again and again while the same work is
-    /// held. With the floor at the ceiling this is [`Pass::unmet`].
+    /// Whether the view would reach the ceiling again too soon. Such a pass rewrites the cached
+    /// prefix for a few turns only, and the next passes would do the same as long as the same work
+    /// is held. If the floor equals the ceiling this is [`LevelsPass::unmet`].
     fn falls_short(&self) -> bool {
         let floor = self.work.target;
         self.work.total() > floor + self.ceiling.saturating_sub(floor) / HELD_PART
     }
 
-    fn episodes(&self) -> &'a [Episode] {
+    fn episodes(&self) -> &'a Indexed<EpisodeIndex, Episode> {
         &self.work.transcript.graph.episodes
     }
 
-    /// Everything closed and the ledger; then, where that falls short, what an act in view depends on
-    /// and the open episode. What the ledger costs or frees is only known once it is written, so that
-    /// part goes round until the target is met or nothing moves any more.
+    /// Evicts closed episodes and merges tombstones into the ledger. If that falls short, goes on
+    /// to what an act in view depends on and to the open episode. The cost of the ledger is known
+    /// only once it is written, so the first part repeats until the target is met or nothing moves.
     fn evict(&mut self) {
         loop {
             let before = self.work.moves.len();
             self.strip_eligible();
             let floor = self.work.target;
             self.work.target = self.removal();
+            // Whole items go only down to `removal`; results were stripped down to the floor.
             self.evict_closed();
             self.line_texts();
             merge_tombstones(&mut self.work);
@@ -96,13 +102,13 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Results inside the open episode, then whole calls. Unannotated work is cut into spans as it
-    /// grows, so that it holds nothing for long: what stands open of it goes for the ceiling alone.
+    /// Shortens results inside the open episode, then removes whole calls. Unannotated work is cut
+    /// into spans as it grows, so its open span is short and goes only to meet the ceiling.
     fn strip_open(&mut self) {
         let current = self.work.transcript.graph.current();
         let open = current.and_then(|at| self.episodes().get(at));
-        let marked = open.is_some_and(|one| one.kind != Kind::Implicit);
-        // At or below where whole items are removed, calls of closed work may still stand.
+        let marked = open.is_some_and(|one| one.kind != EpisodeKind::Implicit);
+        // Nothing to do if calls of closed work were spared only because of `removal`.
         if self.work.total() <= self.removal() || (!marked && !self.unmet()) {
             return;
         }
@@ -111,25 +117,26 @@ impl<'a> Pass<'a> {
         }
         let floor = self.work.target;
         self.work.target = self.removal();
-        open::strip(&mut self.work);
+        open_episode::strip(&mut self.work);
         self.work.target = floor;
-        // What was stripped last may hold the newest tombstone, which the ledger moves to.
+        // The last span that was stripped may have the newest tombstone, which holds the ledger.
         self.work.ledger();
     }
 
-    /// Down to where whole items are removed. They are spared half of what is protected only now and
-    /// can be stripped by the next pass: one message of many large reads would else take everything
-    /// before it out of view.
+    /// The size down to which whole items are removed. It is above the floor by half of the results
+    /// that are protected only now, because the next pass can strip those: a message with many
+    /// large reads would otherwise drive everything before it out of view.
     fn removal(&self) -> u64 {
         let floor = self.work.target;
-        let result =
-            |(at, item): &(usize, &Item)| item.kind == ItemKind::Result && self.work.protected(*at);
-        let items = self.work.transcript.items.iter().enumerate();
+        let result = |(at, item): &(ItemIndex, &Item)| {
+            item.kind == ItemKind::Result && self.work.protected(*at)
+        };
+        let items = self.work.transcript.items.indexed();
         let sizes = items.filter(result).map(|(_, item)| u64::from(item.tokens));
         (floor + sizes.sum::<u64>() / 2).clamp(floor, self.ceiling.max(floor))
     }
 
-    /// The finer levels over all that is eligible.
+    /// Strips all eligible episodes by the finer levels.
     fn strip_eligible(&mut self) {
         let all = self.episodes().iter();
         let eligible: Vec<&Episode> = all.filter(|one| self.work.is_eligible(one)).collect();
@@ -143,15 +150,16 @@ impl<'a> Pass<'a> {
         self.levels.strip(&mut self.work, &eligible);
     }
 
-    /// Acts first, then exploration, each oldest first. Evicting an act may free what it depended
-    /// on; evicting exploration frees nothing, so one walk over each is enough.
+    /// Evicts acts, then exploration, each oldest first. An evicted act may free what it depended
+    /// on; evicted exploration frees nothing. So one walk over each is enough.
     fn evict_closed(&mut self) {
         let episodes = self.episodes();
-        for act in episodes.iter().filter(|one| one.kind == Kind::Act) {
+        // Acts have left their effects; they go first.
+        for act in episodes.iter().filter(|one| one.kind == EpisodeKind::Act) {
             let before = self.work.moves.len();
             self.evict_one(act);
             let moved = self.work.moves.len() > before;
-            // What the act depended on is stripped before it goes, as all else was.
+            // What the act depended on is stripped before it is evicted, like all else.
             if moved {
                 let freed = act.dependencies.iter().filter_map(|at| episodes.get(*at));
                 let freed: Vec<_> = freed.filter(|one| self.work.is_eligible(one)).collect();
@@ -163,8 +171,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Texts of spans without calls, oldest first: each leaves a line in its own place, before any of
-    /// them goes whole.
+    /// Replaces texts of spans without calls by a line each, oldest first, before any of them is
+    /// removed.
     fn line_texts(&mut self) {
         for episode in self.episodes().iter().filter(|one| one.carrier.is_none()) {
             if !self.work.met() && is_silent(&self.work, episode) {
@@ -198,8 +206,8 @@ impl<'a> Pass<'a> {
         self.apply(episode, Level::Episode, moves);
     }
 
-    /// Stops as soon as it may inside a level, too. Where the line of what is gone stands goes with
-    /// the first.
+    /// Applies the moves of a level one by one and stops as soon as the target is met. The first
+    /// step also marks where the line of what is gone is shown.
     fn one_by_one(&mut self, episode: &'a Episode, level: Level, moves: Vec<Move>) {
         let (calls, mut first): (Vec<Move>, Vec<Move>) =
             moves.into_iter().partition(|one| one.mark == Mark::Removed);
@@ -223,14 +231,14 @@ impl<'a> Pass<'a> {
         self.work.apply(episode, level, moves);
     }
 
-    /// Exploration that an act in view depends on.
+    /// Closed exploration that an act in view depends on.
     fn depended(&self) -> Vec<&'a Episode> {
         let held = |one: &&Episode| one.is_expl() && one.closed && !self.work.is_eligible(one);
         self.episodes().iter().filter(held).collect()
     }
 
-    /// Shortens the results of exploration that an act in view depends on: what stands nowhere else
-    /// stays, and so do its calls, its start and its description.
+    /// Shortens results of exploration that an act in view depends on. Strings that occur nowhere
+    /// else are kept, and so are its calls, its start and its description.
     fn shorten_depended(&mut self) {
         self.work.protection = self.work.protection.without_depended();
         for episode in self.depended() {
@@ -238,8 +246,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The last that is freed: whole calls of exploration that an act in view depends on. Its start,
-    /// its description and the line of what is gone stay.
+    /// Removes whole calls of exploration that an act in view depends on, as the last resort. Its
+    /// start, its description and the line of what is gone stay.
     fn strip_depended(&mut self) {
         self.work.protection = self.work.protection.without_depended();
         for episode in self.depended() {
@@ -251,13 +259,13 @@ impl<'a> Pass<'a> {
                 }
             }
         }
-        // The last of these may hold the ledger.
+        // The last of these episodes may hold the ledger.
         self.work.ledger();
     }
 }
 
-/// The moves that strip an episode at a level: reasoning, calls of search and listing tools with
-/// their results, or all other calls with theirs.
+/// The moves that strip an episode at a level: reasoning, calls of search and listing tools, or all
+/// other calls. Results go with their calls.
 fn strip(work: &Work<'_>, episode: &Episode, level: Level) -> Vec<Move> {
     work.strip(episode, |item| match level {
         Level::Reasoning => item.kind == ItemKind::Reasoning,
@@ -273,15 +281,14 @@ fn strip(work: &Work<'_>, episode: &Episode, level: Level) -> Vec<Move> {
     })
 }
 
-/// Merges tombstones into the ledger once they pass a tenth of the ceiling, and spans without
-/// calls, oldest first, where the target can't be met otherwise. The newest survivor holds the
-/// ledger. The tombstone of an expl with dependents in view stays.
+/// Merges tombstones into the ledger once they take more than a tenth of the ceiling. Merges spans
+/// without calls too, oldest first, if the target can't be met otherwise. The newest tombstone
+/// stays and holds the ledger, and so does the tombstone of an expl that an act in view depends on.
 fn merge_tombstones(work: &mut Work<'_>) {
     let transcript = work.transcript;
     let folded = |episode: &&Episode| {
-        let carrier = episode.carrier.filter(|_| episode.is_expl());
-        carrier.is_some_and(|at| work.mark(at) == Mark::Folded)
-            && work.view.marked().is_removed(episode)
+        let seen = work.view.marked();
+        seen.tombstone(episode).is_some() && seen.is_removed(episode)
     };
     let standing: Vec<&Episode> = transcript.graph.episodes.iter().filter(folded).collect();
     let Some(host) = work.view.marked().ledger_host() else {
@@ -291,6 +298,7 @@ fn merge_tombstones(work: &mut Work<'_>) {
         .iter()
         .map(|episode| tombstone_size(work, episode))
         .sum();
+    // Few tombstones are kept; many cost more than the ledger.
     if size > work.measure.ceiling / 10 {
         for episode in standing {
             let holds = episode.carrier == Some(host);
@@ -315,15 +323,13 @@ fn tombstone_size(work: &Work<'_>, episode: &Episode) -> u32 {
     })
 }
 
-/// Takes what is left of an episode out of the view: the ledger speaks for it, and names nothing of
-/// what is gone.
+/// Removes what is left of an episode. From now on the ledger names it, and none of its strings.
 fn merge(work: &mut Work<'_>, episode: &Episode) {
     if work.holds_protected(episode) {
         return;
     }
-    let due = |index: &usize| {
-        let no = work.item(*index)?.no;
-        let kept = work.view.marks().kept(no).is_some().then(Arc::default);
+    let due = |index: &ItemIndex| {
+        let kept = work.kept(work.item(*index)?).map(|_| Arc::default());
         let due = work.mark(*index) != Mark::Removed || kept.is_some();
         due.then_some(Move {
             item: *index,
@@ -331,13 +337,14 @@ fn merge(work: &mut Work<'_>, episode: &Episode) {
             kept,
         })
     };
+    // What was kept of removed items is dropped, too: the ledger names nothing of it.
     let moves = episode.items.iter().filter_map(due).collect();
     work.apply(episode, Level::Ledger, moves);
 }
 
-/// A closed span without calls that still shows its text.
+/// Whether an episode is a closed span without calls whose text is still shown.
 fn is_silent(work: &Work<'_>, episode: &Episode) -> bool {
-    episode.kind == Kind::Implicit
+    episode.kind == EpisodeKind::Implicit
         && episode.closed
         && episode.carrier.is_none()
         && !work.view.marked().is_removed(episode)

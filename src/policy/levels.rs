@@ -1,20 +1,21 @@
 //! The finer levels of the eviction order (design §5, "Finer levels"): results of all eligible
-//! episodes before any call, text or episode, each leaving behind what stands nowhere else. Acts
-//! before exploration, oldest first. Never takes an item out whole.
+//! episodes before any call, text or episode. Each keeps strings that occur nowhere else. Acts come
+//! before exploration, oldest first. Never removes a whole item.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::lexicon::{Lexicon, Parts, names_bytes};
+use super::ask::{Level, PolicyAsk};
+use super::lexicon::{ItemTexts, Lexicon, names_bytes};
 use super::plan::Move;
 use super::work::{STUB_FROM, Work};
-use super::{Ask, Level};
 use crate::model::{ItemKind, Kept, Mark, ToolClass};
-use crate::session::graph::{Episode, Kind};
+use crate::session::graph::{Episode, EpisodeKind};
+use crate::session::index::{EntryIndex, ItemIndex};
 use crate::session::marked::Marked;
 use crate::session::transcript::Item;
 
-/// Tokens of a result below which no skeleton is worth its lines.
+/// A result with fewer tokens than this gets no skeleton.
 const SKELETON_FROM: u32 = 200;
 
 /// The levels in order.
@@ -28,37 +29,37 @@ const STAGES: [Stage; 5] = [
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Results that stand again further on.
+    /// Results that occur again later.
     Superseded,
-    /// Results of commands and writes: what they did lasts without them.
+    /// Results of commands and writes, whose effects last without them.
     Effects,
-    /// Large results, of which lines are left.
+    /// Large results; some lines are left.
     Skeletons,
     /// All other results.
     Stubs,
-    /// Long strings in calls.
+    /// Long strings in the arguments of calls.
     Arguments,
 }
 
-/// A call that may be shrunk, with its result.
+/// A call that may be shortened, with its result.
 #[derive(Clone, Copy)]
 struct Pair {
-    call: usize,
-    result: usize,
+    call: ItemIndex,
+    result: ItemIndex,
     /// The size of the original result.
     tokens: u32,
-    /// Whether what it did lasts without it.
+    /// Whether its effects last without its result.
     effects: bool,
 }
 
 impl Pair {
-    /// None for what is no pair of the client's, is protected, or has nothing left to shrink.
-    fn new(work: &Work<'_>, call: usize) -> Option<Self> {
+    /// `None` if it is no pair of the client's, is protected, or can't be shortened further.
+    fn new(work: &Work<'_>, call: ItemIndex) -> Option<Self> {
         let item = work.item(call)?;
         let result = item.pair?;
         let tokens = work.item(result)?.tokens;
         let pair = item.kind == ItemKind::Call && item.delimiter.is_none();
-        let shown = work.mark(call) < Mark::Folded;
+        let shown = work.mark(call) < Mark::Tombstone;
         (pair && shown && !work.protected(call)).then_some(Self {
             call,
             result,
@@ -68,12 +69,12 @@ impl Pair {
     }
 }
 
-/// The entry of the oldest call whose result a pass takes first: one that no pass has touched, and
-/// that is large, or whose effects last without it. What stands before it outlives the next pass,
-/// unless that has to go on to smaller results. Marks alone move it, so that it stays where it is
-/// between two passes.
+/// The message of the oldest call whose result the next pass takes first: one that no pass has
+/// touched, and that is large or whose effects last without its result. Everything before it
+/// outlives the next pass, unless that has to go on to smaller results. It depends on marks alone,
+/// so it stays the same between two passes.
 #[must_use]
-pub fn next_cut(seen: Marked<'_>) -> Option<usize> {
+pub fn next_cut(seen: Marked<'_>) -> Option<EntryIndex> {
     let Marked { transcript, marks } = seen;
     let next = |item: &&Item| {
         let result = item.pair.and_then(|pair| transcript.items.get(pair));
@@ -90,22 +91,20 @@ pub fn next_cut(seen: Marked<'_>) -> Option<usize> {
     transcript.items.iter().find(next).map(|item| item.entry)
 }
 
-/// What is left of a call by now.
-fn kept(work: &Work<'_>, call: usize) -> Arc<Kept> {
-    let kept = work
-        .item(call)
-        .and_then(|item| work.view.marks().kept(item.no));
+/// What earlier moves left of a call.
+fn kept(work: &Work<'_>, call: ItemIndex) -> Arc<Kept> {
+    let kept = work.item(call).and_then(|item| work.kept(item));
     kept.cloned().unwrap_or_default()
 }
 
-/// What the levels know of a view.
+/// What the levels know about a view.
 pub(super) struct Levels<'a> {
     lexicon: Lexicon<'a>,
-    superseded: HashSet<usize>,
+    superseded: HashSet<ItemIndex>,
 }
 
 impl<'a> Levels<'a> {
-    pub fn new(ask: &Ask<'a>, work: &Work<'a>) -> Self {
+    pub fn new(ask: &PolicyAsk<'a>, work: &Work<'a>) -> Self {
         let lexicon = Lexicon::new(ask, work);
         Self {
             superseded: lexicon.superseded(),
@@ -113,15 +112,17 @@ impl<'a> Levels<'a> {
         }
     }
 
-    /// Strips episodes level by level until the target is met. They are given oldest first.
+    /// Strips episodes, given oldest first, level by level until the target is met.
     pub fn strip(&mut self, work: &mut Work<'a>, episodes: &[&'a Episode]) {
         let of_kind = |acts: bool| {
             let episodes = episodes.iter();
-            episodes.filter(move |episode| (episode.kind == Kind::Act) == acts)
+            episodes.filter(move |episode| (episode.kind == EpisodeKind::Act) == acts)
         };
+        // What an act did lasts without its results, so acts come first.
         let all = of_kind(true).chain(of_kind(false));
         let items = all.flat_map(|episode| episode.items.iter().chain(&episode.bound));
         let pairs: Vec<Pair> = items.filter_map(|call| Pair::new(work, *call)).collect();
+        // A level goes through all episodes before the next level begins.
         for stage in STAGES {
             for pair in &pairs {
                 if work.met() {
@@ -141,12 +142,14 @@ impl<'a> Levels<'a> {
         } = pair;
         let mark = work.mark(call);
         match stage {
+            // Only an untouched result is known to occur again.
             Stage::Superseded if mark == Mark::Live && self.superseded.contains(&call) => {
                 self.stub(work, Level::Superseded, pair);
             }
             Stage::Effects if mark < Mark::Masked && effects => {
                 self.stub(work, Level::Stub, pair);
             }
+            // A skeleton is made of the original, so once at most.
             Stage::Skeletons if mark == Mark::Live && tokens >= SKELETON_FROM => {
                 if let Some(kept) = self.lexicon.skeleton(result) {
                     let kept = Some(Arc::new(kept));
@@ -156,7 +159,7 @@ impl<'a> Levels<'a> {
             Stage::Stubs if mark < Mark::Masked => {
                 self.stub(work, Level::Stub, pair);
             }
-            Stage::Arguments if mark < Mark::Folded => self.trim(work, call),
+            Stage::Arguments if mark < Mark::Tombstone => self.trim(work, call),
             Stage::Superseded
             | Stage::Effects
             | Stage::Skeletons
@@ -173,37 +176,33 @@ impl<'a> Levels<'a> {
         }
     }
 
-    /// Leaves a line of a text in its own place: there is no call whose result could say what is gone,
-    /// and providers that take user and assistant in turns only would refuse the list without it.
-    pub fn line(&mut self, work: &mut Work<'a>, text: usize) {
-        let due = |item: &&Item| {
-            item.kind == ItemKind::Text
-                && item.tokens >= STUB_FROM
-                && work.mark(text) == Mark::Live
-                && !work.protected(text)
-        };
-        let Some(item) = work.item(text).filter(due) else {
+    /// Replaces a text by a line: it has no call whose result could name what is gone, and
+    /// providers that require user and assistant to alternate would refuse the list without it.
+    pub fn line(&mut self, work: &mut Work<'a>, text: ItemIndex) {
+        let Some(item) = work.item(text).filter(|_| work.is_line_due(text)) else {
             return;
         };
         let kept = Some(Arc::new(self.lexicon.stub(text, &Kept::default())));
         work.shrink(Level::Stub, text, Mark::Masked, kept);
-        // What led to it is demanded back with calls alone, whatever the family.
-        let spoken = work.transcript.entries.get(item.entry);
-        let spoken = spoken.map_or(0..0, |entry| entry.items.clone());
-        let kind = |at: usize| work.item(at).map(|item| item.kind);
-        if spoken.clone().any(|at| kind(at) == Some(ItemKind::Call)) {
+        // Providers demand reasoning back only with calls. Without calls in the message it goes
+        // with the text.
+        let transcript = work.transcript;
+        let Some(entry) = transcript.entries.get(item.entry) else {
+            return;
+        };
+        let is_call = |item: &Item| item.kind == ItemKind::Call;
+        if transcript.items_of(entry).iter().any(is_call) {
             return;
         }
-        let thought = |at: &usize| kind(*at) == Some(ItemKind::Reasoning);
-        for at in spoken.filter(thought).collect::<Vec<_>>() {
-            if work.mark(at) < Mark::Removed {
+        for (at, item) in transcript.indexed_items_of(entry) {
+            if item.kind == ItemKind::Reasoning && work.mark(at) < Mark::Removed {
                 work.shrink(Level::Reasoning, at, Mark::Removed, None);
             }
         }
     }
 
-    /// Says what is left of what goes with these moves: its strings in the tombstone of its
-    /// episode. Trims the calls that become tombstones.
+    /// Chooses which strings of the items that these moves remove are named in the tombstone of
+    /// their episode. Trims the calls that become tombstones.
     pub fn fold(&mut self, work: &Work<'a>, episode: &Episode, moves: &mut [Move]) {
         let gone = |one: &&mut Move| one.mark == Mark::Removed;
         for one in moves.iter_mut().filter(gone) {
@@ -212,39 +211,39 @@ impl<'a> Levels<'a> {
                 self.lexicon.hide(pair);
             }
         }
+        // Strings of all removed items are taken out of the view first: a string that several of
+        // them have occurs nowhere else now.
         self.name(work, episode, moves);
-        for one in moves.iter_mut().filter(|one| one.mark == Mark::Folded) {
+        for one in moves.iter_mut().filter(|one| one.mark == Mark::Tombstone) {
             let written = |item: &&Item| item.delimiter.is_none() && !item.said;
             let Some(item) = work.item(one.item).filter(written) else {
                 continue;
             };
-            let kept = work.view.marks().kept(item.no).cloned().unwrap_or_default();
+            let kept = work.kept(item).cloned().unwrap_or_default();
             one.kept = self.lexicon.trim(one.item, &kept).map(Arc::new);
         }
     }
 
-    /// Chooses what the tombstone of an episode names of the items that these moves remove. An act
-    /// has none.
+    /// Chooses which strings the tombstone of an episode names of the removed items. An act has no
+    /// tombstone.
     fn name(&mut self, work: &Work<'a>, episode: &Episode, moves: &mut [Move]) {
         if !episode.is_expl() {
             return;
         }
-        let removed = |index: &usize| {
-            let kept = work
-                .item(*index)
-                .and_then(|item| work.view.marks().kept(item.no));
-            kept.filter(|_| work.mark(*index) == Mark::Removed)
+        let removed = |index: &ItemIndex| {
+            let kept = work.kept(work.item(*index)?)?;
+            (work.mark(*index) == Mark::Removed).then_some(kept)
         };
         let named = episode.items.iter().filter_map(removed);
         let mut used: usize = named.map(|kept| names_bytes(kept)).sum();
         for one in moves.iter_mut().filter(|one| one.mark == Mark::Removed) {
             let item = work.item(one.item).filter(|item| item.delimiter.is_none());
             let Some(item) = item else { continue };
-            let parts = Parts {
+            let parts = ItemTexts {
                 text: item.pair.unwrap_or(one.item),
                 call: item.kind == ItemKind::Call && !item.said,
             };
-            let result = item.pair.and_then(|pair| work.item(pair));
+            let result = work.result(item);
             let tokens = item.tokens + result.map_or(0, |result| result.tokens);
             let kept = self
                 .lexicon
@@ -254,11 +253,11 @@ impl<'a> Levels<'a> {
         }
     }
 
-    /// An implicit episode's carrier is trimmed when it becomes the tombstone: folded, it stands
-    /// for the whole episode.
-    fn trim(&mut self, work: &mut Work<'a>, call: usize) {
+    /// Trims the arguments of a call. The carrier of an implicit episode is left out: it is trimmed
+    /// when it gets the tombstone.
+    fn trim(&mut self, work: &mut Work<'a>, call: ItemIndex) {
         let item = work.item(call);
-        // What was written as text has no arguments of its own, and some messages stay as they are.
+        // A call that was written as text has no arguments, and a bound message is never edited.
         if item.is_some_and(|item| item.said || item.bound) {
             return;
         }
@@ -267,7 +266,7 @@ impl<'a> Levels<'a> {
             return;
         }
         if let Some(kept) = self.lexicon.trim(call, &kept(work, call)) {
-            work.shrink(Level::Arguments, call, Mark::Folded, Some(Arc::new(kept)));
+            work.shrink(Level::Arguments, call, Mark::Trimmed, Some(Arc::new(kept)));
         }
     }
 }

@@ -1,45 +1,46 @@
-//! Which distinctive strings the view shows, and how often: what stands in one place only would be
-//! lost with it. Chooses what is left of a result or of arguments. Never moves a mark.
+//! Which distinctive strings the view shows, and how often: a string that occurs once would be lost
+//! with its item. Chooses what is kept of a result or of arguments. Never moves a mark.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::ask::{PolicyAsk, Text};
 use super::work::Work;
-use super::{Ask, Text};
 use crate::model::{Hashed, ItemKind, Kept, Mark, Word, Words, distinct};
+use crate::session::index::{Indexed, ItemIndex};
 use crate::session::note::Note;
 use crate::session::stub;
 use crate::session::transcript::Item;
 use crate::session::view::Shown;
 
-/// The part of a result's bytes that a skeleton keeps at most.
+/// The largest share of a result's bytes that a skeleton keeps.
 const SKELETON: f64 = 0.3;
-/// The part of what is cut that an index takes at most.
+/// The largest share of what is cut that an index takes.
 const INDEX: f64 = 0.15;
-/// Bytes that an index takes at most; names have about three a token.
+/// The most bytes that an index takes. Names have about three bytes a token.
 const INDEX_BYTES: usize = 900;
-/// The part of what is removed whole that its episode's tombstone names at most.
+/// The largest share of a removed item that the tombstone of its episode names.
 const NAMES: f64 = 0.08;
-/// Bytes that a tombstone names at most.
+/// The most bytes that a tombstone names.
 const NAMES_BYTES: usize = 800;
-/// What a string is worth that tells where something is.
+/// The worth of a string that says where something is, such as a path.
 const PLACE: f64 = 0.03;
-/// What any other string is worth.
+/// The worth of any other string.
 const WORD: f64 = 0.01;
-/// Bytes that a line costs beside its own.
+/// The bytes that a line costs in addition to its own.
 const LINE: f64 = 8.0;
 
-/// The strings of a view in the making.
+/// The strings of a view while a pass changes it.
 pub(super) struct Lexicon<'a> {
-    originals: &'a dyn Fn(usize) -> Option<Text<'a>>,
-    words: &'a dyn Fn(usize) -> Option<Arc<Words>>,
+    originals: &'a dyn Fn(ItemIndex) -> Option<Text<'a>>,
+    words: &'a dyn Fn(ItemIndex) -> Option<Arc<Words>>,
     /// In how many items each string is shown, by its hash.
     shown: HashMap<u64, u32, Hashed>,
     /// What each item shows.
-    of: Vec<Shows>,
-    /// The calls whose results were whole when the view was read, with the hash of each.
-    results: Vec<(usize, u64)>,
+    of: Indexed<ItemIndex, Shows>,
+    /// Calls whose results were whole when the view was read, with the hash of each result.
+    results: Vec<(ItemIndex, u64)>,
 }
 
 /// The strings that an item shows, each once.
@@ -47,9 +48,9 @@ pub(super) struct Lexicon<'a> {
 pub(super) enum Shows {
     #[default]
     Nothing,
-    /// Those of a text as it was when the view was read.
+    /// The strings of a text as it was when the view was read.
     All(Arc<Words>),
-    /// Those that this pass left.
+    /// The strings that this pass left.
     Left(Vec<u64>),
 }
 
@@ -62,7 +63,7 @@ impl Shows {
         }
     }
 
-    /// Hands on each of them.
+    /// Calls `to` with each string.
     fn each(&self, to: impl FnMut(u64)) {
         match self {
             Self::Nothing => {}
@@ -73,14 +74,17 @@ impl Shows {
 }
 
 impl<'a> Lexicon<'a> {
-    /// Takes in the whole view. Texts that an earlier pass has read are not read again.
-    pub fn new(ask: &Ask<'a>, work: &Work<'_>) -> Self {
-        let mut of = vec![Shows::Nothing; ask.view.transcript().items.len()];
+    /// Reads the whole view. Texts that an earlier pass has read are not read again.
+    pub fn new(ask: &PolicyAsk<'a>, work: &Work<'_>) -> Self {
+        let items = &ask.view.transcript().items;
+        let mut of: Indexed<ItemIndex, Shows> = items.iter().map(|_| Shows::Nothing).collect();
         let mut results = Vec::new();
-        for ((index, item), slot) in ask.view.transcript().items.iter().enumerate().zip(&mut of) {
+        for ((index, item), slot) in items.indexed().zip(of.iter_mut()) {
+            // What is not shown can hold no string for others.
             if is_gone(work, index, item) {
                 continue;
             }
+            // A note hides the original: only the strings of the note are shown.
             if let Some(note) = note(work, index, item) {
                 *slot = Shows::All(note.words().clone());
                 continue;
@@ -96,6 +100,7 @@ impl<'a> Lexicon<'a> {
             *slot = Shows::All(words);
         }
         let mut shown: HashMap<u64, u32, Hashed> = HashMap::default();
+        // Room for all, so that the map never grows.
         shown.reserve(of.iter().map(Shows::distinct).sum());
         for own in &of {
             own.each(|string| *shown.entry(string).or_default() += 1);
@@ -109,25 +114,25 @@ impl<'a> Lexicon<'a> {
         }
     }
 
-    /// The calls whose results stood word for word further on in the view that was read: nothing
+    /// The calls whose results occur again, word for word, later in the view that was read: nothing
     /// is lost with them.
-    pub fn superseded(&self) -> HashSet<usize> {
+    pub fn superseded(&self) -> HashSet<ItemIndex> {
         let mut later: HashSet<u64, Hashed> = HashSet::default();
         let newest_first = self.results.iter().rev();
         let again = newest_first.filter(|(_, text)| !later.insert(*text));
         again.map(|(call, _)| *call).collect()
     }
 
-    /// Says what an item shows.
-    fn set(&mut self, item: usize, own: Shows) {
+    /// Sets what an item shows.
+    fn set(&mut self, item: ItemIndex, own: Shows) {
         own.each(|string| *self.shown.entry(string).or_default() += 1);
         if let Some(slot) = self.of.get_mut(item) {
             *slot = own;
         }
     }
 
-    /// Takes what an item shows out of the view, and gives it.
-    pub fn hide(&mut self, item: usize) -> Shows {
+    /// Removes what an item shows from the view, and returns it.
+    pub fn hide(&mut self, item: ItemIndex) -> Shows {
         let own = self
             .of
             .get_mut(item)
@@ -146,12 +151,12 @@ impl<'a> Lexicon<'a> {
     }
 
     /// The strings of an item's original.
-    fn original(&self, item: usize) -> Arc<Words> {
+    fn original(&self, item: ItemIndex) -> Arc<Words> {
         (self.words)(item).unwrap_or_default()
     }
 
-    /// The stub of a result or of a text: an index of the strings that stand nowhere else.
-    pub fn stub(&mut self, result: usize, kept: &Kept) -> Kept {
+    /// The stub of a result or of a text: an index of the strings that occur nowhere else.
+    pub fn stub(&mut self, result: ItemIndex, kept: &Kept) -> Kept {
         self.hide(result);
         let words = self.original(result);
         let index = self.index(result, words.all(), words.bytes());
@@ -163,10 +168,10 @@ impl<'a> Lexicon<'a> {
         }
     }
 
-    /// Shortened arguments with an index of the strings that were cut out and stand nowhere else.
-    /// `None` where nothing is long enough to cut.
-    pub fn trim(&mut self, call: usize, kept: &Kept) -> Option<Kept> {
-        // No string in these is long enough, so they need not be read.
+    /// Shortened arguments, with an index of the strings that were cut out and occur nowhere else.
+    /// `None` if no string is long enough to cut.
+    pub fn trim(&mut self, call: ItemIndex, kept: &Kept) -> Option<Kept> {
+        // No string of these is long enough, so the arguments need not be read.
         if let Some(Shows::All(words)) = self.of.get(call)
             && words.longest() <= stub::LONG
         {
@@ -190,10 +195,16 @@ impl<'a> Lexicon<'a> {
         })
     }
 
-    /// What a tombstone names of an item that goes, whose texts are hidden by now: the strings that
-    /// stand nowhere else. `size` is that of the original in bytes, `used` what the tombstone names
-    /// already. `None` where nothing is worth a name.
-    pub fn names(&mut self, item: usize, parts: Parts, size: usize, used: usize) -> Option<Kept> {
+    /// The strings that a tombstone names of an item that is removed and already hidden: those that
+    /// occur nowhere else. `size` is the size of the original in bytes, and `used` what the
+    /// tombstone names already. `None` if no string is worth naming.
+    pub fn names(
+        &mut self,
+        item: ItemIndex,
+        parts: ItemTexts,
+        size: usize,
+        used: usize,
+    ) -> Option<Kept> {
         let mut left = share(size, NAMES).min(NAMES_BYTES.saturating_sub(used));
         if left == 0 {
             return None;
@@ -212,19 +223,20 @@ impl<'a> Lexicon<'a> {
         (names_bytes(&kept) > 0).then_some(kept)
     }
 
-    /// The index of what is cut out of an item, beside what else it shows. `size` is that of what
-    /// is cut in bytes.
-    fn index(&mut self, item: usize, cut: &[Word], size: usize) -> Vec<(u32, u32)> {
+    /// The index of what is cut out of an item, which shows it from now on. `size` is the size of
+    /// the cut in bytes.
+    fn index(&mut self, item: ItemIndex, cut: &[Word], size: usize) -> Vec<(u32, u32)> {
         self.choose(item, cut, share(size, INDEX).min(INDEX_BYTES))
     }
 
-    /// Chooses the strings among those cut out that stand nowhere else, those that tell a place
-    /// first, and shows them as the item's.
-    fn choose(&mut self, item: usize, cut: &[Word], budget: usize) -> Vec<(u32, u32)> {
+    /// Chooses strings that were cut out and occur nowhere else, those that say where something is
+    /// first, and adds them to what the item shows.
+    fn choose(&mut self, item: ItemIndex, cut: &[Word], budget: usize) -> Vec<(u32, u32)> {
         let mut chosen = Chosen {
             budget,
             ..Chosen::default()
         };
+        // Places first: paths and names are what later calls need.
         for places in [true, false] {
             for word in cut.iter().filter(|word| word.is_place() == places) {
                 chosen.add(self, *word);
@@ -243,14 +255,15 @@ impl<'a> Lexicon<'a> {
         spans
     }
 
-    /// The skeleton of a result: the lines whose strings stand nowhere else. `None` where there
-    /// are none, or none that fits; then nothing changes.
-    pub fn skeleton(&mut self, result: usize) -> Option<Kept> {
+    /// The skeleton of a result: the lines whose strings occur nowhere else. `None` if no line has
+    /// any, or none fits; then nothing changes.
+    pub fn skeleton(&mut self, result: ItemIndex) -> Option<Kept> {
         let text = (self.originals)(result)?;
         let words = self.original(result);
         let before = self.hide(result);
         let lines = self.lines(&text, words.all());
         if lines.is_empty() {
+            // Nothing is worth keeping, so the result is shown as it was.
             self.set(result, before);
             return None;
         }
@@ -260,6 +273,7 @@ impl<'a> Lexicon<'a> {
             let words = words.all().get(line.words).unwrap_or_default();
             own.extend(words.iter().map(|word| word.hash()));
             match runs.last_mut() {
+                // Adjacent lines are one run.
                 Some(run) if run.1 as usize == line.start => run.1 = offset(line.end),
                 _ => runs.push((offset(line.start), offset(line.end))),
             }
@@ -272,9 +286,9 @@ impl<'a> Lexicon<'a> {
         })
     }
 
-    /// The lines to keep, in order: by the worth of their own strings to their length.
-    fn lines(&self, text: &str, words: &[Word]) -> Vec<Line> {
-        // Those that stand nowhere else, in place of their hashes.
+    /// The lines to keep, in order. They are chosen by the worth of their strings per byte.
+    fn lines(&self, text: &str, words: &[Word]) -> Vec<ScoredLine> {
+        // Only words that occur nowhere else; `None` for all others.
         let own = |word: &Word| (!self.is_shown(word.hash())).then_some(*word);
         let own: Vec<Option<Word>> = words.iter().map(own).collect();
         let mut scored = scored(text, words, &own);
@@ -287,7 +301,7 @@ impl<'a> Lexicon<'a> {
             if used + cost > budget {
                 return false;
             }
-            // A line whose strings other chosen lines show adds nothing.
+            // A line adds nothing if chosen lines already have its strings.
             let mut adds = false;
             for word in own.get(line.words.clone()).into_iter().flatten().flatten() {
                 adds |= seen.insert(word.hash());
@@ -300,9 +314,8 @@ impl<'a> Lexicon<'a> {
     }
 }
 
-/// The lines that are worth anything, in order. `own` has those of the words that stand nowhere
-/// else.
-fn scored(text: &str, words: &[Word], own: &[Option<Word>]) -> Vec<Line> {
+/// The lines with strings of worth, in order. `own` has the words that occur nowhere else.
+fn scored(text: &str, words: &[Word], own: &[Option<Word>]) -> Vec<ScoredLine> {
     let mut scored = Vec::new();
     let (mut start, mut first) = (0, 0);
     while first < words.len() && start < text.len() {
@@ -315,7 +328,7 @@ fn scored(text: &str, words: &[Word], own: &[Option<Word>]) -> Vec<Line> {
             worth += if word.is_place() { PLACE } else { WORD };
         }
         if worth > 0.0 {
-            scored.push(Line {
+            scored.push(ScoredLine {
                 score: worth / (float(end - start) + LINE),
                 start,
                 end,
@@ -327,7 +340,7 @@ fn scored(text: &str, words: &[Word], own: &[Option<Word>]) -> Vec<Line> {
     scored
 }
 
-/// The words that stand whole inside a cut, and those that stand outside all of them.
+/// The words that are wholly inside a cut, and those that are wholly outside all cuts.
 fn parted(words: &[Word], cuts: &[Range<usize>]) -> (Vec<Word>, Vec<Word>) {
     let (mut inside, mut outside) = (Vec::new(), Vec::new());
     for word in words {
@@ -348,15 +361,15 @@ fn parted(words: &[Word], cuts: &[Range<usize>]) -> (Vec<Word>, Vec<Word>) {
 }
 
 /// A line of a result.
-struct Line {
+struct ScoredLine {
     score: f64,
     start: usize,
     end: usize,
-    /// Which of the result's words stand in it.
+    /// The words of the result that are in it.
     words: Range<usize>,
 }
 
-/// Strings that are named after what held them is gone.
+/// Strings that are named once the item that had them is gone.
 #[derive(Default)]
 struct Chosen {
     budget: usize,
@@ -366,7 +379,7 @@ struct Chosen {
 }
 
 impl Chosen {
-    /// Takes a string that fits and stands nowhere else, once.
+    /// Adds a string, if it fits and occurs nowhere else.
     fn add(&mut self, lexicon: &Lexicon<'_>, word: Word) {
         let fits = self.used + word.bytes() < self.budget;
         if fits && !lexicon.is_shown(word.hash()) && self.keys.insert(word.hash()) {
@@ -378,7 +391,7 @@ impl Chosen {
 }
 
 /// Whether the view shows nothing of an item.
-fn is_gone(work: &Work<'_>, index: usize, item: &Item) -> bool {
+fn is_gone(work: &Work<'_>, index: ItemIndex, item: &Item) -> bool {
     match item.kind {
         ItemKind::System | ItemKind::User | ItemKind::Opaque => false,
         ItemKind::Text | ItemKind::Reasoning | ItemKind::Call | ItemKind::Result => {
@@ -387,8 +400,8 @@ fn is_gone(work: &Work<'_>, index: usize, item: &Item) -> bool {
     }
 }
 
-/// The text that the view shows in place of an item's.
-fn note<'w>(work: &'w Work<'_>, index: usize, item: &Item) -> Option<&'w Note> {
+/// The text that the view shows instead of an item.
+fn note<'w>(work: &'w Work<'_>, index: ItemIndex, item: &Item) -> Option<&'w Note> {
     let notes = match item.kind {
         ItemKind::Call => &work.view.notes().arguments,
         ItemKind::Result | ItemKind::Text => &work.view.notes().results,
@@ -397,16 +410,16 @@ fn note<'w>(work: &'w Work<'_>, index: usize, item: &Item) -> Option<&'w Note> {
     notes.get(&item.holder(index))
 }
 
-/// Where an item's texts stand.
+/// Which texts an item has.
 #[derive(Clone, Copy)]
-pub(super) struct Parts {
+pub(super) struct ItemTexts {
     /// The item that has the text: a call's result, or the item itself.
-    pub text: usize,
-    /// Whether the item has arguments, too.
+    pub text: ItemIndex,
+    /// Whether the item has arguments as well.
     pub call: bool,
 }
 
-/// Bytes that a tombstone shows of what is left of an item.
+/// Bytes that a tombstone shows of an item.
 pub(super) fn names_bytes(kept: &Kept) -> usize {
     named(kept.index.iter().chain(kept.trimmed.iter().flatten()))
 }
@@ -415,8 +428,8 @@ fn named<'s>(spans: impl Iterator<Item = &'s (u32, u32)>) -> usize {
     spans.map(|(start, end)| (end - start + 1) as usize).sum()
 }
 
-/// Whether an item is a result that is shown as it came.
-fn is_whole_result(ask: &Ask<'_>, work: &Work<'_>, item: &Item) -> bool {
+/// Whether an item is a result that is shown unedited.
+fn is_whole_result(ask: &PolicyAsk<'_>, work: &Work<'_>, item: &Item) -> bool {
     let entry = ask.view.transcript().entries.get(item.entry);
     let whole = |entry| work.view.shown_of(entry) == Shown::Whole;
     item.kind == ItemKind::Result && entry.is_some_and(whole)

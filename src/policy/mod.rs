@@ -2,157 +2,30 @@
 //! never import each other, never decide when a pass happens (`commit` does), and reach a view
 //! only through [`Plan::check`].
 
+mod ask;
 mod baselines;
 mod cwl;
 mod levels;
 mod lexicon;
-mod open;
+mod open_episode;
 mod paper;
 mod pass;
 mod plan;
 mod protect;
 mod work;
 
-use std::borrow::Cow;
-use std::rc::Rc;
-use std::sync::Arc;
-
+pub use ask::{EvictionSettings, Level, Order, Policy, PolicyAsk, Target, Text};
 pub use levels::next_cut;
-pub use pass::{Pinned, Proposal, Target};
+pub use pass::{Pinned, Proposal};
 pub use plan::{Move, Plan, PlanError};
 pub use protect::Protection;
-pub use work::Gone;
-
-use crate::model::{Words, label_set};
-use crate::session::measure::Measure;
-use crate::session::view::View;
-
-/// A text that is decoded once for all that ask for it.
-pub type Text<'a> = Rc<Cow<'a, str>>;
-
-label_set!(
-    /// A policy by name, baselines first.
-    #[derive(Default, Hash, PartialOrd, Ord)]
-    Policy {
-        /// Nothing is ever evicted.
-        None => "none",
-        /// Calls with their results go, oldest first.
-        Recency => "recency",
-        /// Whole assistant turns are folded, oldest first, into a line for each span of them that names
-        /// what went (paper 003, baselines).
-        OldestTurn => "oldest-turn",
-        /// Results of tools go, largest first (paper 003, baselines).
-        ToolPrune => "tool-prune",
-        /// Results of search and shell tools are masked first, their ends left; then results go, oldest
-        /// first (paper 003, baselines).
-        ToolMaskPrune => "tool-mask-prune",
-        /// Half by results of tools, half by folding whole turns (paper 003, baselines).
-        Hybrid => "hybrid",
-        /// Of the results before the last two user turns all but the newest 40,000 tokens go, if that
-        /// frees more than 20,000 (paper 001, tier 2).
-        ThreeTier => "three-tier",
-        /// All results but the newest three go, as providers' own clearing does it.
-        KeepRecent => "keep-recent",
-        /// All but the newest 8,000 tokens goes, for a summary that a model would have to write:
-        /// for replays only.
-        Compaction => "compaction",
-        /// The published order (paper 000, Algorithm 1) under the published terms: the floor is the
-        /// ceiling, and no tail is protected.
-        CwlPaper => "cwl-paper",
-        /// The episode graph in levels.
-        #[default]
-        Cwl => "cwl",
-    }
-);
-
-impl Policy {
-    /// The words for those that a request may ask for: all that need no model.
-    pub const WORDS: &'static [(&'static str, Self)] = &[
-        (Self::Cwl.name(), Self::Cwl),
-        (Self::CwlPaper.name(), Self::CwlPaper),
-        (Self::None.name(), Self::None),
-        (Self::Recency.name(), Self::Recency),
-        (Self::OldestTurn.name(), Self::OldestTurn),
-        (Self::ToolPrune.name(), Self::ToolPrune),
-        (Self::ToolMaskPrune.name(), Self::ToolMaskPrune),
-        (Self::Hybrid.name(), Self::Hybrid),
-        (Self::ThreeTier.name(), Self::ThreeTier),
-        (Self::KeepRecent.name(), Self::KeepRecent),
-    ];
-}
-
-/// In which order `cwl` evicts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
-    /// Results of all eligible episodes before any call, text or episode, with what stands nowhere
-    /// else left behind.
-    #[default]
-    Levels,
-    /// Episode by episode, as published (paper 000, Algorithm 1).
-    Paper,
-}
-
-impl Order {
-    /// The words for each.
-    pub const WORDS: &'static [(&'static str, Self)] =
-        &[("levels", Self::Levels), ("paper", Self::Paper)];
-}
-
-/// Settings of the eviction order.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Config {
-    /// The order of `cwl`.
-    pub order: Order,
-    /// Raw tokens at the tail that no pass touches while anything else can go.
-    pub protect_recent: u32,
-    /// The paper's rule in the finer order, too: nothing inside an open episode ever goes.
-    pub strict_active: bool,
-    /// Whether what came before the first `start` is prologue, which in the published order never
-    /// goes (paper 000 §4.3). So where the model was told of `delimiter` from the first request on.
-    pub prologue_until_start: bool,
-    /// Whether reasoning stays with its calls because the model family demands it back.
-    pub keep_reasoning: bool,
-    /// Result size in tokens above which a tool that no list names counts as bulk.
-    pub bulk_above: u32,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            order: Order::Levels,
-            protect_recent: 8000,
-            strict_active: false,
-            prologue_until_start: false,
-            keep_reasoning: false,
-            bulk_above: 2000,
-        }
-    }
-}
-
-/// What a policy is asked.
-#[derive(Clone, Copy)]
-pub struct Ask<'a> {
-    /// The view as it is now.
-    pub view: &'a View,
-    /// Settings of the order.
-    pub config: &'a Config,
-    /// How texts of the proxy's own are made and sized.
-    pub measure: Measure<'a>,
-    /// How much is to go.
-    pub target: Target,
-    /// The original text of an item by its index: a result's or a message's text, a call's
-    /// arguments. `None` where it has none or can't be edited.
-    pub originals: &'a dyn Fn(usize) -> Option<Text<'a>>,
-    /// The strings of an original, which nothing reads twice: of a call those of its arguments'
-    /// texts, as [`crate::session::stub::flat`] joins them. `None` where an item has none.
-    pub words: &'a dyn Fn(usize) -> Option<Arc<Words>>,
-}
+pub use work::Freed;
 
 /// Proposes a pass.
 ///
 /// # Errors
 /// [`PlanError`] if the moves break a rule, which is a mistake of the policy.
-pub fn propose(policy: Policy, ask: &Ask<'_>) -> Result<Proposal, PlanError> {
+pub fn propose(policy: Policy, ask: &PolicyAsk<'_>) -> Result<Proposal, PlanError> {
     match policy {
         Policy::Cwl => match ask.config.order {
             Order::Levels => cwl::propose(ask),
@@ -170,31 +43,3 @@ pub fn propose(policy: Policy, ask: &Ask<'_>) -> Result<Proposal, PlanError> {
         | Policy::Compaction => baselines::propose(policy, ask),
     }
 }
-
-label_set!(
-    /// The level at which something went (paper 000 §4.4, with the finer ones of design §5
-    /// between).
-    #[derive(PartialOrd, Ord, Hash)]
-    Level {
-        /// Reasoning traces of an expl.
-        Reasoning => "reasoning",
-        /// A result that stands again further on: a stub is left.
-        Superseded => "superseded",
-        /// A result of which a stub is left, or the text of a span without calls.
-        Stub => "stub",
-        /// A result of which some lines are left.
-        Skeleton => "skeleton",
-        /// Long strings in a call's arguments.
-        Arguments => "arguments",
-        /// Calls and results of search and listing tools.
-        Bulk => "bulk",
-        /// All other calls and results.
-        Intermediate => "intermediate",
-        /// The whole episode.
-        Episode => "episode",
-        /// Calls and results inside an episode that never ends.
-        Open => "open",
-        /// Tombstones merged into the ledger.
-        Ledger => "ledger",
-    }
-);

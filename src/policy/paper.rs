@@ -1,13 +1,15 @@
-//! The published order: Algorithm 1 of paper 000 (§4.4), line by line, each with its number. What
-//! of ours is still added stands in `docs/papers.md`. Pure; never takes anything of an open episode,
-//! of the prologue, or of exploration on which an act in view depends.
+//! The published order: Algorithm 1 of paper 000 (§4.4), line by line, each with its number.
+//! `docs/papers.md` says what we add. Pure. Never evicts anything of an open episode, of the
+//! prologue, or of exploration that an act in view depends on.
 
+use super::ask::{Level, PolicyAsk};
 use super::pass::{Proposal, conclude};
 use super::plan::{Move, PlanError};
+use super::protect::Protection;
 use super::work::Work;
-use super::{Ask, Level, Protection};
 use crate::model::{ItemKind, ToolClass};
-use crate::session::graph::{Episode, Kind};
+use crate::session::graph::{Episode, EpisodeKind};
+use crate::session::index::EpisodeIndex;
 use crate::session::transcript::{Item, Transcript};
 
 /// Line 7: the levels, from the least to the most destructive.
@@ -18,25 +20,25 @@ const LEVELS: [Level; 4] = [
     Level::Episode,
 ];
 
-/// A pass in the making.
-struct Pass<'a> {
+/// A pass in progress.
+struct PaperPass<'a> {
     work: Work<'a>,
-    /// The vertices of the episode graph, oldest first: those that are not evicted yet.
-    graph: Vec<usize>,
-    /// How many of the first episodes are the prologue.
-    prologue: usize,
+    /// The episodes that are not evicted yet, oldest first.
+    graph: Vec<EpisodeIndex>,
+    /// The first episode that is not part of the prologue.
+    prologue: EpisodeIndex,
 }
 
-/// Proposes a pass. The newest tokens, where an operator protects any, are freed last, as in every
-/// order; as published none are.
+/// Proposes a pass. If an operator protects the newest tokens, these are freed last, as in every
+/// order; the published order protects none.
 ///
 /// # Errors
 /// [`PlanError`] if the moves break a rule, which is a mistake in here.
-pub(super) fn propose(ask: &Ask<'_>) -> Result<Proposal, PlanError> {
+pub(super) fn propose(ask: &PolicyAsk<'_>) -> Result<Proposal, PlanError> {
     let prologue = prologue(ask);
     let recent = ask.config.protect_recent;
     let protection = Protection::new(ask.view.marked(), recent);
-    let mut pass = Pass {
+    let mut pass = PaperPass {
         work: Work::new(ask, protection.with_open()),
         graph: Vec::new(),
         prologue,
@@ -46,25 +48,26 @@ pub(super) fn propose(ask: &Ask<'_>) -> Result<Proposal, PlanError> {
         pass.work.protection = pass.work.protection.without_recent();
         pass.evict();
     }
-    // Line 2 alone leaves the prologue out; the check of the moves holds it to that.
+    // Only line 2 spares the prologue. The check of the moves verifies that.
     pass.work.protection = pass.work.protection.with_prologue(prologue);
     conclude(pass.work, ask)
 }
 
-/// How many episodes stand before the first `start` (§4.3, prologue protection): all, where there
-/// was none. Where the model could not have said it from the first request on, what came before it
-/// is unannotated work, and there is no prologue beyond what is never an episode's.
-fn prologue(ask: &Ask<'_>) -> usize {
+/// The first episode after the prologue (§4.3, prologue protection), which ends at the first
+/// `start`; without a `start` all episodes are prologue. If the model did not know `delimiter` from
+/// the first request on, what it did before is unannotated work, and no episode is prologue.
+fn prologue(ask: &PolicyAsk<'_>) -> EpisodeIndex {
     if !ask.config.prologue_until_start {
-        return 0;
+        return EpisodeIndex(0);
     }
-    let mut episodes = ask.view.transcript().graph.episodes.iter();
-    let first = episodes.position(|episode| episode.kind != Kind::Implicit);
-    first.unwrap_or(usize::MAX)
+    let mut episodes = ask.view.transcript().graph.episodes.indexed();
+    let first = episodes.find(|(_, episode)| episode.kind != EpisodeKind::Implicit);
+    first.map_or(EpisodeIndex(usize::MAX), |(at, _)| at)
 }
 
-impl<'a> Pass<'a> {
-    /// Algorithm 1. The budget is the floor of the pass, which as published is the ceiling.
+impl<'a> PaperPass<'a> {
+    /// Runs Algorithm 1. The budget is the floor of the pass, which in the published order is the
+    /// ceiling.
     fn evict(&mut self) {
         let transcript = self.work.transcript;
         self.graph = graph(transcript, &self.work);
@@ -87,7 +90,7 @@ impl<'a> Pass<'a> {
                 // 9: strip target at level: remove content
                 let moves = self.moves(level, episode);
                 self.work.apply(episode, level, moves);
-                // One that another order left behind, or a client's edit, moves to the newest
+                // A ledger that another order or an edit of the client left moves to the newest
                 // tombstone.
                 self.work.ledger();
                 // 10–12: if countTokens(episodeGraph) ≤ tokenBudget then return
@@ -95,28 +98,28 @@ impl<'a> Pass<'a> {
                     return;
                 }
             }
-            // Evicted, it is no vertex any more (§4.3: "compression removes nodes").
+            // An evicted episode is removed from the graph (§4.3: "compression removes nodes").
             self.graph.retain(|at| *at != target);
         }
     }
 
     /// Line 6: the oldest act among the candidates, or the oldest expl if there is no act.
-    fn target(&self) -> Option<usize> {
+    fn target(&self) -> Option<EpisodeIndex> {
         let candidates = || {
             self.graph
                 .iter()
                 .copied()
                 .filter(|at| self.is_candidate(*at))
         };
-        let is_act = |at: &usize| {
+        let is_act = |at: &EpisodeIndex| {
             let episode = self.work.transcript.graph.episodes.get(*at);
-            episode.is_some_and(|episode| episode.kind == Kind::Act)
+            episode.is_some_and(|episode| episode.kind == EpisodeKind::Act)
         };
         candidates().find(is_act).or_else(|| candidates().next())
     }
 
     /// Line 2.
-    fn is_candidate(&self, at: usize) -> bool {
+    fn is_candidate(&self, at: EpisodeIndex) -> bool {
         let Some(episode) = self.work.transcript.graph.episodes.get(at) else {
             return false;
         };
@@ -128,8 +131,8 @@ impl<'a> Pass<'a> {
             && !self.work.view.marked().has_dependents(episode)
     }
 
-    /// Line 8: reasoning is stripped of exploration only, and not where the model's family demands
-    /// it back with its calls.
+    /// Line 8: only exploration is stripped of reasoning, and not if the model's family demands
+    /// reasoning back with its calls.
     fn is_applicable(&self, level: Level, episode: &Episode) -> bool {
         level != Level::Reasoning || (episode.is_expl() && !self.work.config.keep_reasoning)
     }
@@ -163,9 +166,9 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// The vertices of the graph that are not evicted.
-fn graph(transcript: &Transcript, work: &Work<'_>) -> Vec<usize> {
-    let episodes = transcript.graph.episodes.iter().enumerate();
+/// The episodes that are not evicted.
+fn graph(transcript: &Transcript, work: &Work<'_>) -> Vec<EpisodeIndex> {
+    let episodes = transcript.graph.episodes.indexed();
     let standing = episodes.filter(|(_, one)| !work.view.marked().is_removed(one));
     standing.map(|(at, _)| at).collect()
 }

@@ -1,24 +1,13 @@
-//! What a pass is asked for and what it would do. Owns the shapes that all policies share; never
-//! chooses what goes.
+//! What a pass would do: the types that all policies share. Never chooses what is evicted.
 
 use std::collections::BTreeMap;
 
+use super::ask::{Level, PolicyAsk};
 use super::plan::{Move, Plan, PlanError};
-use super::work::{Gone, Work};
-use super::{Ask, Level};
+use super::work::{Freed, Work};
 use crate::model::{ItemKind, Mark};
+use crate::session::index::ItemIndex;
 use crate::session::transcript::Item;
-
-/// What a pass is asked for, in raw tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// The size of what stands outside the transcript: tools, guidance.
-    pub fixed: u64,
-    /// The size that may not be exceeded.
-    pub ceiling: u64,
-    /// The size down to which a pass evicts.
-    pub floor: u64,
-}
 
 /// What a pass would do.
 #[derive(Clone, Debug)]
@@ -27,9 +16,9 @@ pub struct Proposal {
     pub plan: Plan,
     /// The size of the view after them.
     pub size: u64,
-    /// What went at each level.
-    pub gone: BTreeMap<Level, Gone>,
-    /// What is pinned, where the ceiling can't be met.
+    /// What was evicted at each level.
+    pub gone: BTreeMap<Level, Freed>,
+    /// What can't be evicted, if the ceiling can't be met.
     pub pinned: Option<Pinned>,
 }
 
@@ -42,19 +31,19 @@ pub struct Pinned {
     pub system: u64,
     /// User text.
     pub user: u64,
-    /// The newest assistant message with everything behind it that is no user text.
+    /// The newest assistant message, and everything after it that is not user text.
     pub newest: u64,
-    /// What only its provider understands, and results that have a form of their own.
+    /// Content that only its provider understands, and results that have a form of their own.
     pub opaque: u64,
     /// All else: tombstones, the ledger, text without calls.
     pub rest: u64,
 }
 
-/// The proposal that a finished piece of work comes to.
+/// Turns a finished pass into a proposal.
 ///
 /// # Errors
 /// [`PlanError`] if its moves break a rule.
-pub(super) fn conclude(work: Work<'_>, ask: &Ask<'_>) -> Result<Proposal, PlanError> {
+pub(super) fn conclude(work: Work<'_>, ask: &PolicyAsk<'_>) -> Result<Proposal, PlanError> {
     let moves = last_moves(&work.moves);
     let plan = Plan::check(ask.view.marked(), &work.protection, &moves)?;
     let unmet = work.total() > ask.target.ceiling;
@@ -67,15 +56,17 @@ pub(super) fn conclude(work: Work<'_>, ask: &Ask<'_>) -> Result<Proposal, PlanEr
     })
 }
 
-/// An item may move more than once in a pass: only its last mark is recorded, with what was last
-/// left of it.
+/// The last move of each item, with what was last left of it: an item may move more than once in a
+/// pass.
 fn last_moves(moves: &[Move]) -> Vec<Move> {
-    let mut last: BTreeMap<usize, Move> = BTreeMap::new();
+    let mut last: BTreeMap<ItemIndex, Move> = BTreeMap::new();
     for one in moves {
         let before = last.remove(&one.item).and_then(|before| before.kept);
         let kept = match one.mark {
             Mark::Removed => one.kept.clone(),
-            Mark::Live | Mark::Clipped | Mark::Masked | Mark::Folded => one.kept.clone().or(before),
+            Mark::Live | Mark::Clipped | Mark::Masked | Mark::Tombstone | Mark::Trimmed => {
+                one.kept.clone().or(before)
+            }
         };
         last.insert(
             one.item,
@@ -89,7 +80,7 @@ fn last_moves(moves: &[Move]) -> Vec<Move> {
 }
 
 impl Pinned {
-    /// Each part by its name, in the order in which they are told.
+    /// Each part with its name, in the order in which they are reported.
     #[must_use]
     pub const fn parts(&self) -> [(&'static str, u64); 6] {
         [
@@ -103,7 +94,7 @@ impl Pinned {
     }
 }
 
-/// Whether an entry holds what must never be edited.
+/// Whether a message has content that must never be edited.
 fn stays(work: &Work<'_>, items: &[Item]) -> bool {
     items.iter().any(|item| {
         let call = item.pair.and_then(|call| work.item(call));
@@ -116,7 +107,7 @@ fn pinned(work: &Work<'_>, fixed: u64) -> Pinned {
         fixed,
         ..Pinned::default()
     };
-    for (at, entry) in work.transcript.entries.iter().enumerate() {
+    for (at, entry) in work.transcript.entries.indexed() {
         let size = u64::from(work.size(at));
         let items = work.transcript.items_of(entry);
         let first = items.first().map(|item| item.kind);

@@ -1,32 +1,33 @@
-//! A plan: moves of marks that were checked against the transcript. [`Plan::check`] is the only
-//! way to one, so that no policy can touch a user, break an episode's order or move a mark left.
-//! A pair can't be split by any plan: a result has no mark of its own and follows its call. Never
-//! applies anything.
+//! A plan: moves of marks that were checked against the transcript. [`Plan::check`] is the only way
+//! to make one, so no policy can evict user text, break the order of an episode or move a mark
+//! left. No plan can split a call from its result: a result has no mark of its own and follows its
+//! call. Never applies anything.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::Protection;
+use super::protect::Protection;
 use crate::model::{ItemKind, ItemNo, Kept, Mark};
-use crate::session::graph::{Delimiter, Episode};
+use crate::session::graph::{DelimiterRole, Episode};
+use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::marked::Marked;
 use crate::session::transcript::Item;
 
-/// A proposed move of one item's mark, by item index.
+/// A proposed move of one item's mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// The item's index in the transcript.
-    pub item: usize,
+    /// The item.
+    pub item: ItemIndex,
     /// The mark that it gets.
     pub mark: Mark,
-    /// What is left of a call that is not taken out whole.
+    /// What is left of the item, unless it is removed whole.
     pub kept: Option<Arc<Kept>>,
 }
 
 impl Move {
-    /// A move after which nothing of the item's own is left.
+    /// A move that leaves nothing of the item itself.
     #[must_use]
-    pub fn whole(item: usize, mark: Mark) -> Self {
+    pub fn whole(item: ItemIndex, mark: Mark) -> Self {
         Self {
             item,
             mark,
@@ -35,37 +36,37 @@ impl Move {
     }
 }
 
-/// Why moves are no plan. Each is a mistake of a policy, never of a caller.
+/// Why moves are not a plan. Each is a mistake of a policy, never of a caller.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum PlanError {
     /// No such item.
     #[error("item {0} is not in the transcript")]
-    Absent(usize),
-    /// The item is user, system or opaque content, or a result, which follows its call.
+    Absent(ItemIndex),
+    /// The item is user, system or opaque content, or a result.
     #[error("item {0} has no mark of its own")]
-    Fixed(usize),
-    /// No view shows such an item with such a mark.
+    Fixed(ItemIndex),
+    /// No view can show such an item with this mark.
     #[error("item {0} can't be shown with that mark")]
-    Unshowable(usize),
-    /// The mark stands further right already.
+    Unshowable(ItemIndex),
+    /// The mark is further right already.
     #[error("the mark of item {0} may only move right")]
-    Left(usize),
+    Left(ItemIndex),
     /// The item is protected.
     #[error("item {0} is protected")]
-    Protected(usize),
+    Protected(ItemIndex),
     /// The item belongs to an expl on which an act in view depends.
     #[error("item {0} belongs to an episode with dependents in view")]
-    Depended(usize),
-    /// The item belongs to an open episode, of which only calls may go, and in the published order
-    /// nothing.
+    Depended(ItemIndex),
+    /// The item belongs to an open episode. Only calls of one may be evicted, and in the published
+    /// order nothing.
     #[error("item {0} belongs to an open episode")]
-    Open(usize),
-    /// Text and `delimiter` exchanges go with the whole of their episode only.
+    Open(ItemIndex),
+    /// Text and `delimiter` calls may be evicted only together with their whole episode.
     #[error("item {0} may only go with the whole of its episode")]
-    Part(usize),
+    Part(ItemIndex),
     /// The description of the expl would be lost: no tombstone is left to hold the ledger.
     #[error("item {0} may only go while a tombstone stands")]
-    Lost(usize),
+    Lost(ItemIndex),
 }
 
 /// Checked moves by item number, ready to be recorded.
@@ -86,6 +87,8 @@ impl Plan {
         moves: &[Move],
     ) -> Result<Self, PlanError> {
         let Marked { transcript, marks } = seen;
+        // Rules of single items are checked move by move, those of whole episodes on the marks
+        // after all moves.
         let mut after = marks.clone();
         let mut plan = Self::default();
         for one in moves {
@@ -100,10 +103,12 @@ impl Plan {
                 is_free(item, one, episode, protection)?;
             }
             let now = marks.get(item.no);
+            // The same mark again makes sense only if it changes what is left.
             if one.mark < now || (one.mark == now && one.kept.is_none()) {
                 return Err(PlanError::Left(one.item));
             }
-            // What is gone has nothing left to protect; its names go with the tombstone they stand in.
+            // Protection no longer matters for a removed item. Its strings go when the tombstone
+            // that names them does.
             if now < Mark::Removed && protection.covers(transcript, one.item) {
                 return Err(PlanError::Protected(one.item));
             }
@@ -124,7 +129,7 @@ impl Plan {
         &self.moves
     }
 
-    /// What is left of items that are not taken out whole, by item number.
+    /// What is left of items that are not removed whole, by item number.
     #[must_use]
     pub fn kept(&self) -> &[(ItemNo, Kept)] {
         &self.kept
@@ -137,29 +142,30 @@ impl Plan {
     }
 }
 
-/// The episode of an item that has a mark of its own.
-fn evictable(item: &Item) -> Option<usize> {
+/// The episode of an item; `None` if the item has no mark of its own.
+fn evictable(item: &Item) -> Option<EpisodeIndex> {
     match item.kind {
         ItemKind::Text | ItemKind::Reasoning | ItemKind::Call => item.episode,
         ItemKind::System | ItemKind::User | ItemKind::Result | ItemKind::Opaque => None,
     }
 }
 
-/// Whether the view knows the mark on such an item.
+/// Checks that the view can show such an item with this mark.
 fn is_showable(item: &Item, one: &Move, episode: &Episode) -> Result<(), PlanError> {
     let holder = matches!(
         item.delimiter,
-        Some(Delimiter::Start(_) | Delimiter::End(_))
+        Some(DelimiterRole::Start(_) | DelimiterRole::End(_))
     );
     let carrier = episode.is_expl() && episode.carrier == Some(one.item);
     let partly = is_call(item) && one.kept.is_some();
-    // A text that no call's result could speak for is a line in its own place.
+    // A text without calls can be replaced by a line.
     let line = item.kind == ItemKind::Text && one.kept.is_some() && episode.carrier.is_none();
     let showable = match one.mark {
         Mark::Live => false,
         Mark::Clipped => partly,
         Mark::Masked => holder || partly || line,
-        Mark::Folded => carrier || (partly && !item.bound),
+        Mark::Tombstone => carrier,
+        Mark::Trimmed => partly && !item.bound,
         Mark::Removed => !item.bound,
     };
     if showable {
@@ -169,7 +175,7 @@ fn is_showable(item: &Item, one: &Move, episode: &Episode) -> Result<(), PlanErr
     }
 }
 
-/// Whether an open episode's rules allow the move: of one only calls may go, or nothing.
+/// Checks the rules of open episodes: only calls of one may be evicted, or nothing.
 fn is_free(
     item: &Item,
     one: &Move,
@@ -184,16 +190,16 @@ fn is_free(
     }
 }
 
-/// A call to a tool of the client's.
+/// Whether an item is a call to a tool of the client.
 fn is_call(item: &Item) -> bool {
     item.kind == ItemKind::Call && item.delimiter.is_none()
 }
 
-/// The rules of whole episodes, each judged once as it stands after the moves.
+/// Checks the rules of whole episodes, each once, as they are after the moves.
 fn episodes(after: Marked<'_>, protection: &Protection, moves: &[Move]) -> Result<(), PlanError> {
-    let mut blocked: BTreeSet<usize> = BTreeSet::new();
-    let mut seen: BTreeSet<usize> = BTreeSet::new();
-    let mut parts: BTreeSet<usize> = BTreeSet::new();
+    let mut blocked: BTreeSet<EpisodeIndex> = BTreeSet::new();
+    let mut seen: BTreeSet<EpisodeIndex> = BTreeSet::new();
+    let mut parts: BTreeSet<EpisodeIndex> = BTreeSet::new();
     let mut merges = None;
     for one in moves {
         let Some(item) = after.transcript.items.get(one.item) else {
@@ -205,6 +211,7 @@ fn episodes(after: Marked<'_>, protection: &Protection, moves: &[Move]) -> Resul
         else {
             continue;
         };
+        // Each episode is judged once, however many of its items move.
         if seen.insert(at) {
             if after.has_dependents(episode) {
                 blocked.insert(at);
@@ -213,11 +220,13 @@ fn episodes(after: Marked<'_>, protection: &Protection, moves: &[Move]) -> Resul
                 parts.insert(at);
             }
         }
-        // Its start, its text and its description stay in any case.
+        // Calls may be evicted all the same if the pass frees depended-on exploration; its start,
+        // text and description stay.
         let spared = protection.frees_depended() && (one.mark <= Mark::Masked || is_call(item));
         if blocked.contains(&at) && !spared {
             return Err(PlanError::Depended(one.item));
         }
+        // Text and `delimiter` calls tell what an episode was about, so they go last.
         let with_all =
             one.mark > Mark::Masked && (item.kind == ItemKind::Text || item.delimiter.is_some());
         if with_all && parts.contains(&at) {
@@ -228,21 +237,22 @@ fn episodes(after: Marked<'_>, protection: &Protection, moves: &[Move]) -> Resul
         }
     }
     match merges {
+        // A merged expl is named only by the ledger, which needs a tombstone to stand in.
         Some(item) if after.ledger_host().is_none() => Err(PlanError::Lost(item)),
         Some(_) | None => Ok(()),
     }
 }
 
-/// Whether all of an episode is gone, up to its tombstone and reasoning, which stands for nothing.
+/// Whether all of an episode is evicted, except its tombstone and reasoning, which stands for
+/// nothing.
 fn is_whole(seen: Marked<'_>, episode: &Episode) -> bool {
+    let tombstone = seen.tombstone(episode);
     episode.items.iter().all(|index| {
         let item = seen.transcript.items.get(*index);
-        item.is_none_or(|item| match seen.marks.get(item.no) {
-            Mark::Removed => true,
-            Mark::Folded if episode.carrier == Some(*index) => true,
-            Mark::Live | Mark::Clipped | Mark::Masked | Mark::Folded => {
-                item.kind == ItemKind::Reasoning
-            }
+        item.is_none_or(|item| {
+            item.kind == ItemKind::Reasoning
+                || tombstone == Some(*index)
+                || seen.marks.get(item.no) == Mark::Removed
         })
     })
 }

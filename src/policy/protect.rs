@@ -1,32 +1,34 @@
 //! What no pass may touch, whatever the episode (design §5): the newest assistant message with
-//! everything behind it, the last tokens of the view, and what was recalled to stay while its episode
-//! is open; in the published order the prologue and open episodes, too.
+//! everything after it, the last tokens of the view, and what was recalled to stay while its
+//! episode is open. In the published order also the prologue and open episodes.
 
 use crate::model::{ItemKind, MESSAGE_TOKENS, Mark, Role};
+use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::marked::Marked;
 use crate::session::transcript::Transcript;
 
-/// Which items are protected, by item index.
+/// Which items are protected.
 #[derive(Clone, Debug)]
 pub struct Protection {
     /// The first item of the newest assistant message.
-    newest: usize,
+    newest: ItemIndex,
     /// The first item of the protected tail.
-    recent: usize,
-    /// Whether what was recalled to stay may go.
+    recent: ItemIndex,
+    /// Whether items that were recalled to stay may be evicted.
     unpinned: bool,
-    /// Whether results of exploration may go that an act in view depends on.
+    /// Whether exploration that an act in view depends on may be shortened.
     depended: bool,
-    /// Whether the rules of episodes hold. A policy that knows no episodes moves single items.
+    /// Whether the rules of episodes apply. They don't to policies that move single items.
     episodes: bool,
-    /// Whether nothing of an open episode may go, not even its calls.
+    /// Whether nothing of an open episode may be evicted, not even its calls.
     open: bool,
-    /// How many of the first episodes are the prologue.
-    prologue: usize,
+    /// The first episode that is not part of the prologue.
+    prologue: EpisodeIndex,
 }
 
 impl Protection {
-    /// Protects the newest group, and at most the last `recent` raw tokens of what is shown.
+    /// Protects the newest assistant message with everything after it, and at most the last
+    /// `recent` raw tokens of what is shown.
     #[must_use]
     pub fn new(seen: Marked<'_>, recent: u32) -> Self {
         let Marked { transcript, marks } = seen;
@@ -34,19 +36,23 @@ impl Protection {
             .entries
             .iter()
             .rfind(|entry| entry.role == Role::Assistant)
-            .map_or(transcript.items.len(), |entry| entry.items.start);
-        let mut start = transcript.items.len();
+            .map_or(transcript.items.end(), |entry| entry.items.start);
+        let mut start = transcript.items.end();
         let mut left = recent;
-        for (index, item) in transcript.items.iter().enumerate().rev() {
-            // A result has its call's number, so it goes with its call; one that is folded shows a
-            // few words.
+        for (index, item) in transcript.items.indexed().rev() {
+            // A result has the number of its call and is shown with it. The result of a tombstone
+            // or of a trimmed call shows a few words only.
             let size = match (item.kind, marks.get(item.no)) {
                 (ItemKind::Opaque | ItemKind::System | ItemKind::User, _)
                 | (_, Mark::Live | Mark::Clipped | Mark::Masked)
-                | (ItemKind::Call, Mark::Folded) => item.tokens + MESSAGE_TOKENS,
-                (ItemKind::Text | ItemKind::Reasoning | ItemKind::Result, Mark::Folded)
+                | (ItemKind::Call, Mark::Tombstone | Mark::Trimmed) => item.tokens + MESSAGE_TOKENS,
+                (
+                    ItemKind::Text | ItemKind::Reasoning | ItemKind::Result,
+                    Mark::Tombstone | Mark::Trimmed,
+                )
                 | (_, Mark::Removed) => 0,
             };
+            // The tail ends before the item that would exceed it.
             if size > left {
                 break;
             }
@@ -60,11 +66,11 @@ impl Protection {
             depended: false,
             episodes: true,
             open: false,
-            prologue: 0,
+            prologue: EpisodeIndex(0),
         }
     }
 
-    /// The same, and nothing of an open episode may go.
+    /// The same, but nothing of an open episode may be evicted.
     #[must_use]
     pub fn with_open(&self) -> Self {
         Self {
@@ -73,28 +79,28 @@ impl Protection {
         }
     }
 
-    /// The same, and nothing of so many of the first episodes may go.
+    /// The same, but nothing of the episodes before this one may be evicted.
     #[must_use]
-    pub fn with_prologue(&self, prologue: usize) -> Self {
+    pub fn with_prologue(&self, prologue: EpisodeIndex) -> Self {
         Self {
             prologue,
             ..self.clone()
         }
     }
 
-    /// The same without the tail of recent tokens and without what was recalled to stay: what is
-    /// freed last before a budget is unmet.
+    /// The same without the recent tail and without what was recalled to stay. Both are freed last,
+    /// before a budget is reported unmet.
     #[must_use]
     pub fn without_recent(&self) -> Self {
         Self {
             newest: self.newest,
-            recent: usize::MAX,
+            recent: ItemIndex(usize::MAX),
             unpinned: true,
             ..self.clone()
         }
     }
 
-    /// The same without what acts in view depend on, of which calls and results may go then.
+    /// The same, but calls and results that an act in view depends on may be evicted.
     #[must_use]
     pub fn without_depended(&self) -> Self {
         Self {
@@ -103,7 +109,7 @@ impl Protection {
         }
     }
 
-    /// The same for a policy that knows no episodes.
+    /// The same for a policy without episodes.
     #[must_use]
     pub fn without_episodes(&self) -> Self {
         Self {
@@ -112,27 +118,28 @@ impl Protection {
         }
     }
 
-    /// Whether the rules of episodes hold.
+    /// Whether the rules of episodes apply.
     #[must_use]
     pub fn heeds_episodes(&self) -> bool {
         self.episodes
     }
 
-    /// Whether nothing of an open episode may go.
+    /// Whether nothing of an open episode may be evicted.
     #[must_use]
     pub fn holds_open(&self) -> bool {
         self.open
     }
 
-    /// Whether calls of exploration may go that an act in view depends on.
+    /// Whether calls of exploration that an act in view depends on may be evicted.
     #[must_use]
     pub fn frees_depended(&self) -> bool {
         self.depended
     }
 
-    /// Whether an item may not be touched. A pair is protected as a whole if either half is.
+    /// Whether an item may not be touched. A call and its result are protected together.
     #[must_use]
-    pub fn covers(&self, transcript: &Transcript, item: usize) -> bool {
+    pub fn covers(&self, transcript: &Transcript, item: ItemIndex) -> bool {
+        // Both protect from an item to the end, so the earlier one counts.
         let from = self.newest.min(self.recent);
         let one = transcript.items.get(item);
         let pair = one.and_then(|item| item.pair);
@@ -143,15 +150,16 @@ impl Protection {
         recent || stays || prologue || (!self.unpinned && is_pinned(transcript, item))
     }
 
-    /// Whether an item stands in the newest group, which nothing ever frees.
+    /// Whether an item belongs to the newest assistant message or comes after it. Nothing ever
+    /// frees those.
     #[must_use]
-    pub fn is_newest(&self, item: usize) -> bool {
+    pub fn is_newest(&self, item: ItemIndex) -> bool {
         item >= self.newest
     }
 }
 
-/// Whether an item was recalled to stay, and its episode goes on.
-fn is_pinned(transcript: &Transcript, item: usize) -> bool {
+/// Whether an item was recalled to stay and its episode is open.
+fn is_pinned(transcript: &Transcript, item: ItemIndex) -> bool {
     let item = transcript.items.get(item).filter(|item| item.pinned);
     let episode = item.and_then(|item| transcript.graph.episodes.get(item.episode?));
     episode.is_some_and(|episode| !episode.closed)

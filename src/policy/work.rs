@@ -1,21 +1,23 @@
-//! The working state of a pass: marks that move, notes and sizes that follow, and the sum that
-//! is compared with the target after every step. Never chooses what goes.
+//! The state of a pass in progress: marks that move, notes and sizes that follow, and the total
+//! that is compared with the target after each step. Never chooses what is evicted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::ask::{EvictionSettings, Level, PolicyAsk};
 use super::plan::Move;
-use super::{Ask, Config, Level, Protection};
+use super::protect::Protection;
 use crate::model::{ItemKind, Kept, Mark, ToolClass};
-use crate::session::graph::{Episode, Kind};
+use crate::session::graph::{Episode, EpisodeKind};
+use crate::session::index::{EntryIndex, ItemIndex};
 use crate::session::measure::Measure;
 use crate::session::transcript::{Item, Transcript};
 use crate::session::view::View;
 
-/// Tokens of a text below which a line in its place would be no smaller.
+/// A text with fewer tokens than this is no longer than the line that would replace it.
 pub(super) const STUB_FROM: u32 = 24;
 
-/// What is left of a text that nothing but a bare line stands for.
+/// What is left of a text or result that a bare line replaces.
 pub(super) fn bare() -> Arc<Kept> {
     Arc::new(Kept {
         of: Some(0),
@@ -23,26 +25,26 @@ pub(super) fn bare() -> Arc<Kept> {
     })
 }
 
-/// What went at one level.
+/// What was evicted at one level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gone {
+pub struct Freed {
     /// Items whose marks moved.
     pub items: u32,
-    /// Tokens that the view lost, net of notes.
+    /// Tokens that the view lost, less those of new notes.
     pub tokens: i64,
 }
 
 /// The state of a pass in progress.
 pub(super) struct Work<'a> {
     pub transcript: &'a Transcript,
-    pub config: &'a Config,
+    pub config: &'a EvictionSettings,
     pub measure: Measure<'a>,
     pub protection: Protection,
-    /// The view as the moves so far leave it.
+    /// The view after the moves so far.
     pub view: View,
     pub moves: Vec<Move>,
-    pub gone: BTreeMap<Level, Gone>,
-    /// The size of what stands outside the transcript.
+    pub gone: BTreeMap<Level, Freed>,
+    /// The size of what is sent beside the transcript.
     fixed: u64,
     /// The size at which the pass stops.
     pub target: u64,
@@ -50,7 +52,7 @@ pub(super) struct Work<'a> {
 
 impl<'a> Work<'a> {
     /// The state before the first step of a pass down to the floor.
-    pub fn new(ask: &Ask<'a>, protection: Protection) -> Self {
+    pub fn new(ask: &PolicyAsk<'a>, protection: Protection) -> Self {
         Self {
             transcript: ask.view.transcript(),
             config: ask.config,
@@ -73,38 +75,39 @@ impl<'a> Work<'a> {
         self.total() <= self.target
     }
 
-    pub fn mark(&self, item: usize) -> Mark {
+    pub fn mark(&self, item: ItemIndex) -> Mark {
         self.view.marked().mark_of(item)
     }
 
-    pub fn item(&self, item: usize) -> Option<&'a Item> {
+    pub fn item(&self, item: ItemIndex) -> Option<&'a Item> {
         self.transcript.items.get(item)
     }
 
-    pub fn protected(&self, item: usize) -> bool {
+    pub fn protected(&self, item: ItemIndex) -> bool {
         self.protection.covers(self.transcript, item)
     }
 
-    /// Whether a call's pair goes at the bulk level: by its class, or by size where no list names
-    /// its tool.
+    /// Whether a call and its result belong to the bulk level: by the class of the tool, or by size
+    /// if no list names the tool.
     pub fn is_bulk(&self, item: &Item) -> bool {
         match item.class {
             ToolClass::Bulk => true,
             ToolClass::Read | ToolClass::Shell | ToolClass::Write => false,
             ToolClass::Unknown => {
-                let result = item.pair.and_then(|pair| self.item(pair));
+                let result = self.result(item);
                 result.is_some_and(|result| result.tokens > self.config.bulk_above)
             }
         }
     }
 
-    /// Moves the mark of one item, or says anew what is left of it, and re-counts what that
-    /// touches.
-    pub fn shrink(&mut self, level: Level, item: usize, mark: Mark, kept: Option<Arc<Kept>>) {
+    /// Moves the mark of one item, or changes what is left of it, and recounts the messages that
+    /// this changes.
+    pub fn shrink(&mut self, level: Level, item: ItemIndex, mark: Mark, kept: Option<Arc<Kept>>) {
         let before = self.total();
         let one = Move { item, mark, kept };
         let mut touched = Vec::with_capacity(2);
         self.put(&one, &mut touched);
+        // An item that is not in the transcript moves nothing.
         if !touched.is_empty() {
             self.recount(touched);
             self.account(level, 1, before);
@@ -112,8 +115,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Shows an item as a move says, and adds the entries that this touches.
-    fn put(&mut self, one: &Move, touched: &mut Vec<usize>) {
+    /// Shows an item as a move says, and adds the messages that this changes to `touched`.
+    fn put(&mut self, one: &Move, touched: &mut Vec<EntryIndex>) {
         let Some(item) = self.item(one.item) else {
             return;
         };
@@ -130,7 +133,7 @@ impl<'a> Work<'a> {
         gone.tokens += i64::try_from(before).unwrap_or(0) - i64::try_from(after).unwrap_or(0);
     }
 
-    /// Moves marks of one episode, writes its line anew and re-counts what that touches.
+    /// Applies moves of one episode, writes its line again, and recounts what this changes.
     pub fn apply(&mut self, episode: &Episode, level: Level, moves: Vec<Move>) {
         if !moves.is_empty() {
             self.raise(level, moves);
@@ -138,11 +141,12 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// The same, but the line stays as it was where the target is not met whatever it says.
-    /// [`Work::line`] has to follow the last of several.
+    /// The same, but doesn't write the line if the target can't be met yet whatever the line says.
+    /// The caller writes it after the last part, by [`Work::line`].
     pub fn apply_part(&mut self, episode: &Episode, level: Level, moves: Vec<Move>) {
         self.raise(level, moves);
         let hosts = self.line_entries(episode);
+        // If the rest alone is too much, no line can change that, and writing one costs a count.
         let lines: u64 = hosts.iter().map(|at| u64::from(self.size(*at))).sum();
         if self.total().saturating_sub(lines) <= self.target {
             self.line(episode, level);
@@ -151,7 +155,7 @@ impl<'a> Work<'a> {
 
     fn raise(&mut self, level: Level, moves: Vec<Move>) {
         let before = self.total();
-        let mut touched: Vec<usize> = Vec::with_capacity(moves.len() * 2);
+        let mut touched: Vec<EntryIndex> = Vec::with_capacity(moves.len() * 2);
         for one in &moves {
             self.put(one, &mut touched);
         }
@@ -160,7 +164,7 @@ impl<'a> Work<'a> {
         self.moves.extend(moves);
     }
 
-    /// Writes the line of what is gone of an episode anew, and re-counts what that touches.
+    /// Writes the line of what is gone of an episode again, and recounts what this changes.
     pub fn line(&mut self, episode: &Episode, level: Level) {
         let before = self.total();
         self.view.note_episode(episode, self.measure);
@@ -168,17 +172,17 @@ impl<'a> Work<'a> {
         self.account(level, 0, before);
     }
 
-    /// The entries in which the line of an episode may stand.
-    fn line_entries(&self, episode: &Episode) -> Vec<usize> {
+    /// The messages in which the line of an episode may be.
+    fn line_entries(&self, episode: &Episode) -> Vec<EntryIndex> {
         let hosts = [episode.carrier, episode.end].into_iter().flatten();
         let items = hosts.filter_map(|host| self.item(host));
-        let mut entries: Vec<usize> = items.filter_map(|item| self.result_entry(item)).collect();
+        let mut entries: Vec<EntryIndex> =
+            items.filter_map(|item| self.result_entry(item)).collect();
         entries.dedup();
         entries
     }
 
-    /// Writes the ledger anew and re-counts its host, and the host before where another one took
-    /// its place.
+    /// Writes the ledger again, and recounts the messages that hold it now and held it before.
     pub fn ledger(&mut self) {
         let before = self.view.notes().host;
         if let Some(episode) = before.and_then(|host| self.episode(host)) {
@@ -193,13 +197,13 @@ impl<'a> Work<'a> {
         self.recount(touched);
     }
 
-    fn episode(&self, item: usize) -> Option<&'a Episode> {
+    fn episode(&self, item: ItemIndex) -> Option<&'a Episode> {
         let episode = self.item(item)?.episode?;
         self.transcript.graph.episodes.get(episode)
     }
 
-    /// The most that the view can lose with a call: both messages of the pair.
-    pub fn most(&self, call: usize) -> u64 {
+    /// The most that the view can lose with a call: the call's message and the result's.
+    pub fn most(&self, call: ItemIndex) -> u64 {
         let Some(item) = self.item(call) else {
             return 0;
         };
@@ -207,27 +211,35 @@ impl<'a> Work<'a> {
         u64::from(self.size(item.entry)) + u64::from(result)
     }
 
-    /// Whether an item is reasoning that the model's family wants back with the calls of its
-    /// message. Where none of them stay the message goes, and its reasoning with it.
-    pub fn is_demanded(&self, item: usize) -> bool {
+    /// Whether an item is reasoning that the model's family demands back with the calls of its
+    /// message. If no call stays, the message goes with its reasoning.
+    pub fn is_demanded(&self, item: ItemIndex) -> bool {
         self.config.keep_reasoning
             && self
                 .item(item)
                 .is_some_and(|item| item.kind == ItemKind::Reasoning)
     }
 
-    pub fn result_entry(&self, call: &Item) -> Option<usize> {
-        call.pair
-            .and_then(|pair| self.item(pair))
-            .map(|result| result.entry)
+    /// The result of a call, or the call of a result.
+    pub fn result(&self, call: &Item) -> Option<&'a Item> {
+        call.pair.and_then(|pair| self.item(pair))
     }
 
-    /// The tokens that an entry shows now.
-    pub fn size(&self, entry: usize) -> u32 {
+    pub fn result_entry(&self, call: &Item) -> Option<EntryIndex> {
+        self.result(call).map(|result| result.entry)
+    }
+
+    /// What earlier moves left of an item.
+    pub fn kept(&self, item: &Item) -> Option<&Arc<Kept>> {
+        self.view.marks().kept(item.no)
+    }
+
+    /// The tokens of a message as it is shown now.
+    pub fn size(&self, entry: EntryIndex) -> u32 {
         self.view.sizes().get(entry).copied().unwrap_or(0)
     }
 
-    fn recount(&mut self, mut touched: Vec<usize>) {
+    fn recount(&mut self, mut touched: Vec<EntryIndex>) {
         touched.sort_unstable();
         touched.dedup();
         for at in touched {
@@ -235,8 +247,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Whether an episode may go (paper 000 §4.4): closed, not yet removed but for what must stay,
-    /// every act that depends on it removed already.
+    /// Whether an episode may be evicted (paper 000 §4.4): it is closed, something of it is left,
+    /// and every act that depends on it is evicted.
     pub fn is_eligible(&self, episode: &Episode) -> bool {
         let removed = || self.view.marked().is_removed(episode);
         episode.closed
@@ -244,15 +256,18 @@ impl<'a> Work<'a> {
             && !self.view.marked().has_dependents(episode)
     }
 
-    /// The moves that strip an episode of what a level covers: its unprotected items that are still
-    /// shown. An implicit episode keeps its first call, folded, to carry the line of what is gone.
+    /// The moves that remove the items of an episode that a level covers, unless they are
+    /// protected. The first call of an implicit episode becomes its tombstone, which has the line
+    /// of what is gone.
     pub fn strip(&self, episode: &Episode, covers: impl Fn(&Item) -> bool) -> Vec<Move> {
-        let carrier = episode.carrier.filter(|_| episode.kind == Kind::Implicit);
-        // Where the line of what is gone could not be put, nothing goes.
-        if carrier.is_some_and(|at| self.mark(at) < Mark::Folded && self.protected(at)) {
+        let carrier = episode
+            .carrier
+            .filter(|_| episode.kind == EpisodeKind::Implicit);
+        // Nothing goes if the line of what is gone can't be shown.
+        if carrier.is_some_and(|at| self.mark(at) < Mark::Tombstone && self.protected(at)) {
             return Vec::new();
         }
-        let covered = |at: usize| self.item(at).filter(|item| covers(item));
+        let covered = |at: ItemIndex| self.item(at).filter(|item| covers(item));
         let mut moves: Vec<Move> = Vec::new();
         let mut due = carrier.and_then(covered).is_some();
         for index in &episode.items {
@@ -262,11 +277,12 @@ impl<'a> Work<'a> {
             let stays = item.delimiter.is_some() || Some(*index) == carrier;
             if !stays && self.mark(*index) < Mark::Removed && !self.protected(*index) {
                 moves.push(Move::whole(*index, Mark::Removed));
+                // Only a call leaves something to name; reasoning alone needs no line.
                 due |= item.kind == ItemKind::Call;
             }
         }
-        if let Some(carrier) = carrier.filter(|at| due && self.mark(*at) < Mark::Folded) {
-            moves.push(Move::whole(carrier, Mark::Folded));
+        if let Some(carrier) = carrier.filter(|at| due && self.mark(*at) < Mark::Tombstone) {
+            moves.push(Move::whole(carrier, Mark::Tombstone));
         }
         if !moves.is_empty() {
             moves.extend(self.line_holder(episode));
@@ -274,54 +290,58 @@ impl<'a> Work<'a> {
         moves
     }
 
-    /// The moves that remove an episode whole: an act leaves nothing, an expl its folded carrier.
-    /// None while any of it is protected, and none for a span without calls, of which nothing could
-    /// say what it was.
+    /// The moves that remove a whole episode: nothing is left of an act, and the tombstone of an
+    /// expl. Empty if any of it is protected, and for a span without calls, which can have no
+    /// tombstone.
     pub fn remove(&self, episode: &Episode) -> Vec<Move> {
         if self.holds_protected(episode) || (episode.is_expl() && episode.carrier.is_none()) {
             return Vec::new();
         }
-        let mark = |index: usize| {
+        let mark = |index: ItemIndex| {
             if episode.is_expl() && Some(index) == episode.carrier {
-                Mark::Folded
+                Mark::Tombstone
             } else {
                 Mark::Removed
             }
         };
-        let due = |index: &&usize| self.mark(**index) < mark(**index) && !self.is_demanded(**index);
+        let due =
+            |index: &&ItemIndex| self.mark(**index) < mark(**index) && !self.is_demanded(**index);
         let items = episode.items.iter().filter(due);
         items
             .map(|index| Move::whole(*index, mark(*index)))
             .collect()
     }
 
-    /// The move that leaves a bare line of a text in its place: a span without calls has no start and
-    /// no result that could speak for it, and some providers take user and assistant in turns only.
-    /// None for what is no such text, is gone in part already, or is shorter than the line.
-    pub fn leave_line(&self, index: usize) -> Option<Move> {
-        let item = self.item(index)?;
-        let due = item.kind == ItemKind::Text
-            && item.tokens >= STUB_FROM
-            && self.mark(index) == Mark::Live
-            && !self.protected(index);
-        due.then(|| Move {
+    /// The move that replaces a text by a bare line. A span without calls has no result that could
+    /// name what is gone, and some providers require user and assistant to alternate. `None` if the
+    /// item is no such text, was replaced already, or is shorter than the line.
+    pub fn leave_line(&self, index: ItemIndex) -> Option<Move> {
+        self.is_line_due(index).then(|| Move {
             item: index,
             mark: Mark::Masked,
             kept: Some(bare()),
         })
     }
 
-    /// Whether any of what an episode still shows is protected.
+    /// Whether an item is a text that a line may replace.
+    pub fn is_line_due(&self, index: ItemIndex) -> bool {
+        let due = |item: &Item| item.kind == ItemKind::Text && item.tokens >= STUB_FROM;
+        self.item(index).is_some_and(due)
+            && self.mark(index) == Mark::Live
+            && !self.protected(index)
+    }
+
+    /// Whether anything that an episode still shows is protected.
     pub fn holds_protected(&self, episode: &Episode) -> bool {
         let mut items = episode.items.iter();
         items.any(|index| self.mark(*index) != Mark::Removed && self.protected(*index))
     }
 
-    /// The mark that says where the line of what is gone stands: the result of an explicit
-    /// episode's `end`, else of its start. It is put there once and stays there, so that an `end`
-    /// that comes later changes nothing that stands before it.
+    /// The move that marks the call whose result has the line of what is gone: the `end` of an
+    /// explicit episode, else its start. Once marked it stays there, so that a later `end` changes
+    /// nothing before it.
     pub fn line_holder(&self, episode: &Episode) -> Option<Move> {
-        if episode.kind == Kind::Implicit {
+        if episode.kind == EpisodeKind::Implicit {
             return None;
         }
         let places = || [episode.end, episode.carrier].into_iter().flatten();

@@ -4,7 +4,7 @@
 
 use crate::model::{Usage, label_set};
 use crate::tokens::ledger::SavedParts;
-use crate::turn::hop::MiddleError;
+use crate::turn::state::MiddleError;
 use crate::upstream::RetryCause;
 
 /// A word that stands in the source, such as the name of a provider. No request can make one.

@@ -92,7 +92,7 @@ pub(super) fn full_turn() -> TurnReport {
     }
     turn.delimiter_calls = vec![DelimiterCall {
         action: DelimiterAction::Start,
-        outcome: delimiter::Label::Ok,
+        outcome: delimiter::DelimiterOutcome::Ok,
     }];
     turn.recalls = vec![RecallCall {
         outcome: RecallOutcome::Ok,

@@ -1,5 +1,5 @@
-//! Transcript × marks → bytes: which message stands where, what is cut out of it, and what the
-//! proxy adds. Pure: the same view gives the same bytes. Never decides what is evicted.
+//! Turns a view into bytes: which messages are sent, what is cut out of them, and what the proxy
+//! adds. Pure: the same view gives the same bytes. Never decides what is evicted.
 
 pub(crate) mod tools;
 
@@ -11,50 +11,53 @@ use crate::dialect;
 use crate::dialect::edit::{AssistantEdit, CallEdit, Insert};
 use crate::dialect::request::{Request, View};
 use crate::dialect::splice::{Addition, Breakpoint};
-use crate::model::{EditKind, Handed, Hidden, HiddenCall, Hop, ItemKind, Role, TurnRecord};
+use crate::model::{
+    EditKind, Handed, HiddenCall, HiddenTool, ItemKind, Role, StoredHop, TurnRecord,
+};
+use crate::session::index::EntryIndex;
 use crate::session::path::Path;
-use crate::session::transcript::{Entry, Source, Transcript};
+use crate::session::transcript::{Source, Transcript, TranscriptEntry};
 use crate::session::view::{self, Shown};
 use tools::Injected;
 
-/// What a view is rendered from.
-pub struct Input<'a> {
+/// The input of rendering a view.
+pub struct RenderInput<'a> {
     /// The client's request.
     pub request: &'a Request,
-    /// The records behind it.
+    /// The records behind the request.
     pub path: &'a Path,
     /// The hops of the turn in hand.
-    pub pending: &'a [Hop],
-    /// What is shown of both.
+    pub pending: &'a [StoredHop],
+    /// What is shown of the conversation.
     pub view: &'a view::View,
-    /// The hidden tools by the names that they have now.
+    /// The hidden tools with their present names.
     pub injected: &'a Injected,
-    /// The first system message with guidance, and the index of the client's message that it
-    /// replaces; a message of its own where the index is `None`.
+    /// The system message with guidance, and the index of the client's message that it replaces.
+    /// Without an index it is a message of its own.
     pub guidance: Option<(Option<usize>, Bytes)>,
-    /// Breakpoints of the provider's cache, where any are to be set.
+    /// Breakpoints of the provider's cache, if any are to be set.
     pub breakpoints: Option<Breakpoints>,
 }
 
-/// Breakpoints of the provider's cache. Whether one is set, and on what, the dialect decides: it
-/// knows those of the client.
+/// Breakpoints of the provider's cache. The dialect decides whether one is set and on what, because
+/// it knows those of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Breakpoints {
-    /// How many a request may hold, the client's counted.
+    /// How many a request may have, including the client's.
     pub max: usize,
-    /// The entries that passes edit first: the one that the newest pass was expected to, so that
-    /// what stands before it is read, and the one that the next pass is.
-    pub cuts: [Option<usize>; 2],
+    /// The messages that passes edit first: the one that the newest pass was expected to edit,
+    /// because the provider has cached what comes before it, and the one for the next pass.
+    pub cuts: [Option<EntryIndex>; 2],
 }
 
 impl Breakpoints {
-    /// Where breakpoints are of use in a transcript: what each is and the entry that it stands
+    /// The places where breakpoints are useful: what each is for, and the message that it comes
     /// before.
-    fn places(&self, transcript: &Transcript) -> Vec<(usize, Breakpoint)> {
-        let answer = |entry: &Entry| entry.role == Role::Assistant;
-        let prologue = transcript.entries.iter().position(answer);
+    fn places(&self, transcript: &Transcript) -> Vec<(EntryIndex, Breakpoint)> {
+        let mut entries = transcript.entries.indexed();
+        let answer = entries.find(|(_, entry)| entry.role == Role::Assistant);
         let cuts = self.cuts.into_iter().flatten();
-        let prologue = prologue.map(|at| (at, Breakpoint::Prologue));
+        let prologue = answer.map(|(at, _)| (at, Breakpoint::Prologue));
         let cuts = cuts.map(|at| (at, Breakpoint::Cut));
         prologue.into_iter().chain(cuts).collect()
     }
@@ -63,17 +66,19 @@ impl Breakpoints {
 /// An internal contradiction: a message that was read before can't be read now.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("entry {0} of the transcript could not be rendered")]
-pub struct RenderError(pub usize);
+pub struct RenderError(pub EntryIndex);
 
-/// The conversation as the upstream gets it.
+/// The conversation as it is sent to the upstream.
 ///
 /// # Errors
 /// [`RenderError`] where an entry has no readable bytes; the caller fails open.
-pub fn messages(input: &Input<'_>) -> Result<View, RenderError> {
+pub fn messages(input: &RenderInput<'_>) -> Result<View, RenderError> {
     let mut out = input.request.splice();
     if let Some((None, message)) = &input.guidance {
         out.add(Addition::System, message);
     }
+    // The dialect decides about breakpoints while it writes the list, so it is told of the places
+    // as they come.
     let places = match &input.breakpoints {
         Some(breakpoints) => {
             out.allow(breakpoints.max);
@@ -81,7 +86,7 @@ pub fn messages(input: &Input<'_>) -> Result<View, RenderError> {
         }
         None => Vec::new(),
     };
-    for (at, entry) in input.view.transcript().entries.iter().enumerate() {
+    for (at, entry) in input.view.transcript().entries.indexed() {
         for (_, what) in places.iter().filter(|(place, _)| *place == at) {
             out.breakpoint(*what);
         }
@@ -89,7 +94,7 @@ pub fn messages(input: &Input<'_>) -> Result<View, RenderError> {
         let bytes = entry_bytes(input, entry, &shown).ok_or(RenderError(at))?;
         match (entry.source, bytes) {
             (_, bytes) if bytes.is_empty() => {}
-            // Borrowed bytes of a client's message are the message itself.
+            // Borrowed bytes are the client's message itself, unedited.
             (Source::Client(message) | Source::LastHop { message, .. }, Cow::Borrowed(_)) => {
                 out.client(message)
             }
@@ -100,11 +105,17 @@ pub fn messages(input: &Input<'_>) -> Result<View, RenderError> {
             (Source::HiddenResult { .. }, bytes) => out.add(Addition::Result, &bytes),
         }
     }
+    // The newest message is always worth a breakpoint: the next request begins with all of this
+    // one.
     out.breakpoint(Breakpoint::Tail);
     Ok(out.close())
 }
 
-fn entry_bytes<'a>(input: &Input<'a>, entry: &Entry, shown: &Shown<'_>) -> Option<Cow<'a, [u8]>> {
+fn entry_bytes<'a>(
+    input: &RenderInput<'a>,
+    entry: &TranscriptEntry,
+    shown: &Shown<'_>,
+) -> Option<Cow<'a, [u8]>> {
     if matches!(shown, Shown::Gone) {
         return Some(Cow::Borrowed(&[]));
     }
@@ -115,9 +126,11 @@ fn entry_bytes<'a>(input: &Input<'a>, entry: &Entry, shown: &Shown<'_>) -> Optio
             let hop = input.path.hop(input.pending, step, hop)?;
             let bytes = hop.message.as_deref()?.as_bytes();
             let new = |call: &HiddenCall| Some((call.place as usize, renamed(input, step, call)?));
+            // A hop that the client never saw is the proxy's own message, so names and reasoning
+            // may be edited freely.
             let own = AssistantEdit {
                 foreign: is_foreign(input, step),
-                // Text that the client changed goes with the client's bytes; here it is left out.
+                // The client's changed text is sent with its own message, and is left out here.
                 drop_text: entry.handed == Handed::Changed && hop.text > 0,
                 names: hop.calls.iter().filter_map(new).collect(),
                 ..AssistantEdit::default()
@@ -142,9 +155,9 @@ fn entry_bytes<'a>(input: &Input<'a>, entry: &Entry, shown: &Shown<'_>) -> Optio
 }
 
 fn client<'a>(
-    input: &Input<'a>,
+    input: &RenderInput<'a>,
     message: usize,
-    entry: &Entry,
+    entry: &TranscriptEntry,
     shown: &Shown<'_>,
 ) -> Option<Cow<'a, [u8]>> {
     let bytes = input.request.message(message);
@@ -164,10 +177,11 @@ fn client<'a>(
     }
 }
 
-/// Whether a turn was another model's than the one that is asked now. What that one alone can read,
-/// its reasoning and what signs its calls, another provider refuses: of the proxy's own it is left
-/// out. The client's messages keep what the client sends.
-fn is_foreign(input: &Input<'_>, step: usize) -> bool {
+/// Whether a turn was answered by another model than the one that is asked now. Reasoning and
+/// signatures of calls can be read only by the model that made them, and another provider refuses
+/// them, so those that the proxy kept are left out. The client's own messages are sent as they
+/// came.
+fn is_foreign(input: &RenderInput<'_>, step: usize) -> bool {
     let entry = input.path.entries.get(step);
     entry.is_some_and(|entry| {
         let model = &entry.record.model;
@@ -175,20 +189,20 @@ fn is_foreign(input: &Input<'_>, step: usize) -> bool {
     })
 }
 
-/// The name that a hidden call of a recorded turn goes by now, where that is not the one that it was
-/// made under: then that is the name of a tool of the client's own.
-fn renamed<'a>(input: &Input<'a>, step: usize, call: &HiddenCall) -> Option<&'a str> {
+/// The present name of a hidden call, if that is not the one that it was made under: the client has
+/// brought a tool of that name since.
+fn renamed<'a>(input: &RenderInput<'a>, step: usize, call: &HiddenCall) -> Option<&'a str> {
     let record = &input.path.entries.get(step)?.record;
     let then = match call.tool {
-        Hidden::Delimiter => record.injected.as_deref(),
-        Hidden::Recall => record.recall.as_deref(),
+        HiddenTool::Delimiter => record.injected.as_deref(),
+        HiddenTool::Recall => record.recall.as_deref(),
     };
     let now = input.injected.name(call.tool)?;
     then.is_some_and(|then| then != now).then_some(now)
 }
 
-/// A hidden call under the name that it goes by now.
-fn call_bytes<'a>(input: &Input<'a>, step: usize, call: &'a HiddenCall) -> Cow<'a, str> {
+/// The bytes of a hidden call under its present name.
+fn call_bytes<'a>(input: &RenderInput<'a>, step: usize, call: &'a HiddenCall) -> Cow<'a, str> {
     let Some(name) = renamed(input, step, call) else {
         return Cow::Borrowed(&call.bytes);
     };
@@ -203,11 +217,11 @@ fn call_bytes<'a>(input: &Input<'a>, step: usize, call: &'a HiddenCall) -> Cow<'
     }
 }
 
-/// A message whose bytes stand but for what is its own edit, or without the items that are gone.
+/// A message with an edit of its own, or without the items that are gone.
 fn less<'a>(
-    input: &Input<'a>,
+    input: &RenderInput<'a>,
     bytes: &'a [u8],
-    entry: &Entry,
+    entry: &TranscriptEntry,
     shown: &Shown<'_>,
     own: AssistantEdit<'_>,
 ) -> Option<Cow<'a, [u8]>> {
@@ -240,10 +254,10 @@ fn less<'a>(
         .map(|new| Cow::Owned(new.to_vec()))
 }
 
-/// Text that must never be edited stays, whatever the marks say.
+/// Text that must never be edited stays, whatever its mark.
 fn keep_opaque<'e>(
-    input: &Input<'_>,
-    entry: &Entry,
+    input: &RenderInput<'_>,
+    entry: &TranscriptEntry,
     mut edit: AssistantEdit<'e>,
 ) -> AssistantEdit<'e> {
     let items = input.view.transcript().items_of(entry);
@@ -256,21 +270,24 @@ fn keep_opaque<'e>(
     edit
 }
 
-/// The client's bytes of a turn's last hop: without the text that earlier hops handed out, with
-/// the hidden calls back in their places, and without what is gone.
+/// The client's message for the last hop of a turn: without the text of earlier hops, with the
+/// hidden calls in their places, and without the items that are gone.
 fn last_hop<'a>(
-    input: &Input<'a>,
+    input: &RenderInput<'a>,
     message: usize,
     step: usize,
-    entry: &Entry,
+    entry: &TranscriptEntry,
     shown: &Shown<'_>,
 ) -> Option<Cow<'a, [u8]>> {
     let bytes = input.request.message(message);
     let record = &input.path.entries.get(step)?.record;
     let hop = record.hops.last().filter(|hop| hop.message.is_none());
     let hidden = hop.map_or(&[][..], |hop| hop.calls.as_slice());
+    // The client joins the `reasoning_details` of all hops into one message. Those of the earlier
+    // hops are sent with the hops.
     let mut joined = handed_out(record);
     joined.retain(|hop| hop.contains("\"reasoning_details\""));
+    // Nothing to put in and nothing to cut out: the bytes stay the client's.
     let same = hidden.is_empty() && entry.handed == Handed::Nothing && joined.is_empty();
     if same && matches!(shown, Shown::Whole) {
         return Some(Cow::Borrowed(bytes));
@@ -288,6 +305,7 @@ fn last_hop<'a>(
     let calls = hidden.iter().map(|call| call_bytes(input, step, call));
     let calls: Vec<Cow<'a, str>> = calls.collect();
     let foreign = is_foreign(input, step);
+    // The client never saw the hidden calls. They go back to their places among its own.
     edit.insert = hidden
         .iter()
         .zip(&calls)
@@ -311,6 +329,7 @@ fn last_hop<'a>(
         edit.text = *line;
         edit.drop_reasoning = !reasoning;
         edit.keep_reasoning = input.view.transcript().without.has(EditKind::Reasoning);
+        // `calls` counts client's and hidden calls together; the edit wants them apart.
         split_calls(&mut edit, calls, arguments);
     }
     let edit = keep_opaque(input, entry, edit);
@@ -321,17 +340,18 @@ fn last_hop<'a>(
         .map(|new| Cow::Owned(new.to_vec()))
 }
 
-/// The messages of a turn's hops before its last, as they are stored.
+/// The messages of a turn's earlier hops, as they are stored.
 pub fn handed_out(record: &TurnRecord) -> Vec<&str> {
     let earlier = record.hops.len().saturating_sub(1);
     let earlier = record.hops.iter().take(earlier);
     earlier.filter_map(|hop| hop.message.as_deref()).collect()
 }
 
-/// Turns what is kept of all calls into which of the client's stay and which hidden ones go back.
-/// Places count what the client sent and the hidden calls before that stay, so that those left out
-/// don't shift the order of the others.
+/// Splits which of all calls stay into the client's calls that stay and the hidden calls that go
+/// back in. Places count the client's calls and the hidden calls before that stay, so that those
+/// left out don't shift the others.
 fn split_calls<'e>(edit: &mut AssistantEdit<'e>, kept: &[bool], arguments: &[(usize, &'e str)]) {
+    // All hidden calls are waiting in `insert`; those that stay are put back one by one.
     let hidden = std::mem::take(&mut edit.insert);
     let mut client = Vec::with_capacity(kept.len());
     let mut rest = hidden.into_iter().peekable();

@@ -1,13 +1,14 @@
-//! What the proxy adds to a request: the schemas of the hidden tools and the guidance block.
-//! Constant bytes for a session, because the tools array stands at the front of the provider's
-//! cache. Never decides whether a tool is injected.
+//! The schemas of the hidden tools and the guidance block. The bytes are constant for a session,
+//! because the tools array is at the front of the provider's cache. Never decides whether a tool is
+//! injected.
 
 use bytes::Bytes;
 
-use crate::model::{Dialect, Hidden};
+use crate::model::{Dialect, HiddenTool};
 
-/// The protocol in the tool's description (paper 000 §4.2): at most 1,024 characters, because
-/// providers refuse longer ones. It names no example: models take those for names that exist.
+/// The protocol, as the description of `delimiter` (paper 000 §4.2). It has at most 1,024
+/// characters, because providers refuse longer ones. It has no example: models take the names in
+/// examples for names that exist.
 const DESCRIPTION: &str = "Mark where a piece of your own work begins and ends, so that finished \
 work can leave the context while what you learned stays:\n\
 - start: give a unique name and a type, \"expl\" to search, read or ask, \"act\" to edit, write or \
@@ -16,75 +17,75 @@ run; an act lists the closed expl episodes that it builds on.\n\
 paths, names, numbers, decisions.\n\
 One is open at a time. Send these calls beside your other calls, never alone.";
 
-/// How what was evicted comes back, in as many characters at most.
+/// The description of `recall`, with the same limit.
 const RECALL: &str = "Bring back the original of something that was evicted from the context, as a \
 line of the conversation says. Give the id that the line names (an item, an episode, the ledger) or \
 a file's path; or only a search, through all that is gone. With lines or search you get that part \
 alone, which takes up less context. It runs nothing: read a file that may have changed since.";
 
-/// The end of both descriptions where the tools are offered before they are asked for.
+/// The end of both descriptions if the tools are offered before the guidance.
 const WAIT: &str = " Wait until the system message asks for it.";
 
-/// The default guidance begins with what to mark.
+/// The start of the default guidance: what to mark.
 const GUIDANCE: &str = "# Context episodes\n\
 Your context is limited: finished work leaves it by the episodes that you mark with `{tool}`. From \
 here on, start an expl episode before you search or read, and end it with a description of what you \
 learned; start an act episode, naming the expl episodes that it builds on, before you edit, write or \
 run, and end it when that is in place. An episode is a whole question or a whole change with all its \
 steps: a few large ones serve better than many small ones.\n";
-/// How it is marked where a message may hold several calls.
+/// How to mark it, if a message may have several calls.
 const PARALLEL: &str = "\
 Put `{tool}` calls into the same message as your next tool calls, in order: the end of the last \
 episode, the start of the next, then the work itself. Never send a message of `{tool}` calls alone, \
 and never mention them to the user.\n";
-/// The same where it may hold one.
+/// The same if a message may have only one.
 const SERIAL: &str = "\
 A message can hold one call, so that each `{tool}` call costs a request of its own: make one only \
 where a large piece of work begins or ends, and never mention it to the user.\n";
-/// What the guidance says of what is gone.
+/// What the guidance says about evicted content.
 const GONE: &str = "\
 A result that names an evicted episode tells what was there; read the source again if you need \
 the details.";
-/// The same where `recall` is injected.
+/// The same if `recall` is injected.
 const GONE_RECALL: &str = "\
 A result that names an evicted episode tells what was there; if you need the details, `{recall}` \
 brings them back.";
 
-/// The hidden tools of a conversation, by the names under which it knows them.
+/// The hidden tools of a conversation and the names that they have in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Injected {
-    /// The name of `delimiter`; none where it is not injected.
+    /// The name of `delimiter`; none if it is not injected.
     pub delimiter: Option<String>,
-    /// The name of `recall`; none where it is not injected.
+    /// The name of `recall`; none if it is not injected.
     pub recall: Option<String>,
 }
 
 impl Injected {
-    /// The hidden tool of a name.
+    /// The hidden tool with a name.
     #[must_use]
-    pub fn of(&self, name: &str) -> Option<Hidden> {
-        let tools = [Hidden::Delimiter, Hidden::Recall];
+    pub fn of(&self, name: &str) -> Option<HiddenTool> {
+        let tools = [HiddenTool::Delimiter, HiddenTool::Recall];
         tools
             .into_iter()
             .find(|tool| self.name(*tool) == Some(name))
     }
 
-    /// The name of a hidden tool, where it is injected.
+    /// The name of a hidden tool, if it is injected.
     #[must_use]
-    pub fn name(&self, tool: Hidden) -> Option<&str> {
+    pub fn name(&self, tool: HiddenTool) -> Option<&str> {
         match tool {
-            Hidden::Delimiter => self.delimiter.as_deref(),
-            Hidden::Recall => self.recall.as_deref(),
+            HiddenTool::Delimiter => self.delimiter.as_deref(),
+            HiddenTool::Recall => self.recall.as_deref(),
         }
     }
 
-    /// Whether there is any.
+    /// Whether any tool is injected.
     #[must_use]
     pub fn any(&self) -> bool {
         self.names().next().is_some()
     }
 
-    /// All names, in the order in which the tools stand.
+    /// All names, in the order of the tools array.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         [&self.delimiter, &self.recall]
             .into_iter()
@@ -93,24 +94,24 @@ impl Injected {
     }
 }
 
-/// The name for a hidden tool beside the client's own tools: its own, or one that says whose it
-/// is; none where the client has both.
+/// A name for a hidden tool that none of the client's tools has: its own name, or that with our
+/// prefix. `None` if the client has both.
 #[must_use]
-pub fn free_name(tool: Hidden, taken: &[String]) -> Option<String> {
+pub fn free_name(tool: HiddenTool, taken: &[String]) -> Option<String> {
     let (plain, beside) = match tool {
-        Hidden::Delimiter => ("delimiter", "plimsoll_delimiter"),
-        Hidden::Recall => ("recall", "plimsoll_recall"),
+        HiddenTool::Delimiter => ("delimiter", "plimsoll_delimiter"),
+        HiddenTool::Recall => ("recall", "plimsoll_recall"),
     };
     let free = |name: &&str| !taken.iter().any(|taken| taken == name);
     [plain, beside].into_iter().find(free).map(str::to_owned)
 }
 
-/// The schema of a tool under a name, as one element of the tools array; `waits` where it is offered
-/// before it is asked for.
+/// The schema of a tool, as one element of the tools array. `waits` says that the tool is offered
+/// before the guidance.
 #[must_use]
-pub fn schema(dialect: Dialect, tool: Hidden, name: &str, waits: bool) -> String {
+pub fn schema(dialect: Dialect, tool: HiddenTool, name: &str, waits: bool) -> String {
     let (description, parameters) = match tool {
-        Hidden::Delimiter => (
+        HiddenTool::Delimiter => (
             DESCRIPTION,
             concat!(
                 r#""action":{"type":"string","enum":["start","end"]},"#,
@@ -121,7 +122,7 @@ pub fn schema(dialect: Dialect, tool: Hidden, name: &str, waits: bool) -> String
                 r#"},"required":["action"]"#,
             ),
         ),
-        Hidden::Recall => (
+        HiddenTool::Recall => (
             RECALL,
             concat!(
                 r#""id":{"type":"string","description":"what a line names, or a path"},"#,
@@ -137,7 +138,8 @@ pub fn schema(dialect: Dialect, tool: Hidden, name: &str, waits: bool) -> String
     dialect.tool(name, &description, &parameters)
 }
 
-/// The client's tools array with ours in front, so that the client's own changes don't move them.
+/// The client's tools array with the hidden tools in front, so that the client's changes don't move
+/// them.
 #[must_use]
 pub fn with_hidden(
     dialect: Dialect,
@@ -147,7 +149,7 @@ pub fn with_hidden(
 ) -> Option<Bytes> {
     let rest = tools.get(1..).filter(|_| tools.first() == Some(&b'['))?;
     let mut out = vec![b'['];
-    for tool in [Hidden::Delimiter, Hidden::Recall] {
+    for tool in [HiddenTool::Delimiter, HiddenTool::Recall] {
         if let Some(name) = injected.name(tool) {
             out.extend_from_slice(schema(dialect, tool, name, waits).as_bytes());
             out.push(b',');
@@ -157,8 +159,8 @@ pub fn with_hidden(
     Some(Bytes::from(out))
 }
 
-/// The guidance for the names of the tools: the default, or the operator's with `{tool}` filled in.
-/// `serial` where a message may hold one call.
+/// The guidance: the default, or the operator's with `{tool}` replaced. `serial` says that a
+/// message may have only one call.
 #[must_use]
 pub fn guidance(
     custom: Option<&str>,
@@ -191,7 +193,10 @@ mod tests {
 
     #[test]
     fn schemas_are_json_and_short_enough_for_every_provider() {
-        for (tool, required) in [(Hidden::Delimiter, Some("action")), (Hidden::Recall, None)] {
+        for (tool, required) in [
+            (HiddenTool::Delimiter, Some("action")),
+            (HiddenTool::Recall, None),
+        ] {
             for waits in [false, true] {
                 let schema = schema(Dialect::Chat, tool, "x", waits);
                 let schema: serde_json::Value = serde_json::from_str(&schema).unwrap();
@@ -260,7 +265,10 @@ mod tests {
             (&["recall", "plimsoll_recall"], None),
         ];
         for (names, want) in cases {
-            assert_eq!(free_name(Hidden::Recall, &taken(names)).as_deref(), want);
+            assert_eq!(
+                free_name(HiddenTool::Recall, &taken(names)).as_deref(),
+                want
+            );
         }
     }
 

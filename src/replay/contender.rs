@@ -4,7 +4,9 @@
 use super::Options;
 use crate::commit::Floor;
 use crate::policy::Policy;
-use crate::turn::{Budget, Delimiter, Overrides, Recall, Settings, Terms, TermsError};
+use crate::turn::{
+    Budget, DelimiterSettings, Overrides, RecallSettings, Settings, Terms, TermsError,
+};
 
 /// The policy of a name.
 #[must_use]
@@ -132,13 +134,13 @@ impl Contender {
                 guide_at: options.guide_at,
                 ..Budget::default()
             },
-            delimiter: Delimiter {
+            delimiter: DelimiterSettings {
                 enabled: charged,
                 nudge: charged,
-                ..Delimiter::default()
+                ..DelimiterSettings::default()
             },
             // No recorded agent knows `recall`, and its schema weighs the same for every policy.
-            recall: Recall { enabled: false },
+            recall: RecallSettings { enabled: false },
             ..Settings::default()
         };
         // Prices are a model's, ceilings are the lab's own: no window holds them.

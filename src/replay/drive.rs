@@ -16,8 +16,8 @@ use super::{Lab, ReplayError};
 use crate::dialect::request::Request;
 use crate::model::{CALL_TOKENS, Dialect, Digest, ItemNo, Role, Shape, TenantId, raw};
 use crate::session::chain;
-use crate::turn::hop::Tools;
-use crate::turn::known::Reader;
+use crate::turn::memo::Reader;
+use crate::turn::state::HopContext;
 
 /// All sessions are played as one tenant's: nothing is looked up by it.
 const TENANT: TenantId = TenantId(Digest([0; 32]));
@@ -109,7 +109,7 @@ pub fn play<'a>(
                     times: times(&trace.messages, at),
                 };
                 let mut shared = Shared {
-                    tools: Tools {
+                    tools: HopContext {
                         reader: reader(lab),
                         classes: &lab.classes,
                         family: &pricing.family,

@@ -52,7 +52,7 @@ fn near(found: &Option<String>) -> String {
 pub fn explain(lab: &Lab, trace: &Trace, asked: &str) -> Result<String, ExplainError> {
     let form = || ExplainError::Form(asked.to_owned());
     let (tool, number) = asked.rsplit_once(':').ok_or_else(form)?;
-    let number: ItemNo = number.parse().map_err(|_| form())?;
+    let number = ItemNo(number.parse().map_err(|_| form())?);
     let [contender] = lab.contenders.as_slice() else {
         return Err(ExplainError::One);
     };

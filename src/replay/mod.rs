@@ -39,7 +39,7 @@ pub use trace::{Trace, TraceError};
 use crate::commit::Floor;
 use crate::policy::Policy;
 use crate::tokens::Counter;
-use crate::turn::known::Memo;
+use crate::turn::memo::Memo;
 use crate::turn::{Budget, Classes, GlobError, Offer, TermsError, ToolClasses};
 
 /// What is compared, and how.

@@ -21,13 +21,13 @@ use crate::commit::Trigger;
 use crate::dialect::answer::{Answer, Call, Reasoning};
 use crate::dialect::message;
 use crate::dialect::request::Request;
-use crate::model::{Dialect, Head, Hop, ItemNo, Mark, Shape};
+use crate::model::{Dialect, Head, ItemNo, Mark, Shape, StoredHop};
 use crate::policy::Level;
 use crate::session::path::Path;
 use crate::session::transcript::Transcript;
 use crate::turn::ending::{self, Ending};
 use crate::turn::hidden::{self, Keep};
-use crate::turn::hop::{MiddleError, Prepared, State, Tools};
+use crate::turn::state::{HopContext, MiddleError, Prepared, TurnState};
 
 /// One request of the client's and what answers it; the same for all policies.
 pub struct Turn<'a> {
@@ -50,7 +50,7 @@ pub struct Turn<'a> {
 /// What the policies of a session share.
 pub struct Shared<'a> {
     /// Counters and classes.
-    pub tools: Tools<'a>,
+    pub tools: HopContext<'a>,
     /// What calls need.
     pub needs: &'a Needs,
     /// The messages that were sent, by any of them.
@@ -183,7 +183,7 @@ impl<'a> Player<'a> {
     /// # Errors
     /// [`MiddleError`] where the middle fails; a server would forward the client's bytes.
     pub fn turn(&mut self, shared: &mut Shared<'_>, turn: &Turn<'_>) -> Result<(), MiddleError> {
-        let mut state = State::new(
+        let mut state = TurnState::new(
             turn.request.clone(),
             turn.shapes.to_vec(),
             turn.heads.to_vec(),
@@ -226,7 +226,7 @@ impl<'a> Player<'a> {
         &mut self,
         shared: &mut Shared<'_>,
         turn: &Turn<'_>,
-        state: &mut State,
+        state: &mut TurnState,
     ) -> Result<(), MiddleError> {
         // The view of the first hop may be the one that asks for annotations.
         let mut prepared = self.prepare(shared, turn, state)?;
@@ -284,7 +284,7 @@ impl<'a> Player<'a> {
         &mut self,
         shared: &mut Shared<'_>,
         turn: &Turn<'_>,
-        state: &mut State,
+        state: &mut TurnState,
     ) -> Result<Prepared, MiddleError> {
         let marks = state.marks.clone();
         let prepared = self.timed(|| state.prepare(&shared.tools, None))?;
@@ -330,7 +330,13 @@ impl<'a> Player<'a> {
     }
 
     /// Notes what the view shows of an item.
-    fn look(&mut self, shared: &Shared<'_>, state: &State, transcript: &Transcript, no: ItemNo) {
+    fn look(
+        &mut self,
+        shared: &Shared<'_>,
+        state: &TurnState,
+        transcript: &Transcript,
+        no: ItemNo,
+    ) {
         let bytes = |at: usize| Some(state.request.message(at).to_vec());
         let id = explain::call_id(transcript, no, bytes);
         let result = id.and_then(|id| {
@@ -367,11 +373,11 @@ impl<'a> Player<'a> {
     fn answered(
         &mut self,
         shared: &Shared<'_>,
-        state: &State,
+        state: &TurnState,
         prepared: &Prepared,
         planned: &plan::Hop,
         keep: Keep,
-    ) -> (Answer, Hop) {
+    ) -> (Answer, StoredHop) {
         let answer = answer(planned, state.injected.delimiter.as_deref());
         let reader = &shared.tools.reader;
         let (mut hop, _) = hidden::settle(state, prepared, &answer, keep, reader);
@@ -391,7 +397,13 @@ impl<'a> Player<'a> {
     }
 
     /// Takes in what was sent.
-    fn measure(&mut self, shared: &mut Shared<'_>, turn: &Turn<'_>, state: &State, hop: &Hopped) {
+    fn measure(
+        &mut self,
+        shared: &mut Shared<'_>,
+        turn: &Turn<'_>,
+        state: &TurnState,
+        hop: &Hopped,
+    ) {
         let Shared {
             tools, needs, pool, ..
         } = shared;
@@ -520,7 +532,7 @@ pub(super) fn shallow(passes: &[Passed]) -> (u64, u64) {
 }
 
 /// The messages array of a prepared body. What stands before it is the client's but for the tools.
-fn array(state: &State, prepared: &Prepared) -> Bytes {
+fn array(state: &TurnState, prepared: &Prepared) -> Bytes {
     let body = prepared.body.to_bytes();
     let request = &state.request;
     let tools = request.tools.clone().unwrap_or(0..0);

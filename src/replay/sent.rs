@@ -9,7 +9,7 @@ use twox_hash::XxHash3_128;
 use super::anchors::{self, Needs, Part};
 use super::named::{self, Ids};
 use crate::model::{Role, Shape, raw};
-use crate::turn::known::Reader;
+use crate::turn::memo::Reader;
 
 /// Ids of hidden calls that cost nothing begin with this.
 pub const FREE: &str = "call_i";

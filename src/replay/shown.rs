@@ -87,7 +87,7 @@ impl View<'_> {
 
 fn is_named(item: &Item, ids: &Ids) -> bool {
     let named = *ids.name == *item.name || (item.name.is_empty() && is_text(&ids.name));
-    named && (ids.first..=ids.last).contains(&item.no)
+    named && (ids.first..=ids.last).contains(&item.no.0)
 }
 
 /// The names that items without a tool go by.

@@ -1,39 +1,43 @@
 //! Alignment: ties the records of a known path to a client's messages after the client changed or
-//! dropped something in the middle (design §3, Anchors). What an anchor ties is kept, all else is
-//! dropped. Never consults the store: it is given the path that an anchor led to.
+//! dropped something in the middle (design §3, Anchors). Records that an anchor ties to a message
+//! are kept, and all others are dropped. Never consults the store: the path that an anchor led to
+//! is an argument.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::path::{ASSISTANT_ITEMS, Entry, Path};
-use crate::model::{ItemNo, Role, Shape, TurnRecord};
+use super::path::{ASSISTANT_ITEMS, Path, PathEntry};
+use crate::model::{Role, Shape, TurnRecord};
 
-/// The records of `known` whose visible responses still stand among the messages, at their new
-/// positions. Marks stay, those of dropped records too. Messages between them get fresh numbers
-/// unless they stand as the record saw them.
+/// The records of `known` whose visible responses are still among the messages, at their new
+/// positions. All marks are kept, also those of dropped records. Messages between two records get
+/// fresh numbers unless they are the ones that the second record saw there.
 #[must_use]
 pub fn align(known: &Path, shapes: &[Arc<Shape>]) -> Path {
     let anchors = Anchors::of(shapes);
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut entries: Vec<PathEntry> = Vec::new();
     let mut next = known.next;
     let mut from = 0;
     let mut before: Option<usize> = None;
     for (index, entry) in known.entries.iter().enumerate() {
+        // A record proves its successor: the next one on the path may be tied by a call id alone.
         let follows = before.is_some_and(|before| before + 1 == index) || index == 0;
+        // A record whose response is gone is dropped, and its hidden exchanges with it.
         let Some(position) = anchors.find(&entry.record, from, follows, shapes) else {
             continue;
         };
         let length = entry.position.saturating_sub(covered(known, index));
         let now = u32::try_from(position - from).unwrap_or(u32::MAX);
+        // The same messages as the record saw keep the numbers that the record gave them.
         let base = if follows && length == now {
             entry.base
         } else {
             let fresh = next;
-            next += items(shapes.get(from..position).unwrap_or_default());
+            next = next.plus(items(shapes.get(from..position).unwrap_or_default()));
             fresh
         };
         let position_now = u32::try_from(position).unwrap_or(u32::MAX);
-        entries.push(Entry {
+        entries.push(PathEntry {
             position: position_now,
             base,
             ..entry.clone()
@@ -43,16 +47,17 @@ pub fn align(known: &Path, shapes: &[Arc<Shape>]) -> Path {
     }
     let mut path = Path::new(entries, known.marks.clone(), next);
     path.aligned = true;
+    // Guidance was given once, even if the record that says so is dropped.
     path.told_before(known.guide);
     path
 }
 
-/// The path to a response that a request says it goes on from, whose messages were put together
-/// again: as it is where every response stands where it stood, else aligned. `None` where the newest
-/// one stands nowhere.
+/// The path to the response that a request continues, once the messages of the conversation have
+/// been put together again. The path is returned as it is if every response is still at its
+/// position, else it is aligned. `None` if the newest response is not among the messages.
 #[must_use]
 pub fn stand(known: Path, shapes: &[Arc<Shape>]) -> Option<Path> {
-    let stands = |entry: &Entry| {
+    let stands = |entry: &PathEntry| {
         let shape = shapes.get(entry.position as usize);
         shape.is_some_and(|shape| shape.canonical == entry.record.visible)
     };
@@ -74,23 +79,21 @@ fn covered(known: &Path, index: usize) -> u32 {
 }
 
 /// How many item numbers messages take.
-fn items(shapes: &[Arc<Shape>]) -> ItemNo {
+fn items(shapes: &[Arc<Shape>]) -> u32 {
     shapes.iter().map(|shape| message_items(shape)).sum()
 }
 
 /// How many item numbers one client message takes: a result shares its call's.
 #[must_use]
-pub fn message_items(shape: &Shape) -> ItemNo {
+pub fn message_items(shape: &Shape) -> u32 {
     match shape.role {
-        Role::Assistant => {
-            ASSISTANT_ITEMS + ItemNo::try_from(shape.calls.len()).unwrap_or(ItemNo::MAX)
-        }
+        Role::Assistant => ASSISTANT_ITEMS + u32::try_from(shape.calls.len()).unwrap_or(u32::MAX),
         Role::Tool => 0,
         Role::System | Role::User | Role::Other => 1,
     }
 }
 
-/// Where the assistant messages of a request can be found by what they say.
+/// Positions of the assistant messages of a request, by digest and by call.
 struct Anchors<'a> {
     by_digest: HashMap<crate::model::Digest, Vec<usize>>,
     by_call: HashMap<(&'a str, &'a str), Vec<usize>>,
@@ -116,8 +119,8 @@ impl<'a> Anchors<'a> {
         Self { by_digest, by_call }
     }
 
-    /// Where a record's visible response stands at or after `from`: by its digest, or by a call
-    /// id that stands once, which holds only if the record before it was tied too.
+    /// The position of a record's visible response at or after `from`. It is found by its digest,
+    /// or by a call id that occurs once. A call id counts only if the record before was tied too.
     fn find(
         &self,
         record: &TurnRecord,
@@ -127,6 +130,8 @@ impl<'a> Anchors<'a> {
     ) -> Option<usize> {
         let at_or_after =
             |found: &Vec<usize>| found.iter().copied().find(|position| *position >= from);
+        // A call id that occurs twice proves nothing: some providers number calls from 0 in each
+        // response.
         let by_call = record.calls.iter().find_map(|(id, name)| {
             let found = self.by_call.get(&(id.0.as_str(), name.as_str()))?;
             (found.len() == 1).then(|| at_or_after(found)).flatten()
@@ -136,9 +141,11 @@ impl<'a> Anchors<'a> {
                 let same = shapes
                     .get(position)
                     .is_some_and(|shape| shape.canonical == record.visible);
+                // The id is a hint. The digest proves it, or the record before that was tied.
                 (same || follows).then_some(position)
             }
-            // Without a call to tie it, text alone is weak: it must follow what was tied before.
+            // A text without calls may occur again, so it must be the only one, or follow directly
+            // what was tied before.
             None => {
                 let found = self.by_digest.get(&record.visible)?;
                 let position = at_or_after(found)?;

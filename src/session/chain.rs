@@ -35,9 +35,9 @@ pub fn extend(head: Head, canonical: Digest) -> Head {
     Head(Digest(*blake3::hash(&bytes).as_bytes()))
 }
 
-/// Under what a record is found.
+/// The ways in which a record is found.
 #[derive(Clone, Copy, Debug)]
-pub enum Key<'a> {
+pub enum RecordKey<'a> {
     /// The head after its visible response.
     After(Head),
     /// The head before its visible response, for clients that trim text.
@@ -46,11 +46,11 @@ pub enum Key<'a> {
     Text(Digest, &'a CallId),
     /// A call id of its visible response.
     Call(&'a CallId, &'a str),
-    /// The head after its visible response, whatever the scope: forks and resumed sessions.
+    /// The head after its visible response in any scope, for forks and resumed sessions.
     Fork(Head),
 }
 
-impl Key<'_> {
+impl RecordKey<'_> {
     /// The digest that the store knows.
     #[must_use]
     pub fn digest(self, tenant: TenantId, scope: &Scope) -> Digest {
@@ -74,7 +74,7 @@ impl Key<'_> {
     }
 }
 
-/// The nearest call id before a message, by which an answer without calls is anchored.
+/// The nearest call id before a message. An answer without calls is found by it.
 #[must_use]
 pub fn call_before(shapes: &[Arc<Shape>], message: usize) -> Option<&CallId> {
     let before = shapes.get(..message)?.iter().rev();

@@ -1,13 +1,15 @@
-//! The episode graph (paper 000 §4.3): explicit episodes that the agent opened and closed, and
-//! implicit ones cut from what it left unannotated. Append-only; never evicts anything.
+//! The episode graph (paper 000 §4.3): explicit episodes, which the agent opened and closed, and
+//! implicit ones, which are cut from unannotated work. The graph only grows; it never evicts
+//! anything.
 
 use std::collections::HashMap;
 
-use crate::model::{Effect, EpisodeKind};
+use super::index::{EpisodeIndex, Indexed, ItemIndex};
+use crate::model::{Effect, ExplicitKind};
 
 /// What an episode is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum EpisodeKind {
     /// Exploration that the agent marked.
     Expl,
     /// Action that the agent marked.
@@ -16,37 +18,37 @@ pub enum Kind {
     Implicit,
 }
 
-/// One vertex of the graph. Item indexes are into the transcript's items.
+/// One vertex of the graph.
 #[derive(Clone, Debug)]
 pub struct Episode {
     /// Its name; empty for an implicit one, whose name follows from its first item.
     pub name: String,
     /// Its type.
-    pub kind: Kind,
-    /// The expl episodes that it depends on, by index.
-    pub dependencies: Vec<usize>,
-    /// The act episodes that depend on it, by index.
-    pub dependents: Vec<usize>,
+    pub kind: EpisodeKind,
+    /// The expl episodes that it depends on.
+    pub dependencies: Vec<EpisodeIndex>,
+    /// The act episodes that depend on it.
+    pub dependents: Vec<EpisodeIndex>,
     /// The call that carries its tombstone: the start call, or an implicit one's first call.
-    pub carrier: Option<usize>,
+    pub carrier: Option<ItemIndex>,
     /// The call that closed it.
-    pub end: Option<usize>,
+    pub end: Option<ItemIndex>,
     /// Whether it is closed.
     pub closed: bool,
     /// What was learned.
     pub description: Option<String>,
     /// Its texts, reasoning and calls in order, `delimiter` calls included. Results go with their
     /// calls and are not listed.
-    pub items: Vec<usize>,
-    /// Calls of messages that must never be edited: of these results alone may be shown in part.
-    pub bound: Vec<usize>,
+    pub items: Vec<ItemIndex>,
+    /// Calls of messages that must never be edited. Only their results may be shown in part.
+    pub bound: Vec<ItemIndex>,
     /// Raw tokens of its items, results included. Reasoning is left out: clients drop it between
     /// turns, and a cut that depended on it would move.
     pub tokens: u32,
 }
 
 impl Episode {
-    fn new(name: String, kind: Kind) -> Self {
+    fn new(name: String, kind: EpisodeKind) -> Self {
         Self {
             name,
             kind,
@@ -65,7 +67,7 @@ impl Episode {
     /// Whether it is exploration, marked or not.
     #[must_use]
     pub fn is_expl(&self) -> bool {
-        matches!(self.kind, Kind::Expl | Kind::Implicit)
+        matches!(self.kind, EpisodeKind::Expl | EpisodeKind::Implicit)
     }
 }
 
@@ -73,22 +75,22 @@ impl Episode {
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
     /// All episodes in order of their first items.
-    pub episodes: Vec<Episode>,
-    names: HashMap<String, usize>,
-    open: Option<usize>,
-    implicit: Option<usize>,
+    pub episodes: Indexed<EpisodeIndex, Episode>,
+    names: HashMap<String, EpisodeIndex>,
+    open: Option<EpisodeIndex>,
+    implicit: Option<EpisodeIndex>,
 }
 
-/// What a `delimiter` call turned out to be on this path.
+/// What a `delimiter` call means on this path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delimiter {
+pub enum DelimiterRole {
     /// It opened this episode.
-    Start(usize),
+    Start(EpisodeIndex),
     /// It closed this episode.
-    End(usize),
-    /// It changed nothing and belongs to the episode open at its place.
+    End(EpisodeIndex),
+    /// It changed nothing, and belongs to the episode that was open then.
     Refused,
-    /// It closed an episode whose start is not on the path: it is left out.
+    /// It closed an episode whose start is not on the path, so it is left out.
     Stray,
 }
 
@@ -99,9 +101,9 @@ impl Graph {
         self.open.and_then(|index| self.episodes.get(index))
     }
 
-    /// The index of the explicit episode that is open, else of the implicit one at the tail.
+    /// The explicit episode that is open, else the implicit one at the tail.
     #[must_use]
-    pub fn current(&self) -> Option<usize> {
+    pub fn current(&self) -> Option<EpisodeIndex> {
         self.open.or(self.implicit)
     }
 
@@ -117,39 +119,41 @@ impl Graph {
     pub fn closed_expl(&self) -> impl Iterator<Item = &str> {
         self.episodes
             .iter()
-            .filter(|episode| episode.kind == Kind::Expl && episode.closed)
+            .filter(|episode| episode.kind == EpisodeKind::Expl && episode.closed)
             .map(|episode| episode.name.as_str())
     }
 
-    /// Takes in what a recorded `delimiter` call did. Nothing is validated again: a call that was
-    /// refused then is refused for good, and one whose start is gone is stray.
-    pub fn take(&mut self, effect: &Effect) -> Delimiter {
+    /// Adds what a recorded `delimiter` call did. Nothing is validated again: a call that was
+    /// refused stays refused, and an `end` whose start is gone is stray.
+    pub fn take(&mut self, effect: &Effect) -> DelimiterRole {
         match effect {
-            Effect::Refused | Effect::Recalled { .. } => Delimiter::Refused,
+            Effect::Refused | Effect::Recalled { .. } => DelimiterRole::Refused,
             Effect::Started {
                 name,
                 kind,
                 dependencies,
             } => {
+                // With `auto_close` a start ends the episode before it.
                 self.close_open(None);
                 self.end_implicit();
-                Delimiter::Start(self.start(name, *kind, dependencies))
+                DelimiterRole::Start(self.start(name, *kind, dependencies))
             }
             Effect::Ended { name, description } => {
+                // The start may have left the path with an edit of the client.
                 let open = self.open().is_some_and(|episode| episode.name == *name);
                 match (open, self.open) {
                     (true, Some(index)) => {
                         self.close_open(description.clone());
-                        Delimiter::End(index)
+                        DelimiterRole::End(index)
                     }
-                    _ => Delimiter::Stray,
+                    _ => DelimiterRole::Stray,
                 }
             }
         }
     }
 
-    /// Takes in calls whose items are not in the transcript yet: what they begin stays, be it
-    /// closed again by one of them.
+    /// Adds calls whose items are not in the transcript yet. The episodes that they begin stay
+    /// open, even if one of these calls closes them.
     pub fn foresee<'a>(&mut self, effects: impl Iterator<Item = &'a Effect>) {
         let known = self.episodes.len();
         for effect in effects {
@@ -160,11 +164,10 @@ impl Graph {
         }
     }
 
-    fn start(&mut self, name: &str, kind: EpisodeKind, dependencies: &[String]) -> usize {
-        let index = self.episodes.len();
+    fn start(&mut self, name: &str, kind: ExplicitKind, dependencies: &[String]) -> EpisodeIndex {
         let kind = match kind {
-            EpisodeKind::Expl => Kind::Expl,
-            EpisodeKind::Act => Kind::Act,
+            ExplicitKind::Expl => EpisodeKind::Expl,
+            ExplicitKind::Act => EpisodeKind::Act,
         };
         let mut episode = Episode::new(name.to_owned(), kind);
         // A dependency whose episode left the path has nothing to protect any more.
@@ -172,6 +175,7 @@ impl Graph {
             .iter()
             .filter_map(|name| self.names.get(name).copied());
         episode.dependencies = known.collect();
+        let index = self.episodes.end();
         for dependency in &episode.dependencies {
             if let Some(expl) = self.episodes.get_mut(*dependency) {
                 expl.dependents.push(index);
@@ -199,8 +203,8 @@ impl Graph {
         }
     }
 
-    /// Called before each assistant message: cuts the implicit episode once it is long enough.
-    /// The cut looks backwards only, so segments that were cut never change.
+    /// Cuts the implicit episode once it is long enough; called before each assistant message. A
+    /// cut looks only backwards, so an earlier cut never changes.
     pub fn before_assistant(&mut self, implicit_tokens: u32) {
         let long = self
             .implicit
@@ -211,16 +215,12 @@ impl Graph {
         }
     }
 
-    /// The episode to which an unmarked item at this place belongs; an implicit one begins here
-    /// where none is open.
-    pub fn place(&mut self) -> usize {
+    /// The episode of an unmarked item that is added now. An implicit one begins if none is open.
+    pub fn place(&mut self) -> EpisodeIndex {
         if let Some(index) = self.open.or(self.implicit) {
             return index;
         }
-        let index = self.episodes.len();
-        self.episodes
-            .push(Episode::new(String::new(), Kind::Implicit));
-        self.implicit = Some(index);
-        index
+        let implicit = Episode::new(String::new(), EpisodeKind::Implicit);
+        *self.implicit.insert(self.episodes.push(implicit))
     }
 }

@@ -1,10 +1,24 @@
-//! A transcript with its marks: what they say of items and episodes before any text of the proxy's own.
-//! Never writes a text and never moves a mark.
+//! A transcript with its marks: what is shown of items and what stands for episodes, before any
+//! text of the proxy is written. Never writes a text and never moves a mark.
 
-use super::graph::{Delimiter, Episode, Kind};
+use super::graph::{DelimiterRole, Episode, EpisodeKind};
+use super::index::{EntryIndex, EpisodeIndex, ItemIndex};
 use super::measure::Measure;
-use super::transcript::{Entry, Item, Source, Transcript};
+use super::transcript::{Item, Source, Transcript, TranscriptEntry};
 use crate::model::{EditKind, ItemKind, Mark, Marks, Role};
+
+/// What stands for an episode in the view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StandIn {
+    /// Its own items, or what is left of them.
+    Items,
+    /// The items that are left, and a line in the result of this call that says what is gone.
+    Line(ItemIndex),
+    /// Its tombstone, in the result of this call, which is the first of the episode.
+    Tombstone(ItemIndex),
+    /// Nothing: this call, which is the first of the episode, is not shown.
+    Nothing(ItemIndex),
+}
 
 /// A transcript and how its items are shown.
 #[derive(Clone, Copy, Debug)]
@@ -22,26 +36,59 @@ impl<'a> Marked<'a> {
         Self { transcript, marks }
     }
 
-    /// The mark of an item by its index.
+    /// The mark of an item.
     #[must_use]
-    pub fn mark_of(self, item: usize) -> Mark {
+    pub fn mark_of(self, item: ItemIndex) -> Mark {
         self.transcript
             .items
             .get(item)
             .map_or(Mark::Live, |item| self.marks.get(item.no))
     }
 
-    /// Whether an episode is evicted: an act wholly, an expl up to its tombstone.
+    /// What stands for an episode.
+    #[must_use]
+    pub fn stand_in(self, episode: &Episode) -> StandIn {
+        let Some(carrier) = episode.carrier else {
+            return StandIn::Items;
+        };
+        match (self.mark_of(carrier), episode.kind) {
+            (Mark::Removed, _) => StandIn::Nothing(carrier),
+            // A trimmed carrier has a tombstone: no pass trims a carrier before it has one.
+            (Mark::Tombstone | Mark::Trimmed, EpisodeKind::Expl | EpisodeKind::Implicit) => {
+                StandIn::Tombstone(carrier)
+            }
+            (_, EpisodeKind::Implicit) => StandIn::Items,
+            // A pass marks the call whose result has the line.
+            (_, EpisodeKind::Expl | EpisodeKind::Act) => {
+                let mut places = [episode.end, episode.carrier].into_iter().flatten();
+                let place = places.find(|at| self.mark_of(*at) == Mark::Masked);
+                place.map_or(StandIn::Items, StandIn::Line)
+            }
+        }
+    }
+
+    /// The call that carries the tombstone of an episode; none where no tombstone stands for it.
+    #[must_use]
+    pub fn tombstone(self, episode: &Episode) -> Option<ItemIndex> {
+        match self.stand_in(episode) {
+            StandIn::Tombstone(carrier) => Some(carrier),
+            StandIn::Items | StandIn::Line(_) | StandIn::Nothing(_) => None,
+        }
+    }
+
+    /// Whether an episode is evicted: all of an act, or all of an expl but its tombstone.
     #[must_use]
     pub fn is_removed(self, episode: &Episode) -> bool {
-        // What can still grow is never removed, not even where a client's edit opened it again.
-        episode.closed
-            && episode.items.iter().rev().all(|item| {
-                let mark = self.mark_of(*item);
-                mark == Mark::Removed
-                    || (mark == Mark::Folded && Some(*item) == episode.carrier)
+        // An episode that can still grow is never evicted, even if an edit of the client opened it
+        // again.
+        episode.closed && {
+            let tombstone = self.tombstone(episode);
+            episode.items.iter().rev().all(|item| {
+                self.mark_of(*item) == Mark::Removed
+                    || tombstone == Some(*item)
                     || self.is_reasoning(*item)
             })
+        }
     }
 
     /// Whether an act that depends on the episode is in view (paper 000 §4.4).
@@ -52,43 +99,39 @@ impl<'a> Marked<'a> {
         acts.any(|act| !self.is_removed(act))
     }
 
-    /// Whether nothing in the view names an episode: its start is gone, or the first item of an
-    /// implicit one that has no tombstone.
+    /// Whether nothing in the view names an episode: its start is gone, or it is implicit, has no
+    /// tombstone, and its first item is gone.
     pub(super) fn leaves_nothing(self, episode: &Episode) -> bool {
-        let removed = |at: usize| self.mark_of(at) == Mark::Removed;
-        let folded = |at: usize| self.mark_of(at) == Mark::Folded;
+        let stand_in = self.stand_in(episode);
         match episode.kind {
-            Kind::Expl | Kind::Act => episode.carrier.is_some_and(removed),
-            Kind::Implicit => {
+            EpisodeKind::Expl | EpisodeKind::Act => matches!(stand_in, StandIn::Nothing(_)),
+            EpisodeKind::Implicit => {
                 let mut lasting = episode.items.iter();
                 let first = lasting.find(|at| !self.is_reasoning(**at));
-                first.is_some_and(|at| removed(*at)) && !episode.carrier.is_some_and(folded)
+                first.is_some_and(|at| self.mark_of(*at) == Mark::Removed)
+                    && !matches!(stand_in, StandIn::Tombstone(_))
             }
         }
     }
 
-    /// The call that would hold the ledger: the carrier of the newest tombstone, because it changes with
-    /// each pass that removes something, and what stands before it stays in the provider's cache.
+    /// The call that would hold the ledger: the carrier of the newest tombstone. The ledger changes
+    /// with each pass that removes something, and what comes before it stays in the provider's
+    /// cache.
     #[must_use]
-    pub fn ledger_host(self) -> Option<usize> {
-        let mut carriers = self
-            .transcript
-            .graph
-            .episodes
-            .iter()
-            .filter(|episode| episode.is_expl())
-            .filter_map(|episode| episode.carrier);
-        carriers.rfind(|at| self.mark_of(*at) == Mark::Folded)
+    pub fn ledger_host(self) -> Option<ItemIndex> {
+        let mut newest_first = self.transcript.graph.episodes.iter().rev();
+        newest_first.find_map(|episode| self.tombstone(episode))
     }
 
-    /// The call that holds the ledger and the episodes that it names, oldest first; `None` before
-    /// anything was merged or where no tombstone survives. Told by marks that only a pass moves, never
-    /// by what is closed: the ledger must not change between passes.
-    pub(super) fn ledger(self) -> Option<(usize, Vec<usize>)> {
+    /// The call that holds the ledger, and the episodes that the ledger names, oldest first. `None`
+    /// before anything was merged, or if no tombstone is left. This depends only on marks, which
+    /// move in passes alone, and not on which episodes are closed: the ledger must not change
+    /// between passes.
+    pub(super) fn ledger(self) -> Option<(ItemIndex, Vec<EpisodeIndex>)> {
         let host = self.ledger_host()?;
         let mut merged = false;
         let mut gone = Vec::new();
-        for (index, episode) in self.transcript.graph.episodes.iter().enumerate() {
+        for (index, episode) in self.transcript.graph.episodes.indexed() {
             if episode.carrier == Some(host) {
                 gone.push(index);
             } else if self.leaves_nothing(episode) {
@@ -99,14 +142,14 @@ impl<'a> Marked<'a> {
         merged.then_some((host, gone))
     }
 
-    /// A line of what is gone, and under it the strings that stood nowhere else than in that.
+    /// A line that says what is gone, and below it the strings that occurred only there.
     pub(super) fn with_names(
         self,
         mut text: String,
         episode: &Episode,
         measure: Measure<'_>,
     ) -> String {
-        let name = |index: &usize| {
+        let name = |index: &ItemIndex| {
             let item = self.transcript.items.get(*index)?;
             let kept = self.marks.kept(item.no)?;
             let removed = self.marks.get(item.no) == Mark::Removed;
@@ -120,10 +163,10 @@ impl<'a> Marked<'a> {
         text
     }
 
-    /// Whether an item is shown. Only text, reasoning and calls have marks; a result follows its call,
-    /// and a `delimiter` call whose episode is not on the path is left out. An upstream that refuses
-    /// results of another text is shown no call that has one, and one that refuses hidden calls none of
-    /// those.
+    /// Whether an item is shown. Only text, reasoning and calls have marks; a result is shown with
+    /// its call. A `delimiter` call whose episode is not on the path is left out. If the upstream
+    /// refuses edited results, calls that have one are left out; if it refuses hidden calls, all of
+    /// them are.
     pub(super) fn shown(self, item: &Item) -> bool {
         let mark = self.marks.get(item.no);
         match item.kind {
@@ -136,28 +179,29 @@ impl<'a> Marked<'a> {
                         && !item.bound
                         && self.transcript.without.has(EditKind::Results)
                 };
-                item.delimiter != Some(Delimiter::Stray) && mark != Mark::Removed && !refused
+                item.delimiter != Some(DelimiterRole::Stray) && mark != Mark::Removed && !refused
             }
             ItemKind::Result | ItemKind::System | ItemKind::User | ItemKind::Opaque => true,
         }
     }
 
-    pub(super) fn call_shown(self, call: usize) -> bool {
+    pub(super) fn call_shown(self, call: ItemIndex) -> bool {
         self.transcript
             .items
             .get(call)
             .is_some_and(|item| self.shown(item))
     }
 
-    /// Whether text that is gone of a message comes back beside any call of it that is shown.
+    /// Whether evicted text of a message is shown again, because the upstream refuses calls without
+    /// it and a call of the message is shown.
     pub(super) fn is_called(self, items: &[Item]) -> bool {
         let mut calls = items.iter().filter(|item| item.kind == ItemKind::Call);
         self.transcript.without.has(EditKind::Text) && calls.any(|item| self.shown(item))
     }
 
-    /// Whether an item of a message that stands is shown: by its mark, or because the upstream refuses
-    /// the message without it, or with it. Text that is gone comes back beside calls only: alone it would
-    /// be the whole message.
+    /// Whether an item of a message that is shown is shown itself. Its mark decides, unless the
+    /// upstream refuses the message with it or without it. Evicted text is shown again only beside
+    /// calls: alone it would be the whole message.
     pub(super) fn stays(self, item: &Item, called: bool) -> bool {
         let demanded = match item.kind {
             ItemKind::Reasoning
@@ -173,23 +217,25 @@ impl<'a> Marked<'a> {
             | ItemKind::User
             | ItemKind::Opaque => false,
         };
-        // What is shown is asked first: nearly all is, and what parts users is told by its neighbours.
+        // The mark is asked first: it decides for nearly all items, and the last question reads
+        // neighbours.
         demanded || self.shown(item) || self.parts_users(item)
     }
 
-    /// Whether a text is all that stands between two messages of the user's role: the answer behind a result
-    /// that came as text, and before what the user says next. Some providers take user and assistant in turns
-    /// only, so something of it stays.
+    /// Whether a text is all that separates two messages of the user's role: a result that came as
+    /// text, and what the user says next. Some providers require user and assistant to alternate,
+    /// so some of the text has to stay.
     pub(super) fn parts_users(self, item: &Item) -> bool {
-        let entry = |at: Option<usize>| self.transcript.entries.get(at?);
-        let (before, behind) = (item.entry.checked_sub(1), item.entry.checked_add(1));
-        let said = |entry: &Entry| {
+        let EntryIndex(at) = item.entry;
+        let entry = |at: Option<usize>| self.transcript.entries.get(EntryIndex(at?));
+        let (before, behind) = (at.checked_sub(1), at.checked_add(1));
+        let said = |entry: &TranscriptEntry| {
             self.transcript
                 .items_of(entry)
                 .iter()
                 .any(|item| item.front.is_some())
         };
-        let calls = |entry: &Entry| {
+        let calls = |entry: &TranscriptEntry| {
             self.transcript
                 .items_of(entry)
                 .iter()
@@ -199,11 +245,11 @@ impl<'a> Marked<'a> {
             && item.tokens > 0
             && entry(before).is_some_and(said)
             && entry(behind).is_some_and(|entry| entry.role == Role::User)
-            && entry(Some(item.entry)).is_some_and(|entry| !calls(entry))
+            && entry(Some(at)).is_some_and(|entry| !calls(entry))
     }
 
-    /// Reasoning alone is no content: a message never stands for it.
-    pub(super) fn is_reasoning(self, item: usize) -> bool {
+    /// Whether an item is reasoning. Reasoning alone is no content: no message is kept for it.
+    pub(super) fn is_reasoning(self, item: ItemIndex) -> bool {
         let item = self.transcript.items.get(item);
         item.is_some_and(|item| item.kind == ItemKind::Reasoning)
     }
@@ -215,9 +261,9 @@ impl<'a> Marked<'a> {
     }
 }
 
-/// A text in place of the result of a call: one that came as text still begins as it did.
+/// A text that replaces the result of a call. A result that came as text still begins as it did.
 #[must_use]
-pub fn fronted(transcript: &Transcript, call: usize, text: String) -> String {
+pub fn fronted(transcript: &Transcript, call: ItemIndex, text: String) -> String {
     let result = transcript.items.get(call).and_then(|item| item.pair);
     let result = result.and_then(|at| transcript.items.get(at));
     match result.and_then(|result| result.front.as_ref()) {

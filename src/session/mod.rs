@@ -5,11 +5,12 @@
 pub(crate) mod align;
 pub mod chain;
 pub(crate) mod graph;
+pub(crate) mod ids;
+pub mod index;
 pub mod marked;
 pub mod measure;
 pub mod note;
 pub mod path;
-pub(crate) mod recall;
 pub mod stub;
 pub(crate) mod tombstone;
 pub mod transcript;

@@ -1,28 +1,28 @@
-//! A text that stands in place of one of the client's, with what is known of it. Immutable and
-//! shared: it is written once and read by every view that shows it. Never says where it stands.
+//! A text that replaces one of the client's, with its size and its strings. Immutable and shared:
+//! it is written once and read by every view that shows it. Never knows where it is shown.
 
 use std::sync::{Arc, OnceLock};
 
 use crate::model::Words;
 use crate::model::weight::{block, shared};
 
-/// A text that stands in place of one of the client's.
+/// A text that replaces one of the client's.
 #[derive(Clone, Debug)]
-pub struct Note(Arc<Written>);
+pub struct Note(Arc<NoteText>);
 
 #[derive(Debug)]
-struct Written {
+struct NoteText {
     text: Box<str>,
     tokens: u32,
     words: OnceLock<Arc<Words>>,
 }
 
 impl Note {
-    /// A text with the size in tokens of what it stands in: of a result its text, of arguments the
-    /// whole call.
+    /// A text and the size in tokens of what it is part of: the text itself for a result, the whole
+    /// call for arguments.
     #[must_use]
     pub fn new(text: String, tokens: u32) -> Self {
-        Self(Arc::new(Written {
+        Self(Arc::new(NoteText {
             text: text.into(),
             tokens,
             words: OnceLock::new(),
@@ -35,21 +35,21 @@ impl Note {
         &self.0.text
     }
 
-    /// The size in tokens of what it stands in.
+    /// The size in tokens of the result, or of the whole call.
     #[must_use]
     pub fn tokens(&self) -> u32 {
         self.0.tokens
     }
 
-    /// Bytes of memory that it takes with its strings, read or not: they may be read later. The
-    /// shortest of them is five characters and stands behind another one, and each takes sixteen.
+    /// Bytes of memory that it takes, together with its strings, which may be read later. The
+    /// shortest string has five characters and a separator, and each takes sixteen bytes.
     #[must_use]
     pub fn weight(&self) -> usize {
         let text = self.0.text.len();
-        block(text) + block(text * 16 / 6 + 16) + shared::<Written>() + shared::<Words>()
+        block(text) + block(text * 16 / 6 + 16) + shared::<NoteText>() + shared::<Words>()
     }
 
-    /// Its distinctive strings, which are read when they are first asked for.
+    /// Its distinctive strings, read on first use.
     #[must_use]
     pub fn words(&self) -> &Arc<Words> {
         self.0
@@ -66,14 +66,14 @@ impl PartialEq for Note {
 
 impl Eq for Note {}
 
-/// What stands for a call of which a pass left a part.
+/// What is shown of a call of which a pass left a part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Left {
     /// In place of its result.
     pub result: Option<Note>,
     /// In place of its arguments.
     pub arguments: Option<Note>,
-    /// What its episode's tombstone names of it once it is removed.
+    /// The strings that its episode's tombstone names once the call is removed.
     pub names: Option<Arc<str>>,
 }
 

@@ -1,21 +1,23 @@
-//! The path: the turn records behind a request in order, folded into marks and item numbers.
-//! Immutable; a turn makes a new one. Never reads the store: it is given the records.
+//! The path: the turn records behind a request in order, folded into marks and item numbers. A path
+//! is immutable; each turn makes a new one. Never reads the store: the records are arguments.
 
 use std::sync::Arc;
 
 use crate::model::weight::{list, shared};
-use crate::model::{Guide, Hop, ItemNo, Kept, Marks, RecordId, Snapshot, Step, TurnRecord, Usage};
+use crate::model::{
+    Guide, ItemNo, Kept, Marks, RecordId, Snapshot, SnapshotEntry, StoredHop, TurnRecord, Usage,
+};
 
-/// Item numbers that an assistant message takes beside its calls: one for reasoning, one for
-/// text, whether it has them or not, so that a client that drops either shifts no number.
+/// Item numbers that an assistant message takes beside those of its calls: one for reasoning and
+/// one for text, even if it has neither, so that a client that drops either shifts no number.
 pub const ASSISTANT_ITEMS: u32 = 2;
 
-/// How many of the newest turns are asked for what the provider reported.
+/// How many of the newest turns are searched for a usage report.
 pub const REPORTS: usize = 8;
 
-/// One record on the path and where its visible response stands.
+/// One record on the path, and the position of its visible response.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct PathEntry {
     /// The record's id.
     pub id: RecordId,
     /// The record.
@@ -24,13 +26,14 @@ pub struct Entry {
     pub position: u32,
     /// The number of the first item of the messages before it that no earlier record covers.
     pub base: ItemNo,
-    /// What the provider reported for its last hop, which may have come after it was written.
+    /// What the provider reported for its last hop. The report may have come after the record was
+    /// written.
     pub reported: Option<Usage>,
 }
 
-impl Entry {
-    /// The prompt tokens that the provider reported of its newest hop with a report, and what had
-    /// been estimated of them. A hop that broke off has none.
+impl PathEntry {
+    /// The prompt tokens that the provider reported, and the estimate that was made for them, of
+    /// the newest hop with a report. A hop that broke off has no report.
     #[must_use]
     pub fn told(&self) -> Option<(u64, u64)> {
         let (last, earlier) = self.record.hops.split_last()?;
@@ -40,7 +43,7 @@ impl Entry {
         told.find(|(prompt, _)| *prompt > 0)
     }
 
-    /// Whether the provider reported that it read anything of the turn from its cache.
+    /// Whether the provider reported that it read any of the turn's prompts from its cache.
     #[must_use]
     pub fn has_cached(&self) -> bool {
         let hops = self.record.hops.iter().map(|hop| hop.usage);
@@ -53,15 +56,16 @@ impl Entry {
 #[derive(Clone, Debug, Default)]
 pub struct Path {
     /// The records in order of their positions.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<PathEntry>,
     /// Every mark that was moved so far.
     pub marks: Marks,
     /// The first item number that is free.
     pub next: ItemNo,
-    /// Whether an edit of the client's was aligned: then the next record stands on a snapshot.
+    /// Whether the path was aligned to an edit of the client. The next record then builds on a
+    /// snapshot.
     pub aligned: bool,
-    /// What the conversation was told of its hidden tools; none where it had tools in no request.
-    /// Like a mark it stays, whatever edits drop.
+    /// What the conversation was told of its hidden tools; none if no request had tools. Like a
+    /// mark it is kept when an edit drops its record.
     pub guide: Option<Guide>,
     /// Bytes of memory that the records take.
     records: usize,
@@ -70,7 +74,7 @@ pub struct Path {
 impl Path {
     /// A path of these entries, marks and next number.
     #[must_use]
-    pub fn new(entries: Vec<Entry>, marks: Marks, next: ItemNo) -> Self {
+    pub fn new(entries: Vec<PathEntry>, marks: Marks, next: ItemNo) -> Self {
         let records = entries.iter().map(|entry| entry.record.weight()).sum();
         let guide = entries
             .iter()
@@ -85,16 +89,16 @@ impl Path {
         }
     }
 
-    /// Bytes of memory that it takes with all of its records, whoever else holds these.
+    /// Bytes of memory that it takes with all of its records, which others may share.
     #[must_use]
     pub fn weight(&self) -> usize {
         shared::<Self>() + list(&self.entries) + self.marks.weight() + self.records
     }
 
-    /// The path after one more turn that stands on this one.
+    /// This path with one more turn.
     #[must_use]
     pub fn extend(&self, id: RecordId, record: Arc<TurnRecord>) -> Self {
-        // Room for one more and no further: each turn has a path of its own.
+        // Room for exactly one more: the next turn makes a path of its own.
         let mut entries = Vec::with_capacity(self.entries.len() + 1);
         entries.extend_from_slice(&self.entries);
         let mut path = Self {
@@ -113,11 +117,14 @@ impl Path {
         }
         self.records += record.weight();
         self.guide = guided(self.guide, &record);
-        self.next = self.next.max(record.first_item + response_items(&record));
+        self.next = self
+            .next
+            .max(record.first_item.plus(response_items(&record)));
+        // The record stands on a snapshot now, which has the alignment.
         self.aligned = false;
         let (position, base) = (record.position, record.base);
         let reported = record.hops.last().and_then(|hop| hop.usage);
-        self.entries.push(Entry {
+        self.entries.push(PathEntry {
             id,
             record,
             position,
@@ -135,7 +142,7 @@ impl Path {
             .steps
             .iter()
             .zip(records)
-            .map(|(step, record)| Entry {
+            .map(|(step, record)| PathEntry {
                 id: step.record,
                 reported: record.hops.last().and_then(|hop| hop.usage),
                 record,
@@ -151,14 +158,14 @@ impl Path {
     /// The snapshot of this path.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let step = |entry: &Entry| Step {
+        let step = |entry: &PathEntry| SnapshotEntry {
             record: entry.id,
             position: entry.position,
             base: entry.base,
         };
         Snapshot {
             steps: self.entries.iter().map(step).collect(),
-            marks: self.marks.iter().collect(),
+            marks: self.marks.stored().collect(),
             kept: self
                 .marks
                 .iter_kept()
@@ -169,8 +176,7 @@ impl Path {
         }
     }
 
-    /// Takes in what the conversation was told before, by records that are none of its path any
-    /// longer.
+    /// Adds what the conversation was told by records that are no longer on its path.
     pub fn told_before(&mut self, guide: Option<Guide>) {
         if let Some(now) = self.guide {
             self.guide = Some(Guide::after(guide, now));
@@ -185,10 +191,15 @@ impl Path {
         self.entries.last().map(|entry| entry.record.as_ref())
     }
 
-    /// A hop by its step and place; the step behind the last is the turn in hand, whose hops are
-    /// given.
+    /// A hop by the step of its turn and its place there. The step after the last is the turn in
+    /// hand, whose hops are `pending`.
     #[must_use]
-    pub fn hop<'a>(&'a self, pending: &'a [Hop], step: usize, hop: usize) -> Option<&'a Hop> {
+    pub fn hop<'a>(
+        &'a self,
+        pending: &'a [StoredHop],
+        step: usize,
+        hop: usize,
+    ) -> Option<&'a StoredHop> {
         match self.entries.get(step) {
             Some(entry) => entry.record.hops.get(hop),
             None => pending.get(hop),
@@ -210,8 +221,8 @@ impl Path {
     }
 }
 
-/// What a conversation was told of its hidden tools after a turn more. A request without tools says
-/// nothing of them: a title or a compaction is a side branch.
+/// What a conversation was told of its hidden tools after one more turn. A request without tools
+/// changes nothing: a title or a compaction is a side branch.
 fn guided(before: Option<Guide>, record: &TurnRecord) -> Option<Guide> {
     if record.tooled {
         Some(Guide::after(before, record.guide))
@@ -223,8 +234,8 @@ fn guided(before: Option<Guide>, record: &TurnRecord) -> Option<Guide> {
 /// How many item numbers the response of a record takes.
 fn response_items(record: &TurnRecord) -> u32 {
     let hidden: usize = record.hops.iter().map(|hop| hop.calls.len()).sum();
-    // Where the client changed the text of a turn cut at the hop cap, its message stands beside
-    // all of the hops.
+    // A turn that ended at the hop cap has one more message if the client changed its text: the
+    // client's stands behind all hops.
     let capped = record.hops.iter().all(|hop| hop.message.is_some());
     // A turn has at most a few hundred calls, so the counts fit.
     u32::try_from(record.hops.len() + usize::from(capped)).unwrap_or(u32::MAX) * ASSISTANT_ITEMS

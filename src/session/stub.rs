@@ -1,6 +1,6 @@
-//! The texts that stand for a call of which a pass left a part: the stub or the skeleton of its
-//! result, and its trimmed arguments. Pure functions of the originals and of what was kept; never
-//! chooses what is kept.
+//! The texts that replace a call of which a pass left a part: the stub or skeleton of its result,
+//! and its trimmed arguments. Pure functions of the originals and of what was kept. Never chooses
+//! what is kept.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -9,20 +9,20 @@ use std::ops::Range;
 use super::tombstone::thousands;
 use crate::model::{Kept, Mark, Words, raw};
 
-/// Bytes of a string among a call's arguments above which it is cut. Shorter ones stay as they are:
-/// their lines are asked for again more often than what cutting them makes room for.
+/// A string in a call's arguments is cut if it has more bytes than this. Shorter strings stay:
+/// cutting them costs more repeated reads than it frees room.
 pub const LONG: usize = 1500;
-/// Characters of a cut string that stay in front.
+/// Characters that stay at the front of a cut string.
 const FRONT: usize = 1000;
-/// Characters of a cut string that stay at its end.
+/// Characters that stay at its end.
 const BACK: usize = 300;
 
-/// What stands for the result of `id`, such as `read:12`: lines of it where the mark says clipped,
-/// else one line with the strings that stood nowhere else. `tokens` is the size of the original.
+/// What replaces the result of `id`, such as `read:12`: some of its lines if it is clipped, else
+/// one line with the strings that occurred nowhere else. `tokens` is the size of the original.
 #[must_use]
 pub fn result(id: &str, tokens: u32, mark: Mark, kept: &Kept, original: &str) -> String {
     let tokens = thousands(tokens);
-    // Spans of a text that the client has edited since mean nothing.
+    // Spans mean nothing if the client has edited the text since.
     let same = kept.of.is_some_and(|of| of as usize == original.len());
     let runs = |spans: &[(u32, u32)]| -> Vec<String> {
         let spans = spans.iter().filter(|_| same);
@@ -32,6 +32,7 @@ pub fn result(id: &str, tokens: u32, mark: Mark, kept: &Kept, original: &str) ->
             .collect()
     };
     let lines = runs(&kept.lines);
+    // A skeleton: runs of lines, with a sign wherever lines are missing.
     if mark == Mark::Clipped && !lines.is_empty() {
         let mut text = format!("[clipped {id}, {tokens} tokens; lines left out: …]");
         let mut end = 0;
@@ -55,8 +56,8 @@ pub fn result(id: &str, tokens: u32, mark: Mark, kept: &Kept, original: &str) ->
     text
 }
 
-/// The strings that a tombstone names of what is removed: of the text of a result or a message, and
-/// of a call's arguments as [`flat`] joins them.
+/// The strings that a tombstone names of a removed item: of the text of a result or message, and of
+/// a call's arguments as [`flat`] joins them.
 #[must_use]
 pub fn names(kept: &Kept, original: &str, arguments: &str) -> String {
     let same = kept.of.is_some_and(|of| of as usize == original.len());
@@ -68,8 +69,8 @@ pub fn names(kept: &Kept, original: &str, arguments: &str) -> String {
     names.join(" ")
 }
 
-/// The texts of a call's arguments: its string values decoded, one after the other with a newline
-/// between. Arguments that are no JSON are one text.
+/// The texts of a call's arguments: its decoded string values, joined by newlines. Arguments that
+/// are not JSON are one text.
 #[must_use]
 pub fn flat(arguments: &str) -> Cow<'_, str> {
     joined(arguments).0
@@ -82,7 +83,7 @@ pub fn words(arguments: &str) -> Words {
     Words::of(&text).with_longest(longest)
 }
 
-/// The texts of a call's arguments as one, and the length of the longest in bytes.
+/// The texts of a call's arguments as one text, and the length of the longest of them in bytes.
 fn joined(arguments: &str) -> (Cow<'_, str>, usize) {
     let Some(literals) = literals(arguments) else {
         return (Cow::Borrowed(arguments), arguments.len());
@@ -100,7 +101,7 @@ fn joined(arguments: &str) -> (Cow<'_, str>, usize) {
     (Cow::Owned(out), longest)
 }
 
-/// The spans of [`flat`] that trimming cuts out. None where nothing is long enough.
+/// The spans of [`flat`] that trimming cuts out; empty if no string is long enough.
 #[must_use]
 pub fn cuts(arguments: &str) -> Vec<Range<usize>> {
     let mut out = Vec::new();
@@ -110,14 +111,14 @@ pub fn cuts(arguments: &str) -> Vec<Range<usize>> {
         if let Some(cut) = cut(&text) {
             out.push(at + cut.start..at + cut.end);
         }
-        // An empty first literal leaves no newline behind it, as in `flat`.
+        // An empty first literal has no newline after it, as in `flat`.
         at += text.len() + usize::from(at + text.len() > 0);
     }
     out
 }
 
-/// Arguments with their long strings cut: the front and the end of each stay, and between them
-/// the strings at `index`, which are spans of [`flat`]. `None` where nothing is long enough.
+/// Arguments with their long strings cut: the front and the end of each stay, and between them the
+/// strings at `index`, which are spans of [`flat`]. `None` if no string is long enough.
 #[must_use]
 pub fn trimmed(arguments: &str, index: &[(u32, u32)]) -> Option<String> {
     let mut out = String::with_capacity(arguments.len() / 2);
@@ -126,6 +127,7 @@ pub fn trimmed(arguments: &str, index: &[(u32, u32)]) -> Option<String> {
     for literal in literals(arguments)? {
         let text = decoded(arguments, &literal);
         if let Some(cut) = cut(&text) {
+            // Only strings of this cut are named in it.
             let inside = index.iter().map(|span| range(*span)).filter(|span| {
                 span.start >= at + cut.start && span.end <= at + cut.end && span.start < span.end
             });
@@ -144,6 +146,7 @@ pub fn trimmed(arguments: &str, index: &[(u32, u32)]) -> Option<String> {
             new.push_str("… ");
             new.push_str(text.get(cut.end..)?);
             out.push_str(arguments.get(written..literal.start)?);
+            // Everything around the literal is copied byte for byte.
             out.push_str(&raw::quote(&new));
             written = literal.end;
             changed = true;
@@ -154,7 +157,7 @@ pub fn trimmed(arguments: &str, index: &[(u32, u32)]) -> Option<String> {
     changed.then_some(out)
 }
 
-/// What is cut out of a text that is too long.
+/// The part that is cut out of a text; none if the text is short.
 fn cut(text: &str) -> Option<Range<usize>> {
     if text.len() <= LONG {
         return None;
@@ -169,10 +172,10 @@ fn decoded<'a>(arguments: &'a str, literal: &Range<usize>) -> Cow<'a, str> {
     bytes.and_then(raw::string).unwrap_or_default()
 }
 
-/// The string values of JSON text with their quotes; keys are left out. `None` for what is no
-/// JSON.
+/// The string values of JSON text with their quotes, without keys. `None` if the text is not JSON.
 fn literals(arguments: &str) -> Option<Vec<Range<usize>>> {
     let bytes = arguments.as_bytes();
+    // Once the text is valid JSON, finding quotes is enough.
     if !raw::is_json(bytes) {
         return None;
     }
@@ -188,6 +191,7 @@ fn literals(arguments: &str) -> Option<Vec<Range<usize>>> {
             end += 2;
         }
         at = end + 1;
+        // A string before a colon is a key.
         let next = bytes.get(at..)?.iter().find(|b| !b.is_ascii_whitespace());
         if next != Some(&b':') {
             out.push(open..at);

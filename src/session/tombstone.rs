@@ -1,25 +1,26 @@
-//! The texts that stand where something was evicted: the line of what is gone, tombstones and
-//! the ledger. Pure functions of the transcript and its marks; never counts a token itself.
+//! The texts that replace what was evicted: lines of what is gone, tombstones and the ledger. Pure
+//! functions of the transcript and its marks. Never counts a token itself.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::graph::{Episode, Kind};
+use super::graph::{Episode, EpisodeKind};
+use super::index::{EpisodeIndex, ItemIndex};
 use super::marked::Marked;
 use super::measure::Measure;
 use super::transcript::{Item, Transcript};
-use crate::model::{ItemKind, MESSAGE_TOKENS, Mark};
+use crate::model::{ItemKind, ItemNo, MESSAGE_TOKENS, Mark};
 
 /// Characters of a description that a ledger line keeps.
 const LEDGER_CHARS: usize = 80;
 /// How the ledger begins.
 const LEDGER_HEAD: &str = "ledger of evicted episodes, newest first";
 
-/// The name of an episode as the view shows it: an implicit one is named by its first item that is
-/// no reasoning, which clients drop.
+/// The name of an episode in the view. An implicit episode is named by its first item that is not
+/// reasoning, because clients drop reasoning.
 #[must_use]
 pub fn name(transcript: &Transcript, episode: &Episode) -> String {
-    if episode.kind != Kind::Implicit {
+    if episode.kind != EpisodeKind::Implicit {
         return episode.name.clone();
     }
     let first = episode
@@ -27,34 +28,36 @@ pub fn name(transcript: &Transcript, episode: &Episode) -> String {
         .iter()
         .filter_map(|index| transcript.items.get(*index))
         .find(|item| item.kind != ItemKind::Reasoning);
-    format!("auto-{}", first.map_or(0, |item| item.no))
+    format!("auto-{}", first.map_or(ItemNo(0), |item| item.no))
 }
 
-/// What was evicted of an episode, in one line with item ids: `evicted 3 items, 2.1k tokens:
-/// read:3,5 grep:7`. `None` while nothing is gone.
+/// What was evicted of an episode, as one line with item ids: `evicted 3 items, 2.1k tokens:
+/// read:3,5 grep:7`. `None` if nothing was.
 #[must_use]
 pub fn evicted(seen: Marked<'_>, episode: &Episode) -> Option<String> {
     let mut by_tool: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
     let (mut count, mut tokens) = (0_u32, 0_u32);
-    // What is shown in part says so in its own place.
-    let gone = |index: &usize, item: &Item| match seen.marks.get(item.no) {
+    // A call that is shown in part has a note of its own.
+    let gone = |index: &ItemIndex, item: &Item| match seen.marks.get(item.no) {
         Mark::Live | Mark::Clipped | Mark::Masked => false,
-        Mark::Folded => episode.carrier == Some(*index),
+        Mark::Tombstone | Mark::Trimmed => episode.carrier == Some(*index),
         Mark::Removed => true,
     };
     let all = episode
         .items
         .iter()
         .filter_map(|index| Some((index, seen.transcript.items.get(*index)?)));
+    // A call counts with its result, which has the same number.
     for (_, item) in all.filter(|(index, item)| item.delimiter.is_none() && gone(index, item)) {
         count += 1;
         tokens += item.tokens;
         if item.kind == ItemKind::Call {
-            by_tool.entry(&item.name).or_default().push(item.no);
+            by_tool.entry(&item.name).or_default().push(item.no.0);
             let result = item.pair.and_then(|pair| seen.transcript.items.get(pair));
             tokens += result.map_or(0, |result| result.tokens + MESSAGE_TOKENS);
         }
     }
+    // Before the first strip there is nothing to tell.
     if count == 0 {
         return None;
     }
@@ -103,63 +106,66 @@ fn ranges(numbers: &[u32]) -> String {
     out
 }
 
-/// The result of an episode's `end` or start call from the first strip on. `state` says which of
-/// the two it is: `closed` or `opened`.
+/// The result of an episode's `end` or start call once a part of the episode is evicted. `state` is
+/// `closed` or `opened`.
 #[must_use]
 pub fn stripped(seen: Marked<'_>, episode: &Episode, state: &str) -> Option<String> {
     let line = evicted(seen, episode)?;
     let kind = match episode.kind {
-        Kind::Expl => "expl",
-        Kind::Act => "act",
-        Kind::Implicit => return Some(format!("{}: {line}", name(seen.transcript, episode))),
+        EpisodeKind::Expl => "expl",
+        EpisodeKind::Act => "act",
+        EpisodeKind::Implicit => {
+            return Some(format!("{}: {line}", name(seen.transcript, episode)));
+        }
     };
     Some(format!("{state} {kind} \"{}\" · {line}", episode.name))
 }
 
-/// What stands for an expl episode that is gone: its name, its description as the agent gave it,
-/// and what was evicted.
+/// What replaces an evicted expl episode: its name, the agent's description, and what was evicted.
 #[must_use]
 pub fn tombstone(seen: Marked<'_>, episode: &Episode) -> String {
     let line = evicted(seen, episode);
     let line = line.as_deref().unwrap_or("nothing else was said in it");
     match (episode.kind, description(seen, episode)) {
-        (Kind::Implicit, _) => format!("{}: {line}", name(seen.transcript, episode)),
-        (Kind::Expl | Kind::Act, Some(description)) => {
+        (EpisodeKind::Implicit, _) => format!("{}: {line}", name(seen.transcript, episode)),
+        (EpisodeKind::Expl | EpisodeKind::Act, Some(description)) => {
             format!("expl \"{}\": {description}\n{line}", episode.name)
         }
-        (Kind::Expl | Kind::Act, None) => format!("expl \"{}\"\n{line}", episode.name),
+        (EpisodeKind::Expl | EpisodeKind::Act, None) => {
+            format!("expl \"{}\"\n{line}", episode.name)
+        }
     }
 }
 
-/// The description that nothing else in the view tells: an `end` that is in view tells it itself.
+/// The description, unless the `end` call is in view, which says it.
 fn description<'a>(seen: Marked<'_>, episode: &'a Episode) -> Option<&'a str> {
     let end = episode.end.and_then(|end| seen.transcript.items.get(end));
     let told = end.is_some_and(|end| seen.marks.get(end.no) != Mark::Removed);
     episode.description.as_deref().filter(|_| !told)
 }
 
-/// What stands for the result of a call that once carried a tombstone and does no longer.
+/// What replaces the result of a call that carried a tombstone once but no longer does.
 #[must_use]
 pub fn stray(call: &Item) -> String {
     format!("evicted {}:{}", call.name, call.no)
 }
 
-/// The ledger: a line for each episode that left nothing else behind, newest first, in at most a
-/// twentieth of the ceiling; what does not fit is one count. `gone` is given oldest first.
+/// The ledger: a line for each episode that left nothing else, newest first, in at most a twentieth
+/// of the ceiling. The lines that don't fit are counted. `gone` is oldest first.
 #[must_use]
-pub fn ledger(seen: Marked<'_>, gone: &[usize], measure: Measure<'_>) -> String {
+pub fn ledger(seen: Marked<'_>, gone: &[EpisodeIndex], measure: Measure<'_>) -> String {
     fitted(&ledger_lines(seen, gone), measure).0
 }
 
 /// The lines that did not fit into the ledger, newest first.
 #[must_use]
-pub fn ledger_rest(seen: Marked<'_>, gone: &[usize], measure: Measure<'_>) -> Vec<String> {
+pub fn ledger_rest(seen: Marked<'_>, gone: &[EpisodeIndex], measure: Measure<'_>) -> Vec<String> {
     let mut lines = ledger_lines(seen, gone);
     let shown = fitted(&lines, measure).1;
     lines.split_off(shown)
 }
 
-fn ledger_lines(seen: Marked<'_>, gone: &[usize]) -> Vec<String> {
+fn ledger_lines(seen: Marked<'_>, gone: &[EpisodeIndex]) -> Vec<String> {
     let lines = gone.iter().rev().filter_map(|index| {
         let episode = seen.transcript.graph.episodes.get(*index)?;
         Some(ledger_line(seen, episode))
@@ -170,17 +176,17 @@ fn ledger_lines(seen: Marked<'_>, gone: &[usize]) -> Vec<String> {
 fn ledger_line(seen: Marked<'_>, episode: &Episode) -> String {
     let name = name(seen.transcript, episode);
     match (episode.kind, description(seen, episode)) {
-        (Kind::Act, _) => format!("- {name} (act)"),
-        (Kind::Expl | Kind::Implicit, Some(text)) => {
+        (EpisodeKind::Act, _) => format!("- {name} (act)"),
+        (EpisodeKind::Expl | EpisodeKind::Implicit, Some(text)) => {
             let short: String = text.chars().take(LEDGER_CHARS).collect();
             format!("- {name}: {}", short.replace('\n', " "))
         }
-        (Kind::Expl | Kind::Implicit, None) => format!("- {name}"),
+        (EpisodeKind::Expl | EpisodeKind::Implicit, None) => format!("- {name}"),
     }
 }
 
-/// As many lines as fit with a count of the rest, and how many they are. Room for the count is
-/// kept from the start.
+/// The lines that fit, with a count of the rest, and how many fit. Room for the count is reserved
+/// first.
 fn fitted(lines: &[String], measure: Measure<'_>) -> (String, usize) {
     let (count, limit) = (measure.count, measure.ceiling / 20);
     let mut text = String::from(LEDGER_HEAD);

@@ -1,26 +1,24 @@
-//! The transcript of one request: every message and hidden exchange in order, taken apart into
-//! numbered items and laid over the episode graph. Built anew for each request from shapes and
-//! records alone, so that any replica builds the same. Never edited: marks say what is shown.
+//! The transcript of one request: every message and hidden exchange in order, split into numbered
+//! items, with the episode graph over them. It is built for each request from shapes and records
+//! alone, so that all replicas build the same. Never edited: marks say what is shown.
 
-mod calls;
-mod said;
+mod build;
 
-use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::graph::{Delimiter, Graph};
-use super::path::{ASSISTANT_ITEMS, Path};
-use crate::model::{
-    CALL_TOKENS, Edits, Handed, HiddenCall, Hop, ItemKind, ItemNo, MESSAGE_TOKENS, Role, Shape,
-    ToolClass, TurnRecord,
-};
+use super::graph::{DelimiterRole, Graph};
+use super::index::{EntryIndex, EpisodeIndex, Indexed, ItemIndex, indices};
+use crate::model::{Edits, Handed, ItemKind, ItemNo, Role, ToolClass};
+
+pub use build::{TranscriptInput, build};
 
 /// Where an entry's bytes come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The client's message at this index.
     Client(usize),
-    /// The client's message at this index, the last hop of the turn at this step of the path.
+    /// The client's message at this index. It is the last hop of the turn at this step of the path.
     LastHop {
         /// The client's message.
         message: usize,
@@ -47,59 +45,61 @@ pub enum Source {
 
 /// One message of the transcript.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct TranscriptEntry {
     /// Where its bytes come from.
     pub source: Source,
     /// Who speaks.
     pub role: Role,
     /// Its items: a range of [`Transcript::items`].
-    pub items: std::ops::Range<usize>,
-    /// How earlier hops' text relates to it.
+    pub items: Range<ItemIndex>,
+    /// How the message relates to the text of earlier hops of its turn.
     pub handed: Handed,
 }
 
 /// One item of the transcript.
 #[derive(Clone, Debug)]
 pub struct Item {
-    /// Its number; a result has its call's.
+    /// Its number. A result has the number of its call.
     pub no: ItemNo,
     /// What it is.
     pub kind: ItemKind,
     /// The entry that it stands in.
-    pub entry: usize,
-    /// Its size in tokens; a result's without the message's own four.
+    pub entry: EntryIndex,
+    /// Its size in tokens. The four tokens of the message itself are not part of a result's size.
     pub tokens: u32,
-    /// For a call its result, for a result its call.
-    pub pair: Option<usize>,
-    /// Its episode; none for what is never evicted.
-    pub episode: Option<usize>,
+    /// The result of a call, or the call of a result.
+    pub pair: Option<ItemIndex>,
+    /// Its episode; none if it can't be evicted.
+    pub episode: Option<EpisodeIndex>,
     /// What a call to `delimiter` did; none for anything else.
-    pub delimiter: Option<Delimiter>,
+    pub delimiter: Option<DelimiterRole>,
     /// The class of a call's tool.
     pub class: ToolClass,
     /// The name of a call's tool.
     pub name: Arc<str>,
-    /// The digest of a client's call, by which the same call made again is known; 0 for all else.
+    /// The digest of a client's call, which is equal if the same call is made again; 0 for any
+    /// other item.
     pub digest: u64,
     /// Whether it is a call that the client never sees.
     pub hidden: bool,
-    /// Whether it is a call of a message that must never be edited: its result may be shown in part.
+    /// Whether it is a call of a message that must never be edited. Its result may still be shown
+    /// in part.
     pub bound: bool,
-    /// Whether it is a call that was written as text, which is its message's.
+    /// Whether it is a call that was written as text: the message is the call.
     pub said: bool,
-    /// What a result that came as text begins with, whatever is left of the rest.
+    /// How a result that came as text begins. This stays in view, whatever else of it goes.
     pub front: Option<Arc<str>>,
-    /// Whether it was brought back to stay until its episode ends.
+    /// Whether a recall brought it back to stay until its episode ends.
     pub pinned: bool,
-    /// Whether its result must never be edited nor left out, nor it itself.
+    /// Whether neither it nor its result may be edited or left out.
     pub stays: bool,
 }
 
 impl Item {
-    /// The index of the item whose mark and notes it is shown by: a result's call, else its own,
-    /// which is given.
+    /// The item whose mark and notes decide how this one is shown: the call of a result, else the
+    /// item itself, whose index is given.
     #[must_use]
-    pub fn holder(&self, index: usize) -> usize {
+    pub fn holder(&self, index: ItemIndex) -> ItemIndex {
         match self.kind {
             ItemKind::Result => self.pair.unwrap_or(index),
             ItemKind::System
@@ -116,457 +116,34 @@ impl Item {
 #[derive(Clone, Debug, Default)]
 pub struct Transcript {
     /// All messages in order.
-    pub entries: Vec<Entry>,
+    pub entries: Indexed<EntryIndex, TranscriptEntry>,
     /// All items in order.
-    pub items: Vec<Item>,
+    pub items: Indexed<ItemIndex, Item>,
     /// The episodes over them.
     pub graph: Graph,
     /// The number of the first item that no record covers.
     pub base: ItemNo,
     /// The number of the first item of the turn in hand.
     pub first_item: ItemNo,
-    /// Whether the client changed text that the newest turn handed out, which breaks the prefix.
+    /// Whether the client changed text that the newest turn handed out, which breaks the cached
+    /// prefix.
     pub changed: bool,
-    /// Edits that its views go without, because the upstream refuses them.
+    /// Edits that its views do without, because the upstream refuses them.
     pub without: Edits,
 }
 
 impl Transcript {
-    /// The items of a message; none of one that stands in another transcript.
+    /// The items of a message of this transcript.
     #[must_use]
-    pub fn items_of(&self, entry: &Entry) -> &[Item] {
-        self.items.get(entry.items.clone()).unwrap_or_default()
-    }
-}
-
-/// What a transcript is built from.
-pub struct Input<'a> {
-    /// The shapes of the client's messages.
-    pub shapes: &'a [Arc<Shape>],
-    /// The records behind them.
-    pub path: &'a Path,
-    /// The hops of the turn in hand.
-    pub pending: &'a [Hop],
-    /// How a client's message relates to the text that earlier hops handed out.
-    pub handed: &'a dyn Fn(usize, &TurnRecord) -> Handed,
-    /// What the client's message at an index begins with, where it is a result that came as text.
-    pub front: &'a dyn Fn(usize) -> Option<Arc<str>>,
-    /// The class of a tool by its name.
-    pub class: &'a dyn Fn(&str) -> ToolClass,
-    /// Raw tokens after which an implicit episode is cut.
-    pub implicit_tokens: u32,
-    /// Edits that its views go without.
-    pub without: Edits,
-}
-
-/// Builds the transcript of a request.
-#[must_use]
-pub fn build(input: &Input<'_>) -> Transcript {
-    let mut builder = Builder::new(input);
-    let mut steps = input.path.entries.iter().enumerate().peekable();
-    let mut number = steps
-        .peek()
-        .map_or(input.path.next, |(_, entry)| entry.base);
-    for (message, shape) in input.shapes.iter().enumerate() {
-        match steps.next_if(|(_, entry)| entry.position as usize == message) {
-            Some((step, entry)) => {
-                builder.turn(step, &entry.record, message, shape);
-                number = steps
-                    .peek()
-                    .map_or(input.path.next, |(_, entry)| entry.base);
-            }
-            None => number = builder.client(message, shape, number),
-        }
-    }
-    builder.transcript.base = input.path.next;
-    builder.transcript.first_item = number.max(input.path.next);
-    builder.pending(input.path.entries.len(), input.pending);
-    builder.transcript
-}
-
-struct Builder<'a> {
-    input: &'a Input<'a>,
-    transcript: Transcript,
-    /// The calls of the newest assistant message that still lack results.
-    waiting: Vec<(&'a str, usize)>,
-    /// The text of the newest assistant message, if that has nothing but text, and nothing stands
-    /// behind it yet.
-    spoken: Option<usize>,
-    begun: bool,
-    nameless: Arc<str>,
-    delimiter: Arc<str>,
-    recall: Arc<str>,
-    /// Classes and shared names of the tools met so far: a session has few tools and many calls.
-    tools: HashMap<&'a str, (ToolClass, Arc<str>)>,
-}
-
-/// What an assistant message is made of, wherever its bytes come from.
-struct Assistant<'a> {
-    source: Source,
-    handed: Handed,
-    first: ItemNo,
-    reasoning: u32,
-    text: u32,
-    opaque: bool,
-    calls: Vec<Call<'a>>,
-}
-
-enum Call<'a> {
-    Visible {
-        id: &'a str,
-        name: &'a str,
-        tokens: u32,
-        digest: u64,
-    },
-    Hidden(&'a HiddenCall),
-}
-
-impl<'a> Builder<'a> {
-    fn new(input: &'a Input<'a>) -> Self {
-        let mut transcript = Transcript {
-            without: input.without,
-            ..Transcript::default()
-        };
-        transcript.entries.reserve(input.shapes.len() + 8);
-        transcript.items.reserve(input.shapes.len() * 2);
-        Self {
-            input,
-            transcript,
-            waiting: Vec::new(),
-            spoken: None,
-            begun: false,
-            nameless: Arc::from(""),
-            delimiter: Arc::from("delimiter"),
-            recall: Arc::from("recall"),
-            tools: HashMap::new(),
-        }
+    pub fn items_of(&self, entry: &TranscriptEntry) -> &[Item] {
+        self.items.range(entry.items.clone()).unwrap_or_default()
     }
 
-    /// Takes in a client's message that no record covers, and gives the next item number.
-    fn client(&mut self, message: usize, shape: &'a Shape, number: ItemNo) -> ItemNo {
-        let source = Source::Client(message);
-        match shape.role {
-            Role::Assistant => {
-                let calls = visible(shape);
-                let taken = ASSISTANT_ITEMS + ItemNo::try_from(calls.len()).unwrap_or(ItemNo::MAX);
-                self.assistant(&Assistant {
-                    source,
-                    handed: Handed::Nothing,
-                    first: number,
-                    reasoning: shape.reasoning,
-                    text: shape.text,
-                    opaque: shape.opaque,
-                    calls,
-                });
-                number + taken
-            }
-            Role::Tool => {
-                self.result(
-                    source,
-                    shape.result_of.as_ref().map(|id| id.0.as_str()),
-                    shape.text,
-                    shape.opaque,
-                );
-                number
-            }
-            Role::User | Role::System | Role::Other => {
-                if let Some(front) = (self.input.front)(message)
-                    && self.said(source, shape, &front)
-                {
-                    return number + 1;
-                }
-                let kind = match shape.role {
-                    Role::User => ItemKind::User,
-                    Role::System => ItemKind::System,
-                    Role::Assistant | Role::Tool | Role::Other => ItemKind::Opaque,
-                };
-                if self.begun && shape.role == Role::User {
-                    self.transcript.graph.end_implicit();
-                }
-                let tokens = shape.tokens() - MESSAGE_TOKENS;
-                self.fixed(source, shape.role, kind, number, tokens);
-                number + 1
-            }
-        }
+    /// The items of a message with their indices.
+    pub fn indexed_items_of(
+        &self,
+        entry: &TranscriptEntry,
+    ) -> impl Iterator<Item = (ItemIndex, &Item)> + Clone {
+        indices(entry.items.clone()).zip(self.items_of(entry))
     }
-
-    /// Takes in a recorded turn: its earlier hops, then the client's message as the last one.
-    fn turn(&mut self, step: usize, record: &'a TurnRecord, message: usize, shape: &'a Shape) {
-        let handed = (self.input.handed)(message, record);
-        // A turn cut at the hop cap has no last hop of the client's: what the client holds is what
-        // the hops and the proxy's own line said, unless the client changed it.
-        let capped = record.hops.iter().all(|hop| hop.message.is_some());
-        let handed = match handed {
-            Handed::Front | Handed::Split if capped => Handed::Changed,
-            Handed::Nothing | Handed::Front | Handed::Split | Handed::All | Handed::Changed => {
-                handed
-            }
-        };
-        // A client changes what it joins or trims when it first sends it, and that breaks the prefix
-        // once. What it changes in an earlier turn by and by is not told from that.
-        let newest = step + 1 == self.input.path.entries.len();
-        self.transcript.changed |= newest && handed == Handed::Changed;
-        let mut first = record.first_item;
-        for (index, hop) in record.hops.iter().enumerate() {
-            if hop.message.is_some() {
-                first = self.hop(step, index, hop, handed, first);
-                continue;
-            }
-            let (text, reasoning) = match handed {
-                Handed::Nothing | Handed::Changed => (shape.text, shape.reasoning),
-                Handed::Front => (hop.text, shape.reasoning),
-                Handed::Split => (hop.text, hop.reasoning),
-                Handed::All => (0, shape.reasoning),
-            };
-            let mut calls = visible(shape);
-            for call in &hop.calls {
-                calls.insert((call.place as usize).min(calls.len()), Call::Hidden(call));
-            }
-            // What is neither text nor call, such as speech, may be all that it said. Where that was
-            // another hop's nothing is left of it, and nothing is sent.
-            let empty = text == 0 && calls.is_empty() && !shape.opaque && record.hops.len() > 1;
-            if !empty {
-                self.assistant(&Assistant {
-                    source: Source::LastHop { message, step },
-                    handed,
-                    first,
-                    reasoning,
-                    text,
-                    opaque: shape.opaque,
-                    calls,
-                });
-                self.hidden_results(step, index, hop);
-            }
-        }
-        if capped && handed == Handed::Changed {
-            self.client(message, shape, first);
-        }
-    }
-
-    /// Takes in the hops of the turn in hand.
-    fn pending(&mut self, step: usize, hops: &'a [Hop]) {
-        let mut first = self.transcript.first_item;
-        for (index, hop) in hops.iter().enumerate() {
-            first = self.hop(step, index, hop, Handed::Nothing, first);
-        }
-    }
-
-    fn hop(
-        &mut self,
-        step: usize,
-        index: usize,
-        hop: &'a Hop,
-        handed: Handed,
-        first: ItemNo,
-    ) -> ItemNo {
-        let calls: Vec<_> = hop.calls.iter().map(Call::Hidden).collect();
-        let taken = ASSISTANT_ITEMS + ItemNo::try_from(calls.len()).unwrap_or(ItemNo::MAX);
-        self.assistant(&Assistant {
-            source: Source::Hop { step, hop: index },
-            handed,
-            first,
-            reasoning: hop.reasoning,
-            text: if handed == Handed::Changed {
-                0
-            } else {
-                hop.text
-            },
-            opaque: false,
-            calls,
-        });
-        self.hidden_results(step, index, hop);
-        first + taken
-    }
-
-    fn hidden_results(&mut self, step: usize, hop_index: usize, hop: &'a Hop) {
-        for (call, hidden) in hop.calls.iter().enumerate() {
-            let source = Source::HiddenResult {
-                step,
-                hop: hop_index,
-                call,
-            };
-            self.result(
-                source,
-                Some(hidden.id.0.as_str()),
-                hidden.result_tokens,
-                false,
-            );
-        }
-    }
-
-    fn assistant(&mut self, message: &Assistant<'a>) {
-        self.begun = true;
-        self.waiting.clear();
-        self.transcript
-            .graph
-            .before_assistant(self.input.implicit_tokens);
-        let entry = self.transcript.entries.len();
-        let start = self.transcript.items.len();
-        let kind = |kind| {
-            if message.opaque {
-                ItemKind::Opaque
-            } else {
-                kind
-            }
-        };
-        if message.reasoning > 0 {
-            self.item(
-                message.first,
-                kind(ItemKind::Reasoning),
-                entry,
-                message.reasoning,
-            );
-        }
-        if message.text > 0 {
-            self.item(message.first + 1, kind(ItemKind::Text), entry, message.text);
-        }
-        let spoken = start..self.transcript.items.len();
-        let before = self.transcript.graph.current();
-        let mut opened = None;
-        for (number, call) in (message.first + ASSISTANT_ITEMS..).zip(&message.calls) {
-            let call = self.call(call, entry, number, message.opaque);
-            opened = call.or(opened.take());
-        }
-        let alone = message.calls.is_empty() && message.text > 0 && !message.opaque;
-        self.spoken = alone.then(|| spoken.end - 1);
-        self.place_spoken(spoken, opened.or(before), message.opaque);
-        self.transcript.entries.push(Entry {
-            source: message.source,
-            role: Role::Assistant,
-            items: start..self.transcript.items.len(),
-            handed: message.handed,
-        });
-    }
-
-    /// Text and reasoning belong to an episode that their message opens, else to the one that was
-    /// open before.
-    fn place_spoken(
-        &mut self,
-        spoken: std::ops::Range<usize>,
-        episode: Option<usize>,
-        opaque: bool,
-    ) {
-        if opaque || spoken.is_empty() {
-            return;
-        }
-        let episode = episode.unwrap_or_else(|| self.transcript.graph.place());
-        let (first, count) = (spoken.start, spoken.len());
-        for index in spoken {
-            self.join(index, episode);
-        }
-        // Items are listed in order of place, and the message's calls were listed before its text.
-        if let Some(episode) = self.transcript.graph.episodes.get_mut(episode) {
-            let behind = episode.items.partition_point(|item| *item < first);
-            if let Some(tail) = episode.items.get_mut(behind..) {
-                tail.rotate_right(count);
-            }
-        }
-    }
-
-    fn join(&mut self, index: usize, episode: usize) {
-        let Some(item) = self.transcript.items.get_mut(index) else {
-            return;
-        };
-        item.episode = Some(episode);
-        let tokens = match item.kind {
-            ItemKind::Reasoning => 0,
-            ItemKind::System
-            | ItemKind::User
-            | ItemKind::Text
-            | ItemKind::Call
-            | ItemKind::Result
-            | ItemKind::Opaque => item.tokens,
-        };
-        if let Some(episode) = self.transcript.graph.episodes.get_mut(episode) {
-            episode.items.push(index);
-            episode.tokens += tokens;
-        }
-    }
-
-    /// Takes in a result: it answers the first waiting call with its id, or it is an orphan of the
-    /// client's own making, which is passed on and never evicted.
-    fn result(&mut self, source: Source, id: Option<&str>, tokens: u32, stays: bool) {
-        let entry = self.transcript.entries.len();
-        let place = id.and_then(|id| self.waiting.iter().position(|(waiting, _)| *waiting == id));
-        let Some(call) = place.map(|place| self.waiting.remove(place).1) else {
-            self.fixed(source, Role::Tool, ItemKind::Opaque, 0, tokens);
-            return;
-        };
-        let (no, episode, pinned, bound) = self
-            .transcript
-            .items
-            .get(call)
-            .map_or((0, None, false, false), |item| {
-                (item.no, item.episode, item.pinned, item.bound)
-            });
-        let index = self.item(no, ItemKind::Result, entry, tokens);
-        if let Some(item) = self.transcript.items.get_mut(index) {
-            (item.pair, item.episode, item.pinned) = (Some(call), episode, pinned);
-        }
-        if let Some(item) = self.transcript.items.get_mut(call) {
-            item.pair = Some(index);
-            item.stays = stays;
-        }
-        // What can't go as a whole cuts no span.
-        let free = episode.filter(|_| !bound);
-        if let Some(episode) = free.and_then(|e| self.transcript.graph.episodes.get_mut(e)) {
-            episode.tokens += tokens + MESSAGE_TOKENS;
-        }
-        self.transcript.entries.push(Entry {
-            source,
-            role: Role::Tool,
-            items: index..index + 1,
-            handed: Handed::Nothing,
-        });
-    }
-
-    /// An entry of one item that is never evicted.
-    fn fixed(&mut self, source: Source, role: Role, kind: ItemKind, no: ItemNo, tokens: u32) {
-        self.spoken = None;
-        let entry = self.transcript.entries.len();
-        let index = self.item(no, kind, entry, tokens);
-        let items = index..index + 1;
-        self.transcript.entries.push(Entry {
-            source,
-            role,
-            items,
-            handed: Handed::Nothing,
-        });
-    }
-
-    fn item(&mut self, no: ItemNo, kind: ItemKind, entry: usize, tokens: u32) -> usize {
-        self.transcript.items.push(Item {
-            no,
-            kind,
-            entry,
-            tokens,
-            pair: None,
-            episode: None,
-            delimiter: None,
-            class: ToolClass::Unknown,
-            name: self.nameless.clone(),
-            digest: 0,
-            hidden: false,
-            bound: false,
-            said: false,
-            front: None,
-            pinned: false,
-            stays: false,
-        });
-        self.transcript.items.len() - 1
-    }
-}
-
-fn visible(shape: &Shape) -> Vec<Call<'_>> {
-    let call = |call: &crate::model::CallShape| call.tokens.max(CALL_TOKENS);
-    shape
-        .calls
-        .iter()
-        .map(|shape| Call::Visible {
-            id: &shape.id.0,
-            name: &shape.name,
-            tokens: call(shape),
-            digest: shape.digest,
-        })
-        .collect()
 }

@@ -1,6 +1,6 @@
-//! The view: the transcript seen through its marks. Says of each entry what is shown of it and
-//! what that costs; the renderer turns it into bytes and the policies measure it. Pure: same
-//! transcript, same marks, same view. Never chooses which mark moves.
+//! The view: the transcript seen through its marks. It says what is shown of each message and how
+//! many tokens that takes; the renderer turns it into bytes, and the policies measure it. Pure: the
+//! same transcript and marks give the same view. Never chooses which mark moves.
 
 mod edits;
 mod parts;
@@ -10,37 +10,37 @@ use std::sync::Arc;
 
 pub use parts::{Part, Parts};
 
-use super::graph::{Episode, Kind};
-use super::marked::{Marked, fronted};
+use super::graph::Episode;
+use super::index::{EntryIndex, Indexed, ItemIndex, indices};
+use super::marked::{Marked, StandIn, fronted};
 use super::measure::Measure;
 use super::note::Note;
-use super::transcript::{Entry, Item, Transcript};
-use super::{recall, stub, tombstone};
+use super::transcript::{Item, Transcript, TranscriptEntry};
+use super::{ids, stub, tombstone};
 use crate::model::{EditKind, ItemKind, Kept, MESSAGE_TOKENS, Mark, Marks, Role};
 
-/// A transcript, how its items are shown, the texts of the proxy's own that this calls for, and the size
-/// of all that.
+/// A transcript, the marks of its items, the texts of the proxy that the marks require, and the
+/// size of what is shown.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     transcript: Arc<Transcript>,
     marks: Arc<Marks>,
     notes: Notes,
     /// The size of every entry as shown, in tokens.
-    sizes: Vec<u32>,
+    sizes: Indexed<EntryIndex, u32>,
     /// Their sum.
     size: u64,
 }
 
-/// The notes of a view.
+/// The texts of the proxy in a view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
-    /// By the item index of the call whose result they replace, or of the text that they stand for in
-    /// its own place.
-    pub results: HashMap<usize, Note>,
-    /// By the item index of the call whose arguments they replace.
-    pub arguments: HashMap<usize, Note>,
-    /// The item index of the call whose result holds the ledger.
-    pub host: Option<usize>,
+    /// Texts that replace a result, by its call, and texts that replace a text, by that.
+    pub results: HashMap<ItemIndex, Note>,
+    /// Texts that replace the arguments of a call, by the call.
+    pub arguments: HashMap<ItemIndex, Note>,
+    /// The call whose result holds the ledger.
+    pub host: Option<ItemIndex>,
 }
 
 /// What is shown of an entry.
@@ -58,9 +58,9 @@ pub enum Shown<'a> {
         line: Option<&'a str>,
         /// Whether its reasoning stays.
         reasoning: bool,
-        /// Which of its calls stay, hidden ones counted.
+        /// Which of its calls stay, hidden calls included.
         calls: Vec<bool>,
-        /// The trimmed arguments of calls by their place among all.
+        /// The trimmed arguments of calls, by the place of the call among all.
         arguments: Vec<(usize, &'a str)>,
     },
     /// A result whose text is replaced.
@@ -98,7 +98,7 @@ impl View {
         &self.transcript
     }
 
-    /// The transcript, held by the view and whoever asks.
+    /// The transcript, shared with the caller.
     #[must_use]
     pub fn shared(&self) -> Arc<Transcript> {
         Arc::clone(&self.transcript)
@@ -124,7 +124,7 @@ impl View {
 
     /// The size of every entry as shown, in tokens.
     #[must_use]
-    pub fn sizes(&self) -> &[u32] {
+    pub fn sizes(&self) -> &Indexed<EntryIndex, u32> {
         &self.sizes
     }
 
@@ -134,13 +134,15 @@ impl View {
         self.size
     }
 
-    /// Writes all notes that the marks call for.
+    /// Writes all notes that the marks require.
     fn write(&mut self, measure: Measure<'_>) {
         if self.marks.is_empty() {
             return;
         }
         let transcript = Arc::clone(&self.transcript);
-        for index in 0..transcript.items.len() {
+        // Tombstones replace the stubs of their carriers, and the ledger is added to the newest
+        // tombstone, so this order matters.
+        for index in indices(ItemIndex(0)..transcript.items.end()) {
             self.write_left(index, measure);
         }
         for episode in &transcript.graph.episodes {
@@ -157,8 +159,8 @@ impl View {
         self.size = self.sizes.iter().map(|size| u64::from(*size)).sum();
     }
 
-    /// Counts one entry anew.
-    pub fn recount(&mut self, at: usize) {
+    /// Counts one entry again.
+    pub fn recount(&mut self, at: EntryIndex) {
         let Some(entry) = self.transcript.entries.get(at) else {
             return;
         };
@@ -169,11 +171,11 @@ impl View {
         }
     }
 
-    /// Moves the mark of an item right, says what is left of it, and writes its own note anew. What this
-    /// touches is still to be counted.
+    /// Moves the mark of an item right, records what is left of it, and writes its own note again.
+    /// The caller has to recount what this changes.
     pub fn shrink(
         &mut self,
-        index: usize,
+        index: ItemIndex,
         mark: Mark,
         kept: Option<Arc<Kept>>,
         measure: Measure<'_>,
@@ -189,8 +191,8 @@ impl View {
         self.note_left(index, measure);
     }
 
-    /// Writes what is left of one call or text anew, or takes it away where nothing is.
-    fn note_left(&mut self, index: usize, measure: Measure<'_>) {
+    /// Writes what is left of one call or text again, or removes the note if nothing is left.
+    fn note_left(&mut self, index: ItemIndex, measure: Measure<'_>) {
         let item = self.transcript.items.get(index).filter(is_lasting);
         if item.is_some_and(|item| self.marks.get(item.no) == Mark::Removed) {
             self.notes.results.remove(&index);
@@ -199,8 +201,8 @@ impl View {
         self.write_left(index, measure);
     }
 
-    /// Writes what is left of one call or text, of which nothing is written yet.
-    fn write_left(&mut self, index: usize, measure: Measure<'_>) {
+    /// Writes what is left of one call or text that has no note yet.
+    fn write_left(&mut self, index: ItemIndex, measure: Measure<'_>) {
         let seen = Marked::new(&self.transcript, &self.marks);
         let Some(item) = seen.transcript.items.get(index).filter(is_lasting) else {
             return;
@@ -209,17 +211,18 @@ impl View {
         match mark {
             Mark::Live => {}
             Mark::Removed => {
+                // The text is removed, but something has to stay between two user messages.
                 if seen.parts_users(item) {
-                    let id = recall::id(item);
+                    let id = ids::id(item);
                     let text = stub::result(&id, item.tokens, Mark::Masked, &Kept::default(), "");
                     let note = (measure.note)(text);
-                    // What is no longer than its line stays itself.
+                    // A text that is not longer than the line stays itself.
                     if note.tokens() < item.tokens {
                         self.notes.results.insert(index, note);
                     }
                 }
             }
-            Mark::Clipped | Mark::Masked | Mark::Folded => {
+            Mark::Clipped | Mark::Masked | Mark::Tombstone | Mark::Trimmed => {
                 let Some(kept) = seen.marks.kept(item.no) else {
                     return;
                 };
@@ -237,51 +240,47 @@ impl View {
         }
     }
 
-    /// Writes the note of one episode anew, or takes it away where none is due.
+    /// Writes the note of one episode again, or removes it if none is due.
     pub fn note_episode(&mut self, episode: &Episode, measure: Measure<'_>) {
         let seen = Marked::new(&self.transcript, &self.marks);
-        let Some(carrier) = episode.carrier else {
-            return;
-        };
-        let mut put = |at: usize, text: String| {
+        let mut put = |at: ItemIndex, text: String| {
             let text = fronted(&self.transcript, at, text);
             self.notes.results.insert(at, (measure.note)(text));
         };
-        match (seen.mark_of(carrier), episode.kind) {
-            (Mark::Removed, _) => {
+        match seen.stand_in(episode) {
+            StandIn::Items => {}
+            StandIn::Nothing(carrier) => {
                 self.notes.results.remove(&carrier);
             }
-            (Mark::Folded, Kind::Expl | Kind::Implicit) => {
+            StandIn::Tombstone(carrier) => {
                 let text = tombstone::tombstone(seen, episode);
                 put(carrier, seen.with_names(text, episode, measure));
             }
-            (_, Kind::Implicit) => {}
-            // The line of what is gone stands where a pass marked its place.
-            (mark, Kind::Expl | Kind::Act) => {
-                let masked = |at: &usize| seen.mark_of(*at) == Mark::Masked;
-                let (host, state) = match episode.end.filter(masked) {
-                    Some(end) => (end, "closed"),
-                    None if mark == Mark::Masked => (carrier, "opened"),
-                    None => return,
+            StandIn::Line(call) => {
+                let state = if episode.end == Some(call) {
+                    "closed"
+                } else {
+                    "opened"
                 };
                 if let Some(text) = tombstone::stripped(seen, episode, state) {
-                    put(host, seen.with_names(text, episode, measure));
+                    put(call, seen.with_names(text, episode, measure));
                 }
             }
         }
     }
 
-    /// Writes the notes of calls that carried a tombstone before an edit of the client's moved the
+    /// Writes notes for calls that carried a tombstone before an edit of the client moved the
     /// bounds of their episode: what was evicted stays evicted.
     fn note_strays(&mut self, measure: Measure<'_>) {
         let seen = Marked::new(&self.transcript, &self.marks);
-        let folded = |item: &Item| {
-            let stood =
-                seen.marks.get(item.no) == Mark::Folded && seen.marks.kept(item.no).is_none();
-            stood && item.kind == ItemKind::Call
+        let carried = |item: &Item| {
+            item.kind == ItemKind::Call
+                && seen.marks.get(item.no) == Mark::Tombstone
+                // If an earlier pass left a stub, that is shown again.
+                && seen.marks.kept(item.no).is_none()
         };
-        for (index, item) in seen.transcript.items.iter().enumerate() {
-            if folded(item) && !self.notes.results.contains_key(&index) {
+        for (index, item) in seen.transcript.items.indexed() {
+            if carried(item) && !self.notes.results.contains_key(&index) {
                 let text = fronted(&self.transcript, index, tombstone::stray(item));
                 let note = (measure.note)(text);
                 self.notes.results.insert(index, note);
@@ -289,8 +288,8 @@ impl View {
         }
     }
 
-    /// Writes the ledger into the newest tombstone once any tombstone was merged, and notes the call
-    /// whose result holds it.
+    /// Writes the ledger into the newest tombstone once an episode was merged into it, and
+    /// remembers the call whose result holds it.
     pub fn note_ledger(&mut self, measure: Measure<'_>) {
         let seen = Marked::new(&self.transcript, &self.marks);
         let ledger = seen.ledger();
@@ -313,7 +312,7 @@ impl View {
 
     /// What is shown of an entry.
     #[must_use]
-    pub fn shown_of(&self, entry: &Entry) -> Shown<'_> {
+    pub fn shown_of(&self, entry: &TranscriptEntry) -> Shown<'_> {
         let seen = Marked::new(&self.transcript, &self.marks);
         let items = seen.transcript.items_of(entry);
         match entry.role {
@@ -327,13 +326,13 @@ impl View {
                     .get(&call)
                     .map_or(Shown::Whole, |note| Shown::Note(note.text())),
             },
-            Role::Assistant => self.assistant(entry.items.start, items),
+            Role::Assistant => self.assistant(entry),
         }
     }
 
-    /// Whether the view shows the original of an item: of a call its arguments and its result.
+    /// Whether the view shows the original of an item: for a call, its arguments and its result.
     #[must_use]
-    pub fn is_whole(&self, index: usize) -> bool {
+    pub fn is_whole(&self, index: ItemIndex) -> bool {
         let seen = Marked::new(&self.transcript, &self.marks);
         let Some(item) = seen.transcript.items.get(index) else {
             return false;
@@ -343,7 +342,7 @@ impl View {
         if item.kind == ItemKind::Reasoning
             && entry.is_some_and(|entry| self.shown_of(entry) == Shown::Gone)
         {
-            // A message without text and calls is not shown, whatever reasoning it has.
+            // A message without text and calls is not shown, even if it has reasoning.
             return false;
         }
         if matches!(item.kind, ItemKind::Text | ItemKind::Reasoning) {
@@ -357,18 +356,22 @@ impl View {
         !noted && seen.call_shown(call)
     }
 
-    fn assistant(&self, first: usize, items: &[Item]) -> Shown<'_> {
+    fn assistant(&self, entry: &TranscriptEntry) -> Shown<'_> {
         let seen = Marked::new(&self.transcript, &self.marks);
+        let items = seen.transcript.items_of(entry);
         let is_called = seen.is_called(items);
         let kept = |item: &Item| seen.stays(item, is_called);
-        let trimmed = |at: usize| self.notes.arguments.get(&at);
-        let whole =
-            |(at, item): (usize, &Item)| kept(item) && own_note(&self.notes, at, item).is_none();
-        if (first..).zip(items).all(whole) {
+        let trimmed = |at: ItemIndex| self.notes.arguments.get(&at);
+        let whole = |(at, item): (ItemIndex, &Item)| {
+            kept(item) && own_note(&self.notes, at, item).is_none()
+        };
+        // Most messages are whole; only the others are taken apart.
+        if seen.transcript.indexed_items_of(entry).all(whole) {
             return Shown::Whole;
         }
-        let called = |(_, item): &(usize, &Item)| item.kind == ItemKind::Call && !item.said;
-        let all = || (first..).zip(items).filter(called);
+        // A call that was written as text is its message's text, and no call of the message.
+        let called = |(_, item): &(ItemIndex, &Item)| item.kind == ItemKind::Call && !item.said;
+        let all = || seen.transcript.indexed_items_of(entry).filter(called);
         let calls: Vec<bool> = all().map(|(_, item)| kept(item)).collect();
         let arguments = all()
             .enumerate()
@@ -378,9 +381,10 @@ impl View {
         let has = |kind| items.iter().any(|item| item.kind == kind && kept(item));
         let said = items.iter().any(|item| item.said && kept(item));
         let text = said || has(ItemKind::Text) || has(ItemKind::Opaque);
-        let mut texts = (first..).zip(items);
+        let mut texts = seen.transcript.indexed_items_of(entry);
         let line = texts.find(|(_, item)| item.kind == ItemKind::Text && kept(item));
         let line = line.and_then(|(at, item)| own_note(&self.notes, at, item));
+        // Reasoning alone is no message.
         if !text && !calls.contains(&true) {
             return Shown::Gone;
         }
@@ -394,7 +398,7 @@ impl View {
     }
 
     /// The size of an entry as shown, in tokens.
-    fn tokens(&self, entry: &Entry) -> u32 {
+    fn tokens(&self, entry: &TranscriptEntry) -> u32 {
         let seen = Marked::new(&self.transcript, &self.marks);
         let items = seen.transcript.items_of(entry);
         match entry.role {
@@ -409,10 +413,10 @@ impl View {
                     .map_or_else(|| sum(items.iter()), |note| MESSAGE_TOKENS + note.tokens()),
             },
             Role::Assistant => {
-                let first = entry.items.start;
                 let is_called = seen.is_called(items);
+                // One walk adds up the items and finds out whether the message is shown at all.
                 let (mut whole, mut standing, mut shown) = (true, false, 0);
-                for (at, item) in (first..).zip(items) {
+                for (at, item) in seen.transcript.indexed_items_of(entry) {
                     if !seen.stays(item, is_called) {
                         whole = false;
                         continue;
@@ -433,7 +437,7 @@ impl View {
     }
 }
 
-/// Whether something may be left of an item: it is a call of the client's or a text.
+/// Whether a part of an item may be left: it is a call of the client or a text.
 fn is_lasting(item: &&Item) -> bool {
     match item.kind {
         ItemKind::Call => item.delimiter.is_none(),
@@ -446,8 +450,8 @@ fn is_lasting(item: &&Item) -> bool {
     }
 }
 
-/// What stands in place of a part of an assistant message: of a call its arguments, or of a text.
-fn own_note<'a>(notes: &'a Notes, at: usize, item: &Item) -> Option<&'a Note> {
+/// What replaces a part of an assistant message: the arguments of a call, or a text.
+fn own_note<'a>(notes: &'a Notes, at: ItemIndex, item: &Item) -> Option<&'a Note> {
     match item.kind {
         ItemKind::Call => notes.arguments.get(&at),
         ItemKind::Text => notes.results.get(&at),

@@ -95,6 +95,15 @@ pub struct GlobError {
     pub cause: String,
 }
 
+impl GlobError {
+    fn new(glob: String, cause: &globset::Error) -> Self {
+        Self {
+            glob,
+            cause: cause.to_string(),
+        }
+    }
+}
+
 impl Classes {
     /// Compiles the lists; the first class whose list matches a name has it.
     ///
@@ -111,16 +120,11 @@ impl Classes {
         for (class, globs) in lists {
             let mut set = GlobSetBuilder::new();
             for glob in globs {
-                let error = |cause: &dyn std::fmt::Display| GlobError {
-                    glob: glob.clone(),
-                    cause: cause.to_string(),
-                };
-                set.add(Glob::new(&glob.to_lowercase()).map_err(|cause| error(&cause))?);
+                let read = Glob::new(&glob.to_lowercase());
+                set.add(read.map_err(|cause| GlobError::new(glob.clone(), &cause))?);
             }
-            let set = set.build().map_err(|cause| GlobError {
-                glob: globs.join(" "),
-                cause: cause.to_string(),
-            })?;
+            let set = set.build();
+            let set = set.map_err(|cause| GlobError::new(globs.join(" "), &cause))?;
             sets.push((class, set));
         }
         Ok(Self { sets })

@@ -1,23 +1,23 @@
-//! The record that a turn comes to, made of what it was told and what it said. Pure; never says what the
-//! record stands on nor which keys lead to it, and writes nothing.
+//! Makes the record of a turn. Pure. Never decides what the record builds on or which keys lead to
+//! it, and writes nothing.
 
 use bytes::Bytes;
 
-use super::hop::State;
+use super::state::TurnState;
 use crate::dialect::answer::Answer;
 use crate::dialect::edit::bare;
 use crate::dialect::message::ParsedCall;
-use crate::model::{CallId, Hop, Parent, RecordId, TurnRecord, blob_id};
+use crate::model::{CallId, ItemNo, Parent, RecordId, StoredHop, TurnRecord, blob_id};
 
-/// What a turn came to.
+/// How a turn ended.
 pub struct Ending<'a> {
-    /// The texts of all hops in order, the last one's included.
+    /// The texts of all hops in order, including the last.
     pub texts: Vec<&'a str>,
-    /// The last hop's answer; its visible calls are the client's.
+    /// The last hop's answer. Its visible calls go to the client.
     pub answer: &'a Answer,
     /// The last hop as it is recorded.
-    pub last: Hop,
-    /// A line that the proxy put at the end, where the turn was ended at the hop cap.
+    pub last: StoredHop,
+    /// A line that the proxy added at the end because the turn reached the hop cap.
     pub line: Option<&'a str>,
     /// Now, in milliseconds since 1970.
     pub now: u64,
@@ -25,15 +25,23 @@ pub struct Ending<'a> {
 
 /// The record of a turn.
 #[must_use]
-pub fn record(state: &State, base: u32, first_item: u32, ending: Ending<'_>) -> TurnRecord {
+pub fn record(
+    state: &TurnState,
+    base: ItemNo,
+    first_item: ItemNo,
+    ending: Ending<'_>,
+) -> TurnRecord {
+    // The client holds one message for all hops, so text and digest are those of the joined text.
     let texts: Vec<&str> = ending.texts.iter().copied().chain(ending.line).collect();
     let (text, at) = state.request.dialect.join(texts.iter().copied());
-    // What earlier hops handed out ends where the client's own last text begins. A last hop that
-    // the record keeps whole has handed out its text too, as has a line of the proxy's.
+    // The text that earlier hops handed out ends where the text of the client's own hop begins. If
+    // the record keeps the last hop whole, its text and a line of the proxy were handed out as
+    // well.
     let handed = match &ending.last.message {
         Some(_) => text.clone(),
         None => text.get(..at).unwrap_or_default().to_owned(),
     };
+    // Only visible calls: the chain covers what the client resends.
     let calls: Vec<ParsedCall<'_>> = ending
         .answer
         .visible_calls()
@@ -47,10 +55,12 @@ pub fn record(state: &State, base: u32, first_item: u32, ending: Ending<'_>) -> 
         .iter()
         .map(|call| (CallId(call.id.to_string()), call.name.to_string()));
     let mut hops = state.pending.clone();
+    // A nudge is given at most once between two passes.
     let nudged = hops
         .iter()
         .chain([&ending.last])
         .any(|hop| hop.calls.iter().any(|call| call.nudge));
+    // A pass makes room, so the next nudge may come after one.
     let passed = hops
         .iter()
         .chain([&ending.last])
@@ -58,6 +68,7 @@ pub fn record(state: &State, base: u32, first_item: u32, ending: Ending<'_>) -> 
     let before = state.path.newest().is_some_and(|record| record.nudged);
     hops.push(ending.last);
     TurnRecord {
+        // The caller sets the parent, the session and the content, which are not known here.
         parent: Parent::Root,
         turn: state.path.next_turn(),
         position: u32::try_from(state.shapes.len()).unwrap_or(u32::MAX),
@@ -83,7 +94,7 @@ pub fn record(state: &State, base: u32, first_item: u32, ending: Ending<'_>) -> 
     }
 }
 
-/// A record's bytes, and the id that they give it.
+/// The bytes of a record, and the id that follows from them.
 #[must_use]
 pub fn named(record: &TurnRecord) -> (RecordId, Bytes) {
     let bytes = encode(record);
@@ -92,7 +103,7 @@ pub fn named(record: &TurnRecord) -> (RecordId, Bytes) {
 
 /// The stored form of a value.
 pub(crate) fn encode<T: serde::Serialize>(value: &T) -> Bytes {
-    // Encoding into memory fails only for types that these are not; an empty blob is read as no
-    // record, which is what a record that could not be written is.
+    // Encoding these types into memory can't fail. If it did, the empty blob would be read as no
+    // record.
     Bytes::from(rmp_serde::to_vec_named(value).unwrap_or_default())
 }

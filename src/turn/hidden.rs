@@ -1,57 +1,58 @@
-//! Answers the hidden calls of one hop and turns its answer into the hop that is recorded. Pure;
-//! never sends anything.
+//! Answers the hidden calls of one hop and turns its answer into the hop that is recorded. Pure.
+//! Never sends anything.
 
 mod ids;
 
-use super::hop::{Prepared, State};
-use super::kept;
-use super::known::Reader;
+use super::bounded;
+use super::memo::Reader;
 use super::recall::{self, Recalls};
+use super::state::{Prepared, TurnState};
 use crate::dialect::answer::{Answer, Call, Reasoning};
 use crate::dialect::message::call_digest;
 use crate::intercept::bounds;
-use crate::intercept::delimiter::{DelimiterCall, Label, Names, Outcome};
+use crate::intercept::delimiter::{DelimiterAnswer, DelimiterCall, DelimiterOutcome, EpisodeNames};
 use crate::model::{
-    CallId, DelimiterAction, Effect, Hidden, HiddenCall, Hop, ItemKind, MESSAGE_TOKENS, RecallCall,
-    RecallOutcome, raw,
+    CallId, DelimiterAction, Effect, HiddenCall, HiddenTool, ItemKind, MESSAGE_TOKENS, RecallCall,
+    RecallOutcome, StoredHop, raw,
 };
 use crate::session::tombstone::thousands;
 
-/// Tokens of a hidden call's result that brings nothing back, at most, as a rule.
+/// The usual size of a hidden call's result that brings nothing back, at most.
 const SHORT_RESULT: u32 = 60;
 
 /// Which part of a hop's message the record must keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// All of it: the client never sees this hop.
+    /// All of it, because the client never sees this hop.
     Message,
-    /// Its hidden calls: the client resends the rest.
+    /// Its hidden calls, because the client resends the rest.
     HiddenCalls,
 }
 
 /// What is counted of a hop.
 #[derive(Debug, Default)]
-pub struct Counted {
+pub struct HiddenCounts {
     /// The calls of `delimiter`.
     pub delimiters: Vec<DelimiterCall>,
     /// The calls of `recall`.
     pub recalls: Vec<RecallCall>,
-    /// Calls of the client's tools that were made before and whose results are gone.
+    /// Calls of the client's tools that repeat a call whose result was evicted.
     pub refetches: u64,
 }
 
-/// The hop that an answer makes, its hidden calls run, and what to count of it.
+/// Runs the hidden calls of an answer, and returns the hop and what is counted of it.
 #[must_use]
 pub fn settle(
-    state: &State,
+    state: &TurnState,
     prepared: &Prepared,
     answer: &Answer,
     keep: Keep,
     reader: &Reader<'_>,
-) -> (Hop, Counted) {
-    // What is sent again and again is never more than a call can need, under an id of its own.
+) -> (StoredHop, HiddenCounts) {
+    // Every later request sends the hop again, so its hidden calls are limited and get usable ids
+    // first.
     let sent = answer;
-    let bounded = kept::answer(state.request.dialect, &state.injected, sent);
+    let bounded = bounded::answer(state.request.dialect, &state.injected, sent);
     let usable = ids::usable(state, &bounded);
     let answer = usable.as_ref();
     let (text, reasoning) = weigh(answer, reader);
@@ -60,7 +61,7 @@ pub fn settle(
     counted.refetches = refetches(state, prepared, answer);
     let message = state.request.dialect.message_of(answer);
     let (marks, kept) = state.moved();
-    let hop = Hop {
+    let hop = StoredHop {
         message: (keep == Keep::Message).then(|| String::from_utf8_lossy(&message).into_owned()),
         text,
         reasoning,
@@ -87,34 +88,34 @@ pub fn weigh(answer: &Answer, reader: &Reader<'_>) -> (u32, u32) {
     (text, reasoning.sum())
 }
 
-/// Runs the hidden calls of one hop: what it marks first, then what it asks back, which has room
-/// only beside what it marked.
+/// Runs the hidden calls of one hop: `delimiter` calls first, then `recall` calls, which have only
+/// the room that is left beside those.
 struct Runner<'a> {
-    state: &'a State,
+    state: &'a TurnState,
     prepared: &'a Prepared,
-    /// The answer as it came, which says which calls are refused unread.
+    /// The answer as it came. It decides which calls are refused unread.
     sent: &'a Answer,
     reader: &'a Reader<'a>,
-    names: Names,
+    names: EpisodeNames,
     said: String,
     recalls: Recalls<'a>,
-    counted: Counted,
+    counted: HiddenCounts,
 }
 
 impl<'a> Runner<'a> {
     fn new(
-        state: &'a State,
+        state: &'a TurnState,
         prepared: &'a Prepared,
         sent: &'a Answer,
         reader: &'a Reader<'a>,
     ) -> Self {
-        let mut names = Names::of(&prepared.view.transcript().graph);
+        let mut names = EpisodeNames::of(&prepared.view.transcript().graph);
         let mut recalls = Recalls::new(state, prepared, reader);
         for call in state.pending.iter().flat_map(|hop| &hop.calls) {
             match call.tool {
-                Hidden::Delimiter if call.effect == Effect::Refused => {}
-                Hidden::Delimiter => names.note(&call.arguments),
-                Hidden::Recall => recalls.note(&call.arguments),
+                HiddenTool::Delimiter if call.effect == Effect::Refused => {}
+                HiddenTool::Delimiter => names.note(&call.arguments),
+                HiddenTool::Recall => recalls.note(&call.arguments),
             }
         }
         Self {
@@ -125,25 +126,28 @@ impl<'a> Runner<'a> {
             names,
             said: context(state, prepared),
             recalls,
-            counted: Counted::default(),
+            counted: HiddenCounts::default(),
         }
     }
 
-    /// The hidden calls of an answer that says so many tokens beside its calls, in their order.
-    fn run(mut self, answer: &Answer, said: u32) -> (Vec<HiddenCall>, Counted) {
+    /// Runs the hidden calls of an answer, and returns them in their order. `said` is the size of
+    /// its text and reasoning.
+    fn run(mut self, answer: &Answer, said: u32) -> (Vec<HiddenCall>, HiddenCounts) {
         // Only names that are injected are hidden.
         let tool = |call: &Call| self.state.injected.of(&call.name).unwrap_or_default();
+        // What is marked decides how much room there is, so recalls run after.
         let (marks, recalls): (Vec<_>, Vec<_>) = answer
             .hidden_calls()
-            .partition(|(_, call)| tool(call) == Hidden::Delimiter);
+            .partition(|(_, call)| tool(call) == HiddenTool::Delimiter);
         let mut ran: Vec<HiddenCall> = Vec::new();
         for (place, call) in marks {
-            let (effect, result) = match refusal(self.sent, place, Hidden::Delimiter) {
+            let (effect, result) = match refusal(self.sent, place, HiddenTool::Delimiter) {
                 Some(why) => self.unread(why),
                 None => self.delimiter(call),
             };
-            ran.push(self.ran(answer, place, call, Hidden::Delimiter, effect, result));
+            ran.push(self.ran(answer, place, call, HiddenTool::Delimiter, effect, result));
         }
+        // The reminder goes with the last result of `delimiter`.
         let nudge = nudge(self.state, self.prepared);
         if let (Some(nudge), Some(last)) = (nudge, ran.last_mut()) {
             last.result = format!("{}\n{nudge}", last.result);
@@ -153,7 +157,7 @@ impl<'a> Runner<'a> {
         self.recalls
             .beside(adds(answer, said, &ran, self.reader), &ran);
         for (place, call) in recalls {
-            let outcome = match refusal(self.sent, place, Hidden::Recall) {
+            let outcome = match refusal(self.sent, place, HiddenTool::Recall) {
                 Some(why) => recall::refused(RecallOutcome::Refused, why),
                 None => self.recalls.run(&call.arguments),
             };
@@ -162,13 +166,14 @@ impl<'a> Runner<'a> {
                 answer,
                 place,
                 call,
-                Hidden::Recall,
+                HiddenTool::Recall,
                 outcome.effect,
                 outcome.result,
             );
             self.recalls.ran(&done);
             ran.push(done);
         }
+        // The message has its calls in the order in which the model wrote them.
         ran.sort_by_key(|call| call.place);
         (ran, self.counted)
     }
@@ -178,7 +183,7 @@ impl<'a> Runner<'a> {
         answer: &Answer,
         place: usize,
         call: &Call,
-        tool: Hidden,
+        tool: HiddenTool,
         effect: Effect,
         result: String,
     ) -> HiddenCall {
@@ -201,11 +206,11 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// A call of `delimiter` that is refused without being read.
+    /// Refuses a call of `delimiter` unread.
     fn unread(&mut self, why: String) -> (Effect, String) {
         self.counted.delimiters.push(DelimiterCall {
             action: DelimiterAction::Other,
-            outcome: Label::Refused,
+            outcome: DelimiterOutcome::Refused,
         });
         (Effect::Refused, why)
     }
@@ -218,13 +223,13 @@ impl<'a> Runner<'a> {
         (outcome.effect, outcome.result + &hint)
     }
 
-    /// What an act that begins on evicted exploration is told: a mark never moves back, so that
-    /// its content does not either.
+    /// What an act is told that begins on evicted exploration: a mark never moves back, so neither
+    /// does its content.
     fn hint(&self, effect: &Effect) -> Option<String> {
         let Effect::Started { dependencies, .. } = effect else {
             return None;
         };
-        let recall = self.state.injected.name(Hidden::Recall)?;
+        let recall = self.state.injected.name(HiddenTool::Recall)?;
         let graph = &self.prepared.view.transcript().graph;
         let evicted = |name: &&String| {
             let episode = graph.named(name);
@@ -240,13 +245,13 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// Why a call that was sent is not read at all.
-fn refusal(sent: &Answer, place: usize, tool: Hidden) -> Option<String> {
+/// Why a call is refused unread.
+fn refusal(sent: &Answer, place: usize, tool: HiddenTool) -> Option<String> {
     bounds::refusal(tool, &sent.calls.get(place)?.arguments)
 }
 
-/// Tokens that the message of an answer adds to the view: what it says, its calls, the results of
-/// those that ran, and for each recall one that brings nothing back.
+/// Tokens that an answer adds to the view: its text and reasoning, its calls, the results of the
+/// calls that ran, and for each recall a result that brings nothing back.
 fn adds(answer: &Answer, said: u32, ran: &[HiddenCall], reader: &Reader<'_>) -> u64 {
     let calls = answer.calls.iter();
     let calls = calls.map(|call| reader.call(&call.name, &call.arguments) + MESSAGE_TOKENS);
@@ -257,14 +262,15 @@ fn adds(answer: &Answer, said: u32, ran: &[HiddenCall], reader: &Reader<'_>) -> 
     u64::from(MESSAGE_TOKENS + said) + all.sum::<u64>()
 }
 
-/// Visible calls that repeat one whose result is not in view any longer.
-fn refetches(state: &State, prepared: &Prepared, answer: &Answer) -> u64 {
+/// Visible calls that repeat a call whose result is no longer in view.
+fn refetches(state: &TurnState, prepared: &Prepared, answer: &Answer) -> u64 {
+    // Nothing was evicted, so nothing can be fetched again.
     if state.marks.is_empty() {
         return 0;
     }
     let again = |call: &&Call| {
         let digest = call_digest(&call.name, &call.arguments);
-        let mut items = prepared.view.transcript().items.iter().enumerate();
+        let mut items = prepared.view.transcript().items.indexed();
         items.any(|(index, item)| {
             let same = item.kind == ItemKind::Call && !item.hidden && item.digest == digest;
             same && !prepared.view.is_whole(index)
@@ -274,7 +280,7 @@ fn refetches(state: &State, prepared: &Prepared, answer: &Answer) -> u64 {
     calls.filter(again).count() as u64
 }
 
-fn count(call: &Call, outcome: &Outcome) -> DelimiterCall {
+fn count(call: &Call, outcome: &DelimiterAnswer) -> DelimiterCall {
     let action = match &outcome.effect {
         Effect::Started { .. } => DelimiterAction::Start,
         Effect::Ended { .. } => DelimiterAction::End,
@@ -294,8 +300,8 @@ fn count(call: &Call, outcome: &Outcome) -> DelimiterCall {
     }
 }
 
-/// What the success line says of the budget: `context 61k/80k`.
-fn context(state: &State, prepared: &Prepared) -> String {
+/// What the result of a successful call says about the budget: `context 61k/80k`.
+fn context(state: &TurnState, prepared: &Prepared) -> String {
     let size = u32::try_from(prepared.calibrated(prepared.estimate)).unwrap_or(u32::MAX);
     format!(
         "context {}/{}",
@@ -304,9 +310,9 @@ fn context(state: &State, prepared: &Prepared) -> String {
     )
 }
 
-/// The reminder that is due when unannotated or open content passes half the ceiling, at most
+/// The reminder that is given when unannotated or open content passes half the ceiling, at most
 /// once between passes.
-fn nudge(state: &State, prepared: &Prepared) -> Option<&'static str> {
+fn nudge(state: &TurnState, prepared: &Prepared) -> Option<&'static str> {
     let passed = prepared.pass.is_some();
     let given = state.path.newest().is_some_and(|record| record.nudged) && !passed;
     let earlier = state
@@ -318,7 +324,7 @@ fn nudge(state: &State, prepared: &Prepared) -> Option<&'static str> {
         return None;
     }
     let graph = &prepared.view.transcript().graph;
-    // Nobody asked for marks before the guidance came.
+    // Content from before the guidance doesn't count: nobody asked the model to mark it.
     let transcript = prepared.view.transcript();
     let from = state.guided_from(transcript.first_item)?;
     let asked = |episode: &&crate::session::graph::Episode| {

@@ -1,19 +1,19 @@
-//! What a request asks for in place of what is configured: mode, budget, profile, policy. Owns the words
-//! and the numbers; never reads a header.
+//! What a request asks for instead of the configuration: mode, budget, profile, policy. Never reads
+//! a header.
 
 use crate::policy::Policy;
 
 /// The smallest ceiling that is accepted, in tokens.
 pub const MIN_CEILING: u32 = 4_000;
 
-/// What a request sets for itself; what it leaves out is as configured. Never remembered.
+/// What a request sets for itself. The configuration decides the rest. Never remembered.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overrides {
     /// `x-plimsoll-mode`
     pub mode: Option<Mode>,
     /// `x-plimsoll-budget`
     pub budget: Option<AskedBudget>,
-    /// `x-plimsoll-profile`: a name that the configuration has.
+    /// `x-plimsoll-profile`: a profile of the configuration.
     pub profile: Option<String>,
     /// `x-plimsoll-policy`
     pub policy: Option<Policy>,
@@ -43,8 +43,8 @@ impl Mode {
     ];
 }
 
-/// Reads a number of tokens as people write it: `80000`, `80_000`, `40k`, `1.5k` or `1M`. None if it is
-/// no such number.
+/// Reads a number of tokens as people write it: `80000`, `80_000`, `40k`, `1.5k` or `1M`. `None` if
+/// it is no such number.
 #[must_use]
 pub fn tokens(text: &str) -> Option<u32> {
     let text = text.trim();

@@ -1,38 +1,39 @@
-//! Runs `recall`: finds what a call names, says where it stands if it is in view, and else brings
-//! its original back, as much of it as the turn may hold. Pure; it takes content from the client's
-//! own messages and from records of the path, and never reads a store.
+//! Runs `recall`: finds what a call names. If that is in view it says where, else it brings the
+//! original back, as much of it as the turn may hold. Pure. Content comes from the client's
+//! messages and from records of the path; never reads a store.
 
 mod document;
+mod find;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::hop::{Prepared, State};
-use super::known::Reader;
-use super::original::{Originals, Written};
-use crate::intercept::recall::{self as protocol, Ask, EVERYTHING, Miss};
-use crate::model::{Effect, Hidden, HiddenCall, ItemNo, RecallCall, RecallOutcome};
+use super::memo::Reader;
+use super::originals::{Originals, OwnTexts};
+use super::state::{Prepared, TurnState};
+use crate::intercept::recall::{self as protocol, EVERYTHING, NoExcerpt, RecallAsk};
+use crate::model::{Effect, HiddenCall, HiddenTool, ItemNo, RecallCall, RecallOutcome};
 use crate::policy::Target;
-use crate::session::recall as ids;
+use crate::session::ids;
 use crate::session::transcript::{Source, Transcript};
 use document::Document;
 
-/// The share of the ceiling that the recalls of one turn may bring back.
+/// One part in this many of the ceiling is the most that the recalls of one turn may bring back.
 const SHARE: u64 = 4;
-/// Turns within which a third recall of one id keeps it in view.
+/// The third recall of one id within this many turns stays in view.
 const TURNS: u32 = 10;
-/// Recalls of one id before the one that keeps it in view.
+/// The number of recalls of one id before that one.
 const BEFORE: usize = 2;
-/// Tokens that what a result says of itself may take beside its head.
+/// Tokens that a result's description of its part may take beside its head.
 const SAID: u32 = 60;
-/// Tokens below which a part is not worth bringing back.
+/// A part with fewer tokens than this is not worth bringing back.
 const LEAST: u32 = 40;
-/// Tokens by which notes may come out longer than they were when the room was measured.
+/// Tokens by which notes may be longer than they were when the room was measured.
 const MARGIN: u64 = 64;
 
-/// What a call did, what its result reads, and how it is counted.
-pub(super) struct Outcome {
+/// What a call did, its result's text, and how it is counted.
+pub(super) struct RecallAnswer {
     pub(super) effect: Effect,
     pub(super) result: String,
     pub(super) counted: RecallCall,
@@ -40,31 +41,32 @@ pub(super) struct Outcome {
 
 /// The recalls of one hop.
 pub(super) struct Recalls<'a> {
-    state: &'a State,
+    state: &'a TurnState,
     prepared: &'a Prepared,
     reader: &'a Reader<'a>,
-    /// What was brought back on the path, oldest first, this hop's own calls behind it.
+    /// Recalls on the path that brought something back, oldest first, followed by those of this
+    /// hop.
     earlier: Vec<Earlier<'a>>,
-    /// Arguments of the turn's calls.
+    /// Arguments of the calls of this turn.
     done: HashSet<String>,
     /// Tokens that the hop adds to the view beside what is recalled.
     adds: u64,
-    /// What the hop's own marks did.
+    /// Effects of the `delimiter` calls of this hop.
     marked: Vec<Effect>,
     /// Tokens of what is recalled in this hop.
     fresh: u64,
-    /// The least that the view can be brought down to, once it was asked for.
+    /// The smallest size that a pass could reach, once it was needed.
     least: Option<u64>,
 }
 
 /// One recall that brought something back.
 struct Earlier<'a> {
     call: Cow<'a, HiddenCall>,
-    /// What it is known by.
+    /// How texts refer to it.
     id: String,
     /// Whether its result is in view.
     live: bool,
-    /// The turn that it was made in.
+    /// The turn of the call.
     turn: u32,
 }
 
@@ -83,7 +85,7 @@ impl Earlier<'_> {
         }
     }
 
-    /// The original of an item, where the result holds it whole.
+    /// The original of an item, if the result holds all of it.
     fn original(&self, no: ItemNo) -> Option<&str> {
         let Effect::Recalled { originals, .. } = &self.call.effect else {
             return None;
@@ -94,12 +96,16 @@ impl Earlier<'_> {
     }
 }
 
-/// Why nothing was brought back: how it is counted and what the result reads.
-struct Said(RecallOutcome, String);
+/// Why nothing was brought back: how that is counted, and the result's text.
+struct NotRecalled(RecallOutcome, String);
 
 impl<'a> Recalls<'a> {
     /// The recalls of a hop.
-    pub(super) fn new(state: &'a State, prepared: &'a Prepared, reader: &'a Reader<'a>) -> Self {
+    pub(super) fn new(
+        state: &'a TurnState,
+        prepared: &'a Prepared,
+        reader: &'a Reader<'a>,
+    ) -> Self {
         Self {
             state,
             prepared,
@@ -113,18 +119,19 @@ impl<'a> Recalls<'a> {
         }
     }
 
-    /// Says what else the hop does: how many tokens it adds to the view, and what it marked.
+    /// Sets what else the hop does: how many tokens it adds to the view, and what its `delimiter`
+    /// calls did.
     pub(super) fn beside(&mut self, adds: u64, marked: &[HiddenCall]) {
         self.adds = adds;
         self.marked = marked.iter().map(|call| call.effect.clone()).collect();
     }
 
-    /// Notes a call of an earlier hop of the turn, so that the same call again is answered as done.
+    /// Remembers a call of an earlier hop of the turn, so that the same call is answered as done.
     pub(super) fn note(&mut self, arguments: &str) {
         self.done.insert(arguments.to_owned());
     }
 
-    /// Notes a call of this hop that was just run.
+    /// Remembers a call of this hop that was just run.
     pub(super) fn ran(&mut self, call: &HiddenCall) {
         let Effect::Recalled { tokens, .. } = call.effect else {
             return;
@@ -138,32 +145,34 @@ impl<'a> Recalls<'a> {
         });
     }
 
-    /// Runs one call. One that was made before is judged anew, because a pass between two hops may
-    /// have taken what was in view.
-    pub(super) fn run(&mut self, arguments: &str) -> Outcome {
+    /// Runs one call. A repeated call is judged again, because a pass between two hops may have
+    /// evicted what was in view.
+    pub(super) fn run(&mut self, arguments: &str) -> RecallAnswer {
         let again = !self.done.insert(arguments.to_owned());
-        let given = Ask::read(arguments)
-            .map_err(|why| Said(RecallOutcome::Refused, why))
+        let given = RecallAsk::read(arguments)
+            .map_err(|why| NotRecalled(RecallOutcome::Refused, why))
             .and_then(|ask| self.bring(&ask));
         given.unwrap_or_else(|said| match said {
-            Said(RecallOutcome::InView, _) if again => refused(
+            NotRecalled(RecallOutcome::InView, _) if again => refused(
                 RecallOutcome::Repeated,
                 "already done; go on with the work".to_owned(),
             ),
-            Said(outcome, why) => refused(outcome, why),
+            NotRecalled(outcome, why) => refused(outcome, why),
         })
     }
 
-    fn bring(&mut self, ask: &Ask) -> Result<Outcome, Said> {
+    fn bring(&mut self, ask: &RecallAsk) -> Result<RecallAnswer, NotRecalled> {
         let transcript = self.prepared.view.transcript();
         let found = ids::find(transcript, &ask.id);
-        if !matches!(found, Some(ids::Target::Ledger(_))) {
+        // A page of the ledger changes with each pass, so asking again is no repetition.
+        if !matches!(found, Some(ids::RecallTarget::Ledger(_))) {
             self.same(ask)?;
         }
         let document = match found {
-            Some(ids::Target::Items(items)) => self.items(ask, &items)?,
-            Some(ids::Target::Episode(at)) => self.episode(ask, at)?,
-            Some(ids::Target::Ledger(page)) => self.ledger(ask, page)?,
+            Some(ids::RecallTarget::Items(items)) => self.items(ask, &items)?,
+            Some(ids::RecallTarget::Episode(at)) => self.episode(ask, at)?,
+            Some(ids::RecallTarget::Ledger(page)) => self.ledger(ask, page)?,
+            // A search without an id.
             None if ask.id == EVERYTHING => self.everything(ask)?,
             None => match self.by_path(ask) {
                 Some(document) => document?,
@@ -173,10 +182,10 @@ impl<'a> Recalls<'a> {
         self.give(ask, &document)
     }
 
-    /// Refuses what an earlier call that is in view has answered already.
-    fn same(&self, ask: &Ask) -> Result<(), Said> {
+    /// Refuses a call that an earlier call in view has already answered.
+    fn same(&self, ask: &RecallAsk) -> Result<(), NotRecalled> {
         let same = |earlier: &&Earlier<'_>| {
-            earlier.live && Ask::read(&earlier.call.arguments).is_ok_and(|own| own == *ask)
+            earlier.live && RecallAsk::read(&earlier.call.arguments).is_ok_and(|own| own == *ask)
         };
         match self.earlier.iter().rev().find(same) {
             Some(earlier) => Err(in_view(format!(
@@ -187,8 +196,9 @@ impl<'a> Recalls<'a> {
         }
     }
 
-    /// Gives out a document, or as much of it as fits.
-    fn give(&mut self, ask: &Ask, document: &Document) -> Result<Outcome, Said> {
+    /// Brings a document back, or as much of it as fits.
+    fn give(&mut self, ask: &RecallAsk, document: &Document) -> Result<RecallAnswer, NotRecalled> {
+        // Asked for again and again, the item is needed: it stays.
         let pinned = self.times(ask) >= BEFORE;
         let count = |text: &str| self.reader.count(text);
         let pin = if pinned {
@@ -198,6 +208,8 @@ impl<'a> Recalls<'a> {
         };
         let size = count(&document.head) + count(&document.more) + count(pin) + SAID;
         let left = self.left();
+        // The size of the head is an estimate: if the result comes out too long, the part is made
+        // smaller until it fits.
         let mut limit = left.saturating_sub(size);
         loop {
             if limit < LEAST {
@@ -205,8 +217,8 @@ impl<'a> Recalls<'a> {
             }
             let part =
                 protocol::take(&document.text, ask, limit, &count).map_err(|miss| match miss {
-                    Miss::Nothing(why) => Said(RecallOutcome::NoMatch, why),
-                    Miss::NoRoom => self.full(left),
+                    NoExcerpt::Nothing(why) => NotRecalled(RecallOutcome::NoMatch, why),
+                    NoExcerpt::NoRoom => self.full(left),
                 })?;
             let front = format!("{}: {}{pin}\n{}", document.head, part.said, document.more);
             let result = format!("{front}{}", part.text);
@@ -215,12 +227,13 @@ impl<'a> Recalls<'a> {
                 limit = limit.saturating_sub(tokens - left);
                 continue;
             }
+            // A part can't stand for the original later.
             let originals = if part.whole {
                 document.shifted(front.len())
             } else {
                 Vec::new()
             };
-            return Ok(Outcome {
+            return Ok(RecallAnswer {
                 effect: Effect::Recalled {
                     id: ask.id.clone(),
                     originals,
@@ -240,16 +253,16 @@ impl<'a> Recalls<'a> {
         }
     }
 
-    /// How often the same id was brought back within the last turns.
-    fn times(&self, ask: &Ask) -> usize {
+    /// How often an id was brought back within the last turns.
+    fn times(&self, ask: &RecallAsk) -> usize {
         let now = self.state.path.next_turn();
         let lately = |earlier: &&Earlier<'_>| earlier.turn + TURNS > now;
         let same = |earlier: &&Earlier<'_>| earlier.asked() == ask.id;
         self.earlier.iter().filter(lately).filter(same).count()
     }
 
-    /// Tokens that may still be brought back: what is left of the turn's share, and no more than
-    /// the view can make room for.
+    /// Tokens that may still be brought back: the rest of the turn's share, but no more than a pass
+    /// can make room for.
     fn left(&mut self) -> u32 {
         let ceiling = self.prepared.ceiling;
         let now = self.state.path.next_turn();
@@ -260,16 +273,18 @@ impl<'a> Recalls<'a> {
             .map(Earlier::tokens)
             .sum();
         let share = (ceiling / SHARE).saturating_sub(used);
+        // The recall stands beside everything else that the hop adds.
         let grown = self.adds + self.fresh;
         let left = if self.prepared.estimate + grown + share <= ceiling {
             share
         } else {
+            // The view is nearly full: the next hop must be able to make room by a pass.
             share.min(ceiling.saturating_sub(self.least() + grown + MARGIN))
         };
         u32::try_from(left).unwrap_or(u32::MAX)
     }
 
-    /// The least that the view can be brought down to. Where a pass can't be made, as it is.
+    /// The smallest size that a pass could reach; the present size if no pass can be made.
     fn least(&mut self) -> u64 {
         if let Some(least) = self.least {
             return least;
@@ -286,7 +301,7 @@ impl<'a> Recalls<'a> {
         *self.least.insert(least)
     }
 
-    /// The transcript with what the hop marked: an act that it begins holds what it stands on.
+    /// The transcript with the episodes that this hop began: a new act protects what it depends on.
     fn marked(&self) -> Arc<Transcript> {
         let mut transcript = self.prepared.view.shared();
         let begins = |effect: &Effect| matches!(effect, Effect::Started { .. });
@@ -301,18 +316,18 @@ impl<'a> Recalls<'a> {
         self.state.originals(self.prepared.view.transcript(), None)
     }
 
-    /// What texts of the proxy's own are made and sized by.
-    fn written(&self) -> Written<'a> {
-        Written {
+    /// Makes views and passes as the hop would.
+    fn written(&self) -> OwnTexts<'a> {
+        OwnTexts {
             originals: self.originals(),
             reader: *self.reader,
             ceiling: self.state.terms.ceiling,
-            recall: self.state.injected.name(Hidden::Recall),
+            recall: self.state.injected.name(HiddenTool::Recall),
         }
     }
 
-    fn full(&self, left: u32) -> Said {
-        Said(
+    fn full(&self, left: u32) -> NotRecalled {
+        NotRecalled(
             RecallOutcome::Full,
             format!(
                 "no room for it now: {left} tokens are left of what one turn may recall; go on, and ask for lines or a search in a later turn"
@@ -321,21 +336,21 @@ impl<'a> Recalls<'a> {
     }
 }
 
-fn in_view(text: String) -> Said {
-    Said(RecallOutcome::InView, text)
+fn in_view(text: String) -> NotRecalled {
+    NotRecalled(RecallOutcome::InView, text)
 }
 
 /// A call that brings nothing back.
-pub(super) fn refused(outcome: RecallOutcome, result: String) -> Outcome {
-    Outcome {
+pub(super) fn refused(outcome: RecallOutcome, result: String) -> RecallAnswer {
+    RecallAnswer {
         effect: Effect::Refused,
         result,
         counted: RecallCall { outcome, tokens: 0 },
     }
 }
 
-/// What the calls of a path brought back, oldest first.
-fn earlier<'a>(state: &'a State, prepared: &'a Prepared) -> Vec<Earlier<'a>> {
+/// The calls of the path that brought something back, oldest first.
+fn earlier<'a>(state: &'a TurnState, prepared: &'a Prepared) -> Vec<Earlier<'a>> {
     let transcript = prepared.view.transcript();
     let mut found = Vec::new();
     for entry in &transcript.entries {

@@ -1,5 +1,5 @@
-//! How requests are served: the operator's settings, validated, and the terms that one request
-//! gets from them. Never reads a file, a variable or a header.
+//! The operator's settings of turns, validated, and the terms that one request gets from them.
+//! Never reads a file, a variable or a header.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,19 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::classes::Classes;
-use super::known::Reader;
+use super::memo::Reader;
 use super::overrides::{AskedBudget, MIN_CEILING, Mode, Overrides};
-use super::texts::{Fronts, TextProfile, TextResults};
+use super::text_results::{Fronts, TextProfile, TextResults};
 use crate::commit::{self, Floor};
 use crate::dialect::request::Request;
-use crate::dialect::stream::UsageMode;
 use crate::intercept::delimiter::Protocol;
-use crate::model::{Dialect, EditKind, Edits, Given, Guide, Hidden, Shape};
+use crate::model::{Dialect, EditKind, Edits, Given, Guide, HiddenTool, Shape};
 use crate::policy::{self, Order, Policy};
 use crate::render::tools::{self, Injected};
 use crate::tokens::{CacheModel, Family};
 
-/// All settings of the pipeline.
+/// The operator's settings of turns.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// What is served without a profile.
@@ -27,26 +26,17 @@ pub struct Settings {
     /// Named budgets for `x-plimsoll-profile`.
     pub profiles: BTreeMap<String, Budget>,
     /// The hidden tool that marks episodes.
-    pub delimiter: Delimiter,
+    pub delimiter: DelimiterSettings,
     /// The hidden tool that brings back what was evicted.
-    pub recall: Recall,
+    pub recall: RecallSettings,
     /// What is done for the provider's cache.
-    pub cache: Cache,
+    pub cache: CacheSettings,
     /// Classes of tools.
     pub classes: Classes,
-    /// By what a user message is a result.
+    /// How user messages are recognised as results.
     pub texts: Arc<TextResults>,
-    /// How long a final frame waits for its record.
-    pub store_wait: Duration,
-    /// How long a request waits to be found in the store.
-    pub read_wait: Duration,
     /// What of the client's content is stored.
     pub content: StoreContent,
-    /// The largest body that is read whole, which is also the longest conversation that is put
-    /// together for a request that refers to it, in bytes.
-    pub body_cap: usize,
-    /// What is remembered between requests takes so many bytes at most.
-    pub cache_memory: usize,
 }
 
 /// What of the client's content is stored.
@@ -61,22 +51,22 @@ pub enum StoreContent {
     All,
 }
 
-/// The profile that is always there: [`Budget::as_published`].
+/// The name of the profile that always exists: [`Budget::as_published`].
 pub const PAPER_PROFILE: &str = "paper";
 
 /// The ceiling, the floor and the rules of eviction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Budget {
-    /// What is done with a conversation whose request names no mode.
+    /// The mode of requests that name none.
     pub mode: Mode,
-    /// The token budget that a request to the upstream may not exceed; at least [`MIN_CEILING`]. A
-    /// model whose window is smaller is held under that.
+    /// The token budget that a request to the upstream may not exceed; at least [`MIN_CEILING`]. If
+    /// the model's window is smaller, that is the ceiling.
     pub ceiling: u32,
-    /// Down to where a pass evicts.
+    /// The size down to which a pass evicts.
     pub floor: Floor,
     /// The lowest floor that `auto` may choose, as a fraction of the ceiling in (0, 1].
     pub min_floor: f64,
-    /// The newest tokens that are never eligible.
+    /// The newest tokens, which a pass takes last.
     pub protect_recent: ProtectRecent,
     /// Length of an implicit episode, in tokens.
     pub implicit_tokens: u32,
@@ -84,14 +74,14 @@ pub struct Budget {
     pub unmet: Unmet,
     /// Whether the open episode is never touched, as the paper has it.
     pub strict_active: bool,
-    /// What chooses what goes, where a request names nothing else.
+    /// The policy of requests that name none.
     pub policy: Policy,
-    /// In which order `cwl` evicts.
+    /// The order in which `cwl` evicts.
     pub order: Order,
     /// When the hidden tools are offered.
     pub offer: Offer,
-    /// The share of the ceiling, in 0..=1, past which a view brings the guidance in; 1 leaves it to
-    /// the first pass, and 0 puts it into the first request.
+    /// The share of the ceiling, in 0..=1, above which a view brings the guidance in. At 1 the
+    /// first pass brings it, and at 0 the first request.
     pub guide_at: f64,
 }
 
@@ -115,9 +105,8 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// The same ceiling, held as it was published (paper 000 §4.4): in the order of Algorithm 1, no
-    /// deeper than the ceiling, with nothing protected for being recent, and with guidance from the
-    /// first request.
+    /// The same ceiling with the published terms (paper 000 §4.4): the order of Algorithm 1, the
+    /// floor at the ceiling, no protected tail, and guidance from the first request.
     #[must_use]
     pub fn as_published(self) -> Self {
         Self {
@@ -130,14 +119,14 @@ impl Budget {
     }
 }
 
-/// When the hidden tools stand in the tools array. The model is asked to use them once the guidance
-/// comes, which is decided apart.
+/// When the hidden tools come into the tools array. The guidance, which asks the model to use them,
+/// comes separately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Offer {
     /// From the first request with tools, so that the array never changes.
     #[default]
     Start,
-    /// From the guidance on: until then the client's requests go up as they came.
+    /// With the guidance. Until then the client's requests are sent unchanged.
     Line,
 }
 
@@ -147,7 +136,7 @@ impl Offer {
         &[("start", Self::Start), ("line", Self::Line)];
 }
 
-/// How much of the tail is protected.
+/// How much of the tail a pass takes last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtectRecent {
     /// The smaller of 8,000 tokens and a fifth of the ceiling.
@@ -157,7 +146,7 @@ pub enum ProtectRecent {
 }
 
 impl ProtectRecent {
-    /// Tokens that are protected under `ceiling`, never more than the ceiling itself.
+    /// The number of tokens under `ceiling`, never more than the ceiling itself.
     #[must_use]
     pub fn tokens(self, ceiling: u32) -> u32 {
         match self {
@@ -176,9 +165,9 @@ pub enum Unmet {
     Refuse,
 }
 
-/// The hidden tool that marks episodes, and the turns that hidden calls make.
+/// The hidden tool that marks episodes, and the hops that hidden calls need.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delimiter {
+pub struct DelimiterSettings {
     /// Whether the tool is injected.
     pub enabled: bool,
     /// Whether a start closes the open episode.
@@ -187,39 +176,30 @@ pub struct Delimiter {
     pub hops: u32,
     /// The block that is appended to the system message.
     pub guidance: Guidance,
-    /// Silence towards the client until a comment is sent.
-    pub heartbeat: Duration,
     /// Whether results may carry a reminder.
     pub nudge: bool,
-    /// Which usage the client reads.
-    pub usage: UsageMode,
-    /// Whether a stream whose client has gone is read to the end of its hop.
-    pub finish_cancelled: bool,
 }
 
-impl Default for Delimiter {
+impl Default for DelimiterSettings {
     fn default() -> Self {
         Self {
             enabled: true,
             auto_close: false,
             hops: 8,
             guidance: Guidance::Standard,
-            heartbeat: Duration::from_secs(10),
             nudge: true,
-            usage: UsageMode::Last,
-            finish_cancelled: false,
         }
     }
 }
 
 /// The hidden tool that brings back what was evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recall {
+pub struct RecallSettings {
     /// Whether the tool is injected.
     pub enabled: bool,
 }
 
-impl Default for Recall {
+impl Default for RecallSettings {
     fn default() -> Self {
         Self { enabled: true }
     }
@@ -227,7 +207,7 @@ impl Default for Recall {
 
 /// What is done for the provider's cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cache {
+pub struct CacheSettings {
     /// Breakpoints that the proxy sets beside the client's.
     pub breakpoints: SetBreakpoints,
 }
@@ -235,7 +215,7 @@ pub struct Cache {
 /// Where the proxy sets breakpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetBreakpoints {
-    /// Where the model's cache matches at breakpoints alone and the client leaves room for some.
+    /// If the model's cache matches only at breakpoints and the client leaves room for some.
     #[default]
     Auto,
     /// Nowhere.
@@ -247,46 +227,46 @@ pub enum SetBreakpoints {
 pub enum Guidance {
     /// The built-in block.
     Standard,
-    /// None; nothing of the client's is touched.
+    /// None. Nothing of the client's is changed.
     Off,
-    /// A text of the operator's.
+    /// The operator's text.
     Text(String),
 }
 
-/// Why a request's own terms can't be had.
+/// Why a request's terms can't be met.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum TermsError {
-    /// A budget in per cent of a window that nobody knows.
+    /// A share of a window that is not known.
     #[error("the window of model {model:?} is not known: give the budget in tokens")]
     Window {
         /// The model.
         model: String,
     },
-    /// A budget in per cent that is too small.
+    /// A share of the window that is too small.
     #[error("{asked} tokens are too few: give a budget of at least {MIN_CEILING}")]
     TooSmall {
-        /// What the share of the window came to.
+        /// The tokens of the share.
         asked: u32,
     },
 }
 
-/// The terms under which one request is served. Read anew with every request, never remembered.
+/// The terms under which one request is served. Made for each request and never remembered.
 #[derive(Clone, Debug)]
 pub struct Terms {
     /// The mode.
     pub mode: Mode,
-    /// τ in tokens: the budget, or the model's window where that is less.
+    /// The ceiling in tokens: the budget, or the model's window if that is smaller.
     pub ceiling: u32,
-    /// Whether it is the window.
+    /// Whether the window is the ceiling.
     pub windowed: bool,
     /// How deep a pass goes.
-    pub commit: commit::Config,
-    /// What happens if τ can't be met.
+    pub commit: commit::FloorSettings,
+    /// What happens if the ceiling can't be met.
     pub unmet: Unmet,
     /// Raw tokens after which an implicit episode is cut.
     pub implicit_tokens: u32,
     content: StoreContent,
-    /// Whether what the caller is served may be referred to by its id later.
+    /// Whether the caller may refer to this response by its id later.
     pub refers: bool,
     /// Whether `delimiter` is injected.
     pub inject: bool,
@@ -298,11 +278,11 @@ pub struct Terms {
     pub hops: usize,
     /// Whether results may carry a reminder.
     pub nudge: bool,
-    /// What chooses what goes.
+    /// The policy.
     pub policy: Policy,
     /// Where breakpoints are set.
     pub breakpoints: SetBreakpoints,
-    /// Edits that its views go without, because the upstream refuses them.
+    /// Edits that its views do without, because the upstream refuses them.
     pub without: Edits,
     guidance: Guidance,
     /// When the hidden tools are offered.
@@ -313,8 +293,8 @@ pub struct Terms {
     texts: Arc<TextResults>,
     /// The profile of texts that the request names.
     asked: Option<TextProfile>,
-    /// Whether what came before the first `start` is prologue: the model was told of `delimiter` from
-    /// the first request on. The published order alone asks.
+    /// Whether everything before the first `start` is prologue, because the model knew `delimiter`
+    /// from the first request on. Only the published order uses this.
     pub prologue_until_start: bool,
     order: Order,
     protect_recent: u32,
@@ -322,7 +302,7 @@ pub struct Terms {
 }
 
 impl Settings {
-    /// The mode of a request, which is known before its body is.
+    /// The mode of a request. It is known before the body is read.
     #[must_use]
     pub fn mode(&self, overrides: &Overrides) -> Mode {
         overrides.mode.unwrap_or(self.budget_of(overrides).mode)
@@ -339,9 +319,8 @@ impl Settings {
 }
 
 impl Terms {
-    /// The terms of a request to a model, of which `window` is what it takes as prompt, where that is
-    /// known. No ceiling is higher, not even one that a request asks for, and what follows from the
-    /// ceiling follows from the window then.
+    /// The terms of a request to a model. `window` is the prompt size that the model takes, if that
+    /// is known: no ceiling is higher, not even one that the request asks for.
     ///
     /// # Errors
     /// [`TermsError`] where its budget can't be read against its model.
@@ -351,6 +330,8 @@ impl Terms {
         window: Option<u32>,
         model: &str,
     ) -> Result<Self, TermsError> {
+        // A profile replaces the whole budget; the policy and the number of tokens can be set apart
+        // from it.
         let mut budget = settings.budget_of(overrides);
         let policy = overrides.policy.unwrap_or(budget.policy);
         if policy == Policy::CwlPaper {
@@ -361,13 +342,14 @@ impl Terms {
             Some(AskedBudget::WindowShare(share)) => share_of(share, window, model)?,
             None => budget.ceiling,
         };
+        // No model reads more than its window.
         let ceiling = window.map_or(wanted, |window| wanted.min(window));
         let delimiter = &settings.delimiter;
         Ok(Self {
             mode: settings.mode(overrides),
             ceiling,
             windowed: ceiling < wanted,
-            commit: commit::Config {
+            commit: commit::FloorSettings {
                 floor: budget.floor,
                 min_floor: budget.min_floor,
             },
@@ -398,7 +380,7 @@ impl Terms {
         })
     }
 
-    /// Has views go without some edits.
+    /// Excludes some edits from views.
     pub fn go_without(&mut self, edits: Edits) {
         self.without = self.without.or(edits);
         if self.without.has(EditKind::Breakpoints) {
@@ -408,8 +390,8 @@ impl Terms {
 
     /// The eviction order's settings for a model.
     #[must_use]
-    pub fn eviction(&self, family: &Family, dialect: Dialect) -> policy::Config {
-        policy::Config {
+    pub fn eviction(&self, family: &Family, dialect: Dialect) -> policy::EvictionSettings {
+        policy::EvictionSettings {
             order: self.order,
             protect_recent: self.protect_recent,
             strict_active: self.strict_active,
@@ -417,26 +399,26 @@ impl Terms {
             keep_reasoning: family.reasoning_back
                 || dialect.keeps_reasoning()
                 || self.without.has(EditKind::Reasoning),
-            ..policy::Config::default()
+            ..policy::EvictionSettings::default()
         }
     }
 
-    /// What the results of a request begin with that come as text.
+    /// How the results of a request begin that came as text.
     #[must_use]
     pub fn fronts(&self, reader: &Reader<'_>, request: &Request, shapes: &[Arc<Shape>]) -> Fronts {
         self.texts.find(self.asked, reader, request, shapes)
     }
 
-    /// Whether tools may be injected, by whether the provider keeps the responses. What it keeps may
-    /// be gone on from by its id alone, and where we can't put in what the client leaves out, the
-    /// provider would miss the results of our calls.
+    /// Whether tools may be injected. A client can continue a response that the provider `stored`
+    /// by its id alone. If we can't add the messages that it leaves out, the provider would miss
+    /// the results of hidden calls.
     #[must_use]
     pub fn may_inject(&self, stored: bool) -> bool {
         !stored || self.keeps(stored).1
     }
 
-    /// Whether a turn's content is stored, and whether it may be referred to, by whether the client
-    /// asks for that.
+    /// Whether a turn's content is stored, and whether it may be referred to. `asked` says whether
+    /// the client asks for that.
     #[must_use]
     pub fn keeps(&self, asked: bool) -> (bool, bool) {
         let asked = asked && self.refers;
@@ -447,11 +429,11 @@ impl Terms {
         }
     }
 
-    /// The guidance block for the tools that are injected, unless the operator turned it off or it
-    /// is not given yet.
+    /// The guidance block for the injected tools; none if the operator turned it off or it is not
+    /// given yet.
     #[must_use]
     pub fn guidance(&self, injected: &Injected, given: Given) -> Option<String> {
-        let delimiter = injected.name(Hidden::Delimiter)?;
+        let delimiter = injected.name(HiddenTool::Delimiter)?;
         let serial = match given {
             Given::No => return None,
             Given::Parallel => false,
@@ -462,12 +444,12 @@ impl Terms {
             Guidance::Standard => None,
             Guidance::Text(text) => Some(text.as_str()),
         };
-        let recall = injected.name(Hidden::Recall);
+        let recall = injected.name(HiddenTool::Recall);
         Some(tools::guidance(custom, delimiter, recall, serial))
     }
 
-    /// What a conversation is told of its hidden tools in its first request. Without guidance there
-    /// is nothing to wait for.
+    /// What a conversation is told of its hidden tools in its first request. If guidance is off,
+    /// there is nothing to wait for.
     #[must_use]
     pub fn first_guide(&self, one_call: bool) -> Guide {
         let waited =
@@ -476,8 +458,8 @@ impl Terms {
         Guide { waited, given }
     }
 
-    /// The size of a view, in tokens of the ceiling's kind, past which it brings the guidance in;
-    /// none where the first pass does.
+    /// The size of a view above which it brings the guidance in, in the same tokens as `ceiling`;
+    /// none if the first pass does.
     #[must_use]
     #[expect(
         clippy::cast_precision_loss,
@@ -489,8 +471,8 @@ impl Terms {
         (self.guide_at < 1.0).then_some((ceiling as f64 * self.guide_at) as u64)
     }
 
-    /// How many breakpoints a request may hold; none where the proxy sets none, because it may not
-    /// or because the provider sets one at the newest message by itself.
+    /// How many breakpoints a request may have. None if the proxy sets none: it may not, or the
+    /// provider sets one at the newest message itself.
     #[must_use]
     pub fn breakpoints(&self, family: &Family) -> Option<usize> {
         match (self.breakpoints, family.cache) {
@@ -514,14 +496,14 @@ impl Terms {
     pub fn cache_ttl(&self, family: &Family) -> u64 {
         let ttl = match family.cache {
             CacheModel::Automatic { ttl, .. } | CacheModel::Breakpoints { ttl, .. } => ttl,
-            // Without a cache every pass is free; an hour keeps them seldom all the same.
+            // Without a cache every pass is free. An hour still keeps passes rare.
             CacheModel::None => Duration::from_secs(3600),
         };
         u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)
     }
 }
 
-/// The guidance for a client that takes several calls a message, or one.
+/// The guidance for a client that allows several calls a message, or one.
 #[must_use]
 pub fn given(one_call: bool) -> Given {
     if one_call {

@@ -267,7 +267,7 @@ async fn a_comment_keeps_the_client_while_a_hidden_hop_is_silent() {
         let hidden = Reply::calls(vec![explore("d1", "a")]);
         let provider = provider(plan([("go", vec![hidden]), ("d1", later)])).await;
         let proxy = Proxy::with(provider.address, |config| {
-            config.delimiter.heartbeat = Duration::from_millis(10);
+            config.streams.heartbeat = Duration::from_millis(10);
             config.upstream.first_byte_timeout = Duration::from_secs(1);
             config.upstream.retries = 0;
         })
@@ -422,7 +422,7 @@ async fn an_upstream_is_read_to_its_end_where_config_says_so() {
     let reply = Reply::calls(vec![explore("d1", "a"), bash("b1")]).style(slow);
     let provider = provider(plan([("go", vec![reply])])).await;
     let proxy = Proxy::with(provider.address, |config| {
-        config.delimiter.finish_cancelled = true;
+        config.streams.finish_cancelled = true;
     })
     .await;
     let agent = Agent::new(&proxy, true).told("go");
@@ -509,7 +509,7 @@ async fn a_client_that_leaves_an_unstreamed_turn_cancels_it_and_has_been_handed_
         })
         .await;
         let proxy = Proxy::with(provider.address, |config| {
-            config.delimiter.finish_cancelled = finish_cancelled;
+            config.streams.finish_cancelled = finish_cancelled;
         })
         .await;
         let agent = Agent::new(&proxy, false).told("go");

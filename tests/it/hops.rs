@@ -162,7 +162,7 @@ async fn usage_is_told_by_the_rule_to_whoever_wants_it() {
                 ("d1", vec![Reply::text("Then it ends.").style(style)]),
             ]))
             .await;
-            let proxy = Proxy::with(provider.address, |c| c.delimiter.usage = mode).await;
+            let proxy = Proxy::with(provider.address, |c| c.streams.usage = mode).await;
             let mut agent = Agent::new(&proxy, true).told("go");
             if let Some(asked) = asked {
                 agent = agent.field("stream_options", json!({"include_usage": asked}));
@@ -183,7 +183,7 @@ async fn usage_is_told_by_the_rule_to_whoever_wants_it() {
             }
         }
         let provider = provider(plan([("go", vec![first("First.")])])).await;
-        let proxy = Proxy::with(provider.address, |c| c.delimiter.usage = mode).await;
+        let proxy = Proxy::with(provider.address, |c| c.streams.usage = mode).await;
         let answer = Agent::new(&proxy, false).told("go").ask().await.whole();
         let sizes: Vec<u64> = provider.chats().iter().map(|r| r.size as u64).collect();
         check_usage(&answer.heard.usage.unwrap(), mode, &sizes, "unstreamed");

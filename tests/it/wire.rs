@@ -12,7 +12,7 @@ use plimsoll::dialect::request::Request;
 use plimsoll::model::{Dialect, Digest, Head, Shape, TenantId};
 use plimsoll::session::chain;
 use plimsoll::tokens::{Counter, Encoding};
-use plimsoll::turn::known::Memo;
+use plimsoll::turn::memo::Memo;
 use serde_json::Value;
 
 /// Agents that speak the chat dialect. aider splices its history in elsewhere, so it is read but

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::unary::TurnEnd;
-use super::{Machine, Spec, StreamError, StreamSettings};
+use super::{Machine, MachineSettings, Spec, StreamError};
 use crate::dialect::answer::{Answer, Verdict};
 use crate::model::raw;
 
@@ -18,7 +18,7 @@ pub(crate) const LINE: &str = "the model only annotated";
 #[derive(Clone, Copy)]
 pub(crate) struct Turn<'a> {
     pub(crate) name: &'a str,
-    pub(crate) config: &'a StreamSettings,
+    pub(crate) config: &'a MachineSettings,
     pub(crate) spec: &'a Spec,
     pub(crate) hops: &'a [Bytes],
 }

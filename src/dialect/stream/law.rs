@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use super::harness::{end_of, line};
 use super::unary::{self, Unstreamed};
-use super::{Machine, Spec, StreamSettings, UsageMode};
+use super::{Machine, MachineSettings, Spec, UsageMode};
 use crate::dialect::answer::{Answer, Verdict};
 use crate::model::{Dialect, raw};
 use spoil::Spoiling;
@@ -20,7 +20,7 @@ use spoil::Spoiling;
 /// What a client gets of a turn that is played as a driver plays it, in reads of at most so many
 /// bytes, and the ids of the hidden calls that were kept from it.
 fn streamed(spec: &Spec, hops: &[Bytes], size: usize) -> (Vec<u8>, Vec<String>) {
-    let mut machine = Machine::new(StreamSettings::default(), spec);
+    let mut machine = Machine::new(MachineSettings::default(), spec);
     let (mut out, mut answers): (Vec<Bytes>, Vec<Answer>) = (Vec::new(), Vec::new());
     for (number, hop) in hops.iter().enumerate() {
         for read in hop.chunks(size) {

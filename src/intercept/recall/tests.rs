@@ -10,8 +10,8 @@ fn count(text: &str) -> u32 {
     u32::try_from(text.len().div_ceil(4) + lines).unwrap()
 }
 
-fn ask(lines: Option<(usize, usize)>, search: Option<&str>) -> Ask {
-    Ask {
+fn ask(lines: Option<(usize, usize)>, search: Option<&str>) -> RecallAsk {
+    RecallAsk {
         id: "read:3".to_owned(),
         lines,
         search: search.map(str::to_owned),
@@ -26,7 +26,7 @@ fn poem(lines: usize) -> String {
 
 #[test]
 fn arguments_are_read_or_refused_with_what_to_send() {
-    let cases: [(&str, Result<Ask, &str>); 13] = [
+    let cases: [(&str, Result<RecallAsk, &str>); 13] = [
         (r#"{"id":" read:3 ","mood":1}"#, Ok(ask(None, None))),
         (
             r#"{"id":"read:3","lines":null,"search":""}"#,
@@ -66,7 +66,7 @@ fn arguments_are_read_or_refused_with_what_to_send() {
         ("nonsense", Err("send the arguments as a JSON object")),
     ];
     for (arguments, want) in cases {
-        match (Ask::read(arguments), want) {
+        match (RecallAsk::read(arguments), want) {
             (Ok(got), Ok(want)) => assert_eq!(got, want, "{arguments}"),
             (Err(got), Err(want)) => assert!(got.starts_with(want), "{arguments}: {got}"),
             (got, want) => panic!("{arguments}: {got:?}, not {want:?}"),
@@ -76,7 +76,7 @@ fn arguments_are_read_or_refused_with_what_to_send() {
 
 /// What is taken of a poem of 50 lines: how its text begins, and what is said of it.
 #[track_caller]
-fn check(ask: &Ask, limit: u32, begins: &str, said: &str) {
+fn check(ask: &RecallAsk, limit: u32, begins: &str, said: &str) {
     let part = take(&poem(50), ask, limit, &count).unwrap();
     assert!(part.text.starts_with(begins), "{}", part.text);
     assert_eq!(part.said, said);
@@ -152,15 +152,15 @@ fn matches_far_apart_are_kept_apart() {
 
 #[test]
 fn what_is_not_there_is_said() {
-    let miss = |ask: &Ask, limit| take(&poem(50), ask, limit, &count).unwrap_err();
-    let nothing = |text: &str| Miss::Nothing(text.to_owned());
+    let miss = |ask: &RecallAsk, limit| take(&poem(50), ask, limit, &count).unwrap_err();
+    let nothing = |text: &str| NoExcerpt::Nothing(text.to_owned());
     let asked = ask(Some((51, 60)), None);
     assert_eq!(miss(&asked, 100), nothing("read:3 has 50 lines"));
     let asked = ask(Some((2, 9)), Some("prose"));
     let want = "no line of read:3 has \"prose\": it has 50 lines, 2-9 were searched";
     assert_eq!(miss(&asked, 100), nothing(want));
-    assert_eq!(miss(&ask(None, None), 3), Miss::NoRoom);
-    assert_eq!(miss(&ask(None, Some("poem")), 3), Miss::NoRoom);
+    assert_eq!(miss(&ask(None, None), 3), NoExcerpt::NoRoom);
+    assert_eq!(miss(&ask(None, Some("poem")), 3), NoExcerpt::NoRoom);
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! Lone surrogates: halves of a character, which a JSON string can spell and no text can hold. Owns
-//! finding them; never changes the length of anything.
+//! Finds lone surrogates: halves of a character that a JSON string can spell but no text can hold.
+//! Never changes the length of anything.
 
-/// What stands in the place of each: the character that says that something can't be shown.
+/// The replacement for each: the character for what can't be shown.
 const SHOWN: &[u8; 6] = br"\ufffd";
 
-/// Valid JSON with every lone surrogate spelled as U+FFFD, so that all of it can be read as text; none
-/// where there is no lone surrogate. Each byte else stands where it stood.
+/// Returns the JSON with every lone surrogate replaced by U+FFFD, so that all of it can be read as
+/// text. `None` if there is none. All other bytes keep their places.
 #[must_use]
 pub fn mended(json: &[u8]) -> Option<Vec<u8>> {
     let mut mended: Option<Vec<u8>> = None;

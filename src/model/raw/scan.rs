@@ -7,7 +7,22 @@
 //! control characters and for bytes outside ASCII; only a string that has any is held to UTF-8.
 //! (Outside strings such a byte is no JSON.) A `RawValue` a message costs another pass over it.
 
-use super::{Member, Span, decode_key};
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// A byte range into the slice that was parsed.
+pub type Span = Range<usize>;
+
+/// One member of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member<'a> {
+    /// The key, decoded. A key with a lone surrogate stands as its raw text between the quotes.
+    pub key: Cow<'a, str>,
+    /// From the key's opening quote to the value's last byte.
+    pub span: Span,
+    /// The value alone, without white space around it.
+    pub value: Span,
+}
 
 /// Strings with many escapes are searched eight bytes at a time: starting the wide search costs
 /// more than that.
@@ -96,7 +111,7 @@ impl<'a> Scan<'a> {
             at = match first {
                 b'"' => self.string(at + 1)?,
                 b'{' | b'[' => {
-                    // In both bracket pairs of ASCII the closing one stands two behind.
+                    // In ASCII both closing brackets come two after the opening ones.
                     let close = first + 2;
                     at = self.space(at + 1);
                     if self.byte(at) != Some(close) {
@@ -135,7 +150,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// What follows a value inside brackets that `close` closes.
+    /// Reads what follows a value inside brackets that `close` closes.
     #[inline]
     fn comma(&self, at: usize, close: u8) -> Option<Next> {
         let at = self.space(at);
@@ -156,7 +171,7 @@ impl<'a> Scan<'a> {
         Some((at..end, self.expect(self.space(end), b':')?))
     }
 
-    /// Behind the closing quote of the string whose opening quote stands before `from`.
+    /// The place after the closing quote of the string whose opening quote is before `from`.
     #[inline]
     fn string(&self, from: usize) -> Option<usize> {
         let mut at = from;
@@ -169,7 +184,7 @@ impl<'a> Scan<'a> {
                 b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => 2,
                 b'u' => {
                     let digits = self.bytes.get(at + 2..at + 6)?;
-                    // Whether it is one of two surrogates is for whoever decodes it.
+                    // Whether it is half of a pair of surrogates is left to the decoder.
                     digits.iter().all(u8::is_ascii_hexdigit).then_some(6)?
                 }
                 _ => return None,
@@ -220,7 +235,7 @@ impl<'a> Scan<'a> {
         (count > 0).then_some(at + count)
     }
 
-    /// Behind the byte at `at` and the white space that follows, if it is this one.
+    /// The place after the byte at `at` and the white space that follows, if it is this byte.
     #[inline]
     fn expect(&self, at: usize, byte: u8) -> Option<usize> {
         (self.byte(at)? == byte).then(|| self.space(at + 1))
@@ -246,9 +261,9 @@ impl<'a> Scan<'a> {
 
 /// What follows a value.
 enum Next {
-    /// A comma, and here what is behind it.
+    /// A comma, and the place after it.
     At(usize),
-    /// The closing bracket, and here its end.
+    /// The closing bracket, and the place after it.
     Closed(usize),
 }
 
@@ -262,8 +277,8 @@ const fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(every(1)) & !word & every(0x80)
 }
 
-/// Whether bytes between quotes hold no control character and are UTF-8. Written so that the
-/// compiler makes vector instructions of it: no branch until the end.
+/// Whether bytes between quotes have no control character and are UTF-8. Written without a branch
+/// until the end, so that the compiler makes vector instructions of it.
 #[inline]
 fn is_text(inside: &[u8]) -> bool {
     let (chunks, rest) = inside.as_chunks::<32>();
@@ -277,4 +292,14 @@ fn is_text(inside: &[u8]) -> bool {
     let least = least.iter().chain(rest).fold(u8::MAX, |a, b| a.min(*b));
     let all = all.iter().chain(rest).fold(0, |a, b| a | b);
     least >= b' ' && (all.is_ascii() || simdutf8::basic::from_utf8(inside).is_ok())
+}
+
+/// The key that these bytes with their quotes spell.
+fn decode_key(raw: &[u8]) -> Cow<'_, str> {
+    let raw = std::str::from_utf8(raw).unwrap_or_default();
+    let inner = raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default();
+    if !inner.contains('\\') {
+        return Cow::Borrowed(inner);
+    }
+    serde_json::from_str::<String>(raw).map_or(Cow::Borrowed(inner), Cow::Owned)
 }

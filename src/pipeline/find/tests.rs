@@ -79,7 +79,7 @@ fn served(turns: u64) -> Store {
         };
         let (id, bytes) = named(&record);
         batch.blobs.push((id.0, bytes));
-        let key = Key::After(heads[position as usize + 1]);
+        let key = RecordKey::After(heads[position as usize + 1]);
         batch.links.push(Link {
             key: key.digest(TENANT, &Scope::default()),
             id: id.0,

@@ -395,7 +395,7 @@ impl ViewMetrics {
 /// Hidden tools.
 #[derive(Debug)]
 pub(super) struct HiddenMetrics {
-    pub delimiter_calls: Pairs<DelimiterAction, delimiter::Label>,
+    pub delimiter_calls: Pairs<DelimiterAction, delimiter::DelimiterOutcome>,
     pub hops: Histogram,
     pub serial_hops: IntCounter,
     pub guided: Each<GuideReason, IntCounter>,

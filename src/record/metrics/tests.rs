@@ -277,7 +277,7 @@ fn all_kinds() -> Vec<TurnReport> {
     let of = |(action, outcome)| DelimiterCall { action, outcome };
     let calls = DelimiterAction::ALL
         .into_iter()
-        .flat_map(|action| delimiter::Label::ALL.map(|outcome| of((action, outcome))));
+        .flat_map(|action| delimiter::DelimiterOutcome::ALL.map(|outcome| of((action, outcome))));
     let calls: Vec<DelimiterCall> = calls.collect();
     with(&|turn| turn.delimiter_calls.clone_from(&calls));
     let recalls = RecallOutcome::ALL.map(|outcome| RecallCall { outcome, tokens: 1 });

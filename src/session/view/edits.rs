@@ -1,21 +1,24 @@
-//! Tells which kinds of edits a view has, so that what an upstream refuses can be told by them. Never
-//! decides what is shown.
+//! Tells which kinds of edits a view contains, so that a refusal of the upstream can be traced to
+//! one. Never decides what is shown.
 
 use super::{Shown, View};
 use crate::model::{EditKind, Edits, ItemKind};
-use crate::session::graph::Delimiter;
+use crate::session::graph::DelimiterRole;
 use crate::session::transcript::Item;
 
 impl View {
-    /// The kinds of edits in a view, but for those of breakpoints, which the renderer makes. Where a dialect
-    /// `binds` reasoning to its message, that goes with whatever goes of the message.
+    /// The kinds of edits in a view. Breakpoints are left out: the renderer sets those. If a
+    /// dialect `binds` reasoning to its message, reasoning goes whenever a part of the message
+    /// goes, which is no edit of its own.
     #[must_use]
     pub fn edits(&self, binds: bool) -> Edits {
         let seen = self.marked();
         let transcript = seen.transcript;
+        // If the upstream refuses removed reasoning, reasoning is kept, and nothing binds it.
         let binds = binds && !transcript.without.has(EditKind::Reasoning);
         let mut edits = Edits::default();
         let edited = self.is_edited();
+        // Without marks no message is edited.
         for entry in transcript.entries.iter().filter(|_| edited) {
             let items = transcript.items_of(entry);
             match self.shown_of(entry) {
@@ -23,6 +26,7 @@ impl View {
                 Shown::Note(_) => {
                     let call = items.first().and_then(|item| item.pair);
                     let call = call.and_then(|call| transcript.items.get(call));
+                    // A hidden call's result is the proxy's own text anyway.
                     if call.is_some_and(|call| !call.hidden) {
                         edits.put(EditKind::Results);
                     }
@@ -47,6 +51,8 @@ impl View {
                 }
             }
         }
+        // The client never sent the messages of hidden hops, so their reasoning is an edit by
+        // itself.
         let thought = |item: &Item| {
             let reasoning = item.kind == ItemKind::Reasoning && item.tokens > 0;
             reasoning && seen.is_hop(item) && seen.stays(item, true)
@@ -61,10 +67,10 @@ impl View {
         edits
     }
 
-    /// Whether any message may be shown otherwise than whole.
+    /// Whether any message may be shown other than whole.
     fn is_edited(&self) -> bool {
         let transcript = self.transcript();
-        let stray = |item: &Item| item.delimiter == Some(Delimiter::Stray);
+        let stray = |item: &Item| item.delimiter == Some(DelimiterRole::Stray);
         !self.marks().is_empty()
             || !transcript.without.is_empty()
             || transcript.items.iter().any(stray)

@@ -1,10 +1,10 @@
-//! What a view is made of: its tokens by whose they are and what they are. Only counts what is shown;
-//! never decides that.
+//! The tokens of a view by what they belong to. Never decides what is shown.
 
 use super::{View, own_note};
 use crate::model::{ItemKind, Role, label_set};
+use crate::session::index::ItemIndex;
 use crate::session::note::Note;
-use crate::session::transcript::{Entry, Item, Source};
+use crate::session::transcript::{Item, Source, TranscriptEntry};
 
 label_set!(
     /// A part of what the upstream is sent.
@@ -15,12 +15,12 @@ label_set!(
         Tools => "tools",
         /// What the user says.
         User => "user",
-        /// What the model says: its calls, and texts and reasoning with them.
+        /// The model's calls, texts and reasoning.
         Calls => "calls",
-        /// The results of the client's tools, and what is left of them.
+        /// The results of the client's tools, or what is left of them.
         Results => "results",
-        /// What the proxy adds: schemas, guidance, and hidden calls with their results, which hold the
-        /// tombstones of explicit episodes.
+        /// What the proxy adds: schemas, guidance, and hidden calls with their results. The
+        /// tombstones of explicit episodes are in these.
         Own => "own",
     }
 );
@@ -43,7 +43,7 @@ impl Parts {
         }
     }
 
-    /// Takes tokens from a part, as far as it has so many, and adds them to another.
+    /// Moves tokens from a part to another, as many as the part has.
     pub fn shift(&mut self, from: Part, to: Part, tokens: u64) {
         let tokens = tokens.min(self.get(from));
         if let Some(slot) = self.0.get_mut(from as usize) {
@@ -52,7 +52,7 @@ impl Parts {
         self.add(to, tokens);
     }
 
-    /// All parts, each turned into another count.
+    /// All parts with another count each.
     #[must_use]
     pub fn map(self, count: impl Fn(u64) -> u64) -> Self {
         Self(self.0.map(count))
@@ -80,11 +80,11 @@ impl View {
     }
 
     /// The tokens of the hidden calls of a message.
-    fn hidden(&self, entry: &Entry) -> u64 {
-        let ours = |(at, item): &(usize, &Item)| {
+    fn hidden(&self, entry: &TranscriptEntry) -> u64 {
+        let ours = |(at, item): &(ItemIndex, &Item)| {
             item.hidden && item.kind == ItemKind::Call && self.marked().call_shown(*at)
         };
-        let all = (entry.items.start..).zip(self.transcript.items_of(entry));
+        let all = self.transcript.indexed_items_of(entry);
         let sizes = all
             .filter(ours)
             .map(|(at, item)| own_note(&self.notes, at, item).map_or(item.tokens, Note::tokens));
@@ -92,7 +92,7 @@ impl View {
     }
 }
 
-fn part(entry: &Entry) -> Part {
+fn part(entry: &TranscriptEntry) -> Part {
     match entry.role {
         Role::System => Part::System,
         Role::User | Role::Other => Part::User,

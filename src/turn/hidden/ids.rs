@@ -1,6 +1,6 @@
-//! Ids for hidden calls whose own can't be used: some providers give none, or the same with every
-//! answer, and refuse the request in which these come back. Never touches a visible call, whose id is
-//! the client's matter.
+//! Ids for hidden calls whose own ids are unusable: some providers send none, or the same in every
+//! answer, and refuse the request that repeats them. Never changes a visible call, whose id is the
+//! client's concern.
 
 use std::borrow::Cow;
 
@@ -9,12 +9,11 @@ use memchr::memmem;
 
 use crate::dialect::answer::Answer;
 use crate::model::{CallId, Digest, HiddenCall};
-use crate::turn::hop::State;
-use crate::turn::kept::replace;
+use crate::turn::bounded::replace;
+use crate::turn::state::TurnState;
 
-/// The answer with ids for its hidden calls that nothing else on the path has. All replicas make the
-/// same ones.
-pub(super) fn usable<'a>(state: &State, answer: &'a Answer) -> Cow<'a, Answer> {
+/// The answer with unique ids for its hidden calls. All replicas make the same ones.
+pub(super) fn usable<'a>(state: &TurnState, answer: &'a Answer) -> Cow<'a, Answer> {
     let mut mended = Cow::Borrowed(answer);
     for (place, call) in answer.hidden_calls() {
         let taken = |id: &str| is_taken(state, &mended, place, id);
@@ -24,7 +23,7 @@ pub(super) fn usable<'a>(state: &State, answer: &'a Answer) -> Cow<'a, Answer> {
             let tries = (0..).map(|number| made(state, place, number));
             new.id = tries.into_iter().find(|id| !taken(id)).unwrap_or_default();
         }
-        // An item's own name may be left out, and one that is odd must be.
+        // The item's own name is optional; it is removed if it is unusable.
         let unnamed = |(key, name): &(String, Bytes)| {
             key == "id" && (odd || name.len() <= 2 || is_named(state, name))
         };
@@ -36,8 +35,8 @@ pub(super) fn usable<'a>(state: &State, answer: &'a Answer) -> Cow<'a, Answer> {
     mended
 }
 
-/// Hidden calls that were made before.
-fn earlier(state: &State) -> impl Iterator<Item = &HiddenCall> {
+/// All earlier hidden calls.
+fn earlier(state: &TurnState) -> impl Iterator<Item = &HiddenCall> {
     let recorded = state
         .path
         .entries
@@ -46,9 +45,9 @@ fn earlier(state: &State) -> impl Iterator<Item = &HiddenCall> {
     recorded.chain(&state.pending).flat_map(|hop| &hop.calls)
 }
 
-/// Whether another call has this id: of the client's messages, of what is hidden, or of the same
-/// answer, where of two hidden ones the first keeps it.
-fn is_taken(state: &State, answer: &Answer, place: usize, id: &str) -> bool {
+/// Whether another call has this id: of the client's messages, of earlier hidden calls, or of the
+/// same answer. Of two hidden calls of one answer the first keeps it.
+fn is_taken(state: &TurnState, answer: &Answer, place: usize, id: &str) -> bool {
     let visible = state.shapes.iter().flat_map(|shape| &shape.calls);
     let mut beside = answer.calls.iter().enumerate();
     visible.map(|call| &call.id).any(|CallId(own)| own == id)
@@ -57,13 +56,13 @@ fn is_taken(state: &State, answer: &Answer, place: usize, id: &str) -> bool {
 }
 
 /// Whether an earlier hidden call's item has this name.
-fn is_named(state: &State, name: &[u8]) -> bool {
+fn is_named(state: &TurnState, name: &[u8]) -> bool {
     let member = [br#""id":"#, name].concat();
     earlier(state).any(|call| memmem::find(call.bytes.as_bytes(), &member).is_some())
 }
 
-/// An id made of where the call stands.
-fn made(state: &State, place: usize, number: u32) -> String {
+/// An id that follows from the place of the call.
+fn made(state: &TurnState, place: usize, number: u32) -> String {
     let head = state.heads.last().map_or(Digest([0; 32]), |head| head.0);
     let at = [state.pending.len(), place].map(|at| (at as u64).to_le_bytes());
     let digest = Digest::of(&[

@@ -9,7 +9,7 @@ use super::sim::Sim;
 use crate::dialect::edit::{AssistantEdit, CallEdit};
 use crate::model::{Dialect, Effect, TurnRecord};
 use crate::session::path::Path;
-use crate::turn::kept;
+use crate::turn::bounded;
 
 /// A session of one hop that only marks, one that marks and calls, and one that closes.
 fn session(dialect: Dialect) -> Sim {
@@ -48,7 +48,7 @@ fn poisoned(sim: &mut Sim) {
 fn a_session_with_endless_arguments_is_served_without_them() {
     for dialect in [Dialect::Chat, Dialect::Responses, Dialect::Messages] {
         let mut sim = session(dialect);
-        assert!(kept::bounded(dialect, &sim.path).is_none(), "{dialect:?}");
+        assert!(bounded::path(dialect, &sim.path).is_none(), "{dialect:?}");
         let (_, before) = sim.changed();
         poisoned(&mut sim);
         let (state, after) = sim.changed();
@@ -61,7 +61,7 @@ fn a_session_with_endless_arguments_is_served_without_them() {
             let before = String::from_utf8_lossy(&before);
             before.matches("delimiter").count()
         });
-        assert!(kept::bounded(dialect, &state.path).is_none(), "{dialect:?}");
+        assert!(bounded::path(dialect, &state.path).is_none(), "{dialect:?}");
     }
 }
 
@@ -98,6 +98,6 @@ fn records_of_arguments_that_are_no_object_are_mended_where_they_are_shown() {
         let text = String::from_utf8_lossy(&after);
         assert!(!text.contains("broken"), "{dialect:?} {text}");
         assert!(text.contains(r#""arguments":"{}""#), "{dialect:?} {text}");
-        assert!(kept::bounded(dialect, &state.path).is_none(), "{dialect:?}");
+        assert!(bounded::path(dialect, &state.path).is_none(), "{dialect:?}");
     }
 }

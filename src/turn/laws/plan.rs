@@ -9,7 +9,8 @@ use super::say::{Say, act, call, done, end, expl, text};
 use super::sim::Sim;
 use crate::model::{ItemKind, Mark, Marks};
 use crate::policy::{Move, Plan, PlanError, Protection};
-use crate::session::graph::Delimiter;
+use crate::session::graph::DelimiterRole;
+use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::marked::Marked;
 use crate::session::transcript::Transcript;
 
@@ -26,15 +27,15 @@ fn session() -> (Sim, Arc<Transcript>) {
 }
 
 /// An item by the name of its tool or the number of its kind: `text` is the first text.
-fn find(transcript: &Transcript, what: &str) -> usize {
-    let start = |at: usize| transcript.graph.episodes[at].name.clone();
+fn find(transcript: &Transcript, what: &str) -> ItemIndex {
+    let start = |at: EpisodeIndex| transcript.graph.episodes[at].name.clone();
     let found = transcript
         .items
-        .iter()
-        .position(|item| match item.delimiter {
-            Some(Delimiter::Start(at)) => format!("+{}", start(at)) == what,
-            Some(Delimiter::End(at)) => format!("-{}", start(at)) == what,
-            Some(Delimiter::Refused | Delimiter::Stray) => false,
+        .indexed()
+        .find(|(_, item)| match item.delimiter {
+            Some(DelimiterRole::Start(at)) => format!("+{}", start(at)) == what,
+            Some(DelimiterRole::End(at)) => format!("-{}", start(at)) == what,
+            Some(DelimiterRole::Refused | DelimiterRole::Stray) => false,
             None => match item.kind {
                 ItemKind::User => what == "user",
                 ItemKind::System => what == "system",
@@ -50,12 +51,13 @@ fn find(transcript: &Transcript, what: &str) -> usize {
                 ItemKind::Reasoning | ItemKind::Opaque => false,
             },
         });
-    found.unwrap_or_else(|| panic!("no {what}"))
+    let (at, _) = found.unwrap_or_else(|| panic!("no {what}"));
+    at
 }
 
 #[test]
 fn each_rule_has_its_refusal() {
-    use Mark::{Clipped, Folded, Live, Masked, Removed};
+    use Mark::{Clipped, Live, Masked, Removed, Tombstone};
     let (_, transcript) = session();
     let protection = Protection::new(Marked::new(&transcript, &Marks::default()), 0);
     let at = |what: &str| find(&transcript, what);
@@ -65,22 +67,22 @@ fn each_rule_has_its_refusal() {
         ("text of b", Removed),
         ("edit", Removed),
     ];
-    let folded_a = [("+a", Folded), ("-a", Removed), ("grep", Removed)];
+    let folded_a = [("+a", Tombstone), ("-a", Removed), ("grep", Removed)];
     let merged_a = [("+a", Removed), ("-a", Removed), ("grep", Removed)];
     type Case<'a> = (
         &'a [(&'a str, Mark)],
-        Option<fn(usize) -> PlanError>,
+        Option<fn(ItemIndex) -> PlanError>,
         &'a str,
     );
     let cases: &[Case<'_>] = &[
         (&[("user", Removed)], Some(PlanError::Fixed), "user"),
         (&[("system", Removed)], Some(PlanError::Fixed), "system"),
         (&[("=edit", Removed)], Some(PlanError::Fixed), "=edit"),
-        (&[("edit", Folded)], Some(PlanError::Unshowable), "edit"),
+        (&[("edit", Tombstone)], Some(PlanError::Unshowable), "edit"),
         (&[("edit", Masked)], Some(PlanError::Unshowable), "edit"),
         (&[("edit", Clipped)], Some(PlanError::Unshowable), "edit"),
         (&[("edit", Live)], Some(PlanError::Unshowable), "edit"),
-        (&[("+b", Folded)], Some(PlanError::Unshowable), "+b"),
+        (&[("+b", Tombstone)], Some(PlanError::Unshowable), "+b"),
         (&[("read", Removed)], Some(PlanError::Protected), "read"),
         (&[("grep", Removed)], Some(PlanError::Depended), "grep"),
         (&folded_a, Some(PlanError::Depended), "+a"),
@@ -90,7 +92,7 @@ fn each_rule_has_its_refusal() {
             "text of c",
         ),
         (&[("+c", Removed)], Some(PlanError::Open), "+c"),
-        (&[("+c", Folded)], Some(PlanError::Open), "+c"),
+        (&[("+c", Tombstone)], Some(PlanError::Open), "+c"),
         (
             &[("text of b", Removed)],
             Some(PlanError::Part),
@@ -129,7 +131,7 @@ fn each_rule_has_its_refusal() {
     assert_eq!(check(&[&whole_b[..], &folded_a].concat()), None);
     let lost = Some(PlanError::Lost(at("+a")));
     assert_eq!(check(&[&whole_b[..], &merged_a].concat()), lost);
-    let absent = Move::whole(transcript.items.len(), Removed);
+    let absent = Move::whole(transcript.items.end(), Removed);
     assert_eq!(
         Plan::check(
             Marked::new(&transcript, &Marks::default()),
@@ -137,7 +139,7 @@ fn each_rule_has_its_refusal() {
             &[absent]
         )
         .err(),
-        Some(PlanError::Absent(transcript.items.len()))
+        Some(PlanError::Absent(transcript.items.end()))
     );
 }
 
@@ -183,7 +185,7 @@ enum Ask {
 }
 
 fn ask() -> impl Strategy<Value = Ask> {
-    let mark = prop::sample::select(vec![Mark::Masked, Mark::Folded, Mark::Removed]);
+    let mark = prop::sample::select(vec![Mark::Masked, Mark::Tombstone, Mark::Removed]);
     prop_oneof![
         any::<prop::sample::Index>().prop_map(Ask::Calls),
         (any::<prop::sample::Index>(), any::<bool>()).prop_map(|(at, fold)| Ask::Whole(at, fold)),
@@ -193,12 +195,17 @@ fn ask() -> impl Strategy<Value = Ask> {
 
 fn moves(transcript: &Transcript, ask: &Ask) -> Vec<Move> {
     let episodes = &transcript.graph.episodes;
-    let removed = |item: &usize| Move::whole(*item, Mark::Removed);
+    let removed = |item: &ItemIndex| Move::whole(*item, Mark::Removed);
     match ask {
-        Ask::One(at, mark) => vec![Move::whole(at.index(transcript.items.len()), *mark)],
+        Ask::One(at, mark) => vec![Move::whole(
+            ItemIndex(at.index(transcript.items.len())),
+            *mark,
+        )],
         Ask::Calls(_) | Ask::Whole(..) if episodes.is_empty() => vec![],
         Ask::Calls(at) => {
-            let items = episodes[at.index(episodes.len())].items.iter();
+            let items = episodes[EpisodeIndex(at.index(episodes.len()))]
+                .items
+                .iter();
             let calls = items.filter(|item| {
                 let item = &transcript.items[**item];
                 item.kind == ItemKind::Call && item.delimiter.is_none()
@@ -206,13 +213,13 @@ fn moves(transcript: &Transcript, ask: &Ask) -> Vec<Move> {
             calls.map(removed).collect()
         }
         Ask::Whole(at, fold) => {
-            let episode = &episodes[at.index(episodes.len())];
-            let fold = |item: &usize| *fold && episode.carrier == Some(*item);
-            let one = |item: &usize| {
+            let episode = &episodes[EpisodeIndex(at.index(episodes.len()))];
+            let fold = |item: &ItemIndex| *fold && episode.carrier == Some(*item);
+            let one = |item: &ItemIndex| {
                 Move::whole(
                     *item,
                     if fold(item) {
-                        Mark::Folded
+                        Mark::Tombstone
                     } else {
                         Mark::Removed
                     },

@@ -8,6 +8,7 @@ use super::sim::{Sim, check};
 use crate::commit::Floor;
 use crate::model::{Dialect, Mark};
 use crate::policy::Order;
+use crate::session::index::ItemIndex;
 use crate::session::marked::Marked;
 use crate::turn::settings::ProtectRecent;
 
@@ -200,7 +201,7 @@ fn evicted_tokens_do_not_count_as_recent() {
         .items
         .iter()
         .position(|item| &*item.name == "grep");
-    assert!(protection.covers(transcript, first.unwrap()));
+    assert!(protection.covers(transcript, ItemIndex(first.unwrap())));
 }
 
 /// An open episode behind a closed one.

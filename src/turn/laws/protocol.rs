@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::properties::config;
 use super::say::{Say, call, hop, text};
 use super::sim::Sim;
-use crate::session::graph::Kind;
+use crate::session::graph::EpisodeKind;
 
 /// The protocol as the paper states it: one rule a line, nothing remembered but names.
 #[derive(Debug, Default)]
@@ -89,9 +89,9 @@ proptest! {
             sim.user(2);
             let (_, prepared) = sim.look();
             let episodes = prepared.view.transcript().graph.episodes.iter();
-            let marked = episodes.filter(|episode| episode.kind != Kind::Implicit);
+            let marked = episodes.filter(|episode| episode.kind != EpisodeKind::Implicit);
             let graph: Vec<_> = marked
-                .map(|episode| (episode.name.clone(), episode.kind == Kind::Act, episode.closed))
+                .map(|episode| (episode.name.clone(), episode.kind == EpisodeKind::Act, episode.closed))
                 .collect();
             prop_assert_eq!(&graph, &oracle.episodes);
         }

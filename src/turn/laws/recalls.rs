@@ -9,7 +9,7 @@ use super::say::{Say, act, call, done, end, expl, hop, recall, text};
 use super::sim::{Sim, count};
 use crate::model::{Effect, ItemKind, Mark};
 use crate::policy::Order;
-use crate::session::recall as ids;
+use crate::session::ids;
 
 /// A session with `recall`, whose first episode is evicted down to its tombstone.
 fn evicted() -> Sim {

@@ -26,9 +26,9 @@ use crate::session::transcript::Transcript;
 use crate::tokens::{Counter, Encoding, Family, Models};
 use crate::turn::ending::{Ending, record};
 use crate::turn::hidden::{Keep, settle};
-use crate::turn::hop::{Prepared, State, Tools};
-use crate::turn::known::{Memo, Reader};
+use crate::turn::memo::{Memo, Reader};
 use crate::turn::settings::{Guidance, ProtectRecent, Settings, Terms};
+use crate::turn::state::{HopContext, Prepared, TurnState};
 use crate::turn::{Classes, Overrides, ToolClasses};
 
 static COUNTER: LazyLock<Counter> = LazyLock::new(Counter::load);
@@ -262,7 +262,7 @@ impl Sim {
     }
 
     /// The state of a turn that stands on a path.
-    pub fn state(&self, path: &Arc<Path>, marks: Marks) -> State {
+    pub fn state(&self, path: &Arc<Path>, marks: Marks) -> TurnState {
         let request = self.dialect.decode(self.body()).unwrap();
         let shapes: Vec<Arc<Shape>> = (0..request.messages.len())
             .map(|at| self.reader().shape(request.message(at)).unwrap())
@@ -271,14 +271,14 @@ impl Sim {
         let heads = chain::heads(TENANT, &shapes);
         let mut terms = Terms::of(&self.settings, &overrides, None, "gpt-4o").unwrap();
         terms.prologue_until_start = self.prologue;
-        let mut state = State::new(request, shapes, heads, path.clone(), terms, &self.reader());
+        let mut state = TurnState::new(request, shapes, heads, path.clone(), terms, &self.reader());
         state.marks = Arc::new(marks);
         state.inject(&self.tools()).unwrap();
         state
     }
 
-    pub fn tools(&self) -> Tools<'_> {
-        Tools {
+    pub fn tools(&self) -> HopContext<'_> {
+        HopContext {
             reader: self.reader(),
             classes: &self.settings.classes,
             family: &self.family,
@@ -287,7 +287,7 @@ impl Sim {
     }
 
     /// Prepares one hop and holds it to the laws.
-    pub fn hop(&mut self, state: &mut State) -> Prepared {
+    pub fn hop(&mut self, state: &mut TurnState) -> Prepared {
         let before = state.marks.clone();
         let pending = state.pending.clone();
         let (guide, injected) = (state.guide, state.injected.clone());
@@ -377,7 +377,7 @@ impl Sim {
     }
 
     /// The next request after a change that no anchor ties, prepared without being judged.
-    pub fn changed(&self) -> (State, Prepared) {
+    pub fn changed(&self) -> (TurnState, Prepared) {
         let mut state = self.state(&self.path, self.path.marks.clone());
         let prepared = state.prepare(&self.tools(), None).unwrap();
         (state, prepared)

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::say::{Say, act, call, done, end, expl, hop, text, think};
 use super::sim::Sim;
-use crate::model::{Dialect, Marks, Usage};
+use crate::model::{Dialect, ItemNo, Marks, Usage};
 
 /// Changes the client's newest message of a role.
 fn change(sim: &mut Sim, role: &str, field: &str, value: &str) {
@@ -141,7 +141,7 @@ fn a_changed_line_of_a_cut_turn_stands_behind_its_hops_with_numbers_of_its_own()
     let at = sim.messages.len() - 1;
     sim.messages[at] = sim.messages[at].replace("text1 go", "text8 went");
     let (mut state, prepared) = sim.changed();
-    let numbers: Vec<u32> = prepared
+    let numbers: Vec<ItemNo> = prepared
         .view
         .transcript()
         .items

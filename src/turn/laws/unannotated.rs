@@ -8,8 +8,8 @@ use super::sim::{Sim, check};
 use crate::commit::Floor;
 use crate::model::Dialect;
 use crate::policy::Order;
-use crate::session::graph::Kind;
-use crate::turn::texts::{TextProfile, TextResults};
+use crate::session::graph::EpisodeKind;
+use crate::turn::text_results::{TextProfile, TextResults};
 
 /// The implicit episodes of the next request: the labels of their calls and texts, and whether
 /// each is closed.
@@ -20,7 +20,7 @@ fn segments(sim: &Sim) -> Vec<(Vec<String>, bool)> {
         .graph
         .episodes
         .iter()
-        .filter(|episode| episode.kind == Kind::Implicit);
+        .filter(|episode| episode.kind == EpisodeKind::Implicit);
     implicit
         .map(|episode| {
             let items = episode.items.iter().map(|at| &transcript.items[*at]);

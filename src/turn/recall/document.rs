@@ -1,30 +1,12 @@
-//! What a recall gives out before it is cut to size: one original, several under headings, the
-//! evicted items of an episode, a page of the ledger.
+//! A text that a recall brings back, before it is cut to size, and the places of originals in it.
+//! Never knows where they come from.
 
-use std::borrow::Cow;
-use std::fmt::Write as _;
+use crate::model::{ItemNo, Original};
 
-use serde_json::Value;
-
-use super::{Earlier, Recalls, Said, in_view};
-use crate::intercept::recall::{Ask, EVERYTHING};
-use crate::model::{ItemKind, ItemNo, Mark, Original, RecallOutcome};
-use crate::session::graph::Kind;
-use crate::session::recall as ids;
-use crate::session::transcript::Item;
-
-/// Lines of a page of the ledger.
-const PAGE: usize = 100;
-/// Characters of a call that stand in a heading; a longer one is part of the text.
-const CALL_CHARS: usize = 400;
-
-/// Characters of a call by which an item is offered.
-const OFFERED_CHARS: usize = 80;
-
-/// A text to give out, whole or in part.
+/// A text to bring back, whole or in part.
 #[derive(Debug, Default)]
 pub(super) struct Document {
-    /// How the result begins, without what it says of its part.
+    /// How the result begins, before it describes its part.
     pub(super) head: String,
     /// Lines between the head and the text.
     pub(super) more: String,
@@ -35,7 +17,15 @@ pub(super) struct Document {
 }
 
 impl Document {
-    /// Where the originals stand behind so many bytes.
+    /// An empty text under a head.
+    pub(super) fn headed(head: String) -> Self {
+        Self {
+            head,
+            ..Self::default()
+        }
+    }
+
+    /// The places of the originals after so many more bytes.
     pub(super) fn shifted(&self, by: usize) -> Vec<Original> {
         let by = u32::try_from(by).unwrap_or(u32::MAX);
         let shift = |original: &Original| Original {
@@ -46,7 +36,7 @@ impl Document {
         self.originals.iter().map(shift).collect()
     }
 
-    fn push(&mut self, no: ItemNo, original: &str) {
+    pub(super) fn push(&mut self, no: ItemNo, original: &str) {
         let place = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
         let start = self.text.len();
         self.text.push_str(original);
@@ -57,307 +47,10 @@ impl Document {
         });
     }
 
-    /// Begins a new line where the text does not end with one.
-    fn line(&mut self) {
+    /// Begins a new line unless the text ends with one.
+    pub(super) fn line(&mut self) {
         if !self.text.is_empty() && !self.text.ends_with('\n') {
             self.text.push('\n');
         }
     }
-}
-
-impl<'a> Recalls<'a> {
-    fn item(&self, index: usize) -> Option<&'a Item> {
-        self.prepared.view.transcript().items.get(index)
-    }
-
-    /// Whether the view shows the original of an item.
-    fn is_whole(&self, index: usize) -> bool {
-        self.prepared.view.is_whole(index)
-    }
-
-    fn id(&self, index: usize) -> String {
-        self.item(index).map(ids::id).unwrap_or_default()
-    }
-
-    /// One item, or several of one tool.
-    pub(super) fn items(&self, ask: &Ask, items: &[usize]) -> Result<Document, Said> {
-        let standing: Option<Vec<String>> = items.iter().map(|at| self.standing(*at)).collect();
-        match (standing, items) {
-            (Some(standing), _) => Err(in_view(standing.join("; "))),
-            (None, [item]) => self.one(ask, *item),
-            (None, _) => Ok(self.several(format!("recalled {}", ask.id), items)),
-        }
-    }
-
-    fn one(&self, ask: &Ask, index: usize) -> Result<Document, Said> {
-        let mut document = Document {
-            head: format!("recalled {}", self.id(index)),
-            ..Document::default()
-        };
-        if let Some(call) = self.call(index) {
-            if call.len() <= CALL_CHARS && !call.contains('\n') {
-                document.more = format!("{call}\n");
-            } else {
-                document.text = format!("{call}\n");
-            }
-        }
-        match (self.item(index), self.original(index)) {
-            (Some(item), Some(original)) => document.push(item.no, &original),
-            _ => return Err(gone(&ask.id)),
-        }
-        Ok(document)
-    }
-
-    /// The lines of all that is gone that contain a text, each behind the id of its item.
-    pub(super) fn everything(&self, ask: &Ask) -> Result<Document, Said> {
-        let search = ask.search.as_deref().unwrap_or_default();
-        let wanted = search.to_lowercase();
-        let mut document = Document {
-            head: format!("recalled from {EVERYTHING}"),
-            ..Document::default()
-        };
-        let items = self.prepared.view.transcript().items.iter().enumerate();
-        for (at, item) in items.filter(|(_, item)| item.kind != ItemKind::Result) {
-            if item.hidden || !self.is_gone(at) {
-                continue;
-            }
-            let call = self.call(at).unwrap_or_default();
-            let original = self.original(at).unwrap_or_default();
-            for line in call.lines().chain(original.lines()) {
-                if line.to_lowercase().contains(&wanted) {
-                    let _ = writeln!(document.text, "{}: {line}", ids::id(item));
-                }
-            }
-        }
-        if document.text.is_empty() {
-            let offer = self.offer(ask);
-            let why = format!("nothing that is evicted has {search:?}; {offer}");
-            return Err(Said(RecallOutcome::NoMatch, why));
-        }
-        Ok(document)
-    }
-
-    /// What calls with a path among their arguments brought, the newest first; `None` where there is
-    /// no such call.
-    pub(super) fn by_path(&self, ask: &Ask) -> Option<Result<Document, Said>> {
-        let items = self.prepared.view.transcript().items.iter().enumerate();
-        let calls = items.filter(|(_, item)| item.kind == ItemKind::Call && !item.hidden);
-        let named = |at: &usize| {
-            let call = self.originals().call(*at).unwrap_or_default();
-            let arguments = call.split_once(' ').map(|(_, arguments)| arguments);
-            arguments.is_some_and(|arguments| names(arguments, &ask.id))
-        };
-        let mut named: Vec<usize> = calls.map(|(at, _)| at).filter(named).collect();
-        named.reverse();
-        let newest = named.first().copied()?;
-        let gone: Vec<usize> = named.into_iter().filter(|at| self.is_gone(*at)).collect();
-        let newest = if gone.is_empty() { vec![newest] } else { gone };
-        Some(self.items(ask, &newest))
-    }
-
-    /// What else may be recalled, each item with the beginning of its call.
-    fn offer(&self, ask: &Ask) -> String {
-        let transcript = self.prepared.view.transcript();
-        let call = |at: usize| {
-            let call = self.originals().call(at).unwrap_or_default();
-            call.chars().take(OFFERED_CHARS).collect()
-        };
-        ids::offer(transcript, &ask.id, &|at| self.is_gone(at), &call)
-    }
-
-    /// Everything of an episode that is not in view.
-    pub(super) fn episode(&self, ask: &Ask, at: usize) -> Result<Document, Said> {
-        let episode = self.prepared.view.transcript().graph.episodes.get(at);
-        let listed = episode.map_or(&[][..], |episode| episode.items.as_slice());
-        let gone: Vec<usize> = listed
-            .iter()
-            .copied()
-            .filter(|at| self.is_gone(*at))
-            .collect();
-        if gone.iter().all(|at| self.standing(*at).is_some()) {
-            let nothing = format!("{} is in view: nothing of it is gone", ask.id);
-            return Err(in_view(nothing));
-        }
-        let kind = match episode.map(|episode| episode.kind) {
-            Some(Kind::Expl) => "expl ",
-            Some(Kind::Act) => "act ",
-            Some(Kind::Implicit) | None => "",
-        };
-        let head = format!("recalled {kind}\"{}\", {} items", ask.id, gone.len());
-        let mut document = self.several(head, &gone);
-        if let Some(description) = episode.and_then(|episode| episode.description.as_deref()) {
-            document.more = format!("{description}\n");
-        }
-        Ok(document)
-    }
-
-    /// Whether an item is content whose original the view does not show.
-    pub(in crate::turn) fn is_gone(&self, index: usize) -> bool {
-        let content = self
-            .item(index)
-            .is_some_and(|item| item.delimiter.is_none());
-        content && !self.is_whole(index)
-    }
-
-    /// Items in order, each under its id. What was itself brought back is only named, so that
-    /// nothing is wrapped into itself again and again.
-    fn several(&self, head: String, items: &[usize]) -> Document {
-        let mut document = Document {
-            head,
-            ..Document::default()
-        };
-        for index in items {
-            let Some(item) = self.item(*index) else {
-                continue;
-            };
-            document.line();
-            let _ = write!(document.text, "[{}]", ids::id(item));
-            if let Some(standing) = self.standing(*index) {
-                let _ = writeln!(document.text, " {standing}");
-                continue;
-            }
-            if let Some(call) = self.call(*index) {
-                let _ = write!(document.text, " {call}");
-            }
-            document.text.push('\n');
-            if item.hidden {
-                continue;
-            }
-            if let Some(original) = self.original(*index) {
-                document.push(item.no, &original);
-            }
-        }
-        document
-    }
-
-    /// A page of the lines that the ledger in view has no room for.
-    pub(super) fn ledger(&self, ask: &Ask, page: usize) -> Result<Document, Said> {
-        let rest = self.written().ledger_rest(&self.prepared.view);
-        let pages = rest.len().div_ceil(PAGE);
-        let Some(lines) = rest.chunks(PAGE).nth(page - 1) else {
-            let why = match pages {
-                0 => "the ledger has no more than what is in view".to_owned(),
-                pages => format!("the ledger goes on to ledger:{pages} only"),
-            };
-            return Err(Said(RecallOutcome::Unknown, why));
-        };
-        Ok(Document {
-            head: format!("recalled {} of {pages}", ask.id),
-            text: lines.join("\n"),
-            ..Document::default()
-        })
-    }
-
-    /// What is not on the path any longer: as it was brought back before, if it was.
-    pub(super) fn lost(&self, ask: &Ask) -> Result<Document, Said> {
-        let transcript = self.prepared.view.transcript();
-        let no = ids::lost(transcript, &ask.id);
-        if let Some(standing) = no.and_then(|no| self.brought(no)) {
-            return Err(in_view(format!("{} {standing}", ask.id)));
-        }
-        let head = format!("recalled {}, which is not in the history any more", ask.id);
-        let mut document = Document {
-            head,
-            ..Document::default()
-        };
-        let before = || self.earlier.iter().rev();
-        let original =
-            no.and_then(|no| before().find_map(|earlier| Some((no, earlier.original(no)?))));
-        if let Some((no, original)) = original {
-            document.push(no, original);
-            return Ok(document);
-        }
-        match before().find(|earlier| earlier.asked() == ask.id) {
-            Some(earlier) => {
-                document.head.push_str(", as a recall before found it");
-                document.text.clone_from(&earlier.call.result);
-                Ok(document)
-            }
-            None if no.is_some() => Err(gone(&ask.id)),
-            None => {
-                let asked: String = ask.id.chars().take(120).collect();
-                let offer = self.offer(ask);
-                Err(Said(
-                    RecallOutcome::Unknown,
-                    format!("nothing is known as {asked:?}; {offer}"),
-                ))
-            }
-        }
-    }
-
-    /// Where an item stands in view, its original or a copy that was brought back.
-    fn standing(&self, index: usize) -> Option<String> {
-        let item = self.item(index)?;
-        let id = ids::id(item);
-        if !self.is_whole(index) {
-            return Some(format!("{id} {}", self.brought(item.no)?));
-        }
-        Some(match item.kind {
-            ItemKind::Call => {
-                let call = self.originals().call(index).unwrap_or_default();
-                let short: String = call.chars().take(CALL_CHARS / 2).collect();
-                format!("{id} is in view: the result of the call {short}")
-            }
-            ItemKind::Text
-            | ItemKind::Reasoning
-            | ItemKind::User
-            | ItemKind::System
-            | ItemKind::Result
-            | ItemKind::Opaque => format!("{id} is in view where it was said"),
-        })
-    }
-
-    /// Which recall that is in view holds the whole of an item.
-    fn brought(&self, no: ItemNo) -> Option<String> {
-        let holds = |earlier: &&Earlier<'_>| earlier.live && earlier.original(no).is_some();
-        let earlier = self.earlier.iter().rev().find(holds)?;
-        Some(format!(
-            "was recalled in {}, which is still in view",
-            earlier.id
-        ))
-    }
-
-    /// The original of an item: as it was brought back before, because the client may have edited
-    /// its copy since, else as it stands in the history. A call without a result has an empty one.
-    fn original(&self, index: usize) -> Option<Cow<'_, str>> {
-        let item = self.item(index)?;
-        let mut before = self.earlier.iter().rev();
-        if let Some(original) = before.find_map(|earlier| earlier.original(item.no)) {
-            return Some(Cow::Borrowed(original));
-        }
-        match (self.originals().whole(index), item.kind) {
-            (None, ItemKind::Call) => Some(Cow::Borrowed("")),
-            (original, _) => original,
-        }
-    }
-
-    /// A call that the view does not show as it was made.
-    fn call(&self, index: usize) -> Option<String> {
-        let item = self.item(index)?;
-        let trimmed = self.prepared.view.notes().arguments.contains_key(&index);
-        let hidden = trimmed || self.state.marks.get(item.no) == Mark::Removed;
-        let call = item.kind == ItemKind::Call && hidden;
-        call.then(|| self.originals().call(index)).flatten()
-    }
-}
-
-/// Whether a call's arguments name a path, as it was given or by its end.
-fn names(arguments: &str, path: &str) -> bool {
-    let Ok(Value::Object(fields)) = serde_json::from_str(arguments) else {
-        return false;
-    };
-    let ends = |long: &str, short: &str| {
-        let rest = long.strip_suffix(short);
-        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
-    };
-    let texts = fields.values().filter_map(Value::as_str);
-    let mut texts = texts.filter(|text| !text.is_empty());
-    texts.any(|text| ends(text, path) || ends(path, text))
-}
-
-fn gone(id: &str) -> Said {
-    Said(
-        RecallOutcome::Gone,
-        format!("{id} is not in the history any more"),
-    )
 }

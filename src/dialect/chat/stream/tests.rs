@@ -15,7 +15,7 @@ use crate::dialect::answer::{Answer, Verdict, join};
 use crate::dialect::chat::form;
 use crate::dialect::stream::harness::{self, Seen, Turn};
 use crate::dialect::stream::{
-    Echo, Machine, Spec, StreamError, StreamSettings, UsageMode, UsageWish, unary,
+    Echo, Machine, MachineSettings, Spec, StreamError, UsageMode, UsageWish, unary,
 };
 use crate::model::Dialect;
 use corpus::Case;

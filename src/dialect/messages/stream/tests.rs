@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use crate::dialect::answer::{Answer, BlockKind, Verdict};
 use crate::dialect::stream::harness::{self, LINE, Seen, Turn};
-use crate::dialect::stream::{Echo, Machine, Spec, StreamSettings, UsageMode, UsageWish};
+use crate::dialect::stream::{Echo, Machine, MachineSettings, Spec, UsageMode, UsageWish};
 use crate::model::Dialect;
 use corpus::Case;
 

@@ -3,7 +3,7 @@
 use crate::dialect::edit::{AssistantEdit, Cut, Insert, bare};
 use crate::dialect::messages::edit::{append_text, assistant, handed, result};
 use crate::dialect::messages::form::{hidden_result, system};
-use crate::model::{Handed, Hop, TurnRecord};
+use crate::model::{Handed, StoredHop, TurnRecord};
 
 const HIDDEN: &str = r#"{"type":"tool_use","id":"h","name":"delimiter","input":{}}"#;
 const THOUGHT: &str = r#"{"type":"thinking","thinking":"","signature":"s1"}"#;
@@ -183,11 +183,11 @@ fn several_hidden_calls_keep_their_order() {
 
 /// A record whose earlier hops have these messages.
 pub(super) fn record(earlier: &[&str], capped: bool, handed: &str) -> TurnRecord {
-    let hop = |message: Option<&str>| Hop {
+    let hop = |message: Option<&str>| StoredHop {
         message: message.map(str::to_owned),
-        ..Hop::default()
+        ..StoredHop::default()
     };
-    let mut hops: Vec<Hop> = earlier.iter().map(|message| hop(Some(message))).collect();
+    let mut hops: Vec<StoredHop> = earlier.iter().map(|message| hop(Some(message))).collect();
     hops.push(hop(capped.then_some("{}")));
     TurnRecord {
         turn: 1,

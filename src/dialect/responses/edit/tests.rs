@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::dialect::edit::Cut;
 use crate::dialect::responses::form::{hidden_result, system};
-use crate::model::{Dialect, Hop};
+use crate::model::{Dialect, StoredHop};
 
 fn hidden(place: usize, block: Option<(u32, u32)>, bytes: &str) -> Insert<'_> {
     Insert {
@@ -149,9 +149,9 @@ fn hidden_calls_go_back_to_their_places() {
 }
 
 fn record(hops: &[Option<&str>], handed: &str) -> TurnRecord {
-    let hop = |message: &Option<&str>| Hop {
+    let hop = |message: &Option<&str>| StoredHop {
         message: message.map(str::to_owned),
-        ..Hop::default()
+        ..StoredHop::default()
     };
     TurnRecord {
         turn: 1,

@@ -7,7 +7,7 @@ use super::super::item::{self, ItemType};
 use super::super::{edit, form};
 use crate::dialect::answer::{Answer, Block, BlockKind, Call};
 use crate::dialect::edit::{AssistantEdit, Cut, Insert};
-use crate::model::{Handed, Hop, TurnRecord};
+use crate::model::{Handed, StoredHop, TurnRecord};
 
 /// What a model makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,9 +60,9 @@ fn answer(hop: usize, made: &[Made]) -> Answer {
 }
 
 fn record(earlier: &[String]) -> TurnRecord {
-    let hop = |message: Option<String>| Hop {
+    let hop = |message: Option<String>| StoredHop {
         message,
-        ..Hop::default()
+        ..StoredHop::default()
     };
     let hops = earlier.iter().cloned().map(Some).chain([None]);
     TurnRecord {

@@ -9,15 +9,16 @@ use plimsoll_scripted::size::Sizer;
 use plimsoll_scripted::validate;
 
 use super::{COUNTER, Sent, Sim, is_label, wire};
-use crate::model::{Dialect, ItemKind, Mark, Marks};
-use crate::policy::{Config, Order, Policy, Protection};
-use crate::session::graph::Kind;
+use crate::model::{Dialect, ItemKind, ItemNo, Mark, Marks};
+use crate::policy::{EvictionSettings, Order, Policy, Protection};
+use crate::session::graph::EpisodeKind;
+use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::marked::Marked;
 use crate::session::transcript::{Item, Transcript};
 use crate::tokens::Encoding;
-use crate::turn::hop::{Prepared, State};
 use crate::turn::laws::say::gist;
 use crate::turn::settings::Offer;
+use crate::turn::state::{Prepared, TurnState};
 
 static SIZER: LazyLock<Sizer> = LazyLock::new(|| {
     Sizer::new(Arc::new(|text: &str| {
@@ -27,7 +28,7 @@ static SIZER: LazyLock<Sizer> = LazyLock::new(|| {
 
 impl Sim {
     /// Holds a prepared hop to the laws and keeps it.
-    pub(super) fn judge(&mut self, state: &State, prepared: &Prepared, before: &Marks) {
+    pub(super) fn judge(&mut self, state: &TurnState, prepared: &Prepared, before: &Marks) {
         let body = prepared.body.to_bytes();
         let messages = wire::shown(self.dialect, &body);
         let elements = wire::elements(self.dialect, &body);
@@ -98,7 +99,7 @@ impl Sim {
 
     /// What stands in front of the conversation changes with the guidance alone, and nothing else is
     /// added before it where the tools come with it.
-    fn guided(&mut self, state: &State, prepared: &Prepared) {
+    fn guided(&mut self, state: &TurnState, prepared: &Prepared) {
         let front = (state.tools.clone(), state.guidance.clone());
         if let Some(before) = &self.front
             && prepared.guided.is_none()
@@ -120,7 +121,13 @@ impl Sim {
     }
 
     /// A conversation without calls has the same speakers in the same order, whatever went of it.
-    fn in_turns(&self, state: &State, prepared: &Prepared, own: &[String], messages: &[String]) {
+    fn in_turns(
+        &self,
+        state: &TurnState,
+        prepared: &Prepared,
+        own: &[String],
+        messages: &[String],
+    ) {
         let items = &prepared.view.transcript().items;
         let called = items.iter().any(|item| item.kind == ItemKind::Call);
         let ours = matches!(state.terms.policy, Policy::Cwl | Policy::CwlPaper);
@@ -156,7 +163,7 @@ impl Sim {
     }
 
     /// Every closed expl's description, or its line in the ledger, is in every later request.
-    fn descriptions(&self, state: &State, prepared: &Prepared, messages: &[String]) {
+    fn descriptions(&self, state: &TurnState, prepared: &Prepared, messages: &[String]) {
         let tombstone = prepared
             .view
             .transcript()
@@ -164,10 +171,8 @@ impl Sim {
             .episodes
             .iter()
             .any(|episode| {
-                let carrier = episode
-                    .carrier
-                    .map(|at| prepared.view.transcript().items[at].no);
-                carrier.is_some_and(|no| state.marks.get(no) == Mark::Folded)
+                let seen = Marked::new(prepared.view.transcript(), &state.marks);
+                seen.tombstone(episode).is_some()
             });
         if !tombstone && !self.aligned.entries.is_empty() {
             // The client dropped the message that held the ledger.
@@ -214,7 +219,7 @@ fn users(messages: &[String]) -> Vec<&String> {
     messages.iter().filter(user).collect()
 }
 
-fn marks_move_right(state: &State, prepared: &Prepared, before: &Marks) {
+fn marks_move_right(state: &TurnState, prepared: &Prepared, before: &Marks) {
     for (item, mark) in before.iter() {
         let now = state.marks.get(item);
         assert!(now >= mark, "the mark of {item} moved left");
@@ -225,7 +230,7 @@ fn marks_move_right(state: &State, prepared: &Prepared, before: &Marks) {
 }
 
 /// Under the ceiling, or reported with what is pinned.
-fn budget(state: &State, prepared: &Prepared, context: &str) {
+fn budget(state: &TurnState, prepared: &Prepared, context: &str) {
     let ceiling = u64::from(state.terms.ceiling);
     assert!(
         prepared.estimate <= ceiling || prepared.pinned.is_some(),
@@ -258,7 +263,7 @@ fn appended(before: &Transcript, now: &Transcript, guided: bool) {
             .episodes
             .iter()
             .filter(|episode| episode.closed);
-        let items = |episode: &crate::session::graph::Episode| -> Vec<u32> {
+        let items = |episode: &crate::session::graph::Episode| -> Vec<ItemNo> {
             let items = episode.items.iter().map(|item| &transcript.items[*item]);
             let lasting = items.filter(|item| item.kind != ItemKind::Reasoning);
             lasting.map(|item| item.no).collect()
@@ -280,7 +285,7 @@ fn appended(before: &Transcript, now: &Transcript, guided: bool) {
 }
 
 /// A pass that stops above the floor leaves nothing that it could have evicted.
-fn to_the_floor(state: &State, prepared: &Prepared, before: &Marks) {
+fn to_the_floor(state: &TurnState, prepared: &Prepared, before: &Marks) {
     let transcript = prepared.view.transcript();
     if prepared.pass.is_none() || prepared.estimate <= prepared.floor {
         return;
@@ -288,10 +293,10 @@ fn to_the_floor(state: &State, prepared: &Prepared, before: &Marks) {
     let config = &prepared.eviction;
     let protection = Protection::new(Marked::new(transcript, before), config.protect_recent);
     // The finer order leaves whole items where the next pass can strip results instead.
-    let result = |(at, item): &(usize, &crate::session::transcript::Item)| {
+    let result = |(at, item): &(ItemIndex, &crate::session::transcript::Item)| {
         item.kind == ItemKind::Result && protection.covers(transcript, *at)
     };
-    let items = transcript.items.iter().enumerate().filter(result);
+    let items = transcript.items.indexed().filter(result);
     let spared = items.map(|(_, item)| u64::from(item.tokens)).sum::<u64>() / 2;
     if config.order == Order::Levels && prepared.estimate <= prepared.floor + spared {
         return;
@@ -325,18 +330,18 @@ fn to_the_floor(state: &State, prepared: &Prepared, before: &Marks) {
 }
 
 /// How many of the first episodes never go.
-fn prologue(transcript: &Transcript, config: &Config) -> usize {
+fn prologue(transcript: &Transcript, config: &EvictionSettings) -> usize {
     if config.order != Order::Paper || !config.prologue_until_start {
         return 0;
     }
     let mut episodes = transcript.graph.episodes.iter();
-    let first = episodes.position(|episode| episode.kind != Kind::Implicit);
+    let first = episodes.position(|episode| episode.kind != EpisodeKind::Implicit);
     first.unwrap_or(usize::MAX)
 }
 
 /// The published order touches nothing of an open episode, of the prologue, of the newest message, nor
 /// of exploration on which an act in view depends, whatever the budget.
-fn published(state: &State, prepared: &Prepared, before: &Marks) {
+fn published(state: &TurnState, prepared: &Prepared, before: &Marks) {
     let config = &prepared.eviction;
     if config.order != Order::Paper {
         return;
@@ -345,14 +350,14 @@ fn published(state: &State, prepared: &Prepared, before: &Marks) {
     let graph = &transcript.graph;
     let prologue = prologue(transcript, config);
     let newest = Protection::new(Marked::new(transcript, before), 0);
-    for (at, item) in transcript.items.iter().enumerate() {
+    for (at, item) in transcript.items.indexed() {
         if state.marks.get(item.no) == before.get(item.no) || item.kind == ItemKind::Result {
             continue;
         }
         let episode = &graph.episodes[item.episode.unwrap()];
         let mut acts = episode.dependents.iter().map(|act| &graph.episodes[*act]);
         let held = acts.any(|act| !Marked::new(transcript, &state.marks).is_removed(act));
-        let early = item.episode.unwrap() < prologue;
+        let early = item.episode.unwrap() < EpisodeIndex(prologue);
         assert!(
             episode.closed && !held && !early && !newest.is_newest(at),
             "{:?} of {:?} {:?} went",
@@ -365,7 +370,7 @@ fn published(state: &State, prepared: &Prepared, before: &Marks) {
 
 /// Nothing of the open episode goes while a closed one still shows a call that could go. The tail
 /// of recent tokens goes behind it, and so does what an act in that tail holds.
-fn open_goes_last(state: &State, prepared: &Prepared, before: &Marks) {
+fn open_goes_last(state: &TurnState, prepared: &Prepared, before: &Marks) {
     let transcript = prepared.view.transcript();
     let Some(current) = transcript.graph.current() else {
         return;
@@ -374,8 +379,8 @@ fn open_goes_last(state: &State, prepared: &Prepared, before: &Marks) {
         .entries
         .iter()
         .rfind(|entry| entry.role == crate::model::Role::Assistant)
-        .map_or(0, |entry| entry.items.start);
-    let moved = |item: &&usize| {
+        .map_or(ItemIndex(0), |entry| entry.items.start);
+    let moved = |item: &&ItemIndex| {
         let no = transcript.items[**item].no;
         state.marks.get(no) > before.get(no)
     };
@@ -384,7 +389,7 @@ fn open_goes_last(state: &State, prepared: &Prepared, before: &Marks) {
     };
     let config = &prepared.eviction;
     let protection = Protection::new(Marked::new(transcript, before), config.protect_recent);
-    let recent = |item: &usize| protection.covers(transcript, *item);
+    let recent = |item: &ItemIndex| protection.covers(transcript, *item);
     for episode in transcript
         .graph
         .episodes
@@ -397,18 +402,18 @@ fn open_goes_last(state: &State, prepared: &Prepared, before: &Marks) {
             let stood = before.get(transcript.items[start].no) < Mark::Removed;
             shown || (stood && transcript.graph.episodes[*act].items.iter().any(recent))
         });
-        let due = |item: &&usize| !blocked && !recent(item);
+        let due = |item: &&ItemIndex| !blocked && !recent(item);
         for item in episode.items.iter().filter(due) {
             let shown = &transcript.items[*item];
             let loose = shown.delimiter.is_none()
                 && shown.kind == ItemKind::Call
                 && shown.pair.is_some_and(|pair| pair < newest);
             assert!(
-                !loose || state.marks.get(shown.no) >= Mark::Folded,
+                !loose || state.marks.get(shown.no) >= Mark::Tombstone,
                 "item {} of the open episode went before {} of {:?} {:?}",
                 transcript.items[*hit].no,
                 shown.no,
-                episode.kind == Kind::Implicit,
+                episode.kind == EpisodeKind::Implicit,
                 episode.name,
             );
         }

@@ -4,11 +4,11 @@
 use serde_json::Value;
 
 use super::Sim;
-use crate::model::{Effect, Hidden, Hop, ItemKind, ItemNo, Mark};
-use crate::session::recall as ids;
+use crate::model::{Effect, HiddenTool, ItemKind, ItemNo, Mark, StoredHop};
+use crate::session::ids;
 use crate::session::tombstone;
 use crate::session::transcript::{Item, Source};
-use crate::turn::hop::{Prepared, State};
+use crate::turn::state::{Prepared, TurnState};
 
 impl Sim {
     /// What may be asked for: what is gone, then names of episodes, then what nobody should.
@@ -25,7 +25,13 @@ impl Sim {
     }
 
     /// Holds the recalls of a hop to their laws.
-    pub(super) fn recalled(&mut self, state: &State, prepared: &Prepared, hop: &Hop, last: bool) {
+    pub(super) fn recalled(
+        &mut self,
+        state: &TurnState,
+        prepared: &Prepared,
+        hop: &StoredHop,
+        last: bool,
+    ) {
         let mut used = 0;
         for call in state.pending.iter().chain([hop]).flat_map(|hop| &hop.calls) {
             if let Effect::Recalled { tokens, .. } = call.effect {
@@ -39,7 +45,11 @@ impl Sim {
             prepared.ceiling
         );
         let mut found = Vec::new();
-        for call in hop.calls.iter().filter(|call| call.tool == Hidden::Recall) {
+        for call in hop
+            .calls
+            .iter()
+            .filter(|call| call.tool == HiddenTool::Recall)
+        {
             let Effect::Recalled { originals, .. } = &call.effect else {
                 continue;
             };
@@ -63,7 +73,7 @@ impl Sim {
 
     /// The text is the item's original, or what an earlier recall found before the client changed
     /// its copy.
-    fn exact(&self, state: &State, prepared: &Prepared, no: ItemNo, text: &str) {
+    fn exact(&self, state: &TurnState, prepared: &Prepared, no: ItemNo, text: &str) {
         let mut items = prepared.view.transcript().items.iter();
         let item = items.find(|item| item.no == no && item.kind != ItemKind::Result);
         let before = self.brought.iter().rev().find(|(item, _)| *item == no);
@@ -73,7 +83,7 @@ impl Sim {
     }
 
     /// An original as the client or the record has it, read without the proxy's own code.
-    fn original(&self, state: &State, prepared: &Prepared, item: &Item) -> String {
+    fn original(&self, state: &TurnState, prepared: &Prepared, item: &Item) -> String {
         let transcript = prepared.view.transcript();
         let entry = |item: &Item| &transcript.entries[item.entry];
         let source = match item.kind {

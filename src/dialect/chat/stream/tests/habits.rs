@@ -17,7 +17,7 @@ fn spec() -> Spec {
 /// What the client gets of one hop, joined as clients do, and what was read: streamed delta by
 /// delta, each a chunk of its own.
 fn streamed(deltas: &[Value]) -> (Vec<Value>, Answer) {
-    let mut machine = Machine::new(StreamSettings::default(), &spec());
+    let mut machine = Machine::new(MachineSettings::default(), &spec());
     let mut out = Vec::new();
     let end = json!({"index": 0, "delta": {}, "finish_reason": "tool_calls"});
     let frame = |choice: Value| format!("data: {}\n\n", json!({"id": "a", "choices": [choice]}));
@@ -196,7 +196,7 @@ fn details_that_name_no_call_are_handed_on_however_the_stream_ends() {
             let begin = said(json!({"content": text, "reasoning_details": [detail]}));
             let stream = format!("{begin}{end}");
             for cut in 0..=stream.len() {
-                let mut machine = Machine::new(StreamSettings::default(), &spec());
+                let mut machine = Machine::new(MachineSettings::default(), &spec());
                 let mut out = Vec::new();
                 for part in [&stream[..cut], &stream[cut..]] {
                     let part = Bytes::copy_from_slice(part.as_bytes());

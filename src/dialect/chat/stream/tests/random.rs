@@ -151,7 +151,7 @@ fn case(hops: &[(Style, Vec<Saying>)]) -> Case {
             usage_wish: UsageWish::Refused,
             echo: Echo::default(),
         },
-        config: StreamSettings::default(),
+        config: MachineSettings::default(),
         passes_unchanged: false,
         text: "",
         calls: &[],

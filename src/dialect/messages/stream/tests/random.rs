@@ -124,7 +124,7 @@ fn case(hops: &[(Style, Vec<Saying>)]) -> Case {
         name: "random",
         hops: hops.collect(),
         spec: corpus::spec(),
-        config: StreamSettings::default(),
+        config: MachineSettings::default(),
         passes_unchanged: false,
         strict: true,
         blocks: Vec::new(),

@@ -12,7 +12,7 @@ use super::say::{
 use super::*;
 
 fn machine() -> Machine {
-    Machine::new(StreamSettings::default(), &spec())
+    Machine::new(MachineSettings::default(), &spec())
 }
 
 /// Pushes one frame and says what came of it.
@@ -197,9 +197,9 @@ fn errors_take_the_dialects_form() {
 
 #[test]
 fn an_event_over_the_cap_is_refused() {
-    let config = StreamSettings {
+    let config = MachineSettings {
         event_cap: 300,
-        ..StreamSettings::default()
+        ..MachineSettings::default()
     };
     let mut machine = Machine::new(config, &spec());
     let long = text(0, &["a".repeat(300).as_str()]);

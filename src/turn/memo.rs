@@ -1,4 +1,4 @@
-//! What is known of messages: each is parsed and counted once and remembered by the digest of its
+//! What is known of messages. Each is parsed and counted once and remembered by the digest of its
 //! raw bytes, so that a request costs its new messages only. Never crosses tenants: the digest is
 //! seeded by the tenant.
 
@@ -20,10 +20,11 @@ use crate::model::{
     CALL_TOKENS, CacheName, CallId, CallShape, Dialect, Shape, TenantId, Words, raw,
 };
 use crate::policy::Text;
+use crate::session::index::ItemIndex;
 use crate::session::note::{Left, Note};
 use crate::tokens::{Counter, Encoding, UNREADABLE_IMAGE, area_tokens, image_tokens};
 
-/// Takes what is hashed; 128 bits of it are more than the standard's trait gives back.
+/// A hasher of 128 bits; the trait of the standard library returns 64.
 struct Wide(XxHash3_128);
 
 impl Hasher for Wide {
@@ -36,29 +37,30 @@ impl Hasher for Wide {
     }
 }
 
-/// Bytes of an unknown content part above which it is counted as an attachment, not as text.
+/// An unknown content part with more bytes than this is counted as an attachment, not as text.
 const ATTACHMENT: usize = 4096;
-/// Bytes a token of reasoning that only the provider can read: base64 of what it says and more.
+/// Bytes for each token of reasoning that only the provider can read, which is base64 with some
+/// overhead.
 const SEALED: usize = 6;
 
 /// Shapes of messages and sizes of texts by the digest of their bytes.
 pub struct Memo {
     shapes: Cache<u128, Arc<Shape>, ByBytes>,
     sizes: Cache<u128, u32, ByBytes>,
-    /// What is left of calls, which comes with every request after the pass that chose it.
+    /// What is left of calls. Every request after a pass needs it again.
     lefts: Cache<u128, Left, ByBytes>,
-    /// Lines of what is gone, which come with every request, too.
+    /// Lines of what is gone. Every request needs these again, too.
     notes: Cache<u128, Note, ByBytes>,
-    /// What messages begin with, by the patterns that were looked for.
+    /// How messages begin, by the patterns that were looked for.
     fronts: Cache<u128, Front, ByBytes>,
-    /// The strings of originals that a pass has read: the next one reads what is new.
+    /// The strings of originals that a pass has read, so that the next one reads only what is new.
     words: Cache<u128, Option<Arc<Words>>, ByBytes>,
 }
 
-/// What a message begins with; none where no pattern matches.
+/// How a message begins; none if no pattern matches.
 pub type Front = Option<Arc<str>>;
 
-/// Weighs what is remembered by the memory that it takes.
+/// Weighs values by the memory that they take.
 #[derive(Clone)]
 struct ByBytes;
 
@@ -102,19 +104,19 @@ impl Weighter<u128, Left> for ByBytes {
     }
 }
 
-/// How many texts stay decoded: those of one call and of its neighbour.
+/// How many texts stay decoded: those of a call and of its neighbour.
 const DECODED: usize = 4;
 
-/// The texts that were decoded last, by the index of their item: what chooses what is left of an
-/// item and what then writes it ask for the same. Lives no longer than the request.
+/// The texts that were decoded last, by item. What chooses the part of an item that is left, and
+/// what then writes it, read the same text. Lives no longer than the request.
 #[derive(Default)]
-pub struct Decoded<'t>(RefCell<VecDeque<(usize, Text<'t>)>>);
+pub struct Decoded<'t>(RefCell<VecDeque<(ItemIndex, Text<'t>)>>);
 
 impl<'t> Decoded<'t> {
-    /// The text of an item, decoded unless it was just now.
+    /// The text of an item. It is decoded unless it is still known.
     pub fn text(
         &self,
-        index: usize,
+        index: ItemIndex,
         decode: impl FnOnce() -> Option<Cow<'t, str>>,
     ) -> Option<Text<'t>> {
         let known = self.0.borrow().iter().find(|(at, _)| *at == index).cloned();
@@ -131,7 +133,7 @@ impl<'t> Decoded<'t> {
     }
 }
 
-/// Whose messages are looked up, and how they are counted.
+/// Reads messages of one tenant and dialect, and counts them in one encoding.
 #[derive(Clone, Copy)]
 pub struct Reader<'a> {
     memo: &'a Memo,
@@ -161,7 +163,7 @@ impl Memo {
         }
     }
 
-    /// The bytes of memory that one of its parts takes; none of what is no part of it.
+    /// Bytes of memory that a cache takes; 0 for a cache that is not part of the memo.
     #[must_use]
     pub fn weight(&self, cache: CacheName) -> u64 {
         match cache {
@@ -175,7 +177,7 @@ impl Memo {
         }
     }
 
-    /// How many texts it knows the strings of, and the bytes of memory that these take.
+    /// The number of texts whose strings it knows, and the bytes of memory that these take.
     #[must_use]
     pub fn read(&self) -> (usize, u64) {
         (self.words.len(), self.words.weight())
@@ -224,8 +226,8 @@ impl Reader<'_> {
         Ok(shape)
     }
 
-    /// The shape of a message that holds half a character, which no text can: it is counted as if
-    /// that were one, and as nothing could write it again, it stays as it is.
+    /// The shape of a message with half of a surrogate pair, which no text can hold. It is counted
+    /// as one character. Nothing could write it again, so the message is never edited.
     fn halved(&self, bytes: &[u8]) -> Option<Shape> {
         let mended = raw::mended(bytes)?;
         let parsed = self.dialect.parse(&mended).ok()?;
@@ -235,7 +237,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The size in tokens of a text that comes again with every request, such as the tools array.
+    /// The size in tokens of a text that every request repeats, such as the tools array.
     #[must_use]
     pub fn remembered(&self, text: &str) -> u32 {
         let key = XxHash3_128::oneshot_with_seed(self.seed, text.as_bytes());
@@ -247,7 +249,7 @@ impl Reader<'_> {
         size
     }
 
-    /// What is left of a call, made once. `key` names the originals and what was chosen of them.
+    /// What is left of a call, made once. `key` identifies the originals and what was kept of them.
     #[must_use]
     pub fn left(&self, key: &impl Hash, make: impl FnOnce() -> Left) -> Left {
         let mut hasher = Wide(XxHash3_128::with_seed(self.seed));
@@ -261,7 +263,7 @@ impl Reader<'_> {
         left
     }
 
-    /// A text in place of a result, counted once and its strings read once.
+    /// A text that replaces a result. It is counted once, and its strings are read once.
     #[must_use]
     pub fn note(&self, text: String) -> Note {
         let key = XxHash3_128::oneshot_with_seed(self.seed, text.as_bytes());
@@ -274,7 +276,7 @@ impl Reader<'_> {
         note
     }
 
-    /// What a message begins with, looked for once. `patterns` names what is looked for.
+    /// How a message begins, looked for once. `patterns` identifies what is looked for.
     pub fn front(&self, patterns: u64, bytes: &[u8], find: impl FnOnce() -> Front) -> Front {
         let key = XxHash3_128::oneshot_with_seed(self.seed.wrapping_add(patterns), bytes);
         if let Some(front) = self.memo.fronts.get(&key) {
@@ -285,7 +287,7 @@ impl Reader<'_> {
         front
     }
 
-    /// The strings of an original, read once. `name` names it.
+    /// The strings of an original, read once. `name` identifies it.
     pub fn words(&self, name: &[u8], make: impl FnOnce() -> Option<Words>) -> Option<Arc<Words>> {
         let key = XxHash3_128::oneshot_with_seed(self.seed, name);
         if let Some(words) = self.memo.words.get(&key) {

@@ -1,7 +1,8 @@
-//! What of a request stood in the request before it, on both sides of the proxy: what a provider that
-//! caches prefixes may have of it. Never reads what a provider reports.
+//! How much of a request the request before it had already, at its front: the part that a provider
+//! that caches prefixes may have. It is told for the client's request and for ours. Never reads
+//! what a provider reports.
 
-use super::{State, Tools};
+use super::{HopContext, TurnState};
 use crate::commit::{self, Warmth};
 use crate::model::{EditKind, Edits, Role, TurnRecord};
 use crate::session::view::View;
@@ -9,11 +10,11 @@ use crate::tokens::CacheModel;
 use crate::tokens::ledger::{LedgerTerms, RequestSizes};
 use memchr::memmem;
 
-/// The field that a breakpoint of the provider's cache is.
+/// The field that sets a breakpoint.
 const MARKER: &[u8] = b"cache_control";
 
-impl State {
-    /// The client's own request.
+impl TurnState {
+    /// The client's request.
     #[must_use]
     pub fn client_asked(&self) -> RequestSizes {
         let same = self.same_client();
@@ -24,8 +25,8 @@ impl State {
         }
     }
 
-    /// The client's own request, sent in place of a view: where the view before was another one, the
-    /// provider has nothing of it.
+    /// The client's request, sent instead of a view. If the view before differed from it, the
+    /// provider has none of it.
     #[must_use]
     pub fn own_asked(&self) -> RequestSizes {
         let own = self.client_asked();
@@ -36,7 +37,7 @@ impl State {
         }
     }
 
-    /// Tokens of a view before the first answer in it.
+    /// Tokens of a view before its first answer.
     #[must_use]
     pub fn before_answers(&self) -> u64 {
         let said = self.shapes.iter();
@@ -50,9 +51,9 @@ impl State {
         memmem::find(&self.request.body, MARKER).is_some()
     }
 
-    /// What both sides of the turn have in common.
+    /// What the ledger needs to know of both requests.
     #[must_use]
-    pub fn ledger_terms(&self, tools: &Tools<'_>) -> LedgerTerms {
+    pub fn ledger_terms(&self, tools: &HopContext<'_>) -> LedgerTerms {
         let warmth = Warmth {
             now: tools.now,
             last: self.path.newest().map(|record| record.ended),
@@ -78,7 +79,8 @@ impl State {
         }
     }
 
-    /// A view of this size, whose pass kept so many tokens at its front, where it had one.
+    /// A view of this size. `cut` is the number of tokens at its front that its pass kept, if it
+    /// had one.
     pub(super) fn asked(&self, tokens: u64, cut: Option<u64>) -> RequestSizes {
         let before = match self.pending.last() {
             Some(hop) => hop.estimate,
@@ -93,15 +95,15 @@ impl State {
         }
     }
 
-    /// Whether the first view of the turn begins as the last one of the turn before: nothing at the
-    /// front has changed since, and the model is the same.
+    /// Whether the first view of the turn begins as the last view of the turn before: the model is
+    /// the same, and nothing at the front has changed.
     fn goes_on(&self) -> bool {
         let prologue = self.path.newest().map(|record| record.prologue);
         self.same_client() && !self.shows_otherwise() && prologue == Some(self.prologue)
     }
 
-    /// Whether the client's request goes on from the one before: it has changed no history, and neither
-    /// model, system text nor tools. What we changed at the front ourselves hides what it did there.
+    /// Whether the client's request continues the one before: it changed no history, model, system
+    /// text or tools. If we changed the front ourselves, we can't tell whether the client did.
     fn same_client(&self) -> bool {
         let Some(newest) = self.path.newest() else {
             return false;
@@ -115,15 +117,15 @@ impl State {
         front && newest.model == self.request.model && !self.path.aligned
     }
 
-    /// Tokens at the front of a view that a pass left as they were.
+    /// Tokens at the front of a view that a pass left unchanged.
     pub(super) fn cut(&self, before: &View, after: &View) -> u64 {
         let entries = after.transcript().entries.iter().zip(before.sizes());
         let same = entries.take_while(|(entry, _)| before.shown_of(entry) == after.shown_of(entry));
         self.fixed + same.map(|(_, size)| u64::from(*size)).sum::<u64>()
     }
 
-    /// How much of the client's request stood in its request before, by its messages: what came before
-    /// the answer that it goes on from.
+    /// Tokens of the client's request that its previous request had: its messages before the answer
+    /// that it continues.
     pub(super) fn count_held(&self, tools: u64) -> u64 {
         let Some(newest) = self.path.entries.last() else {
             return 0;

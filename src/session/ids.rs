@@ -1,10 +1,11 @@
-//! What a `recall` names: items, episodes and pages of the ledger, by the ids that a view shows of
-//! what is gone. Only what is on the path has an id. Never reads content.
+//! What the ids in a `recall` stand for: items, episodes and pages of the ledger. Only items on the
+//! path have an id. Never reads content.
 
-use super::graph::Kind;
+use super::graph::EpisodeKind;
+use super::index::{EpisodeIndex, ItemIndex};
 use super::path::ASSISTANT_ITEMS;
 use super::tombstone;
-use super::transcript::{Entry, Item, Transcript};
+use super::transcript::{Item, Transcript, TranscriptEntry};
 use crate::model::{ItemKind, ItemNo};
 
 /// The most items that one id may list.
@@ -14,11 +15,11 @@ const OFFERED: usize = 12;
 
 /// What an id stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// One item by its index, or several of one tool: `read:3` and `read:3,5,7-9`.
-    Items(Vec<usize>),
-    /// An episode by its index.
-    Episode(usize),
+pub enum RecallTarget {
+    /// One item, or several of one tool: `read:3` and `read:3,5,7-9`.
+    Items(Vec<ItemIndex>),
+    /// An episode.
+    Episode(EpisodeIndex),
     /// A page of what the ledger does not show, from 1.
     Ledger(usize),
 }
@@ -40,59 +41,65 @@ fn kind(item: &Item) -> &str {
     }
 }
 
-/// What an id stands for on this path; `None` where nothing is known under it.
+/// What an id stands for on this path. `None` if the id is unknown.
 #[must_use]
-pub fn find(transcript: &Transcript, id: &str) -> Option<Target> {
+pub fn find(transcript: &Transcript, id: &str) -> Option<RecallTarget> {
     if let Some((of, numbers)) = numbered(id) {
         if let (true, [page]) = (of.eq_ignore_ascii_case("ledger"), numbers.as_slice()) {
-            return (*page > 0).then_some(Target::Ledger(*page as usize));
+            return (*page > 0).then_some(RecallTarget::Ledger(*page as usize));
         }
-        let items: Vec<usize> = numbers
+        let items: Vec<ItemIndex> = numbers
             .iter()
-            .filter_map(|no| item(transcript, of, *no))
+            .filter_map(|no| item(transcript, of, ItemNo(*no)))
             .collect();
         if !items.is_empty() {
-            return Some(Target::Items(items));
+            return Some(RecallTarget::Items(items));
         }
     }
     let episodes = &transcript.graph.episodes;
     let named = |implicit: bool| {
-        let mut all = episodes.iter();
-        all.position(|episode| {
-            (episode.kind == Kind::Implicit) == implicit
+        let mut all = episodes.indexed();
+        let found = all.find(|(_, episode)| {
+            (episode.kind == EpisodeKind::Implicit) == implicit
                 && tombstone::name(transcript, episode) == id
-        })
+        });
+        found.map(|(at, _)| at)
     };
-    named(false).or_else(|| named(true)).map(Target::Episode)
+    // The agent's own names win over names that the proxy makes.
+    named(false)
+        .or_else(|| named(true))
+        .map(RecallTarget::Episode)
 }
 
-fn item(transcript: &Transcript, of: &str, no: ItemNo) -> Option<usize> {
-    transcript.items.iter().position(|item| {
+fn item(transcript: &Transcript, of: &str, no: ItemNo) -> Option<ItemIndex> {
+    let named = |item: &Item| {
         let own = !matches!(item.kind, ItemKind::Result | ItemKind::Opaque);
         item.no == no && own && kind(item).eq_ignore_ascii_case(of)
-    })
+    };
+    let mut items = transcript.items.indexed();
+    items.find(|(_, item)| named(item)).map(|(at, _)| at)
 }
 
 /// The kind and the numbers of an id such as `read:3,5,7-9`.
-fn numbered(id: &str) -> Option<(&str, Vec<ItemNo>)> {
+fn numbered(id: &str) -> Option<(&str, Vec<u32>)> {
     let (of, list) = id.rsplit_once(':')?;
     let mut numbers = Vec::new();
     for part in list.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let first: ItemNo = first.trim().parse().ok()?;
-        let last: ItemNo = last.trim().parse().ok()?;
+        let first: u32 = first.trim().parse().ok()?;
+        let last: u32 = last.trim().parse().ok()?;
         numbers.extend((first..=last).take(LISTED));
     }
     numbers.truncate(LISTED);
     Some((of, numbers))
 }
 
-/// The number in an id whose item was on the path once and is not any longer; `None` where an item
-/// of that number still is, or never was.
+/// The number in an id, if its item was on the path once and no longer is. `None` if an item with
+/// that number is on the path, or never was.
 #[must_use]
 pub fn lost(transcript: &Transcript, id: &str) -> Option<ItemNo> {
     let (_, numbers) = numbered(id)?;
-    let no = *numbers.first()?;
+    let no = ItemNo(*numbers.first()?);
     let stands = transcript
         .entries
         .iter()
@@ -100,9 +107,9 @@ pub fn lost(transcript: &Transcript, id: &str) -> Option<ItemNo> {
     (numbers.len() == 1 && !stands && no < transcript.first_item).then_some(no)
 }
 
-/// Whether a number is one of a message's. An assistant message has two for reasoning and text,
-/// present or not.
-fn holds(transcript: &Transcript, entry: &Entry, no: ItemNo) -> bool {
+/// Whether a number belongs to a message. An assistant message has a number for reasoning and one
+/// for text, even if it has neither.
+fn holds(transcript: &Transcript, entry: &TranscriptEntry, no: ItemNo) -> bool {
     let items = transcript.items_of(entry);
     let Some(item) = items.first() else {
         return false;
@@ -117,25 +124,25 @@ fn holds(transcript: &Transcript, entry: &Entry, no: ItemNo) -> bool {
         | ItemKind::Opaque => 0,
     };
     let last = items.last().map_or(item.no, |item| item.no);
-    (item.no.saturating_sub(before)..=last).contains(&no)
+    (item.no.0.saturating_sub(before)..=last.0).contains(&no.0)
 }
 
-/// What may be recalled, for whoever asked for something else: ids of items that are gone, the
-/// nearest first, with how their calls begin, and names of episodes that hold such, the newest first.
+/// What may be recalled instead of an id that is unknown: the ids of evicted items, nearest first,
+/// each with the beginning of its call, and the names of episodes with evicted items, newest first.
 #[must_use]
 pub fn offer(
     transcript: &Transcript,
     id: &str,
-    gone: &dyn Fn(usize) -> bool,
-    call: &dyn Fn(usize) -> String,
+    gone: &dyn Fn(ItemIndex) -> bool,
+    call: &dyn Fn(ItemIndex) -> String,
 ) -> String {
     let asked = numbered(id).and_then(|(_, numbers)| numbers.first().copied());
-    let near = asked.unwrap_or(ItemNo::MAX);
-    let items = transcript.items.iter().enumerate();
-    let mut items: Vec<(usize, &Item)> = items
+    let near = asked.unwrap_or(u32::MAX);
+    let items = transcript.items.indexed();
+    let mut items: Vec<(ItemIndex, &Item)> = items
         .filter(|(at, item)| item.kind == ItemKind::Call && gone(*at))
         .collect();
-    items.sort_by_key(|(_, item)| item.no.abs_diff(near));
+    items.sort_by_key(|(_, item)| item.no.0.abs_diff(near));
     let items = items.into_iter().take(OFFERED);
     let ids: Vec<String> = items
         .map(|(at, item)| format!("{} ({})", self::id(item), call(at)))

@@ -1,24 +1,24 @@
-//! What a turn adds to the client's request: the hidden tools and the block that explains them.
-//! Which tools is decided once for a conversation, when they are first offered; only a tool of the
-//! client's own takes a name from them later. Never says when the block comes in, and never renders a
-//! view.
+//! Adds the hidden tools and their guidance to the client's request. Which tools is decided once
+//! for a conversation, when they are first offered; later only a tool of the client changes their
+//! names. Never decides when the guidance comes in, and never renders a view.
 
 use std::sync::Arc;
 
-use super::{MiddleError, Prepared, State, Tools};
+use super::{HopContext, MiddleError, Prepared, TurnState};
 use crate::dialect::names::Names;
-use crate::model::{Digest, EditKind, Edits, Hidden, Role, TurnRecord};
+use crate::model::{Digest, EditKind, Edits, HiddenTool, Role, TurnRecord};
 use crate::render::tools::{self, Injected};
 use crate::session::view::{Part, Parts};
 use crate::turn::settings::Offer;
 
-impl State {
-    /// Has views go without some edits, the injected tools and their guidance among them.
+impl TurnState {
+    /// Excludes some edits from views. The hidden tools and their guidance may be among them.
     ///
     /// # Errors
-    /// As [`State::inject`].
-    pub fn go_without(&mut self, edits: Edits, tools: &Tools<'_>) -> Result<(), MiddleError> {
+    /// As [`TurnState::inject`].
+    pub fn go_without(&mut self, edits: Edits, tools: &HopContext<'_>) -> Result<(), MiddleError> {
         self.terms.go_without(edits);
+        // Nothing was put in, or it may stay.
         if self.tools.is_none() || self.offers() {
             return Ok(());
         }
@@ -32,30 +32,31 @@ impl State {
         self.add(tools)
     }
 
-    /// Whether the hidden tools of the conversation are offered: not where the upstream refuses them, or
-    /// their calls. What was decided stands all the same, because the model may call what it finds in
-    /// its history, or may be offered again what was left out only to find that out.
+    /// Whether the hidden tools are offered. They are not if the upstream refuses them or their
+    /// calls. The decision which tools are injected stays: the model may call what it finds in its
+    /// history, and the tools may be offered again if another edit was the cause.
     pub(super) fn offers(&self) -> bool {
         self.injected.any() && !self.refuses_tools()
     }
 
-    /// Whether the upstream is known to refuse the hidden tools, or their calls.
+    /// Whether the upstream is known to refuse the hidden tools or their calls.
     pub(super) fn refuses_tools(&self) -> bool {
         let without = self.terms.without;
         without.has(EditKind::Tools) || without.has(EditKind::Hidden)
     }
 
-    /// The names of the hidden tools beside those of the client's, by which calls are told apart.
+    /// The names of the hidden tools, with those of the client's tools, from which they are told
+    /// apart.
     pub fn hidden_names(&self) -> Names {
         let own: Names = self.injected.names().collect();
         own.beside(&self.request.tool_names)
     }
 
-    /// Decides what is injected, and counts what stands outside the transcript.
+    /// Decides what is injected, and counts what is sent beside the transcript.
     ///
     /// # Errors
     /// [`MiddleError`] where the client's own tools or system message can't be extended.
-    pub fn inject(&mut self, tools: &Tools<'_>) -> Result<(), MiddleError> {
+    pub fn inject(&mut self, tools: &HopContext<'_>) -> Result<(), MiddleError> {
         self.client_tools = self.count_tools(tools);
         self.client_tokens = self.spoken() + self.client_tools;
         self.client_held = self.count_held(self.client_tools);
@@ -67,21 +68,21 @@ impl State {
         Ok(())
     }
 
-    /// What a view is made of.
+    /// The tokens of a view by what they belong to.
     #[must_use]
     pub fn parts(&self, prepared: &Prepared) -> Parts {
         let mut parts = prepared.view.parts();
         parts.add(Part::Tools, self.client_tools);
         parts.add(Part::Own, self.fixed.saturating_sub(self.client_tools));
-        // What the guidance adds to a system message of the client's.
+        // The part of the client's system message that is guidance.
         let client = self.client_tokens.saturating_sub(self.client_tools);
         let guidance = self.spoken().saturating_sub(client);
         parts.shift(Part::System, Part::Own, guidance);
         parts
     }
 
-    /// Whether system text and tools are others than with the newest turn for the client's sake: before
-    /// this turn has brought anything in, and where no less is offered than then.
+    /// Whether the client changed its system text or tools since the newest turn. Asked before this
+    /// turn brings anything in; if more or fewer tools are offered than then, this can't be told.
     fn differs_in_front(&self) -> bool {
         let tooled = self.request.tools.is_some();
         let refused = |edits: Edits| edits.has(EditKind::Tools) || edits.has(EditKind::Hidden);
@@ -93,12 +94,12 @@ impl State {
             })
     }
 
-    /// Puts the hidden tools into the tools array, and the guidance that is given into the system
-    /// message.
+    /// Adds the hidden tools to the tools array, and the guidance to the system message if it is
+    /// given.
     ///
     /// # Errors
-    /// As [`State::inject`].
-    pub(in crate::turn) fn add(&mut self, tools: &Tools<'_>) -> Result<(), MiddleError> {
+    /// As [`TurnState::inject`].
+    pub(in crate::turn) fn add(&mut self, tools: &HopContext<'_>) -> Result<(), MiddleError> {
         self.fixed = self.count_tools(tools);
         if let (true, Some(bytes)) = (self.offers(), self.request.tools_bytes()) {
             let (dialect, waits) = (self.request.dialect, self.guide.waited);
@@ -121,13 +122,14 @@ impl State {
     }
 
     /// Tokens of the client's tools.
-    fn count_tools(&self, tools: &Tools<'_>) -> u64 {
+    fn count_tools(&self, tools: &HopContext<'_>) -> u64 {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let text = self.request.tools_bytes().map(text).unwrap_or_default();
         u64::from(tools.reader.remembered(&text))
     }
 
-    /// Injection is decided when the tools are first offered, and kept: the tools array never flips.
+    /// The tools to inject. This is decided when they are first offered, and kept, so that the
+    /// tools array never changes.
     fn decide(&self) -> Injected {
         if self.request.tools.is_none() {
             return Injected::default();
@@ -135,16 +137,16 @@ impl State {
         let mut before = self.path.entries.iter().rev().map(|entry| &entry.record);
         // Records of requests without tools say nothing: a title or a compaction is a side branch.
         let newest = before.find(|record| record.tooled);
-        // The client may have dropped the turn that brought the tools in. What it was told stays, and so
-        // do they.
+        // The client may have dropped the turn that brought the tools in. What it was told is kept,
+        // and so are the tools.
         let offered = |record: &&Arc<TurnRecord>| {
             let named = record.injected.is_some() || record.recall.is_some();
             named || !record.guide.is_waiting() || self.guide.is_waiting()
         };
         if let Some(record) = newest.filter(offered) {
             return Injected {
-                delimiter: self.still(Hidden::Delimiter, record.injected.as_deref()),
-                recall: self.still(Hidden::Recall, record.recall.as_deref()),
+                delimiter: self.still(HiddenTool::Delimiter, record.injected.as_deref()),
+                recall: self.still(HiddenTool::Recall, record.recall.as_deref()),
             };
         }
         if self.guide.is_waiting() && self.terms.offer == Offer::Line {
@@ -153,25 +155,25 @@ impl State {
         self.choose()
     }
 
-    /// The hidden tools of a conversation that is not offered any yet.
+    /// The tools for a conversation that has not been offered any.
     pub(super) fn choose(&self) -> Injected {
-        // What is said beside a hidden call joins what is said behind it, and two pieces of JSON are
-        // none.
+        // Text beside a hidden call is joined to the text after it, and two pieces of JSON are not
+        // one.
         let safe = self.terms.may_inject(self.request.stored) && !self.request.structured;
         let name = |wanted: bool, tool| {
             let free = || tools::free_name(tool, &self.taken());
             (wanted && safe).then(free).flatten()
         };
         Injected {
-            delimiter: name(self.terms.inject, Hidden::Delimiter),
-            recall: name(self.terms.recall, Hidden::Recall),
+            delimiter: name(self.terms.inject, HiddenTool::Delimiter),
+            recall: name(self.terms.recall, HiddenTool::Recall),
         }
     }
 
-    /// The name that a tool had, or where the client has brought a tool of that name since another.
-    /// The tools array and with it all that the provider has cached has changed by then, so that it
-    /// costs nothing more; and the new name is kept when the client's tool goes again.
-    fn still(&self, tool: Hidden, name: Option<&str>) -> Option<String> {
+    /// The name of a tool: the one that it had, or a new one if the client has brought a tool of
+    /// that name since. The tools array has changed by then, so the new name costs nothing more. It
+    /// is kept even if the client's tool goes again.
+    fn still(&self, tool: HiddenTool, name: Option<&str>) -> Option<String> {
         let name = name?;
         if self.request.tool_names.iter().any(|taken| taken == name) {
             return tools::free_name(tool, &self.taken());
@@ -179,7 +181,7 @@ impl State {
         Some(name.to_owned())
     }
 
-    /// The names of the client's tools, those among them that only its history calls any longer.
+    /// The names of the client's tools, including tools that only its history calls.
     fn taken(&self) -> Vec<String> {
         let called = self.shapes.iter().flat_map(|shape| &shape.calls);
         let called = called.map(|call| call.name.to_string());
@@ -191,8 +193,10 @@ impl State {
             .collect()
     }
 
-    /// Appends a block to the first system message, or puts one of its own before all others.
-    fn append(&mut self, block: &str, tools: &Tools<'_>) -> Result<(), MiddleError> {
+    /// Appends a block to the first system message. If there is none, makes one before all other
+    /// messages.
+    fn append(&mut self, block: &str, tools: &HopContext<'_>) -> Result<(), MiddleError> {
+        // Only a system message before the conversation begins: a later one is part of it.
         let leading = self
             .shapes
             .iter()
@@ -207,7 +211,7 @@ impl State {
             return Ok(());
         };
         let bytes = self.request.message(at);
-        // A system message without content is the client's own affair: it stays as it is.
+        // A system message without content is left alone.
         if let Some(guided) = self.request.dialect.append_text(bytes, block) {
             let shape = tools.reader.shape(&guided)?;
             if let Some(slot) = self.shapes.get_mut(at) {

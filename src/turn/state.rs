@@ -1,42 +1,43 @@
-//! The request half of one hop, pure: transcript, size, pass, bytes. Everything that a turn keeps
-//! between its hops stands in [`State`]. Never awaits, never reads a store or a clock.
+//! The request half of one hop: transcript, size, pass, bytes. [`TurnState`] has everything that a
+//! turn keeps between its hops. Pure. Never awaits, never reads a store or a clock.
 
-mod asked;
-mod guide;
+mod cached_prefix;
+mod guidance;
 mod inject;
 mod limits;
-mod moved;
+mod moved_marks;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::bounded;
 use super::classes::Classes;
-use super::kept;
-use super::known::{Decoded, Reader};
-use super::original::{Originals, Written};
+use super::memo::{Decoded, Reader};
+use super::originals::{Originals, OwnTexts};
 use super::settings::Terms;
-use super::texts::Fronts;
+use super::text_results::Fronts;
 use crate::commit::{self, Trigger, Warmth};
 use crate::dialect::message::MessageError;
 use crate::dialect::request::{self, Request, Rewrite};
 use crate::dialect::stream::UsageWish;
 use crate::model::{
-    Digest, EditKind, Edits, Guide, GuideReason, Head, Hidden, Hop, Marks, Role, Rope, Shape,
-    TurnRecord,
+    Digest, EditKind, Edits, Guide, GuideReason, Head, HiddenTool, Marks, Role, Rope, Shape,
+    StoredHop, TurnRecord,
 };
 use crate::policy::{self, Order, Pinned, PlanError, Policy, Proposal, Target};
 use crate::render::tools::Injected;
 use crate::render::{self, Breakpoints, RenderError};
+use crate::session::index::EntryIndex;
 use crate::session::path::Path;
 use crate::session::transcript::{self, Transcript};
 use crate::session::view::View;
 use crate::tokens::Family;
 use crate::tokens::ledger::RequestSizes;
 
-pub use moved::Moved;
+pub use moved_marks::MovedMarks;
 
-/// What went wrong in the middle. The caller forwards the client's bytes.
+/// What went wrong in the middle. The caller then forwards the client's bytes.
 #[derive(Debug, thiserror::Error)]
 pub enum MiddleError {
     /// A message that the dialect does not allow.
@@ -48,13 +49,13 @@ pub enum MiddleError {
     /// A view could not be turned into bytes.
     #[error(transparent)]
     Render(#[from] RenderError),
-    /// A message of the proxy's own could not be put in.
+    /// The tools or the system message could not be extended.
     #[error("the system message or the tools could not be extended")]
     Inject,
 }
 
 /// What a turn keeps between its hops.
-pub struct State {
+pub struct TurnState {
     /// The client's request.
     pub request: Request,
     /// The shapes of its messages as they are sent, guidance included.
@@ -67,17 +68,17 @@ pub struct State {
     pub terms: Terms,
     /// The hidden tools that are injected.
     pub injected: Injected,
-    /// What the conversation was told of them, this turn's first hop included.
+    /// What the conversation was told of them, including in this turn's first hop.
     pub guide: Guide,
-    /// The tools array as sent, where it differs from the client's.
+    /// The tools array that is sent, if it differs from the client's.
     pub tools: Option<Bytes>,
-    /// The guided system message, and which of the client's it replaces.
+    /// The system message with guidance, and the client's message that it replaces.
     pub guidance: Option<(Option<usize>, Bytes)>,
-    /// Tokens of tools and of a guidance message of its own.
+    /// Tokens of the tools, and of the guidance if that is a message of its own.
     pub fixed: u64,
     /// Tokens of what the client sent, by the same formula.
     pub client_tokens: u64,
-    /// How much of that stood in the client's request before.
+    /// Tokens of that which the client's previous request had already.
     pub client_held: u64,
     /// Tokens of the client's tools.
     pub client_tools: u64,
@@ -86,13 +87,13 @@ pub struct State {
     /// The digest of system text and tools.
     pub prologue: Digest,
     /// The hops so far.
-    pub pending: Vec<Hop>,
-    /// All marks, those of this turn's passes included.
+    pub pending: Vec<StoredHop>,
+    /// All marks, including those of this turn's passes.
     pub marks: Arc<Marks>,
-    /// Edits that the upstream is known to refuse, for the record: the terms may go without more of
+    /// Edits that the upstream is known to refuse, for the record. The terms may exclude more of
     /// them, to find out.
     pub known: Edits,
-    /// What the client's results that came as text begin with.
+    /// How the client's results begin that came as text.
     fronts: Fronts,
 }
 
@@ -104,38 +105,38 @@ pub struct Prepared {
     pub view: View,
     /// Its size in tokens, before calibration.
     pub estimate: u64,
-    /// What the upstream was sent before, where this view only adds to it; less where it does not.
+    /// How much of this view the upstream was sent before, at its front.
     pub asked: RequestSizes,
     /// The size of the transcript with nothing evicted.
     pub whole: u64,
-    /// Reported tokens over counted ones.
+    /// The ratio of reported tokens to counted tokens.
     pub ratio: f64,
     /// The floor that a pass would go down to, before calibration.
     pub floor: u64,
     /// The ceiling, before calibration.
     pub ceiling: u64,
-    /// The settings of the order in which things go.
-    pub eviction: policy::Config,
+    /// The settings of the eviction order.
+    pub eviction: policy::EvictionSettings,
     /// The kinds of edits in its view.
     pub edits: Edits,
     /// The pass that was committed.
     pub pass: Option<(Trigger, Proposal)>,
-    /// What started a pass that was not committed, because it frees too little for the prefix that
-    /// it breaks.
+    /// What started a pass that was not committed, because it would free too little for the cached
+    /// prefix that it breaks.
     pub declined: Option<Trigger>,
-    /// What is pinned, where the budget can't be met.
+    /// What can't be evicted, if the budget can't be met.
     pub pinned: Option<Pinned>,
-    /// Why the guidance came in with this view, where it did.
+    /// Why the guidance came in with this view, if it did.
     pub guided: Option<GuideReason>,
-    /// Breakpoints of the provider's cache, where any are to be set.
+    /// Breakpoints of the provider's cache, if any are to be set.
     pub breakpoints: Option<Breakpoints>,
 }
 
-/// A hop whose view is decided and whose bytes are still to be made.
+/// A hop whose view is decided but whose bytes are not made yet.
 pub struct Planned(Prepared);
 
 impl Prepared {
-    /// A count in the provider's tokens.
+    /// Converts a count to the provider's tokens.
     #[must_use]
     #[expect(
         clippy::cast_precision_loss,
@@ -148,8 +149,8 @@ impl Prepared {
     }
 }
 
-/// What a hop is prepared with, beside the turn's own state.
-pub struct Tools<'a> {
+/// What preparing a hop needs beside the turn's state.
+pub struct HopContext<'a> {
     /// Shapes and sizes.
     pub reader: Reader<'a>,
     /// Classes of tools.
@@ -160,7 +161,7 @@ pub struct Tools<'a> {
     pub now: u64,
 }
 
-impl State {
+impl TurnState {
     /// A turn before its first hop.
     #[must_use]
     pub fn new(
@@ -173,7 +174,7 @@ impl State {
     ) -> Self {
         let marks = Arc::new(path.marks.clone());
         let fronts = terms.fronts(reader, &request, &shapes);
-        let path = kept::bounded(request.dialect, &path).map_or(path, Arc::new);
+        let path = bounded::path(request.dialect, &path).map_or(path, Arc::new);
         Self {
             request,
             shapes,
@@ -197,8 +198,8 @@ impl State {
         }
     }
 
-    /// Takes in what is known of the upstream, and what the session's records say of it: they know
-    /// after a restart, and at another replica, what this turn's predecessor knew.
+    /// Adds the edits that the upstream is known to refuse, and those that the session's records
+    /// name: records know them after a restart and at another replica.
     pub fn know(&mut self, learned: Edits) {
         let records = self.path.entries.iter().rev().map(|entry| &entry.record);
         let mut same = records.filter(|record| record.model == self.request.model);
@@ -207,8 +208,8 @@ impl State {
         self.terms.go_without(self.known);
     }
 
-    /// Whether views go without other edits than those of the turn before, which breaks the prefix that
-    /// the provider has cached. Breakpoints are no part of that.
+    /// Whether views do without other edits than those of the turn before, which breaks the prefix
+    /// that the provider has cached. Breakpoints don't count.
     #[must_use]
     pub fn shows_otherwise(&self) -> bool {
         let marker: Edits = [EditKind::Breakpoints].into_iter().collect();
@@ -219,31 +220,32 @@ impl State {
         })
     }
 
-    /// Prepares the next hop: [`State::plan`], then [`State::render`].
+    /// Prepares the next hop: [`TurnState::plan`], then [`TurnState::render`].
     ///
     /// # Errors
     /// As those two.
     pub fn prepare(
         &mut self,
-        tools: &Tools<'_>,
+        tools: &HopContext<'_>,
         refused: Option<u64>,
     ) -> Result<Prepared, MiddleError> {
         let planned = self.plan(tools, refused)?;
         self.render(planned)
     }
 
-    /// Decides what the next hop shows, and whether the guidance comes in with it. `refused` is the size
-    /// in tokens that the upstream refused as too long, where it did: then a pass goes to four fifths of
-    /// it.
+    /// Decides what the next hop shows, and whether the guidance comes in with it. `refused` is the
+    /// size in tokens that the upstream refused as too long, if it did: then a pass evicts down to
+    /// four fifths of that.
     ///
     /// # Errors
     /// [`MiddleError`] where the middle fails; the client's bytes are forwarded then.
     pub fn plan(
         &mut self,
-        tools: &Tools<'_>,
+        tools: &HopContext<'_>,
         refused: Option<u64>,
     ) -> Result<Planned, MiddleError> {
         let before = self.before_guidance();
+        // First without the guidance: most views need none.
         let planned = self.look(tools, refused)?;
         let Some(before) = before else {
             return Ok(planned);
@@ -251,12 +253,14 @@ impl State {
         let Some(reason) = self.guide_reason(&planned) else {
             return Ok(planned);
         };
+        // Try again with the guidance in the system message. The marks go back to where they were,
+        // so that the pass is made anew for the larger view.
         let marks = self.marks.clone();
         if !self.bring_guidance(&before, tools)? {
             return Ok(planned);
         }
         let Planned(guided) = self.look(tools, refused)?;
-        // What comes with a pass waits for the next one where it takes the room that this one frees.
+        // The guidance may take the room that the pass would free. Then it waits for the next pass.
         if reason == GuideReason::Pass && guided.pass.is_none() {
             self.go_back(before, marks);
             return Ok(planned);
@@ -268,17 +272,25 @@ impl State {
         }))
     }
 
-    /// Finds the view of the next hop under the guidance that there is.
-    fn look(&mut self, tools: &Tools<'_>, refused: Option<u64>) -> Result<Planned, MiddleError> {
+    /// Makes the view of the next hop under the present guidance, and runs a pass if one is due.
+    fn look(
+        &mut self,
+        tools: &HopContext<'_>,
+        refused: Option<u64>,
+    ) -> Result<Planned, MiddleError> {
+        // The conversation so far, and how it is shown by the marks that there are.
         let transcript = Arc::new(self.transcript(tools));
         let ratio = self.ratio();
         let decoded = Decoded::default();
         let originals = self.originals(&transcript, Some(&decoded));
-        let written = Written {
+        let written = OwnTexts {
             originals,
             reader: tools.reader,
             ceiling: self.terms.ceiling,
-            recall: self.injected.name(Hidden::Recall).filter(|_| self.offers()),
+            recall: self
+                .injected
+                .name(HiddenTool::Recall)
+                .filter(|_| self.offers()),
         };
         let limits = self.limits(tools, &transcript, ratio, refused);
         let mut view = written.view(&transcript, &self.marks);
@@ -289,8 +301,12 @@ impl State {
         let (mut cut, mut moved) = (None, None);
         let mut config = self.terms.eviction(tools.family, self.request.dialect);
         config.prologue_until_start |= self.was_guided_from_the_start();
+        // The provider has cached what comes before the message that this pass was expected to
+        // edit.
         let most = self.terms.breakpoints(tools.family);
         let before = most.and_then(|_| policy::next_cut(view.marked()));
+        // A pass, if one is due and worth what it breaks. Its marks become the turn's only at the
+        // end, because the originals borrow the turn until then.
         if let Some(trigger) = self.trigger(tools, estimate, &limits, refused) {
             let proposal = written.propose(self.terms.policy, &view, &config, limits)?;
             pinned = proposal.pinned;
@@ -309,6 +325,8 @@ impl State {
                 declined = Some(trigger);
             }
         } else if self.reads_ahead(&config) && estimate * 2 > limits.ceiling {
+            // No pass is due, but one is near: reading now spares it from reading everything at
+            // once.
             originals.read_ahead(tools.reader, view.notes());
         }
         pinned = pinned.or_else(|| self.unheld(estimate > limits.ceiling, size));
@@ -335,7 +353,7 @@ impl State {
         Ok(Planned(planned))
     }
 
-    /// Where the originals behind a transcript of this turn stand.
+    /// The originals of a transcript of this turn.
     pub(super) fn originals<'a>(
         &'a self,
         transcript: &'a Transcript,
@@ -364,7 +382,7 @@ impl State {
         edits
     }
 
-    /// What is pinned of a request that is over its ceiling and not managed: all of it.
+    /// Reports all of a request as pinned that is over its ceiling and not managed.
     fn unheld(&self, over: bool, size: u64) -> Option<Pinned> {
         (over && !self.is_managed()).then(|| Pinned {
             fixed: self.fixed,
@@ -373,9 +391,10 @@ impl State {
         })
     }
 
-    /// Breakpoints for a view: before what its pass was expected to edit first, because the
-    /// provider holds what stands before that, and before what the next pass is.
-    fn breakpoints(max: usize, view: &View, before: Option<usize>) -> Breakpoints {
+    /// Breakpoints for a view: one before the message that its pass was expected to edit first,
+    /// because the provider has cached what comes before that, and one before the message that the
+    /// next pass is expected to edit first.
+    fn breakpoints(max: usize, view: &View, before: Option<EntryIndex>) -> Breakpoints {
         let next = policy::next_cut(view.marked());
         Breakpoints {
             max,
@@ -396,13 +415,13 @@ impl State {
     /// The bytes of a hop's view with these breakpoints.
     ///
     /// # Errors
-    /// As [`State::render`].
+    /// As [`TurnState::render`].
     pub fn bytes(
         &self,
         prepared: &Prepared,
         breakpoints: Option<Breakpoints>,
     ) -> Result<Rope, MiddleError> {
-        let view = render::messages(&render::Input {
+        let view = render::messages(&render::RenderInput {
             request: &self.request,
             path: &self.path,
             pending: &self.pending,
@@ -414,18 +433,18 @@ impl State {
         Ok(self.body(view))
     }
 
-    /// Whether a pass will ask for the strings of all texts.
-    fn reads_ahead(&self, config: &policy::Config) -> bool {
+    /// Whether a pass of this turn would read the strings of all texts.
+    fn reads_ahead(&self, config: &policy::EvictionSettings) -> bool {
         self.is_managed() && self.terms.policy == Policy::Cwl && config.order == Order::Levels
     }
 
-    fn transcript(&self, tools: &Tools<'_>) -> Transcript {
+    fn transcript(&self, tools: &HopContext<'_>) -> Transcript {
         let handed = |message: usize, record: &TurnRecord| {
             self.request
                 .dialect
                 .handed(self.request.message(message), record)
         };
-        transcript::build(&transcript::Input {
+        transcript::build(&transcript::TranscriptInput {
             shapes: &self.shapes,
             path: &self.path,
             pending: &self.pending,
@@ -439,7 +458,7 @@ impl State {
 
     fn trigger(
         &self,
-        tools: &Tools<'_>,
+        tools: &HopContext<'_>,
         size: u64,
         limits: &Target,
         refused: Option<u64>,
@@ -447,12 +466,14 @@ impl State {
         if !self.is_managed() {
             return None;
         }
+        // The upstream refused the last view as too long.
         if refused.is_some() {
             return Some(Trigger::Emergency);
         }
         if size > limits.ceiling {
             return Some(Trigger::Ceiling);
         }
+        // The guidance breaks the prefix anyway.
         if self.is_newly_guided() && size > limits.floor {
             return Some(Trigger::Guidance);
         }
@@ -462,13 +483,14 @@ impl State {
             ttl: self.terms.cache_ttl(tools.family),
             changed: self.changed(),
         };
+        // Only the first hop: the hops after it follow within the time that a cache lasts.
         let free = self.pending.is_empty() && size > limits.floor && commit::is_cold(&warmth);
         free.then_some(Trigger::Cold)
     }
 
-    /// Whether there is anything to manage. Without tools it is a conversation that was answered
-    /// before, or one whose client may go on from its answer without sending it again: all else is
-    /// asked once, as a title is, and leaves nothing behind.
+    /// Whether the request is managed. Without tools it must belong to a conversation that was
+    /// answered before, or the client may continue its answer without sending it again. All others
+    /// are asked once, as a title is, and leave nothing behind.
     #[must_use]
     pub fn is_managed(&self) -> bool {
         let known = self.request.tools.is_some() || !self.path.entries.is_empty();
@@ -476,7 +498,7 @@ impl State {
         known || self.terms.keeps(self.request.stored).1 || answered()
     }
 
-    /// Whether model or prologue changed after at least three requests in which it stayed.
+    /// Whether the model or the prologue changed after at least three requests with the same.
     fn changed(&self) -> bool {
         let newest: Vec<_> = self.path.entries.iter().rev().take(3).collect();
         let Some(last) = newest.first().map(|entry| &entry.record) else {
@@ -490,8 +512,9 @@ impl State {
             && (last.model != self.request.model || last.prologue != self.prologue)
     }
 
-    /// The size of the transcript with nothing evicted; `shown` is that of the view.
+    /// The size of the transcript with nothing evicted. `shown` is the size of the view.
     fn whole(&self, transcript: &Arc<Transcript>, shown: u64) -> u64 {
+        // Without marks the view is the whole transcript.
         if *self.marks == Marks::default() {
             return shown;
         }
@@ -508,7 +531,7 @@ impl State {
         })
     }
 
-    /// Each hop gets the client's token limit less what the turn has used.
+    /// The client's token limit, less what the turn has used.
     fn remaining_limit(&self) -> Option<u64> {
         let used = self
             .pending
@@ -520,8 +543,8 @@ impl State {
     }
 }
 
-/// A forced pass that can't reach the ceiling, and a free one, are taken only where they free
-/// enough to be worth the prefix that they break.
+/// Whether a pass is committed. A forced pass that can't reach the ceiling, and a free one, must
+/// free enough to be worth the cached prefix that they break.
 fn is_taken(trigger: Trigger, proposal: &Proposal, before: u64, ceiling: u64) -> bool {
     if proposal.plan.is_empty() {
         return false;

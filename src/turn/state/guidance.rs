@@ -1,18 +1,18 @@
-//! When the guidance comes into a conversation: with its first pass, past a mark below the ceiling,
-//! or where a request asks for it. That rewrites what the provider has cached from the front on, so
-//! that it happens once, and whatever a pass may take goes with it. Never makes the texts.
+//! Decides when the guidance comes into a conversation: with its first pass, above a share of the
+//! ceiling, or when a request asks for it. This rewrites the cached prefix from the front, so it
+//! happens once, and a pass goes with it if one is possible. Never writes the texts.
 
-use super::{MiddleError, Planned, State, Tools};
+use super::{HopContext, MiddleError, Planned, TurnState};
 use crate::commit::Trigger;
-use crate::model::{Digest, Guide, GuideReason, Marks, Shape};
+use crate::model::{Digest, Guide, GuideReason, ItemNo, Marks, Shape};
 use crate::render::tools::Injected;
 use crate::tokens::ledger::RequestSizes;
 use crate::turn::settings;
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// What a turn had before the guidance was tried.
-pub(super) struct Before {
+/// The state of a turn before the guidance is tried.
+pub(super) struct BeforeGuidance {
     guide: Guide,
     marks: Arc<Marks>,
     shapes: Vec<Arc<Shape>>,
@@ -22,16 +22,16 @@ pub(super) struct Before {
     prologue: Digest,
 }
 
-impl State {
-    /// What there is before a view is looked for, where that may bring the guidance in.
-    pub(super) fn before_guidance(&self) -> Option<Before> {
+impl TurnState {
+    /// The state before a view is made, if that may bring the guidance in.
+    pub(super) fn before_guidance(&self) -> Option<BeforeGuidance> {
         let may = self.guide.is_waiting()
             && self.request.tools.is_some()
             && !self.refuses_tools()
-            // What is said beside a hidden call joins what is said behind it, and two pieces of JSON
-            // are none.
+            // Text beside a hidden call is joined to the text after it, and two pieces of JSON are
+            // not one.
             && !self.request.structured;
-        may.then(|| Before {
+        may.then(|| BeforeGuidance {
             guide: self.guide,
             marks: self.marks.clone(),
             shapes: self.shapes.clone(),
@@ -42,8 +42,8 @@ impl State {
         })
     }
 
-    /// Why a view that was found brings the guidance in, where it does. A cold cache alone is no
-    /// reason: most sessions that pause never reach their ceiling.
+    /// Why a view brings the guidance in, if it does. A cold cache alone is no reason: most
+    /// sessions that pause never reach their ceiling.
     pub(super) fn guide_reason(&self, Planned(prepared): &Planned) -> Option<GuideReason> {
         if self.terms.guide_now {
             return Some(GuideReason::Asked);
@@ -57,12 +57,11 @@ impl State {
             .map(|_| GuideReason::Mark)
     }
 
-    /// What of a view that brings the guidance in stood in the request before: the tools alone, where
-    /// they are the same. What follows them has changed, in a system message of the client's or by one
-    /// of our own before all others.
+    /// How much of a view that brings the guidance in the upstream was sent before: the tools, if
+    /// they are the same. The system message after them has changed.
     pub(super) fn guided_asked(
         &self,
-        before: &Before,
+        before: &BeforeGuidance,
         planned: RequestSizes,
         guided: RequestSizes,
     ) -> RequestSizes {
@@ -75,15 +74,15 @@ impl State {
         RequestSizes { held, ..guided }
     }
 
-    /// Goes back to before a view was looked for and brings the guidance in. `false` where there is
-    /// nothing that could be asked for.
+    /// Goes back to the state before the view and brings the guidance in. `false` if there is no
+    /// guidance to give.
     ///
     /// # Errors
-    /// As [`State::inject`].
+    /// As [`TurnState::inject`].
     pub(super) fn bring_guidance(
         &mut self,
-        before: &Before,
-        tools: &Tools<'_>,
+        before: &BeforeGuidance,
+        tools: &HopContext<'_>,
     ) -> Result<bool, MiddleError> {
         let injected = if self.injected.any() {
             self.injected.clone()
@@ -101,8 +100,8 @@ impl State {
         Ok(true)
     }
 
-    /// Takes the guidance out again.
-    pub(super) fn go_back(&mut self, before: Before, marks: Arc<Marks>) {
+    /// Goes back to the state before the guidance.
+    pub(super) fn go_back(&mut self, before: BeforeGuidance, marks: Arc<Marks>) {
         self.guide = before.guide;
         self.marks = marks;
         self.shapes = before.shapes;
@@ -119,15 +118,15 @@ impl State {
         waited && self.guide.waited && !self.guide.is_waiting() && self.pending.is_empty()
     }
 
-    /// Whether the guidance stood in the conversation's first request, so that what came before the
-    /// first `start` is its prologue (paper 000 §4.3).
+    /// Whether the guidance was in the conversation's first request, so that everything before the
+    /// first `start` is prologue (paper 000 §4.3).
     pub(super) fn was_guided_from_the_start(&self) -> bool {
         self.guidance.is_some() && !self.guide.waited
     }
 
-    /// The number of the first item that was said with the guidance in view: what came before it
-    /// nobody was asked to mark.
-    pub(crate) fn guided_from(&self, first_item: u32) -> Option<u32> {
+    /// The number of the first item after the guidance came in. Nobody asked the model to mark what
+    /// is older.
+    pub(crate) fn guided_from(&self, first_item: ItemNo) -> Option<ItemNo> {
         if self.guide.is_waiting() {
             return None;
         }
@@ -137,11 +136,11 @@ impl State {
             .take_while(|record| !record.guide.is_waiting());
         let waited = self.guide.waited;
         let first = guided.by_ref().last().map(|record| record.first_item);
-        // Where nothing was ever waited for, all of it counts.
+        // If the guidance was there from the start, everything counts.
         Some(if waited {
             first.unwrap_or(first_item)
         } else {
-            0
+            ItemNo(0)
         })
     }
 }

@@ -1,13 +1,16 @@
 //! An episode that never ends (design §5): once all else is evicted, calls and results inside the
-//! open episode go, oldest first, bulk before the rest. Its text and its start always stay.
+//! open episode are removed, oldest first, bulk before the rest. Never removes its text or its
+//! start.
 
-use super::Level;
+use super::ask::Level;
 use super::plan::Move;
 use super::work::Work;
 use crate::model::{ItemKind, Mark};
-use crate::session::graph::{Episode, Kind};
+use crate::session::graph::{Episode, EpisodeKind};
+use crate::session::index::ItemIndex;
 
-/// Strips the open episode, or the unannotated span at the tail, down to the target.
+/// Removes calls of the open episode, or of the unannotated span at the tail, until the target is
+/// met.
 pub(super) fn strip(work: &mut Work<'_>) {
     let Some(current) = work.transcript.graph.current() else {
         return;
@@ -17,8 +20,8 @@ pub(super) fn strip(work: &mut Work<'_>) {
     };
     for bulk in [true, false] {
         let mut due = due(work, episode, bulk).into_iter().peekable();
-        // A batch never frees more than is asked for, so that the pass stops as soon as it may;
-        // one by one each call would write the line of what is gone anew.
+        // A batch never frees more than is needed, so the pass can still stop as soon as the target
+        // is met. Removing calls one by one would write the line of what is gone each time.
         while !work.met() && due.peek().is_some() {
             let excess = work.total().saturating_sub(work.target);
             let mut most = 0;
@@ -35,13 +38,17 @@ pub(super) fn strip(work: &mut Work<'_>) {
     }
 }
 
-/// The calls of one level that may go, oldest first.
+/// The calls of one level that may be removed, oldest first.
 fn due(work: &Work<'_>, episode: &Episode, bulk: bool) -> Vec<Move> {
-    let goes = |index: &usize| {
+    let goes = |index: &ItemIndex| {
         let item = work.item(*index)?;
         let pair = item.kind == ItemKind::Call && item.delimiter.is_none();
-        let carrier = episode.kind == Kind::Implicit && episode.carrier == Some(*index);
-        let mark = if carrier { Mark::Folded } else { Mark::Removed };
+        let carrier = episode.kind == EpisodeKind::Implicit && episode.carrier == Some(*index);
+        let mark = if carrier {
+            Mark::Tombstone
+        } else {
+            Mark::Removed
+        };
         let goes = pair
             && work.is_bulk(item) == bulk
             && !work.protected(*index)

@@ -1,24 +1,25 @@
-//! How large a hop's view may be: the ceiling and the floor in counted tokens. Never decides a pass.
+//! The ceiling and the floor of a hop's view, in counted tokens. Never decides a pass.
 
-use super::{State, Tools};
+use super::{HopContext, TurnState};
 use crate::commit::{self, Growth};
 use crate::model::Role;
 use crate::policy::Target;
-use crate::session::path::{Entry, REPORTS};
+use crate::session::path::{PathEntry, REPORTS};
 use crate::session::transcript::Transcript;
 use crate::tokens::calibrate;
 
-impl State {
-    /// The ratio of the newest hop on the path that has a report. The hops of this turn don't count,
-    /// so that the first one and a retry of it agree.
+impl TurnState {
+    /// The ratio of reported to counted tokens of the newest hop on the path with a report. Hops of
+    /// this turn don't count, so that the first hop and its retry agree.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         let mut newest = self.path.entries.iter().rev().take(REPORTS);
-        let (reported, estimate) = newest.find_map(Entry::told).unwrap_or_default();
+        let (reported, estimate) = newest.find_map(PathEntry::told).unwrap_or_default();
         calibrate::ratio(reported, estimate)
     }
 
-    /// The ceiling and the floor in counted tokens: τ is held against estimate × ratio.
+    /// The ceiling and the floor in counted tokens. The ceiling is in the provider's tokens, which
+    /// are the estimate times the ratio.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -27,16 +28,17 @@ impl State {
     )]
     pub(super) fn limits(
         &self,
-        tools: &Tools<'_>,
+        tools: &HopContext<'_>,
         transcript: &Transcript,
         ratio: f64,
         refused: Option<u64>,
     ) -> Target {
         let ceiling = match refused {
-            // The size is the provider's, as the ceiling is.
+            // The refused size is in the provider's tokens, too.
             Some(size) => (size as f64 * 0.8 / ratio) as u64,
             None => (f64::from(self.terms.ceiling) / ratio) as u64,
         };
+        // How fast the session grows decides how deep a pass pays.
         let turns = self.path.entries.len();
         let spoken: u64 = transcript
             .items
@@ -44,6 +46,7 @@ impl State {
             .map(|item| u64::from(item.tokens))
             .sum();
         let per_turn = (turns >= commit::AUTO_TURNS).then(|| spoken as f64 / turns as f64);
+        // Everything before the first answer stays in view in any case.
         let protected: u64 = transcript
             .entries
             .iter()

@@ -1,6 +1,6 @@
-//! Agents that write their calls as text and send results as user messages: by which of these a
-//! message is a result. Nothing is one unless the operator or the request chose a profile, or all that
-//! is fixed of an agent stands where that agent puts it. Never edits a message.
+//! Finds results that agents send as user messages, because they write their calls as text. A
+//! message is one only if the operator or the request chose a profile, or if all fixed parts of a
+//! known agent are where that agent puts them. Never edits a message.
 
 use std::hash::{Hash, Hasher as _};
 use std::sync::{Arc, LazyLock};
@@ -9,22 +9,22 @@ use memchr::memmem::Finder;
 use regex::Regex;
 use twox_hash::XxHash3_64;
 
-use super::known::{Front, Reader};
+use super::memo::{Front, Reader};
 use crate::dialect::request::Request;
 use crate::model::raw::Object;
 use crate::model::{Role, Shape, label_set};
 
-/// Bytes that stay of what a pattern matched, in front of what stands for the rest.
+/// Bytes of a pattern's match that stay in view, before the text that replaces the rest.
 const FRONT: usize = 200;
 
 label_set!(
-    /// Agents whose results are known by how they begin.
+    /// Agents whose results are recognised by how they begin.
     TextProfile {
         /// <https://github.com/huggingface/smolagents/blob/main/src/smolagents/memory.py>
         Smolagents => "smolagents",
         /// Before version 2: <https://github.com/SWE-agent/mini-swe-agent>
         MiniSweAgent => "mini-swe-agent",
-        /// Those of modules that hand on each observation as a message of its own.
+        /// DSPy modules that send each observation as a message of its own.
         Dspy => "dspy",
     }
 );
@@ -58,7 +58,7 @@ impl TextProfile {
         }
     }
 
-    /// What of its system message no other program has.
+    /// The sentence of its system message that no other program has.
     const fn sentence(self) -> Option<&'static str> {
         match self {
             Self::Smolagents => Some(
@@ -71,7 +71,7 @@ impl TextProfile {
         }
     }
 
-    /// What looks for that, made once: every request is searched.
+    /// Searches for that sentence. Made once, because every request is searched.
     fn finder(self) -> Option<&'static Finder<'static>> {
         static ALL: LazyLock<Vec<Option<Finder<'static>>>> = LazyLock::new(|| {
             let one = |profile: TextProfile| profile.sentence().map(Finder::new);
@@ -95,10 +95,10 @@ impl TextProfile {
     }
 }
 
-/// By what a user message is a result, as the operator has it.
+/// How the operator has user messages recognised as results.
 #[derive(Clone, Debug, Default)]
 pub struct TextResults {
-    /// How results begin, beside what a profile says.
+    /// How results begin, in addition to the patterns of a profile.
     pub patterns: Vec<Regex>,
     /// The profile of requests that name none.
     pub profile: Option<TextProfile>,
@@ -112,7 +112,7 @@ impl PartialEq for TextResults {
     }
 }
 
-/// What users say, in some languages and none: nothing of it is the result of a call.
+/// What users say in several languages. None of it is the result of a call.
 const ORDINARY: [&str; 16] = [
     "Please fix the test that fails.",
     "Why does it return null here?",
@@ -131,10 +131,10 @@ const ORDINARY: [&str; 16] = [
     "- first the tests\n- then the docs",
     "@src/lib.rs look at this",
 ];
-/// So many of them make a pattern one of what users say.
+/// A pattern that matches so many of these matches users.
 const SEVERAL: usize = 4;
 
-/// Reads a pattern that holds at the start of a message.
+/// Reads a pattern that must match at the start of a message.
 ///
 /// # Errors
 /// What is wrong with it, and what to write.
@@ -156,10 +156,10 @@ pub fn pattern(text: &str) -> Result<Regex, String> {
     Ok(read)
 }
 
-/// What the results of one request begin with, by the index of their messages.
+/// How the results of one request begin, by message.
 pub type Fronts = Vec<Front>;
 
-/// Patterns, and what names them.
+/// Patterns, and the key that identifies them.
 struct Patterns<'p> {
     all: Vec<&'p Regex>,
     name: u64,
@@ -174,7 +174,7 @@ impl<'p> Patterns<'p> {
         Self { all, name }
     }
 
-    /// What a text begins with.
+    /// The beginning of a text, if a pattern matches it.
     fn front(&self, text: &str) -> Front {
         let found = self.all.iter().filter_map(|one| one.find(text));
         let found = found.into_iter().find(|found| found.start() == 0)?;
@@ -185,8 +185,8 @@ impl<'p> Patterns<'p> {
 }
 
 impl TextResults {
-    /// The messages of a request that are results. None is that no answer stands directly before, so
-    /// what the user asked for at first never is. Of a message that came before, nothing is read again.
+    /// The messages of a request that are results. A result directly follows an answer, so the
+    /// user's first question never is one. Messages that came before are not read again.
     #[must_use]
     pub fn find(
         &self,
@@ -207,8 +207,8 @@ impl TextResults {
     }
 }
 
-/// The agent whose own sentence stands in the system message, and whose first message behind an answer
-/// begins as its results do.
+/// The agent whose sentence is in the system message, if the first message after an answer begins
+/// as its results do.
 fn recognised(
     reader: &Reader<'_>,
     request: &Request,
@@ -230,7 +230,7 @@ fn recognised(
     })
 }
 
-/// What a user's message behind an answer begins with, where it is a result.
+/// The beginning of a user message after an answer, if it is a result.
 fn front(
     patterns: &Patterns<'_>,
     reader: &Reader<'_>,
@@ -245,7 +245,8 @@ fn front(
     }
     let bytes = request.message(at);
     reader.front(patterns.name, bytes, || {
-        // One that is a part of a message has no content of its own that could be replaced.
+        // A result that is only a part of a message has no content of its own that could be
+        // replaced.
         Object::parse(bytes).ok()?.present("content")?;
         patterns.front(&request.dialect.text(bytes)?)
     })
@@ -258,7 +259,7 @@ mod tests {
     use super::*;
     use crate::model::{CacheName, Dialect, Digest, TenantId};
     use crate::tokens::{Counter, Encoding};
-    use crate::turn::known::Memo;
+    use crate::turn::memo::Memo;
 
     #[test]
     fn every_pattern_of_ours_is_one() {

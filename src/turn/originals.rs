@@ -1,24 +1,25 @@
-//! The original texts behind a transcript's items, read from the client's request and from records
-//! when a policy or a view asks for them: the one place where views and passes get them. Never keeps a
-//! text beyond the request but in the memo.
+//! The original texts of a transcript's items, read from the client's request and from records when
+//! a policy or a view needs them. Views and passes get them only here. Never keeps a text beyond
+//! the request, except in the memo.
 
 use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::known::{Decoded, Reader};
+use super::memo::{Decoded, Reader};
 use crate::dialect::edit::AssistantEdit;
 use crate::dialect::request::Request;
-use crate::model::{Digest, Handed, Hop, ItemKind, Kept, Mark, Marks, Role, Shape, Words};
-use crate::policy::{self, Ask, PlanError, Policy, Proposal, Target, Text};
+use crate::model::{Digest, Handed, ItemKind, Kept, Mark, Marks, Role, Shape, StoredHop, Words};
+use crate::policy::{self, PlanError, Policy, PolicyAsk, Proposal, Target, Text};
 use crate::render;
+use crate::session::index::{ItemIndex, indices};
 use crate::session::marked::fronted;
 use crate::session::measure::Measure;
 use crate::session::note::{Left, Note};
 use crate::session::path::Path;
-use crate::session::transcript::{Entry, Item, Source, Transcript};
+use crate::session::transcript::{Item, Source, Transcript, TranscriptEntry};
 use crate::session::view::{Notes, View};
-use crate::session::{recall, stub};
+use crate::session::{ids, stub};
 
 /// What a transcript was built from.
 #[derive(Clone, Copy)]
@@ -26,23 +27,23 @@ pub(super) struct Originals<'a> {
     pub request: &'a Request,
     pub shapes: &'a [Arc<Shape>],
     pub path: &'a Path,
-    pub pending: &'a [Hop],
+    pub pending: &'a [StoredHop],
     pub transcript: &'a Transcript,
-    /// Where a pass may follow, the texts that it decoded last.
+    /// The texts that were decoded last, if a pass may follow.
     pub decoded: Option<&'a Decoded<'a>>,
 }
 
 impl<'a> Originals<'a> {
-    /// The original text of an item: a result's or a message's text, a call's arguments. `None`
-    /// where it has none or where it could not be put back in its form.
-    pub fn text(&self, index: usize) -> Option<Text<'a>> {
+    /// The original text of an item: a result's or a message's text, or a call's arguments. `None`
+    /// if it has none or could not be written back.
+    pub fn text(&self, index: ItemIndex) -> Option<Text<'a>> {
         match self.decoded {
             Some(decoded) => decoded.text(index, || self.decode(index)),
             None => self.decode(index).map(Rc::new),
         }
     }
 
-    fn decode(&self, index: usize) -> Option<Cow<'a, str>> {
+    fn decode(&self, index: ItemIndex) -> Option<Cow<'a, str>> {
         let item = self.transcript.items.get(index)?;
         let entry = self.transcript.entries.get(item.entry)?;
         if let Source::HiddenResult { step, hop, call } = entry.source {
@@ -66,9 +67,9 @@ impl<'a> Originals<'a> {
         }
     }
 
-    /// What a recall brings back of an item: of a call its result. What is no text is named where
-    /// it stood.
-    pub fn whole(&self, index: usize) -> Option<Cow<'a, str>> {
+    /// What a recall brings back of an item; of a call, its result. Content that is not text is
+    /// named where it was.
+    pub fn whole(&self, index: ItemIndex) -> Option<Cow<'a, str>> {
         let item = self.transcript.items.get(index)?;
         let entry = self.transcript.entries.get(item.entry)?;
         match item.kind {
@@ -90,8 +91,8 @@ impl<'a> Originals<'a> {
         }
     }
 
-    /// What was said in one hop: text that earlier hops handed out is their own items'.
-    fn own_text(&self, index: usize, entry: &Entry) -> Option<Cow<'a, str>> {
+    /// The text of one hop. Text that earlier hops handed out belongs to their own items.
+    fn own_text(&self, index: ItemIndex, entry: &TranscriptEntry) -> Option<Cow<'a, str>> {
         let parts = || {
             self.request
                 .dialect
@@ -99,6 +100,7 @@ impl<'a> Originals<'a> {
                 .map(Cow::Owned)
         };
         let text = self.decode(index).or_else(parts)?;
+        // Only the last hop shares a message with earlier hops.
         let Source::LastHop { step, .. } = entry.source else {
             return Some(text);
         };
@@ -117,10 +119,10 @@ impl<'a> Originals<'a> {
     }
 
     /// A call's name and arguments as the model wrote them.
-    pub fn call(&self, index: usize) -> Option<String> {
+    pub fn call(&self, index: ItemIndex) -> Option<String> {
         let item = self.transcript.items.get(index)?;
         let entry = self.transcript.entries.get(item.entry)?;
-        let items = self.transcript.items.get(entry.items.start..index)?;
+        let items = self.transcript.items.range(entry.items.start..index)?;
         let same = |other: &&Item| other.kind == ItemKind::Call && other.hidden == item.hidden;
         let place = items.iter().filter(same).count();
         if item.said {
@@ -138,7 +140,7 @@ impl<'a> Originals<'a> {
         Some(format!("{} {}", item.name, call.arguments))
     }
 
-    fn message(&self, entry: &Entry) -> Option<&'a [u8]> {
+    fn message(&self, entry: &TranscriptEntry) -> Option<&'a [u8]> {
         match entry.source {
             Source::Client(message) | Source::LastHop { message, .. } => {
                 Some(self.request.message(message))
@@ -148,17 +150,17 @@ impl<'a> Originals<'a> {
         }
     }
 
-    fn hop(&self, step: usize, hop: usize) -> Option<&'a Hop> {
+    fn hop(&self, step: usize, hop: usize) -> Option<&'a StoredHop> {
         self.path.hop(self.pending, step, hop)
     }
 
     /// The strings of an original, read once for all passes.
-    pub fn words(&self, reader: Reader<'_>, index: usize) -> Option<Arc<Words>> {
+    pub fn words(&self, reader: Reader<'_>, index: ItemIndex) -> Option<Arc<Words>> {
         let item = self.transcript.items.get(index)?;
         let entry = self.transcript.entries.get(item.entry)?;
         let place = match item.kind {
             ItemKind::Reasoning => return None,
-            // Beside its text a message has the arguments of its calls.
+            // Place 0 is the message's text; the arguments of its calls follow.
             ItemKind::Call if item.said => 0,
             ItemKind::Call if is_visible(item) => self.place(entry, index)? + 1,
             ItemKind::Call => return None,
@@ -177,6 +179,7 @@ impl<'a> Originals<'a> {
         };
         match entry.source {
             Source::Client(message) | Source::LastHop { message, .. } => {
+                // The key is the digest of the message and the place in it.
                 let digest = self.shapes.get(message)?.canonical;
                 let mut name = [0; 40];
                 let parts = digest.as_bytes().iter().copied();
@@ -188,31 +191,32 @@ impl<'a> Originals<'a> {
         }
     }
 
-    /// Reads what came with this request, and what the last pass left, before a pass asks for it, so
-    /// that none has all that came since the one before to read.
+    /// Reads the strings of what came with this request and of what the last pass left, so that the
+    /// next pass doesn't have to read everything at once.
     pub fn read_ahead(&self, reader: Reader<'_>, notes: &Notes) {
         for note in notes.results.values().chain(notes.arguments.values()) {
             let _ = note.words();
         }
         let mut entries = self.transcript.entries.iter();
         let newest = entries.rfind(|entry| entry.role == Role::Assistant);
-        let from = newest.map_or(0, |entry| entry.items.start);
-        for index in from..self.transcript.items.len() {
+        let from = newest.map_or(ItemIndex(0), |entry| entry.items.start);
+        for index in indices(from..self.transcript.items.end()) {
             self.words(reader, index);
         }
     }
 
-    /// The place of a call among those of its message that the client sees.
-    fn place(&self, entry: &Entry, index: usize) -> Option<usize> {
-        let before = self.transcript.items.get(entry.items.start..index)?;
+    /// The place of a call among the visible calls of its message.
+    fn place(&self, entry: &TranscriptEntry, index: ItemIndex) -> Option<usize> {
+        let before = self.transcript.items.range(entry.items.start..index)?;
         Some(before.iter().filter(|item| is_visible(item)).count())
     }
 
     /// What is left of a call of which a pass kept a part.
-    pub fn left(&self, reader: Reader<'_>, call: usize, mark: Mark, kept: &Kept) -> Left {
+    pub fn left(&self, reader: Reader<'_>, call: ItemIndex, mark: Mark, kept: &Kept) -> Left {
         let Some(item) = self.transcript.items.get(call) else {
             return Left::default();
         };
+        // Everything that the note depends on is part of the key.
         let name = (item.no, &*item.name, mark as u8);
         let originals = (self.digest(call), item.pair.and_then(|at| self.digest(at)));
         let make = || {
@@ -233,8 +237,8 @@ impl<'a> Originals<'a> {
         reader.left(&(name, originals, call, kept, front), make)
     }
 
-    /// The digest of the client's message that an item stands in.
-    fn digest(&self, index: usize) -> Option<Digest> {
+    /// The digest of the message that an item is part of.
+    fn digest(&self, index: ItemIndex) -> Option<Digest> {
         let item = self.transcript.items.get(index)?;
         match self.transcript.entries.get(item.entry)?.source {
             Source::Client(message) | Source::LastHop { message, .. } => {
@@ -248,8 +252,14 @@ impl<'a> Originals<'a> {
         }
     }
 
-    /// What stands in place of a call's result, or of a text.
-    fn result(&self, reader: Reader<'_>, index: usize, mark: Mark, kept: &Kept) -> Option<Note> {
+    /// The note that replaces a call's result, or a text.
+    fn result(
+        &self,
+        reader: Reader<'_>,
+        index: ItemIndex,
+        mark: Mark,
+        kept: &Kept,
+    ) -> Option<Note> {
         kept.of?;
         let item = self.transcript.items.get(index)?;
         let result = match item.kind {
@@ -262,23 +272,24 @@ impl<'a> Originals<'a> {
             | ItemKind::Opaque => item.pair?,
         };
         let tokens = self.transcript.items.get(result)?.tokens;
-        // Where nothing of the text is named it need not be decoded.
+        // If no part of the text is kept, it need not be decoded.
         let spans = !kept.lines.is_empty() || !kept.index.is_empty();
         let original = spans
             .then(|| self.text(result))
             .flatten()
             .unwrap_or_default();
-        let id = recall::id(item);
+        let id = ids::id(item);
         let text = stub::result(&id, tokens, mark, kept, &original);
         let text = fronted(self.transcript, index, text);
         let size = reader.count(&text);
         Some(Note::new(text, size))
     }
 
-    /// What is named of a removed item: of a text's own strings, or of a call's and its result's.
-    fn names(&self, item: &Item, index: usize, kept: &Kept) -> Option<Arc<str>> {
+    /// The strings that a tombstone names of a removed item: of a text, or of a call and its
+    /// result.
+    fn names(&self, item: &Item, index: ItemIndex, kept: &Kept) -> Option<Arc<str>> {
         let (result, call) = (!kept.index.is_empty(), kept.trimmed.is_some());
-        let text = |asked: bool, at: usize| asked.then(|| self.text(at)).flatten();
+        let text = |asked: bool, at: ItemIndex| asked.then(|| self.text(at)).flatten();
         let own = text(result, item.pair.unwrap_or(index)).unwrap_or_default();
         let call = call && item.kind == ItemKind::Call;
         let arguments = text(call, index).unwrap_or_default();
@@ -286,7 +297,13 @@ impl<'a> Originals<'a> {
         (!names.is_empty()).then(|| names.into())
     }
 
-    fn arguments(&self, reader: Reader<'_>, item: &Item, call: usize, kept: &Kept) -> Option<Note> {
+    fn arguments(
+        &self,
+        reader: Reader<'_>,
+        item: &Item,
+        call: ItemIndex,
+        kept: &Kept,
+    ) -> Option<Note> {
         let index = kept.trimmed.as_ref()?;
         let text = stub::trimmed(&self.text(call)?, index)?;
         let size = reader.call(&item.name, &text);
@@ -294,25 +311,25 @@ impl<'a> Originals<'a> {
     }
 }
 
-/// How the texts of the proxy's own in a view are made, and passes over it proposed, over the originals.
+/// Makes views and passes, with the proxy's own texts written from the originals.
 #[derive(Clone, Copy)]
-pub(super) struct Written<'a> {
+pub(super) struct OwnTexts<'a> {
     pub originals: Originals<'a>,
     pub reader: Reader<'a>,
     /// The ceiling in tokens.
     pub ceiling: u32,
-    /// The name of `recall`, where texts may mention it.
+    /// The name of `recall`, if texts may mention it.
     pub recall: Option<&'a str>,
 }
 
-impl Written<'_> {
+impl OwnTexts<'_> {
     /// The view of a transcript under these marks.
     pub fn view(&self, transcript: &Arc<Transcript>, marks: &Arc<Marks>) -> View {
         let (transcript, marks) = (Arc::clone(transcript), Arc::clone(marks));
         self.measured(|measure| View::new(transcript, marks, measure))
     }
 
-    /// What a policy would do to a view.
+    /// What a policy would evict from a view.
     ///
     /// # Errors
     /// [`PlanError`] if its moves break a rule.
@@ -320,14 +337,14 @@ impl Written<'_> {
         &self,
         policy: Policy,
         view: &View,
-        config: &policy::Config,
+        config: &policy::EvictionSettings,
         target: Target,
     ) -> Result<Proposal, PlanError> {
         let originals = self.originals;
         self.measured(|measure| {
             policy::propose(
                 policy,
-                &Ask {
+                &PolicyAsk {
                     view,
                     config,
                     measure,
@@ -339,7 +356,7 @@ impl Written<'_> {
         })
     }
 
-    /// The lines of a view's ledger that did not fit into it.
+    /// The lines of a view's ledger that did not fit.
     pub fn ledger_rest(&self, view: &View) -> Vec<String> {
         self.measured(|measure| view.ledger_rest(measure))
     }
@@ -358,7 +375,7 @@ impl Written<'_> {
     }
 }
 
-/// A call that the client sees, too.
+/// Whether an item is a call that the client sees.
 fn is_visible(item: &Item) -> bool {
     item.kind == ItemKind::Call && !item.hidden && !item.said
 }

@@ -1,22 +1,23 @@
-//! The calls of an assistant message, visible and hidden: which tool they are for and which episode
-//! they belong to. Never judges a hidden call anew: its recorded effect says what it did.
+//! The calls of an assistant message, visible and hidden: the tool and the episode of each. Never
+//! judges a hidden call again: its recorded effect says what it did.
 
 use std::sync::Arc;
 
 use super::{Builder, Call};
-use crate::model::{Effect, Hidden, ItemKind, ItemNo, ToolClass};
-use crate::session::graph::{Delimiter, Kind};
+use crate::model::{Effect, HiddenTool, ItemKind, ItemNo, ToolClass};
+use crate::session::graph::{DelimiterRole, EpisodeKind};
+use crate::session::index::{EntryIndex, EpisodeIndex, ItemIndex};
 
 impl<'a> Builder<'a> {
-    /// Takes in one call; gives the episode that it opened. A call of a message that must never
-    /// be edited is none of an episode's items, so that nothing takes it out.
+    /// Adds one call, and returns the episode that it opened. A call of a message that must never
+    /// be edited is not among the items of its episode, so that nothing evicts it.
     pub(super) fn call(
         &mut self,
         call: &Call<'a>,
-        entry: usize,
+        entry: EntryIndex,
         number: ItemNo,
         opaque: bool,
-    ) -> Option<usize> {
+    ) -> Option<EpisodeIndex> {
         match call {
             Call::Visible {
                 id,
@@ -30,6 +31,8 @@ impl<'a> Builder<'a> {
                     (item.class, item.name, item.digest) = (class, name, *digest);
                 }
                 self.waiting.push((id, index));
+                // A call that may not be removed is no item of an episode, but its result may be
+                // shortened.
                 if opaque {
                     self.bind(index);
                 } else {
@@ -43,9 +46,11 @@ impl<'a> Builder<'a> {
                     item.hidden = true;
                 }
                 self.waiting.push((call.id.0.as_str(), index));
+                // A `delimiter` call changes the graph; a recall is content of the episode that is
+                // open.
                 match call.tool {
-                    Hidden::Delimiter => self.delimiter(index, &call.effect),
-                    Hidden::Recall => {
+                    HiddenTool::Delimiter => self.delimiter(index, &call.effect),
+                    HiddenTool::Recall => {
                         self.recall(index, &call.effect);
                         None
                     }
@@ -54,7 +59,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn delimiter(&mut self, index: usize, effect: &Effect) -> Option<usize> {
+    fn delimiter(&mut self, index: ItemIndex, effect: &Effect) -> Option<EpisodeIndex> {
         let outcome = self.transcript.graph.take(effect);
         if let Some(item) = self.transcript.items.get_mut(index) {
             (item.delimiter, item.name) = (Some(outcome), self.delimiter.clone());
@@ -62,8 +67,8 @@ impl<'a> Builder<'a> {
         self.join_delimiter(index, outcome)
     }
 
-    /// What was brought back is content of the episode that is open, like any other read.
-    fn recall(&mut self, index: usize, effect: &Effect) {
+    /// Adds a recall. What it brought back is content of the open episode, like any other read.
+    fn recall(&mut self, index: ItemIndex, effect: &Effect) {
         if let Some(item) = self.transcript.items.get_mut(index) {
             (item.class, item.name) = (ToolClass::Read, self.recall.clone());
             item.pinned = matches!(effect, Effect::Recalled { pinned: true, .. });
@@ -71,18 +76,19 @@ impl<'a> Builder<'a> {
         self.join_work(index);
     }
 
-    /// Puts a call into the episode that is open at its place.
-    fn join_work(&mut self, index: usize) {
+    /// Adds a call to the items of the episode that is open.
+    fn join_work(&mut self, index: ItemIndex) {
         let episode = self.transcript.graph.place();
         self.join(index, episode);
         let episode = self.transcript.graph.episodes.get_mut(episode);
-        if let Some(episode) = episode.filter(|episode| episode.kind == Kind::Implicit) {
+        if let Some(episode) = episode.filter(|episode| episode.kind == EpisodeKind::Implicit) {
             episode.carrier.get_or_insert(index);
         }
     }
 
-    /// Puts a call whose message stays as it is beside the items of the episode at its place.
-    fn bind(&mut self, index: usize) {
+    /// Adds a call of a message that is never edited to the bound calls of the episode that is
+    /// open.
+    fn bind(&mut self, index: ItemIndex) {
         let episode = self.transcript.graph.place();
         if let Some(item) = self.transcript.items.get_mut(index) {
             (item.episode, item.bound) = (Some(episode), true);
@@ -100,19 +106,19 @@ impl<'a> Builder<'a> {
             .clone()
     }
 
-    fn join_delimiter(&mut self, index: usize, outcome: Delimiter) -> Option<usize> {
+    fn join_delimiter(&mut self, index: ItemIndex, outcome: DelimiterRole) -> Option<EpisodeIndex> {
         let episode = match outcome {
-            Delimiter::Start(episode) | Delimiter::End(episode) => episode,
-            Delimiter::Refused => self.transcript.graph.place(),
-            Delimiter::Stray => return None,
+            DelimiterRole::Start(episode) | DelimiterRole::End(episode) => episode,
+            DelimiterRole::Refused => self.transcript.graph.place(),
+            DelimiterRole::Stray => return None,
         };
         self.join(index, episode);
         let vertex = self.transcript.graph.episodes.get_mut(episode)?;
         match outcome {
-            Delimiter::Start(_) => vertex.carrier = Some(index),
-            Delimiter::End(_) => vertex.end = Some(index),
-            Delimiter::Refused | Delimiter::Stray => {}
+            DelimiterRole::Start(_) => vertex.carrier = Some(index),
+            DelimiterRole::End(_) => vertex.end = Some(index),
+            DelimiterRole::Refused | DelimiterRole::Stray => {}
         }
-        matches!(outcome, Delimiter::Start(_)).then_some(episode)
+        matches!(outcome, DelimiterRole::Start(_)).then_some(episode)
     }
 }

@@ -1,5 +1,5 @@
-//! What was said in a conversation whose content is stored: the messages that its turns list, put
-//! together. Never reads a message itself.
+//! A conversation whose content is stored: its messages, in order, from the lists that its turns
+//! keep. Never reads a message itself.
 
 use super::{FindError, Reads};
 use crate::model::{Content, Digest};
@@ -8,20 +8,20 @@ use crate::session::path::Path;
 /// How many lists are read at a time.
 const LISTS: usize = 32;
 
-/// A conversation as it was said, by the digests of its messages.
+/// A conversation by the digests of its messages.
 #[derive(Default)]
-pub struct Said {
-    /// All messages up to the last answer, that one included.
+pub struct Conversation {
+    /// All messages, including the last answer.
     pub messages: Vec<Digest>,
     /// The tools that came with its last request.
     pub tools: Option<Digest>,
 }
 
-/// The conversation that a path went through; none where a part of it was not stored.
+/// The conversation of a path; `None` if a part of it was not stored.
 ///
 /// # Errors
 /// [`FindError`] where the store fails or a list can't be read.
-pub fn said(reads: &Reads<'_>, path: &Path) -> Result<Option<Said>, FindError> {
+pub fn conversation(reads: &Reads<'_>, path: &Path) -> Result<Option<Conversation>, FindError> {
     let mut lists: Vec<Content> = Vec::new();
     for entries in path.entries.rchunks(LISTS) {
         let named = entries.iter().rev();
@@ -42,18 +42,18 @@ pub fn said(reads: &Reads<'_>, path: &Path) -> Result<Option<Said>, FindError> {
     Ok(None)
 }
 
-/// The conversation that lists make, the newest first; none where they leave a gap.
-fn join(lists: Vec<Content>) -> Option<Said> {
-    let mut said = Said::default();
+/// Joins lists, given newest first. `None` if there is a gap between them.
+fn join(lists: Vec<Content>) -> Option<Conversation> {
+    let mut conversation = Conversation::default();
     for list in lists.into_iter().rev() {
         let from = list.from as usize;
-        if said.messages.len() < from {
+        if conversation.messages.len() < from {
             return None;
         }
-        said.messages.truncate(from);
-        said.messages.extend(list.messages);
-        said.messages.push(list.answer);
-        said.tools = list.tools;
+        conversation.messages.truncate(from);
+        conversation.messages.extend(list.messages);
+        conversation.messages.push(list.answer);
+        conversation.tools = list.tools;
     }
-    Some(said)
+    Some(conversation)
 }

@@ -1,7 +1,6 @@
-//! Bounds what the proxy keeps of hidden calls, and so sends with every later request: of an answer
-//! before it is recorded, and of records of a time when nothing was bounded, or what is no object was
-//! kept as it came. Pure; never runs a
-//! call.
+//! Limits what the proxy keeps of hidden calls, and so sends with every later request. It limits an
+//! answer before it is recorded, and records of earlier versions, which limited nothing or kept
+//! arguments that are no object. Pure. Never runs a call.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,17 +8,17 @@ use std::sync::Arc;
 use crate::dialect::answer::{Answer, Block, BlockKind, Call};
 use crate::dialect::edit::{AssistantEdit, CallEdit};
 use crate::intercept::bounds::{MOST, NOTHING, is_object, kept};
-use crate::model::{CALL_TOKENS, Dialect, Effect, HiddenCall, Hop, TurnRecord};
+use crate::model::{CALL_TOKENS, Dialect, Effect, HiddenCall, StoredHop, TurnRecord};
 use crate::render::tools::Injected;
 use crate::session::path::Path;
 
-/// Bytes that a provider's own fields of a call may have in all, signatures among them. A call with
-/// more is kept without them.
+/// The most bytes of a provider's own fields of a call, such as signatures. If a call has more, all
+/// of them are dropped.
 const EXTRA: usize = 64 * 1024;
 /// Tokens of a call without arguments.
 const EMPTY_CALL: u32 = CALL_TOKENS + 6;
 
-/// The answer as it is kept: of its hidden calls no more than they need.
+/// The answer as it is kept, with its hidden calls limited.
 pub(super) fn answer<'a>(
     dialect: Dialect,
     injected: &Injected,
@@ -51,7 +50,7 @@ pub(super) fn answer<'a>(
     out
 }
 
-/// Puts a call in the place of one, in the list and in what the message is made of.
+/// Replaces a call in the list of calls and in the blocks of the message.
 pub(super) fn replace(dialect: Dialect, answer: &mut Answer, place: usize, call: Call) {
     let of_call = |block: &&mut Block| block.kind == BlockKind::Call(place);
     if let Some(block) = answer.blocks.iter_mut().find(of_call) {
@@ -62,8 +61,9 @@ pub(super) fn replace(dialect: Dialect, answer: &mut Answer, place: usize, call:
     }
 }
 
-/// The path with its records bounded as this version bounds what it writes; `None` where they are.
-pub(super) fn bounded(dialect: Dialect, path: &Path) -> Option<Path> {
+/// The path with its records limited as this version limits what it writes; `None` if they are
+/// already.
+pub(super) fn path(dialect: Dialect, path: &Path) -> Option<Path> {
     if !path.entries.iter().any(|entry| is_over(&entry.record)) {
         return None;
     }
@@ -87,12 +87,12 @@ fn is_over(record: &TurnRecord) -> bool {
     calls.any(is_unfit)
 }
 
-/// Whether a call was kept as no provider takes it, or larger than it can need.
+/// Whether a call was kept in a form that providers refuse, or larger than it can need.
 fn is_unfit(call: &HiddenCall) -> bool {
     call.arguments.len() > MOST || !is_object(&call.arguments)
 }
 
-fn bound(dialect: Dialect, hop: &mut Hop) {
+fn bound(dialect: Dialect, hop: &mut StoredHop) {
     let mut edit = AssistantEdit::default();
     for call in hop.calls.iter_mut().filter(|call| is_unfit(call)) {
         let nothing = CallEdit {

@@ -1,0 +1,171 @@
+//! The question that a policy answers: which policy, which order, over which view, and how much has
+//! to go. Also the levels by which an answer counts what it evicts. Never answers it.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::model::{Words, label_set};
+use crate::session::index::ItemIndex;
+use crate::session::measure::Measure;
+use crate::session::view::View;
+
+/// A text that is decoded once for all who ask for it.
+pub type Text<'a> = Rc<Cow<'a, str>>;
+
+label_set!(
+    /// A policy by name, baselines first.
+    #[derive(Default, Hash, PartialOrd, Ord)]
+    Policy {
+        /// Nothing is ever evicted.
+        None => "none",
+        /// Calls with their results go, oldest first.
+        Recency => "recency",
+        /// Whole assistant turns are folded, oldest first, into a line for each span of them that names
+        /// what went (paper 003, baselines).
+        OldestTurn => "oldest-turn",
+        /// Results of tools go, largest first (paper 003, baselines).
+        ToolPrune => "tool-prune",
+        /// Results of search and shell tools are masked first, their ends left; then results go, oldest
+        /// first (paper 003, baselines).
+        ToolMaskPrune => "tool-mask-prune",
+        /// Half by results of tools, half by folding whole turns (paper 003, baselines).
+        Hybrid => "hybrid",
+        /// Of the results before the last two user turns all but the newest 40,000 tokens go, if that
+        /// frees more than 20,000 (paper 001, tier 2).
+        ThreeTier => "three-tier",
+        /// All results but the newest three go, as providers' own clearing does it.
+        KeepRecent => "keep-recent",
+        /// All but the newest 8,000 tokens goes, for a summary that a model would have to write:
+        /// for replays only.
+        Compaction => "compaction",
+        /// The published order (paper 000, Algorithm 1) under the published terms: the floor is the
+        /// ceiling, and no tail is protected.
+        CwlPaper => "cwl-paper",
+        /// The episode graph in levels.
+        #[default]
+        Cwl => "cwl",
+    }
+);
+
+impl Policy {
+    /// The words for those that a request may ask for: all that need no model.
+    pub const WORDS: &'static [(&'static str, Self)] = &[
+        (Self::Cwl.name(), Self::Cwl),
+        (Self::CwlPaper.name(), Self::CwlPaper),
+        (Self::None.name(), Self::None),
+        (Self::Recency.name(), Self::Recency),
+        (Self::OldestTurn.name(), Self::OldestTurn),
+        (Self::ToolPrune.name(), Self::ToolPrune),
+        (Self::ToolMaskPrune.name(), Self::ToolMaskPrune),
+        (Self::Hybrid.name(), Self::Hybrid),
+        (Self::ThreeTier.name(), Self::ThreeTier),
+        (Self::KeepRecent.name(), Self::KeepRecent),
+    ];
+}
+
+/// In which order `cwl` evicts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Results of all eligible episodes before any call, text or episode; strings that occur
+    /// nowhere else are kept.
+    #[default]
+    Levels,
+    /// Episode by episode, as published (paper 000, Algorithm 1).
+    Paper,
+}
+
+impl Order {
+    /// The words for each.
+    pub const WORDS: &'static [(&'static str, Self)] =
+        &[("levels", Self::Levels), ("paper", Self::Paper)];
+}
+
+/// Settings of the eviction order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EvictionSettings {
+    /// The order of `cwl`.
+    pub order: Order,
+    /// Raw tokens at the tail that a pass takes last.
+    pub protect_recent: u32,
+    /// Whether nothing inside an open episode is ever evicted, as in the paper, in the finer order
+    /// too.
+    pub strict_active: bool,
+    /// Whether everything before the first `start` is prologue, which the published order never
+    /// evicts (paper 000 §4.3). Set if the model knew `delimiter` from the first request on.
+    pub prologue_until_start: bool,
+    /// Whether reasoning stays with its calls because the model family demands it back.
+    pub keep_reasoning: bool,
+    /// Result size in tokens above which a tool that no list names counts as bulk.
+    pub bulk_above: u32,
+}
+
+impl Default for EvictionSettings {
+    fn default() -> Self {
+        Self {
+            order: Order::Levels,
+            protect_recent: 8000,
+            strict_active: false,
+            prologue_until_start: false,
+            keep_reasoning: false,
+            bulk_above: 2000,
+        }
+    }
+}
+
+/// How much a pass has to evict, in raw tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The size of what is sent beside the transcript: tools and guidance.
+    pub fixed: u64,
+    /// The size that may not be exceeded.
+    pub ceiling: u64,
+    /// The size down to which a pass evicts.
+    pub floor: u64,
+}
+
+/// The question that a policy answers.
+#[derive(Clone, Copy)]
+pub struct PolicyAsk<'a> {
+    /// The view as it is now.
+    pub view: &'a View,
+    /// Settings of the order.
+    pub config: &'a EvictionSettings,
+    /// How the proxy's own texts are made and counted.
+    pub measure: Measure<'a>,
+    /// How much has to go.
+    pub target: Target,
+    /// The original text of an item: a result's or a message's text, or a call's arguments. `None`
+    /// if it has none or can't be edited.
+    pub originals: &'a dyn Fn(ItemIndex) -> Option<Text<'a>>,
+    /// The strings of an original, which are read only once. Those of a call are the strings of its
+    /// arguments' texts, as [`crate::session::stub::flat`] joins them. `None` if an item has none.
+    pub words: &'a dyn Fn(ItemIndex) -> Option<Arc<Words>>,
+}
+
+label_set!(
+    /// The level at which something was evicted (paper 000 §4.4; the finer ones are of design §5).
+    #[derive(PartialOrd, Ord, Hash)]
+    Level {
+        /// Reasoning traces of an expl.
+        Reasoning => "reasoning",
+        /// A result that occurs again later; a stub is left.
+        Superseded => "superseded",
+        /// A result, or the text of an episode without calls; a stub is left.
+        Stub => "stub",
+        /// A result; some lines of it are left.
+        Skeleton => "skeleton",
+        /// Long strings in a call's arguments.
+        Arguments => "arguments",
+        /// Calls and results of search and listing tools.
+        Bulk => "bulk",
+        /// All other calls and results.
+        Intermediate => "intermediate",
+        /// The whole episode.
+        Episode => "episode",
+        /// Calls and results inside the open episode.
+        Open => "open",
+        /// Tombstones merged into the ledger.
+        Ledger => "ledger",
+    }
+);
