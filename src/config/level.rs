@@ -42,7 +42,9 @@ fn is_ours(directive: &str) -> Result<bool, String> {
     let module = target.split('[').next().unwrap_or_default().trim();
     let (root, _) = module.split_once("::").unwrap_or((module, ""));
     if root != OWN_CRATE && strsim::damerau_levenshtein(root, OWN_CRATE) <= 2 {
-        return Err(format!("`{root}` is not a module; did you mean `{OWN_CRATE}`?"));
+        return Err(format!(
+            "`{root}` is not a module; did you mean `{OWN_CRATE}`?"
+        ));
     }
     let is_name = |part: &str| {
         !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
