@@ -60,7 +60,7 @@ pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Resul
             body_cap: config.server.body_cap,
             cache_memory: config.server.cache_memory,
         },
-        intercept: dialect::stream::Config {
+        intercept: dialect::stream::StreamSettings {
             usage: config.delimiter.usage,
             ..Default::default()
         },

@@ -30,7 +30,7 @@ pub struct App {
     /// How requests are served.
     pub settings: Settings,
     /// The stream machine's settings.
-    pub intercept: dialect::stream::Config,
+    pub intercept: dialect::stream::StreamSettings,
     /// The store of turn records.
     pub store: Arc<Store>,
     /// The records of turns that are only watched, in memory. The oldest are dropped first.

@@ -26,9 +26,10 @@ use super::app::App;
 use super::error::ProxyError;
 use super::finish::Committed;
 use super::incoming::{Beginning, Begun, Incoming, Served};
-use super::managed_turn::{ManagedTurn, TurnEnd};
+use super::managed_turn::{ManagedTurn, at_hop_cap};
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::Machine;
+use crate::dialect::stream::unary::TurnEnd;
 use crate::record::{AbortSide, RetryReason};
 use crate::upstream;
 
@@ -463,7 +464,7 @@ impl Driver {
 
     /// Ends the turn because it reached the bound on hops.
     async fn cap(&mut self) {
-        let end = TurnEnd::at_hop_cap(&self.answers);
+        let end = at_hop_cap(&self.answers);
         self.record(end).await;
         let mut out = Vec::new();
         self.machine.close(end.line(), &mut out);
@@ -471,7 +472,7 @@ impl Driver {
     }
 
     /// Records the turn and waits until it is durable.
-    async fn record(&mut self, end: TurnEnd) {
+    async fn record(&mut self, end: TurnEnd<'_>) {
         self.turn.settle(&self.app, &self.answers, end).await;
     }
 

@@ -21,6 +21,7 @@ use super::reporter::Reporter;
 use super::request::TurnRequest;
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::Spec;
+use crate::dialect::stream::unary::TurnEnd;
 use crate::dialect::{ErrorSide, ErrorText};
 use crate::model::{EditKind, Edits, Hop};
 use crate::record::{FailedStage, Phase, StoreOp};
@@ -99,7 +100,7 @@ impl ManagedTurn {
         &mut self,
         app: &App,
         answers: &[Answer],
-        end: TurnEnd,
+        end: TurnEnd<'_>,
     ) -> Option<Committed> {
         self.guarded(app, |turn| turn.record(app, answers, end))
     }
@@ -130,7 +131,7 @@ impl ManagedTurn {
     }
 
     /// The record of a turn that ends with the last of `answers`.
-    fn record(&mut self, app: &App, answers: &[Answer], end: TurnEnd) -> Option<Ended> {
+    fn record(&mut self, app: &App, answers: &[Answer], end: TurnEnd<'_>) -> Option<Ended> {
         let answer = answers.last()?;
         // A capped turn shows the client none of the last hop, so the hop is kept whole.
         let keep = match end {
@@ -141,7 +142,7 @@ impl ManagedTurn {
         self.ended(app, answers, last, end)
     }
 
-    fn ended(&self, app: &App, answers: &[Answer], last: Hop, end: TurnEnd) -> Option<Ended> {
+    fn ended(&self, app: &App, answers: &[Answer], last: Hop, end: TurnEnd<'_>) -> Option<Ended> {
         let answer = answers.last()?;
         let line = end.line();
         let transcript = self.prepared.view.transcript();
@@ -233,7 +234,7 @@ impl ManagedTurn {
             dialect: self.state.request.dialect,
             hidden: self.state.hidden_names(),
             usage_wish: self.state.request.usage_wish,
-            echo: self.state.request.echo.clone(),
+            echo: self.state.request.echo(),
         }
     }
 
@@ -311,7 +312,7 @@ impl ManagedTurn {
     }
 
     /// Records the turn and waits until it is durable, as long as the settings allow.
-    pub(super) async fn settle(&mut self, app: &Arc<App>, answers: &[Answer], end: TurnEnd) {
+    pub(super) async fn settle(&mut self, app: &Arc<App>, answers: &[Answer], end: TurnEnd<'_>) {
         if let Some(committed) = self.commit(app, answers, end) {
             self.durable(app, committed).await;
         }
@@ -363,41 +364,12 @@ impl ManagedTurn {
     }
 }
 
-/// How a turn came to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TurnEnd {
-    /// The model ended it, or the upstream did.
-    Upstream,
-    /// It reached the bound on hops.
-    HopCap {
-        /// The line that the client reads, if nothing else was said.
-        line: Option<&'static str>,
-    },
-}
-
-impl TurnEnd {
-    /// The end of a turn that reached the bound on hops with these answers.
-    pub(super) fn at_hop_cap(answers: &[Answer]) -> Self {
-        let silent = answers.iter().all(|answer| answer.text.is_empty());
-        Self::HopCap {
-            line: silent.then_some(CAP_LINE),
-        }
-    }
-
-    /// The line that the proxy adds.
-    pub(super) fn line(self) -> Option<&'static str> {
-        match self {
-            Self::Upstream => None,
-            Self::HopCap { line } => line,
-        }
-    }
-
-    /// The same as the dialects take it.
-    pub(super) fn closed(self) -> Option<Option<&'static str>> {
-        match self {
-            Self::Upstream => None,
-            Self::HopCap { line } => Some(line),
-        }
+/// The end of a turn that reached the bound on hops with these answers: the client reads a line if
+/// nothing else was said.
+pub(super) fn at_hop_cap(answers: &[Answer]) -> TurnEnd<'static> {
+    let silent = answers.iter().all(|answer| answer.text.is_empty());
+    TurnEnd::HopCap {
+        line: silent.then_some(CAP_LINE),
     }
 }
 

@@ -151,9 +151,9 @@ async fn expand(
     // An expanded request may be large although the client's was small.
     opening.size += parts.map(Bytes::len).sum::<usize>();
     let go_on = move |app: &App, opening: &mut Opening| {
-        let whole = opening.reporter.timed(Phase::Parse, || {
-            asked.request.dialect.expand(&asked.request, &found)
-        });
+        let whole = opening
+            .reporter
+            .timed(Phase::Parse, || asked.request.expand(&found));
         asked.request = whole.ok_or(Stop::Fail(FailedStage::Dialect))?;
         place(app, opening, *asked)
     };
@@ -209,10 +209,10 @@ impl Opening {
 fn begin(app: &App, opening: &mut Opening) -> Result<OpeningStep, Stop> {
     let asked = asked(app, &opening.request, &mut opening.reporter)?;
     // A caller whose name is not proven may not read by an id what another caller said.
-    if asked.request.refers.is_empty() {
+    if !asked.request.refers() {
         place(app, opening, asked)
     } else if opening.trust != Trust::Whole {
-        let lost = match asked.request.refers.response {
+        let lost = match asked.request.previous_response() {
             Some(_) => Lost::Response,
             None => Lost::Item,
         };

@@ -105,7 +105,7 @@ pub(super) fn look_up(
     let mut room = Room(cap.saturating_sub(request.body.len()));
     let mut said = HashSet::new();
     // The conversation comes first: its messages are the first place to look for the items.
-    if let Some(id) = &request.refers.response {
+    if let Some(id) = request.previous_response() {
         let key = response_key(tenant, dialect, id);
         match conversation(reads, key, &mut room)? {
             Some(conversation) => {
@@ -116,9 +116,8 @@ pub(super) fn look_up(
             None => return Ok(LookedUp::Lost(Lost::Response)),
         }
     }
-    let ids = request.refers.items.iter().map(|(_, id)| id.as_str());
-    let ids: Vec<&str> = ids.collect();
     // All keys are read at once, because each read may wait for the disk.
+    let ids: Vec<&str> = request.named_items().collect();
     let all = ids.iter().map(|id| item_key(tenant, dialect, id));
     let keys: Vec<Digest> = all
         .clone()

@@ -12,10 +12,10 @@ use http_body_util::{BodyExt, Limited};
 use super::app::App;
 use super::error::ProxyError;
 use super::incoming::{Incoming, Served};
-use super::managed_turn::{ManagedTurn, TurnEnd};
+use super::managed_turn::{ManagedTurn, at_hop_cap};
 use super::send::{HopAnswer, retry_refused, send};
 use crate::dialect::answer::{Answer, Verdict};
-use crate::dialect::stream::unary::{self, Unstreamed};
+use crate::dialect::stream::unary::{self, TurnEnd, Unstreamed};
 use crate::record::AbortSide;
 use crate::upstream::{self, ResponseBody};
 
@@ -67,20 +67,20 @@ async fn hops(
         let capped = turn.state.pending.len() + 1 >= turn.state.terms.hops;
         if verdict != Verdict::HiddenOnly || capped {
             let end = if verdict == Verdict::HiddenOnly {
-                TurnEnd::at_hop_cap(&answers)
+                at_hop_cap(&answers)
             } else {
                 TurnEnd::Upstream
             };
             let ended = Unstreamed {
-                config: &app.intercept,
-                spec: &spec,
+                usage: app.intercept.usage,
+                hidden: &spec.hidden,
                 first: &first,
                 last: &last,
                 hops: &answers,
-                closed: end.closed(),
+                end,
             };
             // The body is composed before the turn is recorded, because it may have to be withheld.
-            let composed = ended.compose();
+            let composed = unary::compose(&ended, &spec);
             if unary::still_hides(&composed, &spec) {
                 return Ok(None);
             }

@@ -9,9 +9,9 @@ use http::{HeaderMap, Response, StatusCode};
 
 use super::{Begin, Driver, HopEnd};
 use crate::dialect::stream::StreamError;
+use crate::dialect::stream::unary::TurnEnd;
 use crate::pipeline::error::ProxyError;
 use crate::pipeline::incoming::Incoming;
-use crate::pipeline::managed_turn::TurnEnd;
 use crate::pipeline::send::{HopAnswer, refusal_body, retry_refused};
 use crate::record::AbortSide;
 use crate::upstream::{self, ResponseBody};

@@ -1,22 +1,22 @@
-//! What the proxy itself says in a Responses stream: the message that ends a turn at the hop cap,
-//! and errors. It makes up no id: the message's own follows from the response's.
+//! The events that the proxy writes itself in a Responses stream: the message that ends a turn at
+//! the hop cap, and errors. It makes up no id: the message's id follows from the response's.
 
 use bytes::Bytes;
 
-use super::node::{Node, lossy};
 use crate::dialect::blocks::events;
+use crate::dialect::json::{Node, lossy};
 use crate::model::raw;
 
 /// A message of the proxy's own.
-pub(in crate::dialect::responses) struct Line {
+pub struct ProxyMessage {
     id: String,
-    /// What it says, as raw JSON.
+    /// The text as a JSON string.
     text: String,
 }
 
-impl Line {
+impl ProxyMessage {
     /// A message of a response with this id.
-    pub(in crate::dialect::responses) fn new(response: &str, text: &str) -> Self {
+    pub fn new(response: &str, text: &str) -> Self {
         let own = response.strip_prefix("resp_").unwrap_or(response);
         Self {
             id: raw::quote(&format!("msg_{own}")),
@@ -25,13 +25,13 @@ impl Line {
     }
 
     /// The message as an item of the output.
-    pub(in crate::dialect::responses) fn item(&self) -> Bytes {
+    pub fn item(&self) -> Bytes {
         self.item_with("completed", &self.part())
     }
 
-    /// The events that bring it, at this place among the blocks and under numbers from this one
-    /// on, where events have any.
-    pub(super) fn events(&self, index: u64, sequence: Option<u64>) -> Vec<Bytes> {
+    /// The events that bring it, at this place among the blocks, and under numbers from this one on
+    /// if events have numbers.
+    pub fn events(&self, index: u64, sequence: Option<u64>) -> Vec<Bytes> {
         let (id, text, part) = (&self.id, &self.text, self.part());
         let within = format!(r#""item_id":{id},"output_index":{index},"content_index":0"#);
         let begun = String::from_utf8_lossy(&self.item_with("in_progress", "")).into_owned();
@@ -88,7 +88,7 @@ fn part_of(text: &str) -> String {
     format!(r#"{{"type":"output_text","annotations":[],"logprobs":[],"text":{text}}}"#)
 }
 
-/// An event's number as a member with the comma behind it.
+/// An event's number as a member with a comma behind it.
 fn member(number: Option<u64>) -> String {
     number.map_or_else(String::new, |number| {
         format!(r#""sequence_number":{number},"#)
@@ -97,7 +97,7 @@ fn member(number: Option<u64>) -> String {
 
 /// An error event. The error is a JSON object, with or without the `error` key around it;
 /// anything else becomes the message.
-pub(super) fn error(error: &[u8], sequence: Option<u64>) -> Bytes {
+pub fn error(error: &[u8], sequence: Option<u64>) -> Bytes {
     let whole = Node::root(error);
     let inner = whole.as_ref().and_then(|whole| whole.child("error"));
     let said = inner.or(whole);

@@ -4,19 +4,22 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use super::node::lossy;
 use crate::dialect::answer::{Answer, Block, BlockKind, Call, Reasoning};
+use crate::dialect::json::{self, lossy};
 use crate::dialect::names::Names;
 use crate::model::raw::{self, Object};
 
-/// Under which member an item holds what it calls with, in the order in which they are tried.
+/// The members that hold the arguments of a call, in the order in which they are tried.
 const ARGUMENTS: [&str; 5] = ["arguments", "input", "action", "actions", "operation"];
-/// What of an item stands in a field of [`Call`] of its own.
+/// The members of an item that have fields of their own in a [`Call`].
 const KNOWN: [&str; 3] = ["type", "call_id", "name"];
+
+/// The members of an item that hold readable reasoning, and the type of their parts.
+const REASONING: [(&str, &str); 2] = [("summary", "summary_text"), ("content", "reasoning_text")];
 
 /// What an item is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum OutputKind {
     /// Reasoning, in whatever form.
     Reasoning,
     /// A message of the assistant.
@@ -29,42 +32,42 @@ pub(super) enum Kind {
 
 /// An item taken apart.
 #[derive(Debug)]
-pub(super) struct Item<'a> {
+pub struct OutputItem<'a> {
     object: Object<'a>,
     kind: Cow<'a, str>,
 }
 
-impl<'a> Item<'a> {
+impl<'a> OutputItem<'a> {
     /// Takes an item apart; `None` if the bytes are no JSON object.
-    pub(super) fn read(raw: &'a [u8]) -> Option<Self> {
+    pub fn read(raw: &'a [u8]) -> Option<Self> {
         let object = Object::parse(raw).ok()?;
         let kind = object.text("type").unwrap_or_default();
         Some(Self { object, kind })
     }
 
     /// What it is. Only calls that the server leaves to others have a `call_id`.
-    pub(super) fn kind(&self) -> Kind {
+    pub fn kind(&self) -> OutputKind {
         match self.kind.as_ref() {
-            "reasoning" => Kind::Reasoning,
-            "message" => Kind::Text,
-            kind if kind.ends_with("_call") && !self.call_id().is_empty() => Kind::Call,
-            "function_call" | "custom_tool_call" => Kind::Call,
-            _ => Kind::Other,
+            "reasoning" => OutputKind::Reasoning,
+            "message" => OutputKind::Text,
+            kind if kind.ends_with("_call") && !self.call_id().is_empty() => OutputKind::Call,
+            "function_call" | "custom_tool_call" => OutputKind::Call,
+            _ => OutputKind::Other,
         }
     }
 
     /// The item's own id.
-    pub(super) fn id(&self) -> Option<Cow<'a, str>> {
+    pub fn id(&self) -> Option<Cow<'a, str>> {
         self.object.text("id")
     }
 
-    /// Whether it calls, or describes, one of these functions. One of a namespace is never one of
-    /// the proxy's.
-    pub(super) fn names(&self, functions: &Names) -> bool {
+    /// Whether it calls, or describes, one of these functions. A function in a namespace is never
+    /// one of the proxy's.
+    pub fn names(&self, functions: &Names) -> bool {
         self.meant(functions).is_some()
     }
 
-    /// The name of the function of these that it is, or calls. Only models misspell names.
+    /// The name of the function among these that it calls or describes. Only models misspell names.
     fn meant<'n>(&self, functions: &'n Names) -> Option<&'n str> {
         let name = self.name().filter(|_| {
             let kind = self.kind.as_ref();
@@ -76,7 +79,7 @@ impl<'a> Item<'a> {
     }
 
     /// Whether it calls a function that it does not name.
-    pub(super) fn is_nameless(&self) -> bool {
+    pub fn is_nameless(&self) -> bool {
         self.kind == "function_call" && self.name().is_none()
     }
 
@@ -88,7 +91,7 @@ impl<'a> Item<'a> {
         self.object.text("call_id").unwrap_or_default()
     }
 
-    /// The call whose result it is; empty where it is none.
+    /// The id of the call whose result it is; empty if it is no result.
     fn answers(&self) -> Cow<'a, str> {
         if self.kind.ends_with("_output") {
             self.call_id()
@@ -112,80 +115,58 @@ impl<'a> Item<'a> {
             None => !cut || raw::is_json(arguments.as_bytes()),
         };
         let own = |key: &str| KNOWN.contains(&key) || key == holder;
-        let members = self.object.members().iter();
-        let extra = members.filter(|member| !own(&member.key)).map(|member| {
-            let value = self.object.bytes().get(member.value.clone());
-            let value = Bytes::copy_from_slice(value.unwrap_or_default());
-            (member.key.clone().into_owned(), value)
-        });
         Call {
             id: self.call_id().into_owned(),
             name: self.name().unwrap_or(self.kind.clone()).into_owned(),
             arguments,
             kind: self.kind.clone().into_owned(),
-            extra: extra.collect(),
+            extra: json::members(&self.object, |key| !own(key)),
             hidden,
             complete,
         }
     }
 
-    /// The strings under a key of the elements of an array that are of a type; a content that is a
-    /// string is its own text.
+    /// The strings under a key of the parts of this type in an array. A content that is a string is
+    /// its own text.
     fn texts(&self, array: &str, kind: &str, key: &str) -> String {
         let whole = self.object.raw(array).unwrap_or_default();
-        let Ok(parts) = raw::array(whole) else {
-            return if kind == "output_text" {
-                lossy(whole)
-            } else {
-                String::new()
-            };
-        };
-        let mut text = String::new();
-        for part in parts {
-            let part = Object::parse(whole.get(part).unwrap_or_default());
-            if let Ok(part) = part
-                && part.text("type").is_some_and(|own| own == kind)
-            {
-                text.push_str(&lossy(part.raw(key).unwrap_or_default()));
-            }
+        if !whole.starts_with(b"[") && kind == "output_text" {
+            return lossy(whole);
         }
-        text
+        let parts = json::objects(whole);
+        let parts = parts.filter(|part| part.text("type").is_some_and(|own| own == kind));
+        parts
+            .map(|part| lossy(part.raw(key).unwrap_or_default()))
+            .collect()
     }
 }
 
-/// Puts what the items of a hop say into its answer, in their order. Of a hop that was cut, hidden
-/// calls that are not complete are left out.
-pub(super) fn tell(answer: &mut Answer, items: &[Bytes], hidden: &Names, cut: bool) {
-    let read: Vec<Option<Item<'_>>> = items.iter().map(|raw| Item::read(raw)).collect();
+/// Puts what the items of a hop say into its answer, in their order. Of a hop that was cut,
+/// incomplete hidden calls are left out.
+pub fn add_to(answer: &mut Answer, items: &[Bytes], hidden: &Names, cut: bool) {
+    let read: Vec<Option<OutputItem<'_>>> = items.iter().map(|raw| OutputItem::read(raw)).collect();
     // A server that runs a call itself says so by its result.
-    let answered: Vec<Cow<'_, str>> = read.iter().flatten().map(Item::answers).collect();
-    let served = |item: &Item<'_>| answered.contains(&item.call_id());
+    let answered: Vec<Cow<'_, str>> = read.iter().flatten().map(OutputItem::answers).collect();
+    let served = |item: &OutputItem<'_>| answered.contains(&item.call_id());
     for (raw, item) in items.iter().zip(&read) {
         let Some(item) = item else { continue };
         let mut raw = raw.clone();
         let kind = match item.kind() {
-            Kind::Reasoning => {
-                reason(
-                    answer,
-                    "summary",
-                    item.texts("summary", "summary_text", "text"),
-                );
-                reason(
-                    answer,
-                    "content",
-                    item.texts("content", "reasoning_text", "text"),
-                );
+            OutputKind::Reasoning => {
+                for (field, part_type) in REASONING {
+                    add_reasoning(answer, field, item.texts(field, part_type, "text"));
+                }
                 BlockKind::Reasoning
             }
-            Kind::Text => {
+            OutputKind::Text => {
                 let text = item.texts("content", "output_text", "text");
                 answer.text.push_str(&text);
                 let refusal = item.texts("content", "refusal", "refusal");
                 answer.refusal.push_str(&refusal);
                 BlockKind::Text
             }
-            Kind::Call if served(item) && !item.names(hidden) => BlockKind::Other,
-            Kind::Call => {
+            OutputKind::Call if served(item) && !item.names(hidden) => BlockKind::Other,
+            OutputKind::Call => {
                 let mut call = item.call(item.names(hidden), cut);
                 if let Some(own) = item.meant(hidden).filter(|own| *own != call.name) {
                     // A provider that checks names takes back what it was offered.
@@ -199,13 +180,13 @@ pub(super) fn tell(answer: &mut Answer, items: &[Bytes], hidden: &Names, cut: bo
                 answer.calls.push(call);
                 BlockKind::Call(answer.calls.len() - 1)
             }
-            Kind::Other => BlockKind::Other,
+            OutputKind::Other => BlockKind::Other,
         };
         answer.blocks.push(Block { kind, raw });
     }
 }
 
-fn reason(answer: &mut Answer, field: &str, text: String) {
+fn add_reasoning(answer: &mut Answer, field: &str, text: String) {
     if text.is_empty() {
         return;
     }

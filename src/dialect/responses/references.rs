@@ -1,49 +1,38 @@
-//! What a request leaves to be found: a response that it goes on from, and items that it names by
-//! their ids; and the full input that it stands for. Never looks anything up.
+//! Putting into a request what it refers to: the conversation up to a response, and items that it
+//! names by their ids. Never looks anything up.
+
+use std::borrow::Cow;
 
 use bytes::Bytes;
 
 use super::item::{self, Item, Unit};
-use super::request::{PREVIOUS, decode};
-use crate::dialect::request::{Found, Request};
+use super::request::{PREVIOUS, References, decode};
+use crate::dialect::json;
+use crate::dialect::request_fields::RequestFields;
 use crate::model::raw::{self, Edit, Object};
 
-/// No reference is longer: it has an id and its type.
-const LONGEST: usize = 1024;
-
-/// The id of the item that this one only names, as an `item_reference` does. Its type may be left
-/// out, and then it has nothing but its id.
-#[must_use]
-pub fn named(raw: &[u8]) -> Option<String> {
-    let other = item::leading_type(raw).is_some_and(|kind| kind != b"item_reference");
-    if other || raw.len() > LONGEST {
-        return None;
-    }
-    let object = Object::parse(raw).ok()?;
-    let id = object.text("id")?;
-    let bare = || {
-        let said = ["type", "role", "content"];
-        !said.iter().any(|key| object.present(key).is_some())
-    };
-    let names = object.text("type").as_deref() == Some("item_reference") || bare();
-    names.then(|| id.into_owned())
-}
-
-/// The request with all that it refers to in its input. It repeats to the client what the client
-/// sent, and is never to be told from one that had everything from the start. `None` where a part
-/// can't be read: a conversation is put together whole or not at all.
-#[must_use]
-pub fn expand(request: &Request, found: &Found) -> Option<Request> {
+/// The request with all that it refers to in its input: the units `before` it, and the `items` that
+/// it names, in its order. It repeats to the client what the client sent, and can't be told from a
+/// request that had everything from the start. `None` if a part can't be read: a conversation is
+/// put together whole or not at all.
+pub fn expand(
+    request: &RequestFields,
+    references: &References,
+    before: &[Bytes],
+    items: &[Bytes],
+) -> Option<(RequestFields, References)> {
     let object = Object::parse(&request.body).ok()?;
     let mut edits: Vec<Edit> = Vec::new();
-    let before = found.before.iter().map(|unit| items(unit));
+    let before = before.iter().map(|unit| input_items(unit));
     let before = join(&before.collect::<Option<Vec<Bytes>>>()?);
     let previous = object.position(PREVIOUS);
     match object.present("input").and(object.get("input")) {
+        // An input that is a string becomes the last item of a list.
         Some(input) if request.body.get(input.start) == Some(&b'"') => {
-            let own = items(request.body.get(input.clone())?)?;
-            edits.push((input, list(&join(&[before, own]))));
+            let own = input_items(request.body.get(input.clone())?)?;
+            edits.push((input, json::list(&[join(&[before, own])])));
         }
+        // An input that is a list gets the units in front, and items in the place of references.
         Some(input) => {
             let alone = raw::array(request.body.get(input.clone())?)
                 .ok()?
@@ -51,16 +40,21 @@ pub fn expand(request: &Request, found: &Found) -> Option<Request> {
             let comma = if alone || before.is_empty() { "" } else { "," };
             let at = input.start + 1;
             edits.push((at..at, [&before[..], comma.as_bytes()].concat().into()));
-            let spans = request.refers.items.iter().map(|(span, _)| span.clone());
-            edits.extend(spans.zip(found.items.iter().cloned()));
+            let spans = references.items.iter().map(|(span, _)| span.clone());
+            edits.extend(spans.zip(items.iter().cloned()));
         }
-        // The id stands for all of the input, and the input in its place.
+        // Without an input the units are all of it. They take the place of a null, or else of the
+        // id that stood for them.
         None if object.get("input").is_some() => {
-            edits.extend(object.get("input").map(|null| (null, list(&before))));
+            edits.extend(
+                object
+                    .get("input")
+                    .map(|null| (null, json::list(&[before]))),
+            );
         }
         None => {
             let member = object.members().get(previous?)?.span.clone();
-            let value = [br#""input":"#, &list(&before)[..]].concat();
+            let value = [br#""input":"#, &json::list(&[before])[..]].concat();
             edits.push((member, value.into()));
         }
     }
@@ -69,15 +63,14 @@ pub fn expand(request: &Request, found: &Found) -> Option<Request> {
     {
         edits.push((cut, Bytes::new()));
     }
-    edits.sort_by_key(|(span, _)| (span.start, span.end));
-    let mut whole = decode(raw::splice(&request.body, &edits)).ok()?;
-    whole.echo = request.echo.clone();
-    Some(whole)
+    let (fields, mut own) = decode(json::splice(&request.body, edits)).ok()?;
+    own.echo = references.echo.clone();
+    Some((fields, own))
 }
 
-/// A unit as items of an input, with commas between them: none of one that stands outside all items,
-/// and of an answer that said nothing. `None` if it can't be read.
-fn items(unit: &[u8]) -> Option<Bytes> {
+/// A unit as items of an input, with commas between them: empty for a unit that stands outside the
+/// input, and for an answer that said nothing. `None` if it can't be read.
+fn input_items(unit: &[u8]) -> Option<Bytes> {
     if unit.is_empty() {
         return Some(Bytes::new());
     }
@@ -93,25 +86,17 @@ fn items(unit: &[u8]) -> Option<Bytes> {
 /// Items one after the other.
 fn join(items: &[Bytes]) -> Bytes {
     let some = items.iter().filter(|items| !items.is_empty());
-    let some: Vec<&[u8]> = some.map(|items| &items[..]).collect();
-    some.join(&b","[..]).into()
-}
-
-/// Items as an input.
-fn list(items: &Bytes) -> Bytes {
-    [b"[", &items[..], b"]"].concat().into()
+    json::joined(&some.collect::<Vec<_>>())
 }
 
 /// The ids of a unit's items, by which they may be referred to.
-#[must_use]
 pub fn ids(unit: &[u8]) -> Vec<String> {
     let items = item::items(unit).unwrap_or_default();
     let ids = items.iter().filter_map(Item::id);
-    ids.map(std::borrow::Cow::into_owned).collect()
+    ids.map(Cow::into_owned).collect()
 }
 
 /// The item of a unit that has this id.
-#[must_use]
 pub fn item(unit: &[u8], id: &str) -> Option<Bytes> {
     let items = item::items(unit).ok()?;
     let item = items.iter().find(|item| item.id().as_deref() == Some(id))?;
@@ -121,11 +106,13 @@ pub fn item(unit: &[u8], id: &str) -> Option<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect::request::Refers;
-    use crate::dialect::request::Unmanaged;
+    use crate::dialect::request::{Found, Request, Unmanaged};
+    use crate::dialect::responses::request::referenced_id;
+    use crate::model::Dialect;
 
     fn request(body: &str) -> Request {
-        decode(Bytes::from(body.to_owned())).unwrap()
+        let body = Bytes::from(body.to_owned());
+        Dialect::Responses.decode(body).unwrap()
     }
 
     #[track_caller]
@@ -139,12 +126,12 @@ mod tests {
             items: bytes(items),
         };
         let referring = request(body);
-        assert!(!referring.refers.is_empty() && referring.unmanaged.is_some());
-        let whole = expand(&referring, &found).unwrap();
+        assert!(referring.refers() && referring.unmanaged.is_some());
+        let whole = referring.expand(&found).unwrap();
         assert_eq!(std::str::from_utf8(&whole.body).unwrap(), expect);
-        assert_eq!(whole.refers, Refers::default());
+        assert!(!whole.refers());
         assert_eq!(whole.unmanaged, None);
-        assert_eq!(whole.echo, referring.echo);
+        assert_eq!(whole.echo(), referring.echo());
     }
 
     const BEFORE: [&str; 3] = [
@@ -206,11 +193,11 @@ mod tests {
             before: vec![Bytes::from_static(br#"{"type":"a","type":"b"}"#)],
             items: Vec::new(),
         };
-        assert!(expand(&request(body), &found).is_none());
+        assert!(request(body).expand(&found).is_none());
     }
 
     #[test]
-    fn items_stand_where_they_were_named() {
+    fn items_stand_where_they_were_referenced_id() {
         check(
             r#"{"input":[{"role":"user"},{"type":"item_reference","id":"rs_1"}, {"id":"fc_1"} ,{"type":"function_call_output"}],"previous_response_id":null}"#,
             &[],
@@ -242,7 +229,7 @@ mod tests {
             (r#"{"type":"item_reference","id":7}"#, None),
             ("7", None),
         ] {
-            assert_eq!(named(raw.as_bytes()).as_deref(), id, "{raw}");
+            assert_eq!(referenced_id(raw.as_bytes()).as_deref(), id, "{raw}");
         }
     }
 
@@ -268,11 +255,11 @@ mod tests {
             r#""prompt":{"id":"p"}"#,
         ] {
             let request = request(&format!(r#"{{"previous_response_id":"resp_1",{more}}}"#));
-            assert_eq!(request.refers, Refers::default(), "{more}");
+            assert!(!request.refers(), "{more}");
             assert!(request.unmanaged.is_some(), "{more}");
         }
         let request = request(r#"{"previous_response_id":7,"input":[{"id":"msg_1"}]}"#);
-        assert_eq!(request.refers, Refers::default());
+        assert!(!request.refers());
         assert_eq!(request.unmanaged, Some(Unmanaged::PreviousResponseId));
     }
 }

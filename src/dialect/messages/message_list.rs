@@ -1,105 +1,75 @@
-//! The list of messages as it is sent. Units go back into the hosts that they came from; hosts that
-//! are as they were share the client's bytes. Where something that stood between two of them is
-//! gone, what the API demands of neighbours is repaired; what the client itself sends is not.
-//! Never decides what stands where.
+//! The list of messages as it is sent. Units go back into the hosts that they came from, and
+//! unchanged hosts share the client's bytes. If something between two hosts is gone, the list is
+//! repaired until it meets what the API demands of neighbours; what the client itself sends is not
+//! repaired. Never decides what stands where.
 //!
-//! What the API demands: results come first in the user message right behind their calls; what is
-//! thought is bound to the message that it stands in, and neighbouring messages of the assistant
-//! are one to the API; a system message stands behind a user's, and before an assistant's or last;
-//! no message is empty.
+//! The API demands: results come first in the user message right behind their calls; reasoning is
+//! bound to the message that it stands in, and neighbouring messages of the assistant count as one;
+//! a system message stands behind a user's, and before an assistant's or last; no message is empty.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 
 use super::block;
-use super::breakpoint::{self, Ahead, Message};
+use super::breakpoint::{self, Message};
 use super::request::{Host, Hosts};
-use crate::dialect::request::{Layout, Request, View};
-use crate::dialect::splice::{Breakpoint, Own};
-use crate::model::raw::{self, Edit, Object};
+use crate::dialect::json;
+use crate::dialect::list::{Addition, Breakpoint, List, View};
+use crate::dialect::request_fields::RequestFields;
+use crate::model::raw::{Edit, Object};
 use crate::model::{Role, Rope};
 
-/// What stands between two messages of the assistant of which something between them is gone.
+/// The message that keeps two messages of the assistant apart once something between them is gone.
 const SEPARATOR: &[u8] = br#"{"role":"user","content":"[results evicted]"}"#;
 
-/// The list in the making.
+/// The messages of a request that are being written.
 #[derive(Debug)]
-pub struct List<'a> {
-    request: &'a Request,
-    steps: Vec<Step>,
+pub struct MessageList<'a> {
+    request: &'a RequestFields,
+    hosts: &'a Hosts,
+    entries: Vec<Entry>,
     system: Option<Edit>,
-    /// Where breakpoints are of use: before which of the steps.
+    /// Where breakpoints are of use: before which of the entries.
     wanted: Vec<(Breakpoint, usize)>,
-    /// Breakpoints that the request may hold, the client's counted.
+    /// How many breakpoints the request may hold, the client's counted.
     allowed: usize,
 }
 
-/// What the list is made of, in order.
+/// One entry of the list.
 #[derive(Debug)]
-enum Step {
+enum Entry {
     /// Units of one host.
-    Host(usize, Vec<Unit>),
+    Host(usize, Vec<ListedUnit>),
     /// The message of a hop.
     Hop(Bytes),
     /// The result of a hidden call.
     Result(Bytes),
 }
 
-/// A unit of the client's, and its bytes where they are others.
+/// A unit of the client's.
 #[derive(Debug)]
-struct Unit {
+struct ListedUnit {
     index: usize,
+    /// Its bytes, if they differ from the client's.
     edited: Option<Bytes>,
 }
 
-impl<'a> List<'a> {
-    /// An empty one.
-    #[must_use]
-    pub fn new(request: &'a Request) -> Self {
-        Self {
-            request,
-            steps: Vec::new(),
-            system: None,
-            wanted: Vec::new(),
-            allowed: 0,
-        }
-    }
-
-    /// How many breakpoints the request may hold; none of ours where this is not said.
-    pub fn allow(&mut self, breakpoints: usize) {
-        self.allowed = breakpoints;
-    }
-
-    /// A breakpoint is of use here.
-    pub fn breakpoint(&mut self, what: Breakpoint) {
-        self.wanted.push((what, self.steps.len()));
-    }
-
-    /// The client's unit at this index, as it came.
-    pub fn client(&mut self, unit: usize) {
+impl List for MessageList<'_> {
+    fn client(&mut self, unit: usize) {
         if let Some(host) = self.host_of(unit) {
-            self.unit(
-                host,
-                Unit {
-                    index: unit,
-                    edited: None,
-                },
-            );
+            let (index, edited) = (unit, None);
+            self.push(host, ListedUnit { index, edited });
         }
     }
 
-    /// The client's unit at this index with other bytes.
-    pub fn edited(&mut self, unit: usize, bytes: &[u8]) {
+    fn edited(&mut self, unit: usize, bytes: &[u8]) {
         let bytes = Bytes::copy_from_slice(bytes);
         match self.host_of(unit) {
-            Some(host) => self.unit(
-                host,
-                Unit {
-                    index: unit,
-                    edited: Some(bytes),
-                },
-            ),
+            Some(host) => {
+                let (index, edited) = (unit, Some(bytes));
+                self.push(host, ListedUnit { index, edited });
+            }
             None => {
                 let place = self.request.messages.get(unit);
                 self.system = place.map(|span| (span.clone(), bytes));
@@ -107,81 +77,93 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Something of the proxy's own.
-    pub fn own(&mut self, what: Own, bytes: &[u8]) {
+    fn add(&mut self, what: Addition, bytes: &[u8]) {
         match what {
-            Own::System => {
-                self.system = self.hosts().map(|hosts| {
-                    let (span, before) = &hosts.system;
-                    (span.clone(), Bytes::from([before, bytes].concat()))
-                });
+            Addition::System => {
+                let (span, before) = &self.hosts.system;
+                let system = Bytes::from([before, bytes].concat());
+                self.system = Some((span.clone(), system));
             }
-            Own::Hop => self.steps.push(Step::Hop(Bytes::copy_from_slice(bytes))),
-            Own::Result => self.steps.push(Step::Result(Bytes::copy_from_slice(bytes))),
-        }
-    }
-
-    fn hosts(&self) -> Option<&'a Hosts> {
-        match &self.request.layout {
-            Layout::Hosts(hosts) => Some(hosts),
-            Layout::Flat => None,
-        }
-    }
-
-    /// The host of a unit; none for the system text.
-    fn host_of(&self, unit: usize) -> Option<usize> {
-        let hosts = &self.hosts()?.hosts;
-        let host = hosts.partition_point(|host| host.units.end <= unit);
-        hosts
-            .get(host)
-            .filter(|host| host.units.contains(&unit))
-            .map(|_| host)
-    }
-
-    fn unit(&mut self, host: usize, unit: Unit) {
-        match self.steps.last_mut() {
-            Some(Step::Host(last, units)) if *last == host => {
-                units.push(unit);
-                // What was to stand inside of a host stands before it.
-                let inside = self.steps.len();
-                let wanted = self.wanted.iter_mut().filter(|(_, at)| *at == inside);
-                wanted.for_each(|(_, at)| *at = inside - 1);
+            Addition::Hop => self.entries.push(Entry::Hop(Bytes::copy_from_slice(bytes))),
+            Addition::Result => {
+                let result = Bytes::copy_from_slice(bytes);
+                self.entries.push(Entry::Result(result));
             }
-            _ => self.steps.push(Step::Host(host, vec![unit])),
         }
     }
 
-    /// The whole list.
-    #[must_use]
-    pub fn close(self) -> View {
-        let hosts = self.hosts().map_or(&[][..], |hosts| hosts.hosts.as_slice());
-        let mut writer = Writer::new(self.request, hosts);
-        let mut next = hosts.len();
-        // Where the next host stands tells whether a hop was made right behind the one before it.
-        let places: Vec<usize> = self
-            .steps
+    fn allow(&mut self, breakpoints: usize) {
+        self.allowed = breakpoints;
+    }
+
+    fn breakpoint(&mut self, what: Breakpoint) {
+        self.wanted.push((what, self.entries.len()));
+    }
+
+    fn close(&mut self) -> View {
+        let mut writer = Writer::new(self.request, self.hosts);
+        let mut next = self.hosts.hosts.len();
+        // The host that follows an entry tells whether a hop was made right behind the host before.
+        let following: Vec<usize> = self
+            .entries
             .iter()
             .rev()
-            .map(|step| {
-                if let Step::Host(host, _) = step {
+            .map(|entry| {
+                if let Entry::Host(host, _) = entry {
                     next = *host;
                 }
                 next
             })
             .collect();
-        let steps = self.steps.iter().zip(places.into_iter().rev());
-        for (at, (step, place)) in steps.enumerate() {
+        let entries = self.entries.iter().zip(following.into_iter().rev());
+        for (at, (entry, next)) in entries.enumerate() {
             writer.wanted(self.wanted.iter().filter(|(_, before)| *before == at));
-            match step {
-                Step::Result(bytes) => writer.results.push(bytes.clone()),
-                Step::Hop(bytes) => writer.hop(place, bytes),
-                Step::Host(host, units) => writer.host(*host, units),
+            match entry {
+                Entry::Result(bytes) => writer.results.push(bytes.clone()),
+                Entry::Hop(bytes) => writer.hop(next, bytes),
+                Entry::Host(host, units) => writer.host(*host, units),
             }
         }
-        writer.wanted(self.wanted.iter().filter(|(_, at)| *at == self.steps.len()));
+        let end = self.entries.len();
+        writer.wanted(self.wanted.iter().filter(|(_, at)| *at == end));
         View {
             messages: writer.close(self.allowed),
-            edits: self.system.into_iter().collect(),
+            edits: self.system.take().into_iter().collect(),
+        }
+    }
+}
+
+impl<'a> MessageList<'a> {
+    /// An empty one.
+    pub fn new(request: &'a RequestFields, hosts: &'a Hosts) -> Self {
+        Self {
+            request,
+            hosts,
+            entries: Vec::new(),
+            system: None,
+            wanted: Vec::new(),
+            allowed: 0,
+        }
+    }
+
+    /// The host of a unit; `None` for the system text.
+    fn host_of(&self, unit: usize) -> Option<usize> {
+        let hosts = &self.hosts.hosts;
+        let at = hosts.partition_point(|host| host.units.end <= unit);
+        let host = hosts.get(at)?;
+        host.units.contains(&unit).then_some(at)
+    }
+
+    fn push(&mut self, host: usize, unit: ListedUnit) {
+        match self.entries.last_mut() {
+            Some(Entry::Host(last, units)) if *last == host => {
+                units.push(unit);
+                // A breakpoint inside a host stands before that host.
+                let inside = self.entries.len();
+                let wanted = self.wanted.iter_mut().filter(|(_, at)| *at == inside);
+                wanted.for_each(|(_, at)| *at = inside - 1);
+            }
+            _ => self.entries.push(Entry::Host(host, vec![unit])),
         }
     }
 }
@@ -189,23 +171,23 @@ impl<'a> List<'a> {
 /// A system message that waits for its place.
 struct Held {
     host: usize,
-    /// Its bytes; none where they are the client's.
+    /// Its bytes; `None` if they are the client's.
     edited: Option<Bytes>,
-    /// Whether what stood before it in the client's list was written right before it.
+    /// Whether the host before it in the client's list was written right before it.
     follows: bool,
 }
 
-/// A message that is written: a host as the client sent it where it has no bytes of its own.
+/// A message that is written. Without bytes of its own it is a host as the client sent it.
 struct Written {
     role: Role,
     host: Option<usize>,
     bytes: Option<Bytes>,
 }
 
-/// Writes messages in order, and what is due between them.
+/// Writes messages in order, and what the API demands between them.
 struct Writer<'a> {
-    request: &'a Request,
-    hosts: &'a [Host],
+    request: &'a RequestFields,
+    hosts: &'a Hosts,
     out: Vec<Written>,
     /// Where breakpoints are of use: before which of the messages.
     wanted: Vec<(Breakpoint, usize)>,
@@ -215,7 +197,7 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(request: &'a Request, hosts: &'a [Host]) -> Self {
+    fn new(request: &'a RequestFields, hosts: &'a Hosts) -> Self {
         Self {
             request,
             hosts,
@@ -226,15 +208,16 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A message of a hop that the client never saw; `place` is the next host of the client's.
-    fn hop(&mut self, place: usize, bytes: &[u8]) {
-        self.settle_held(place);
-        self.answer(place);
+    /// Writes the message of a hop that the client never saw; `next` is the next host of the
+    /// client's.
+    fn hop(&mut self, next: usize, bytes: &[u8]) {
+        self.settle_held(next);
+        self.separate(next);
         self.write(Role::Assistant, None, bytes);
     }
 
-    fn host(&mut self, at: usize, units: &[Unit]) {
-        let Some(host) = self.hosts.get(at) else {
+    fn host(&mut self, at: usize, units: &[ListedUnit]) {
+        let Some(host) = self.hosts.hosts.get(at) else {
             return;
         };
         match host.role {
@@ -256,10 +239,10 @@ impl<'a> Writer<'a> {
             }
             Role::Assistant => {
                 self.settle_held(at);
-                self.answer(at);
+                self.separate(at);
                 self.whole(at, host.role, units);
             }
-            // Nothing is known of its neighbours.
+            // Nothing is known of what its neighbours may be.
             Role::Tool | Role::Other => {
                 self.settle_held(at);
                 self.whole(at, host.role, units);
@@ -267,7 +250,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Whether what was written last is what stands before this host in the client's list.
+    /// Whether the message that was written last stands before this host in the client's list.
     fn follows(&self, host: usize) -> bool {
         match self.out.last() {
             None => host == 0,
@@ -275,7 +258,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Whether the system message that waits stands where the client put it, between the same two.
+    /// Whether the system message that waits stands between the same two messages as at the client.
     fn in_place(&self, next: usize) -> bool {
         let mut held = self.held.iter();
         let first = held.next();
@@ -284,7 +267,7 @@ impl<'a> Writer<'a> {
             && self.results.is_empty()
     }
 
-    /// What waits is written, because what comes next is no user's message.
+    /// Writes everything that waits, because the next message is no user's.
     fn settle_held(&mut self, next: usize) {
         if self.in_place(next) {
             self.emit_held();
@@ -299,8 +282,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Keeps an assistant's message apart from one that it did not stand behind.
-    fn answer(&mut self, place: usize) {
+    /// Keeps an assistant's message apart from one that did not stand before it.
+    fn separate(&mut self, place: usize) {
         let behind = self
             .out
             .last()
@@ -310,18 +293,18 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The results that wait as a message of their own.
+    /// Writes the results that wait as a message of their own.
     fn own_results(&mut self) {
         if self.results.is_empty() {
             return;
         }
         let results = std::mem::take(&mut self.results);
-        let content = results.join(&b","[..]);
-        let message = [br#"{"role":"user","content":["#, content.as_slice(), b"]}"].concat();
+        let content = json::list(&results);
+        let message = [br#"{"role":"user","content":"#, &content[..], b"}"].concat();
         self.write(Role::User, None, &message);
     }
 
-    /// The system messages that wait, as one.
+    /// Writes the system messages that wait as one.
     fn emit_held(&mut self) {
         let held = std::mem::take(&mut self.held);
         match held.as_slice() {
@@ -342,7 +325,7 @@ impl<'a> Writer<'a> {
                     .map(|held| held.host);
                 match merged(&messages) {
                     Some(bytes) => self.write(Role::System, host, &bytes),
-                    // Without a content to merge they are wrong by themselves, and stay so.
+                    // Messages without a content are wrong by themselves, and stay so.
                     None => messages
                         .iter()
                         .for_each(|bytes| self.write(Role::System, None, bytes)),
@@ -351,16 +334,16 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A host that is one unit.
-    fn whole(&mut self, at: usize, role: Role, units: &[Unit]) {
+    /// Writes a host that is one unit.
+    fn whole(&mut self, at: usize, role: Role, units: &[ListedUnit]) {
         match units.first().and_then(|unit| unit.edited.as_ref()) {
             Some(bytes) => self.write(role, Some(at), bytes),
             None => self.share(at, role),
         }
     }
 
-    /// A user's message, with the results that wait at its front.
-    fn user(&mut self, at: usize, host: &Host, units: &[Unit]) {
+    /// Writes a user's message, with the results that wait at its front.
+    fn user(&mut self, at: usize, host: &Host, units: &[ListedUnit]) {
         let complete = units.iter().map(|unit| unit.index).eq(host.units.clone());
         let untouched = complete && units.iter().all(|unit| unit.edited.is_none());
         if untouched && self.results.is_empty() {
@@ -386,19 +369,19 @@ impl<'a> Writer<'a> {
             None => Bytes::copy_from_slice(self.request.message(unit.index)),
         });
         let blocks: Vec<Bytes> = results.into_iter().chain(own).collect();
-        message.extend_from_slice(&blocks.join(&b","[..]));
+        json::push_joined(&mut message, &blocks);
         message.extend_from_slice(&body.slice(last.end..host.span.end));
         self.write(Role::User, Some(at), &message);
     }
 
-    /// A message without results of its own, with those that wait at its front.
+    /// Writes a message without results of its own, with those that wait at its front.
     fn with_results(&mut self, at: usize, bytes: &[u8]) {
         match in_front(bytes, &self.results) {
             Some(message) => {
                 self.results.clear();
                 self.write(Role::User, Some(at), &message);
             }
-            // Neighbouring messages of the user are one to the API.
+            // To the API neighbouring messages of the user are one.
             None => {
                 self.own_results();
                 self.write(Role::User, Some(at), bytes);
@@ -407,11 +390,11 @@ impl<'a> Writer<'a> {
     }
 
     fn bytes(&self, host: usize) -> Bytes {
-        let span = self.hosts.get(host).map(|host| host.span.clone());
+        let span = self.hosts.hosts.get(host).map(|host| host.span.clone());
         span.map_or_else(Bytes::new, |span| self.request.body.slice(span))
     }
 
-    /// A host as the client sent it.
+    /// Writes a host as the client sent it.
     fn share(&mut self, host: usize, role: Role) {
         self.out.push(Written {
             role,
@@ -429,10 +412,10 @@ impl<'a> Writer<'a> {
     }
 
     fn close(mut self, breakpoints: usize) -> Rope {
-        self.settle_held(self.hosts.len());
+        self.settle_held(self.hosts.hosts.len());
         self.mark(breakpoints);
         let mut shared = self.out.iter().map(Written::shared);
-        if shared.by_ref().eq((0..self.hosts.len()).map(Some)) {
+        if shared.by_ref().eq((0..self.hosts.hosts.len()).map(Some)) {
             let whole = self.request.messages_span.clone();
             return Rope::from(self.request.body.slice(whole));
         }
@@ -463,7 +446,7 @@ impl<'a> Writer<'a> {
     /// Neighbouring hosts as the client sent them, with what stands between them.
     fn run(&self, run: &[Written]) -> Bytes {
         let ends = [run.first(), run.last()];
-        let hosts = ends.map(|one| self.hosts.get(one?.shared()?));
+        let hosts = ends.map(|one| self.hosts.hosts.get(one?.shared()?));
         match hosts {
             [Some(first), Some(last)] => self.request.body.slice(first.span.start..last.span.end),
             _ => Bytes::new(),
@@ -478,20 +461,17 @@ impl<'a> Writer<'a> {
 
     /// Sets our breakpoints.
     fn mark(&mut self, breakpoints: usize) {
-        let Layout::Hosts(Hosts { ahead, .. }) = &self.request.layout else {
-            return;
-        };
         if breakpoints == 0 || self.wanted.is_empty() {
             return;
         }
-        for (at, bytes) in self.marked(ahead, breakpoints) {
+        for (at, bytes) in self.marked(breakpoints) {
             if let Some(message) = self.out.get_mut(at) {
                 message.bytes = Some(bytes);
             }
         }
     }
 
-    fn marked(&self, ahead: &Ahead, breakpoints: usize) -> Vec<(usize, Bytes)> {
+    fn marked(&self, breakpoints: usize) -> Vec<(usize, Bytes)> {
         let messages = self.out.iter().map(|one| Message {
             role: one.role,
             bytes: match (&one.bytes, one.host) {
@@ -501,18 +481,18 @@ impl<'a> Writer<'a> {
         });
         let messages: Vec<Message> = messages.collect();
         let all = (Breakpoint::Tail, messages.len());
-        // What waited for its place when the end was named has been written since.
+        // Messages that waited when the end was named have been written since.
         let wanted = self.wanted.iter().map(|(what, at)| match what {
             Breakpoint::Tail => all,
             Breakpoint::Prologue | Breakpoint::Cut => (*what, *at),
         });
         let wanted: Vec<(Breakpoint, usize)> = wanted.collect();
-        breakpoint::place(&messages, ahead, &wanted, breakpoints)
+        breakpoint::place(&messages, &self.hosts.markers, &wanted, breakpoints)
     }
 }
 
 impl Written {
-    /// The host that it is, where it is one as the client sent it.
+    /// The host that it is, if it is one as the client sent it.
     fn shared(&self) -> Option<usize> {
         self.host.filter(|_| self.bytes.is_none())
     }
@@ -524,28 +504,22 @@ fn in_front(bytes: &[u8], blocks: &[Bytes]) -> Option<Bytes> {
         return Some(Bytes::copy_from_slice(bytes));
     }
     let object = Object::parse(bytes).ok()?;
-    let span = object.get("content")?;
     let content = object.raw("content")?;
     let mut all: Vec<Cow<'_, [u8]>> = blocks.iter().map(|block| Cow::Borrowed(&**block)).collect();
     all.extend(elements(content)?);
-    let array = [b"[", all.join(&b","[..]).as_slice(), b"]"].concat();
-    Some(raw::splice(bytes, &[(span, Bytes::from(array))]))
+    Some(json::with(&object, "content", &json::list(&all)))
 }
 
-/// The blocks of a content as they stand in an array.
+/// The blocks of a content as elements of an array.
 fn elements(content: &[u8]) -> Option<Vec<Cow<'_, [u8]>>> {
     match content.first()? {
         b'"' if content == b"\"\"" => Some(Vec::new()),
         b'"' => Some(vec![Cow::Owned(block::text_of(content))]),
-        _ => {
-            let spans = raw::array(content).ok()?;
-            let elements = spans.into_iter().filter_map(|span| content.get(span));
-            Some(elements.map(Cow::Borrowed).collect())
-        }
+        _ => Some(json::array(content)?.map(Cow::Borrowed).collect()),
     }
 }
 
-/// Several messages as the last one with the contents of all.
+/// Several messages as one: the last, with the contents of all.
 fn merged(messages: &[Bytes]) -> Option<Bytes> {
     let (last, before) = messages.split_last()?;
     if before.is_empty() {

@@ -1,26 +1,27 @@
-//! The content of an assistant message where it is a list of parts, as that of Mistral's thinking
-//! models is: parts of type `thinking`, which hold reasoning, before parts of text
-//! (<https://docs.mistral.ai/capabilities/reasoning>). Reads them and edits them by bytes; never
-//! decides what goes.
+//! The content of an assistant message as a list of parts, which Mistral's thinking models send:
+//! parts of type `thinking`, which hold reasoning, before parts of text
+//! (<https://docs.mistral.ai/capabilities/reasoning>). Reads the parts and edits them by bytes;
+//! never decides what is removed.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 
 use crate::dialect::edit::AssistantEdit;
+use crate::dialect::json;
 use crate::dialect::message::as_text;
 use crate::model::raw::{self, Edit, Object, Span};
 
-/// What a part is.
+/// The type of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum PartType {
     Text,
     Thinking,
     Other,
 }
 
-impl Kind {
-    pub(super) fn of(part: &Object<'_>) -> Self {
+impl PartType {
+    pub fn of(part: &Object<'_>) -> Self {
         match part.text("type").as_deref() {
             Some("text") => Self::Text,
             Some("thinking") => Self::Thinking,
@@ -29,8 +30,11 @@ impl Kind {
     }
 }
 
-/// The parts of a content that is a list, by their places in it.
-pub(super) fn parts<'a>(content: &'a [u8]) -> Vec<(Span, Option<Object<'a>>)> {
+/// One part with its span in the list; no object if the part is none.
+type Part<'a> = (Span, Option<Object<'a>>);
+
+/// The parts of a content that is a list.
+fn parts(content: &[u8]) -> Vec<Part<'_>> {
     let spans = raw::array(content).unwrap_or_default();
     let part = |span: Span| {
         let part = content.get(span.clone()).map(Object::parse);
@@ -39,25 +43,28 @@ pub(super) fn parts<'a>(content: &'a [u8]) -> Vec<(Span, Option<Object<'a>>)> {
     spans.into_iter().map(part).collect()
 }
 
-/// The texts that a part of type `thinking` holds, and all else in it as raw JSON.
-pub(super) fn thoughts<'a>(part: &Object<'a>) -> Vec<Cow<'a, str>> {
+fn type_of(part: Option<&Object<'_>>) -> PartType {
+    part.map_or(PartType::Other, PartType::of)
+}
+
+/// The texts in a part of type `thinking`, and all else in it as raw JSON.
+pub fn thoughts<'a>(part: &Object<'a>) -> Vec<Cow<'a, str>> {
     let Some(raw) = part.present("thinking") else {
         return Vec::new();
     };
-    let inner = raw::array(raw).unwrap_or_default();
     if raw.first() != Some(&b'[') {
         return as_text(raw).into_iter().collect();
     }
-    let said = |span: Span| {
-        let element = raw.get(span)?;
+    let text = |element| {
         let text = Object::parse(element).ok()?.text("text");
         text.or_else(|| as_text(element))
     };
-    inner.into_iter().filter_map(said).collect()
+    json::elements(raw).filter_map(text).collect()
 }
 
-/// The edits of a message's content. A part that holds reasoning is none that holds text.
-pub(super) fn edits(object: &Object<'_>, edit: &AssistantEdit<'_>) -> Vec<Edit> {
+/// The edits of a message's content. A part that holds reasoning counts as reasoning, never as
+/// text.
+pub fn edits(object: &Object<'_>, edit: &AssistantEdit<'_>) -> Vec<Edit> {
     if let Some(line) = edit.text.filter(|_| !edit.drop_text) {
         return vec![object.set("content", raw::quote(line).as_bytes())];
     }
@@ -65,133 +72,121 @@ pub(super) fn edits(object: &Object<'_>, edit: &AssistantEdit<'_>) -> Vec<Edit> 
         return Vec::new();
     };
     let content = object.raw("content").unwrap_or_default();
-    let drops_reasoning = edit.drop_reasoning || edit.foreign;
+    let null = || vec![(span.clone(), Bytes::from_static(b"null"))];
     if content.first() != Some(&b'[') {
-        return if edit.drop_text {
-            vec![(span, Bytes::from_static(b"null"))]
-        } else {
-            cut_string(content, &span, edit.cut.text)
+        return match edit.drop_text {
+            true => null(),
+            false => cut_string(content, &span, edit.cut.text)
                 .into_iter()
-                .collect()
+                .collect(),
         };
     }
     let parts = parts(content);
-    let mut cut = Cut::new(&parts, edit);
+    let cut = TextCut::new(&parts, edit);
     let gone = |place: usize| {
         let part = parts.get(place).and_then(|(_, part)| part.as_ref());
-        match part.map_or(Kind::Other, Kind::of) {
-            Kind::Thinking => drops_reasoning,
-            Kind::Text | Kind::Other => edit.drop_text || cut.whole == Some(place),
+        match type_of(part) {
+            PartType::Thinking => edit.drop_reasoning || edit.foreign,
+            PartType::Text | PartType::Other => edit.drop_text || cut == TextCut::Part(place),
         }
     };
+    // Providers refuse an empty list of parts.
     if !parts.is_empty() && (0..parts.len()).all(gone) {
-        return vec![(span, Bytes::from_static(b"null"))];
+        return null();
     }
     let spans: Vec<Span> = parts.iter().map(|(span, _)| span.clone()).collect();
     let cuts = raw::remove_spans(&spans, gone).into_iter();
-    let mut edits: Vec<Edit> = cuts
-        .map(|cut| (raw::shift(&cut, span.start), Bytes::new()))
-        .collect();
-    edits.extend(
-        cut.text
-            .take()
-            .map(|(at, new)| (raw::shift(&at, span.start), new)),
-    );
+    let mut edits: Vec<Edit> = cuts.map(|cut| (cut, Bytes::new())).collect();
+    if let TextCut::Front(edit) = cut {
+        edits.push(edit);
+    }
+    for (at, _) in &mut edits {
+        *at = raw::shift(at, span.start);
+    }
     edits
 }
 
-/// What is cut from the front of the first part of text.
-struct Cut {
-    /// The place of the part that goes whole.
-    whole: Option<usize>,
-    text: Option<Edit>,
+/// What is cut from the first part of text.
+#[derive(PartialEq, Eq)]
+enum TextCut {
+    /// Nothing.
+    Nothing,
+    /// The whole part at this place.
+    Part(usize),
+    /// The front of its text.
+    Front(Edit),
 }
 
-impl Cut {
-    fn new(parts: &[(Span, Option<Object<'_>>)], edit: &AssistantEdit<'_>) -> Self {
-        let mut cut = Self {
-            whole: None,
-            text: None,
+impl TextCut {
+    fn new(parts: &[Part<'_>], edit: &AssistantEdit<'_>) -> Self {
+        let handed = edit.cut.text;
+        let first = first_text(parts).filter(|_| !edit.drop_text && !handed.is_empty());
+        let Some((place, span, text)) = first else {
+            return Self::Nothing;
         };
-        let first = first_text(parts).filter(|_| !edit.drop_text && !edit.cut.text.is_empty());
-        if let Some((place, span, text)) = first
-            && let Some(rest) = text.strip_prefix(edit.cut.text)
-        {
-            // An answer of several hops whose last said nothing must not go up with empty text.
-            if rest.is_empty() {
-                cut.whole = Some(place);
-            } else {
-                cut.text = Some((span, Bytes::from(raw::quote(rest))));
-            }
+        match text.strip_prefix(handed) {
+            None => Self::Nothing,
+            // The last hop may have said nothing, and providers refuse an empty text.
+            Some("") => Self::Part(place),
+            Some(rest) => Self::Front((span, Bytes::from(raw::quote(rest)))),
         }
-        cut
     }
 }
 
 /// The first text in a list of parts, with its part's place and the span of its JSON string in the
 /// list.
-fn first_text<'a>(parts: &[(Span, Option<Object<'a>>)]) -> Option<(usize, Span, Cow<'a, str>)> {
+fn first_text<'a>(parts: &[Part<'a>]) -> Option<(usize, Span, Cow<'a, str>)> {
     let mut all = parts.iter().enumerate();
     all.find_map(|(place, (at, part))| {
-        let part = part
-            .as_ref()
-            .filter(|part| Kind::of(part) != Kind::Thinking)?;
+        let part = part.as_ref();
+        let part = part.filter(|part| PartType::of(part) != PartType::Thinking)?;
         let span = raw::shift(&part.get("text")?, at.start);
         Some((place, span, part.text("text")?))
     })
 }
 
-/// The first text of a message, and whether it has no other.
-pub(super) fn said<'a>(object: &Object<'a>) -> Option<(Cow<'a, str>, bool)> {
+/// The first text of a message, and whether the message has no other.
+pub fn text<'a>(object: &Object<'a>) -> Option<(Cow<'a, str>, bool)> {
     let content = object.raw("content")?;
     if content.first() == Some(&b'"') {
         return Some((raw::string(content)?, true));
     }
     let parts = parts(content);
     let (place, _, text) = first_text(&parts)?;
-    let more = parts.iter().skip(place + 1).any(|(_, part)| {
-        let part = part.as_ref();
-        part.is_some_and(|part| Kind::of(part) == Kind::Text)
-    });
+    let mut behind = parts.iter().skip(place + 1);
+    let more = behind.any(|(_, part)| type_of(part.as_ref()) == PartType::Text);
     Some((text, !more))
 }
 
 fn cut_string(content: &[u8], span: &Span, handed: &str) -> Option<Edit> {
     let text = raw::string(content).filter(|_| !handed.is_empty())?;
-    let rest = text.strip_prefix(handed)?;
-    let new = if rest.is_empty() {
-        "null".to_owned()
-    } else {
-        raw::quote(rest)
+    let new = match text.strip_prefix(handed)? {
+        "" => "null".to_owned(),
+        rest => raw::quote(rest),
     };
     Some((span.clone(), Bytes::from(new)))
 }
 
-/// A list of parts that says this text in the place of its own texts, and keeps all else before it.
-pub(super) fn saying(content: &[u8], text: &str) -> Bytes {
-    let other = |(span, part): (Span, Option<Object<'_>>)| {
-        let text = part.is_some_and(|part| Kind::of(&part) == Kind::Text);
-        content.get(span).filter(|_| !text)
+/// A list of parts with this text in place of its own texts, behind all its other parts.
+pub fn saying(content: &[u8], text: &str) -> Bytes {
+    let own = json::text_part("text", text);
+    let other = |(span, part): Part<'_>| {
+        let is_text = type_of(part.as_ref()) == PartType::Text;
+        content.get(span).filter(|_| !is_text)
     };
-    let own = text_part(text);
     let mut all: Vec<&[u8]> = parts(content).into_iter().filter_map(other).collect();
     all.push(own.as_bytes());
-    Bytes::from([b"[", all.join(&b","[..]).as_slice(), b"]"].concat())
+    json::list(&all)
 }
 
-/// A part of text.
-pub(super) fn text_part(text: &str) -> String {
-    format!(r#"{{"type":"text","text":{}}}"#, raw::quote(text))
-}
-
-/// The one part that holds what a hop thought, put together from its pieces.
+/// The one part that holds the reasoning of a hop, put together from its pieces.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Thinking {
+pub struct Thinking {
     /// The elements in order; texts that follow each other are one.
     elements: Vec<Element>,
-    /// The part's other members, each as it came last.
+    /// The part's other members, each with its newest value.
     members: Vec<(String, Bytes)>,
-    /// Whether it is no list but one string.
+    /// Whether the value is one string and no list.
     plain: bool,
 }
 
@@ -203,11 +198,11 @@ enum Element {
 
 impl Thinking {
     /// Takes in a part, or a piece of one.
-    pub(super) fn absorb(&mut self, part: &Object<'_>) {
+    pub fn absorb(&mut self, part: &Object<'_>) {
         for member in part.members() {
-            let value = part.bytes().get(member.value.clone()).unwrap_or_default();
+            let value = json::value(part, member);
             if member.key == "thinking" {
-                self.think(value);
+                self.absorb_value(value);
             } else if member.key != "type" {
                 self.members.retain(|(known, _)| *known != *member.key);
                 let value = Bytes::copy_from_slice(value);
@@ -216,20 +211,16 @@ impl Thinking {
         }
     }
 
-    fn think(&mut self, value: &[u8]) {
-        if let [b'"', inner @ .., b'"'] = value {
+    fn absorb_value(&mut self, value: &[u8]) {
+        if value.starts_with(b"\"") {
             self.plain = true;
-            return self.text(&raw::unescape(inner));
+            return self.push_text(&json::lossy(value));
         }
-        for span in raw::array(value).unwrap_or_default() {
-            let element = value.get(span).unwrap_or_default();
-            let inner = Object::parse(element).ok();
-            let text = inner.as_ref().and_then(|inner| match Kind::of(inner) {
-                Kind::Text => inner.raw("text"),
-                Kind::Thinking | Kind::Other => None,
-            });
-            match text {
-                Some([b'"', inner @ .., b'"']) => self.text(&raw::unescape(inner)),
+        for element in json::elements(value) {
+            let text = Object::parse(element).ok();
+            let text = text.filter(|text| PartType::of(text) == PartType::Text);
+            match text.and_then(|text| text.raw("text")) {
+                Some(text) if text.starts_with(b"\"") => self.push_text(&json::lossy(text)),
                 Some(_) | None => {
                     let other = Bytes::copy_from_slice(element);
                     self.elements.push(Element::Other(other));
@@ -238,7 +229,7 @@ impl Thinking {
         }
     }
 
-    fn text(&mut self, text: &str) {
+    fn push_text(&mut self, text: &str) {
         if text.is_empty() {
             return;
         }
@@ -249,7 +240,7 @@ impl Thinking {
     }
 
     /// The part as it is sent back.
-    pub(super) fn part(&self) -> Bytes {
+    pub fn part(&self) -> Bytes {
         let texts = self.elements.iter().filter_map(|element| match element {
             Element::Text(text) => Some(text.as_str()),
             Element::Other(_) => None,
@@ -258,19 +249,13 @@ impl Thinking {
             raw::quote(&texts.collect::<String>())
         } else {
             let elements = self.elements.iter().map(|element| match element {
-                Element::Text(text) => text_part(text),
+                Element::Text(text) => json::text_part("text", text),
                 Element::Other(raw) => String::from_utf8_lossy(raw).into_owned(),
             });
             format!("[{}]", elements.collect::<Vec<_>>().join(","))
         };
         let mut part = format!(r#"{{"type":"thinking","thinking":{thinking}"#);
-        for (key, value) in &self.members {
-            part.push_str(&format!(
-                ",{}:{}",
-                raw::quote(key),
-                String::from_utf8_lossy(value)
-            ));
-        }
+        json::push_members(&mut part, &self.members);
         part.push('}');
         Bytes::from(part)
     }

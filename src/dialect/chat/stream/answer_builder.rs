@@ -1,63 +1,53 @@
-//! What one hop has said so far: the pieces of its chunks put together. It takes chunks and gives
-//! an [`Answer`]; what the client sees of them is the machine's business.
+//! Puts the pieces of one hop's chunks together. It takes chunks and gives an [`Answer`]; it never
+//! decides what the client sees of them.
 
 use bytes::Bytes;
 
-use super::answer::{Answer, Reasoning, is_cut};
-use super::calls::{Fate, Table};
-use super::shape::Sink;
+use super::call_table::{CallTable, Visibility};
 use super::wire::{Chunk, Origin, ReasoningPart};
-use crate::dialect::chat::content::Thinking;
+use crate::dialect::answer::{Answer, Reasoning, is_cut};
+use crate::dialect::chat::content_parts::Thinking;
+use crate::dialect::json;
+use crate::dialect::shape::Sink;
 use crate::model::{Usage, raw};
 
-/// What one hop has said so far. Strings stand as on the wire, escapes and all, and are decoded
+/// What one hop has said so far. Strings are kept as on the wire, with their escapes, and decoded
 /// once, at the end.
-#[derive(Debug, Clone)]
-pub(super) struct Hop {
+#[derive(Debug, Clone, Default)]
+pub struct AnswerBuilder {
     text: Vec<u8>,
     refusal: Vec<u8>,
-    reasoning: Vec<(String, Pieces)>,
-    /// What parts of the content hold of reasoning.
+    reasoning: Vec<(String, ReasoningPieces)>,
+    /// The reasoning that stands in parts of the content.
     thinking: Option<Thinking>,
     audio: Option<Bytes>,
     tokens: Option<Bytes>,
-    pub(super) calls: Table,
-    /// The index of the choice that it is read from.
-    pub(super) choice: Option<u64>,
-    pub(super) origin: Origin,
-    pub(super) usage: Option<Usage>,
+    pub calls: CallTable,
+    /// The index of the choice that is read.
+    pub choice: Option<u64>,
+    pub origin: Origin,
+    pub usage: Option<Usage>,
     finish: Option<String>,
     done: bool,
     error: Option<Bytes>,
 }
 
 #[derive(Debug, Clone)]
-enum Pieces {
+enum ReasoningPieces {
     Text(Vec<u8>),
     Items(Vec<u8>),
 }
 
-impl Hop {
-    pub(super) fn new(calls: Table) -> Self {
+impl AnswerBuilder {
+    pub fn new(calls: CallTable) -> Self {
         Self {
-            text: Vec::new(),
-            refusal: Vec::new(),
-            reasoning: Vec::new(),
-            thinking: None,
-            audio: None,
-            tokens: None,
             calls,
-            choice: None,
-            origin: Origin::default(),
-            usage: None,
-            finish: None,
-            done: false,
-            error: None,
+            ..Self::default()
         }
     }
 
-    /// Takes in a chunk and says to which call each of its pieces belongs.
-    pub(super) fn absorb(&mut self, chunk: &Chunk<'_>) -> Vec<usize> {
+    /// Takes in a chunk and returns the slots of the calls that its pieces belong to.
+    pub fn absorb(&mut self, chunk: &Chunk<'_>) -> Vec<usize> {
         self.origin.learn(chunk);
         self.choice = self.choice.or(chunk.index());
         for span in chunk.texts() {
@@ -88,19 +78,19 @@ impl Hop {
         slots
     }
 
-    /// Takes in the tokens of a whole body, once its calls are decided.
-    pub(super) fn take_tokens(&mut self, chunk: &Chunk<'_>) {
+    /// Takes in the `logprobs` of a whole body, once its calls are decided.
+    pub fn take_tokens(&mut self, chunk: &Chunk<'_>) {
         let list = chunk.text_tokens(self.calls.hides());
         self.tokens = list.map(|list| Bytes::copy_from_slice(chunk.bytes(&list)));
     }
 
-    /// Takes in a string that a shape found.
-    pub(super) fn sink(&mut self, sink: Sink, inner: &[u8]) {
+    /// Takes in a string from a frame that fits a shape.
+    pub fn sink(&mut self, sink: Sink, inner: &[u8]) {
         match sink {
             Sink::Text => self.text.extend_from_slice(inner),
             Sink::Refusal => self.refusal.extend_from_slice(inner),
             Sink::Reasoning(place) => {
-                if let Some((_, Pieces::Text(text))) = self.reasoning.get_mut(place) {
+                if let Some((_, ReasoningPieces::Text(text))) = self.reasoning.get_mut(place) {
                     text.extend_from_slice(inner);
                 }
             }
@@ -108,19 +98,14 @@ impl Hop {
         }
     }
 
-    /// Where the string at this span of a chunk that was taken in has gone, and whether the
-    /// client sees it; `None` if that may change with the next chunk.
-    pub(super) fn sink_of(
-        &self,
-        chunk: &Chunk<'_>,
-        hole: usize,
-        slots: &[usize],
-    ) -> Option<(Sink, bool)> {
+    /// Where the string at this place of a chunk went, and whether the client sees it; `None` if
+    /// that may change with the next chunk.
+    pub fn sink_of(&self, chunk: &Chunk<'_>, hole: usize, slots: &[usize]) -> Option<(Sink, bool)> {
         if let [slot] = slots {
-            return match self.calls.fate(*slot) {
-                Fate::Visible => Some((Sink::Arguments(*slot), true)),
-                Fate::Hidden => Some((Sink::Arguments(*slot), false)),
-                Fate::Open | Fate::Withheld => None,
+            return match self.calls.visibility(*slot) {
+                Visibility::Visible => Some((Sink::Arguments(*slot), true)),
+                Visibility::Hidden => Some((Sink::Arguments(*slot), false)),
+                Visibility::Open | Visibility::Withheld => None,
             };
         }
         let is_hole = |span: &raw::Span| span.start == hole;
@@ -135,31 +120,30 @@ impl Hop {
             ReasoningPart::Text(span) => is_hole(span),
             ReasoningPart::Items(_) => false,
         })?;
-        let place = self
-            .reasoning
-            .iter()
-            .position(|(known, pieces)| known == field && matches!(pieces, Pieces::Text(_)))?;
+        let place = self.reasoning.iter().position(|(known, pieces)| {
+            known == field && matches!(pieces, ReasoningPieces::Text(_))
+        })?;
         Some((Sink::Reasoning(place), true))
     }
 
     /// The upstream said `[DONE]`.
-    pub(super) fn mark_done(&mut self) {
+    pub fn mark_done(&mut self) {
         self.done = true;
         self.settle();
     }
 
-    /// The upstream sent an error event. Only the first one is kept.
-    pub(super) fn fail(&mut self, data: Bytes) {
+    /// The upstream sent an error event. Only the first is kept.
+    pub fn fail(&mut self, data: Bytes) {
         self.error.get_or_insert(data);
         self.settle();
     }
 
-    /// Decides what is open, for the hop has ended one way or other.
-    pub(super) fn settle(&mut self) {
+    /// Decides the calls that are open, because the hop has ended.
+    pub fn settle(&mut self) {
         self.calls.settle(!self.ended());
     }
 
-    pub(super) fn failed(&self) -> bool {
+    pub fn failed(&self) -> bool {
         self.error.is_some()
     }
 
@@ -172,21 +156,20 @@ impl Hop {
         self.error.is_none() && (self.done || self.finish.is_some())
     }
 
-    /// What the hop said, now that it has ended. Text and calls are taken; who spoke, the usage
-    /// and how it ended stay known.
-    pub(super) fn take_answer(&mut self) -> Answer {
+    /// What the hop said, now that it has ended. Text and calls are taken out; the origin, the
+    /// usage and how it ended stay known.
+    pub fn take_answer(&mut self) -> Answer {
         let next = self.calls.next_hop();
         let calls = std::mem::replace(&mut self.calls, next);
         let thinking = self.thinking.take().map(|own| Reasoning::Part(own.part()));
         let thinking = thinking.map(|part| ("content".to_owned(), part));
         let reasoning = std::mem::take(&mut self.reasoning).into_iter();
         Answer {
-            blocks: Vec::new(),
             text: raw::unescape(&std::mem::take(&mut self.text)),
             refusal: raw::unescape(&std::mem::take(&mut self.refusal)),
             reasoning: thinking
                 .into_iter()
-                .chain(reasoning.map(Pieces::finished))
+                .chain(reasoning.map(ReasoningPieces::finished))
                 .collect(),
             audio: self.audio.take(),
             tokens: self.tokens.take(),
@@ -198,6 +181,7 @@ impl Hop {
             id: self.origin.id(),
             created: self.origin.created(),
             model: self.origin.model(),
+            blocks: Vec::new(),
         }
     }
 
@@ -206,39 +190,36 @@ impl Hop {
             Some(slot) => slot,
             None => {
                 let empty = match part {
-                    ReasoningPart::Text(_) => Pieces::Text(Vec::new()),
-                    ReasoningPart::Items(_) => Pieces::Items(Vec::new()),
+                    ReasoningPart::Text(_) => ReasoningPieces::Text(Vec::new()),
+                    ReasoningPart::Items(_) => ReasoningPieces::Items(Vec::new()),
                 };
                 self.reasoning.push((field.to_owned(), empty));
                 self.reasoning.len() - 1
             }
         };
         match (self.reasoning.get_mut(slot), part) {
-            (Some((_, Pieces::Text(text))), ReasoningPart::Text(span)) => {
+            (Some((_, ReasoningPieces::Text(text))), ReasoningPart::Text(span)) => {
                 text.extend_from_slice(chunk.bytes(span));
             }
-            (Some((_, Pieces::Items(items))), ReasoningPart::Items(span)) => {
+            (Some((_, ReasoningPieces::Items(items))), ReasoningPart::Items(span)) => {
                 if !items.is_empty() {
                     items.push(b',');
                 }
                 items.extend_from_slice(chunk.bytes(span));
             }
-            // A field that changes its kind half-way keeps the kind that it began with.
-            (Some((_, Pieces::Text(_))), ReasoningPart::Items(_))
-            | (Some((_, Pieces::Items(_))), ReasoningPart::Text(_))
+            // A field that changes its type half-way keeps the type that it began with.
+            (Some((_, ReasoningPieces::Text(_))), ReasoningPart::Items(_))
+            | (Some((_, ReasoningPieces::Items(_))), ReasoningPart::Text(_))
             | (None, _) => {}
         }
     }
 }
 
-impl Pieces {
+impl ReasoningPieces {
     fn finished((field, pieces): (String, Self)) -> (String, Reasoning) {
         let reasoning = match pieces {
             Self::Text(text) => Reasoning::Text(raw::unescape(&text)),
-            Self::Items(items) => {
-                let items = [b"[", items.as_slice(), b"]"].concat();
-                Reasoning::Items(Bytes::from(items))
-            }
+            Self::Items(items) => Reasoning::Items(json::list(&[items])),
         };
         (field, reasoning)
     }
