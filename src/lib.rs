@@ -1,9 +1,9 @@
 //! Plimsoll: the load line for an agent's context window.
 //!
-//! An OpenAI-compatible reverse proxy that holds what a model reads below a token budget. The
-//! modules stand in the order in which a request meets them; `pipeline` names every stage, and `turn`
-//! those of its pure core. The middle (`dialect` to `turn`, and `intercept`) is pure: no IO, no clock, no
-//! async.
+//! An OpenAI-compatible reverse proxy that keeps what a model reads below a budget of tokens.
+//! `pipeline` names every stage of a request, and `turn` names those of the pure core: `dialect`,
+//! `session`, `tokens`, `policy`, `commit`, `render`, `turn` and `intercept` do no IO, read no clock
+//! and run nothing asynchronous.
 
 pub mod model;
 

@@ -1,11 +1,12 @@
-//! Arguments to `cli`, exit codes back: 0 done, 1 failed, 2 wrong usage. Owns the allocator; never
-//! does any work itself.
+//! Hands the arguments to `cli` and its exit code to the system: 0 for success, 1 for a failure, 2
+//! for wrong usage. Owns the allocator. Never does any work itself.
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
 
-/// A proxy allocates per request; this one was measured to take 11 % less CPU than the system's.
+/// The proxy allocates for every request. With this allocator it was measured to take 11 % less CPU
+/// time than with the system's.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 /// How many bytes may wait. What comes on top of them is lost.
-const ROOM: usize = 1 << 20;
+const QUEUE_BYTES: usize = 1 << 20;
 /// A queue that was longer than this gives its memory back after it was written.
-const KEPT: usize = 64 << 10;
+const KEPT_BYTES: usize = 64 << 10;
 /// The pause after a writer took nothing.
-const PAUSE: Duration = Duration::from_millis(10);
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 /// Where lines are put. Clones share one queue.
 #[derive(Clone)]
@@ -59,7 +59,7 @@ impl Lines {
     /// Puts whole lines behind those that wait, or loses them.
     pub fn put(&self, lines: &[u8]) {
         let mut queue = self.0.queue.lock();
-        if queue.waiting.len() + lines.len() > ROOM {
+        if queue.waiting.len() + lines.len() > QUEUE_BYTES {
             drop(queue);
             (self.0.lost)(count(lines));
             return;
@@ -97,7 +97,7 @@ impl SharedQueue {
     /// Waits for lines and takes all of them.
     fn next(&self, lines: &mut Vec<u8>) {
         lines.clear();
-        lines.shrink_to(KEPT);
+        lines.shrink_to(KEPT_BYTES);
         let mut queue = self.queue.lock();
         queue.writing = false;
         while queue.waiting.is_empty() {
@@ -130,7 +130,7 @@ fn write_all(writer: &mut impl Write, lines: &[u8]) -> usize {
             Ok(0) => break,
             Ok(more) => written += more,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(PAUSE),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(RETRY_PAUSE),
             Err(_) => break,
         }
     }

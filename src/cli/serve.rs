@@ -19,7 +19,7 @@ use crate::upstream::BaseUrl;
 /// How long streams that were cut may take to record what they sent.
 const LAST_RECORDS: Duration = Duration::from_secs(5);
 /// How long the look-up of the upstream's name may take. After that it counts as another machine's.
-const LOOK_UP: Duration = Duration::from_secs(2);
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 /// The exit code of a shell for a process that SIGINT ended.
 const INTERRUPTED: i32 = 130;
 
@@ -123,7 +123,7 @@ async fn is_own(upstream: &BaseUrl, own: SocketAddr) -> bool {
     }
     let look_up = tokio::net::lookup_host((host.as_str(), port));
     // A name that can't be looked up now is for the first request to report.
-    let Ok(Ok(mut found)) = tokio::time::timeout(LOOK_UP, look_up).await else {
+    let Ok(Ok(mut found)) = tokio::time::timeout(LOOKUP_TIMEOUT, look_up).await else {
         return false;
     };
     let is_here = |ip: IpAddr| std::net::UdpSocket::bind((ip, 0)).is_ok();
@@ -187,5 +187,6 @@ async fn watch_signals(signals: [Signal; 3], stop: CancellationToken) {
     stop.cancel();
     tracing::info!("draining; a second signal ends the process at once");
     next().await;
+    // Whoever asks twice wants an end now, even if streams are cut.
     std::process::exit(INTERRUPTED);
 }

@@ -13,9 +13,9 @@ use tokio::sync::mpsc::{Receiver, channel};
 
 /// The signals that are passed on. Those by which a shell stops and continues its jobs are left to
 /// the shell.
-const HANDED_ON: [i32; 7] = [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH];
+const PASSED_ON: [i32; 7] = [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH];
 /// How many signals may wait to be passed on. Nobody needs more at once.
-const ROOM: usize = 64;
+const WAITING_SIGNALS: usize = 64;
 
 /// A signal that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,13 +58,14 @@ impl ReceivedSignal {
 /// If the system does not allow watching them.
 pub fn hear() -> anyhow::Result<Receiver<ReceivedSignal>> {
     let ignored = ignored();
-    let watched = HANDED_ON.iter().filter(|signal| !ignored.contains(signal));
+    let watched = PASSED_ON.iter().filter(|signal| !ignored.contains(signal));
     let mut signals = SignalsInfo::<WithOrigin>::new(watched).context("can't watch for signals")?;
-    let (told, heard) = channel(ROOM);
+    let (told, heard) = channel(WAITING_SIGNALS);
     std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
             for origin in signals.forever() {
+                // A full channel already holds more signals than the agent can act on.
                 let _full = told.try_send(ReceivedSignal {
                     signal: origin.signal,
                     sent: matches!(origin.cause, Cause::Sent(_)),
@@ -86,7 +87,7 @@ fn mask(status: &str) -> Vec<i32> {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     let has = |signal: &i32| mask.unwrap_or(0) >> (signal - 1) & 1 == 1;
-    HANDED_ON.iter().copied().filter(has).collect()
+    PASSED_ON.iter().copied().filter(has).collect()
 }
 
 #[cfg(test)]

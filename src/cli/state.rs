@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// How many runs can keep records at once.
-const PLACES: usize = 16;
+const MAX_RUNS: usize = 16;
 /// The directory in a data directory that has a file for each working directory from which it was
 /// used.
-const USED: &str = "used";
+const USED_DIRECTORY: &str = "used";
 
 /// The data directories of all runs of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl DataPool {
     /// from here come first, with the latest at the front, because an agent resumes a session where
     /// it had it. The others follow by number.
     pub fn places(&self, from: &Path) -> Vec<PathBuf> {
-        let mut places: Vec<_> = (1..=PLACES)
+        let mut places: Vec<_> = (1..=MAX_RUNS)
             .map(|number| self.0.join(number.to_string()))
             .map(|place| (Reverse(last_used(&place, from)), place))
             .collect();
@@ -73,7 +73,9 @@ fn last_used(place: &Path, from: &Path) -> Option<SystemTime> {
 
 fn mark(place: &Path, from: &Path) -> PathBuf {
     let name = blake3::hash(from.as_os_str().as_encoded_bytes()).to_hex();
-    place.join(USED).join(name.get(..16).unwrap_or_default())
+    place
+        .join(USED_DIRECTORY)
+        .join(name.get(..16).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -135,6 +137,6 @@ mod tests {
         assert_eq!(numbers("/a")[..3], ["3", "1", "2"]);
         assert_eq!(numbers("/b")[..3], ["2", "1", "3"]);
         assert_eq!(numbers("/c")[..3], ["1", "2", "3"]);
-        assert_eq!(numbers("/a").len(), PLACES);
+        assert_eq!(numbers("/a").len(), MAX_RUNS);
     }
 }

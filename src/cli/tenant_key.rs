@@ -12,7 +12,7 @@ use crate::config::{Backend, StoreSection, TenantKey};
 use crate::store::{Keepsake, is_of_disk};
 
 /// The name of the file in the data directory. Its mode is 600.
-const FILE: &str = "tenant.key";
+const KEY_FILE: &str = "tenant.key";
 
 /// Separates this use of the secret from any other.
 const PURPOSE: &str = "plimsoll 2026-11 tenant key";
@@ -39,7 +39,7 @@ pub fn obtain(key: &TenantKey, store: &StoreSection) -> anyhow::Result<ObtainedK
     };
     let key = blake3::derive_key(PURPOSE, &secret);
     let keepsake = outlives.then_some(Keepsake {
-        name: FILE,
+        name: KEY_FILE,
         bytes: secret,
     });
     Ok(ObtainedKey { key, keepsake })
@@ -67,7 +67,7 @@ fn refused(error: &anyhow::Error, there: bool) -> bool {
 /// The secret in the directory, which is made if it is missing. Two processes that start at once
 /// agree, because only one of them can put the file in place.
 fn kept(directory: &Path) -> anyhow::Result<Vec<u8>> {
-    let path = directory.join(FILE);
+    let path = directory.join(KEY_FILE);
     let advice = || {
         format!(
             "can't keep the tenant key in {}; make --data writable, or set PLIMSOLL__TENANT__KEY",
@@ -139,7 +139,7 @@ mod tests {
         let store = sled(directory.path());
         let first = obtain(&TenantKey::DataDirectory, &store).unwrap();
         assert_eq!(obtain(&TenantKey::DataDirectory, &store).unwrap(), first);
-        let mode = fs::metadata(store.path.join(FILE))
+        let mode = fs::metadata(store.path.join(KEY_FILE))
             .unwrap()
             .permissions()
             .mode();
@@ -166,11 +166,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let store = sled(directory.path());
         fs::create_dir_all(&store.path).unwrap();
-        fs::write(store.path.join(FILE), "short").unwrap();
+        fs::write(store.path.join(KEY_FILE), "short").unwrap();
         let error = obtain(&TenantKey::DataDirectory, &store)
             .unwrap_err()
             .to_string();
         assert!(error.contains("not a tenant key"), "{error}");
-        assert_eq!(fs::read(store.path.join(FILE)).unwrap(), b"short");
+        assert_eq!(fs::read(store.path.join(KEY_FILE)).unwrap(), b"short");
     }
 }

@@ -7,7 +7,7 @@ use tracing_subscriber::EnvFilter;
 /// The levels. Nobody writes `off` by mistake.
 const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 /// The module from which all of Plimsoll's own lines come.
-const OWN: &str = env!("CARGO_PKG_NAME");
+const OWN_CRATE: &str = env!("CARGO_PKG_NAME");
 
 /// Reads a level, or directives by module, one of which must be about the proxy itself.
 #[expect(
@@ -22,7 +22,7 @@ pub(super) fn log_level(text: String) -> Result<String, String> {
     }
     if !says_ours {
         return Err(format!(
-            "`{text}` says nothing about {OWN} itself; put a level first, like \"warn,{text}\""
+            "`{text}` says nothing about {OWN_CRATE} itself; put a level first, like \"warn,{text}\""
         ));
     }
     let level = directives.join(",");
@@ -41,14 +41,16 @@ fn is_ours(directive: &str) -> Result<bool, String> {
     // The subscriber reads spans and their fields.
     let module = target.split('[').next().unwrap_or_default().trim();
     let (root, _) = module.split_once("::").unwrap_or((module, ""));
-    if root != OWN && strsim::damerau_levenshtein(root, OWN) <= 2 {
-        return Err(format!("`{root}` is not a module; did you mean `{OWN}`?"));
+    if root != OWN_CRATE && strsim::damerau_levenshtein(root, OWN_CRATE) <= 2 {
+        return Err(format!(
+            "`{root}` is not a module; did you mean `{OWN_CRATE}`?"
+        ));
     }
     let is_name = |part: &str| {
         !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
     };
     if module.split("::").all(is_name) || module.is_empty() && target.contains('[') {
-        Ok(root == OWN || module.is_empty())
+        Ok(root == OWN_CRATE || module.is_empty())
     } else {
         Err(format!("`{directive}` names no module; {}", allowed()))
     }
@@ -64,7 +66,7 @@ fn is_level(word: &str) -> Result<(), String> {
 fn allowed() -> String {
     format!(
         "write error, warn, info, debug or trace (off for nothing at all), or directives by module like \
-         \"warn,{OWN}=debug\""
+         \"warn,{OWN_CRATE}=debug\""
     )
 }
 

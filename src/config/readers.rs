@@ -44,6 +44,7 @@ pub(super) fn address(value: Value) -> Result<SocketAddr, String> {
         Value::String(text) => text.trim().to_ascii_lowercase(),
         _ => return Err("must be an address like \"127.0.0.1:8787\"".to_owned()),
     };
+    // A whole address is tried first, because the end of an IPv6 address looks like a port.
     if let Ok(address) = text.parse() {
         return Ok(address);
     }

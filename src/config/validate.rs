@@ -98,7 +98,7 @@ pub fn validate(
 /// Puts a setting in place of the default by [`Check::set`]. Its key is the section and the name of
 /// the raw field, so that neither is written twice.
 macro_rules! take {
-    ($check:ident, $section:ident, $raw:ident.$field:ident, $slot:expr, $read:expr) => {
+    ($check:ident, $section:ident: $raw:ident.$field:ident => $slot:expr, $read:expr) => {
         $check.set(
             concat!(stringify!($section), ".", stringify!($field)),
             $raw.$field,
@@ -106,7 +106,7 @@ macro_rules! take {
             $read,
         )
     };
-    ($check:ident, $section:ident => $raw:ident.$field:ident, $slot:expr, $read:expr) => {
+    ($check:ident, ($section:expr): $raw:ident.$field:ident => $slot:expr, $read:expr) => {
         $check.set(
             &format!("{}.{}", $section, stringify!($field)),
             $raw.$field,
@@ -148,37 +148,19 @@ impl Check<'_> {
     }
 
     fn server(&mut self, raw: RawServer, server: &mut ingress::ServerSettings) {
-        take!(self, server, raw.listen, server.listen, address);
-        take!(self, server, raw.admin, server.admin, address);
-        take!(self, server, raw.body_cap, server.body_cap, size);
-        take!(self, server, raw.body_budget, server.body_budget, size);
-        take!(self, server, raw.body_wait, server.pace.wait, timeout);
-        take!(self, server, raw.body_rate, server.pace.rate, size);
-        take!(self, server, raw.body_timeout, server.pace.most, timeout);
-        take!(
-            self,
-            server,
-            raw.write_timeout,
-            server.write_timeout,
-            timeout
-        );
-        take!(
-            self,
-            server,
-            raw.cache_memory,
-            server.cache_memory,
-            cache_memory
-        );
+        take!(self, server: raw.listen => server.listen, address);
+        take!(self, server: raw.admin => server.admin, address);
+        take!(self, server: raw.body_cap => server.body_cap, size);
+        take!(self, server: raw.body_budget => server.body_budget, size);
+        take!(self, server: raw.body_wait => server.pace.wait, timeout);
+        take!(self, server: raw.body_rate => server.pace.rate, size);
+        take!(self, server: raw.body_timeout => server.pace.most, timeout);
+        take!(self, server: raw.write_timeout => server.write_timeout, timeout);
+        take!(self, server: raw.cache_memory => server.cache_memory, cache_memory);
         self.set("server.drain", raw.drain, &mut server.drain, |text| {
             units::duration(&text)
         });
-        take!(
-            self,
-            server,
-            raw.max_in_flight,
-            server.max_in_flight,
-            at_least_one
-        );
+        take!(self, server: raw.max_in_flight => server.max_in_flight, at_least_one);
         self.set("server.hosts", raw.hosts, &mut server.hosts, |list| {
             Hosts::read(&list)
         });
@@ -191,7 +173,7 @@ impl Check<'_> {
     }
 
     fn tenant(&mut self, raw: RawTenant, config: &mut Config) {
-        take!(self, tenant, raw.key, config.tenant, tenant_key);
+        take!(self, tenant: raw.key => config.tenant, tenant_key);
         // The two lists are read first and set afterwards, because a list that is not given keeps
         // the default.
         let sources = &mut config.server.sources;
@@ -205,7 +187,7 @@ impl Check<'_> {
         if let Some(query) = raw.query {
             sources.set_query(&query);
         }
-        take!(self, tenant, raw.claims, sources.claims, Ok);
+        take!(self, tenant: raw.claims => sources.claims, Ok);
     }
 
     /// Refuses a proxy that would send requests to itself without end.
@@ -232,21 +214,9 @@ impl Check<'_> {
             &mut up.base_url,
             |text| BaseUrl::parse(&text).map_err(|error| error.to_string()),
         );
-        take!(
-            self,
-            upstream,
-            raw.connect_timeout,
-            up.connect_timeout,
-            timeout
-        );
-        take!(
-            self,
-            upstream,
-            raw.first_byte_timeout,
-            up.first_byte_timeout,
-            timeout
-        );
-        take!(self, upstream, raw.idle_timeout, up.idle_timeout, timeout);
+        take!(self, upstream: raw.connect_timeout => up.connect_timeout, timeout);
+        take!(self, upstream: raw.first_byte_timeout => up.first_byte_timeout, timeout);
+        take!(self, upstream: raw.idle_timeout => up.idle_timeout, timeout);
         self.set("upstream.retries", raw.retries, &mut up.retries, |n| {
             if n <= 10 {
                 Ok(n)
@@ -269,15 +239,9 @@ impl Check<'_> {
                 }
             },
         );
-        take!(self, upstream, raw.pool_idle, up.pool_idle, Ok);
-        take!(
-            self,
-            upstream,
-            raw.pool_idle_timeout,
-            up.pool_idle_timeout,
-            timeout
-        );
-        take!(self, upstream, raw.ask_models, up.ask_models, Ok);
+        take!(self, upstream: raw.pool_idle => up.pool_idle, Ok);
+        take!(self, upstream: raw.pool_idle_timeout => up.pool_idle_timeout, timeout);
+        take!(self, upstream: raw.ask_models => up.ask_models, Ok);
     }
 
     fn budget(&mut self, section: &str, raw: RawBudget, budget: &mut Budget) {
@@ -285,10 +249,10 @@ impl Check<'_> {
         self.set(&key("mode"), raw.mode, &mut budget.mode, |text| {
             word(&text, Mode::WORDS)
         });
-        take!(self, section => raw.ceiling, budget.ceiling, ceiling);
-        take!(self, section => raw.floor, budget.floor, floor);
-        take!(self, section => raw.min_floor, budget.min_floor, fraction);
-        take!(self, section => raw.protect_recent, budget.protect_recent, protect_recent);
+        take!(self, (section): raw.ceiling => budget.ceiling, ceiling);
+        take!(self, (section): raw.floor => budget.floor, floor);
+        take!(self, (section): raw.min_floor => budget.min_floor, fraction);
+        take!(self, (section): raw.protect_recent => budget.protect_recent, protect_recent);
         self.set(
             &key("implicit_tokens"),
             raw.implicit_tokens,
@@ -301,7 +265,7 @@ impl Check<'_> {
                 &[("surface", Unmet::Surface), ("refuse", Unmet::Refuse)],
             )
         });
-        take!(self, section => raw.strict_active, budget.strict_active, Ok);
+        take!(self, (section): raw.strict_active => budget.strict_active, Ok);
         self.set(&key("policy"), raw.policy, &mut budget.policy, |text| {
             word(&text, Policy::WORDS)
         });
@@ -352,8 +316,8 @@ impl Check<'_> {
         delimiter: &mut DelimiterSettings,
         streams: &mut StreamSettings,
     ) {
-        take!(self, delimiter, raw.enabled, delimiter.enabled, Ok);
-        take!(self, delimiter, raw.auto_close, delimiter.auto_close, Ok);
+        take!(self, delimiter: raw.enabled => delimiter.enabled, Ok);
+        take!(self, delimiter: raw.auto_close => delimiter.auto_close, Ok);
         self.set("delimiter.hops", raw.hops, &mut delimiter.hops, |hops| {
             if (1..=64).contains(&hops) {
                 Ok(hops)
@@ -361,19 +325,13 @@ impl Check<'_> {
                 Err("must be between 1 and 64".to_owned())
             }
         });
-        take!(self, delimiter, raw.guidance, delimiter.guidance, guidance);
-        take!(self, delimiter, raw.heartbeat, streams.heartbeat, timeout);
-        take!(self, delimiter, raw.nudge, delimiter.nudge, Ok);
+        take!(self, delimiter: raw.guidance => delimiter.guidance, guidance);
+        take!(self, delimiter: raw.heartbeat => streams.heartbeat, timeout);
+        take!(self, delimiter: raw.nudge => delimiter.nudge, Ok);
         self.set("delimiter.usage", raw.usage, &mut streams.usage, |text| {
             word(&text, &[("last", UsageMode::Last), ("sum", UsageMode::Sum)])
         });
-        take!(
-            self,
-            delimiter,
-            raw.finish_cancelled,
-            streams.finish_cancelled,
-            Ok
-        );
+        take!(self, delimiter: raw.finish_cancelled => streams.finish_cancelled, Ok);
     }
 
     fn cache(&mut self, raw: RawCache, cache: &mut CacheSettings) {
@@ -387,10 +345,10 @@ impl Check<'_> {
     }
 
     fn tools(&mut self, raw: RawTools, tools: &mut ToolClasses, texts: &mut TextResults) {
-        take!(self, tools, raw.bulk, tools.bulk, globs);
-        take!(self, tools, raw.read, tools.read, globs);
-        take!(self, tools, raw.shell, tools.shell, globs);
-        take!(self, tools, raw.write, tools.write, globs);
+        take!(self, tools: raw.bulk => tools.bulk, globs);
+        take!(self, tools: raw.read => tools.read, globs);
+        take!(self, tools: raw.shell => tools.shell, globs);
+        take!(self, tools: raw.write => tools.write, globs);
         let results = raw.text_results;
         self.set("tools.text_results", results, &mut texts.patterns, |list| {
             list.iter().map(|text| pattern(text)).collect()
@@ -419,7 +377,7 @@ impl Check<'_> {
         self.set("store.wait", raw.wait, &mut store.wait, |text| {
             units::duration(&text)
         });
-        take!(self, store, raw.read_wait, store.read_wait, timeout);
+        take!(self, store: raw.read_wait => store.read_wait, timeout);
         self.set(
             "store.cache_mb",
             raw.cache_mb,

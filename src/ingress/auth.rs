@@ -134,6 +134,7 @@ fn parts<'a>(kind: &'a [u8], found: &'a [(String, Vec<u8>)]) -> Vec<&'a [u8]> {
 fn claims(token: &[u8]) -> Option<[String; 3]> {
     let mut parts = std::str::from_utf8(token).ok()?.split('.');
     let (header, payload, signature) = (parts.next()?, parts.next()?, parts.next()?);
+    // Only the shape of a signed token is checked. The upstream checks the signature.
     if parts.next().is_some() || header.is_empty() || signature.is_empty() {
         return None;
     }
@@ -146,6 +147,7 @@ fn claims(token: &[u8]) -> Option<[String; 3]> {
             .filter(|text| !text.is_empty())
     };
     let (issuer, subject) = (text("/iss")?.to_owned(), text("/sub")?.to_owned());
+    // One person may have several accounts with one provider. These must not share sessions.
     let account = ACCOUNT_CLAIMS.iter().find_map(|pointer| text(pointer));
     Some([issuer, subject, account.unwrap_or_default().to_owned()])
 }

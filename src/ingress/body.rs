@@ -22,7 +22,7 @@ const DISCARD_CAPS: usize = 4;
 
 /// How much memory a client gets because it announced a length. After it has sent this much, it
 /// gets the rest.
-const TRUSTED: usize = 1 << 20;
+const TRUSTED_LENGTH: usize = 1 << 20;
 
 /// How a body is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +50,8 @@ impl Coding {
                     "zstd" => Self::Zstd,
                     _ => Self::Unknown,
                 };
+                // Two codings on top of each other are possible but unheard of, so they are not
+                // unpacked.
                 coding = if coding == Self::Identity {
                     next
                 } else {
@@ -104,10 +106,10 @@ where
             continue;
         }
         if whole.len() == 0 {
-            whole = PieceBuffer::with_room(announced.min(TRUSTED).max(so_far + data.len()));
+            whole = PieceBuffer::with_room(announced.min(TRUSTED_LENGTH).max(so_far + data.len()));
             whole.push(&std::mem::take(&mut first));
         }
-        if so_far + data.len() > TRUSTED {
+        if so_far + data.len() > TRUSTED_LENGTH {
             // Reserves the rest at once. It costs no memory before it is filled.
             whole.expect(announced);
         }

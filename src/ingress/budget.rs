@@ -11,16 +11,16 @@ use tokio::sync::Semaphore;
 use crate::pipeline::{ProxyError, ServingLimit};
 
 /// How long a body waits for room.
-const WAIT: Duration = Duration::from_secs(2);
+const GRANT_WAIT: Duration = Duration::from_secs(2);
 
 /// How much longer it waits for each body that waits already, up to a limit. Bodies that wait for
 /// each other would otherwise all give up at the same moment, although the first to do so makes
 /// room for the rest.
-const LATER: Duration = Duration::from_millis(100);
-const LATER_MOST: u32 = 20;
+const WAIT_PER_BODY: Duration = Duration::from_millis(100);
+const MAX_BODIES_AHEAD: u32 = 20;
 
 /// The least and the most by which a buffer of unknown size grows.
-const STEPS: [usize; 2] = [64 << 10, 1 << 20];
+const GROWTH: [usize; 2] = [64 << 10, 1 << 20];
 
 /// The bytes that all bodies together may take.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ impl BodyBudget {
     /// The most that one body may need. Its packed and unpacked bytes are held at once, the latter
     /// with room for the next step.
     pub(super) fn least(cap: usize) -> usize {
-        let [_, step] = STEPS;
+        let [_, step] = GROWTH;
         cap.saturating_mul(2).saturating_add(step)
     }
 
@@ -94,7 +94,7 @@ impl BodyShare {
         // Later bodies wait longer, so that not all of them give up at once.
         let before = self.budget.waiting.fetch_add(1, Ordering::Relaxed);
         let waiting = WaitingBody(&self.budget.waiting);
-        let wait = WAIT + LATER * before.min(LATER_MOST);
+        let wait = GRANT_WAIT + WAIT_PER_BODY * before.min(MAX_BODIES_AHEAD);
         let granted = tokio::time::timeout(wait, self.budget.room.acquire_many(permits)).await;
         drop(waiting);
         match granted {
@@ -184,7 +184,7 @@ impl PieceBuffer {
         let (now, later) = data.split_at(room.min(data.len()));
         self.last.extend_from_slice(now);
         if !later.is_empty() {
-            let [least, most] = STEPS;
+            let [least, most] = GROWTH;
             let step = self.length.clamp(least, most).max(later.len());
             self.add(Vec::with_capacity(step));
             self.last.extend_from_slice(later);

@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// How long a new connection does not count as idle, because its request may still come.
-const YOUNG: Duration = Duration::from_millis(250);
+const GRACE: Duration = Duration::from_millis(250);
 
 /// How soon the connections are searched again for an idle one.
-const LOOK: Duration = Duration::from_millis(25);
+const SEARCH_INTERVAL: Duration = Duration::from_millis(25);
 
 /// The value for a connection that serves a request.
 const BUSY: u64 = u64::MAX;
@@ -77,7 +77,7 @@ impl Connections {
             if let Some(slot) = self.idlest() {
                 slot.leave();
             }
-            let _in_time = tokio::time::timeout(LOOK, closed).await;
+            let _in_time = tokio::time::timeout(SEARCH_INTERVAL, closed).await;
         }
     }
 
@@ -102,7 +102,7 @@ impl Connections {
     }
 
     fn idlest(&self) -> Option<Arc<ConnectionState>> {
-        let until = since(self.begun).saturating_sub(millis(YOUNG));
+        let until = since(self.begun).saturating_sub(millis(GRACE));
         let open = self.open.lock();
         let idle = |slot: &Arc<ConnectionState>| slot.idle.load(Ordering::Relaxed);
         let all = open.slots.values();

@@ -5,14 +5,14 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// More than anybody needs. Some programs that the proxy starts walk over all descriptors that they
 /// may have.
-const ENOUGH: u64 = 65_536;
+const MAX_DESCRIPTORS: u64 = 65_536;
 
 /// How many descriptors no agent gets: those of the store, of the log, and of whoever uses the
 /// admin port.
-const KEPT: u64 = 64;
+const RESERVED: u64 = 64;
 
 /// How many connections are accepted under any limit.
-const LEAST: usize = 8;
+const MIN_CONNECTIONS: usize = 8;
 
 /// Raises the limit as far as the system allows, and returns it.
 ///
@@ -20,8 +20,11 @@ const LEAST: usize = 8;
 /// The system's error. The old limit stays.
 pub fn raise() -> std::io::Result<u64> {
     let limit = getrlimit(Resource::Nofile);
-    let current = limit.current.unwrap_or(ENOUGH);
-    let wanted = limit.maximum.unwrap_or(ENOUGH).min(ENOUGH);
+    let current = limit.current.unwrap_or(MAX_DESCRIPTORS);
+    let wanted = limit
+        .maximum
+        .unwrap_or(MAX_DESCRIPTORS)
+        .min(MAX_DESCRIPTORS);
     if wanted <= current {
         return Ok(current);
     }
@@ -35,9 +38,13 @@ pub fn raise() -> std::io::Result<u64> {
 
 /// How many connections agents may have. Each may need another one to the upstream.
 pub(super) fn connections() -> usize {
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(ENOUGH);
-    let room = limit.min(ENOUGH).saturating_sub(KEPT) / 2;
-    usize::try_from(room).unwrap_or(usize::MAX).max(LEAST)
+    let limit = getrlimit(Resource::Nofile)
+        .current
+        .unwrap_or(MAX_DESCRIPTORS);
+    let room = limit.min(MAX_DESCRIPTORS).saturating_sub(RESERVED) / 2;
+    usize::try_from(room)
+        .unwrap_or(usize::MAX)
+        .max(MIN_CONNECTIONS)
 }
 
 /// How many requests may be served at once over this many connections. The others are for requests

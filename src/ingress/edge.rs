@@ -154,7 +154,8 @@ async fn serve(
         }
     };
     answer.unwrap_or_else(|error| {
-        if error.class().side != Fault::Caller {
+        // Callers are told what they did wrong. In the log it would only hide other errors.
+        if error.fault() != Fault::Caller {
             tracing::warn!(%error, "no response from the upstream");
         }
         errors::respond(dialect, &error)
@@ -218,6 +219,7 @@ fn pass(
     headers: HeaderMap,
     body: Paced<Incoming>,
 ) -> Untouched {
+    // A body that is known to be empty can be sent again, a streamed one can't.
     let payload = if http_body::Body::is_end_stream(&body) {
         Payload::Whole(Rope::default())
     } else {

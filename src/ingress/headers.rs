@@ -192,6 +192,7 @@ fn read<T>(
     let Some(value) = values.next() else {
         return Ok(None);
     };
+    // Two values may come from two sources, and it is not known which of them is meant.
     if values.next().is_some() {
         return Err(refuse("must be sent once".to_owned()));
     }

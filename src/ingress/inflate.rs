@@ -16,27 +16,27 @@ use super::budget::{BodyBudget, BodyShare, PieceBuffer};
 use crate::pipeline::{ProxyError, ServingLimit};
 
 /// How many bytes any body may unpack to.
-const FREE: usize = 1 << 20;
+const FREE_BYTES: usize = 1 << 20;
 
 /// How many times its own size a body may unpack to besides. JSON packs five to twenty to one, and
 /// what an agent repeats fifty to one.
-const RATIO: usize = 100;
+const MAX_RATIO: usize = 100;
 
 /// The memory of a zstd decoder, as a power of two. The format asks every decoder for this much,
 /// and no level below 20 needs more.
 const WINDOW_LOG: u32 = 23;
 
 /// How long one body is worked on. Frames that unpack to nothing show in no count of bytes.
-const WORK: Duration = Duration::from_secs(5);
+const WORK_TIME: Duration = Duration::from_secs(5);
 
 /// How long a body waits for its turn.
-const TURN: Duration = Duration::from_secs(10);
+const TURN_WAIT: Duration = Duration::from_secs(10);
 
 /// How many bytes are unpacked before the budget is asked for more room.
-const STEP: usize = 256 << 10;
+const STEP_BYTES: usize = 256 << 10;
 
 /// How many bytes a decoder gets before the time is checked.
-const FED: usize = 4 << 10;
+const FEED_BYTES: usize = 4 << 10;
 
 /// Limits how many bodies are unpacked at once: one per processor, because each takes one, and
 /// memory for its window.
@@ -69,7 +69,7 @@ impl Unpackers {
         };
         let mut share = budget.share();
         let busy = ProxyError::Overloaded(ServingLimit::Processors);
-        let turn = tokio::time::timeout(TURN, self.0.acquire()).await;
+        let turn = tokio::time::timeout(TURN_WAIT, self.0.acquire()).await;
         let Ok(Ok(_turn)) = turn else {
             return Err(busy);
         };
@@ -79,7 +79,7 @@ impl Unpackers {
         };
         // The worker returns whenever it needs room, because only here it can be waited for.
         loop {
-            share.grow(STEP).await?;
+            share.grow(STEP_BYTES).await?;
             let step = tokio::task::spawn_blocking(move || {
                 let step = work.run(&mut share);
                 (work, share, step)
@@ -127,8 +127,8 @@ enum PackedInput {
 
 impl Unpacking {
     fn new(coding: Coding, raw: Bytes, cap: usize) -> io::Result<Self> {
-        let most = FREE.saturating_add(raw.len().saturating_mul(RATIO));
-        let until = Instant::now() + WORK;
+        let most = FREE_BYTES.saturating_add(raw.len().saturating_mul(MAX_RATIO));
+        let until = Instant::now() + WORK_TIME;
         let input = Timed {
             input: raw.reader(),
             until,
@@ -137,6 +137,7 @@ impl Unpacking {
             PackedInput::Gzip(MultiGzDecoder::new(input))
         } else {
             let mut decoder = Decoder::with_buffer(input)?;
+            // A frame names the window that it needs, and a hostile one names a huge one.
             decoder.window_log_max(WINDOW_LOG)?;
             PackedInput::Zstd(decoder)
         };
@@ -154,7 +155,7 @@ impl Unpacking {
         loop {
             // One byte more than is allowed shows that the limit is exceeded.
             let most = self.cap.min(self.most).saturating_add(1);
-            let step = STEP.min(most.saturating_sub(self.output.len()));
+            let step = STEP_BYTES.min(most.saturating_sub(self.output.len()));
             let mut piece = Vec::with_capacity(step);
             let read = match &mut self.input {
                 PackedInput::Gzip(input) => input.take(step as u64).read_to_end(&mut piece),
@@ -174,7 +175,7 @@ impl Unpacking {
                 Ok(_) if length < step => {
                     return UnpackStep::Done(std::mem::take(&mut self.output).join());
                 }
-                Ok(_) if !share.try_grow(STEP) => return UnpackStep::Room,
+                Ok(_) if !share.try_grow(STEP_BYTES) => return UnpackStep::Room,
                 Ok(_) => {}
             }
         }
@@ -212,7 +213,7 @@ impl BufRead for Timed {
             return Err(io::ErrorKind::TimedOut.into());
         }
         let rest = self.input.get_ref().chunk();
-        Ok(rest.get(..FED.min(rest.len())).unwrap_or_default())
+        Ok(rest.get(..FEED_BYTES.min(rest.len())).unwrap_or_default())
     }
 
     fn consume(&mut self, amount: usize) {
@@ -243,10 +244,10 @@ mod tests {
             .enable_time()
             .build()
             .unwrap();
-        let budget = BodyBudget::new(STEP.saturating_add(cap));
+        let budget = BodyBudget::new(STEP_BYTES.saturating_add(cap));
         let unpacked = runtime.block_on(Unpackers::new().unpack(coding, raw, cap, &budget));
         assert!(
-            unpacked.is_ok() || budget.share().try_grow(STEP + cap),
+            unpacked.is_ok() || budget.share().try_grow(STEP_BYTES + cap),
             "what is refused holds nothing"
         );
         unpacked
@@ -267,9 +268,9 @@ mod tests {
 
     #[test]
     fn a_body_may_unpack_to_so_many_times_its_size() {
-        let zeros = vec![0; 2 * FREE];
+        let zeros = vec![0; 2 * FREE_BYTES];
         for (coding, raw) in [(Coding::Gzip, gzip(&zeros)), (Coding::Zstd, zstd(&zeros))] {
-            let over = unpack(coding, &raw, 4 * FREE);
+            let over = unpack(coding, &raw, 4 * FREE_BYTES);
             assert!(matches!(over, Err(ProxyError::Unpacks)), "{coding:?}");
         }
     }

@@ -16,7 +16,7 @@ use crate::model::TenantId;
 use crate::record::InFlight;
 
 /// One place in this many is kept in addition, for tenants that hold few.
-const SPARE: usize = 8;
+const SPARE_SHARE: usize = 8;
 
 /// The places for requests.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ impl RequestLimit {
     pub fn new(places: usize) -> Self {
         Self(Arc::new(Places {
             most: places,
-            spare: (places / SPARE).max(1),
+            spare: (places / SPARE_SHARE).max(1),
             taken: Mutex::default(),
         }))
     }
@@ -148,7 +148,7 @@ mod tests {
             asks in proptest::collection::vec((0_u8..6, any::<bool>()), 0..200),
         ) {
             let limit = RequestLimit::new(most);
-            let all = most + (most / SPARE).max(1);
+            let all = most + (most / SPARE_SHARE).max(1);
             let mut held: Vec<(u8, RequestPlace)> = Vec::new();
             for (who, enters) in asks {
                 if enters {

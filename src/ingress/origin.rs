@@ -81,6 +81,7 @@ impl Hosts {
             let text = entry.trim();
             let host = match text.parse::<Ipv6Addr>() {
                 Ok(address) => Some(Host::Address(IpAddr::V6(address).to_canonical())),
+                // A colon outside of brackets begins a port, which a host must not have.
                 Err(_) => Host::parse(text).filter(|_| text.ends_with(']') || !text.contains(':')),
             };
             match host {

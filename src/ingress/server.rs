@@ -31,10 +31,10 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(120);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// How often failed accepts are logged at most.
-const SAY_EVERY: Duration = Duration::from_secs(30);
+const LOG_INTERVAL: Duration = Duration::from_secs(30);
 
 /// How many bytes of a connection are buffered in each direction. The head of a request has to fit.
-const BUFFER: usize = 128 << 10;
+const BUFFER_BYTES: usize = 128 << 10;
 
 /// How many connections may wait to be accepted. The system may allow fewer. Any more are dropped,
 /// and a client that has sent its request already sees a reset.
@@ -201,7 +201,7 @@ impl Failures {
         };
         edge.metrics().accept_failed(why);
         self.since += 1;
-        if self.said.is_none_or(|said| said.elapsed() >= SAY_EVERY) {
+        if self.said.is_none_or(|said| said.elapsed() >= LOG_INTERVAL) {
             tracing::warn!(
                 %error,
                 failed = self.since,
@@ -233,7 +233,7 @@ async fn connection(
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(BUFFER)
+        .max_buf_size(BUFFER_BYTES)
         .serve_connection(TokioIo::new(socket), service);
     tokio::select! {
         // A broken connection is not reported here: the owner of the body has seen it.

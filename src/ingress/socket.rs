@@ -15,7 +15,7 @@ use super::connections::ConnectionState;
 
 /// How many unsent bytes the system takes. More would only wait there, and a client that does not
 /// read could make megabytes wait.
-const UNSENT: u32 = 128 << 10;
+const UNSENT_BYTES: u32 = 128 << 10;
 
 /// A connection whose writes may wait only for a limited time.
 pub(super) struct Socket {
@@ -77,13 +77,13 @@ impl Socket {
 #[cfg(target_os = "linux")]
 fn tune(stream: &TcpStream, patience: Duration) {
     let socket = socket2::SockRef::from(stream);
-    let _unsupported = socket.set_tcp_notsent_lowat(UNSENT);
+    let _unsupported = socket.set_tcp_notsent_lowat(UNSENT_BYTES);
     let _unsupported = socket.set_tcp_user_timeout(Some(patience * 2));
 }
 
 #[cfg(not(target_os = "linux"))]
 fn tune(stream: &TcpStream, _patience: Duration) {
-    let _unsupported = socket2::SockRef::from(stream).set_send_buffer_size(UNSENT as usize);
+    let _unsupported = socket2::SockRef::from(stream).set_send_buffer_size(UNSENT_BYTES as usize);
 }
 
 impl AsyncRead for Socket {

@@ -7,9 +7,9 @@ use crate::model::{Digest, Parent, RecordId, Snapshot, TurnRecord};
 use crate::store::{Store, StoreError};
 
 /// How many records are read at a time.
-const CHUNK: usize = 256;
+const RECORDS_AT_ONCE: usize = 256;
 /// The shortest part of a name that finds a branch. A shorter one fits too many.
-const SHORTEST: usize = 4;
+const MIN_NAME_PART: usize = 4;
 
 /// Why a store can't be shown.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +32,7 @@ pub enum NotOne {
     #[error("no recorded session is named {0}: `plimsoll export --list` shows all")]
     None(String),
     /// The name is too short.
-    #[error("{0} is too short for a name: give at least {SHORTEST} characters of it")]
+    #[error("{0} is too short for a name: give at least {MIN_NAME_PART} characters of it")]
     Short(String),
     /// Several sessions fit.
     #[error("{name} could be any of {of}: give more of the name")]
@@ -99,7 +99,7 @@ impl Archive {
         let mut ids: Vec<Digest> = ids.into_iter().collect();
         ids.sort_unstable();
         let mut records = HashMap::new();
-        for ids in ids.chunks(CHUNK) {
+        for ids in ids.chunks(RECORDS_AT_ONCE) {
             for (id, bytes) in ids.iter().zip(store.blobs(ids)?) {
                 // Links also lead to other things than records, such as usage that came late.
                 let record = bytes.and_then(|bytes| rmp_serde::from_slice(&bytes).ok());
@@ -150,7 +150,7 @@ impl Archive {
     /// # Errors
     /// [`NotOne`] if the name fits nothing, or several sessions.
     pub fn find(&self, name: &str) -> Result<(Branch, usize), NotOne> {
-        if name.chars().count() < SHORTEST {
+        if name.chars().count() < MIN_NAME_PART {
             return Err(NotOne::Short(name.to_owned()));
         }
         let branches = self.branches();

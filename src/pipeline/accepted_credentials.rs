@@ -9,7 +9,7 @@ use crate::model::{Digest, blob_id};
 use crate::store::{Batch, Link, Store};
 
 /// How many credentials memory holds. The store holds all of them.
-const REMEMBERED: usize = 10_000;
+const CREDENTIALS_HELD: usize = 10_000;
 /// The blob that the key of an accepted credential leads to.
 const TAKEN: &[u8] = b"taken";
 
@@ -27,7 +27,7 @@ impl AcceptedCredentials {
     pub fn by(base_url: &str) -> Self {
         Self {
             upstream: Digest::of(&[b"upstream", base_url.as_bytes()]),
-            known: Cache::new(REMEMBERED),
+            known: Cache::new(CREDENTIALS_HELD),
         }
     }
 

@@ -11,11 +11,11 @@ use crate::model::caches::{MEMORY, share};
 use crate::model::{CacheName, Hashed, hash};
 
 /// How long a session counts as active after its last turn.
-const LATELY: Duration = Duration::from_secs(15 * 60);
+const ACTIVE_FOR: Duration = Duration::from_secs(15 * 60);
 /// How often a full table is searched for sessions that have ended, at most.
-const SELDOM: Duration = Duration::from_secs(1);
+const PRUNE_INTERVAL: Duration = Duration::from_secs(1);
 /// The most memory that one session takes, in bytes. The table doubles when it grows.
-const EACH: usize = 2 * (size_of::<(u64, Instant)>() + 2);
+const SESSION_BYTES: usize = 2 * (size_of::<(u64, Instant)>() + 2);
 
 /// The last time of each session, by the hash of the name that clients see.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ struct SeenSessions {
 
 impl SeenSessions {
     fn prune(&mut self) {
-        self.sessions.retain(|_, at| at.elapsed() < LATELY);
+        self.sessions.retain(|_, at| at.elapsed() < ACTIVE_FOR);
         self.pruned = Some(Instant::now());
     }
 }
@@ -51,7 +51,7 @@ impl ActiveSessions {
     pub fn new(all: usize) -> Self {
         Self {
             seen: Mutex::default(),
-            most: share(CacheName::Sessions, all) / EACH,
+            most: share(CacheName::Sessions, all) / SESSION_BYTES,
         }
     }
 
@@ -62,7 +62,7 @@ impl ActiveSessions {
         }
         let session = hash(session);
         let mut seen = self.seen.lock();
-        let recent = seen.pruned.is_some_and(|at| at.elapsed() < SELDOM);
+        let recent = seen.pruned.is_some_and(|at| at.elapsed() < PRUNE_INTERVAL);
         if seen.sessions.len() >= self.most && !recent {
             seen.prune();
         }
@@ -82,7 +82,7 @@ impl ActiveSessions {
     /// How many bytes of memory the table takes.
     #[must_use]
     pub fn weight(&self) -> u64 {
-        (self.seen.lock().sessions.len() * EACH) as u64
+        (self.seen.lock().sessions.len() * SESSION_BYTES) as u64
     }
 }
 
@@ -98,9 +98,9 @@ mod tests {
         }
         let fit = share(CacheName::Sessions, 1 << 20);
         assert!(active.weight() as usize <= fit);
-        assert!(active.count() > fit / EACH / 2);
+        assert!(active.count() > fit / SESSION_BYTES / 2);
         active.touch("");
         active.touch("0");
-        assert_eq!(active.count(), fit / EACH);
+        assert_eq!(active.count(), fit / SESSION_BYTES);
     }
 }

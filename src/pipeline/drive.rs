@@ -36,7 +36,7 @@ use crate::upstream;
 /// How often a later hop is tried again. The client can't retry it.
 const HOP_RETRIES: u32 = 4;
 /// The wait before the first retry if the upstream names none. Each further wait is twice as long.
-const HOP_WAIT: Duration = Duration::from_millis(250);
+const HOP_RETRY_WAIT: Duration = Duration::from_millis(250);
 /// The shortest wait for a heartbeat that is overdue.
 const LEAST_SILENCE: Duration = Duration::from_millis(1);
 /// A comment that every reader of SSE skips.
@@ -51,9 +51,9 @@ enum Begin {
     /// With an error of the proxy's own, as an unstreamed turn would.
     Error(ProxyError),
     /// With the answer to the client's own request, which the caller still has to send.
-    Own(Box<ManagedTurn>),
+    OwnRequest(Box<ManagedTurn>),
     /// With a whole body, because the upstream did not send a stream.
-    Whole(Box<ManagedTurn>, HeaderMap, Incoming),
+    WholeBody(Box<ManagedTurn>, HeaderMap, Incoming),
 }
 
 /// Streams a turn to the client.
@@ -96,10 +96,10 @@ pub(super) async fn stream(
         }
     });
     let answer = match begun.await {
-        Ok(Begin::Own(turn)) => return Ok(Served::Own(turn)),
-        Ok(Begin::Whole(turn, headers, body)) => {
+        Ok(Begin::OwnRequest(turn)) => return Ok(Served::Unreadable(turn)),
+        Ok(Begin::WholeBody(turn, headers, body)) => {
             head.headers = headers;
-            return Ok(Served::Whole(turn, Box::new(head), body));
+            return Ok(Served::WholeBody(turn, Box::new(head), body));
         }
         Ok(Begin::Stream(headers)) => {
             let frames = stream::unfold(receiver, |mut receiver| async move {
@@ -157,7 +157,7 @@ enum HopEnd {
     /// The bytes are not a valid stream.
     Unreadable(String),
     /// It is not a stream of events.
-    Other(Incoming),
+    NoStream(Incoming),
 }
 
 impl Driver {
@@ -165,7 +165,7 @@ impl Driver {
         let mut body = first;
         loop {
             let read = match self.read(body).await {
-                Ok(HopEnd::Other(body)) => return Box::pin(self.other(body)).await,
+                Ok(HopEnd::NoStream(body)) => return Box::pin(self.other(body)).await,
                 read => read,
             };
             // The machine ends the hop even if the body was cut, so that what was said so far is
@@ -208,7 +208,7 @@ impl Driver {
     async fn read(&mut self, mut body: Incoming) -> Result<HopEnd, ClientGone> {
         // The proxy asked for identity, so it can't read a compressed body.
         if body.coded {
-            return Ok(HopEnd::Other(body));
+            return Ok(HopEnd::NoStream(body));
         }
         let mut beginning = Beginning::default();
         let every = self.app.serving.streams.heartbeat;
@@ -234,7 +234,7 @@ impl Driver {
                     // back unread.
                     match (begun, end) {
                         (Begun::Other(_), Some(HopEnd::Cut(cause))) => return Ok(HopEnd::Cut(cause)),
-                        (Begun::Other(begun), _) => return Ok(HopEnd::Other(body.unread(begun))),
+                        (Begun::Other(begun), _) => return Ok(HopEnd::NoStream(body.unread(begun))),
                         (Begun::Waits, None) => {}
                         (Begun::Events(data), end) => match (self.take(data).await?, end) {
                             (None, None) => {}
@@ -378,7 +378,7 @@ impl Driver {
             // A client that has seen nothing can retry by itself, and gets the refusal.
             let spoken = self.client.begin.is_none();
             if retry && spoken && tries < HOP_RETRIES {
-                let wait = wait.unwrap_or(HOP_WAIT * 2_u32.pow(tries));
+                let wait = wait.unwrap_or(HOP_RETRY_WAIT * 2_u32.pow(tries));
                 let wait = wait.min(upstream::LONGEST_WAIT);
                 tries += 1;
                 self.turn.reporter.retried(RetryReason::Hop);

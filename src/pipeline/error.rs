@@ -12,7 +12,7 @@ use crate::model::Dialect;
 use crate::policy::Pinned;
 use crate::record::FailedStage;
 use crate::turn::TermsError;
-use crate::upstream::{self, UploadFault};
+use crate::upstream::{UploadFault, UpstreamError};
 
 /// An error that the proxy answers with instead of the upstream.
 #[derive(Debug, thiserror::Error)]
@@ -96,7 +96,7 @@ pub enum ProxyError {
     Interrupted(Interruption),
     /// The upstream gave no response.
     #[error(transparent)]
-    Upstream(#[from] upstream::UpstreamError),
+    Upstream(#[from] UpstreamError),
 }
 
 /// What limits how much is served at once.
@@ -142,7 +142,7 @@ impl fmt::Display for Interruption {
 /// Who caused an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The caller did. The same request will fail again, unless it is retryable.
+    /// The caller did.
     Caller,
     /// The upstream did.
     Upstream,
@@ -150,13 +150,11 @@ pub enum Fault {
     Us,
 }
 
-/// Who caused an error, and whether a retry makes sense.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ErrorClass {
-    /// Who caused it.
-    pub side: Fault,
-    /// Whether a retry makes sense.
-    pub retryable: bool,
+/// What programs read of an error.
+struct ErrorFacts {
+    fault: Fault,
+    status: StatusCode,
+    code: &'static str,
 }
 
 impl ProxyError {
@@ -166,63 +164,79 @@ impl ProxyError {
         Self::Interrupted(Interruption::Stage(FailedStage::Panic))
     }
 
-    /// Classifies the error.
+    /// Who caused the error.
     #[must_use]
-    pub fn class(&self) -> ErrorClass {
-        let (side, retryable) = match self {
-            Self::Header { .. } | Self::Coding { .. } => (Fault::Caller, false),
-            Self::TooLarge { .. } | Self::Unpacks => (Fault::Caller, false),
-            Self::Upgrade | Self::Method | Self::Host | Self::Origin => (Fault::Caller, false),
-            Self::Request(_) | Self::Terms(_) | Self::Budget { .. } => (Fault::Caller, false),
-            Self::Upstream(upstream::UpstreamError::Path) => (Fault::Caller, false),
-            Self::Body(_) | Self::Upstream(upstream::UpstreamError::Upload(_)) => {
-                (Fault::Caller, true)
-            }
-            Self::Overloaded(_) | Self::Interrupted(_) => (Fault::Us, true),
-            Self::Upstream(
-                upstream::UpstreamError::Connect { .. }
-                | upstream::UpstreamError::ConnectTimeout
-                | upstream::UpstreamError::FirstByteTimeout
-                | upstream::UpstreamError::Broken { .. },
-            ) => (Fault::Upstream, true),
-        };
-        ErrorClass { side, retryable }
+    pub fn fault(&self) -> Fault {
+        self.facts().fault
     }
 
     /// The status that the caller gets.
     #[must_use]
     pub fn status(&self) -> StatusCode {
-        match self {
-            Self::Header { .. } | Self::Coding { .. } => StatusCode::BAD_REQUEST,
-            Self::Request(_) | Self::Terms(_) | Self::Budget { .. } => StatusCode::BAD_REQUEST,
-            Self::TooLarge { .. } | Self::Unpacks => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Body(fault) | Self::Upstream(upstream::UpstreamError::Upload(fault)) => {
-                match fault {
-                    UploadFault::Broken => StatusCode::BAD_REQUEST,
-                    UploadFault::Late => StatusCode::REQUEST_TIMEOUT,
-                }
+        self.facts().status
+    }
+
+    /// Everything that programs read of the error, in one table.
+    fn facts(&self) -> ErrorFacts {
+        use Fault::{Caller, Upstream, Us};
+        let (fault, status, code) = match self {
+            Self::Header { .. } | Self::Terms(_) => {
+                (Caller, StatusCode::BAD_REQUEST, "invalid_header")
             }
-            Self::Upgrade => StatusCode::UPGRADE_REQUIRED,
-            Self::Method => StatusCode::METHOD_NOT_ALLOWED,
-            Self::Host | Self::Origin => StatusCode::FORBIDDEN,
-            Self::Overloaded(_) => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Interrupted(_) => StatusCode::BAD_GATEWAY,
-            Self::Upstream(error) => match error {
-                upstream::UpstreamError::Path | upstream::UpstreamError::Upload(_) => {
-                    StatusCode::BAD_REQUEST
-                }
-                upstream::UpstreamError::Connect { .. }
-                | upstream::UpstreamError::Broken { .. } => StatusCode::BAD_GATEWAY,
-                upstream::UpstreamError::ConnectTimeout
-                | upstream::UpstreamError::FirstByteTimeout => StatusCode::GATEWAY_TIMEOUT,
+            Self::Coding { .. } | Self::Request(_) => {
+                (Caller, StatusCode::BAD_REQUEST, "invalid_body")
+            }
+            Self::TooLarge { .. } | Self::Unpacks => {
+                (Caller, StatusCode::PAYLOAD_TOO_LARGE, "body_too_large")
+            }
+            Self::Body(upload) | Self::Upstream(UpstreamError::Upload(upload)) => match upload {
+                UploadFault::Broken => (Caller, StatusCode::BAD_REQUEST, "body_incomplete"),
+                UploadFault::Late => (Caller, StatusCode::REQUEST_TIMEOUT, "body_too_slow"),
             },
+            Self::Upgrade => {
+                let status = StatusCode::UPGRADE_REQUIRED;
+                (Caller, status, "upgrade_not_supported")
+            }
+            Self::Method => {
+                let status = StatusCode::METHOD_NOT_ALLOWED;
+                (Caller, status, "method_not_supported")
+            }
+            Self::Host => (Caller, StatusCode::FORBIDDEN, "host_not_allowed"),
+            Self::Origin => (Caller, StatusCode::FORBIDDEN, "origin_not_allowed"),
+            Self::Overloaded(_) => (Us, StatusCode::SERVICE_UNAVAILABLE, "overloaded"),
+            Self::Budget { .. } => (Caller, StatusCode::BAD_REQUEST, "context_budget_exceeded"),
+            Self::Interrupted(_) => (Us, StatusCode::BAD_GATEWAY, "turn_interrupted"),
+            Self::Upstream(error) => match error {
+                UpstreamError::Path | UpstreamError::Upload(_) => {
+                    (Caller, StatusCode::BAD_REQUEST, "invalid_path")
+                }
+                UpstreamError::Connect { .. } => {
+                    (Upstream, StatusCode::BAD_GATEWAY, "upstream_unreachable")
+                }
+                UpstreamError::Broken { .. } => {
+                    (Upstream, StatusCode::BAD_GATEWAY, "upstream_broken")
+                }
+                UpstreamError::ConnectTimeout | UpstreamError::FirstByteTimeout => {
+                    (Upstream, StatusCode::GATEWAY_TIMEOUT, "upstream_timeout")
+                }
+            },
+        };
+        ErrorFacts {
+            fault,
+            status,
+            code,
         }
     }
 
     /// The error in the shape of a dialect, as a body or as the data of an error event.
     #[must_use]
     pub fn body(&self, dialect: Dialect) -> Bytes {
-        let side = match self.class().side {
+        let ErrorFacts {
+            fault,
+            status,
+            code,
+        } = self.facts();
+        let side = match fault {
             Fault::Caller => ErrorSide::Caller,
             Fault::Upstream | Fault::Us => ErrorSide::Server,
         };
@@ -244,43 +258,12 @@ impl ProxyError {
             | Self::Upstream(_) => None,
         };
         dialect.error(&ErrorText {
-            status: self.status().as_u16(),
+            status: status.as_u16(),
             side,
             message: &self.to_string(),
             param,
-            code: self.code(),
+            code,
         })
-    }
-
-    /// The code of the error, for programs.
-    fn code(&self) -> &'static str {
-        match self {
-            Self::Header { .. } | Self::Terms(_) => "invalid_header",
-            Self::Coding { .. } | Self::Request(_) => "invalid_body",
-            Self::TooLarge { .. } | Self::Unpacks => "body_too_large",
-            Self::Body(fault) | Self::Upstream(upstream::UpstreamError::Upload(fault)) => {
-                match fault {
-                    UploadFault::Broken => "body_incomplete",
-                    UploadFault::Late => "body_too_slow",
-                }
-            }
-            Self::Upgrade => "upgrade_not_supported",
-            Self::Method => "method_not_supported",
-            Self::Host => "host_not_allowed",
-            Self::Origin => "origin_not_allowed",
-            Self::Overloaded(_) => "overloaded",
-            Self::Budget { .. } => "context_budget_exceeded",
-            Self::Interrupted(_) => "turn_interrupted",
-            Self::Upstream(error) => match error {
-                upstream::UpstreamError::Path | upstream::UpstreamError::Upload(_) => {
-                    "invalid_path"
-                }
-                upstream::UpstreamError::Connect { .. } => "upstream_unreachable",
-                upstream::UpstreamError::Broken { .. } => "upstream_broken",
-                upstream::UpstreamError::ConnectTimeout
-                | upstream::UpstreamError::FirstByteTimeout => "upstream_timeout",
-            },
-        }
     }
 }
 

@@ -14,20 +14,20 @@ use crate::session::chain::{self, RecordKey};
 use crate::session::path::Path;
 
 /// How many heads are looked up at a time, from the newest to the oldest.
-const PROBES: usize = 8;
+const HEADS_AT_ONCE: usize = 8;
 /// How many of the newest heads are looked up one by one. An agent nearly always goes on from one
 /// of these.
-const NEAR: usize = 256;
+const NEWEST_HEADS: usize = 256;
 /// How many of the newest answers are tried as anchors, and how many calls of each.
-const ANCHORS: usize = 64;
+const NEWEST_ANSWERS: usize = 64;
 /// How many records of one key are read. Some providers give the same id to all calls, and some
 /// clients say the same in many sessions: every request would otherwise read all of these records.
-const SAME: usize = 64;
+const RECORDS_PER_KEY: usize = 64;
 /// The number of entries from which on only the two newest paths of a branch are remembered. Each
 /// turn has its own path, and a path is weighed with all its records, because it may be the last to
 /// hold them. A session would therefore weigh the square of its length. Short paths stay, because
 /// agents fork from them.
-const LONG: usize = 8;
+const LONG_PATH: usize = 8;
 
 /// Folded paths, by the key of the head at which they end.
 pub struct Paths(Cache<Digest, Arc<Path>, ByBytes>);
@@ -77,7 +77,7 @@ impl Paths {
     pub(super) fn outgrow(&self, path: &Path, heads: &[Head], key: impl FnOnce(Head) -> Digest) {
         let before = path.entries.len().checked_sub(2);
         let Some(entry) = before
-            .filter(|at| *at + 1 >= LONG)
+            .filter(|at| *at + 1 >= LONG_PATH)
             .and_then(|at| path.entries.get(at))
         else {
             return;
@@ -195,8 +195,8 @@ fn newest_known(
     assistants: &[usize],
     key: fn(Head) -> RecordKey<'static>,
 ) -> Result<Option<Arc<Path>>, FindError> {
-    let (near, far) = assistants.split_at(assistants.len().min(NEAR));
-    for probe in near.chunks(PROBES) {
+    let (near, far) = assistants.split_at(assistants.len().min(NEWEST_HEADS));
+    for probe in near.chunks(HEADS_AT_ONCE) {
         if let Some(path) = probe_heads(store, paths, request, probe, key)? {
             return Ok(Some(path));
         }
@@ -231,7 +231,7 @@ fn newest_known(
         }
     }
     // The path at the place that was found may be gone, so the next older ones are tried as well.
-    let found = far.iter().skip(newest).take(PROBES).copied();
+    let found = far.iter().skip(newest).take(HEADS_AT_ONCE).copied();
     probe_heads(store, paths, request, &found.collect::<Vec<_>>(), key)
 }
 
@@ -258,7 +258,7 @@ fn probe_heads(
     let digests: Vec<Digest> = keys.iter().map(|(_, key)| *key).collect();
     let sets = store.links(&digests)?;
     for ((at, key), set) in keys.iter().zip(sets) {
-        for (_, id) in set.into_iter().take(SAME) {
+        for (_, id) in set.into_iter().take(RECORDS_PER_KEY) {
             let Some(path) = load(store, RecordId(id))? else {
                 continue;
             };
@@ -278,7 +278,7 @@ fn by_anchor(
     request: &PathQuery<'_>,
     assistants: &[usize],
 ) -> Result<Option<Path>, FindError> {
-    for at in assistants.iter().take(ANCHORS) {
+    for at in assistants.iter().take(NEWEST_ANSWERS) {
         let Some(shape) = request.shapes.get(*at) else {
             continue;
         };
@@ -286,7 +286,7 @@ fn by_anchor(
             .calls
             .iter()
             .filter(|call| !call.id.0.is_empty())
-            .take(ANCHORS)
+            .take(NEWEST_ANSWERS)
             .map(|call| RecordKey::Call(&call.id, &call.name).digest(request.tenant, request.scope))
             .collect();
         // An answer without calls has no id. It is tied by its own digest, together with the call
@@ -324,7 +324,7 @@ fn tie(
     ids: &[RecordId],
 ) -> Result<Option<Path>, FindError> {
     let mut known = Vec::new();
-    for id in ids.iter().take(SAME) {
+    for id in ids.iter().take(RECORDS_PER_KEY) {
         if let Some(record) = record(store, *id)? {
             known.push((*id, record));
         }
@@ -337,7 +337,7 @@ fn tie(
     let alike = |record: &TurnRecord| Some(record.bare) == bare;
     // Records beyond the limit were not read, and one of them may have the same text.
     let alone = known.iter().filter(|(_, record)| alike(record)).count() == 1;
-    let only = alone && ids.len() <= SAME;
+    let only = alone && ids.len() <= RECORDS_PER_KEY;
     for (id, record) in &known {
         let same = Some(record.visible) == visible;
         let mut path = match load(store, *id)? {

@@ -137,10 +137,12 @@ impl Committed {
             id: blob,
             turn: 0,
         };
+        // Nobody waits for this. A lost usage only makes the next estimate less exact.
         drop(self.store.commit(Batch {
             blobs: vec![(blob, bytes)],
             links: vec![link],
         }));
+        // The path may be shared with requests that are being served, so a copy is changed.
         let mut path = Path::clone(&self.path);
         if let Some(entry) = path.entries.last_mut() {
             entry.reported = Some(usage);

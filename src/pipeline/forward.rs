@@ -50,6 +50,7 @@ pub(super) async fn pass_on(
         payload,
     } = request;
     let url = app.upstream.target(&asked)?;
+    // Headers of this connection and of Plimsoll itself go no further.
     upstream::to_upstream(&mut headers);
     let outbound = Outbound {
         method,

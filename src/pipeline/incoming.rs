@@ -19,10 +19,10 @@ pub(super) enum Served {
     Answer(Response<axum::body::Body>),
     /// The answer can't be read and may hold calls that the client must not see. The client has
     /// seen nothing yet.
-    Own(Box<ManagedTurn>),
+    Unreadable(Box<ManagedTurn>),
     /// The answer is not a stream, although the client asked for one. The client has seen nothing
     /// yet.
-    Whole(Box<ManagedTurn>, Box<http::response::Parts>, Incoming),
+    WholeBody(Box<ManagedTurn>, Box<http::response::Parts>, Incoming),
 }
 
 /// A body of which a part may have been read already.
@@ -121,7 +121,8 @@ impl Beginning {
             self.held.split().freeze()
         };
         match Form::of(&all) {
-            None if all.len() < LONGEST => {
+            // White space alone tells nothing yet. But it must not be collected without end.
+            None if all.len() < MAX_BLANK => {
                 self.held = BytesMut::from(all.as_ref());
                 Begun::Waits
             }
@@ -150,7 +151,7 @@ impl Beginning {
 }
 
 /// How much white space is read before the headers decide.
-const LONGEST: usize = 4 << 10;
+const MAX_BLANK: usize = 4 << 10;
 
 #[cfg(test)]
 mod tests {

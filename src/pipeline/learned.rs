@@ -10,27 +10,27 @@ use serde_json::Value;
 use crate::model::{Dialect, EditKind, Edits, TenantId};
 
 /// How many pairs of a tenant and a model are remembered. Those used longest ago are dropped first.
-const REMEMBERED: usize = 4_096;
+const MODELS_HELD: usize = 4_096;
 /// How many characters of a model's name are kept.
-const NAME: usize = 128;
+const NAME_CHARS: usize = 128;
 /// After how many refusals in a row an accepted edit is suspected again. An upstream may change
 /// what it refuses, but one that refuses at random hardly does so this often in a row.
-const STUCK: u8 = 5;
+const SUSPECT_AFTER: u8 = 5;
 /// How many chance refusals count at most. Each of them demands one more refusal before anything is
 /// learned.
 const MOST_CHANCE: u8 = 3;
 /// After how many accepted views one chance refusal is forgotten.
-const CALM: u8 = 32;
+const FORGET_AFTER: u8 = 32;
 /// How deep in the JSON of a refusal words are searched.
-const DEPTH: usize = 8;
+const JSON_DEPTH: usize = 8;
 /// The members of a refusal that say what is wrong. Other members may quote the request.
-const TELLING: [&str; 10] = [
+const TELLING_MEMBERS: [&str; 10] = [
     "message", "param", "code", "type", "error", "errors", "detail", "msg", "loc", "raw",
 ];
 
 /// The words by which a refusal shows that it is about a kind of edit. The most specific kind comes
 /// first. Refusals name fields of the wire format, whatever the language of their text.
-const WORDS: [(EditKind, &[&str]); 6] = [
+const KIND_WORDS: [(EditKind, &[&str]); 6] = [
     (EditKind::Breakpoints, &["cache_control", "cachepoint"]),
     (
         EditKind::HopReasoning,
@@ -47,14 +47,14 @@ const WORDS: [(EditKind, &[&str]); 6] = [
         EditKind::Reasoning,
         &["reasoning", "thinking", "thought", "signature"],
     ),
-    (EditKind::Hidden, OURS),
-    (EditKind::Tools, OURS),
+    (EditKind::Hidden, HIDDEN_TOOL_NAMES),
+    (EditKind::Tools, HIDDEN_TOOL_NAMES),
     (EditKind::Results, &["tool_result", "call_output"]),
 ];
 
 /// The names of hidden tools, quoted as a refusal quotes them. Without quotes, a parser's message
 /// such as `Expecting ',' delimiter` would match.
-const OURS: &[&str] = &[
+const HIDDEN_TOOL_NAMES: &[&str] = &[
     "'delimiter'",
     "`delimiter`",
     "\"delimiter\"",
@@ -69,14 +69,14 @@ fn named(among: Edits, refusal: &[u8]) -> Option<EditKind> {
     let text = match serde_json::from_slice::<Value>(refusal) {
         Ok(value) => {
             let mut text = String::new();
-            tell(&value, DEPTH, &mut text);
+            tell(&value, JSON_DEPTH, &mut text);
             text
         }
         Err(_) => String::from_utf8_lossy(refusal).into_owned(),
     };
     let text = text.to_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    let found = WORDS
+    let found = KIND_WORDS
         .iter()
         .find(|(kind, words)| among.has(*kind) && says(words));
     found.map(|(kind, _)| *kind)
@@ -94,7 +94,8 @@ fn tell(value: &Value, depth: usize, text: &mut String) {
         }
         Value::Object(members) if depth > 0 => {
             for (key, value) in members {
-                if TELLING.contains(&key.as_str()) || key == "metadata" {
+                // OpenRouter puts the provider's own refusal into `metadata`.
+                if TELLING_MEMBERS.contains(&key.as_str()) || key == "metadata" {
                     tell(value, depth - 1, text);
                 }
             }
@@ -114,7 +115,7 @@ pub(super) struct TenantModel {
 impl TenantModel {
     /// The model with this name.
     pub(super) fn new(tenant: TenantId, dialect: Dialect, model: &str) -> Self {
-        let model = model.chars().take(NAME).collect();
+        let model = model.chars().take(NAME_CHARS).collect();
         Self {
             tenant,
             dialect,
@@ -195,7 +196,7 @@ pub struct Learned(Mutex<Cache<TenantModel, Habits>>);
 
 impl Default for Learned {
     fn default() -> Self {
-        Self(Mutex::new(Cache::new(REMEMBERED)))
+        Self(Mutex::new(Cache::new(MODELS_HELD)))
     }
 }
 
@@ -259,7 +260,7 @@ impl Learned {
                 habits.clear(edits);
                 habits.stuck = 0;
                 habits.calm = habits.calm.saturating_add(1);
-                if habits.calm >= CALM {
+                if habits.calm >= FORGET_AFTER {
                     (habits.chance, habits.calm) = (habits.chance.saturating_sub(1), 0);
                 }
             });
@@ -292,7 +293,7 @@ impl Learned {
             if fresh.is_empty() {
                 (habits.chance, habits.calm) = (habits.chance.saturating_add(1), 0);
             }
-            if habits.stuck >= STUCK {
+            if habits.stuck >= SUSPECT_AFTER {
                 habits.accepted = habits.accepted.without(edits);
                 habits.stuck = 0;
             }
@@ -385,7 +386,7 @@ mod tests {
         assert_eq!(refused(&learned, new, "no"), new);
         // What lies long back counts no more.
         let (old, new) = (edits(&[EditKind::Hidden]), edits(&[EditKind::Text]));
-        for _ in 0..CALM {
+        for _ in 0..FORGET_AFTER {
             learned.accepted(&whose("m"), old);
         }
         assert!(refused(&learned, new, "no").is_empty());
@@ -397,7 +398,7 @@ mod tests {
         let learned = Learned::default();
         let all = edits(&[EditKind::Text, EditKind::Arguments]);
         learned.accepted(&whose("m"), all);
-        for _ in 0..STUCK {
+        for _ in 0..SUSPECT_AFTER {
             assert_eq!(learned.suspects(&whose("m"), all, b"no", false), None);
             assert!(learned.unexplained(&whose("m"), all).is_empty());
         }

@@ -135,6 +135,7 @@ pub(super) fn answer_sizes(answer: &Answer, reader: &Reader<'_>) -> AnswerSizes 
         alone,
         ..AnswerSizes::default()
     };
+    // Counting is not free. It is needed only where the provider's figures do not say enough.
     if alone || answer.usage.is_none() {
         let (text, reasoning) = hidden::weigh(answer, reader);
         let visible: u64 = answer.visible_calls().map(|(_, one)| call(one)).sum();

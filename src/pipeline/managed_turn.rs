@@ -300,6 +300,7 @@ impl ManagedTurn {
     /// written late and the client does not wait.
     pub(super) async fn durable(&mut self, app: &Arc<App>, committed: Committed) {
         let begun = Instant::now();
+        // A slow disk may delay the client for a while, but not for as long as it likes.
         let waited = tokio::time::timeout(app.serving.store_wait, committed.durable()).await;
         app.metrics.observe_store(StoreOp::Commit, begun.elapsed());
         self.reporter.took(Phase::Store, begun.elapsed());

@@ -57,7 +57,7 @@ use http::Response;
 pub use accepted_credentials::AcceptedCredentials;
 pub use active_sessions::ActiveSessions;
 pub use app::App;
-pub use error::{ErrorClass, Fault, Interruption, ProxyError, ServingLimit};
+pub use error::{Fault, Interruption, ProxyError, ServingLimit};
 pub use forward::forward;
 pub use learned::Learned;
 pub use reporter::Reporter;

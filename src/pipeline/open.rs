@@ -189,6 +189,8 @@ impl Opening {
                 reporter.refuse(error.status());
                 return Err(error);
             }
+            // Nothing went wrong, so nothing is reported. A client that left gets no answer in any
+            // case.
             Err(Stop::Forward | Stop::Gone) => {}
             Err(Stop::Fail(stage)) => {
                 tracing::warn!(stage = stage.name(), "forwarding the client's own bytes");

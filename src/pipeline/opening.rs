@@ -15,7 +15,7 @@ use crate::model::TenantId;
 use crate::record::{FailedStage, Phase};
 
 /// A body with more bytes is read and counted off the async workers.
-const OFF_WORKER: usize = 64 * 1024;
+const OFF_WORKER_BYTES: usize = 64 * 1024;
 
 /// A request on its way to its first hop.
 pub(super) struct Opening {
@@ -61,7 +61,7 @@ pub(super) async fn stage<T: Send + 'static>(
     mut opening: Opening,
     part: impl FnOnce(&App, &mut Opening) -> Result<T, Stop> + Send + 'static,
 ) -> Result<(Opening, Result<T, Stop>), ProxyError> {
-    let large = opening.size > OFF_WORKER;
+    let large = opening.size > OFF_WORKER_BYTES;
     let app = app.clone();
     let run = move || {
         let outcome = guarded(|| part(&app, &mut opening));

@@ -16,9 +16,9 @@ use crate::store::Link;
 
 /// How many entries with the same id are read. Some servers give one id to everything, and each
 /// request would otherwise read all of it.
-const SAME: usize = 16;
+const ENTRIES_PER_ID: usize = 16;
 /// How many messages are read at a time.
-const MESSAGES: usize = 64;
+const MESSAGES_AT_ONCE: usize = 64;
 
 /// The key that leads to the record of a response.
 fn response_key(tenant: TenantId, dialect: Dialect, id: &str) -> Digest {
@@ -127,9 +127,9 @@ pub(super) fn look_up(
     let (all, own) = sets.split_at(ids.len());
     for (id, (all, own)) in ids.into_iter().zip(all.iter().zip(own)) {
         let said = all.iter().filter(|(_, message)| said.contains(message));
-        // The most likely messages come first, so that `SAME` cuts off the least likely.
+        // The most likely messages come first, so that `ENTRIES_PER_ID` cuts off the least likely.
         let likely = said.rev().chain(own.iter().rev()).chain(all.iter().rev());
-        let likely = likely.map(|(_, message)| *message).take(SAME);
+        let likely = likely.map(|(_, message)| *message).take(ENTRIES_PER_ID);
         match item(reads, dialect, id, likely)?.filter(|item| room.takes(item)) {
             Some(item) => known.found.items.push(item),
             None => return Ok(LookedUp::Lost(Lost::Item)),
@@ -168,7 +168,7 @@ fn conversation(
     let mut newest = None;
     let links = reads.links(&[key])?.into_iter().flatten();
     let links: Vec<_> = links.collect();
-    for (_, id) in links.into_iter().rev().take(SAME) {
+    for (_, id) in links.into_iter().rev().take(ENTRIES_PER_ID) {
         let id = RecordId(id);
         if let Some(record) = history::record(reads, id)? {
             // A server that gives an id again no longer knows its first use.
@@ -185,7 +185,7 @@ fn conversation(
         return Ok(None);
     };
     let mut messages = Vec::with_capacity(said.messages.len());
-    for ids in said.messages.chunks(MESSAGES) {
+    for ids in said.messages.chunks(MESSAGES_AT_ONCE) {
         for bytes in reads.blobs(ids)? {
             match bytes.filter(|bytes| room.takes(bytes)) {
                 Some(bytes) => messages.push(bytes),

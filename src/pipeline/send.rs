@@ -17,7 +17,7 @@ use crate::record::{FailedStage, RetryReason};
 use crate::upstream::{self, ResponseBody};
 
 /// How many bytes of a refusal are read to find out why.
-const REFUSAL: usize = 1 << 20;
+const REFUSAL_BYTES: usize = 1 << 20;
 
 /// Whether a refusal says that the prompt was too long for the model.
 pub(super) fn is_too_long(app: &App, status: StatusCode, refusal: &[u8]) -> bool {
@@ -32,7 +32,7 @@ where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let body = Limited::new(body, REFUSAL).collect().await;
+    let body = Limited::new(body, REFUSAL_BYTES).collect().await;
     let body = body.map_err(|_| upstream::UpstreamError::Broken {
         cause: "its error response was cut".to_owned(),
     })?;

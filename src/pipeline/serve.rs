@@ -65,12 +65,14 @@ async fn accepted(
     };
     // The client asked for a stream and the upstream sent a whole body.
     let served = match served {
-        Served::Whole(turn, head, body) => unary::answer(app, *turn, *head, body).await?,
-        Served::Answer(_) | Served::Own(_) => served,
+        Served::WholeBody(turn, head, body) => unary::answer(app, *turn, *head, body).await?,
+        Served::Answer(_) | Served::Unreadable(_) => served,
     };
     match served {
         Served::Answer(answer) => Ok(answer),
-        Served::Own(turn) | Served::Whole(turn, ..) => serve_own(app, *turn, Because::Unread).await,
+        Served::Unreadable(turn) | Served::WholeBody(turn, ..) => {
+            serve_own(app, *turn, Because::Unread).await
+        }
     }
 }
 

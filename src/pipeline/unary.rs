@@ -20,7 +20,7 @@ use crate::record::AbortSide;
 use crate::upstream::{self, ResponseBody};
 
 /// The most bytes of one answer that are held.
-const ANSWER: usize = 256 << 20;
+const ANSWER_BYTES: usize = 256 << 20;
 
 /// Reads the answer of the first hop and goes on until the turn is whole.
 ///
@@ -34,7 +34,7 @@ pub(super) async fn answer(
 ) -> Result<Served, ProxyError> {
     match hops(app, &mut turn, head, body).await {
         Ok(Some((status, headers, body))) => Ok(Served::Answer(turn.reply(status, headers, body))),
-        Ok(None) => Ok(Served::Own(Box::new(turn))),
+        Ok(None) => Ok(Served::Unreadable(Box::new(turn))),
         Err(error) => Err(turn.failed(error)),
     }
 }
@@ -125,6 +125,7 @@ async fn next(
         return whole(turn, response).await;
     }
     let (head, body) = Incoming::of(response);
+    // A refusal may name what was wrong with the view. It can then be built without that.
     let body = collect(turn, body).await?;
     match retry_refused(app, turn, (head, body)).await? {
         HopAnswer::Accepted(response) => whole(turn, response).await,
@@ -151,7 +152,7 @@ async fn whole(
 /// Reads an answer whole, into memory of its own. Each of its pieces is a slice of a read buffer,
 /// which may be hundreds of times as long.
 async fn collect(turn: &mut ManagedTurn, body: Incoming) -> Result<Bytes, ProxyError> {
-    let mut body = Limited::new(body, ANSWER);
+    let mut body = Limited::new(body, ANSWER_BYTES);
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
         match frame.map(Frame::into_data) {

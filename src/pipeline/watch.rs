@@ -32,7 +32,7 @@ use crate::turn::state::TurnState;
 use unpack::Unpack;
 
 /// The most bytes of one answer that are read.
-const ANSWER: usize = 32 << 20;
+const ANSWER_BYTES: usize = 32 << 20;
 
 /// Forwards a turn as it came, and its answer as it comes.
 ///
@@ -70,7 +70,7 @@ pub(super) async fn forward(
         unpack: Unpack::of(&head.headers),
         events: is_events(&head.headers),
         reading: AnswerReading::Begins(Beginning::default()),
-        room: ANSWER,
+        room: ANSWER_BYTES,
         recorded: None,
         turn,
     };

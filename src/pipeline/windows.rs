@@ -14,13 +14,13 @@ use crate::tokens::Family;
 use crate::upstream::{ListingError, UpstreamClient};
 
 /// How many pairs of a tenant and a model are remembered. Those used longest ago are dropped first.
-const REMEMBERED: usize = 4_096;
+const MODELS_HELD: usize = 4_096;
 /// How many characters of a model's name are kept.
-const NAME: usize = 128;
+const NAME_CHARS: usize = 128;
 /// How long no new question is asked after the last one, in milliseconds.
-const EVERY: u64 = 10 * 60 * 1_000;
+const ASK_INTERVAL_MS: u64 = 10 * 60 * 1_000;
 /// How many questions run at once. A list of models may be long and is read whole.
-const AT_ONCE: usize = 2;
+const QUESTIONS_AT_ONCE: usize = 2;
 
 /// A model of a tenant.
 type ModelKey = (TenantId, String);
@@ -48,8 +48,8 @@ impl Windows {
     pub fn new(asks: bool) -> Self {
         Self {
             asks,
-            known: Mutex::new(Cache::new(REMEMBERED)),
-            asking: Arc::new(tokio::sync::Semaphore::new(AT_ONCE)),
+            known: Mutex::new(Cache::new(MODELS_HELD)),
+            asking: Arc::new(tokio::sync::Semaphore::new(QUESTIONS_AT_ONCE)),
         }
     }
 
@@ -70,7 +70,7 @@ impl Windows {
     fn is_due(&self, key: &ModelKey, now: u64) -> bool {
         let mut known = self.known.lock();
         let before = known.get(key).copied();
-        let due = before.is_none_or(|told| now.saturating_sub(told.asked) >= EVERY);
+        let due = before.is_none_or(|told| now.saturating_sub(told.asked) >= ASK_INTERVAL_MS);
         if due {
             let context = before.and_then(|told| told.context);
             known.insert(
@@ -141,7 +141,7 @@ impl Windows {
 }
 
 fn key(tenant: TenantId, model: &str) -> ModelKey {
-    (tenant, model.chars().take(NAME).collect())
+    (tenant, model.chars().take(NAME_CHARS).collect())
 }
 
 /// Notes that nothing was learned. What was known stays.
@@ -178,10 +178,10 @@ mod tests {
         let windows = Windows::new(true);
         let key = key(ONE, "m");
         assert!(windows.is_due(&key, 5));
-        assert!(!windows.is_due(&key, 5 + EVERY - 1));
+        assert!(!windows.is_due(&key, 5 + ASK_INTERVAL_MS - 1));
         windows.learn(key.clone(), 5, Some(8_192));
-        assert!(!windows.is_due(&key, 5 + EVERY - 1));
-        assert!(windows.is_due(&key, 5 + EVERY));
+        assert!(!windows.is_due(&key, 5 + ASK_INTERVAL_MS - 1));
+        assert!(windows.is_due(&key, 5 + ASK_INTERVAL_MS));
         // What fails then takes nothing away.
         let family = windows.told(Family::default(), ONE, "m");
         assert_eq!(family.context, Some(8_192));

@@ -96,6 +96,7 @@ fn context_headers(context: &Context, headers: &mut HeaderMap) {
     let Some(pinned) = &context.pinned else {
         return;
     };
+    // Parts of no size would only make the header longer.
     let parts = pinned.parts().into_iter().filter(|(_, tokens)| *tokens > 0);
     let parts: Vec<String> = parts
         .map(|(name, tokens)| format!("{name}={tokens}"))

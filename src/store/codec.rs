@@ -15,12 +15,12 @@ pub const HEADER: usize = 10;
 
 const PLAIN: u8 = 0;
 const ZSTD: u8 = 1;
-const LEVEL: i32 = 1;
+const ZSTD_LEVEL: i32 = 1;
 /// Below this many bytes compression costs more than it saves.
 const WORTH_COMPRESSING: usize = 512;
 /// The largest value. A longer one is a mistake, and a longer length in a header is damage. It
 /// limits what a read allocates.
-const LARGEST: usize = 256 << 20;
+const MAX_BYTES: usize = 256 << 20;
 
 /// Why a value could not be encoded or decoded.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -49,13 +49,13 @@ pub struct Encoder {
 impl Encoder {
     /// Makes an encoder. Fails if the compressor gets no memory.
     pub fn new() -> Result<Self, CodecError> {
-        let zstd = zstd::bulk::Compressor::new(LEVEL).map_err(|_| CodecError::Compressor)?;
+        let zstd = zstd::bulk::Compressor::new(ZSTD_LEVEL).map_err(|_| CodecError::Compressor)?;
         Ok(Self { zstd })
     }
 
     /// The stored form of a value. It is compressed if that makes it smaller.
     pub fn encode(&mut self, value: &[u8]) -> Result<Vec<u8>, CodecError> {
-        if value.len() > LARGEST {
+        if value.len() > MAX_BYTES {
             return Err(CodecError::TooLarge(value.len()));
         }
         if value.len() >= WORTH_COMPRESSING {
@@ -101,7 +101,7 @@ fn header(stored: &[u8]) -> Result<(Header, &[u8]), CodecError> {
     let [_, kind, a, b, c, d, e, f, g, h] = *head;
     let length = u32::from_be_bytes([a, b, c, d]) as usize;
     let payload = u32::from_be_bytes([e, f, g, h]) as usize;
-    if length > LARGEST || payload > LARGEST {
+    if length > MAX_BYTES || payload > MAX_BYTES {
         return Err(CodecError::Damaged);
     }
     Ok((

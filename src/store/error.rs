@@ -89,7 +89,7 @@ pub enum StoreError {
 /// The numbers by which a system says that a disk refuses: EIO, EFBIG, ENOSPC, EROFS and EDQUOT.
 /// They are needed because the engine passes some errors on as text.
 const READ_ONLY: u8 = 30;
-const DISK: [u8; 5] = [5, 27, 28, READ_ONLY, 122];
+const DISK_ERRORS: [u8; 5] = [5, 27, 28, READ_ONLY, 122];
 
 /// Whether the disk refused: it is full, broken or mounted read-only. `there` says whether the
 /// directory exists. A read-only place that does not exist yet is a wrong configuration, and not
@@ -103,7 +103,7 @@ pub(crate) fn is_of_disk(kind: io::ErrorKind, detail: &str, there: bool) -> bool
     if kind == ReadOnlyFilesystem || says(&READ_ONLY) {
         return there;
     }
-    matches!(kind, StorageFull | QuotaExceeded | FileTooLarge) || DISK.iter().any(says)
+    matches!(kind, StorageFull | QuotaExceeded | FileTooLarge) || DISK_ERRORS.iter().any(says)
 }
 
 impl StoreError {

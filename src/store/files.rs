@@ -7,14 +7,14 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt 
 use std::path::{Path, PathBuf};
 
 /// Permissions for the owner alone.
-const DIRECTORY: u32 = 0o700;
-const FILE: u32 = 0o600;
+const DIRECTORY_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
 /// The bit of a directory in which everybody may write, such as `/tmp`. Its permissions are not the
 /// store's to change.
-const STICKY: u32 = 0o1000;
+const STICKY_BIT: u32 = 0o1000;
 
 /// The names that this program puts into a data directory.
-const OURS: [&str; 10] = [
+const OWN_FILES: [&str; 10] = [
     "lock",
     "sled",
     "journal",
@@ -26,7 +26,7 @@ const OURS: [&str; 10] = [
     "suspect.new",
     "probe",
 ];
-const KEY: &str = "tenant.key";
+const KEY_FILE: &str = "tenant.key";
 
 /// How the name of a store begins that was moved aside.
 pub const QUARANTINE: &str = "quarantine-";
@@ -39,7 +39,7 @@ pub(super) fn quarantine_path(dir: &Path) -> PathBuf {
 }
 
 /// How many entries are read at most to measure a directory. The engine has a dozen files.
-const ENTRIES: usize = 4096;
+const ENTRIES_MEASURED: usize = 4096;
 
 /// Makes creations and renames in a directory durable. Does nothing on a system that can't sync a
 /// directory.
@@ -55,7 +55,7 @@ pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
 pub(super) fn create_dir(dir: &Path) -> io::Result<()> {
     DirBuilder::new()
         .recursive(true)
-        .mode(DIRECTORY)
+        .mode(DIRECTORY_MODE)
         .create(dir)
 }
 
@@ -66,7 +66,7 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
         .truncate(false)
         .read(true)
         .write(true)
-        .mode(FILE)
+        .mode(FILE_MODE)
         .open(path)
 }
 
@@ -96,10 +96,10 @@ pub(super) fn remove(dir: &Path, name: &str) -> io::Result<()> {
     }
 }
 
-/// How many bytes the files below a directory hold. Follows no link and reads at most [`ENTRIES`]
+/// How many bytes the files below a directory hold. Follows no link and reads at most [`ENTRIES_MEASURED`]
 /// entries.
 pub(super) fn bytes(dir: &Path) -> u64 {
-    let (mut folders, mut left, mut sum) = (vec![dir.to_owned()], ENTRIES, 0_u64);
+    let (mut folders, mut left, mut sum) = (vec![dir.to_owned()], ENTRIES_MEASURED, 0_u64);
     while let Some(folder) = folders.pop() {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         for entry in entries.take(left) {
@@ -142,13 +142,13 @@ pub(super) fn close_to_others(dir: &Path) -> Privacy {
     }
     let mode = fs::metadata(dir).map(|meta| meta.permissions().mode());
     let mode = mode.unwrap_or_default();
-    if foreign || mode & STICKY != 0 {
+    if foreign || mode & STICKY_BIT != 0 {
         if mode & 0o077 != 0 {
             let why = "it holds other files, too; give the store a directory of its own";
             privacy.open.push((dir.to_owned(), why.to_owned()));
         }
     } else {
-        close(dir, DIRECTORY, &mut privacy);
+        close(dir, DIRECTORY_MODE, &mut privacy);
     }
     privacy
 }
@@ -159,9 +159,9 @@ pub(super) fn close_all(path: &Path, privacy: &mut Privacy) {
         return;
     };
     if meta.is_file() {
-        close(path, FILE, privacy);
+        close(path, FILE_MODE, privacy);
     } else if meta.is_dir() {
-        close(path, DIRECTORY, privacy);
+        close(path, DIRECTORY_MODE, privacy);
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
         for entry in entries {
             close_all(&entry.path(), privacy);
@@ -186,8 +186,8 @@ fn close(path: &Path, wanted: u32, privacy: &mut Privacy) {
 }
 
 fn is_ours(name: &str) -> bool {
-    OURS.contains(&name)
-        || name.starts_with(KEY)
+    OWN_FILES.contains(&name)
+        || name.starts_with(KEY_FILE)
         || name.starts_with(QUARANTINE)
         // Drafts of the key, from a start that was killed.
         || name.starts_with(".tmp")
@@ -207,10 +207,10 @@ mod tests {
             fs::write(dir.join(name), vec![0; length]).unwrap();
         }
         assert_eq!(bytes(dir), 3_210);
-        for n in 0..ENTRIES {
+        for n in 0..ENTRIES_MEASURED {
             fs::write(dir.join(format!("a/b/{n}")), "x").unwrap();
         }
-        assert!(bytes(dir) <= 3_210 + ENTRIES as u64, "it ends");
+        assert!(bytes(dir) <= 3_210 + ENTRIES_MEASURED as u64, "it ends");
     }
 
     fn mode(path: &Path) -> u32 {

@@ -53,7 +53,7 @@ struct BatchNames {
 
 /// About how many bytes an entry takes in the maps and in the list of batches, besides a blob's
 /// own.
-const ENTRY: usize = 256;
+const ENTRY_BYTES: usize = 256;
 
 impl Memory {
     /// An empty store with these faults.
@@ -139,6 +139,7 @@ impl Memory {
     pub(super) fn batches(&self) -> Vec<Batch> {
         let tables = self.tables.lock();
         let mut batches = Vec::new();
+        // Blobs go first, so that no link ever leads to a blob that is still to come.
         for (id, (value, _)) in &tables.blobs {
             let blobs = vec![(*id, value.clone())];
             batches.push(Batch {
@@ -170,6 +171,8 @@ impl Memory {
         #[cfg(any(test, feature = "testing"))]
         if let Some(faults) = &self.faults {
             let (verdict, delay) = faults.of_commit();
+            // The batch can be read at once, and only its acknowledgement is late, as on a slow
+            // disk.
             let outcome = self.keep(batch, verdict);
             if delay.is_zero() {
                 return Ticket::done(outcome);
@@ -276,7 +279,7 @@ impl Tables {
 impl MemoryLimit {
     /// Weighs a new batch and gives it a number.
     fn take(&mut self, batch: &Batch) -> u64 {
-        let weight = batch.size() + ENTRY * (batch.blobs.len() + batch.links.len());
+        let weight = batch.size() + ENTRY_BYTES * (batch.blobs.len() + batch.links.len());
         self.next += 1;
         self.held += weight;
         let named = BatchNames {

@@ -22,10 +22,10 @@ const CL100K_MEMOS: usize = 1;
 /// How many bytes of a text are counted exactly. Each byte after that counts as one token, which no
 /// token is shorter than. A text with that many tokens exceeds any window, and the worst texts take
 /// thirty times as long as the best.
-const EXACT: usize = 4 << 20;
+const EXACT_BYTES: usize = 4 << 20;
 /// The size of the parts in which a longer piece is counted, because the tables of a merge take
 /// many times their text. Nobody writes such a piece. A cut nearly always adds at most one token.
-const PART: usize = 64 << 10;
+const PART_BYTES: usize = 64 << 10;
 
 /// What the vocabularies merge. It is found once and shared by all counters.
 static O200K_MERGES: LazyLock<Merges> = LazyLock::new(|| Merges::new(Ranks::of(Encoding::O200k)));
@@ -98,7 +98,7 @@ impl Vocabulary {
             return 0;
         }
         // The border is that of a character, because the patterns read whole characters.
-        let (text, rest) = text.split_at(text.floor_char_boundary(EXACT));
+        let (text, rest) = text.split_at(text.floor_char_boundary(EXACT_BYTES));
         let exact = self.memos.lend(|memo| match memo {
             Some(memo) => self.sum(text, |start, end| self.remembered(memo, text, start, end)),
             None => self.sum(text, |start, end| self.piece(slice(text, start, end))),
@@ -132,7 +132,7 @@ impl Vocabulary {
 
     /// How many tokens a piece is merged into.
     fn piece(&self, piece: &[u8]) -> u32 {
-        let parts = piece.chunks(PART);
+        let parts = piece.chunks(PART_BYTES);
         parts.map(|part| run::count(self.merges, part)).sum()
     }
 

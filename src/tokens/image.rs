@@ -22,7 +22,7 @@ const AREA_PIXELS: f64 = 750.0;
 /// The longer side of such an image after the provider has reduced it.
 const AREA_EDGE: f64 = 1568.0;
 /// The most tokens of such an image.
-const AREA_MOST: u32 = 1_600;
+const AREA_MAX: u32 = 1_600;
 
 /// The size of a PNG, GIF or WebP stands within this many bytes.
 const HEADER: usize = 64;
@@ -61,7 +61,7 @@ pub fn image_tokens(data_or_url: &str, detail: Option<&str>) -> u32 {
 pub fn area_tokens(base64: &str) -> u32 {
     measure(base64.as_bytes())
         .and_then(|(width, height)| area(width, height))
-        .unwrap_or(AREA_MOST)
+        .unwrap_or(AREA_MAX)
 }
 
 /// The tokens of a size. `None` for an empty image.
@@ -72,7 +72,7 @@ fn area(width: u32, height: u32) -> Option<u32> {
     let (width, height) = (f64::from(width), f64::from(height));
     let fit = (AREA_EDGE / width.max(height)).min(1.0);
     let tokens = (width * fit * height * fit / AREA_PIXELS).ceil();
-    Some((tokens as u32).clamp(1, AREA_MOST))
+    Some((tokens as u32).clamp(1, AREA_MAX))
 }
 
 /// The base64 text of a `data:` URL.

@@ -12,9 +12,9 @@ use super::pairs::{NONE, TOKEN_BITS};
 use super::ranks::Ranks;
 
 /// How many bytes tokens are grouped by.
-const HEAD: usize = 3;
+const GROUP_BYTES: usize = 3;
 /// Up to this length, the key of a token holds all of it.
-const KEYED: usize = HEAD + 8;
+const KEYED_BYTES: usize = GROUP_BYTES + 8;
 /// The size of the table of groups, which has a hundred and thirty thousand places.
 const GROUP_BITS: u32 = 17;
 
@@ -92,7 +92,7 @@ impl Longest {
                 [byte] => put(&mut longest.bytes, usize::from(*byte), id),
                 [first, second] => put(&mut longest.twos, two(*first, *second), id),
                 [_, _, _, ..] => {
-                    let back = before.filter(|(token, _)| text(*token).len() >= HEAD);
+                    let back = before.filter(|(token, _)| text(*token).len() >= GROUP_BYTES);
                     let back = back.map_or(0, |(_, before)| entry - before);
                     longest.push(own, id, back);
                 }
@@ -111,7 +111,7 @@ impl Longest {
         let entry = self.entries.len() as u64;
         let length = text.len() as u64;
         self.entries.push(TokenEntry {
-            key: key(text.get(HEAD..).unwrap_or_default()),
+            key: key(text.get(GROUP_BYTES..).unwrap_or_default()),
             packed: length << (2 * TOKEN_BITS) | (back as u64) << TOKEN_BITS | u64::from(id),
         });
         let head = head(text);
@@ -164,10 +164,10 @@ impl Longest {
     #[inline]
     fn entry(&self, text: &[u8]) -> Option<u32> {
         let (start, group) = self.group(head(text))?;
-        let wanted = key(text.get(HEAD..).unwrap_or_default());
+        let wanted = key(text.get(GROUP_BYTES..).unwrap_or_default());
         let mut upto = group.partition_point(|entry| entry.key <= wanted);
         let mut last = group.get(upto.checked_sub(1)?)?;
-        if last.key == wanted && last.length() > KEYED {
+        if last.key == wanted && last.length() > KEYED_BYTES {
             // Long tokens with the same key are compared by their whole texts.
             upto = group.partition_point(|entry| {
                 (entry.key, self.long_text(*entry)) <= (wanted, Some(text))
@@ -181,7 +181,7 @@ impl Longest {
                 let pairs = own.iter().zip(text);
                 pairs.take_while(|(own, other)| own == other).count()
             }
-            Some(_) | None => HEAD + (last.key ^ wanted).leading_zeros() as usize / 8,
+            Some(_) | None => GROUP_BYTES + (last.key ^ wanted).leading_zeros() as usize / 8,
         };
         let same = same.min(text.len());
         let mut at = start + upto - 1;
@@ -196,7 +196,7 @@ impl Longest {
 
     /// The text of a token whose key does not hold all of it.
     fn long_text(&self, entry: TokenEntry) -> Option<&[u8]> {
-        (entry.length() > KEYED).then(|| self.text(entry.token()))
+        (entry.length() > KEYED_BYTES).then(|| self.text(entry.token()))
     }
 
     #[inline]

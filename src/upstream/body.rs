@@ -44,12 +44,12 @@ impl UploadProgress {
 }
 
 /// Up to this many bytes it is cheaper to join the pieces of a body than to send them one by one.
-const JOINED: usize = 64 * 1024;
+const JOIN_BELOW: usize = 64 * 1024;
 
 /// A body that is held whole. The pieces of a long one are not joined.
 pub(super) fn whole(rope: Rope) -> reqwest::Body {
     let left = rope.len();
-    if left <= JOINED {
+    if left <= JOIN_BELOW {
         return reqwest::Body::from(rope.to_bytes());
     }
     let mut pieces = rope.into_pieces();

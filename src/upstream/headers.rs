@@ -23,7 +23,7 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 ];
 
 /// The headers in which clients send their keys.
-const CREDENTIALS: [&str; 5] = [
+const CREDENTIAL_HEADERS: [&str; 5] = [
     "authorization",
     "api-key",
     "x-api-key",
@@ -32,23 +32,23 @@ const CREDENTIALS: [&str; 5] = [
 ];
 
 /// Headers that never go to the upstream, besides those of the connection.
-const KEPT: [HeaderName; 4] = [HOST, CONTENT_LENGTH, COOKIE, EXPECT];
+const WITHHELD: [HeaderName; 4] = [HOST, CONTENT_LENGTH, COOKIE, EXPECT];
 
 /// Whether a header of this name goes to the upstream. It does not if the client names it in
 /// `connection`.
 #[must_use]
 pub fn is_sent(name: &HeaderName) -> bool {
     let own = name.as_str().starts_with(OWN_PREFIX);
-    !own && !HOP_BY_HOP.contains(name) && !KEPT.contains(name)
+    !own && !HOP_BY_HOP.contains(name) && !WITHHELD.contains(name)
 }
 
 /// Removes the headers that do not go to the upstream: those of the connection, cookies and
 /// Plimsoll's own. The connection sets host and length again, and `expect` was answered by the
 /// proxy. Marks credentials as sensitive, so that no lower layer prints or indexes them.
 pub fn to_upstream(headers: &mut HeaderMap) {
-    strip(headers, &KEPT);
+    strip(headers, &WITHHELD);
     for (name, value) in headers.iter_mut() {
-        if CREDENTIALS.contains(&name.as_str()) {
+        if CREDENTIAL_HEADERS.contains(&name.as_str()) {
             value.set_sensitive(true);
         }
     }

@@ -17,14 +17,14 @@ use super::outbound::{Outbound, Payload};
 use crate::model::Rope;
 
 /// How long the whole answer is waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many bytes of a list are read. The list of a market with hundreds of models has about a
 /// million.
-const LONGEST: usize = 4 << 20;
+const MAX_BYTES: usize = 4 << 20;
 /// A smaller number is not the size of a context. Some servers say 0 or 1 if they do not know.
-const LEAST: u64 = 1_024;
+const MIN_WINDOW: u64 = 1_024;
 /// A header of a turn that says nothing about who asks.
-const OF_THE_TURN: HeaderName = HeaderName::from_static("idempotency-key");
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The ends of the addresses to which turns go.
 const ENDPOINTS: [&str; 3] = ["/chat/completions", "/responses", "/messages"];
@@ -79,7 +79,7 @@ impl UpstreamClient {
         model: &str,
     ) -> Result<Option<u32>, ListingError> {
         let url = beside(endpoint).ok_or(ListingError::Place)?;
-        let body = tokio::time::timeout(PATIENCE, self.list(url, headers));
+        let body = tokio::time::timeout(ANSWER_TIMEOUT, self.list(url, headers));
         let body = body.await.map_err(|_| ListingError::Late)??;
         let list = serde_json::from_slice(&body).map_err(|_| ListingError::Form)?;
         Ok(context_in(&list, model))
@@ -96,7 +96,9 @@ impl UpstreamClient {
         if response.status() != http::StatusCode::OK {
             return Err(ListingError::Status(response.status().as_u16()));
         }
-        let body = Limited::new(response.into_body(), LONGEST).collect().await;
+        let body = Limited::new(response.into_body(), MAX_BYTES)
+            .collect()
+            .await;
         Ok(body.map_err(|_| ListingError::Form)?.to_bytes())
     }
 }
@@ -114,7 +116,8 @@ fn beside(endpoint: &Url) -> Option<Url> {
 /// The headers for the list: those of the turn, without what describes its body and its answer.
 fn asking(mut headers: HeaderMap) -> HeaderMap {
     to_upstream(&mut headers);
-    let of_body = |name: &HeaderName| name.as_str().starts_with("content-") || name == OF_THE_TURN;
+    let of_body =
+        |name: &HeaderName| name.as_str().starts_with("content-") || name == IDEMPOTENCY_KEY;
     let names: Vec<HeaderName> = headers
         .keys()
         .filter(|name| of_body(name))
@@ -140,7 +143,7 @@ fn context_in(list: &Value, model: &str) -> Option<u32> {
     let entry = models.iter().find(named).or_else(sole)?;
     CONTEXTS.iter().find_map(|path| {
         let found = path.iter().try_fold(entry, |value, key| value.get(key))?;
-        let tokens = found.as_u64().filter(|tokens| *tokens >= LEAST)?;
+        let tokens = found.as_u64().filter(|tokens| *tokens >= MIN_WINDOW)?;
         u32::try_from(tokens).ok()
     })
 }

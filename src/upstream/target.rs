@@ -248,6 +248,7 @@ impl BaseUrl {
             .unwrap_or_default()
             .trim_end_matches('/');
         let mut end = origin + path.len();
+        // Some bases end in the version, as `/v1`, and some have one segment after it.
         for segment in path.rsplit('/').take(2) {
             let begin = end.saturating_sub(segment.len());
             if is_version(segment) {

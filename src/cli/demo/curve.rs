@@ -116,6 +116,7 @@ fn area(svg: &mut String, scale: &CurveScale, points: &[(f64, f64)]) {
     let (Some((first, _)), Some((last, _))) = (points.first(), points.last()) else {
         return;
     };
+    // The area ends at zero and not at the bottom, because a session can cost more than without.
     let nothing = scale.y(0.0);
     let _ = writeln!(
         svg,

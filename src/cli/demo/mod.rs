@@ -31,7 +31,7 @@ use session::{Cue, Session};
 use stage::DemoStage;
 
 /// How long a run takes if somebody watches. Otherwise it is as fast as possible.
-const WATCHED: Duration = Duration::from_secs(18);
+const WATCHED_RUN: Duration = Duration::from_secs(18);
 
 /// The exit codes of a shell for a process that SIGINT or SIGTERM ended.
 const INTERRUPTED: u8 = 130;
@@ -129,7 +129,7 @@ impl Play<'_> {
             screen.show(&scene, meter.figures())?;
             // A watched run is spread over a fixed time, so that a viewer can follow it.
             if screen.is_live() {
-                let due = WATCHED.mul_f64((turn + 1) as f64 / scene.turns as f64);
+                let due = WATCHED_RUN.mul_f64((turn + 1) as f64 / scene.turns as f64);
                 tokio::time::sleep_until(begun + due).await;
             }
         }

@@ -14,13 +14,13 @@ use super::table;
 
 /// How many rows the plot aims at, and the widest that it gets.
 const ROWS: usize = 15;
-const WIDEST: usize = 100;
+const MAX_WIDTH: usize = 100;
 /// How many lines surround the plot: headline, legend, blank lines, axis, marks and figures.
-const AROUND: usize = 8;
+const OTHER_LINES: usize = 8;
 /// A narrower terminal gets plain lines.
-const NARROWEST: usize = 60;
+const MIN_WIDTH: usize = 60;
 /// Without a terminal, one line is written every so many turns.
-const EVERY: usize = 10;
+const TURNS_PER_LINE: usize = 10;
 
 /// What is shown of the session on any output.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +75,7 @@ impl Screen {
             Self::Live(live) => live.draw(scene, figures),
             Self::Plain(out) => {
                 let turn = figures.samples.len();
-                if turn.is_multiple_of(EVERY) || turn == scene.turns {
+                if turn.is_multiple_of(TURNS_PER_LINE) || turn == scene.turns {
                     writeln!(out, "{}", table::progress(figures, scene.turns))?;
                 }
                 Ok(())
@@ -96,14 +96,14 @@ impl Screen {
 }
 
 fn layout(columns: usize, scene: &Scene) -> PlotLayout {
-    let columns = columns.min(WIDEST).saturating_sub(MARGIN + 3);
+    let columns = columns.min(MAX_WIDTH).saturating_sub(MARGIN + 3);
     PlotLayout::new(columns, ROWS, scene.turns, scene.ceiling, scene.top)
 }
 
 fn fits(columns: u16, rows: u16, scene: &Scene) -> bool {
     let columns = usize::from(columns);
-    let needed = layout(columns, scene).rows() + AROUND;
-    columns >= NARROWEST && usize::from(rows) > needed
+    let needed = layout(columns, scene).rows() + OTHER_LINES;
+    columns >= MIN_WIDTH && usize::from(rows) > needed
 }
 
 /// A block in a terminal.

@@ -22,7 +22,7 @@ const SEED: u64 = 1;
 
 /// How many bytes of text or arguments are streamed at a time. That is a few tokens, as providers
 /// send them.
-const PIECE: usize = 48;
+const PIECE_BYTES: usize = 48;
 
 /// A session with the model's annotations.
 pub struct Session {
@@ -96,8 +96,8 @@ fn reply(hops: &[Hop], number: usize, request: &RequestView<'_>) -> Reply {
         reasoning: hop.reasoning.clone(),
         calls: if annotates { hop.all() } else { hop.visible() },
         style: Style {
-            text: PIECE,
-            arguments: Some(PIECE),
+            text: PIECE_BYTES,
+            arguments: Some(PIECE_BYTES),
             ..Style::default()
         },
         ..Reply::default()

@@ -146,6 +146,7 @@ fn passes(svg: &mut String, scale: &PictureScale, samples: &[Sample]) {
 
 /// Names the curves where they are, so that no legend is needed.
 fn names(svg: &mut String, scale: &PictureScale, samples: &[Sample]) {
+    // At three fifths of the width, the label has room to the left of the curve.
     let Some((turn, sample)) = samples.iter().enumerate().nth(samples.len() * 3 / 5) else {
         return;
     };

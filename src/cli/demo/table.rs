@@ -8,7 +8,7 @@ use super::measure::{Figures, SessionTotals};
 use super::plot::{grouped, short};
 
 /// How many faults are listed one by one.
-const FAULTS: usize = 10;
+const FAULTS_LISTED: usize = 10;
 
 /// The current figures in one line.
 #[must_use]
@@ -126,10 +126,10 @@ fn verdict(figures: &Figures, facts: &TableFacts) -> String {
         ),
         (faults, _) => {
             let mut text = format!("✗ {} things went wrong:", faults.len());
-            for fault in faults.iter().take(FAULTS) {
+            for fault in faults.iter().take(FAULTS_LISTED) {
                 let _ = write!(text, "\n    {fault}");
             }
-            if let Some(more @ 1..) = faults.len().checked_sub(FAULTS) {
+            if let Some(more @ 1..) = faults.len().checked_sub(FAULTS_LISTED) {
                 let _ = write!(text, "\n    and {more} more");
             }
             text

@@ -30,7 +30,7 @@ const QUERY: [&str; 5] = [
     "access_token",
 ];
 /// Parts of names that suggest a credential.
-const LIKELY: [&str; 7] = [
+const TELLING_PARTS: [&str; 7] = [
     "auth",
     "token",
     "secret",
@@ -40,7 +40,7 @@ const LIKELY: [&str; 7] = [
     "api-key",
 ];
 /// Whole names that suggest one.
-const EXACTLY: [&str; 3] = ["key", "sig", "apikey"];
+const TELLING_NAMES: [&str; 3] = ["key", "sig", "apikey"];
 
 /// Where credentials are looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,7 +121,7 @@ impl Sources {
 }
 
 fn is_likely(name: &str) -> bool {
-    EXACTLY.contains(&name) || LIKELY.iter().any(|part| name.contains(part))
+    TELLING_NAMES.contains(&name) || TELLING_PARTS.iter().any(|part| name.contains(part))
 }
 
 /// Whether a header is not sent because the client names it in `connection`.

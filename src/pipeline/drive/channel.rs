@@ -9,13 +9,13 @@ use tokio::sync::{Semaphore, mpsc};
 
 /// How many bytes may wait for a slow client before the upstream is no longer read. A longer frame
 /// waits alone.
-const ROOM: u32 = 64 << 10;
+const WAITING_BYTES: u32 = 64 << 10;
 
 /// How many bytes of frames the client's side takes at once. A longer frame is taken alone.
-const PIECE: usize = 8 << 10;
+const PIECE_BYTES: usize = 8 << 10;
 
 /// The memory that a frame takes besides its bytes.
-const BESIDE: u32 = 64;
+const FRAME_OVERHEAD: u32 = 64;
 
 /// The client closed the connection.
 pub(super) struct ClientGone;
@@ -42,7 +42,7 @@ pub(super) struct Receiver {
 /// Makes a channel that is empty.
 pub(super) fn channel() -> (Sender, Receiver) {
     let (sender, receiver) = mpsc::unbounded_channel();
-    let room = Arc::new(Semaphore::new(ROOM as usize));
+    let room = Arc::new(Semaphore::new(WAITING_BYTES as usize));
     let sender = Sender {
         queue: sender,
         room: Arc::clone(&room),
@@ -62,8 +62,8 @@ impl Sender {
     /// The frame is copied. It is a slice of a buffer of 8 KB or more, and the whole buffer would
     /// stay in memory while the slice waits.
     pub(super) async fn send(&self, frame: &[u8]) -> Result<(), ClientGone> {
-        let length = u32::try_from(frame.len()).unwrap_or(ROOM);
-        let takes = length.saturating_add(BESIDE).min(ROOM);
+        let length = u32::try_from(frame.len()).unwrap_or(WAITING_BYTES);
+        let takes = length.saturating_add(FRAME_OVERHEAD).min(WAITING_BYTES);
         let room = self
             .room
             .acquire_many(takes)
@@ -102,7 +102,7 @@ impl Receiver {
         // Only frames that wait already are joined: to wait for more would delay the first.
         while let Ok((next, took)) = self.queue.try_recv() {
             match next {
-                Ok(frame) if piece.len() + frame.len() <= PIECE => {
+                Ok(frame) if piece.len() + frame.len() <= PIECE_BYTES => {
                     self.room.add_permits(took as usize);
                     piece.extend_from_slice(&frame);
                 }
@@ -141,7 +141,15 @@ mod tests {
     #[tokio::test]
     async fn what_waits_comes_in_order_and_the_error_behind_it() {
         let (sender, mut receiver) = channel();
-        let sizes = [1, 300, PIECE - 301, 1, PIECE, 2 * PIECE, 7];
+        let sizes = [
+            1,
+            300,
+            PIECE_BYTES - 301,
+            1,
+            PIECE_BYTES,
+            2 * PIECE_BYTES,
+            7,
+        ];
         let mut all = Vec::new();
         for (frame, &size) in (b'a'..).zip(&sizes) {
             let frame = vec![frame; size];
@@ -154,11 +162,11 @@ mod tests {
             pieces.push(piece.len());
             got.extend_from_slice(&piece);
         }
-        assert_eq!(pieces, [PIECE, 1, PIECE, 2 * PIECE, 7]);
+        assert_eq!(pieces, [PIECE_BYTES, 1, PIECE_BYTES, 2 * PIECE_BYTES, 7]);
         assert_eq!(got, all);
         drop(sender);
         assert!(receiver.recv().await.is_none());
         // What was taken has given its room back.
-        assert_eq!(receiver.room.available_permits(), ROOM as usize);
+        assert_eq!(receiver.room.available_permits(), WAITING_BYTES as usize);
     }
 }

@@ -94,7 +94,7 @@ impl Driver {
             HopEnd::Whole => self.cut("the stream ended early").await,
             HopEnd::Cut(cause) => self.cut(&cause).await,
             HopEnd::Unreadable(cause) => self.refuse(&cause).await,
-            HopEnd::Other(_) => self.cut(NO_STREAM).await,
+            HopEnd::NoStream(_) => self.cut(NO_STREAM).await,
         }
     }
 
@@ -105,7 +105,7 @@ impl Driver {
             Some(begin) => {
                 tracing::warn!("the client's own request is served: the answer can't be read");
                 // The receiver is gone if the client left.
-                let _ = begin.send(Begin::Own(Box::new(self.turn)));
+                let _ = begin.send(Begin::OwnRequest(Box::new(self.turn)));
             }
             None => self.cut(&StreamError::Withheld.to_string()).await,
         }
@@ -118,10 +118,10 @@ impl Driver {
         match self.client.begin.take() {
             Some(begin) if first => {
                 let turn = Box::new(self.turn);
-                let _ = begin.send(Begin::Whole(turn, self.client.headers, body));
+                let _ = begin.send(Begin::WholeBody(turn, self.client.headers, body));
             }
             Some(begin) => {
-                let _ = begin.send(Begin::Own(Box::new(self.turn)));
+                let _ = begin.send(Begin::OwnRequest(Box::new(self.turn)));
             }
             None => self.cut(NO_STREAM).await,
         }

@@ -113,7 +113,7 @@ fn find(
 }
 
 /// Twice all of the newest, the few behind them, and the anchors.
-const READINGS: usize = 2 * (NEAR / PROBES + 24) + ANCHORS;
+const READINGS: usize = 2 * (NEWEST_HEADS / HEADS_AT_ONCE + 24) + NEWEST_ANSWERS;
 
 #[test]
 fn a_history_that_nothing_is_known_of_costs_few_look_ups_however_long_it_is() {

@@ -380,6 +380,7 @@ fn method(method: &Method) -> &str {
         Method::TRACE,
         Method::CONNECT,
     ];
+    // Any word can be a method. Without this list, clients could make as many series as they like.
     if STANDARD.contains(method) {
         method.as_str()
     } else {

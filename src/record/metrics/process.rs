@@ -11,7 +11,7 @@ use prometheus::{Counter, Error, Gauge};
 use super::register::Registrar;
 
 /// How many ticks a second Linux reports times in, on every machine that Plimsoll runs on.
-const TICKS: f64 = 100.0;
+const TICKS_PER_SECOND: f64 = 100.0;
 
 /// The handles of these metrics.
 #[derive(Debug)]
@@ -42,6 +42,7 @@ struct ProcessFacts {
 impl Process {
     /// Registers these metrics. Returns `None` if the system has no `/proc`.
     pub fn register(r: &Registrar) -> Result<Option<Self>, Error> {
+        // A system without /proc gets no such metrics. Zeros would look like measurements.
         if ProcessFacts::read(Path::new("/proc")).is_none() {
             return Ok(None);
         }
@@ -93,7 +94,7 @@ impl ProcessFacts {
         let (_, behind) = stat.rsplit_once(')')?;
         let ticks = |field: usize| {
             let word = behind.split_whitespace().nth(field - 3)?;
-            Some(word.parse::<f64>().ok()? / TICKS)
+            Some(word.parse::<f64>().ok()? / TICKS_PER_SECOND)
         };
         Some(Self {
             resident_bytes: kilobytes("VmRSS:")?,

@@ -13,10 +13,10 @@ use super::super::files;
 use super::entry::{EntryReader, Stamp, seal};
 use super::trees::{Position, Trees};
 
-pub(super) const NAME: &str = "archive";
-const DRAFT: &str = "archive.new";
+pub(super) const FILE_NAME: &str = "archive";
+const DRAFT_NAME: &str = "archive.new";
 /// How many bytes go into one entry when an archive is made from an engine.
-const PART: usize = 1 << 20;
+const PART_BYTES: usize = 1 << 20;
 
 /// The open archive.
 pub(super) struct Archive {
@@ -30,7 +30,7 @@ impl Archive {
     /// Opens the archive of a data directory. There is none before the first start, nor in a
     /// directory of an older version.
     pub(super) fn open(dir: &Path) -> io::Result<Option<Self>> {
-        let path = dir.join(NAME);
+        let path = dir.join(FILE_NAME);
         if !path.try_exists()? {
             return Ok(None);
         }
@@ -46,7 +46,7 @@ impl Archive {
         trees: &Trees,
         position: Position,
     ) -> Result<Self, StoreError> {
-        let path = dir.join(DRAFT);
+        let path = dir.join(DRAFT_NAME);
         let failed = |error: io::Error| StoreError::io("writing", &path, &error);
         let file = files::create(&path).map_err(failed)?;
         let (end, last) = (0, 0);
@@ -55,7 +55,7 @@ impl Archive {
         trees.each(engine, |blob, link| {
             part.blobs.extend(blob);
             part.links.extend(link);
-            if part.size() < PART {
+            if part.size() < PART_BYTES {
                 return Ok(());
             }
             // Entries of moderate size keep the damage of one flipped bit small.
@@ -70,7 +70,7 @@ impl Archive {
         archive
             .write(&stamp, &part)
             .and_then(|()| archive.file.sync_all())
-            .and_then(|()| fs::rename(&path, dir.join(NAME)))
+            .and_then(|()| fs::rename(&path, dir.join(FILE_NAME)))
             .and_then(|()| files::sync_dir(dir))
             .map_err(failed)?;
         archive.last = position.group;

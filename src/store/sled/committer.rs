@@ -17,15 +17,15 @@ use super::archive::Archive;
 use super::entry::Stamp;
 use super::journal::Journal;
 use super::shared::{Engine, Shared};
-use super::trees::{CHUNK, Counts, Position, Trees};
+use super::trees::{CHUNK_BYTES, Counts, Position, Trees};
 
 /// About how many engine operations a group may have. More would only delay its first batch.
-const GROUP: usize = 256;
+const GROUP_OPERATIONS: usize = 256;
 /// How long no batch must have come before the engine is flushed.
-const PAUSE: Duration = Duration::from_millis(50);
+const FLUSH_AFTER: Duration = Duration::from_millis(50);
 /// How far the archive may run ahead of the engine's last flush. This much is read again after a
 /// kill, and an engine that is opened again on a full disk must have room for it.
-const AHEAD: u64 = 256 << 10;
+const AHEAD_BYTES: u64 = 256 << 10;
 
 /// A batch on its way to disk.
 pub(super) struct Job {
@@ -71,7 +71,7 @@ impl Committer {
         while let Some(first) = self.next(jobs) {
             let mut operations = first.batch.operations();
             let mut group = vec![first];
-            while operations < GROUP {
+            while operations < GROUP_OPERATIONS {
                 let Ok(next) = jobs.try_recv() else { break };
                 operations += next.batch.operations();
                 group.push(next);
@@ -93,7 +93,7 @@ impl Committer {
             let behind = self.behind && self.failed.is_none() && !self.shared.is_degraded();
             // A pause this short is only worth waking up for if the engine has to catch up.
             let pause = if behind {
-                PAUSE
+                FLUSH_AFTER
             } else {
                 self.shared.settings.look
             };
@@ -176,6 +176,7 @@ impl Committer {
                     self.pending.links.extend(new.links);
                     Ok(())
                 }
+                // What can't be encoded fails alone. Any other error stops the whole group.
                 Err(error @ StoreError::Codec(_)) => Err(error),
                 Err(error) => return Err(error),
             });
@@ -226,6 +227,8 @@ impl Committer {
         let (mut blobs, mut links) = (HashSet::new(), HashSet::new());
         for batch in group {
             for (id, stored) in &batch.blobs {
+                // Two batches of a group may hold the same blob, which must be counted and written
+                // once.
                 if blobs.insert(*id) && !trees.has_blob(&path, id)? {
                     self.counts.blobs += 1;
                     self.pending.blobs.push((*id, stored.clone()));
@@ -255,6 +258,7 @@ impl Committer {
         archive
             .append(&stamp, &self.pending)
             .map_err(|error| StoreError::io("writing the archive in", dir, &error))?;
+        // The journal only holds what the archive does not, so it can begin anew.
         self.pending = Batch::default();
         self.journal.rewind();
         Ok(())
@@ -266,7 +270,7 @@ impl Committer {
         let path = self.shared.place.engine();
         trees.put_position(path, position)?;
         self.wrote = true;
-        if position.archived.saturating_sub(self.flushed) > AHEAD {
+        if position.archived.saturating_sub(self.flushed) > AHEAD_BYTES {
             trees.sync(path)?;
             self.flushed = position.archived;
         }
@@ -342,6 +346,8 @@ impl Committer {
         for (id, bytes) in &stored.blobs {
             let put = trees.put_blob(path, id, bytes)?;
             self.counts.blobs += u64::from(put.new);
+            // A blob that was damaged is written again without being new, so the archive gets it
+            // too.
             if put.wrote {
                 new.blobs.push((*id, bytes.clone()));
             }
@@ -472,7 +478,7 @@ impl Batch {
         let chunks: usize = self
             .blobs
             .iter()
-            .map(|(_, bytes)| 1 + bytes.len() / CHUNK)
+            .map(|(_, bytes)| 1 + bytes.len() / CHUNK_BYTES)
             .sum();
         chunks + self.links.len()
     }

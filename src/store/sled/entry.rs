@@ -27,17 +27,17 @@ use crate::model::Digest;
 use super::super::batch::{Batch, Link};
 use super::trees::Counts;
 
-const MAGIC: usize = 8;
-const HEAD: [u8; MAGIC] = *b"\xd1plimso\x02";
-const TAIL: [u8; MAGIC] = *b"\xd2plimso\x02";
+const MAGIC_BYTES: usize = 8;
+const HEAD: [u8; MAGIC_BYTES] = *b"\xd1plimso\x02";
+const TAIL: [u8; MAGIC_BYTES] = *b"\xd2plimso\x02";
 /// What both magics have in common, which is all but the first byte.
-const COMMON: &[u8] = b"plimso\x02";
-const STAMP: usize = MAGIC + 4 * 8 + 4 + 8;
-const CHECKSUM: usize = 16;
+const COMMON_MAGIC: &[u8] = b"plimso\x02";
+const STAMP_BYTES: usize = MAGIC_BYTES + 4 * 8 + 4 + 8;
+const CHECKSUM_BYTES: usize = 16;
 /// How many bytes an entry takes besides its payload.
-const AROUND: usize = 2 * STAMP + CHECKSUM;
+const OVERHEAD_BYTES: usize = 2 * STAMP_BYTES + CHECKSUM_BYTES;
 /// How many bytes are searched at a time for the next entry after damage.
-const WINDOW: usize = 64 << 10;
+const SEARCH_BYTES: usize = 64 << 10;
 
 /// What an entry says about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,8 +51,8 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
-    fn bytes(&self, magic: [u8; MAGIC], at: u64, length: u32) -> [u8; STAMP] {
-        let mut out = [0; STAMP];
+    fn bytes(&self, magic: [u8; MAGIC_BYTES], at: u64, length: u32) -> [u8; STAMP_BYTES] {
+        let mut out = [0; STAMP_BYTES];
         let numbers = [self.first, self.last, self.counts.blobs, self.counts.links];
         let numbers = numbers.map(u64::to_le_bytes);
         let body = [&magic[..], numbers.as_flattened(), &length.to_le_bytes()].concat();
@@ -65,10 +65,10 @@ impl Stamp {
 
     /// Reads the stamp at `place`. Returns it with its length and whether it is the first of the
     /// two.
-    fn read(bytes: &[u8; STAMP], place: u64) -> Option<(Self, u32, bool)> {
+    fn read(bytes: &[u8; STAMP_BYTES], place: u64) -> Option<(Self, u32, bool)> {
         let (body, sum) = bytes.split_last_chunk::<8>()?;
         let mut rest = body;
-        let magic = take::<MAGIC>(&mut rest)?;
+        let magic = take::<MAGIC_BYTES>(&mut rest)?;
         let mut number = || take(&mut rest).map(u64::from_le_bytes);
         let (first, last) = (number()?, number()?);
         let (blobs, links) = (number()?, number()?);
@@ -82,7 +82,7 @@ impl Stamp {
         let before = if front {
             0
         } else {
-            (STAMP + CHECKSUM) as u64 + u64::from(length)
+            (STAMP_BYTES + CHECKSUM_BYTES) as u64 + u64::from(length)
         };
         let at = place.checked_sub(before)?;
         let counts = Counts { blobs, links };
@@ -103,15 +103,15 @@ fn stamp_sum(body: &[u8], at: u64) -> [u8; 8] {
 /// The entry for the place `at` with all batches of a group. `None` if it takes more than `room`
 /// bytes.
 pub(super) fn seal(at: u64, room: usize, stamp: &Stamp, group: &[Batch]) -> Option<Vec<u8>> {
-    let front = STAMP + CHECKSUM;
+    let front = STAMP_BYTES + CHECKSUM_BYTES;
     let mut entry = vec![0; front];
     for batch in group {
-        if entry.len() + STAMP + batch.size() > room {
+        if entry.len() + STAMP_BYTES + batch.size() > room {
             return None;
         }
         write_batch(&mut entry, batch)?;
     }
-    if entry.len() + STAMP > room {
+    if entry.len() + STAMP_BYTES > room {
         return None;
     }
     let payload = entry.get(front..)?;
@@ -146,18 +146,22 @@ impl<'a> EntryReader<'a> {
 
     /// The next entry or trace. `None` at the end of the file.
     pub(super) fn next(&mut self) -> io::Result<Option<Scanned>> {
-        while self.at + STAMP as u64 <= self.end {
-            let mut bytes = [0; STAMP];
+        while self.at + STAMP_BYTES as u64 <= self.end {
+            let mut bytes = [0; STAMP_BYTES];
             self.file.read_exact_at(&mut bytes, self.at)?;
             let Some((stamp, length, front)) = Stamp::read(&bytes, self.at) else {
+                // After damage, the next magic is searched for, because entries have no fixed
+                // places.
                 self.at = self.search(self.at + 1)?;
                 continue;
             };
             if front && let Some(batches) = self.payload(length as usize)? {
-                self.at += (AROUND + length as usize) as u64;
+                self.at += (OVERHEAD_BYTES + length as usize) as u64;
                 return Ok(Some(Scanned::Whole(stamp, batches)));
             }
-            self.at += STAMP as u64;
+            // Either the payload is damaged, or this is the end of an entry whose beginning is. The
+            // stamp still tells which groups were written.
+            self.at += STAMP_BYTES as u64;
             return Ok(Some(Scanned::Trace(stamp)));
         }
         Ok(None)
@@ -165,13 +169,13 @@ impl<'a> EntryReader<'a> {
 
     /// The batches of the entry at hand, if its payload is intact.
     fn payload(&self, length: usize) -> io::Result<Option<Vec<Batch>>> {
-        let from = self.at + STAMP as u64;
-        if from + (CHECKSUM + length) as u64 > self.end {
+        let from = self.at + STAMP_BYTES as u64;
+        if from + (CHECKSUM_BYTES + length) as u64 > self.end {
             return Ok(None);
         }
-        let mut bytes = vec![0; CHECKSUM + length];
+        let mut bytes = vec![0; CHECKSUM_BYTES + length];
         self.file.read_exact_at(&mut bytes, from)?;
-        let Some((sum, payload)) = bytes.split_first_chunk::<CHECKSUM>() else {
+        let Some((sum, payload)) = bytes.split_first_chunk::<CHECKSUM_BYTES>() else {
             return Ok(None);
         };
         if XxHash3_128::oneshot(payload).to_le_bytes() != *sum {
@@ -182,23 +186,24 @@ impl<'a> EntryReader<'a> {
 
     /// Where the next stamp may begin, from a place on. The end of the file if there is none.
     fn search(&self, mut from: u64) -> io::Result<u64> {
-        let mut window = vec![0; WINDOW];
+        let mut window = vec![0; SEARCH_BYTES];
         while from < self.end {
-            let length = (self.end - from).min(WINDOW as u64);
-            let Some(part) = window.get_mut(..usize::try_from(length).unwrap_or(WINDOW)) else {
+            let length = (self.end - from).min(SEARCH_BYTES as u64);
+            let Some(part) = window.get_mut(..usize::try_from(length).unwrap_or(SEARCH_BYTES))
+            else {
                 break;
             };
             self.file.read_exact_at(part, from)?;
             // The byte before the common part belongs to the stamp and must be in the window.
-            let mut found = memmem::find_iter(part, COMMON);
+            let mut found = memmem::find_iter(part, COMMON_MAGIC);
             if let Some(at) = found.find(|at| *at > 0) {
                 return Ok(from + at as u64 - 1);
             }
-            if length < WINDOW as u64 {
+            if length < SEARCH_BYTES as u64 {
                 break;
             }
             // The windows overlap, so that a magic on their border is found.
-            from += length - MAGIC as u64;
+            from += length - MAGIC_BYTES as u64;
         }
         Ok(self.end)
     }
@@ -350,7 +355,7 @@ mod tests {
             let (whole, top) = read(&bytes);
             assert_eq!(top, 3, "byte {at}");
             let left: Vec<u64> = whole.iter().map(|(number, _)| *number).collect();
-            let tail = ends[hit] - STAMP <= at;
+            let tail = ends[hit] - STAMP_BYTES <= at;
             let want: Vec<u64> = (1..4).filter(|n| tail || *n != hit as u64 + 1).collect();
             assert_eq!(left, want, "byte {at}");
             assert!(whole.iter().all(|entry| groups.contains(entry)));

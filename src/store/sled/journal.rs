@@ -16,10 +16,10 @@ use super::super::batch::Batch;
 use super::super::files;
 use super::entry::{EntryReader, Stamp, seal};
 
-pub(super) const NAME: &str = "journal";
+pub(super) const FILE_NAME: &str = "journal";
 /// As much as the archive is ever behind, which is some forty turns. A group that does not fit goes
 /// to the archive at once.
-const SIZE: usize = 64 << 10;
+const SIZE_BYTES: usize = 64 << 10;
 
 /// The open journal.
 pub(super) struct Journal {
@@ -30,23 +30,26 @@ pub(super) struct Journal {
 impl Journal {
     /// Opens or makes the journal of a data directory. It takes nothing until it is rewound.
     pub(super) fn open(dir: &Path) -> io::Result<Self> {
-        let file = files::open(&dir.join(NAME))?;
+        let file = files::open(&dir.join(FILE_NAME))?;
         let length = file.metadata()?.len();
-        if length < SIZE as u64 {
-            let missing = usize::try_from(SIZE as u64 - length).unwrap_or(SIZE);
+        if length < SIZE_BYTES as u64 {
+            let missing = usize::try_from(SIZE_BYTES as u64 - length).unwrap_or(SIZE_BYTES);
             (&file).seek(SeekFrom::Start(length))?;
             (&file).write_all(&vec![0; missing])?;
             file.sync_all()?;
             files::sync_dir(dir)?;
         }
-        Ok(Self { file, end: SIZE })
+        Ok(Self {
+            file,
+            end: SIZE_BYTES,
+        })
     }
 
     /// Writes a group and waits until it is durable. Returns false and writes nothing if there is
     /// no room.
     pub(super) fn append(&mut self, stamp: &Stamp, group: &[Batch]) -> io::Result<bool> {
         let at = self.end as u64;
-        let Some(entry) = seal(at, SIZE - self.end, stamp, group) else {
+        let Some(entry) = seal(at, SIZE_BYTES - self.end, stamp, group) else {
             return Ok(false);
         };
         (&self.file).seek(SeekFrom::Start(at))?;
@@ -71,7 +74,9 @@ impl Journal {
     pub(super) fn bytes(&self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         (&self.file).seek(SeekFrom::Start(0))?;
-        (&self.file).take(SIZE as u64).read_to_end(&mut bytes)?;
+        (&self.file)
+            .take(SIZE_BYTES as u64)
+            .read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 

@@ -17,18 +17,18 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::entry::take;
-use super::trees::SEGMENT;
+use super::trees::SEGMENT_BYTES;
 
-const HEADER: usize = 20;
+const HEADER_BYTES: usize = 20;
 /// No message begins this close to the end of a segment.
 const RED_ZONE: usize = 32;
 /// How many threads read. Checksums are as fast as memory, and a disk is faster with several
 /// readers.
 const READERS: usize = 2;
 
-const CAP: u8 = 2;
+const CAP_KIND: u8 = 2;
 /// Kinds of messages whose body lies in a file of its own. The store's values never make one.
-const OUTSIDE: [u8; 3] = [7, 9, 11];
+const OUTSIDE_KINDS: [u8; 3] = [7, 9, 11];
 const LAST_KIND: u8 = 11;
 
 /// A segment of the log.
@@ -71,12 +71,12 @@ pub(super) fn length_if_whole(log: &Path) -> Option<u64> {
 fn segments(file: &File, length: u64) -> io::Result<Option<Vec<Segment>>> {
     let mut segments = Vec::new();
     let mut bytes = Vec::new();
-    for at in (0..length).step_by(SEGMENT) {
-        let mut header = [0; HEADER];
-        if length - at >= HEADER as u64 {
+    for at in (0..length).step_by(SEGMENT_BYTES) {
+        let mut header = [0; HEADER_BYTES];
+        if length - at >= HEADER_BYTES as u64 {
             file.read_exact_at(&mut header, at)?;
         }
-        if header == [0; HEADER] {
+        if header == [0; HEADER_BYTES] {
             // Either nothing was written there yet, or the header was lost. Then other bytes are
             // left.
             read_segment(file, length, at, &mut bytes)?;
@@ -94,29 +94,29 @@ fn segments(file: &File, length: u64) -> io::Result<Option<Vec<Segment>>> {
 }
 
 fn read_segment(file: &File, length: u64, at: u64, bytes: &mut Vec<u8>) -> io::Result<()> {
-    let there = usize::try_from(length.saturating_sub(at)).unwrap_or(SEGMENT);
-    bytes.resize(there.min(SEGMENT), 0);
+    let there = usize::try_from(length.saturating_sub(at)).unwrap_or(SEGMENT_BYTES);
+    bytes.resize(there.min(SEGMENT_BYTES), 0);
     file.read_exact_at(bytes, at)
 }
 
 /// The number of a segment's first byte, if the header is sound.
-fn lsn(header: &[u8; HEADER]) -> Option<u64> {
+fn lsn(header: &[u8; HEADER_BYTES]) -> Option<u64> {
     let (sum, mut rest) = header.split_first_chunk::<4>()?;
     if !crc32fast::hash(rest) != u32::from_le_bytes(*sum) {
         return None;
     }
     let lsn = u64::from_le_bytes(take(&mut rest)?) ^ (u64::MAX >> 1);
-    (lsn % SEGMENT as u64 == 0).then_some(lsn)
+    (lsn % SEGMENT_BYTES as u64 == 0).then_some(lsn)
 }
 
 /// Whether all messages of a segment are sound. The last segment of all may end early, provided
 /// that none of its messages stand after that end. What is lost of such an end is in the archive.
 fn is_whole(bytes: &[u8], segment: Segment, last: bool) -> bool {
-    let number = segment.lsn / SEGMENT as u64;
-    let mut at = HEADER;
-    while at + RED_ZONE <= SEGMENT {
+    let number = segment.lsn / SEGMENT_BYTES as u64;
+    let mut at = HEADER_BYTES;
+    while at + RED_ZONE <= SEGMENT_BYTES {
         match message(bytes, at, number) {
-            Some((CAP, _)) => return true,
+            Some((CAP_KIND, _)) => return true,
             Some((_, end)) => at = end,
             None => {
                 let mut behind = at + 1..bytes.len();
@@ -133,7 +133,7 @@ fn message(bytes: &[u8], at: usize, number: u64) -> Option<(u8, usize)> {
     let mut rest = bytes;
     let sum = u32::from_le_bytes(take(&mut rest)?);
     let [kind] = take(&mut rest)?;
-    if kind == 0 || kind > LAST_KIND || OUTSIDE.contains(&kind) {
+    if kind == 0 || kind > LAST_KIND || OUTSIDE_KINDS.contains(&kind) {
         return None;
     }
     let length = usize::try_from(number_at(&mut rest)?).ok()?;
@@ -142,6 +142,8 @@ fn message(bytes: &[u8], at: usize, number: u64) -> Option<(u8, usize)> {
     }
     number_at(&mut rest)?;
     let body = rest.get(..length)?;
+    // The checksum covers the body first and then the header behind the checksum, as the engine
+    // computes it.
     let front = bytes.len() - rest.len();
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(body);

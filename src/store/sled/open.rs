@@ -19,20 +19,20 @@ use super::super::settings::{Keepsake, StoreSettings};
 use super::log_check;
 use super::trees::{Checked, Counts, Trees};
 
-pub(super) const LOCK: &str = "lock";
+pub(super) const LOCK_FILE: &str = "lock";
 /// The engine's log.
-pub(super) const LOG: &str = "sled/db";
-const ENGINE: &str = "sled";
-const CLEAN: &str = "clean";
-const SUSPECT: &str = "suspect";
+pub(super) const LOG_FILE: &str = "sled/db";
+const ENGINE_DIRECTORY: &str = "sled";
+const CLEAN_FILE: &str = "clean";
+const SUSPECT_FILE: &str = "suspect";
 
-const PROBE: &str = "probe";
+const PROBE_FILE: &str = "probe";
 /// Two of the engine's segments.
 const PROBE_BYTES: usize = 4 << 20;
 
 /// How many entries of each tree are read after the disk failed under the engine. Nobody should
 /// have to wait for more.
-const CHECK: usize = 50_000;
+const ENTRIES_CHECKED: usize = 50_000;
 
 /// The paths in one data directory.
 #[derive(Clone, Debug)]
@@ -87,7 +87,7 @@ impl DataDirectory {
     pub(super) fn new(dir: &Path) -> Self {
         Self {
             dir: dir.to_owned(),
-            engine: dir.join(ENGINE),
+            engine: dir.join(ENGINE_DIRECTORY),
         }
     }
 
@@ -110,7 +110,7 @@ impl DataDirectory {
     /// Makes the directory and takes its lock. The lock holds until the file is dropped.
     pub(super) fn lock(&self) -> Result<File, StoreError> {
         files::create_dir(&self.dir).map_err(self.error("creating"))?;
-        let path = self.dir.join(LOCK);
+        let path = self.dir.join(LOCK_FILE);
         let file = files::open(&path).map_err(|error| StoreError::io("opening", &path, &error))?;
         match file.try_lock() {
             Ok(()) => Ok(file),
@@ -133,12 +133,12 @@ impl DataDirectory {
         {
             files::write_whole(&self.dir, name, bytes).map_err(self.error("writing"))?;
         }
-        let mark = fs::read_to_string(self.dir.join(CLEAN));
+        let mark = fs::read_to_string(self.dir.join(CLEAN_FILE));
         let mark = mark.ok().and_then(|text| CleanStop::parse(&text));
         let last = self.last_stop(mark);
         // From here on a kill must look like one, so the note of the clean stop goes before the
         // engine opens.
-        files::remove(&self.dir, CLEAN).map_err(self.error("cleaning"))?;
+        files::remove(&self.dir, CLEAN_FILE).map_err(self.error("cleaning"))?;
         let mut report = OpenReport {
             clean: matches!(last, LastStop::None | LastStop::Clean),
             ..OpenReport::default()
@@ -152,7 +152,7 @@ impl DataDirectory {
             other => other?,
         };
         report.checked = checked.read;
-        files::remove(&self.dir, SUSPECT).map_err(self.error("cleaning"))?;
+        files::remove(&self.dir, SUSPECT_FILE).map_err(self.error("cleaning"))?;
         report.closed = std::mem::take(&mut privacy.mended);
         report.open = privacy.open;
         Ok((trees, checked, report))
@@ -160,7 +160,7 @@ impl DataDirectory {
 
     /// Checks whether the disk takes as many bytes as the engine writes when it opens.
     pub(super) fn probe(&self) -> Result<(), StoreError> {
-        let path = self.dir.join(PROBE);
+        let path = self.dir.join(PROBE_FILE);
         let written = files::create(&path).and_then(|mut file| {
             file.write_all(&vec![0; PROBE_BYTES])?;
             file.sync_data()
@@ -237,7 +237,7 @@ impl DataDirectory {
             LastStop::Killed(log) if trees.position(&self.engine)?.log <= log => 1,
             // A damaged log silently loses what stood behind the damage. Only counting shows that.
             LastStop::Killed(_) | LastStop::Unclean | LastStop::Suspect => usize::MAX,
-            LastStop::Failed => CHECK,
+            LastStop::Failed => ENTRIES_CHECKED,
         };
         trees.check(&self.engine, limit)
     }
@@ -285,14 +285,14 @@ impl DataDirectory {
     fn last_stop(&self, mark: Option<CleanStop>) -> LastStop {
         if !self.engine.exists() {
             LastStop::None
-        } else if self.dir.join(SUSPECT).exists() {
+        } else if self.dir.join(SUSPECT_FILE).exists() {
             LastStop::Suspect
         } else {
             match (mark, self.log_len()) {
                 (Some(mark), Ok(now)) if mark.log == now => LastStop::Clean,
                 (Some(_), _) => LastStop::Unclean,
                 (None, _) => {
-                    let log = log_check::length_if_whole(&self.dir.join(LOG));
+                    let log = log_check::length_if_whole(&self.dir.join(LOG_FILE));
                     log.map_or(LastStop::Unclean, LastStop::Killed)
                 }
             }
@@ -312,6 +312,7 @@ impl DataDirectory {
         trees: Trees,
         wrote: bool,
     ) -> Result<(), StoreError> {
+        // The counts are read after the flush and before the engine closes, so they match its file.
         trees.sync(&self.engine)?;
         let counts = trees.position(&self.engine)?.counts;
         trees.shut(&self.engine)?;
@@ -321,14 +322,14 @@ impl DataDirectory {
         self.close_engine();
         self.log_len()
             .map(|log| CleanStop { log, counts }.text())
-            .and_then(|text| files::write_whole(&self.dir, CLEAN, text.as_bytes()))
+            .and_then(|text| files::write_whole(&self.dir, CLEAN_FILE, text.as_bytes()))
             .map_err(self.error("marking"))
     }
 
     /// Notes that the engine met damage, so that the next start checks everything. If even this
     /// can't be written, the limited check has to do.
     pub(super) fn suspect(&self) {
-        let _ = files::write_whole(&self.dir, SUSPECT, b"the engine met damage\n");
+        let _ = files::write_whole(&self.dir, SUSPECT_FILE, b"the engine met damage\n");
     }
 
     fn quarantine(&self) -> Result<PathBuf, StoreError> {

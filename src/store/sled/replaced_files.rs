@@ -66,10 +66,10 @@ impl Committer {
         let log = engine.trees().ok().map(Trees::log);
         let archive = self.archive.as_ref().map(Archive::file);
         let files = [
-            (open::LOCK, Some(&self.lock)),
-            (open::LOG, log),
-            (archive::NAME, archive),
-            (journal::NAME, Some(self.journal.file())),
+            (open::LOCK_FILE, Some(&self.lock)),
+            (open::LOG_FILE, log),
+            (archive::FILE_NAME, archive),
+            (journal::FILE_NAME, Some(self.journal.file())),
         ];
         let mut gone = files.into_iter().filter(|(name, file)| {
             file.is_some_and(|file| !leads_to(&place.dir().join(name), file))
@@ -88,7 +88,7 @@ impl Committer {
             let _ = trees.shut(place.engine());
         }
         // Another process could take a lock file that was made again.
-        if !leads_to(&place.dir().join(open::LOCK), &self.lock) {
+        if !leads_to(&place.dir().join(open::LOCK_FILE), &self.lock) {
             self.lock = place.lock()?;
         }
         let (trees, checked, report) = place.open(&shared.settings)?;

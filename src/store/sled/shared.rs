@@ -78,6 +78,7 @@ impl Shared {
         for set in sets {
             let mut kept = Vec::with_capacity(set.len());
             for (turn, id) in set.drain(..) {
+                // A blob that still waits to be written counts as stored, because it can be read.
                 let waits = self.overlay.lock().blob(&id).is_some();
                 if waits || trees.has_blob(self.place.engine(), &id)? {
                     kept.push((turn, id));

@@ -26,13 +26,13 @@ use super::super::error::StoreError;
 use super::super::settings::StoreSettings;
 
 /// The size of a segment. It is fixed when a store is made, and the engine refuses any other.
-pub(super) const SEGMENT: usize = 2 << 20;
+pub(super) const SEGMENT_BYTES: usize = 2 << 20;
 /// The longest piece of a value under one key.
-pub(super) const CHUNK: usize = 6 << 10;
+pub(super) const CHUNK_BYTES: usize = 6 << 10;
 /// The format that this version writes.
 const FORMAT: u8 = 2;
 /// The oldest format that it reads, which has no archive.
-const OLDEST: u8 = 1;
+const OLDEST_FORMAT: u8 = 1;
 /// How often the engine's file lock is tried, and how long apart. The engine's threads may hold it
 /// for a moment after a store of this process was dropped.
 const LOCK_TRIES: u32 = 200;
@@ -102,6 +102,7 @@ pub(super) fn guarded<T>(
     path: &Path,
     work: impl FnOnce() -> Result<T, ::sled::Error>,
 ) -> Result<T, StoreError> {
+    // The engine panics at some damage where it could return an error. No caller may die of it.
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(::sled::Error::Io(error))) => Err(StoreError::io("using", path, &error)),
@@ -126,7 +127,7 @@ impl Trees {
         let open = || {
             ::sled::Config::new()
                 .path(path)
-                .segment_size(SEGMENT)
+                .segment_size(SEGMENT_BYTES)
                 .cache_capacity(u64::from(settings.cache_mb) << 20)
                 // The thread for this would be waited for without end if it ever panicked.
                 .flush_every_ms(None)
@@ -170,11 +171,13 @@ impl Trees {
         let found = guarded(path, || self.meta.get("format"))?;
         match found.as_ref().and_then(|value| value.first()) {
             Some(&FORMAT) => Ok(()),
-            Some(&OLDEST) => self.put_format(path),
+            Some(&OLDEST_FORMAT) => self.put_format(path),
+            // A newer version wrote it. What this version wrote into it might destroy it.
             Some(&found) => Err(StoreError::Format {
                 found,
                 known: FORMAT,
             }),
+            // An empty engine is new, but blobs without a format mean that a part of it is gone.
             None if guarded(path, || Ok(self.blobs.first()?.is_some()))? => {
                 Err(StoreError::Corrupt {
                     detail: "blobs without a format".to_owned(),
@@ -243,7 +246,7 @@ impl Trees {
     ) -> Result<PutBlob, StoreError> {
         guarded(path, || {
             let mut put = PutBlob::default();
-            for (number, chunk) in (0u32..).zip(stored.chunks(CHUNK)) {
+            for (number, chunk) in (0u32..).zip(stored.chunks(CHUNK_BYTES)) {
                 let key = chunk_key(id, number);
                 // Writing the same bytes again would only wear the log. Bytes that differ were
                 // damaged, and are repaired here.
@@ -386,7 +389,7 @@ impl Trees {
             first
         } else {
             let mut whole = first.to_vec();
-            for number in 1..length.div_ceil(CHUNK) {
+            for number in 1..length.div_ceil(CHUNK_BYTES) {
                 let number = u32::try_from(number).map_err(|_| CodecError::TooLarge(length))?;
                 match guarded(path, || self.blobs.get(chunk_key(id, number)))? {
                     Some(chunk) => whole.extend_from_slice(&chunk),

@@ -317,12 +317,13 @@ fn a_flipped_bit_in_the_log_is_found_before_the_engine_steps_over_it() {
     }
     let log = data.join("sled/db");
     let used = used(&log);
-    assert!(used > 2 * trees::SEGMENT as u64, "{used}");
+    assert!(used > 2 * trees::SEGMENT_BYTES as u64, "{used}");
     for at in (0..PLACES).map(|n| n * used / PLACES) {
         flip_bit(&log, at, at % 8);
         let found = log_check::length_if_whole(&log).is_none();
         // The last message may be one that was never whole; behind a cap nothing counts.
-        let spare = used - at < 8_192 || at % trees::SEGMENT as u64 > trees::SEGMENT as u64 - 64;
+        let spare = used - at < 8_192
+            || at % trees::SEGMENT_BYTES as u64 > trees::SEGMENT_BYTES as u64 - 64;
         assert!(found || spare, "{at} of {used}");
         flip_bit(&log, at, at % 8);
     }
@@ -335,7 +336,7 @@ fn a_flipped_bit_in_the_log_is_found_before_the_engine_steps_over_it() {
     opened.store.close().unwrap();
     // What was cut off at the end is counted, and put back.
     let file = fs::OpenOptions::new().write(true).open(&log).unwrap();
-    file.set_len(trees::SEGMENT as u64).unwrap();
+    file.set_len(trees::SEGMENT_BYTES as u64).unwrap();
     let opened = open(&data);
     assert_eq!(
         (opened.report.blobs, opened.report.lost),
