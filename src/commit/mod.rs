@@ -65,7 +65,7 @@ pub struct Growth {
 /// Turns of data below which `Auto` takes its default.
 pub const AUTO_TURNS: usize = 8;
 /// The floor of `Auto` before there is enough data.
-const AUTO_DEFAULT: f64 = 0.7;
+pub const AUTO_DEFAULT: f64 = 0.7;
 /// How much dearer than the lowest floor the chosen one may be. What a pass leaves behind keeps
 /// most of what a higher floor would.
 const AUTO_SLACK: f64 = 1.1;

@@ -302,7 +302,7 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
 
 /// A line without the number that reading tools put before it: the text behind it is what an edit
 /// repeats.
-fn unnumbered(line: &str) -> Option<&str> {
+pub fn unnumbered(line: &str) -> Option<&str> {
     let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
     if rest.len() == line.len() {
         return None;

@@ -172,7 +172,7 @@ impl<'a> Player<'a> {
             transcript: Arc::default(),
             follow,
             followed: Vec::new(),
-            summary: u64::from(summary(contender.policy)),
+            summary: u64::from(summary(contender.policy, contender.ceiling)),
             asked: None,
             last: (0, 0, 0),
         }
