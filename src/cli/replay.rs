@@ -112,7 +112,7 @@ fn written(
         anyhow::bail!("views are written at one ceiling: give one");
     };
     let progress = Progress::default();
-    let choice = args.views.choice(*ceiling);
+    let choice = args.views.choice(*ceiling)?;
     let views = views::write(lab, files, &choice, args.views.size(), &progress);
     progress.end();
     let views = views?;

@@ -1,10 +1,12 @@
 //! The flags of `plimsoll replay --views`. Owns what they mean; never plays anything.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
 use clap::Args;
+use serde_json::Value;
 
-use crate::replay::sample::Choice;
+use crate::replay::sample::{Choice, Place};
 use crate::replay::views::Match;
 use crate::turn::tokens;
 
@@ -31,18 +33,24 @@ pub struct ViewsArgs {
     /// The longest history that a turn may have, in tokens [default: four times the ceiling].
     #[arg(long, value_name = "TOKENS", requires = "views", value_parser = history)]
     longest: Option<u32>,
+    /// Take the turns of views that were written before, in place of a draw.
+    #[arg(long, value_name = "FILE", requires = "views")]
+    like: Option<PathBuf>,
 }
 
 impl ViewsArgs {
     /// The turns that are asked for under a ceiling.
-    #[must_use]
-    pub fn choice(&self, ceiling: u32) -> Choice {
-        Choice {
+    ///
+    /// # Errors
+    /// If the file that names them can't be read.
+    pub fn choice(&self, ceiling: u32) -> anyhow::Result<Choice> {
+        Ok(Choice {
+            like: self.like.as_deref().map(places).transpose()?,
             turns: self.turns,
             run: self.run,
             seed: self.seed,
             longest: u64::from(self.longest.unwrap_or(ceiling.saturating_mul(4))),
-        }
+        })
     }
 
     /// The size that is asked for.
@@ -50,6 +58,31 @@ impl ViewsArgs {
     pub fn size(&self) -> Match {
         self.match_size.unwrap_or(Match::Nothing)
     }
+}
+
+/// The turns of a file of views, each once.
+fn places(file: &Path) -> anyhow::Result<Vec<Place>> {
+    let named = || format!("can't read {}", file.display());
+    let text = std::fs::read_to_string(file).with_context(named)?;
+    let mut places: Vec<Place> = Vec::new();
+    for line in text.lines() {
+        let view: Value = serde_json::from_str(line).with_context(named)?;
+        let number = |field: &str| view.get(field).and_then(Value::as_u64);
+        let session = view.get("session").and_then(Value::as_str);
+        let (Some(session), Some(turn), Some(block)) = (session, number("turn"), number("block"))
+        else {
+            anyhow::bail!("{} holds no views", file.display());
+        };
+        let place = Place {
+            session: session.to_owned(),
+            turn: usize::try_from(turn)?,
+            block: usize::try_from(block)?,
+        };
+        if places.last() != Some(&place) {
+            places.push(place);
+        }
+    }
+    Ok(places)
 }
 
 fn size(text: &str) -> Result<Match, String> {

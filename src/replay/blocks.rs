@@ -11,6 +11,9 @@ use twox_hash::XxHash3_64;
 use super::anchors::{self, Part};
 use crate::model::Dialect;
 
+/// Words of a passage, which the lab measures beside strings and lines: the length whose share follows
+/// a model's likelihoods best (docs/quality.md).
+pub const PASSAGE: usize = 4;
 /// Words of the runs that are looked for.
 pub const RUNS: [usize; 6] = [1, 2, 3, 4, 6, 8];
 /// Lines on either side of an edit that it needs.
@@ -47,21 +50,24 @@ impl Texts {
     /// Reads messages.
     #[must_use]
     pub fn of<'a>(messages: impl Iterator<Item = &'a [u8]>) -> Self {
-        let (mut runs, mut lines) = (Vec::new(), Vec::new());
+        let mut all = Self {
+            runs: Vec::new(),
+            lines: Vec::new(),
+        };
         for bytes in messages {
             let mut own: HashMap<usize, HashSet<u64>> = HashMap::new();
             let mut inside = Vec::new();
             anchors::texts(bytes, &mut |_: Part, text: &str| {
                 let words = words(text);
                 for length in RUNS {
-                    own.entry(length).or_default().extend(grams(&words, length));
+                    own.entry(length).or_default().extend(runs(&words, length));
                 }
                 inside.extend(text.lines().map(line));
             });
-            runs.push(own);
-            lines.push(inside);
+            all.runs.push(own);
+            all.lines.push(inside);
         }
-        Self { runs, lines }
+        all
     }
 
     fn holders(&self, length: usize, run: u64) -> usize {
@@ -102,7 +108,7 @@ impl Needed {
             let mut seen = HashSet::new();
             let mut needed = Vec::new();
             let all = texts.iter().map(|text| words(text));
-            let all = all.flat_map(|words| grams(&words, *length).collect::<Vec<u64>>());
+            let all = all.flat_map(|words| runs(&words, *length).collect::<Vec<u64>>());
             for run in all {
                 let holders = history.holders(*length, run);
                 if holders > 0 && seen.insert(run) {
@@ -165,7 +171,8 @@ impl Needed {
 }
 
 /// The words of a text: runs of letters, digits and underscores, and each other sign by itself.
-fn words(text: &str) -> Vec<u64> {
+#[must_use]
+pub fn words(text: &str) -> Vec<u64> {
     let mut found = Vec::new();
     let mut start = None;
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
@@ -189,8 +196,19 @@ fn hash(text: &str) -> u64 {
     XxHash3_64::oneshot(text.as_bytes())
 }
 
+/// What a run weighs that so many of some messages hold, in thousandths: the rarer, the more.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a logarithm of counts is small and not below zero"
+)]
+#[must_use]
+pub fn weight(messages: usize, holders: u32) -> u32 {
+    (1000.0 * (1.0 + messages as f64 / f64::from(holders.max(1))).ln()) as u32
+}
+
 /// All runs of some length.
-fn grams(words: &[u64], length: usize) -> impl Iterator<Item = u64> {
+pub fn runs(words: &[u64], length: usize) -> impl Iterator<Item = u64> {
     words.windows(length).map(|run| {
         let mut hasher = XxHash3_64::new();
         run.iter().for_each(|word| hasher.write_u64(*word));

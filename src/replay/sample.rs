@@ -1,7 +1,9 @@
 //! Which turns of which sessions are looked at: those whose history is over the ceiling and no longer
-//! than a model can read, in runs of neighbours, drawn by a seed. Owns the draw; the same seed, files and
-//! ceiling give the same turns, whatever the policies.
+//! than a model can read, and before which every policy had something to leave out and did; in runs of
+//! neighbours, drawn by a seed. Owns the draw: the same seed, files, ceiling and policies give the same
+//! turns. Never plays a policy itself.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use plimsoll_scripted::rng::Rng;
@@ -13,7 +15,7 @@ use super::{Lab, ReplayError, Watch, across, drive};
 use crate::model::Role;
 
 /// What is drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// Turns in all.
     pub turns: usize,
@@ -23,7 +25,23 @@ pub struct Choice {
     pub seed: u64,
     /// Tokens of the longest history.
     pub longest: u64,
+    /// Turns that were drawn before, in place of a draw.
+    pub like: Option<Vec<Place>>,
 }
+
+/// A turn that was drawn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The session by name.
+    pub session: String,
+    /// The answer, by its place among the messages.
+    pub turn: usize,
+    /// The block that it is in.
+    pub block: usize,
+}
+
+/// Tells of a session at which answers a comparison is one.
+pub type Fair<'a> = &'a (dyn Fn(&Drawn) -> Result<HashSet<usize>, ReplayError> + Sync);
 
 /// Bytes that an answer says at least.
 const SAYS: usize = 40;
@@ -38,6 +56,14 @@ pub struct Drawn {
     pub turns: Vec<(usize, usize)>,
 }
 
+impl Drawn {
+    /// Forgets what comes behind an answer.
+    fn cut(&mut self, last: Option<usize>) {
+        self.trace.messages.truncate(last.map_or(0, |at| at + 1));
+        self.sizes.truncate(self.trace.messages.len());
+    }
+}
+
 /// Draws turns of sessions in files. Blocks are numbered so that the first of every session come before
 /// the second of any: whatever is looked at in their order is a balanced sample.
 ///
@@ -47,11 +73,15 @@ pub fn draw(
     lab: &Lab,
     files: &[PathBuf],
     choice: &Choice,
+    fair: Fair<'_>,
     watch: &dyn Watch,
 ) -> Result<Vec<Drawn>, ReplayError> {
     let order: Vec<usize> = (0..files.len()).collect();
-    let one = |at: usize| files.get(at).map(|file| session(lab, file, choice, watch));
-    let found = across(lab.options.threads, &order, &one, &());
+    let one = |at: usize| {
+        let file = files.get(at)?;
+        Some(session(lab, file, choice, fair, watch))
+    };
+    let found = across(lab.options.threads, &order, &one, watch);
     let mut drawn = Vec::new();
     let mut runs = Vec::new();
     for one in found.into_iter().flatten() {
@@ -60,17 +90,18 @@ pub fn draw(
             runs.push(own);
         }
     }
-    for (block, (session, run)) in dealt(&runs, choice).into_iter().enumerate() {
-        if let Some(one) = drawn.get_mut(session) {
-            one.turns.extend(run.into_iter().map(|at| (at, block)));
+    if choice.like.is_none() {
+        for (block, (session, run)) in dealt(&runs, choice).into_iter().enumerate() {
+            if let Some(one) = drawn.get_mut(session) {
+                one.turns.extend(run.into_iter().map(|at| (at, block)));
+            }
         }
     }
     drawn.retain(|one| !one.turns.is_empty());
     for one in &mut drawn {
         one.turns.sort_unstable();
-        if let Some((last, _)) = one.turns.last() {
-            one.trace.messages.truncate(last + 1);
-        }
+        let last = one.turns.last().map(|(last, _)| *last);
+        one.cut(last);
     }
     Ok(drawn)
 }
@@ -81,6 +112,7 @@ fn session(
     lab: &Lab,
     file: &std::path::Path,
     choice: &Choice,
+    fair: Fair<'_>,
     watch: &dyn Watch,
 ) -> Result<Option<(Drawn, Vec<Vec<usize>>)>, ReplayError> {
     let trace = trace::read(file)?;
@@ -94,16 +126,35 @@ fn session(
         tokens: u64::from(shape.tokens()),
     };
     let sizes: Vec<Size> = shapes.iter().map(size).collect();
-    let ceiling = lab.options.ceilings.iter().copied().max().unwrap_or(0);
-    let says = |at: usize| trace.messages.get(at).is_some_and(|one| says(&one.raw));
-    let runs = runs(&sizes, u64::from(ceiling), choice, &says);
-    let turns = Vec::new();
-    let drawn = Drawn {
+    let own = |place: &&Place| place.session == trace.name;
+    let like = choice.like.iter().flatten().filter(own);
+    let turns: Vec<(usize, usize)> = like.map(|place| (place.turn, place.block)).collect();
+    let mut drawn = Drawn {
         trace,
         sizes,
         turns,
     };
-    Ok(Some((drawn, runs)))
+    if choice.like.is_some() {
+        return Ok(Some((drawn, Vec::new())));
+    }
+    let ceiling = u64::from(lab.options.ceilings.iter().copied().max().unwrap_or(0));
+    let says = |drawn: &Drawn, at: usize| {
+        let answer = drawn.trace.messages.get(at);
+        answer.is_some_and(|one| says(&one.raw))
+    };
+    let single = Choice {
+        run: 1,
+        ..choice.clone()
+    };
+    let all = runs(&drawn.sizes, ceiling, &single, &|at| says(&drawn, at));
+    drawn.cut(all.last().and_then(|run| run.last().copied()));
+    if all.is_empty() {
+        return Ok(None);
+    }
+    let fair = fair(&drawn)?;
+    let may = |at: usize| fair.contains(&at) && says(&drawn, at);
+    let own = runs(&drawn.sizes, ceiling, choice, &may);
+    Ok(Some((drawn, own)))
 }
 
 /// Whether an answer says enough to be looked at.
@@ -186,6 +237,7 @@ mod tests {
             run,
             seed,
             longest: 100,
+            like: None,
         }
     }
 

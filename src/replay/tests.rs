@@ -37,7 +37,7 @@ fn sending_everything_loses_nothing_and_breaks_nothing() {
     let run = &played.policies[0].runs[0];
     let none = &run.outcome;
     assert_eq!((none.passes, none.breaks, none.refetches), (0, 0, 0));
-    for share in [none.visible, none.recoverable, none.lines] {
+    for share in [none.visible, none.recoverable, none.lines, none.passages] {
         assert!(share.whole > 100 && share.part == share.whole, "{share:?}");
     }
     assert_eq!(none.prune_rate(), 0.0);

@@ -2,7 +2,7 @@
 //! answer, and what the cheap measures say of each. Owns the search for one size, because a policy that
 //! evicts less always looks better; never asks a model.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
@@ -79,7 +79,7 @@ impl Seat {
             Maker::Policy(Policy::Compaction | Policy::KeepRecent | Policy::ThreeTier) => {
                 Some((0.3, 2.0))
             }
-            Maker::Policy(_) | Maker::Truncated => Some((0.15, 1.0)),
+            Maker::Policy(_) | Maker::Truncated => Some((0.1, 1.0)),
         }
     }
 
@@ -113,12 +113,13 @@ pub fn write(
     size: Match,
     watch: &dyn Watch,
 ) -> Result<Views, ReplayError> {
-    let drawn = sample::draw(lab, files, choice, watch)?;
     let mut seats: Vec<Seat> = lab.options.policies.iter().map(own).collect();
     seats.push(Seat {
         maker: Maker::Truncated,
         depth: Depth::Own,
     });
+    let fair = |session: &Drawn| fair(lab, session, &seats);
+    let drawn = sample::draw(lab, files, choice, &fair, watch)?;
     if size != Match::Nothing {
         search(lab, &drawn, &mut seats, size, watch)?;
     }
@@ -144,6 +145,29 @@ pub fn write(
         counts: (turns, drawn.len()),
         lines: all.into_iter().map(|line| line.text).collect(),
     })
+}
+
+/// The answers before which each of some seats had left something out, and met the ceiling: what leaves
+/// more in view always looks better.
+fn fair(lab: &Lab, session: &Drawn, seats: &[Seat]) -> Result<HashSet<usize>, ReplayError> {
+    let answers = 0..session.sizes.len();
+    let whole = Drawn {
+        trace: session.trace.clone(),
+        sizes: session.sizes.clone(),
+        turns: answers.map(|at| (at, 0)).collect(),
+    };
+    let evicting = seats.iter().filter(|seat| seat.range().is_some());
+    let evicting: Vec<Seat> = evicting.copied().collect();
+    let mut met: HashMap<usize, usize> = HashMap::new();
+    play(lab, &whole, &evicting, &mut |shown| {
+        let history = whole.sizes.get(..shown.at).unwrap_or_default();
+        let history: u64 = history.iter().map(|one| one.tokens).sum();
+        let size = tokens(lab, &shown.messages);
+        let is_met = size < history && size <= u64::from(ceiling(lab));
+        *met.entry(shown.at).or_default() += usize::from(is_met);
+    })?;
+    let all = |(at, count): (usize, usize)| (count == evicting.len()).then_some(at);
+    Ok(met.into_iter().filter_map(all).collect())
 }
 
 fn own(policy: &Policy) -> Seat {

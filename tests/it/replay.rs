@@ -26,7 +26,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// The figures that every policy has.
-const FIGURES: [&str; 17] = [
+const FIGURES: [&str; 18] = [
     "requests",
     "tokens_sent",
     "peak",
@@ -41,6 +41,7 @@ const FIGURES: [&str; 17] = [
     "retention_visible",
     "retention_recoverable",
     "retention_lines",
+    "retention_passages",
     "no_impact_rate",
     "refetches",
     "us_per_request",
