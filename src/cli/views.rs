@@ -17,7 +17,7 @@ pub struct ViewsArgs {
     /// (docs/quality.md). Takes one ceiling.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "html", "explain"])]
     pub views: Option<PathBuf>,
-    /// Bring the views to one mean size: so many tokens, or the least that any policy has.
+    /// Bring the views to one mean size: so many tokens, or the least that all of them reach.
     #[arg(long, value_name = "TOKENS", requires = "views", num_args = 0..=1,
           default_missing_value = "least", value_parser = size)]
     match_size: Option<Match>,

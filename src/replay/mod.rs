@@ -17,6 +17,7 @@ pub(crate) mod outcome;
 mod plans;
 mod player;
 pub mod sample;
+mod seats;
 mod sent;
 mod shown;
 mod standin;

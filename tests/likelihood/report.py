@@ -1,6 +1,6 @@
 """Figures of scored views as tables.
 
-    python report.py views.jsonl scores.jsonl … [--full none] [--against cwl]
+    python report.py views.jsonl scores.jsonl … [--against cwl] [--policies none,cwl,recency]
 
 Takes the turns of which every view is scored. ΔNLL is how much less likely an answer was, in nats a token,
 than behind the full history. Owns what is told; `figures.py` computes it.
@@ -10,7 +10,7 @@ import argparse
 
 import text
 from figures import classes, mean, rank_correlation, resampled, within_turns
-from score import digest, lines, scored
+from score import chosen, digest, lines, scored
 
 KINDS = ("edit", "read", "search", "run", "call", "text")
 SEEN = ("shown", "indexed", "hidden")
@@ -146,9 +146,11 @@ def main():
     options.add_argument("scores", nargs="+")
     options.add_argument("--full", default="none", help="the view that the others are held against")
     options.add_argument("--against", default="cwl", help="the policy that the others are paired with")
+    options.add_argument("--policies", help="these alone, with commas; the full one must be among them")
     options.add_argument("--tokens", type=int, default=220, help="as they were scored")
     asked = options.parse_args()
-    done = turns(list(lines(asked.views)), scored(asked.scores), asked.tokens, asked.full)
+    views = chosen(lines(asked.views), asked.policies, None)
+    done = turns(views, scored(asked.scores), asked.tokens, asked.full)
     if not done:
         raise SystemExit("no turn has all its views scored yet")
     sessions = {own[asked.full]["session"] for own in done}
