@@ -441,6 +441,24 @@ mod tests {
     }
 
     #[test]
+    fn passages_are_runs_of_words_and_the_rare_ones_weigh_more() {
+        let needs = Needs::of(&session());
+        // `src / lib .` and `/ lib . rs`, said by the user alone.
+        let weights = |at: usize| {
+            let passages = needs.asks[at].passages.iter();
+            passages.map(|(_, weight)| *weight).collect::<Vec<u32>>()
+        };
+        assert_eq!(weights(1), [693, 693], "ln 2: one message of one");
+        // Of three messages two hold the path, and one the line.
+        let mut found = weights(3);
+        found.sort_unstable();
+        assert_eq!(found, [916, 916, 1386, 1386]);
+        let index = json!({"role": "tool", "tool_call_id": "a", "content": "[src/lib.rs distinctive 1234567]"});
+        let held = needs.held(index.to_string().as_bytes()).unwrap();
+        assert_eq!((held.strings().len(), held.passages.len()), (3, 2));
+    }
+
+    #[test]
     fn holders_are_told_with_their_parts() {
         let needs = Needs::of(&session());
         let path = (0..9).find(|n| needs.string(*n) == "src/lib.rs").unwrap();

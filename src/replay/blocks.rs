@@ -1,6 +1,7 @@
 //! What of an answer stands in a view as it stood before: the runs of words that it repeats, weighted
-//! by how rare they were, and the lines that an edit changes with their neighbours. Names and indexes
-//! hold no runs, which is what sets these measures apart from `K`. Never decides what a policy does.
+//! by how rare they were, and the lines that an edit changes with their neighbours. An index of names
+//! holds hardly any runs, which is what sets these measures apart from `K`. Never decides what a policy
+//! does.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hasher as _;

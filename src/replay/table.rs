@@ -99,8 +99,8 @@ fn legend(report: &Report, options: &Options) -> String {
         ceilings.join(" + "),
         options.pricing.name,
         if options.policies.contains(&Policy::Compaction) {
-            "compaction: a summary of 2,000 tokens is charged as written by a model and sent; what it \
-             tells is not known\nand counts as nothing.\n"
+            "compaction: a summary of 2,000 tokens, or a tenth of τ, is charged as written by a model and \
+             sent;\nwhat it tells is not known and counts as nothing.\n"
         } else {
             ""
         },

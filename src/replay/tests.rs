@@ -51,6 +51,24 @@ fn sending_everything_loses_nothing_and_breaks_nothing() {
     assert!((none.cost - cost).abs() < 1e-6 * cost);
 }
 
+/// What no change of the order may lose unseen: strings, lines and passages of the bundled session.
+#[test]
+fn the_default_keeps_what_it_kept() {
+    let kept = outcomes(options(&[Policy::Cwl], 40_000))[0];
+    for (measure, share, least) in [
+        ("K", kept.visible, 0.96),
+        ("L", kept.lines, 0.92),
+        ("P", kept.passages, 0.855),
+    ] {
+        assert!(
+            share.kept() >= least,
+            "{measure}: {} of {least}",
+            share.kept()
+        );
+    }
+    assert!(kept.over == 0 && kept.prune_rate() > 0.7, "{kept:?}");
+}
+
 #[test]
 fn only_passes_break_a_prefix_and_most_policies_hold_the_ceiling() {
     let check = |policies: &[Policy], annotate| {

@@ -56,7 +56,8 @@ def policies(done, full):
     """One row a policy."""
     names = [name for name in done[0] if name != full]
     sessions = [own[full]["session"] for own in done]
-    measures = list(done[0][full]["measures"])
+    # Those of the lab; candidates have names of their own, and stand below.
+    measures = [name for name in done[0][full]["measures"] if name.isupper()]
     rows = []
     for name in names:
         views = [own[name] for own in done]
