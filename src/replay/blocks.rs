@@ -12,8 +12,8 @@ use twox_hash::XxHash3_64;
 use super::anchors::{self, Part};
 use crate::model::Dialect;
 
-/// Words of a passage, which the lab measures beside strings and lines: the length whose share follows
-/// a model's likelihoods best (docs/quality.md).
+/// Words of a passage, which the lab measures beside strings and lines. The views that are written for a
+/// model tell all lengths, so that its likelihoods may choose another.
 pub const PASSAGE: usize = 4;
 /// Words of the runs that are looked for.
 pub const RUNS: [usize; 6] = [1, 2, 3, 4, 6, 8];

@@ -51,7 +51,7 @@ pub fn write(
     {
         all.extend(session?);
     }
-    all.sort_by_key(|line| (line.block, line.at));
+    all.sort_by_key(|line| (line.block, line.at, line.seat));
     let turns = all.len() / seats.len().max(1);
     let sizes = seats.iter().map(|seat| {
         let own = all.iter().filter(|line| line.name == seat.name());
@@ -70,6 +70,7 @@ pub fn write(
 struct Line {
     block: usize,
     at: usize,
+    seat: usize,
     name: &'static str,
     tokens: u64,
     text: String,
@@ -113,6 +114,7 @@ fn lines(lab: &Lab, session: &Drawn, seats: &[Seat]) -> Result<Vec<Line>, Replay
         lines.push(Line {
             block: shown.block,
             at: shown.at,
+            seat: shown.seat,
             name: seat.name(),
             tokens: size,
             text: text.to_string(),

@@ -212,10 +212,10 @@ fn views_are_brought_to_one_size_at_the_same_turns() {
     }
     let given = views(
         &other,
-        &["--like", file.to_str().unwrap(), "--match-size", "5500"],
+        &["--like", file.to_str().unwrap(), "--match-size", "5000"],
     );
     for (maker, size) in MAKERS.iter().zip(sizes(&given)).skip(1) {
-        assert!((size / 5_500.0 - 1.0).abs() < 0.1, "{maker}: {size}");
+        assert!((size / 5_000.0 - 1.0).abs() < 0.1, "{maker}: {size}");
     }
 }
 
@@ -266,7 +266,7 @@ fn what_cannot_be_done_is_said_in_words() {
             "give one",
         ),
         (
-            &["--views", "none.jsonl", "--longest", "90k"],
+            &["--views", "none.jsonl", "--longest", "50k"],
             1,
             "no session has a turn",
         ),
