@@ -144,7 +144,7 @@ impl Session {
             };
             list.push(json!({"role": "user", "content": said}));
             let body =
-                json!({"model": "gpt-4o", "messages": list, "tools": tools, "stream": stream});
+                json!({"model": "gpt-4.1", "messages": list, "tools": tools, "stream": stream});
             let body = Bytes::from(body.to_string());
             if body.len() >= bytes {
                 break body;

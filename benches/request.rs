@@ -102,7 +102,7 @@ impl Middle {
         let heads = chain::heads(TENANT, &shapes);
         let path = remembered(
             &self.paths,
-            &find::Request {
+            &find::PathQuery {
                 tenant: TENANT,
                 scope: &scope,
                 shapes: &shapes,

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use plimsoll::dialect::sse::{EVENT_CAP, Splitter};
-use plimsoll::dialect::stream::{Config, Echo, Machine, Spec, UsageWish};
+use plimsoll::dialect::stream::{Echo, Machine, Spec, StreamSettings, UsageWish};
 use plimsoll::model::Dialect;
 
 const FRAMES: usize = 2_000;
@@ -57,7 +57,7 @@ fn split(reads: &[Bytes]) -> usize {
 fn machine() -> Machine {
     let hidden = vec!["delimiter".to_owned(), "recall".to_owned()];
     Machine::new(
-        Config::default(),
+        StreamSettings::default(),
         &Spec {
             dialect: Dialect::Chat,
             hidden: hidden.into_iter().collect(),

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use plimsoll::model::{Digest, blob_id};
-use plimsoll::store::{Batch, Config, Link, Store};
+use plimsoll::store::{Batch, Link, Store, StoreSettings};
 
 const TURNS: u64 = 100_000;
 const SAMPLES: u64 = 2_000;
@@ -63,10 +63,10 @@ fn turn(number: u64) -> Batch {
 
 fn open(dir: &Path) -> (Store, Duration) {
     let began = Instant::now();
-    let config = Config {
+    let config = StoreSettings {
         path: dir.to_owned(),
         close_wait: Duration::from_secs(120),
-        ..Config::default()
+        ..StoreSettings::default()
     };
     let opened = Store::open(&config).unwrap();
     let took = began.elapsed();

@@ -15,8 +15,10 @@ use plimsoll::dialect::answer::{Answer, Verdict};
 use plimsoll::dialect::names::Names;
 use plimsoll::dialect::request::Rewrite;
 use plimsoll::dialect::sse::{EVENT_CAP, Splitter};
-use plimsoll::dialect::stream::unary::{self, Unstreamed};
-use plimsoll::dialect::stream::{Config, Echo, Machine, Spec, StreamError, UsageWish};
+use plimsoll::dialect::stream::unary::{self, TurnEnd, Unstreamed};
+use plimsoll::dialect::stream::{
+    Echo, Machine, Spec, StreamError, StreamSettings, UsageMode, UsageWish,
+};
 use plimsoll::model::raw::{self, Object};
 use plimsoll::model::{Dialect, Snapshot, TurnRecord};
 use plimsoll::store::codec::{self, Encoder};
@@ -201,7 +203,7 @@ fn spec(dialect: Dialect, hidden: &[&str]) -> Spec {
 /// What a client gets of a hop that is its turn's last, and what the hop said where the machine
 /// could read it.
 fn played(spec: &Spec, reads: &[Bytes]) -> (Vec<u8>, Option<Answer>) {
-    let mut machine = Machine::new(Config::default(), spec);
+    let mut machine = Machine::new(StreamSettings::default(), spec);
     let mut out = Vec::new();
     for read in reads {
         match machine.push(read.clone(), &mut out) {
@@ -256,16 +258,22 @@ fn streamed(dialect: Dialect, bytes: &[u8], cuts: [usize; 2]) {
             let _may = unary::may_hide(&body, spec);
             continue;
         };
-        let closed = (answer.verdict() == Verdict::HiddenOnly).then_some(None);
+        let end = match answer.verdict() {
+            Verdict::HiddenOnly => TurnEnd::HopCap { line: None },
+            _ => TurnEnd::Upstream,
+        };
         let ended = Unstreamed {
-            config: &Config::default(),
-            spec,
+            usage: UsageMode::default(),
+            hidden: &spec.hidden,
             first: &body,
             last: &body,
             hops: &[answer],
-            closed,
+            end,
         };
-        assert!(ended.compose().len() <= 2 * bytes.len() + ROOM, "it grew");
+        assert!(
+            unary::compose(&ended, spec).len() <= 2 * bytes.len() + ROOM,
+            "it grew"
+        );
     }
 }
 

@@ -1,6 +1,6 @@
-//! `plimsoll run`: the proxy on a free port, an agent before it that is told where it is, and at the
-//! agent's end what the session saved. Owns what each agent reads its address from, and how long it
-//! may take to end; never changes a file of the agent's, nor of the directory that it works in.
+//! `plimsoll run`: the proxy on a free port, an agent that is told its address, and at the agent's
+//! end what the session saved. Owns how each agent learns the address, and how long an agent may
+//! take to end. Never changes a file of the agent, nor of the directory in which it works.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -17,39 +17,39 @@ use tokio_util::sync::CancellationToken;
 
 use super::logs::{self, say};
 use super::serve;
-use super::signals::{self, Heard};
-use super::state::{self, Pool};
-use crate::config::{Backend, Config, Flags, StoreSettings, duration, unread};
+use super::signals::{self, ReceivedSignal};
+use super::state::{self, DataPool};
+use crate::config::{Backend, Config, Flags, StoreSection, duration, unread};
 use crate::ingress::Server;
 use crate::pipeline::App;
 use crate::store::StoreError;
 
-/// What a shell reports for a process that a signal ended, less the signal's number.
+/// What a shell adds to the number of a signal that ended a process.
 const SIGNALLED: i32 = 128;
-/// The variable that says where requests go.
+/// The variable that names the upstream.
 const UPSTREAM: &str = "PLIMSOLL__UPSTREAM__BASE_URL";
-/// Where Claude Code's requests go where nobody says otherwise.
+/// Where Claude Code's requests go by default.
 const ANTHROPIC: &str = "https://api.anthropic.com/v1";
 
-/// What can be chosen.
+/// The arguments of the command.
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {
     /// Configuration file [default: config/plimsoll.toml, if it is there].
     #[arg(long, value_name = "FILE")]
     config: Option<std::path::PathBuf>,
-    /// What /v1 stands for [default: the Anthropic API for claude, else the OpenAI API].
+    /// The URL that /v1 stands for [default: the Anthropic API for claude, else the OpenAI API].
     #[arg(long, value_name = "URL")]
     upstream: Option<String>,
-    /// Data directory [default: one that is free below ~/.local/state/plimsoll/run].
+    /// Data directory [default: a free one below ~/.local/state/plimsoll/run].
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<String>,
     /// Ceiling of the context in tokens, like 60000 or 60k [default: 80000].
     #[arg(long, value_name = "TOKENS")]
     budget: Option<String>,
-    /// Log level [default: error, because the terminal is the agent's].
+    /// Log level [default: error, because the terminal belongs to the agent].
     #[arg(long, value_name = "LEVEL")]
     log: Option<String>,
-    /// How long the agent may take to end once it was sent a signal, before it is killed.
+    /// How long the agent may take to end after a signal, before it is killed.
     #[arg(long, value_name = "TIME", default_value = "8s", value_parser = duration)]
     grace: Duration,
     /// The agent and its arguments.
@@ -57,7 +57,7 @@ pub struct RunArgs {
     command: Vec<OsString>,
 }
 
-/// Runs an agent; the exit code is the agent's own.
+/// Runs an agent. The exit code is the agent's own.
 ///
 /// # Errors
 /// If the proxy or the agent can't be started.
@@ -75,7 +75,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let mut variables = serve::variables();
     let chosen = config.is_some() || variables.any(|(name, _)| name == UPSTREAM);
     let anthropic = || (is(program, "claude") && !chosen).then(|| ANTHROPIC.to_owned());
-    let pool = Pool::of(|name| std::env::var_os(name).map(Into::into));
+    let pool = DataPool::of(|name| std::env::var_os(name).map(Into::into));
     let flags = Flags {
         config,
         fallback_data: pool.as_ref().map(|pool| pool.path().to_owned()),
@@ -88,8 +88,9 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     };
     let named = flags.data.is_some();
     let mut config = Config::load(&flags, serve::variables())?;
-    if pool.is_none() && !named && config.store.path == StoreSettings::default().path {
-        // Nothing says where the user's state is kept, and the directory of the agent's work is no place.
+    if pool.is_none() && !named && config.store.path == StoreSection::default().path {
+        // Nothing says where the user's state is kept, and the agent's working directory is not the
+        // place for it.
         config.store.backend = Backend::Memory;
     }
     let _logs = logs::start(&config.log)?;
@@ -108,11 +109,12 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
 /// Serves while the agent runs.
 async fn beside(
     config: Config,
-    pool: Option<Pool>,
+    pool: Option<DataPool>,
     grace: Duration,
     program: &OsStr,
     rest: &[OsString],
 ) -> anyhow::Result<ExitCode> {
+    // Signals are caught before anything starts, so that none ends the proxy alone.
     let mut heard = signals::hear()?;
     let (server, app) = start(config, pool).await?;
     let base = format!("http://{}", server.listen_addr()?);
@@ -124,7 +126,7 @@ async fn beside(
     stop.cancel();
     tokio::select! {
         served = serving => drop(served.context("the server ended")?),
-        // What the agent left behind may talk on; nobody has to wait for that.
+        // Processes that the agent left behind may still talk. Nobody has to wait for them.
         () = asked_to_end(&mut heard) => {}
     }
     serve::close(&app).await?;
@@ -132,9 +134,10 @@ async fn beside(
     ended
 }
 
-/// Starts the proxy in the data directory that is configured, or else in a free one of the pool. A
-/// run that finds none, or can't write there, is worth more than its records: it keeps them in memory.
-async fn start(mut config: Config, pool: Option<Pool>) -> anyhow::Result<(Server, Arc<App>)> {
+/// Starts the proxy in the configured data directory, or else in a free one of the pool. If none is
+/// free or can be written, the records are kept in memory, because the run matters more than its
+/// records.
+async fn start(mut config: Config, pool: Option<DataPool>) -> anyhow::Result<(Server, Arc<App>)> {
     let in_pool = pool.filter(|pool| config.store.path == pool.path());
     let Some(pool) = in_pool.filter(|_| config.store.backend == Backend::Sled) else {
         return serve::start(config).await;
@@ -149,7 +152,7 @@ async fn start(mut config: Config, pool: Option<Pool>) -> anyhow::Result<(Server
         };
         match started {
             Ok(started) => {
-                // Without the note, the next run from here takes another directory at worst.
+                // Without this note, the next run from here at worst takes another directory.
                 let _unnoted = state::note(&place, &from);
                 return Ok(started);
             }
@@ -173,7 +176,8 @@ fn is_in_use(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(StoreError::Locked { .. }))
 }
 
-/// The agent's command, told where the proxy is in every way that one is known to read.
+/// The agent's command, which is told the proxy's address in every way that an agent is known to
+/// read.
 fn command(program: &OsStr, rest: &[OsString], base: &str) -> Command {
     let mut command = Command::new(program);
     let v1 = format!("{base}/v1");
@@ -182,9 +186,10 @@ fn command(program: &OsStr, rest: &[OsString], base: &str) -> Command {
         .env("OPENAI_API_BASE", &v1)
         .env("ANTHROPIC_BASE_URL", base);
     if is(program, "codex") {
-        // codex reads no variable; a setting on its command line wins over its file.
+        // codex reads no variable. A setting on its command line wins over its file.
         command.arg("-c").arg(format!("openai_base_url={v1:?}"));
     }
+    // opencode reads its configuration from this variable.
     if is(program, "opencode") {
         let at = json!({"options": {"baseURL": v1}});
         let config = json!({"provider": {"openai": at, "anthropic": at}});
@@ -194,16 +199,16 @@ fn command(program: &OsStr, rest: &[OsString], base: &str) -> Command {
     command
 }
 
-/// Whether a program is the one of this name, wherever it lies.
+/// Whether a program has this name, wherever it is.
 fn is(program: &OsStr, name: &str) -> bool {
     Path::new(program).file_stem() == Some(OsStr::new(name))
 }
 
-/// Waits for the agent and hands signals on to it. From the first one that asks for an end it has
-/// its grace, and then it is killed.
+/// Waits for the agent and passes signals on to it. After the first signal that asks for an end,
+/// the agent has its grace time, and then it is killed.
 async fn wait(
     mut child: Child,
-    heard: &mut Receiver<Heard>,
+    heard: &mut Receiver<ReceivedSignal>,
     grace: Duration,
 ) -> anyhow::Result<ExitCode> {
     let mut deadline = None;
@@ -217,6 +222,8 @@ async fn wait(
         tokio::select! {
             status = child.wait() => break status.context("can't wait for the agent")?,
             Some(heard) = heard.recv() => {
+                // The terminal has sent its signals to the agent already. A second one could end it
+                // at once.
                 if heard.is_to_hand_on() {
                     heard.hand_on(child.id());
                 }
@@ -225,6 +232,7 @@ async fn wait(
                 }
             }
             () = over => {
+                // The grace time is over.
                 child.start_kill().context("can't end the agent")?;
                 break child.wait().await.context("can't wait for the agent")?;
             }
@@ -236,7 +244,7 @@ async fn wait(
 }
 
 /// Waits for a signal that asks for an end.
-async fn asked_to_end(heard: &mut Receiver<Heard>) {
+async fn asked_to_end(heard: &mut Receiver<ReceivedSignal>) {
     while let Some(next) = heard.recv().await {
         if next.ends() {
             return;
@@ -245,7 +253,7 @@ async fn asked_to_end(heard: &mut Receiver<Heard>) {
     std::future::pending().await
 }
 
-/// What the session came to, on stderr, read from the proxy's own metrics.
+/// Prints what the session cost to stderr, read from the proxy's own metrics.
 fn report(app: &App) {
     for line in super::closing::lines(&app.metrics_text()) {
         say(&format!("plimsoll: {line}"));

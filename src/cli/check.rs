@@ -1,13 +1,13 @@
-//! `plimsoll check FILE`. Owns its arguments and what it prints; never starts anything.
+//! `plimsoll check FILE`. Owns its arguments and what it prints. Never starts anything.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::{logs, serve};
-use crate::config::{Config, DEFAULT_FILE, Error, Flags, Problem, unread};
+use crate::config::{Config, ConfigError, DEFAULT_FILE, Flags, Problem, unread};
 
-/// What is checked.
+/// The arguments of the command.
 #[derive(Debug, clap::Args)]
 pub struct CheckArgs {
     /// The file [default: config/plimsoll.toml].
@@ -17,8 +17,8 @@ pub struct CheckArgs {
     config: Option<PathBuf>,
 }
 
-/// Prints `ok`, or every problem on a line of its own: those of the file, and those that the
-/// variables of the environment would add.
+/// Prints `ok`, or every problem on a line of its own: those of the file, and those that variables
+/// of the environment would add.
 ///
 /// # Errors
 /// If the file can't be read, or the output can't be written.
@@ -29,7 +29,7 @@ pub fn run(args: &CheckArgs, out: &mut impl Write) -> anyhow::Result<ExitCode> {
         config: Some(file.to_owned()),
         ..Flags::default()
     };
-    // The file alone first: a variable that wins would hide what is wrong in it.
+    // The file is checked alone first, because a variable would hide what it overrides in the file.
     let mut problems = problems(Config::check(file))?;
     problems.extend(self::problems(Config::load(&flags, serve::variables()))?);
     problems.sort();
@@ -47,10 +47,10 @@ pub fn run(args: &CheckArgs, out: &mut impl Write) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn problems(read: Result<Config, Error>) -> anyhow::Result<Vec<Problem>> {
+fn problems(read: Result<Config, ConfigError>) -> anyhow::Result<Vec<Problem>> {
     match read {
         Ok(_) => Ok(Vec::new()),
-        Err(Error::Invalid(problems)) => Ok(problems),
-        Err(error @ Error::Read { .. }) => Err(error.into()),
+        Err(ConfigError::Invalid(problems)) => Ok(problems),
+        Err(error @ ConfigError::Read { .. }) => Err(error.into()),
     }
 }

@@ -1,11 +1,13 @@
-//! What a session came to, in words: the closing lines of `plimsoll run`. Owns the words; every figure is
-//! the ledger's, read from the metrics as a monitoring system would.
+//! What a session cost, in words: the closing lines of `plimsoll run`. Owns the words. Never
+//! computes a figure of its own: all of them are the ledger's, read from the metrics as a
+//! monitoring system would.
 
-/// The closing lines for what the metrics show.
+/// The closing lines for these metrics.
 #[must_use]
 pub fn lines(metrics: &str) -> Vec<String> {
-    let shown = Shown(metrics);
+    let shown = MetricsText(metrics);
     let turns = shown.sum("context_tokens_count", "stage=\"out\"");
+    // A run without a managed turn has no figures that would mean anything.
     if turns == 0.0 {
         let nothing = "nothing was managed: the agent sent no request with tools through it";
         return vec![nothing.to_owned()];
@@ -23,10 +25,10 @@ pub fn lines(metrics: &str) -> Vec<String> {
 }
 
 /// Metrics in Prometheus' text format.
-pub(super) struct Shown<'a>(pub &'a str);
+pub(super) struct MetricsText<'a>(pub &'a str);
 
-impl Shown<'_> {
-    /// All series of a metric that have a label, in one.
+impl MetricsText<'_> {
+    /// The sum of all series of a metric whose labels contain `label`.
     pub fn sum(&self, name: &str, label: &str) -> f64 {
         let of = |line: &&str| {
             let rest = line
@@ -39,9 +41,9 @@ impl Shown<'_> {
         values.fold(0.0, |sum, value| sum + value)
     }
 
-    /// Tokens of a side of the ledger.
+    /// How many tokens one side of the ledger has.
     pub fn ledger(&self, side: &str, kind: &str) -> f64 {
-        // The encoder has labels in the order of their names.
+        // The encoder sorts labels by name.
         let labels = format!("side=\"{side}\",type=\"{kind}\"");
         self.sum("ledger_tokens_total", &labels)
     }
@@ -56,7 +58,7 @@ impl Shown<'_> {
         )
     }
 
-    /// What a side came to, in a series of the ledger.
+    /// What one side cost, in a series of the ledger.
     fn side(&self, series: &str, side: &str) -> f64 {
         self.sum(
             &format!("ledger_{series}_total"),
@@ -64,19 +66,19 @@ impl Shown<'_> {
         )
     }
 
-    /// Whether the price in money of any of it is known, and the series that tell it then.
+    /// Whether any price in money is known, and the series to read accordingly.
     fn unit(&self) -> (bool, &'static str) {
         let known = self.side("usd", "client") > 0.0;
         (known, if known { "usd" } else { "units" })
     }
 
-    /// What turns that were only watched cost.
+    /// What watched turns cost.
     fn watched(&self, unit: &str) -> f64 {
         let net = self.sum(&format!("projected_saved_{unit}"), "part=\"net\"");
         self.side(unit, "projected") + net
     }
 
-    /// What was paid in turns that were managed.
+    /// The line about managed turns.
     fn money(&self) -> String {
         let (known, unit) = self.unit();
         let watched = self.watched(unit);
@@ -95,7 +97,7 @@ impl Shown<'_> {
         line
     }
 
-    /// What turns that were only watched would have come to.
+    /// The line about watched turns.
     fn projected(&self, turns: f64) -> String {
         let (known, unit) = self.unit();
         let client = self.watched(unit);
@@ -113,15 +115,15 @@ impl Shown<'_> {
         let unread = self.sum("projections_total", "outcome=\"unread\"");
         if anew + unread > 0.0 {
             line += &format!(
-                "; {anew:.0} of them began anew in the middle of a session and {unread:.0} had an answer \
-                 that could not be read, so that it is less certain"
+                "; {anew:.0} of them began in the middle of a session and {unread:.0} had an answer \
+                 that could not be read, so this is less certain"
             );
         }
         line.push_str(no_price(known));
         line
     }
 
-    /// What there is beside dollars, where some models have a price and others none.
+    /// The line about models without a price, if other models have one.
     fn unpriced(&self) -> Option<String> {
         let side = |side: &str| self.side("unpriced_units", side);
         let (known, _) = self.unit();
@@ -136,15 +138,15 @@ impl Shown<'_> {
                 said(client, false),
             );
             if would > 0.0 {
-                line += &format!("; of those that were only watched managing would have cost {}", said(would, false));
+                line += &format!("; managing those that were only watched would have cost {}", said(would, false));
             }
             line
         })
     }
 
-    fn parts(&self, series: &str, unit: &str) -> Parts {
+    fn parts(&self, series: &str, unit: &str) -> SavingParts {
         let part = |part: &str| self.sum(&format!("{series}_{unit}"), &format!("part=\"{part}\""));
-        Parts {
+        SavingParts {
             net: part("net"),
             evicted: part("evicted"),
             rewritten: part("rewritten"),
@@ -153,15 +155,15 @@ impl Shown<'_> {
     }
 }
 
-/// Where a saving comes from.
-struct Parts {
+/// The parts of a saving.
+struct SavingParts {
     net: f64,
     evicted: f64,
     rewritten: f64,
     annotated: f64,
 }
 
-impl Parts {
+impl SavingParts {
     fn told(&self, whole: f64, known: bool) -> String {
         let share = 100.0 * self.net.abs() / whole.max(f64::MIN_POSITIVE);
         format!(
@@ -173,7 +175,7 @@ impl Parts {
     }
 }
 
-/// What is to be said of amounts in units.
+/// What to add about amounts in units.
 fn no_price(known: bool) -> &'static str {
     if known {
         ""
@@ -182,7 +184,7 @@ fn no_price(known: bool) -> &'static str {
     }
 }
 
-/// An amount, as fine as it is small.
+/// An amount. A smaller one gets more digits.
 fn said(amount: f64, usd: bool) -> String {
     let sign = if amount < 0.0 { "-" } else { "" };
     let amount = amount.abs();
@@ -275,7 +277,7 @@ mod tests {
             told[1].starts_with("$1.50 paid in place of $2.50: $1.00 saved (40.0 %)"),
             "{told:?}"
         );
-        assert!(told[2].contains("1 of them began anew"), "{told:?}");
+        assert!(told[2].contains("1 of them began in"), "{told:?}");
     }
 
     #[test]

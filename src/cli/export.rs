@@ -1,5 +1,5 @@
-//! `plimsoll export`: the sessions of a data directory, listed or one of them written out. Owns its
-//! flags and what it prints; never makes a data directory.
+//! `plimsoll export`: lists the sessions of a data directory, or writes one out. Owns its flags and
+//! what it prints. Never makes a data directory.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -9,23 +9,23 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 
-use super::{serve, wire};
+use super::{output, serve, wire};
 use crate::config::{Backend, Config, Flags};
 use crate::inspect::{Archive, Branch, date, export};
 use crate::store::{Store, StoreError};
 
-/// Lists the sessions that a server has recorded, or writes one out as JSONL: what `plimsoll
-/// replay` reads, if its content was stored. The server must not be running.
+/// Lists the sessions that a server has recorded, or writes one as JSONL. `plimsoll replay` reads
+/// that if the session's content was stored. The server must not be running.
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// A session by its name (the x-plimsoll-session of its responses), or one branch of it; the
-    /// first few characters do.
+    /// The name of a session (x-plimsoll-session in its responses) or of one of its branches. The
+    /// first few characters are enough.
     #[arg(required_unless_present = "list", conflicts_with = "list")]
     session: Option<String>,
     /// List all sessions.
     #[arg(long)]
     list: bool,
-    /// Data directory [default: as configured].
+    /// Data directory [default: the configured one].
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<String>,
     /// Configuration file [default: config/plimsoll.toml, if it is there].
@@ -36,10 +36,10 @@ pub struct ExportArgs {
     out: Option<PathBuf>,
 }
 
-/// Lists, or writes out what the arguments name.
+/// Lists sessions, or writes out the one that the arguments name.
 ///
 /// # Errors
-/// If the directory holds nothing or is in use, or no one session is meant.
+/// If the directory is empty or in use, or if the name does not mean exactly one session.
 pub fn run(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let flags = Flags {
         config: args.config.clone(),
@@ -49,11 +49,11 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let config = Config::load(&flags, serve::variables())?;
     let store = open(&config)?;
     let shown = show(&store, args.session.as_deref());
-    // What was read is whole, however the directory is left; the next start looks it over.
+    // What was read is complete, however the directory is closed. The next start checks it.
     let _closed = store.close();
     let shown = shown?;
     match &args.out {
-        Some(file) => super::write(file, &shown.text)?,
+        Some(file) => output::write(file, &shown.text)?,
         None => std::io::stdout().lock().write_all(shown.text.as_bytes())?,
     }
     for note in shown.notes {
@@ -62,8 +62,8 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is printed, and what is said beside it.
-struct Shown {
+/// What is printed, and the notes that go to stderr.
+struct ExportOutput {
     text: String,
     notes: Vec<String>,
 }
@@ -91,12 +91,12 @@ fn open(config: &Config) -> anyhow::Result<Store> {
     }
 }
 
-/// Whether a server has ever kept something in a directory. Opening it would make it one.
+/// Whether a server has ever stored anything in a directory. Opening the store would make one.
 fn holds_a_store(directory: &Path) -> bool {
     directory.join("sled").is_dir()
 }
 
-fn show(store: &Store, session: Option<&str>) -> anyhow::Result<Shown> {
+fn show(store: &Store, session: Option<&str>) -> anyhow::Result<ExportOutput> {
     let archive = Archive::read(store)?;
     let Some(name) = session else {
         return Ok(list(&archive.branches()));
@@ -104,9 +104,10 @@ fn show(store: &Store, session: Option<&str>) -> anyhow::Result<Shown> {
     let (branch, others) = archive.find(name)?;
     let exported = export(store, &branch)?;
     let mut notes = Vec::new();
+    // The user named a session, and should know that this is only one of its branches.
     if others > 0 {
         notes.push(format!(
-            "session {} has {} branches; this is {}, the longest: --list shows the others",
+            "session {} has {} branches; this is {}, the longest one: --list shows the others",
             branch.session,
             others + 1,
             branch.name(),
@@ -114,20 +115,20 @@ fn show(store: &Store, session: Option<&str>) -> anyhow::Result<Shown> {
     }
     if !exported.content {
         notes.push(if branch.content {
-            "this session's content is not whole any more: only its account can be shown".to_owned()
+            "a part of this session's content is missing: only its account can be shown".to_owned()
         } else {
-            "this session's content is not stored (that takes store.content = \"all\"): only its account can be \
+            "this session's content was not stored (that needs store.content = \"all\"): only its account can be \
              shown"
                 .to_owned()
         });
     }
-    Ok(Shown {
+    Ok(ExportOutput {
         text: exported.text,
         notes,
     })
 }
 
-fn list(branches: &[Branch]) -> Shown {
+fn list(branches: &[Branch]) -> ExportOutput {
     let mut text = format!(
         "{:16}  {:16}  {:16}  {:>5}  {:24}  {:24}  {:7}  models\n",
         "branch", "session", "child of", "turns", "first turn", "last turn", "content"
@@ -155,5 +156,5 @@ fn list(branches: &[Branch]) -> Shown {
     } else {
         Vec::new()
     };
-    Shown { text, notes }
+    ExportOutput { text, notes }
 }

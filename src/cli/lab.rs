@@ -1,5 +1,5 @@
-//! What the commands on recorded sessions share: flags, the progress on a terminal, and files that
-//! are written. Never measures anything.
+//! What the commands on recorded sessions share: flags, the progress on a terminal, and limits of
+//! arguments. Owns these flags. Never measures anything.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -15,48 +15,49 @@ use crate::turn::{MIN_CEILING, Offer, tokens};
 /// How sessions are played.
 #[derive(Debug, Args)]
 pub struct LabArgs {
-    /// Recorded sessions: .jsonl files, plain, gzipped or zstd, or directories of them. The first
-    /// line may be {"_meta": {…}}; each other line is one chat message.
+    /// Recorded sessions: .jsonl files, plain or packed by gzip or zstd, or directories of them.
+    /// The first line may be {"_meta": {…}}, and each other line is one chat message.
     #[arg(required = true, value_name = "TRACE")]
     pub traces: Vec<PathBuf>,
-    /// Where the episodes of cwl and cwl-paper come from. none: nobody marks any. inferred: from
-    /// the tools that are called; they cost nothing. scripted: a scripted model marks them as it
-    /// works, some of them badly, and all that this takes is charged. obedient: the same of a model
-    /// that does what the guidance asks.
+    /// Where the episodes of cwl and cwl-paper come from. none: there are no marks. inferred: from
+    /// the tools that are called, at no cost. scripted: a scripted model marks them as it works,
+    /// some of them badly, and everything that this takes is charged. obedient: the same with a
+    /// model that does what the guidance asks.
     #[arg(long, default_value = "inferred", value_name = "HOW",
           value_parser = PossibleValuesParser::new(Annotate::WORDS.iter().map(|(word, _)| *word)))]
     annotate: String,
-    /// Turns of a hundred in which the obedient model annotates in a request of its own.
+    /// In how many of a hundred turns the obedient model annotates in a request of its own.
     #[arg(long, default_value_t = Habits::default().alone, value_name = "PERCENT")]
     alone: usize,
-    /// Tokens that the obedient model's episodes have at least.
+    /// How many tokens an episode of the obedient model has at least.
     #[arg(long, default_value_t = Habits::default().episode, value_name = "TOKENS")]
     episode: usize,
     /// When the hidden tools are offered to a model that annotates: start or line.
     #[arg(long, default_value = "start",
           value_parser = PossibleValuesParser::new(Offer::WORDS.iter().map(|(word, _)| *word)))]
     offer: String,
-    /// The share of the ceiling past which a model is asked to annotate: 1 with the first pass, 0
-    /// from the first request.
+    /// The share of the ceiling above which a model is asked to annotate: 1 with the first pass, 0
+    /// from the first request on.
     #[arg(long, default_value_t = 1.0, value_name = "SHARE", value_parser = share)]
     guide_at: f64,
-    /// Leave out sessions below so many tokens.
+    /// Leave out sessions with fewer tokens.
     #[arg(long, default_value_t = 0, value_name = "TOKENS")]
     pub min_tokens: u64,
     /// Prices and cache: ideal (read 0.1, write 1.25, every exact prefix is cached), automatic
-    /// (steps of 128 tokens), breakpoint (at the newest message, for five minutes), or a model.
+    /// (steps of 128 tokens), breakpoint (at the newest message, for five minutes), or the name of
+    /// a model.
     #[arg(long, default_value = "ideal", value_name = "NAME")]
     prices: String,
-    /// Sessions that are played at once [default: one a core].
+    /// How many sessions are played at once [default: one per core].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
 }
 
 impl LabArgs {
-    /// The options that these flags ask for; policies, ceilings and floor are the defaults.
+    /// The options that these flags ask for. Policies, ceilings and floor stay at their defaults.
     ///
     /// # Errors
-    /// If no prices go by the name that was given.
+    /// If there are no prices of this name.
     pub fn options(&self) -> anyhow::Result<Options> {
         let default = Options::default();
         let mut words = Annotate::WORDS.iter();
@@ -79,7 +80,7 @@ impl LabArgs {
     }
 }
 
-/// Ceilings in order, each once.
+/// The ceilings in rising order, each once.
 #[must_use]
 pub fn rising(ceilings: &[u32]) -> Vec<u32> {
     let mut ceilings = ceilings.to_vec();
@@ -88,7 +89,7 @@ pub fn rising(ceilings: &[u32]) -> Vec<u32> {
     ceilings
 }
 
-/// Refuses a comparison of nothing: how many sessions were played, and how many were too short.
+/// Refuses to compare nothing.
 ///
 /// # Errors
 /// If every session was too short.
@@ -100,7 +101,7 @@ pub fn not_empty(played: usize, short: usize, min_tokens: u64) -> anyhow::Result
     Ok(())
 }
 
-/// Reads a share of the ceiling as it is typed.
+/// Reads a share of the ceiling.
 fn share(text: &str) -> Result<f64, String> {
     let share = text
         .parse::<f64>()
@@ -109,19 +110,19 @@ fn share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "give a share of the ceiling from 0 to 1".to_owned())
 }
 
-/// Reads a ceiling as it is typed.
+/// Reads a ceiling.
 ///
 /// # Errors
-/// Where it is none, in words.
+/// What is allowed, in words.
 pub fn ceiling(text: &str) -> Result<u32, String> {
     let ceiling = tokens(text).filter(|ceiling| *ceiling >= MIN_CEILING);
     ceiling.ok_or_else(|| format!("give at least {MIN_CEILING} tokens, like 80000 or 80k"))
 }
 
-/// Reads a floor as it is typed.
+/// Reads a floor.
 ///
 /// # Errors
-/// Where it is none, in words.
+/// What is allowed, in words.
 pub fn floor(text: &str) -> Result<Floor, String> {
     match text {
         "auto" => return Ok(Floor::Auto),
@@ -130,16 +131,18 @@ pub fn floor(text: &str) -> Result<Floor, String> {
     }
     match text.parse::<f64>() {
         Ok(fraction) if fraction > 0.0 && fraction <= 1.0 => Ok(Floor::Fraction(fraction)),
-        Ok(_) | Err(_) => Err("give auto, ceiling, or a fraction above 0 and at most 1".to_owned()),
+        Ok(_) | Err(_) => {
+            Err("give auto, ceiling, or a fraction greater than 0 and at most 1".to_owned())
+        }
     }
 }
 
-/// Tells on stderr what was skipped, and on a terminal how far it is.
-pub struct Progress {
+/// Writes to stderr what was skipped, and on a terminal the progress.
+pub struct ProgressBar {
     terminal: bool,
 }
 
-impl Default for Progress {
+impl Default for ProgressBar {
     fn default() -> Self {
         Self {
             terminal: std::io::stderr().is_terminal(),
@@ -147,8 +150,8 @@ impl Default for Progress {
     }
 }
 
-impl Progress {
-    /// Takes the bar away.
+impl ProgressBar {
+    /// Removes the bar.
     pub fn end(&self) {
         if self.terminal {
             self.say("\r\x1b[2K");
@@ -161,7 +164,7 @@ impl Progress {
     }
 }
 
-impl Watch for Progress {
+impl Watch for ProgressBar {
     fn read(&self, trace: &Trace) {
         let Some(first) = trace.skipped.first() else {
             return;
@@ -169,7 +172,7 @@ impl Watch for Progress {
         let (name, count) = (&trace.name, trace.skipped.len());
         let clear = if self.terminal { "\r\x1b[2K" } else { "" };
         self.say(&format!(
-            "{clear}{name}: {count} lines are no chat messages and were skipped, the first is line {first}\n"
+            "{clear}{name}: {count} lines are not chat messages and were skipped; the first is line {first}\n"
         ));
     }
 

@@ -1,5 +1,6 @@
-//! Lines on their way to a writer that may be slow, full or gone: a bounded queue with a thread of
-//! its own behind it. Never blocks who speaks, never fails, and counts what was not said.
+//! Lines on their way to a writer that may be slow, full or gone: a bounded queue and a thread
+//! behind it. Owns the queue, and counts the lines that it loses. Never blocks the caller and never
+//! fails.
 
 use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
@@ -7,41 +8,42 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// Bytes that wait at most; what comes on top of them is lost.
+/// How many bytes may wait. What comes on top of them is lost.
 const ROOM: usize = 1 << 20;
-/// A queue that was longer than this gives its memory back once it was written.
+/// A queue that was longer than this gives its memory back after it was written.
 const KEPT: usize = 64 << 10;
-/// How long a writer that takes nothing just now is left alone.
+/// The pause after a writer took nothing.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Where lines are put. Clones share one queue.
 #[derive(Clone)]
-pub struct Lines(Arc<Shared>);
+pub struct Lines(Arc<SharedQueue>);
 
-struct Shared {
+struct SharedQueue {
     queue: Mutex<Queue>,
-    /// Something waits.
+    /// Signals that something waits.
     waits: Condvar,
-    /// Nothing waits any more.
+    /// Signals that nothing waits any more.
     idle: Condvar,
-    /// Told how many lines were lost.
+    /// Is told how many lines were lost.
     lost: fn(u64),
 }
 
 #[derive(Default)]
 struct Queue {
     waiting: Vec<u8>,
-    /// Whether the thread has lines in hand that are not written yet.
+    /// Whether the thread holds lines that are not written yet.
     writing: bool,
 }
 
 impl Lines {
-    /// Starts the thread that writes. It ends with the process: it may be stuck in a write.
+    /// Starts the thread that writes. It ends only with the process, because it may be stuck in a
+    /// write.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// If the system has no thread for it.
     pub fn start(writer: impl Write + Send + 'static, lost: fn(u64)) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedQueue {
             queue: Mutex::default(),
             waits: Condvar::new(),
             idle: Condvar::new(),
@@ -67,7 +69,7 @@ impl Lines {
         self.0.waits.notify_one();
     }
 
-    /// Waits until all lines were written or lost, but no longer than this.
+    /// Waits until all lines were written or lost, but no longer than `wait`.
     pub fn flush(&self, wait: Duration) {
         let until = Instant::now() + wait;
         let mut queue = self.0.queue.lock();
@@ -79,7 +81,7 @@ impl Lines {
     }
 }
 
-impl Shared {
+impl SharedQueue {
     fn write(&self, mut writer: impl Write) {
         let mut lines = Vec::new();
         loop {
@@ -92,7 +94,7 @@ impl Shared {
         }
     }
 
-    /// Takes all lines that wait, as soon as there are some.
+    /// Waits for lines and takes all of them.
     fn next(&self, lines: &mut Vec<u8>) {
         lines.clear();
         lines.shrink_to(KEPT);
@@ -107,7 +109,7 @@ impl Shared {
     }
 }
 
-/// Lines can be written one by one, as a subscriber does.
+/// A subscriber writes line by line.
 impl Write for Lines {
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
         self.put(lines);
@@ -119,8 +121,8 @@ impl Write for Lines {
     }
 }
 
-/// Writes until a failure, and says how many bytes got there. A terminal or pipe that another
-/// process made non-blocking is tried again: what comes meanwhile waits in the queue.
+/// Writes until a failure. Returns how many bytes were written. A terminal or pipe that another
+/// process made non-blocking is tried again, and new lines wait in the queue meanwhile.
 fn write_all(writer: &mut impl Write, lines: &[u8]) -> usize {
     let mut written = 0;
     while let Some(rest) = lines.get(written..).filter(|rest| !rest.is_empty()) {

@@ -1,5 +1,5 @@
-//! Where log lines go and how they look: stderr, text or JSON. Owns the subscriber and the hook of
-//! panics; never decides what is logged, and never waits for whoever reads.
+//! Where log lines go and what they look like: stderr, as text or JSON. Owns the subscriber and the
+//! panic hook. Never decides what is logged, and never waits for a reader.
 
 use std::any::Any;
 use std::fs::File;
@@ -11,13 +11,13 @@ use anyhow::Context as _;
 use tracing_subscriber::EnvFilter;
 
 use super::lines::Lines;
-use crate::config::{Log, LogFormat};
+use crate::config::{LogFormat, LogSection};
 use crate::record;
 
-/// How long the last lines of a process may take to be read.
+/// How long the last lines of a process may take to be written.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
-/// The log of the process. Dropping it gives the last lines a moment to be written.
+/// The log of the process. Dropping it waits a moment for the last lines.
 #[must_use]
 pub struct Logs(Lines);
 
@@ -30,8 +30,8 @@ impl Drop for Logs {
 /// Sets up logging for the process.
 ///
 /// # Errors
-/// If the level is no level, or logging was set up before.
-pub fn start(log: &Log) -> anyhow::Result<Logs> {
+/// If the level can't be read, or logging was set up before.
+pub fn start(log: &LogSection) -> anyhow::Result<Logs> {
     let filter = EnvFilter::builder()
         .parse(&log.level)
         .context("can't read log.level")?;
@@ -39,7 +39,7 @@ pub fn start(log: &Log) -> anyhow::Result<Logs> {
     let writer = queue.clone();
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        // The subscriber would tell its own troubles on stderr, and panic where that is gone.
+        // The subscriber would report its own problems on stderr, and panic if stderr is gone.
         .log_internal_errors(false)
         .with_writer(move || writer.clone());
     let started = match log.format {
@@ -54,16 +54,17 @@ pub fn start(log: &Log) -> anyhow::Result<Logs> {
     Ok(Logs(queue))
 }
 
-/// Says something that is no line of the log on stderr, and waits no longer for it than a moment.
+/// Writes something to stderr that is not a line of the log. Waits only a moment for it.
 pub fn say(text: &str) {
-    // Where there is no thread for it, it stays unsaid: the exit code still tells.
+    // If there is no thread for it, it is not said. The exit code still tells.
     if let Ok(lines) = Lines::start(stderr(), |_| {}) {
         lines.put(format!("{text}\n").as_bytes());
         lines.flush(LAST_LINES);
     }
 }
 
-/// A handle of stderr without the lock that everybody else's has: a write may be stuck for ever.
+/// A handle of stderr without the lock that all others share, because a write may be stuck for
+/// ever.
 fn stderr() -> Box<dyn Write + Send> {
     match std::io::stderr().as_fd().try_clone_to_owned() {
         Ok(handle) => Box::new(File::from(handle)),
@@ -71,8 +72,8 @@ fn stderr() -> Box<dyn Write + Send> {
     }
 }
 
-/// Logs a panic. One whose message was put together at run time may quote what a client said, so
-/// that its place alone is told.
+/// Logs a panic. A message that was formatted at run time may quote a client, so only the place of
+/// such a panic is logged.
 fn panicked(place: &str, payload: &(dyn Any + Send)) {
     let said = payload.downcast_ref::<&'static str>();
     tracing::error!(

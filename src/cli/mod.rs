@@ -1,5 +1,5 @@
 //! The command line: what can be typed, and what each command does. Owns arguments, exit codes and
-//! what is printed; never serves a request itself.
+//! what is printed. Never serves a request itself.
 
 mod agent;
 mod check;
@@ -11,6 +11,7 @@ mod export;
 mod lab;
 mod lines;
 mod logs;
+mod output;
 #[cfg(feature = "lab")]
 mod replay;
 mod serve;
@@ -23,10 +24,9 @@ mod tune;
 mod views;
 pub mod wire;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::Flags;
@@ -36,17 +36,17 @@ pub use logs::say;
 #[derive(Debug, Parser)]
 #[command(version, about)]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serve agents until a signal comes.
     Serve(ServeArgs),
-    /// Run an agent with the proxy before it, and say at its end what was saved.
+    /// Run an agent through the proxy, and report at its end what was saved.
     Run(agent::RunArgs),
     /// Play a recorded session through the proxy; no key, no network.
     #[cfg(feature = "lab")]
@@ -59,7 +59,7 @@ pub enum Command {
     Tune(tune::TuneArgs),
     /// List recorded sessions, or write one as JSONL.
     Export(export::ExportArgs),
-    /// Say what is wrong with a configuration file and the variables, and where.
+    /// Check a configuration file and the variables, and report every mistake with its place.
     Check(check::CheckArgs),
 }
 
@@ -69,13 +69,13 @@ pub struct ServeArgs {
     /// Configuration file [default: config/plimsoll.toml, if it is there].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where agents connect [default: 127.0.0.1:8787].
+    /// The address for agents [default: 127.0.0.1:8787].
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// Where /metrics, /livez and /readyz are [default: 127.0.0.1:9187].
+    /// The address for /metrics, /livez and /readyz [default: 127.0.0.1:9187].
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<String>,
-    /// What /v1 stands for [default: the OpenAI API].
+    /// The URL that /v1 stands for [default: the OpenAI API].
     #[arg(long, value_name = "URL")]
     upstream: Option<String>,
     /// Data directory [default: ./data].
@@ -113,10 +113,10 @@ impl From<ServeArgs> for Flags {
     }
 }
 
-/// Runs the command and says how it went.
+/// Runs the command and returns its exit code.
 ///
 /// # Errors
-/// Whatever stops a command before it has begun; `main` prints it.
+/// Whatever stops a command before it has begun. `main` prints it.
 pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Serve(args) => serve::run(&args.into()),
@@ -130,9 +130,4 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Export(args) => export::run(&args),
         Command::Check(args) => check::run(&args, &mut std::io::stdout().lock()),
     }
-}
-
-/// Writes a file that a flag named.
-fn write(file: &Path, text: &str) -> anyhow::Result<()> {
-    std::fs::write(file, text).with_context(|| format!("can't write {}", file.display()))
 }

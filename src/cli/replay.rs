@@ -1,4 +1,4 @@
-//! `plimsoll replay TRACE…`. Owns its flags and what it prints; never measures anything.
+//! `plimsoll replay TRACE…`. Owns its flags and what it prints. Never measures anything.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use super::lab::{LabArgs, Progress, ceiling, floor, not_empty, rising};
+use super::lab::{LabArgs, ProgressBar, ceiling, floor, not_empty, rising};
+use super::output::write;
 use super::views::ViewsArgs;
-use super::write;
 use crate::commit::Floor;
 use crate::policy::Policy;
 use crate::replay::explain::{self, ExplainError};
@@ -23,11 +23,11 @@ pub struct ReplayArgs {
     #[arg(long, value_delimiter = ',', value_name = "NAMES",
           value_parser = PossibleValuesParser::new(Policy::ALL.map(Policy::name)))]
     policies: Vec<String>,
-    /// Ceilings in tokens; the figures are summed over them.
+    /// Ceilings in tokens. The figures are summed over them.
     #[arg(long, value_delimiter = ',', default_value = "80000", value_name = "TOKENS",
           value_parser = ceiling)]
     ceiling: Vec<u32>,
-    /// Down to where a pass evicts: auto, ceiling, or a fraction of the ceiling.
+    /// The level down to which a pass evicts: auto, ceiling, or a fraction of the ceiling.
     #[arg(long, default_value = "auto", value_parser = floor)]
     floor: Floor,
     #[command(flatten)]
@@ -35,11 +35,11 @@ pub struct ReplayArgs {
     /// Write the figures as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write a page with the charts: tokens per request, cost against retention, all sessions.
+    /// Write a page with charts: tokens per request, cost against retention, all sessions.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Say when and why an item of the session went, and whether it was needed later. Takes one
-    /// file, one policy and one ceiling.
+    /// Say when and why an item of the session was evicted, and whether it was needed later. Takes
+    /// one file, one policy and one ceiling.
     #[arg(long, value_name = "ITEM", conflicts_with_all = ["json", "html"])]
     explain: Option<String>,
     #[command(flatten)]
@@ -66,13 +66,14 @@ impl ReplayArgs {
     }
 }
 
-/// Replays what the arguments name and prints the table.
+/// Replays what the arguments name, and prints the table.
 ///
 /// # Errors
 /// If a file can't be read or written, or a session can't be replayed.
 pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     let files = trace::files(&args.lab.traces)?;
     let lab = Lab::new(args.options()?)?;
+    // An explanation is about one run, so it needs no report over several.
     if let Some(item) = &args.explain {
         let [file] = files.as_slice() else {
             return Err(ExplainError::One.into());
@@ -84,7 +85,7 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     if let Some(file) = &args.views.views {
         return written(args, &lab, &files, file);
     }
-    let progress = Progress::default();
+    let progress = ProgressBar::default();
     let report = lab.run(&files, &progress);
     progress.end();
     let report = report?;
@@ -111,7 +112,7 @@ fn written(
     let [ceiling] = lab.options().ceilings.as_slice() else {
         anyhow::bail!("views are written at one ceiling: give one");
     };
-    let progress = Progress::default();
+    let progress = ProgressBar::default();
     let choice = args.views.choice(*ceiling)?;
     let views = views::write(lab, files, &choice, args.views.size(), &progress);
     progress.end();

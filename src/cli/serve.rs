@@ -1,5 +1,5 @@
 //! `plimsoll serve`: reads the configuration, wires the parts, serves, and stops in good order.
-//! Owns the wiring and the signals; never touches a request.
+//! Owns the start, the signals and the end. Never touches a request.
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
@@ -16,23 +16,24 @@ use crate::ingress::{Drained, Edge, Probes, Server, descriptors};
 use crate::pipeline::App;
 use crate::upstream::BaseUrl;
 
-/// How long streams that were cut may take to record what they handed out.
+/// How long streams that were cut may take to record what they sent.
 const LAST_RECORDS: Duration = Duration::from_secs(5);
-/// How long the upstream's name may take to be looked up before it is believed to be another's.
+/// How long the look-up of the upstream's name may take. After that it counts as another machine's.
 const LOOK_UP: Duration = Duration::from_secs(2);
-/// What a shell reports for a process that SIGINT ended.
+/// The exit code of a shell for a process that SIGINT ended.
 const INTERRUPTED: i32 = 130;
 
-/// Serves until a signal; the exit code is 0 after a drain, also one that was cut short.
+/// Serves until a signal. The exit code is 0 after draining, even if that was cut short.
 ///
 /// # Errors
-/// If the configuration is wrong or something can't be set up.
+/// If the configuration is wrong or a part can't be set up.
 pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
-    // What the process writes, the store's engine included, is the owner's from the first byte.
+    // Everything that the process writes, even by the store's engine, must be private from the
+    // first byte.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     let config = Config::load(flags, variables())?;
     let _logs = logs::start(&config.log)?;
-    // Before anything is opened: how many connections there may be follows from it.
+    // This comes before anything is opened, because the number of connections depends on it.
     if let Err(error) = descriptors::raise() {
         tracing::warn!(%error, "the limit of open files can't be raised; it stays as it is");
     }
@@ -44,12 +45,13 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         .build();
     let runtime = runtime.context("can't start the runtime")?;
     runtime.block_on(serve(config))?;
-    // What still runs off the async workers must not hold up the exit.
+    // What still runs off the async workers must not delay the exit.
     runtime.shutdown_background();
     Ok(ExitCode::SUCCESS)
 }
 
-/// Variables that are ours, or look as if they were meant to be. Names or values that are no UTF-8 become text that no setting accepts.
+/// The variables that are settings or look like it. A name or value that is not UTF-8 becomes a
+/// text that no setting accepts.
 pub(super) fn variables() -> impl Iterator<Item = (String, String)> {
     let text = |os: std::ffi::OsString| os.to_string_lossy().into_owned();
     std::env::vars_os()
@@ -59,7 +61,7 @@ pub(super) fn variables() -> impl Iterator<Item = (String, String)> {
 
 async fn serve(config: Config) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
-    // Installed before anything listens, so that no signal finds the default action.
+    // Installed before anything listens, so that no signal meets the default action.
     tokio::spawn(watch_signals(signals()?, stop.clone()));
     let base_url = config.upstream.base_url.clone();
     let (server, app) = start(config).await?;
@@ -81,8 +83,9 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 /// Wires the parts and listens.
 ///
 /// # Errors
-/// If something can't be set up.
+/// If a part can't be set up.
 pub(super) async fn start(config: Config) -> anyhow::Result<(Server, Arc<App>)> {
+    // The key comes before the store, because the store keeps its file.
     let tenant = tenant_key::obtain(&config.tenant, &config.store)?;
     let app = wire::app_keeping(&config, tenant.keepsake)?;
     let upstream = config.upstream.base_url;
@@ -98,6 +101,7 @@ pub(super) async fn start(config: Config) -> anyhow::Result<(Server, Arc<App>)> 
         },
     };
     let server = Server::bind(edge, probes).await?;
+    // This can only be checked after binding, because the port may have been 0.
     for own in [server.listen_addr()?, server.admin_addr()?] {
         anyhow::ensure!(
             !is_own(&upstream, own).await,
@@ -108,8 +112,8 @@ pub(super) async fn start(config: Config) -> anyhow::Result<(Server, Arc<App>)> 
     Ok((server, app))
 }
 
-/// Whether the upstream is an address that was just bound. Its host is looked up where the ports are
-/// the same, and an address that this machine can bind is its own.
+/// Whether the upstream is an address that was just bound. If the ports are equal, the host is
+/// looked up. An address that this machine can bind is its own.
 async fn is_own(upstream: &BaseUrl, own: SocketAddr) -> bool {
     let Some((host, port)) = upstream.host_and_port() else {
         return false;
@@ -118,7 +122,7 @@ async fn is_own(upstream: &BaseUrl, own: SocketAddr) -> bool {
         return false;
     }
     let look_up = tokio::net::lookup_host((host.as_str(), port));
-    // A name that can't be looked up now is the first request's trouble, not this check's.
+    // A name that can't be looked up now is for the first request to report.
     let Ok(Ok(mut found)) = tokio::time::timeout(LOOK_UP, look_up).await else {
         return false;
     };
@@ -134,7 +138,7 @@ async fn is_own(upstream: &BaseUrl, own: SocketAddr) -> bool {
 /// # Errors
 /// If the store's thread is gone.
 pub(super) async fn close(app: &Arc<App>) -> anyhow::Result<()> {
-    // Streams that were cut still record what they handed out.
+    // Streams that were cut still record what they sent.
     app.streams.close();
     if tokio::time::timeout(LAST_RECORDS, app.streams.wait())
         .await
@@ -142,7 +146,7 @@ pub(super) async fn close(app: &Arc<App>) -> anyhow::Result<()> {
     {
         tracing::warn!("stopped before every cut stream was recorded");
     }
-    // What was handed out is made durable before the process ends.
+    // Everything that was handed over is made durable before the process ends.
     let store = Arc::clone(&app.store);
     let closed = tokio::task::spawn_blocking(move || store.close()).await;
     if let Err(error) = closed.context("the store's thread ended")? {
@@ -151,10 +155,10 @@ pub(super) async fn close(app: &Arc<App>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a server hears, in the order terminate, interrupt, hang up.
+/// The signals of a server: terminate, interrupt, hang up.
 ///
 /// # Errors
-/// If the system does not let them be watched.
+/// If the system does not allow watching them.
 fn signals() -> anyhow::Result<[Signal; 3]> {
     let install = |kind| signal(kind).context("can't watch for signals");
     Ok([
@@ -164,7 +168,8 @@ fn signals() -> anyhow::Result<[Signal; 3]> {
     ])
 }
 
-/// The first signal drains; the second ends the process at once. A terminal that closes is neither.
+/// The first signal starts draining, and the second ends the process at once. A hang-up does
+/// neither.
 async fn watch_signals(signals: [Signal; 3], stop: CancellationToken) {
     let [mut terminate, mut interrupt, mut hang_up] = signals;
     let mut next = async || {

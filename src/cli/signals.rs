@@ -1,5 +1,5 @@
-//! The signals that `run` hands on: which of them, and whether a process sent one or the terminal's
-//! keyboard did. Never decides what follows.
+//! The signals that `run` passes on. Owns which these are, and whether a process or the terminal's
+//! keyboard sent one. Never decides what follows.
 
 use std::process;
 
@@ -11,27 +11,28 @@ use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 use signal_hook::low_level::siginfo::Cause;
 use tokio::sync::mpsc::{Receiver, channel};
 
-/// All that are handed on. Those by which a shell stops and continues its jobs are left to it.
+/// The signals that are passed on. Those by which a shell stops and continues its jobs are left to
+/// the shell.
 const HANDED_ON: [i32; 7] = [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH];
-/// Signals that may wait to be handed on; more at once are one too many for anybody.
+/// How many signals may wait to be passed on. Nobody needs more at once.
 const ROOM: usize = 64;
 
 /// A signal that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct ReceivedSignal {
     signal: i32,
-    /// Whether a process sent it to this one. What the terminal sends reaches its agent, too.
+    /// Whether a process sent it to this one. The agent gets what the terminal sends by itself.
     sent: bool,
 }
 
-impl Heard {
-    /// Whether the agent has not heard it by itself.
+impl ReceivedSignal {
+    /// Whether the agent has not received it by itself.
     pub fn is_to_hand_on(self) -> bool {
         self.sent
     }
 
-    /// Whether it asks for an end. From the keyboard an interrupt often means less than that, and is
-    /// the agent's own to act on.
+    /// Whether it asks for an end. An interrupt from the keyboard often means less, and the agent
+    /// handles it.
     pub fn ends(self) -> bool {
         match self.signal {
             SIGTERM | SIGHUP => true,
@@ -40,7 +41,7 @@ impl Heard {
         }
     }
 
-    /// Sends it on. An agent that is gone already needs it no more.
+    /// Sends it to the agent. An agent that is gone does not need it.
     pub fn hand_on(self, to: Option<u32>) {
         let to = to.and_then(|to| Pid::from_raw(i32::try_from(to).ok()?));
         if let (Some(to), Some(signal)) = (to, Signal::from_named_raw(self.signal)) {
@@ -49,12 +50,13 @@ impl Heard {
     }
 }
 
-/// Hears signals from now on. One that was ignored when the process began stays so, here and for the
-/// agent: that is how `nohup` and shells without job control keep it from their children.
+/// Catches signals from now on. A signal that was ignored when the process began stays ignored,
+/// here and for the agent: `nohup` and shells without job control keep it from their children in
+/// this way.
 ///
 /// # Errors
-/// If the system does not let them be watched.
-pub fn hear() -> anyhow::Result<Receiver<Heard>> {
+/// If the system does not allow watching them.
+pub fn hear() -> anyhow::Result<Receiver<ReceivedSignal>> {
     let ignored = ignored();
     let watched = HANDED_ON.iter().filter(|signal| !ignored.contains(signal));
     let mut signals = SignalsInfo::<WithOrigin>::new(watched).context("can't watch for signals")?;
@@ -63,7 +65,7 @@ pub fn hear() -> anyhow::Result<Receiver<Heard>> {
         .name("signals".to_owned())
         .spawn(move || {
             for origin in signals.forever() {
-                let _full = told.try_send(Heard {
+                let _full = told.try_send(ReceivedSignal {
                     signal: origin.signal,
                     sent: matches!(origin.cause, Cause::Sent(_)),
                 });
@@ -73,13 +75,13 @@ pub fn hear() -> anyhow::Result<Receiver<Heard>> {
     Ok(heard)
 }
 
-/// Signals that this process ignores, where the system tells.
+/// The signals that this process ignores, if the system tells.
 fn ignored() -> Vec<i32> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", process::id()));
     mask(&status.unwrap_or_default())
 }
 
-/// Reads the mask of ignored signals from a process' status.
+/// Reads the mask of ignored signals from the status of a process.
 fn mask(status: &str) -> Vec<i32> {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
@@ -101,7 +103,7 @@ mod tests {
 
     #[test]
     fn what_the_keyboard_sends_ends_nothing() {
-        let heard = |signal, sent| Heard { signal, sent };
+        let heard = |signal, sent| ReceivedSignal { signal, sent };
         for (signal, sent, ends) in [
             (SIGTERM, true, true),
             (SIGHUP, true, true),

@@ -1,5 +1,5 @@
-//! Where `run` keeps what it records: a few data directories below the user's state directory, one
-//! for each run that is under way. Owns their places and their order; never opens a store.
+//! Where `run` keeps its records: a few data directories below the user's state directory, one for
+//! each run at a time. Owns their places and their order. Never opens a store.
 
 use std::cmp::Reverse;
 use std::fs::{self, DirBuilder, File};
@@ -8,18 +8,19 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Runs that keep records at once.
+/// How many runs can keep records at once.
 const PLACES: usize = 16;
-/// In a data directory: a file for each working directory that it was used from.
+/// The directory in a data directory that has a file for each working directory from which it was
+/// used.
 const USED: &str = "used";
 
-/// The directories of all runs of a user.
+/// The data directories of all runs of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pool(PathBuf);
+pub struct DataPool(PathBuf);
 
-impl Pool {
-    /// The pool as the environment places it: `$XDG_STATE_HOME/plimsoll/run`, or
-    /// `~/.local/state/plimsoll/run`. None where neither is known. A relative path there is none.
+impl DataPool {
+    /// The pool according to the environment: `$XDG_STATE_HOME/plimsoll/run`, or
+    /// `~/.local/state/plimsoll/run`. `None` if neither is known. A relative path does not count.
     pub fn of(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<Self> {
         let absolute = |name: &str| variable(name).filter(|path| path.is_absolute());
         let state = absolute("XDG_STATE_HOME")
@@ -27,20 +28,20 @@ impl Pool {
         Some(Self(state.join("plimsoll").join("run")))
     }
 
-    /// Where the pool lies.
+    /// The directory of the pool.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Its data directories, the best for a run from this working directory first: those that were
-    /// used from there, the latest of them first, because an agent resumes a session where it had
-    /// it; then the others by number.
+    /// Its data directories, the best one for this working directory first. Those that were used
+    /// from here come first, with the latest at the front, because an agent resumes a session where
+    /// it had it. The others follow by number.
     pub fn places(&self, from: &Path) -> Vec<PathBuf> {
         let mut places: Vec<_> = (1..=PLACES)
             .map(|number| self.0.join(number.to_string()))
             .map(|place| (Reverse(last_used(&place, from)), place))
             .collect();
-        // The sort is stable, and what was never used from here is the oldest.
+        // The sort is stable, and a directory that was never used from here counts as the oldest.
         places.sort_by_key(|(used, _)| *used);
         places.into_iter().map(|(_, place)| place).collect()
     }
@@ -49,7 +50,7 @@ impl Pool {
 /// Makes a data directory that nobody else may read.
 ///
 /// # Errors
-/// If the system refuses.
+/// The system's error.
 pub fn make(place: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(place)
 }
@@ -57,7 +58,7 @@ pub fn make(place: &Path) -> io::Result<()> {
 /// Notes that a data directory is used from a working directory.
 ///
 /// # Errors
-/// If the system refuses.
+/// The system's error.
 pub fn note(place: &Path, from: &Path) -> io::Result<()> {
     let mark = mark(place, from);
     if let Some(directory) = mark.parent() {
@@ -81,8 +82,8 @@ mod tests {
 
     use super::*;
 
-    fn pool(pairs: &[(&str, &str)]) -> Option<Pool> {
-        Pool::of(|name| {
+    fn pool(pairs: &[(&str, &str)]) -> Option<DataPool> {
+        DataPool::of(|name| {
             let found = pairs.iter().find(|(named, _)| *named == name);
             found.map(|(_, path)| PathBuf::from(path))
         })
@@ -90,7 +91,7 @@ mod tests {
 
     #[test]
     fn the_environment_says_where_state_is_kept() {
-        let at = |path: &str| Some(Pool(PathBuf::from(path)));
+        let at = |path: &str| Some(DataPool(PathBuf::from(path)));
         let home = ("HOME", "/h");
         for (pairs, wanted) in [
             (&[home][..], at("/h/.local/state/plimsoll/run")),
@@ -113,7 +114,7 @@ mod tests {
     #[test]
     fn a_run_goes_back_to_where_its_sessions_are() {
         let directory = tempfile::tempdir().unwrap();
-        let pool = Pool(directory.path().join("run"));
+        let pool = DataPool(directory.path().join("run"));
         let numbers = |from: &str| -> Vec<String> {
             let places = pool.places(Path::new(from));
             let names = places.iter().map(|place| place.file_name().unwrap());

@@ -1,5 +1,5 @@
-//! The key of the tenant hash: given, or made at first start and kept. Owns its file; never prints
-//! it and, where records outlive the process, never makes one for this process alone.
+//! The key of the tenant hash: given, or made at the first start and kept. Owns its file. Never
+//! prints the key, and never makes one for this process alone if records outlive the process.
 
 use std::fs;
 use std::io::{ErrorKind, Write as _};
@@ -8,33 +8,33 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-use crate::config::{Backend, StoreSettings, TenantKey};
+use crate::config::{Backend, StoreSection, TenantKey};
 use crate::store::{Keepsake, is_of_disk};
 
-/// The file in the data directory; mode 600.
+/// The name of the file in the data directory. Its mode is 600.
 const FILE: &str = "tenant.key";
 
-/// Keeps this use of the secret apart from any other.
+/// Separates this use of the secret from any other.
 const PURPOSE: &str = "plimsoll 2026-11 tenant key";
 
-/// The key of this process, and where it is to be kept.
-pub struct Obtained {
+/// The key of this process, and what must be kept for the next.
+pub struct ObtainedKey {
     /// The key.
     pub key: [u8; 32],
-    /// What has to lie in the data directory for the next process to have the same.
+    /// The file that the next process needs in the data directory to have the same key.
     pub keepsake: Option<Keepsake>,
 }
 
-/// The key of this process.
+/// Finds or makes the key of this process.
 ///
 /// # Errors
-/// If the data directory can't be written, or holds a file that is no key. A disk that is full or
-/// broken is no error: the key is kept once the disk takes it.
-pub fn obtain(key: &TenantKey, store: &StoreSettings) -> anyhow::Result<Obtained> {
+/// If the data directory can't be written, or holds a file that is not a key. A disk that is full
+/// or broken is no error: the key is kept as soon as the disk takes it.
+pub fn obtain(key: &TenantKey, store: &StoreSection) -> anyhow::Result<ObtainedKey> {
     let (secret, outlives) = match (key, store.backend) {
         (TenantKey::Given(secret), _) => (secret.expose().as_bytes().to_vec(), false),
         (TenantKey::DataDirectory, Backend::Sled) => (kept_or_fresh(&store.path)?, true),
-        // Nothing outlives the process there, so neither need the key.
+        // Nothing outlives the process there, so the key need not either.
         (TenantKey::DataDirectory, Backend::Memory) => (fresh()?, false),
     };
     let key = blake3::derive_key(PURPOSE, &secret);
@@ -42,16 +42,16 @@ pub fn obtain(key: &TenantKey, store: &StoreSettings) -> anyhow::Result<Obtained
         name: FILE,
         bytes: secret,
     });
-    Ok(Obtained { key, keepsake })
+    Ok(ObtainedKey { key, keepsake })
 }
 
-/// The secret in the directory, or where the disk refuses one that is kept later.
+/// The secret in the directory. If the disk refuses, a fresh one that is kept later.
 fn kept_or_fresh(directory: &Path) -> anyhow::Result<Vec<u8>> {
     let there = directory.exists();
     match kept(directory) {
         Err(error) if refused(&error, there) => {
             tracing::warn!(
-                "no tenant key could be read or kept: {error:#}; one of this process serves until the disk takes it"
+                "no tenant key could be read or kept: {error:#}; this process uses one of its own until the disk takes it"
             );
             fresh()
         }
@@ -64,8 +64,8 @@ fn refused(error: &anyhow::Error, there: bool) -> bool {
     cause.is_some_and(|cause| is_of_disk(cause.kind(), &cause.to_string(), there))
 }
 
-/// The secret in the directory, made if there is none. Two processes that start at once agree,
-/// because only one can put the file in place.
+/// The secret in the directory, which is made if it is missing. Two processes that start at once
+/// agree, because only one of them can put the file in place.
 fn kept(directory: &Path) -> anyhow::Result<Vec<u8>> {
     let path = directory.join(FILE);
     let advice = || {
@@ -77,7 +77,7 @@ fn kept(directory: &Path) -> anyhow::Result<Vec<u8>> {
     match fs::read(&path) {
         Ok(secret) if secret.len() == 64 => return Ok(secret),
         Ok(_) => anyhow::bail!(
-            "{} is no tenant key; restore it from a backup, or remove it (old sessions are then not found)",
+            "{} is not a tenant key; restore it from a backup, or remove it (old sessions are then not found)",
             path.display()
         ),
         Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -89,7 +89,7 @@ fn kept(directory: &Path) -> anyhow::Result<Vec<u8>> {
         .create(directory)
         .with_context(advice)?;
     let secret = fresh()?;
-    // Temporary files are made with mode 600, and the name is only taken with the content in it.
+    // Temporary files have mode 600, and the file gets its name only after its content.
     let mut file = tempfile::NamedTempFile::new_in(directory).with_context(advice)?;
     file.write_all(&secret).with_context(advice)?;
     file.as_file().sync_all().with_context(advice)?;
@@ -102,7 +102,7 @@ fn kept(directory: &Path) -> anyhow::Result<Vec<u8>> {
     }
 }
 
-/// 32 random bytes in hex.
+/// 32 random bytes in hexadecimal.
 fn fresh() -> anyhow::Result<Vec<u8>> {
     let mut bytes = [0; 32];
     let random = rustls::crypto::ring::default_provider().secure_random;
@@ -122,14 +122,14 @@ mod tests {
     use super::*;
     use crate::config::Secret;
 
-    fn obtain(key: &TenantKey, store: &StoreSettings) -> anyhow::Result<[u8; 32]> {
+    fn obtain(key: &TenantKey, store: &StoreSection) -> anyhow::Result<[u8; 32]> {
         super::obtain(key, store).map(|obtained| obtained.key)
     }
 
-    fn sled(path: &Path) -> StoreSettings {
-        StoreSettings {
+    fn sled(path: &Path) -> StoreSection {
+        StoreSection {
             path: path.join("data"),
-            ..StoreSettings::default()
+            ..StoreSection::default()
         }
     }
 
@@ -170,7 +170,7 @@ mod tests {
         let error = obtain(&TenantKey::DataDirectory, &store)
             .unwrap_err()
             .to_string();
-        assert!(error.contains("no tenant key"), "{error}");
+        assert!(error.contains("not a tenant key"), "{error}");
         assert_eq!(fs::read(store.path.join(FILE)).unwrap(), b"short");
     }
 }

@@ -1,4 +1,4 @@
-//! `plimsoll tune TRACE…`. Owns its flags and what it prints; never chooses.
+//! `plimsoll tune TRACE…`. Owns its flags and what it prints. Never chooses.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::lab::{LabArgs, Progress, ceiling, floor, not_empty, rising};
-use super::write;
+use super::lab::{LabArgs, ProgressBar, ceiling, floor, not_empty, rising};
+use super::output::write;
 use crate::commit::Floor;
 use crate::replay::{Options, advice, surface as drawn, trace, tune};
 
@@ -28,18 +28,19 @@ pub struct TuneArgs {
     /// Write the figures of every setting as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Draw every setting on one page that loads nothing.
+    /// Draw every setting on one page. The page loads nothing from elsewhere.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
-/// Sweeps what the arguments name and prints the table and the recommendation.
+/// Tries all settings that the arguments name, and prints the table and the recommendation.
 ///
 /// # Errors
 /// If a file can't be read or written, or a session can't be replayed.
 pub fn run(args: &TuneArgs) -> anyhow::Result<ExitCode> {
     let files = trace::files(&args.lab.traces)?;
     let mut options = args.lab.options()?;
+    // Without named ceilings, those to try follow from the sizes of the sessions.
     options.ceilings = if args.ceilings.is_empty() {
         tune::ceilings(&tune::sizes(&options, &files)?)
     } else {
@@ -51,7 +52,7 @@ pub fn run(args: &TuneArgs) -> anyhow::Result<ExitCode> {
         pricing,
         ..
     } = options.clone();
-    let progress = Progress::default();
+    let progress = ProgressBar::default();
     let surface = tune::sweep(options, &floors, &files, &progress);
     progress.end();
     let surface = surface?;
@@ -68,7 +69,7 @@ pub fn run(args: &TuneArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The floors to try, each once and in the order in which they were named.
+/// The floors to try, each once, in the order in which they were named.
 fn floors(named: &[Floor]) -> Vec<Floor> {
     let mut floors: Vec<Floor> = Vec::new();
     let all: &[Floor] = if named.is_empty() {

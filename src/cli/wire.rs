@@ -1,49 +1,51 @@
-//! From a configuration to the wired application. Owns the mapping of settings onto modules;
-//! never serves anything.
+//! From a configuration to the wired application. Owns which setting goes to which module. Never
+//! serves anything.
 
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Backend, Config};
+use crate::config::Config;
 use crate::dialect;
 use crate::history::Readers;
 use crate::ingress::Readiness;
 use crate::pipeline::find::Paths;
-use crate::pipeline::{Accepted, Active, App, Learned, Windows};
+use crate::pipeline::{AcceptedCredentials, ActiveSessions, App, Learned, Windows};
 use crate::record::{Metrics, provider_name};
 use crate::store::{self, Keepsake, Opened, Store};
 use crate::tokens::{Counter, Models};
 use crate::turn::known::Memo;
 use crate::turn::{Classes, Settings};
-use crate::upstream::Client;
+use crate::upstream::UpstreamClient;
 
-/// Opens the store, loads the tokeniser and ties everything together.
+/// Opens the store, loads the tokeniser and wires everything together.
 ///
 /// # Errors
-/// If the store is another process's, or something can't be set up.
+/// If the store belongs to another process, or a part can't be set up.
 pub fn app(config: &Config) -> anyhow::Result<Arc<App>> {
     app_keeping(config, None)
 }
 
-/// The same, with a file that goes with the store.
+/// Does the same, with a file that belongs to the store.
 ///
 /// # Errors
-/// As [`app`].
+/// The errors of [`app`].
 pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Result<Arc<App>> {
-    let opened = Store::open_or_stand_by(&store::Config {
+    // The store comes first: if another process holds it, nothing else should begin.
+    let opened = Store::open_or_stand_by(&store::StoreSettings {
         keepsake,
         ..store_config(config)
     })?;
     say(&opened);
     let metrics = Metrics::new(&config.metrics.models).context("can't register metrics")?;
+    // Dashboards draw the ceiling as a line, before any request has come.
     metrics.set_ceiling(u64::from(config.budget.ceiling));
     let host = config.upstream.base_url.as_str();
     let host = url_host(host);
     Ok(Arc::new(App {
         provider: provider_name(host),
-        upstream: Client::new(config.upstream.clone())?,
+        upstream: UpstreamClient::new(config.upstream.clone())?,
         settings: Settings {
             budget: config.budget.clone(),
             profiles: config.profiles.clone(),
@@ -58,18 +60,18 @@ pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Resul
             body_cap: config.server.body_cap,
             cache_memory: config.server.cache_memory,
         },
-        intercept: dialect::stream::Config {
+        intercept: dialect::stream::StreamSettings {
             usage: config.delimiter.usage,
             ..Default::default()
         },
         store: Arc::new(opened.store),
         watched: App::watched_in(config.server.cache_memory),
-        accepted: Accepted::by(config.upstream.base_url.as_str()),
+        accepted: AcceptedCredentials::by(config.upstream.base_url.as_str()),
         readers: Readers::default(),
         learned: Learned::default(),
         windows: Arc::new(Windows::new(config.upstream.ask_models)),
         paths: Paths::new(config.server.cache_memory),
-        active: Active::new(config.server.cache_memory),
+        active: ActiveSessions::new(config.server.cache_memory),
         memo: Memo::new(config.server.cache_memory),
         counter: Counter::load(),
         models: models(config)?,
@@ -79,17 +81,18 @@ pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Resul
     }))
 }
 
-/// Logs what was met on the way to the store.
+/// Logs what opening the store found.
 fn say(opened: &Opened) {
     let closed = &opened.report.closed;
     if let Some(first) = closed.first() {
         tracing::warn!(
             first = %first.display(),
             count = closed.len(),
-            "others could read the data directory; it is closed to them now"
+            "others could read the data directory; it is now closed to them"
         );
     }
     let notes = opened.report.notes();
+    // A store that stands by has notes that its report does not have.
     let now = opened.store.notes();
     for note in notes
         .iter()
@@ -99,7 +102,7 @@ fn say(opened: &Opened) {
     }
 }
 
-/// Whether requests can be served as far as the store goes, and what is to be known of it.
+/// Whether the store allows requests to be served, and its notes.
 #[must_use]
 pub fn readiness(store: &Store) -> Readiness {
     Readiness {
@@ -108,20 +111,17 @@ pub fn readiness(store: &Store) -> Readiness {
     }
 }
 
-/// How the store is opened.
-pub(super) fn store_config(config: &Config) -> store::Config {
-    store::Config {
-        backend: match config.store.backend {
-            Backend::Sled => store::Backend::Sled,
-            Backend::Memory => store::Backend::Memory,
-        },
+/// How to open the store.
+pub(super) fn store_config(config: &Config) -> store::StoreSettings {
+    store::StoreSettings {
+        backend: config.store.backend,
         path: config.store.path.clone(),
         cache_mb: config.store.cache_mb,
-        ..store::Config::default()
+        ..store::StoreSettings::default()
     }
 }
 
-/// The built-in families, with the operator's laid over them.
+/// The built-in families, with the operator's put over them.
 fn models(config: &Config) -> anyhow::Result<Models> {
     let Some(file) = &config.models.families else {
         return Ok(Models::builtin().clone());
@@ -132,7 +132,7 @@ fn models(config: &Config) -> anyhow::Result<Models> {
     Ok(Models::builtin().clone().overlay(families))
 }
 
-/// The host of a base URL that was validated before.
+/// The host of a base URL that was checked before.
 fn url_host(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.split(['/', '?']).next().unwrap_or(rest)

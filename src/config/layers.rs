@@ -1,7 +1,7 @@
-//! Flags over environment over file, setting by setting. Owns how each source is read and which
-//! one wins; never decides whether a value makes sense.
+//! Merges the sources of settings: flags over environment over file, setting by setting. Owns how
+//! each source is read and which one wins. Never decides whether a value makes sense.
 //!
-//! Every setting is first read alone into [`RawConfig`], so that one mistake hides no other.
+//! Each setting is first read alone into a [`RawConfig`], so that one mistake hides no other.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,24 +10,25 @@ use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
 use super::names::{self, ENV_PREFIX};
-use super::problem::{Origin, Problem};
+use super::problem::{Problem, SettingSource};
 use super::raw::RawConfig;
 
-/// Settings from all sources so far, with the place each came from.
+/// The settings from all sources so far, with the place from which each came.
 #[derive(Debug, Default)]
 pub struct Layers {
     merged: Table,
-    origins: BTreeMap<String, Origin>,
+    origins: BTreeMap<String, SettingSource>,
     problems: Vec<Problem>,
 }
 
 impl Layers {
-    /// Lays a TOML file over what is there. `path` only names it in problems.
+    /// Puts a TOML file over what is there. `path` only names it in problems.
     pub fn file(&mut self, path: &Path, text: &str) {
-        let at = |offset: usize| Origin::File {
+        let at = |offset: usize| SettingSource::File {
             path: path.to_owned(),
             line: line_of(text, offset),
         };
+        // The file is parsed twice: once for the places of its keys, and once for its values.
         let (spans, values) = match (DeTable::parse(text), text.parse::<Table>()) {
             (Ok(spans), Ok(values)) => (spans, values),
             (Err(error), _) | (_, Err(error)) => {
@@ -49,44 +50,48 @@ impl Layers {
         }
     }
 
-    /// Lays variables over what is there; those without the prefix are not ours.
+    /// Puts variables over what is there. Those without the prefix are not settings.
     pub fn env(&mut self, vars: impl IntoIterator<Item = (String, String)>) {
         for (name, text) in vars {
             let Some(rest) = name.strip_prefix(ENV_PREFIX) else {
                 continue;
             };
             let keys: Vec<String> = rest.split("__").map(str::to_ascii_lowercase).collect();
-            // A number or a list is what TOML reads it as, unless the setting wants a text.
+            // A number or a list is read as TOML, unless the setting takes a text.
             let typed = format!("v = {text}")
                 .parse::<Table>()
                 .ok()
                 .and_then(|mut t| t.remove("v"));
             let readings: Vec<Value> = typed.into_iter().chain([Value::String(text)]).collect();
-            self.set(&keys, &readings, &Origin::Env(name));
+            self.set(&keys, &readings, &SettingSource::Env(name));
         }
     }
 
-    /// Lays one flag over what is there. `key` is a section and a setting.
+    /// Puts one flag over what is there. `key` is a section and a setting.
     pub fn flag(&mut self, flag: &'static str, key: [&str; 2], value: Value) {
-        self.set(&key.map(str::to_owned), &[value], &Origin::Flag(flag));
+        self.set(
+            &key.map(str::to_owned),
+            &[value],
+            &SettingSource::Flag(flag),
+        );
     }
 
-    /// What a setting is where no source names it.
+    /// Sets what a setting is if no source names it.
     pub fn fallback(&mut self, key: [&str; 2], value: Value) {
-        self.set(&key.map(str::to_owned), &[value], &Origin::Default);
+        self.set(&key.map(str::to_owned), &[value], &SettingSource::Default);
     }
 
-    /// The raw configuration, the place of each setting, and the problems so far.
+    /// Returns the raw configuration, the place of each setting, and the problems so far.
     #[must_use]
-    pub fn finish(mut self) -> (RawConfig, BTreeMap<String, Origin>, Vec<Problem>) {
+    pub fn finish(mut self) -> (RawConfig, BTreeMap<String, SettingSource>, Vec<Problem>) {
         let raw = Value::Table(self.merged)
             .try_into()
             .unwrap_or_else(|error: toml::de::Error| {
-                // Each setting was read alone before, so this is out of reach; it is still no reason
-                // to run on defaults.
+                // Each setting was read alone before, so this can't happen. If it does, running on
+                // defaults would still be wrong.
                 let message = error.message().to_owned();
                 self.problems.push(Problem {
-                    origin: Origin::Default,
+                    origin: SettingSource::Default,
                     message,
                 });
                 RawConfig::default()
@@ -95,7 +100,8 @@ impl Layers {
     }
 
     /// Takes the first reading that the setting accepts, or notes why none fits.
-    fn set(&mut self, keys: &[String], readings: &[Value], origin: &Origin) {
+    fn set(&mut self, keys: &[String], readings: &[Value], origin: &SettingSource) {
+        // The last reading is the plain text, and people understand its refusal best.
         let mut refusal = None;
         for reading in readings {
             let alone = nest(keys, reading.clone());
@@ -110,8 +116,8 @@ impl Layers {
         }
         if let Some(refusal) = refusal {
             let message = match origin {
-                Origin::Env(name) => explain(keys, &refusal, names::nearest(name)),
-                Origin::File { .. } | Origin::Flag(_) | Origin::Default => {
+                SettingSource::Env(name) => explain(keys, &refusal, names::nearest(name)),
+                SettingSource::File { .. } | SettingSource::Flag(_) | SettingSource::Default => {
                     explain(keys, &refusal, None)
                 }
             };
@@ -123,7 +129,7 @@ impl Layers {
     }
 }
 
-/// `a.b.c = value` as nested tables.
+/// Nests `a.b.c = value` into tables.
 fn nest(keys: &[String], value: Value) -> Table {
     let inner = keys.iter().skip(1).rev().fold(value, |inner, key| {
         Value::Table(Table::from_iter([(key.clone(), inner)]))
@@ -144,7 +150,8 @@ fn merge(into: &mut Table, from: Table) {
     }
 }
 
-/// Every path of keys that ends in something other than a filled table, with its byte offset.
+/// Collects every path of keys that ends in something else than a filled table, with its offset in
+/// bytes.
 fn collect(table: &DeTable<'_>, above: &mut Vec<String>, leaves: &mut Vec<(Vec<String>, usize)>) {
     for (key, value) in table {
         above.push(key.get_ref().to_string());
@@ -171,14 +178,14 @@ fn line_of(text: &str, offset: usize) -> usize {
     1 + head.iter().filter(|&&byte| byte == b'\n').count()
 }
 
-/// Words a refusal: the setting's name, and for an unknown one the nearest that exists. For a variable
-/// that is the nearest by its whole name where its parts lead nowhere.
+/// Words a refusal: the name of the setting, and for an unknown one the nearest that exists. If the
+/// parts of a variable's name lead nowhere, the nearest is searched by the whole name.
 fn explain(keys: &[String], refusal: &str, variable: Option<String>) -> String {
     let name = keys.join(".");
     let Some(rest) = refusal.strip_prefix("unknown field ") else {
         return format!("`{name}`: {refusal}");
     };
-    // serde lists what it expected in backticks: the unknown name first, then the valid ones.
+    // serde lists names in backticks: first the unknown one, and then the valid ones.
     let mut words = rest.split('`').skip(1).step_by(2);
     let unknown = words.next().unwrap_or_default();
     let nearest = words

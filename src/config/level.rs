@@ -1,14 +1,15 @@
-//! What is logged, as people write it. Owns which levels and directives are taken: none that would
-//! silence the proxy by a slip, which the subscriber's own reader takes for the name of a module.
+//! What is logged, as people write it. Owns which levels and directives are accepted. Never accepts
+//! one that would silence the proxy by mistake: the subscriber's own reader takes such a slip for
+//! the name of a module.
 
 use tracing_subscriber::EnvFilter;
 
-/// The levels. `off` is one that nobody writes by mistake.
+/// The levels. Nobody writes `off` by mistake.
 const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
-/// What all of our own lines come from.
+/// The module from which all of Plimsoll's own lines come.
 const OWN: &str = env!("CARGO_PKG_NAME");
 
-/// A level, or directives by module that say what is logged of the proxy itself.
+/// Reads a level, or directives by module, one of which must be about the proxy itself.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "the readers share one signature"
@@ -21,7 +22,7 @@ pub(super) fn log_level(text: String) -> Result<String, String> {
     }
     if !says_ours {
         return Err(format!(
-            "`{text}` says nothing of {OWN} itself; put a level first, like \"warn,{text}\""
+            "`{text}` says nothing about {OWN} itself; put a level first, like \"warn,{text}\""
         ));
     }
     let level = directives.join(",");
@@ -31,17 +32,17 @@ pub(super) fn log_level(text: String) -> Result<String, String> {
     }
 }
 
-/// Whether a directive says what is logged of the proxy.
+/// Whether a directive is about the proxy itself.
 fn is_ours(directive: &str) -> Result<bool, String> {
     let Some((target, level)) = directive.rsplit_once('=') else {
         return is_level(directive).map(|()| true);
     };
     is_level(level.trim())?;
-    // Spans and their fields are the subscriber's to read.
+    // The subscriber reads spans and their fields.
     let module = target.split('[').next().unwrap_or_default().trim();
     let (root, _) = module.split_once("::").unwrap_or((module, ""));
     if root != OWN && strsim::damerau_levenshtein(root, OWN) <= 2 {
-        return Err(format!("`{root}` is no module; did you mean `{OWN}`?"));
+        return Err(format!("`{root}` is not a module; did you mean `{OWN}`?"));
     }
     let is_name = |part: &str| {
         !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -57,7 +58,7 @@ fn is_level(word: &str) -> Result<(), String> {
     if LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word)) {
         return Ok(());
     }
-    Err(format!("`{word}` is no level; {}", allowed()))
+    Err(format!("`{word}` is not a level; {}", allowed()))
 }
 
 fn allowed() -> String {
@@ -103,21 +104,21 @@ mod tests {
     fn what_would_silence_by_a_slip_is_refused() {
         for (text, hint) in [
             ("loud", "error, warn, info, debug or trace"),
-            ("", "is no level"),
-            (",", "is no level"),
-            ("warning", "is no level"),
-            ("verbose", "is no level"),
-            ("3", "is no level"),
-            ("7", "is no level"),
-            ("all", "is no level"),
-            ("plimsoll", "is no level"),
-            ("debug=plimsoll", "is no level"),
-            ("plimsoll=loud", "`loud` is no level"),
-            ("plimsoll=", "is no level"),
-            ("info;debug", "is no level"),
-            ("info debug", "is no level"),
-            ("\"info\"", "is no level"),
-            ("info,loud", "`loud` is no level"),
+            ("", "is not a level"),
+            (",", "is not a level"),
+            ("warning", "is not a level"),
+            ("verbose", "is not a level"),
+            ("3", "is not a level"),
+            ("7", "is not a level"),
+            ("all", "is not a level"),
+            ("plimsoll", "is not a level"),
+            ("debug=plimsoll", "is not a level"),
+            ("plimsoll=loud", "`loud` is not a level"),
+            ("plimsoll=", "is not a level"),
+            ("info;debug", "is not a level"),
+            ("info debug", "is not a level"),
+            ("\"info\"", "is not a level"),
+            ("info,loud", "`loud` is not a level"),
             ("=info", "names no module"),
             ("warn,a b=info", "names no module"),
             ("plimsol=debug", "did you mean `plimsoll`"),

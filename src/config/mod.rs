@@ -1,6 +1,6 @@
-//! Configuration: flags over `PLIMSOLL__SECTION__KEY` over a file over defaults. Owns what can be
-//! set and what is valid; never hands out a value that was not checked. Modules that own a
-//! `Config` of theirs find it filled here; no module imports this one.
+//! The configuration: flags over `PLIMSOLL__SECTION__KEY` over a file over defaults. Owns what can
+//! be set and what is valid. Never hands out a value that was not checked. A module that owns
+//! settings of its own finds them filled here, and imports nothing from here.
 
 mod layers;
 mod level;
@@ -16,60 +16,27 @@ mod validate;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 pub use names::{is_ours, unread};
-pub use problem::{Error, Origin, Problem};
+pub use problem::{ConfigError, Problem, SettingSource};
 pub use secret::Secret;
-pub use settings::{Backend, Log, LogFormat, Metrics, Models, StoreSettings, TenantKey};
+pub use settings::{
+    Config, LogFormat, LogSection, MetricsSection, ModelsSection, StoreSection, TenantKey,
+};
 pub use units::duration;
 
-use crate::turn::texts::TextResults;
-use crate::turn::{Budget, Cache, Delimiter, Recall, ToolClasses};
-use crate::{ingress, upstream};
+pub use crate::store::Backend;
+
 use layers::Layers;
 
-/// The file that is read where no other is named, if it is there.
+/// The file that is read if no other is named and it exists.
 pub const DEFAULT_FILE: &str = "config/plimsoll.toml";
 
-/// Every setting, validated.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Config {
-    /// `[server]`
-    pub server: ingress::Config,
-    /// `[upstream]`
-    pub upstream: upstream::Config,
-    /// `[budget]`
-    pub budget: Budget,
-    /// `[delimiter]`
-    pub delimiter: Delimiter,
-    /// `[recall]`
-    pub recall: Recall,
-    /// `[cache]`
-    pub cache: Cache,
-    /// `[tools]`
-    pub tools: ToolClasses,
-    /// The rest of `[tools]`: results that come as text.
-    pub texts: TextResults,
-    /// `[store]`
-    pub store: StoreSettings,
-    /// `[log]`
-    pub log: Log,
-    /// `[tenant]`
-    pub tenant: TenantKey,
-    /// `[metrics]`
-    pub metrics: Metrics,
-    /// `[models]`
-    pub models: Models,
-    /// `[profiles.NAME]`, each laid over `budget`.
-    pub profiles: BTreeMap<String, Budget>,
-}
-
-/// What the command line may override. Here absence means "not given", so these are options.
+/// What the command line may override. `None` means that the flag was not given.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
-    /// `--config`: must exist if given.
+    /// `--config`. A file that is named must exist.
     pub config: Option<PathBuf>,
     /// `--listen`
     pub listen: Option<String>,
@@ -79,7 +46,7 @@ pub struct Flags {
     pub upstream: Option<String>,
     /// `--data`
     pub data: Option<String>,
-    /// Where data is kept if no source says it: a command's own place in that of the default.
+    /// The directory for data if no source names one. A command may have a default of its own.
     pub fallback_data: Option<PathBuf>,
     /// `--budget`, in tokens.
     pub budget: Option<String>,
@@ -88,14 +55,14 @@ pub struct Flags {
 }
 
 impl Config {
-    /// Reads all sources. `env` is the process's variables, or a test's.
+    /// Reads all sources. `env` are the variables of the process, or of a test.
     ///
     /// # Errors
-    /// Every problem of every source, each with its place; or that a named file can't be read.
+    /// Every problem of every source with its place, or that a named file can't be read.
     pub fn load(
         flags: &Flags,
         env: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, ConfigError> {
         let mut layers = Layers::default();
         if let Some(path) = &flags.fallback_data {
             layers.fallback(["store", "path"], path.to_string_lossy().as_ref().into());
@@ -104,22 +71,23 @@ impl Config {
         if flags.config.is_some() || path.exists() {
             layers.file(path, &read(path)?);
         }
+        // The order of these lines is the order of precedence: what comes later wins.
         layers.env(env);
         lay_flags(&mut layers, flags);
         Self::build(layers)
     }
 
-    /// Reads one file over the defaults and nothing else: what `plimsoll check` does.
+    /// Reads one file over the defaults and nothing else, for `plimsoll check`.
     ///
     /// # Errors
-    /// Every problem of the file, each with its line; or that the file can't be read.
-    pub fn check(path: &Path) -> Result<Self, Error> {
+    /// Every problem of the file with its line, or that the file can't be read.
+    pub fn check(path: &Path) -> Result<Self, ConfigError> {
         let mut layers = Layers::default();
         layers.file(path, &read(path)?);
         Self::build(layers)
     }
 
-    fn build(layers: Layers) -> Result<Self, Error> {
+    fn build(layers: Layers) -> Result<Self, ConfigError> {
         let (raw, origins, mut problems) = layers.finish();
         let (config, found) = validate::validate(raw, &origins);
         problems.extend(found);
@@ -127,13 +95,13 @@ impl Config {
         if problems.is_empty() {
             Ok(config)
         } else {
-            Err(Error::Invalid(problems))
+            Err(ConfigError::Invalid(problems))
         }
     }
 }
 
-fn read(path: &Path) -> Result<String, Error> {
-    std::fs::read_to_string(path).map_err(|cause| Error::Read {
+fn read(path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path).map_err(|cause| ConfigError::Read {
         path: path.to_owned(),
         cause,
     })

@@ -1,15 +1,15 @@
-//! The names of variables: which are settings, which only look like one, and which was meant. Owns
-//! the prefix; never reads a value but to leave alone what an orchestrator sets.
+//! The names of variables: which are settings, which only look like one, and which setting was
+//! meant. Owns the prefix. Never reads a value, except to recognise what an orchestrator sets.
 
-/// What the name of every variable that is a setting starts with.
+/// The prefix of every variable that is a setting.
 pub const ENV_PREFIX: &str = "PLIMSOLL__";
-/// What the name of whatever may be meant for us starts with, in any case.
+/// The beginning of every name that may be meant as a setting, in lower or upper case.
 const STEM: &str = "plimsoll";
 
-/// Every setting with its default, as it is shipped.
+/// The shipped file, which has every setting with its default.
 const SHIPPED: &str = include_str!("../../config/plimsoll.toml");
 
-/// Settings that have a flag of another name.
+/// Settings whose flag has another name.
 const FLAGS: [(&str, &str); 6] = [
     ("listen", "server.listen"),
     ("admin", "server.admin"),
@@ -19,14 +19,14 @@ const FLAGS: [(&str, &str); 6] = [
     ("log", "log.level"),
 ];
 
-/// Whether a variable is a setting, or looks as if it were meant to be one.
+/// Whether a variable is a setting, or looks as if it should be one.
 #[must_use]
 pub fn is_ours(name: &str) -> bool {
     let stem = name.get(..STEM.len());
     stem.is_some_and(|stem| stem.eq_ignore_ascii_case(STEM))
 }
 
-/// What to say of variables that look like settings and are not read, a sentence each.
+/// One sentence for each variable that looks like a setting but is not read.
 pub fn unread(variables: impl Iterator<Item = (String, String)>) -> Vec<String> {
     let strange = |(name, value): &(String, String)| {
         is_ours(name) && !name.starts_with(ENV_PREFIX) && !is_of_a_service(name, value)
@@ -42,7 +42,7 @@ pub fn unread(variables: impl Iterator<Item = (String, String)>) -> Vec<String> 
     notes
 }
 
-/// Whether Kubernetes set it, as it does for a service of our name.
+/// Whether Kubernetes set the variable, as it does for a service with the proxy's name.
 fn is_of_a_service(name: &str, value: &str) -> bool {
     let port = name.contains("_PORT_") || name.ends_with("_PORT");
     name.ends_with("_SERVICE_HOST")
@@ -59,12 +59,13 @@ pub fn nearest(name: &str) -> Option<String> {
     let whole = settings.iter().map(|name| (plain(name), name.as_str()));
     let keys = settings.iter().filter_map(|name| {
         let (_, key) = name.split_once('.')?;
-        // A key of several sections says nothing by itself.
+        // A key that several sections have says nothing by itself.
         let alike = settings
             .iter()
             .filter(|other| other.ends_with(&format!(".{key}")));
         (alike.count() == 1).then(|| (plain(key), name.as_str()))
     });
+    // A flag's name comes first, because most people know the setting by it.
     let candidates = aliases.chain(whole).chain(keys);
     let near = candidates
         .map(|(candidate, setting)| {
@@ -79,13 +80,13 @@ pub fn nearest(name: &str) -> Option<String> {
     })
 }
 
-/// A name without what divides its parts.
+/// A name without the characters that divide its parts.
 fn plain(name: &str) -> String {
     let parts = name.chars().filter(char::is_ascii_alphanumeric);
     parts.map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// Every setting, as `section.key`.
+/// All settings, as `section.key`.
 fn settings() -> Vec<String> {
     let shipped: toml::Table = SHIPPED.parse().unwrap_or_default();
     let of = |(section, keys): (String, toml::Value)| {

@@ -1,15 +1,15 @@
-//! What is wrong with a configuration, and where. Owns the wording of places; never decides what
-//! is valid.
+//! What is wrong with a configuration, and where. Owns how places are worded. Never decides what is
+//! valid.
 
 use std::fmt;
 use std::path::PathBuf;
 
 /// Where a setting was given. Problems are listed in this order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Origin {
+pub enum SettingSource {
     /// A line of a file, counted from 1.
     File {
-        /// The file as it was named.
+        /// The file, as it was named.
         path: PathBuf,
         /// The line of the key.
         line: usize,
@@ -18,11 +18,11 @@ pub enum Origin {
     Env(String),
     /// A command line flag, with its dashes.
     Flag(&'static str),
-    /// Not given: the built-in default.
+    /// Nowhere, so the built-in default holds.
     Default,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { path, line } => write!(f, "{}:{line}", path.display()),
@@ -33,25 +33,25 @@ impl fmt::Display for Origin {
     }
 }
 
-/// One thing that is wrong.
+/// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 #[error("{origin}: {message}")]
 pub struct Problem {
-    /// Where it was given.
-    pub origin: Origin,
-    /// What is wrong and what would be right.
+    /// Where the setting was given.
+    pub origin: SettingSource,
+    /// What is wrong, and what would be right.
     pub message: String,
 }
 
-/// Why there is no configuration: every problem that was found, not just the first.
+/// Why there is no configuration. Lists every problem that was found, and not just the first.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A file that was asked for can't be read.
+pub enum ConfigError {
+    /// A file that was named can't be read.
     #[error("can't read {}: {cause}; give --config the path of a readable file", path.display())]
     Read {
-        /// The file as it was named.
+        /// The file, as it was named.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         cause: std::io::Error,
     },
     /// One or more settings are wrong.

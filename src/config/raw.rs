@@ -1,5 +1,5 @@
-//! The configuration as it is written: syntax only. Owns the names of all settings; never holds a
-//! default or a meaning. What each setting does stands in `config/plimsoll.toml`.
+//! The configuration as it is written: syntax only. Owns the names of all settings. Never holds a
+//! default or a meaning. `config/plimsoll.toml` says what each setting does.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use toml::Value;
 
 use super::secret::Secret;
 
-/// All sections. A missing setting is `None`; an unknown one is refused.
+/// All sections. A setting that is missing is `None`, and one that is unknown is refused.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawConfig {
@@ -22,9 +22,9 @@ pub struct RawConfig {
     pub delimiter: RawDelimiter,
     /// The hidden tool that brings back what was evicted.
     pub recall: RawRecall,
-    /// What is done for the provider's cache.
+    /// What is done to use the provider's cache.
     pub cache: RawCache,
-    /// Globs on tool names, by class.
+    /// Globs on the names of tools, by class.
     pub tools: RawTools,
     /// Where records are kept.
     pub store: RawStore,
@@ -36,7 +36,7 @@ pub struct RawConfig {
     pub metrics: RawMetrics,
     /// Model families.
     pub models: RawModels,
-    /// Named overrides of `budget`.
+    /// Named sections that override `budget`.
     pub profiles: BTreeMap<String, RawBudget>,
 }
 
@@ -44,29 +44,29 @@ pub struct RawConfig {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawServer {
-    /// Address and port for agents.
+    /// The address and port for agents.
     pub listen: Option<Value>,
-    /// Address and port for metrics and health.
+    /// The address and port for metrics and health.
     pub admin: Option<Value>,
-    /// Size of the largest body that is read whole; bytes or text with a unit.
+    /// The size of the largest body that is read whole, in bytes or with a unit.
     pub body_cap: Option<Value>,
-    /// Bytes that the bodies of all requests may take.
+    /// How many bytes the bodies of all requests may take.
     pub body_budget: Option<Value>,
-    /// How long a body may be waited for, whatever came of it.
+    /// How long any body is waited for.
     pub body_wait: Option<String>,
-    /// Bytes of a body that earn it a second more.
+    /// How many bytes of a body earn it another second.
     pub body_rate: Option<Value>,
-    /// How long a body may be waited for at most.
+    /// How long a body is waited for at most.
     pub body_timeout: Option<String>,
-    /// How long a client may read nothing of what waits for it.
+    /// How long a client may read nothing although bytes wait for it.
     pub write_timeout: Option<String>,
-    /// Memory of what is remembered between requests; bytes or text with a unit.
+    /// How much memory all caches may take, in bytes or with a unit.
     pub cache_memory: Option<Value>,
     /// How long requests may go on after SIGTERM.
     pub drain: Option<String>,
-    /// Requests at once.
+    /// How many requests are served at once.
     pub max_in_flight: Option<usize>,
-    /// Further hosts by which the proxy may be asked for.
+    /// Further hosts that requests may name.
     pub hosts: Option<Vec<String>>,
     /// Origins of pages that may use the proxy.
     pub origins: Option<Vec<String>>,
@@ -76,19 +76,19 @@ pub struct RawServer {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawUpstream {
-    /// What `/v1` of the proxy stands for.
+    /// The base URL for which the proxy's `/v1` stands.
     pub base_url: Option<String>,
-    /// Until a connection stands.
+    /// How long connecting may take.
     pub connect_timeout: Option<String>,
-    /// From the last byte sent to the first received.
+    /// How long the upstream may take from the last byte sent to the first byte received.
     pub first_byte_timeout: Option<String>,
-    /// Between two reads of a response.
+    /// How long a response may be silent.
     pub idle_timeout: Option<String>,
-    /// Further tries before the first byte.
+    /// How often a call is tried again before its first byte.
     pub retries: Option<u32>,
-    /// Statuses that are retried too.
+    /// Statuses that are retried as well.
     pub retry_statuses: Option<Vec<u16>>,
-    /// Idle connections kept per host.
+    /// How many idle connections are kept per host.
     pub pool_idle: Option<usize>,
     /// How long an idle connection is kept.
     pub pool_idle_timeout: Option<String>,
@@ -114,15 +114,15 @@ pub struct RawBudget {
     pub implicit_tokens: Option<Value>,
     /// `surface` or `refuse`.
     pub unmet: Option<String>,
-    /// The paper's rule for episodes that never end.
+    /// Whether the paper's rule holds for episodes that never end.
     pub strict_active: Option<bool>,
     /// A policy's name.
     pub policy: Option<String>,
     /// `levels` or `paper`.
     pub order: Option<String>,
-    /// In profiles only: as in `[delimiter]`.
+    /// In profiles only. See `[delimiter]`.
     pub offer: Option<String>,
-    /// In profiles only: as in `[delimiter]`.
+    /// In profiles only. See `[delimiter]`.
     pub guide_at: Option<f64>,
 }
 
@@ -134,21 +134,21 @@ pub struct RawDelimiter {
     pub enabled: Option<bool>,
     /// `start` or `line`.
     pub offer: Option<String>,
-    /// A share of the ceiling, 0 included.
+    /// A share of the ceiling. 0 is allowed.
     pub guide_at: Option<f64>,
     /// Whether a start closes the open episode.
     pub auto_close: Option<bool>,
-    /// Upstream calls in one turn.
+    /// How many upstream calls a turn may have.
     pub hops: Option<u32>,
     /// `true`, `false` or a text.
     pub guidance: Option<Value>,
-    /// Silence until a comment is sent.
+    /// How long a stream may be silent before a comment is sent.
     pub heartbeat: Option<String>,
     /// Whether results may carry a reminder.
     pub nudge: Option<bool>,
     /// `last` or `sum`.
     pub usage: Option<String>,
-    /// Whether a stream is read on when its client has gone.
+    /// Whether a stream is read on after its client has gone.
     pub finish_cancelled: Option<bool>,
 }
 
@@ -172,17 +172,17 @@ pub struct RawCache {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawTools {
-    /// Search and listing.
+    /// Tools that search or list.
     pub bulk: Option<Vec<String>>,
-    /// Reading files.
+    /// Tools that read files.
     pub read: Option<Vec<String>>,
-    /// Running commands.
+    /// Tools that run commands.
     pub shell: Option<Vec<String>>,
-    /// Changing files.
+    /// Tools that change files.
     pub write: Option<Vec<String>>,
     /// How user messages begin that are results.
     pub text_results: Option<Vec<String>>,
-    /// An agent whose results come as text.
+    /// The agent whose results come as text.
     pub profile: Option<String>,
 }
 
@@ -196,7 +196,7 @@ pub struct RawStore {
     pub path: Option<String>,
     /// How long a final frame waits for its record.
     pub wait: Option<String>,
-    /// How long a request waits to be found.
+    /// How long a request waits for its look-up.
     pub read_wait: Option<String>,
     /// MiB.
     pub cache_mb: Option<u32>,
@@ -218,13 +218,13 @@ pub struct RawLog {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawTenant {
-    /// The key of the keyed hash; empty: made in the data directory.
+    /// The key of the keyed hash. If empty, one is made in the data directory.
     pub key: Option<Secret>,
     /// Headers that hold credentials.
     pub headers: Option<Vec<String>>,
-    /// Parameters of the query that do.
+    /// Parameters of the query that hold credentials.
     pub query: Option<Vec<String>>,
-    /// Whether a token's claims may stand for it.
+    /// Whether the claims of a token may stand for it.
     pub claims: Option<bool>,
 }
 
@@ -232,7 +232,7 @@ pub struct RawTenant {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawMetrics {
-    /// Globs on the model names that labels may hold.
+    /// Globs on the names of models that labels may hold.
     pub models: Option<Vec<String>>,
 }
 
@@ -240,6 +240,6 @@ pub struct RawMetrics {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawModels {
-    /// A file of further model families; empty: none.
+    /// A file with further model families. None if empty.
     pub families: Option<String>,
 }

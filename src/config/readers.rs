@@ -1,5 +1,10 @@
-//! One raw value to one checked value, with a refusal that says what is allowed. Owns the reading
-//! of single settings, and of a file that one names; never knows where a value came from.
+//! Reads one raw value as one checked value, or refuses it and says what is allowed. Owns the
+//! reading of single settings, and of a file that one names. Never knows where a value came from.
+
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "the readers share one signature"
+)]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -16,7 +21,7 @@ use crate::model::caches;
 use crate::tokens::Models;
 use crate::turn::{Guidance, MIN_CEILING, ProtectRecent};
 
-/// One of a closed set of words.
+/// Reads one of a closed set of words.
 pub(super) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
     words
         .iter()
@@ -31,12 +36,8 @@ pub(super) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String
         })
 }
 
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "the readers share one signature"
-)]
-/// An address and port. A port alone, and `localhost`, are this machine's: nothing is opened to a
-/// network that was not named.
+/// Reads an address with its port. A port alone and `localhost` mean this machine, so that nothing
+/// is opened to a network that was not named.
 pub(super) fn address(value: Value) -> Result<SocketAddr, String> {
     let text = match &value {
         Value::Integer(port) => port.to_string(),
@@ -50,7 +51,7 @@ pub(super) fn address(value: Value) -> Result<SocketAddr, String> {
     match (host, port.parse()) {
         ("" | "localhost", Ok(port)) => Ok((Ipv4Addr::LOCALHOST, port).into()),
         _ => Err(format!(
-            "`{text}` is no address; write one like \"{}\", or a port alone for this machine",
+            "`{text}` is not an address; write one like \"{}\", or a port alone for this machine",
             meant(&text).unwrap_or_else(|| "127.0.0.1:8787".to_owned())
         )),
     }
@@ -72,7 +73,7 @@ fn meant(text: &str) -> Option<String> {
         return Some(format!("{host}:8787"));
     }
     if let Ok(host) = bare.trim_matches(['[', ']']).parse::<IpAddr>() {
-        // Without brackets, an IPv6 address ends in what may be meant as the port.
+        // Without brackets, the end of an IPv6 address may be meant as the port.
         let told = bare.rsplit_once(':').filter(|_| !bare.starts_with('['));
         let told = told.and_then(|(host, port)| {
             let host = host.parse::<std::net::Ipv6Addr>().ok()?;
@@ -86,11 +87,7 @@ fn meant(text: &str) -> Option<String> {
     Some(format!("{}:{port}", own(host)?))
 }
 
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "the readers share one signature"
-)]
-/// A duration above zero.
+/// Reads a duration greater than zero.
 pub(super) fn timeout(text: String) -> Result<Duration, String> {
     let time = units::duration(&text)?;
     if time.is_zero() {
@@ -100,7 +97,7 @@ pub(super) fn timeout(text: String) -> Result<Duration, String> {
     }
 }
 
-/// A count that may not be zero.
+/// Reads a count greater than zero.
 pub(super) fn at_least_one(number: usize) -> Result<usize, String> {
     if number >= 1 {
         Ok(number)
@@ -109,7 +106,7 @@ pub(super) fn at_least_one(number: usize) -> Result<usize, String> {
     }
 }
 
-/// Tokens, as a number or as people write it.
+/// Reads a number of tokens, as a number or as people write it.
 fn tokens(value: &Value) -> Option<u32> {
     match value {
         Value::Integer(number) => u32::try_from(*number).ok(),
@@ -118,11 +115,7 @@ fn tokens(value: &Value) -> Option<u32> {
     }
 }
 
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "the readers share one signature"
-)]
-/// Tokens, and no fewer than these.
+/// Reads a number of tokens that is not below `least`.
 pub(super) fn at_least(least: u32, value: Value) -> Result<u32, String> {
     match tokens(&value) {
         Some(number) if number >= least => Ok(number),
@@ -133,7 +126,7 @@ pub(super) fn at_least(least: u32, value: Value) -> Result<u32, String> {
     }
 }
 
-/// The budget.
+/// Reads the ceiling.
 pub(super) fn ceiling(value: Value) -> Result<u32, String> {
     if value
         .as_str()
@@ -148,7 +141,7 @@ pub(super) fn ceiling(value: Value) -> Result<u32, String> {
     at_least(MIN_CEILING, value)
 }
 
-/// Bytes, as a number or with a unit.
+/// Reads a number of bytes, as a number or with a unit.
 pub(super) fn size(value: Value) -> Result<usize, String> {
     let bytes = match value {
         Value::Integer(bytes) => {
@@ -164,7 +157,7 @@ pub(super) fn size(value: Value) -> Result<usize, String> {
     }
 }
 
-/// The memory of all caches.
+/// Reads the memory of all caches.
 pub(super) fn cache_memory(value: Value) -> Result<usize, String> {
     let size = size(value)?;
     if size >= caches::LEAST {
@@ -174,16 +167,16 @@ pub(super) fn cache_memory(value: Value) -> Result<usize, String> {
     }
 }
 
-/// A fraction in (0, 1].
+/// Reads a fraction in (0, 1].
 pub(super) fn fraction(part: f64) -> Result<f64, String> {
     if part > 0.0 && part <= 1.0 {
         Ok(part)
     } else {
-        Err("must be a fraction above 0 and at most 1".to_owned())
+        Err("must be a fraction greater than 0 and at most 1".to_owned())
     }
 }
 
-/// When the guidance comes in.
+/// Reads when the guidance comes in.
 pub(super) fn guide_at(share: f64) -> Result<f64, String> {
     if (0.0..=1.0).contains(&share) {
         Ok(share)
@@ -195,11 +188,7 @@ pub(super) fn guide_at(share: f64) -> Result<f64, String> {
     }
 }
 
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "the readers share one signature"
-)]
-/// The low-water mark.
+/// Reads the floor.
 pub(super) fn floor(value: Value) -> Result<Floor, String> {
     let number = match &value {
         Value::Float(part) => Some(*part),
@@ -210,15 +199,13 @@ pub(super) fn floor(value: Value) -> Result<Floor, String> {
         (Some("auto"), _) => Ok(Floor::Auto),
         (Some("ceiling"), _) => Ok(Floor::Ceiling),
         (_, Some(part)) => fraction(part).map(Floor::Fraction),
-        _ => Err("must be \"auto\", \"ceiling\" or a fraction above 0 and at most 1".to_owned()),
+        _ => Err(
+            "must be \"auto\", \"ceiling\" or a fraction greater than 0 and at most 1".to_owned(),
+        ),
     }
 }
 
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "the readers share one signature"
-)]
-/// How much of the tail is protected.
+/// Reads how much of the tail is protected.
 pub(super) fn protect_recent(value: Value) -> Result<ProtectRecent, String> {
     match (value.as_str(), tokens(&value)) {
         (Some("auto"), _) => Ok(ProtectRecent::Auto),
@@ -227,7 +214,7 @@ pub(super) fn protect_recent(value: Value) -> Result<ProtectRecent, String> {
     }
 }
 
-/// The block that explains `delimiter`.
+/// Reads the block that explains `delimiter`.
 pub(super) fn guidance(value: Value) -> Result<Guidance, String> {
     match value {
         Value::Boolean(true) => Ok(Guidance::Standard),
@@ -237,15 +224,16 @@ pub(super) fn guidance(value: Value) -> Result<Guidance, String> {
     }
 }
 
-/// Globs, each compiled once to see that it is one.
+/// Reads globs. Each one is compiled to check it.
 pub(super) fn globs(list: Vec<String>) -> Result<Vec<String>, String> {
     for pattern in &list {
-        Glob::new(pattern).map_err(|error| format!("`{pattern}` is no glob: {}", error.kind()))?;
+        Glob::new(pattern)
+            .map_err(|error| format!("`{pattern}` is not a glob: {}", error.kind()))?;
     }
     Ok(list)
 }
 
-/// A file of model families that can be read; empty means that there is none.
+/// Reads the path of a file of model families, and checks the file. Empty means that there is none.
 pub(super) fn families(text: String) -> Result<Option<PathBuf>, String> {
     if text.is_empty() {
         return Ok(None);
@@ -257,7 +245,7 @@ pub(super) fn families(text: String) -> Result<Option<PathBuf>, String> {
     Ok(Some(path))
 }
 
-/// A secret long enough to be one; empty means none is given.
+/// Reads a secret that is long enough. Empty means that none is given.
 pub(super) fn tenant_key(key: Secret) -> Result<TenantKey, String> {
     match key.expose().len() {
         0 => Ok(TenantKey::DataDirectory),

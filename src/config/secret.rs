@@ -1,10 +1,10 @@
-//! A text that nobody may print. Owns the redaction; never decides what a secret is for.
+//! A text that nobody may print. Owns the redaction. Never decides what a secret is for.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _};
 
-/// A secret text. `Debug` and `Display` show that there is one, never what it is.
+/// A secret text. `Debug` and `Display` show that there is one, but never what it is.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -15,7 +15,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The text itself, for the one place that needs it.
+    /// The text, for the one place that needs it.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
@@ -23,7 +23,7 @@ impl Secret {
 }
 
 impl<'de> Deserialize<'de> for Secret {
-    /// The derived reader would quote a value of the wrong type; this one does not.
+    /// Does not quote a value of the wrong type. The derived reader would.
     fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
         match toml::Value::deserialize(reader)? {
             toml::Value::String(text) => Ok(Self(text)),

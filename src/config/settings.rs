@@ -1,30 +1,68 @@
-//! The validated settings that no module of the edge owns, and their defaults. Owns shapes and
-//! defaults; never reads a file or a variable.
+//! All settings, and the sections that no other module owns, with their defaults. Owns shapes and
+//! defaults. Never reads a file or a variable.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::secret::Secret;
+use crate::store::Backend;
 use crate::turn::StoreContent;
+use crate::turn::texts::TextResults;
+use crate::turn::{Budget, Cache, Delimiter, Recall, ToolClasses};
+use crate::{ingress, upstream};
 
-/// Where records are kept.
+/// All settings, validated.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Config {
+    /// `[server]`
+    pub server: ingress::ServerSettings,
+    /// `[upstream]`
+    pub upstream: upstream::UpstreamSettings,
+    /// `[budget]`
+    pub budget: Budget,
+    /// `[delimiter]`
+    pub delimiter: Delimiter,
+    /// `[recall]`
+    pub recall: Recall,
+    /// `[cache]`
+    pub cache: Cache,
+    /// `[tools]`
+    pub tools: ToolClasses,
+    /// The part of `[tools]` about results that come as text.
+    pub texts: TextResults,
+    /// `[store]`
+    pub store: StoreSection,
+    /// `[log]`
+    pub log: LogSection,
+    /// `[tenant]`
+    pub tenant: TenantKey,
+    /// `[metrics]`
+    pub metrics: MetricsSection,
+    /// `[models]`
+    pub models: ModelsSection,
+    /// `[profiles.NAME]`, each one put over `budget`.
+    pub profiles: BTreeMap<String, Budget>,
+}
+
+/// `[store]`: where records are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreSettings {
+pub struct StoreSection {
     /// The backend.
     pub backend: Backend,
     /// The data directory.
     pub path: PathBuf,
     /// How long a final frame waits for its record.
     pub wait: Duration,
-    /// How long a request waits to be found.
+    /// How long a request waits for its look-up.
     pub read_wait: Duration,
-    /// Cache of the backend, in MiB.
+    /// The cache of the backend, in MiB.
     pub cache_mb: u32,
-    /// What of the client's content is stored.
+    /// How much of the client's content is stored.
     pub content: StoreContent,
 }
 
-impl Default for StoreSettings {
+impl Default for StoreSection {
     fn default() -> Self {
         Self {
             backend: Backend::Sled,
@@ -37,25 +75,16 @@ impl Default for StoreSettings {
     }
 }
 
-/// A store backend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Backend {
-    /// On disk, in this process.
-    Sled,
-    /// Lost with the process.
-    Memory,
-}
-
-/// What is logged.
+/// `[log]`: what is logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Log {
+pub struct LogSection {
     /// A level, or directives by module.
     pub level: String,
-    /// How a line looks.
+    /// The form of a line.
     pub format: LogFormat,
 }
 
-impl Default for Log {
+impl Default for LogSection {
     fn default() -> Self {
         Self {
             level: "info".to_owned(),
@@ -64,33 +93,33 @@ impl Default for Log {
     }
 }
 
-/// How a log line looks.
+/// The form of a line in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people.
     Text,
-    /// One object a line.
+    /// One JSON object per line.
     Json,
 }
 
 /// Where the key of the tenant hash comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TenantKey {
-    /// Made at first start in the data directory.
+    /// The key is made at the first start and kept in the data directory.
     #[default]
     DataDirectory,
-    /// Given; replicas that share a store must share it.
+    /// The key is given. Replicas that share a store must have the same key.
     Given(Secret),
 }
 
-/// What is measured.
+/// `[metrics]`: what is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Metrics {
-    /// Globs on the model names that labels may hold; others are `other`.
+pub struct MetricsSection {
+    /// Globs on the names of models that labels may hold. All other names become `other`.
     pub models: Vec<String>,
 }
 
-impl Default for Metrics {
+impl Default for MetricsSection {
     fn default() -> Self {
         let names = [
             "gpt-*",
@@ -110,9 +139,9 @@ impl Default for Metrics {
     }
 }
 
-/// Model families.
+/// `[models]`: model families.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Models {
-    /// A file of further families, where there is one.
+pub struct ModelsSection {
+    /// A file with further families.
     pub families: Option<PathBuf>,
 }

@@ -8,7 +8,7 @@ use super::*;
 use crate::commit::Floor;
 use crate::turn::{Guidance, Mode, ProtectRecent};
 
-fn with_file(text: &str, flags: Flags, env: &[(&str, &str)]) -> Result<Config, Error> {
+fn with_file(text: &str, flags: Flags, env: &[(&str, &str)]) -> Result<Config, ConfigError> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("p.toml");
     std::fs::write(&path, text).unwrap();
@@ -30,11 +30,13 @@ fn good(text: &str) -> Config {
 /// Every problem as `place: message`, the directory of the file left out.
 fn problems(text: &str, env: &[(&str, &str)]) -> Vec<String> {
     match with_file(text, Flags::default(), env) {
-        Err(Error::Invalid(found)) => found
+        Err(ConfigError::Invalid(found)) => found
             .iter()
             .map(|problem| match &problem.origin {
-                Origin::File { line, .. } => format!("{line}: {}", problem.message),
-                Origin::Env(_) | Origin::Flag(_) | Origin::Default => problem.to_string(),
+                SettingSource::File { line, .. } => format!("{line}: {}", problem.message),
+                SettingSource::Env(_) | SettingSource::Flag(_) | SettingSource::Default => {
+                    problem.to_string()
+                }
             })
             .collect(),
         other => panic!("expected problems, got {other:?}"),
@@ -265,11 +267,11 @@ fn every_problem_is_told_with_its_line() {
     let text = "[server]\nlisten = \"here\"\nbody_capp = 3\n\n[budgett]\nceiling = 1\n[budget]\nceiling = \"much\"\n\
                 floor = 2.0\n[log]\nformat = \"xml\"\n";
     let wanted = [
-        "2: `server.listen`: `here` is no address; write one like \"127.0.0.1:8787\", or a port alone for this machine",
+        "2: `server.listen`: `here` is not an address; write one like \"127.0.0.1:8787\", or a port alone for this machine",
         "3: unknown key `server.body_capp`; did you mean `server.body_cap`?",
         "6: unknown section `budgett`; did you mean `budget`?",
         "8: `budget.ceiling`: must be a number of tokens, at least 4000, like 80000 or \"80k\"",
-        "9: `budget.floor`: must be a fraction above 0 and at most 1",
+        "9: `budget.floor`: must be a fraction greater than 0 and at most 1",
         "11: `log.format`: `xml` is not one of \"text\", \"json\"",
     ];
     assert_eq!(problems(text, &[]), wanted);
@@ -279,11 +281,11 @@ fn every_problem_is_told_with_its_line() {
 fn each_limit_refuses() {
     let table = [
         ("[server]\nmax_in_flight = 0", "at least 1"),
-        ("[server]\nbody_cap = \"1 cup\"", "no size"),
+        ("[server]\nbody_cap = \"1 cup\"", "not a size"),
         ("[server]\nbody_cap = 12", "at least 1KiB"),
         ("[server]\nhosts = [\"http://a\"]", "without a scheme"),
-        ("[server]\norigins = [\"a.example\"]", "no origin"),
-        ("[server]\ndrain = \"10\"", "no duration"),
+        ("[server]\norigins = [\"a.example\"]", "not an origin"),
+        ("[server]\ndrain = \"10\"", "not a duration"),
         ("[server]\ndrain = 10", "invalid type"),
         (
             "[server]\nadmin = \"127.0.0.1:8787\"",
@@ -324,10 +326,10 @@ fn each_limit_refuses() {
         ),
         ("[delimiter]\nhops = 0", "between 1 and 64"),
         ("[delimiter]\nguidance = 3", "true, false or a text"),
-        ("[tools]\nbulk = [\"[\"]", "no glob"),
+        ("[tools]\nbulk = [\"[\"]", "not a glob"),
         ("[store]\nbackend = \"redis\"", "\"sled\", \"memory\""),
         ("[store]\ncache_mb = 1", "between 8 and"),
-        ("[log]\nlevel = \"=loud\"", "no level"),
+        ("[log]\nlevel = \"=loud\"", "not a level"),
         (
             "[log]\nlevel = \"loud\"",
             "error, warn, info, debug or trace",

@@ -1,15 +1,16 @@
-//! Durations and sizes as people write them: `250ms`, `10s`, `64MiB`. Owns these two notations;
-//! never guesses a unit.
+//! Durations and sizes as people write them: `250ms`, `10s`, `64MiB`. Owns these two notations.
+//! Never guesses a unit.
 
 use std::time::Duration;
 
 /// Reads `250ms`, `10s`, `5m` or `1h`. A bare number is refused, because its unit would be a guess.
 ///
 /// # Errors
-/// A sentence that says which forms are allowed.
+/// What is allowed, in a sentence.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let wrong =
-        || format!("`{text}` is no duration; write one like \"250ms\", \"10s\", \"5m\" or \"1h\"");
+    let wrong = || {
+        format!("`{text}` is not a duration; write one like \"250ms\", \"10s\", \"5m\" or \"1h\"")
+    };
     let (number, unit) = split(text);
     let number: u64 = number.parse().map_err(|_| wrong())?;
     let millis = match unit {
@@ -25,11 +26,11 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// Reads a number of bytes: `65536`, `512KiB`, `64MiB` or `1GiB`.
 ///
 /// # Errors
-/// A sentence that says which forms are allowed.
+/// What is allowed, in a sentence.
 pub fn bytes(text: &str) -> Result<usize, String> {
     let wrong = || {
         format!(
-            "`{text}` is no size; write bytes, or a size like \"512KiB\", \"64MiB\" or \"1GiB\""
+            "`{text}` is not a size; write bytes, or a size like \"512KiB\", \"64MiB\" or \"1GiB\""
         )
     };
     let (number, unit) = split(text);

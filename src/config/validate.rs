@@ -1,11 +1,11 @@
-//! From syntax to meaning: each raw setting is read, held to its limits and put in place of the
-//! default. Owns limits across settings; never stops at the first problem.
+//! From syntax to meaning: reads each raw setting, checks its limits, and puts it in place of the
+//! default. Owns the limits that concern several settings. Never stops at the first problem.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::level::log_level;
-use super::problem::{Origin, Problem};
+use super::problem::{Problem, SettingSource};
 use super::raw::{
     RawBudget, RawCache, RawConfig, RawDelimiter, RawServer, RawStore, RawTenant, RawTools,
     RawUpstream,
@@ -14,11 +14,12 @@ use super::readers::{
     address, at_least, at_least_one, cache_memory, ceiling, families, floor, fraction, globs,
     guidance, guide_at, protect_recent, size, tenant_key, timeout, word,
 };
-use super::settings::{Backend, LogFormat, StoreSettings};
-use super::{Config, units};
+use super::settings::{Config, LogFormat, StoreSection};
+use super::units;
 use crate::dialect::stream::UsageMode;
 use crate::ingress::{Hosts, Origins, Sources};
 use crate::policy::{Order, Policy};
+use crate::store::Backend;
 use crate::turn::texts::{TextProfile, TextResults, pattern};
 use crate::turn::{
     Budget, Cache, Delimiter, Mode, Offer, PAPER_PROFILE, ProtectRecent, SetBreakpoints,
@@ -27,8 +28,12 @@ use crate::turn::{
 use crate::upstream::BaseUrl;
 use crate::{ingress, upstream};
 
-/// Reads a raw configuration. The problems are those found here; with one, the result is useless.
-pub fn validate(raw: RawConfig, origins: &BTreeMap<String, Origin>) -> (Config, Vec<Problem>) {
+/// Reads a raw configuration. Returns the problems that it finds; if there are any, the
+/// configuration is not valid.
+pub fn validate(
+    raw: RawConfig,
+    origins: &BTreeMap<String, SettingSource>,
+) -> (Config, Vec<Problem>) {
     let mut check = Check {
         origins,
         problems: Vec::new(),
@@ -37,6 +42,7 @@ pub fn validate(raw: RawConfig, origins: &BTreeMap<String, Origin>) -> (Config, 
     check.server(raw.server, &mut config.server);
     check.upstream(raw.upstream, &mut config.upstream);
     check.loops(&config);
+    // A profile overrides the guidance as well, but `[budget]` itself may not hold it.
     check.no_guide(&raw.budget);
     check.budget("budget", raw.budget, &mut config.budget);
     let (offer, at) = (raw.delimiter.offer.clone(), raw.delimiter.guide_at);
@@ -73,6 +79,8 @@ pub fn validate(raw: RawConfig, origins: &BTreeMap<String, Origin>) -> (Config, 
         families,
     );
     for (name, profile) in raw.profiles {
+        // A profile changes a copy of `[budget]`, so all that it does not name stays as it is
+        // there.
         let mut budget = config.budget.clone();
         if name == PAPER_PROFILE {
             budget = budget.as_published();
@@ -86,19 +94,44 @@ pub fn validate(raw: RawConfig, origins: &BTreeMap<String, Origin>) -> (Config, 
     (config, check.problems)
 }
 
+/// Puts a setting in place of the default by [`Check::set`]. Its key is the section and the name of
+/// the raw field, so that neither is written twice.
+macro_rules! take {
+    ($check:ident, $section:ident, $raw:ident.$field:ident, $slot:expr, $read:expr) => {
+        $check.set(
+            concat!(stringify!($section), ".", stringify!($field)),
+            $raw.$field,
+            &mut $slot,
+            $read,
+        )
+    };
+    ($check:ident, $section:ident => $raw:ident.$field:ident, $slot:expr, $read:expr) => {
+        $check.set(
+            &format!("{}.{}", $section, stringify!($field)),
+            $raw.$field,
+            &mut $slot,
+            $read,
+        )
+    };
+}
+
 struct Check<'a> {
-    origins: &'a BTreeMap<String, Origin>,
+    origins: &'a BTreeMap<String, SettingSource>,
     problems: Vec<Problem>,
 }
 
 impl Check<'_> {
     fn problem(&mut self, key: &str, message: &str) {
-        let origin = self.origins.get(key).cloned().unwrap_or(Origin::Default);
+        let origin = self
+            .origins
+            .get(key)
+            .cloned()
+            .unwrap_or(SettingSource::Default);
         let message = format!("`{key}`: {message}");
         self.problems.push(Problem { origin, message });
     }
 
-    /// Puts a given setting in place of the default, or notes why it can't be.
+    /// Puts a setting in place of the default, or notes why that is not possible.
     fn set<R, T>(
         &mut self,
         key: &str,
@@ -113,38 +146,37 @@ impl Check<'_> {
         }
     }
 
-    fn server(&mut self, raw: RawServer, server: &mut ingress::Config) {
-        self.set("server.listen", raw.listen, &mut server.listen, address);
-        self.set("server.admin", raw.admin, &mut server.admin, address);
-        self.set("server.body_cap", raw.body_cap, &mut server.body_cap, size);
-        let budget = raw.body_budget;
-        self.set("server.body_budget", budget, &mut server.body_budget, size);
-        let wait = raw.body_wait;
-        self.set("server.body_wait", wait, &mut server.pace.wait, timeout);
-        let rate = raw.body_rate;
-        self.set("server.body_rate", rate, &mut server.pace.rate, size);
-        let most = raw.body_timeout;
-        self.set("server.body_timeout", most, &mut server.pace.most, timeout);
-        self.set(
-            "server.write_timeout",
+    fn server(&mut self, raw: RawServer, server: &mut ingress::ServerSettings) {
+        take!(self, server, raw.listen, server.listen, address);
+        take!(self, server, raw.admin, server.admin, address);
+        take!(self, server, raw.body_cap, server.body_cap, size);
+        take!(self, server, raw.body_budget, server.body_budget, size);
+        take!(self, server, raw.body_wait, server.pace.wait, timeout);
+        take!(self, server, raw.body_rate, server.pace.rate, size);
+        take!(self, server, raw.body_timeout, server.pace.most, timeout);
+        take!(
+            self,
+            server,
             raw.write_timeout,
-            &mut server.write_timeout,
-            timeout,
+            server.write_timeout,
+            timeout
         );
-        self.set(
-            "server.cache_memory",
+        take!(
+            self,
+            server,
             raw.cache_memory,
-            &mut server.cache_memory,
-            cache_memory,
+            server.cache_memory,
+            cache_memory
         );
         self.set("server.drain", raw.drain, &mut server.drain, |text| {
             units::duration(&text)
         });
-        self.set(
-            "server.max_in_flight",
+        take!(
+            self,
+            server,
             raw.max_in_flight,
-            &mut server.max_in_flight,
-            at_least_one,
+            server.max_in_flight,
+            at_least_one
         );
         self.set("server.hosts", raw.hosts, &mut server.hosts, |list| {
             Hosts::read(&list)
@@ -158,7 +190,9 @@ impl Check<'_> {
     }
 
     fn tenant(&mut self, raw: RawTenant, config: &mut Config) {
-        self.set("tenant.key", raw.key, &mut config.tenant, tenant_key);
+        take!(self, tenant, raw.key, config.tenant, tenant_key);
+        // The two lists are read first and set afterwards, because a list that is not given keeps
+        // the default.
         let sources = &mut config.server.sources;
         let mut headers = None;
         self.set("tenant.headers", raw.headers, &mut headers, |list| {
@@ -170,11 +204,12 @@ impl Check<'_> {
         if let Some(query) = raw.query {
             sources.set_query(&query);
         }
-        self.set("tenant.claims", raw.claims, &mut sources.claims, Ok);
+        take!(self, tenant, raw.claims, sources.claims, Ok);
     }
 
-    /// A proxy that asks itself would do so until nothing is left to ask with.
+    /// Refuses a proxy that would send requests to itself without end.
     fn loops(&mut self, config: &Config) {
+        // Both listeners count, because the admin port would answer as well.
         let own = [
             ("server.listen", config.server.listen),
             ("server.admin", config.server.admin),
@@ -189,31 +224,28 @@ impl Check<'_> {
         }
     }
 
-    fn upstream(&mut self, raw: RawUpstream, up: &mut upstream::Config) {
+    fn upstream(&mut self, raw: RawUpstream, up: &mut upstream::UpstreamSettings) {
         self.set(
             "upstream.base_url",
             raw.base_url,
             &mut up.base_url,
             |text| BaseUrl::parse(&text).map_err(|error| error.to_string()),
         );
-        self.set(
-            "upstream.connect_timeout",
+        take!(
+            self,
+            upstream,
             raw.connect_timeout,
-            &mut up.connect_timeout,
-            timeout,
+            up.connect_timeout,
+            timeout
         );
-        self.set(
-            "upstream.first_byte_timeout",
+        take!(
+            self,
+            upstream,
             raw.first_byte_timeout,
-            &mut up.first_byte_timeout,
-            timeout,
+            up.first_byte_timeout,
+            timeout
         );
-        self.set(
-            "upstream.idle_timeout",
-            raw.idle_timeout,
-            &mut up.idle_timeout,
-            timeout,
-        );
+        take!(self, upstream, raw.idle_timeout, up.idle_timeout, timeout);
         self.set("upstream.retries", raw.retries, &mut up.retries, |n| {
             if n <= 10 {
                 Ok(n)
@@ -236,19 +268,15 @@ impl Check<'_> {
                 }
             },
         );
-        self.set("upstream.pool_idle", raw.pool_idle, &mut up.pool_idle, Ok);
-        self.set(
-            "upstream.pool_idle_timeout",
+        take!(self, upstream, raw.pool_idle, up.pool_idle, Ok);
+        take!(
+            self,
+            upstream,
             raw.pool_idle_timeout,
-            &mut up.pool_idle_timeout,
-            timeout,
+            up.pool_idle_timeout,
+            timeout
         );
-        self.set(
-            "upstream.ask_models",
-            raw.ask_models,
-            &mut up.ask_models,
-            Ok,
-        );
+        take!(self, upstream, raw.ask_models, up.ask_models, Ok);
     }
 
     fn budget(&mut self, section: &str, raw: RawBudget, budget: &mut Budget) {
@@ -256,20 +284,10 @@ impl Check<'_> {
         self.set(&key("mode"), raw.mode, &mut budget.mode, |text| {
             word(&text, Mode::WORDS)
         });
-        self.set(&key("ceiling"), raw.ceiling, &mut budget.ceiling, ceiling);
-        self.set(&key("floor"), raw.floor, &mut budget.floor, floor);
-        self.set(
-            &key("min_floor"),
-            raw.min_floor,
-            &mut budget.min_floor,
-            fraction,
-        );
-        self.set(
-            &key("protect_recent"),
-            raw.protect_recent,
-            &mut budget.protect_recent,
-            protect_recent,
-        );
+        take!(self, section => raw.ceiling, budget.ceiling, ceiling);
+        take!(self, section => raw.floor, budget.floor, floor);
+        take!(self, section => raw.min_floor, budget.min_floor, fraction);
+        take!(self, section => raw.protect_recent, budget.protect_recent, protect_recent);
         self.set(
             &key("implicit_tokens"),
             raw.implicit_tokens,
@@ -282,12 +300,7 @@ impl Check<'_> {
                 &[("surface", Unmet::Surface), ("refuse", Unmet::Refuse)],
             )
         });
-        self.set(
-            &key("strict_active"),
-            raw.strict_active,
-            &mut budget.strict_active,
-            Ok,
-        );
+        take!(self, section => raw.strict_active, budget.strict_active, Ok);
         self.set(&key("policy"), raw.policy, &mut budget.policy, |text| {
             word(&text, Policy::WORDS)
         });
@@ -304,7 +317,7 @@ impl Check<'_> {
         }
     }
 
-    /// The sections of the guidance and of the budget are two, though a profile overrides both.
+    /// Guidance and budget are two sections, although a profile may override both.
     fn no_guide(&mut self, raw: &RawBudget) {
         for (name, given) in [
             ("offer", raw.offer.is_some()),
@@ -333,13 +346,8 @@ impl Check<'_> {
     }
 
     fn delimiter(&mut self, raw: RawDelimiter, delimiter: &mut Delimiter) {
-        self.set("delimiter.enabled", raw.enabled, &mut delimiter.enabled, Ok);
-        self.set(
-            "delimiter.auto_close",
-            raw.auto_close,
-            &mut delimiter.auto_close,
-            Ok,
-        );
+        take!(self, delimiter, raw.enabled, delimiter.enabled, Ok);
+        take!(self, delimiter, raw.auto_close, delimiter.auto_close, Ok);
         self.set("delimiter.hops", raw.hops, &mut delimiter.hops, |hops| {
             if (1..=64).contains(&hops) {
                 Ok(hops)
@@ -347,27 +355,18 @@ impl Check<'_> {
                 Err("must be between 1 and 64".to_owned())
             }
         });
-        self.set(
-            "delimiter.guidance",
-            raw.guidance,
-            &mut delimiter.guidance,
-            guidance,
-        );
-        self.set(
-            "delimiter.heartbeat",
-            raw.heartbeat,
-            &mut delimiter.heartbeat,
-            timeout,
-        );
-        self.set("delimiter.nudge", raw.nudge, &mut delimiter.nudge, Ok);
+        take!(self, delimiter, raw.guidance, delimiter.guidance, guidance);
+        take!(self, delimiter, raw.heartbeat, delimiter.heartbeat, timeout);
+        take!(self, delimiter, raw.nudge, delimiter.nudge, Ok);
         self.set("delimiter.usage", raw.usage, &mut delimiter.usage, |text| {
             word(&text, &[("last", UsageMode::Last), ("sum", UsageMode::Sum)])
         });
-        self.set(
-            "delimiter.finish_cancelled",
+        take!(
+            self,
+            delimiter,
             raw.finish_cancelled,
-            &mut delimiter.finish_cancelled,
-            Ok,
+            delimiter.finish_cancelled,
+            Ok
         );
     }
 
@@ -382,21 +381,22 @@ impl Check<'_> {
     }
 
     fn tools(&mut self, raw: RawTools, tools: &mut ToolClasses, texts: &mut TextResults) {
-        self.set("tools.bulk", raw.bulk, &mut tools.bulk, globs);
-        self.set("tools.read", raw.read, &mut tools.read, globs);
-        self.set("tools.shell", raw.shell, &mut tools.shell, globs);
-        self.set("tools.write", raw.write, &mut tools.write, globs);
+        take!(self, tools, raw.bulk, tools.bulk, globs);
+        take!(self, tools, raw.read, tools.read, globs);
+        take!(self, tools, raw.shell, tools.shell, globs);
+        take!(self, tools, raw.write, tools.write, globs);
         let results = raw.text_results;
         self.set("tools.text_results", results, &mut texts.patterns, |list| {
             list.iter().map(|text| pattern(text)).collect()
         });
+        // `none` is the word for the default, so it is the same as an absent setting.
         let profile = raw.profile.filter(|name| name != "none");
         self.set("tools.profile", profile, &mut texts.profile, |name| {
             word(&name, TextProfile::WORDS).map(Some)
         });
     }
 
-    fn store(&mut self, raw: RawStore, store: &mut StoreSettings) {
+    fn store(&mut self, raw: RawStore, store: &mut StoreSection) {
         self.set("store.backend", raw.backend, &mut store.backend, |text| {
             word(
                 &text,
@@ -413,12 +413,7 @@ impl Check<'_> {
         self.set("store.wait", raw.wait, &mut store.wait, |text| {
             units::duration(&text)
         });
-        self.set(
-            "store.read_wait",
-            raw.read_wait,
-            &mut store.read_wait,
-            timeout,
-        );
+        take!(self, store, raw.read_wait, store.read_wait, timeout);
         self.set(
             "store.cache_mb",
             raw.cache_mb,

@@ -1,6 +1,6 @@
 //! What one hop said, once it has ended: its text, reasoning and calls, and what follows from them.
-//! It knows nothing of streams nor of any wire format: a streamed and an unstreamed hop that say the
-//! same are the same [`Answer`].
+//! It knows neither streams nor wire formats: a streamed and an unstreamed hop that say the same
+//! give the same [`Answer`].
 
 use bytes::Bytes;
 
@@ -13,23 +13,24 @@ pub struct Answer {
     pub text: String,
     /// The refusal, decoded; empty if there was none.
     pub refusal: String,
-    /// Reasoning under the field names it came with, in order of appearance. Of empty ones only
-    /// `reasoning_content`, where the provider itself sent an empty string: DeepSeek refuses a call
-    /// without the field (<https://api-docs.deepseek.com/guides/thinking_mode>), and others refuse
-    /// it empty, which is nothing that they send.
+    /// Reasoning under the field names it came with, in order of appearance. The only empty field
+    /// that is kept is a `reasoning_content` that the provider sent as an empty string: DeepSeek
+    /// refuses a call without the field (<https://api-docs.deepseek.com/guides/thinking_mode>). The
+    /// providers that refuse an empty field never send one.
     pub reasoning: Vec<(String, Reasoning)>,
-    /// What it spoke, as a JSON object with its id: whole, or of a stream that alone.
+    /// The speech as a JSON object: whole, or from a stream its id alone.
     pub audio: Option<Bytes>,
-    /// The tokens of its text, as a JSON array, where an unstreamed answer tells of them.
+    /// The tokens of its text as a JSON array, if an unstreamed answer has them in its `logprobs`.
     pub tokens: Option<Bytes>,
-    /// The calls in the order in which they were begun. Where the hop was cut, hidden calls that
-    /// are not complete are left out.
+    /// The calls in the order in which they were begun. If the hop was cut, incomplete hidden calls
+    /// are left out.
     pub calls: Vec<Call>,
     /// The finish reason as sent; `None` if the stream ended without one.
     pub finish: Option<String>,
     /// The last usage that the hop reported.
     pub usage: Option<Usage>,
-    /// Whether the upstream came to its end: a finish reason or `[DONE]`, and no error event.
+    /// Whether the upstream came to its end: it sent a finish reason or `[DONE]`, and no error
+    /// event.
     pub complete: bool,
     /// The data of the error event that the upstream sent.
     pub error: Option<Bytes>,
@@ -39,21 +40,20 @@ pub struct Answer {
     pub created: Option<u64>,
     /// The model that answered, by its own name.
     pub model: Option<String>,
-    /// What the message is made of, in wire order, in a dialect whose messages are made of blocks;
-    /// empty in one whose are not.
+    /// The blocks of the message, in wire order; empty in a format whose messages have none.
     pub blocks: Vec<Block>,
 }
 
 /// One whole block of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
-    /// What it is.
+    /// Its kind.
     pub kind: BlockKind,
     /// The block as it is sent back upstream.
     pub raw: Bytes,
 }
 
-/// What a block of an answer is.
+/// The kind of a block of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockKind {
     /// Reasoning, in whatever form.
@@ -62,7 +62,7 @@ pub enum BlockKind {
     Text,
     /// The call at this index of the answer's calls.
     Call(usize),
-    /// Anything else, such as what a server's own tool did.
+    /// Anything else, such as a deed of a server's own tool.
     Other,
 }
 
@@ -73,7 +73,7 @@ pub enum Reasoning {
     Text(String),
     /// An array field as raw JSON, the elements of all its pieces in order.
     Items(Bytes),
-    /// A part of the content as raw JSON, which stands there before the text.
+    /// A part of the content as raw JSON, which stands before the text.
     Part(Bytes),
 }
 
@@ -86,14 +86,14 @@ pub struct Call {
     pub name: String,
     /// The arguments as the model wrote them, decoded from the wire but not parsed.
     pub arguments: String,
-    /// The call's `type`, `function` where the upstream left it out.
+    /// The call's `type`; `function` if the upstream left it out.
     pub kind: String,
-    /// Fields of the call that this code doesn't know, such as `extra_content`, as raw JSON.
+    /// Fields of the call that this code does not know, such as `extra_content`, as raw JSON.
     pub extra: Vec<(String, Bytes)>,
     /// Whether the proxy answers it and the client never sees it.
     pub hidden: bool,
-    /// Whether the model got to its end: the hop ended of itself, a further call was begun, or
-    /// the arguments are whole JSON.
+    /// Whether the model finished it: the hop came to its own end, another call was begun, or the
+    /// arguments are whole JSON.
     pub complete: bool,
 }
 
@@ -106,16 +106,16 @@ pub enum Verdict {
     HiddenOnly,
     /// Hidden and visible calls: the turn ends, the hidden ones are recorded and answered.
     Mixed,
-    /// The token limit or a filter ended it: the turn ends with that reason. Hidden calls that
-    /// were complete are still there.
+    /// The token limit or a filter ended it: the turn ends with that reason. Complete hidden calls
+    /// are still there.
     Cut,
-    /// An error event, or the stream ended without an end: nothing may follow that looks like one.
+    /// An error event, or the stream broke off: nothing that looks like a regular end may follow.
     Broken,
 }
 
 impl Answer {
-    /// What follows from it. Decided by the calls; of the finish reasons only those count that
-    /// say that the model did not get to its end.
+    /// What follows from it. The calls decide; of the finish reasons only those count that say that
+    /// the model was cut off.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         if !self.complete {
@@ -132,8 +132,8 @@ impl Answer {
         }
     }
 
-    /// The place of a call among the answer's blocks, and how many those are; none where there are
-    /// no blocks.
+    /// The place of a call among the answer's blocks, and their number; `None` if there are no
+    /// blocks.
     #[must_use]
     pub fn block_of(&self, call: usize) -> Option<(u32, u32)> {
         let mut blocks = self.blocks.iter();
@@ -161,17 +161,17 @@ impl Answer {
     }
 }
 
-/// Whether a finish reason says that the model did not get to its end.
+/// Whether a finish reason says that the model was cut off.
 pub(super) fn is_cut(finish: &str) -> bool {
     matches!(finish, "length" | "model_length" | "content_filter")
 }
 
-/// What is put between two hops' texts so that exactly one blank line stands there: both are
-/// topped up to two newlines at the seam, those that they bring themselves included. Nothing is
-/// put where a side is empty, or where the later one has nothing but newlines so far.
+/// The newlines to put between two hops' texts so that exactly one blank line stands there, the
+/// newlines of the texts themselves included. None if a side is empty, or if the later text has
+/// nothing but newlines so far.
 ///
-/// A stream can't take back newlines that it has passed on, so it puts what is missing behind the
-/// later text's own newlines, which is the same text.
+/// A stream can't take back newlines that it has passed on, so it puts the missing ones behind the
+/// later text's own newlines, which gives the same text.
 #[must_use]
 pub fn seam(earlier: &str, later: &str) -> &'static str {
     let leading = leading_newlines(later);
@@ -181,7 +181,7 @@ pub fn seam(earlier: &str, later: &str) -> &'static str {
     newlines(missing_newlines(earlier, leading))
 }
 
-/// How many newlines the seam lacks when the later text opens with this many.
+/// How many newlines the seam lacks if the later text opens with this many.
 pub(super) fn missing_newlines(earlier: &str, leading: usize) -> usize {
     let trailing = earlier
         .bytes()
@@ -203,8 +203,8 @@ fn newlines(count: usize) -> &'static str {
     }
 }
 
-/// The texts of a turn's hops as the client gets them, and where the last one's own text begins
-/// in it: all before is what earlier hops handed out, the seam included.
+/// The texts of a turn's hops as the client gets them, and the place where the last hop's own text
+/// begins. Everything before that is what earlier hops handed out, the seam included.
 #[must_use]
 pub fn join<'a>(texts: impl IntoIterator<Item = &'a str>) -> (String, usize) {
     let mut joined = String::new();
@@ -217,7 +217,8 @@ pub fn join<'a>(texts: impl IntoIterator<Item = &'a str>) -> (String, usize) {
     (joined, last)
 }
 
-/// The texts of a turn's hops in a dialect that keeps them apart, and where the last one begins.
+/// The texts of a turn's hops in a format that keeps them apart, and the place where the last
+/// begins.
 #[must_use]
 pub fn concat<'a>(texts: impl IntoIterator<Item = &'a str>) -> (String, usize) {
     let mut joined = String::new();

@@ -1,11 +1,11 @@
-//! The last look at what an upstream says before it goes to the client: whether it holds a call of a
-//! hidden tool where no reader accounts for one. Readers know where calls stand and take the hidden
-//! ones out; this knows only how loosely some clients read, and so looks everywhere but where names
-//! are the client's own business (arguments, schemas, what a server's own tools did, and all text).
-//! Never edits, never decides what becomes of what it stops.
+//! The last look at an upstream's bytes before they go to the client: whether they hold a call of a
+//! hidden tool that no reader has found. Readers know where calls stand and take the hidden ones
+//! out. The guard knows only how loosely some clients read, and so looks everywhere except where
+//! names are the client's own business: arguments, schemas, the deeds of a server's own tools, and
+//! all text. Never edits, and never decides what becomes of the bytes that it stops.
 //!
-//! It walks over bytes as JSON without asking whether they are any, so that it finds in spoilt bytes
-//! what a lenient client would find. The walk begins only where a hidden name may stand at all.
+//! It walks over bytes as if they were JSON, without a check, so that it finds in spoilt bytes what
+//! a lenient client would find. It does so only if a hidden name may stand in the bytes at all.
 
 use std::borrow::Cow;
 
@@ -13,10 +13,9 @@ use memchr::memmem::{self, Finder};
 
 use super::names::Names;
 use super::sse::Frame;
-use super::stream::Spec;
 use crate::model::{Dialect, raw};
 
-/// Ids that are shorter stand in other texts, too.
+/// The least length of an id that is searched for: shorter ones occur in other texts too.
 const LONG_ID: usize = 8;
 /// Members whose values name things that are no calls.
 const APART: [&str; 11] = [
@@ -32,9 +31,9 @@ const APART: [&str; 11] = [
     "tools",
     "variables",
 ];
-/// Members that say whose a tool is, where it is not the proxy's.
+/// Members that name the owner of a tool. A tool of the proxy's has none.
 const OWNERS: [&str; 3] = ["namespace", "server_label", "server_name"];
-/// Members that only calls have. Where a call can't be read, no one can tell whose it is.
+/// Members that only calls have. If a call can't be read, it may be a hidden one.
 const OF_CALLS: [&str; 7] = [
     "arguments",
     "call_id",
@@ -45,42 +44,42 @@ const OF_CALLS: [&str; 7] = [
     "tool_use_id",
 ];
 
-/// What it looks for: the names of the hidden tools, and the ids of hidden calls.
+/// The names of the hidden tools and the ids of hidden calls, which the client must not see.
 #[derive(Debug, Clone)]
-pub(super) struct Guard {
+pub struct Guard {
     hidden: Names,
-    /// How an escape begins that may stand for a letter of a name.
+    /// The beginning of an escape that may stand for a letter of a name.
     escape: Finder<'static>,
     ids: Vec<String>,
-    /// Whether servers run tools of their own in this dialect.
+    /// Whether servers run tools of their own in this format.
     owned: bool,
 }
 
-/// How much of a name is looked for.
+/// How much of a hidden name is enough to stop the bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Look {
-    /// A whole one.
+    /// The whole name.
     Whole,
-    /// Its beginning, where the rest may come in another frame.
+    /// Its beginning, because the rest may come in another frame.
     Begun,
-    /// Any, because it may be the rest of one that has begun.
+    /// Any name, because it may be the rest of a name that has begun.
     Named,
-    /// Any call.
+    /// Any call at all.
     Calls,
 }
 
 impl Guard {
-    pub(super) fn new(spec: &Spec) -> Self {
+    pub fn new(dialect: Dialect, hidden: &Names) -> Self {
         Self {
-            hidden: spec.hidden.clone(),
+            hidden: hidden.clone(),
             escape: Finder::new(br"\u00").into_owned(),
             ids: Vec::new(),
-            owned: spec.dialect != Dialect::Chat,
+            owned: dialect != Dialect::Chat,
         }
     }
 
     /// Remembers the ids of a hidden call that is left out.
-    pub(super) fn note(&mut self, call: &[u8]) {
+    pub fn note(&mut self, call: &[u8]) {
         let Ok(call) = raw::Object::parse(call) else {
             return;
         };
@@ -92,9 +91,9 @@ impl Guard {
         }
     }
 
-    /// Whether a frame that was read holds a hidden call outside these places of its data, where the
-    /// reader has seen to names itself.
-    pub(super) fn stops(&self, frame: &Frame, seen: &[usize]) -> bool {
+    /// Whether a frame that was read holds a hidden call outside these places of its data, at which
+    /// the reader has judged the names itself.
+    pub fn stops(&self, frame: &Frame, seen: &[usize]) -> bool {
         if !self.may_stop(frame.raw()) {
             return false;
         }
@@ -103,7 +102,7 @@ impl Guard {
     }
 
     /// Whether a frame that could not be read, or says nothing, may hold a hidden call.
-    pub(super) fn stops_odd(&self, frame: &Frame) -> bool {
+    pub fn stops_odd(&self, frame: &Frame) -> bool {
         match frame.data() {
             None => self.stops_unread(frame.raw()),
             Some(data) => self.stops_unread(&data) || self.stops_beside(frame),
@@ -111,7 +110,7 @@ impl Guard {
     }
 
     /// Whether a frame names a hidden tool at all.
-    pub(super) fn names(&self, frame: &Frame) -> bool {
+    pub fn names(&self, frame: &Frame) -> bool {
         self.hidden.find(frame.raw()).next().is_some()
     }
 
@@ -119,21 +118,21 @@ impl Guard {
         frame.other_lines().any(|line| quotes(line, &self.hidden))
     }
 
-    /// The same for data with a call in a place where none is meant to be, of which there may be
-    /// more to come, or where one has begun (`goes_on`) may have come.
-    pub(super) fn stops_piece(&self, data: &[u8], seen: &[usize], goes_on: bool) -> bool {
+    /// The same for data with a call at a place where none is expected. More of the call may
+    /// follow, or it may continue a call that has begun (`goes_on`).
+    pub fn stops_piece(&self, data: &[u8], seen: &[usize], goes_on: bool) -> bool {
         let look = if goes_on { Look::Named } else { Look::Begun };
         !self.hidden.is_empty() && self.walk(data, look, seen)
     }
 
     /// Whether JSON that was read holds a hidden call.
-    pub(super) fn stops_json(&self, json: &[u8]) -> bool {
+    pub fn stops_json(&self, json: &[u8]) -> bool {
         self.may_stop(json) && self.walk(json, Look::Whole, &[])
     }
 
-    /// Whether bytes that can't be read, or that nobody knows, may hold any call, or anything of a
+    /// Whether bytes that can't be read, or that no reader knows, may hold any call, or a part of a
     /// hidden one.
-    pub(super) fn stops_unread(&self, bytes: &[u8]) -> bool {
+    pub fn stops_unread(&self, bytes: &[u8]) -> bool {
         if self.hidden.is_empty() {
             return false;
         }
@@ -147,7 +146,8 @@ impl Guard {
             || self.has_id(bytes)
     }
 
-    /// Whether there are bits of a call in what is no JSON at all, so that a walk may lose its way.
+    /// Whether there are pieces of a call in bytes that are no JSON, in which a walk may lose its
+    /// way.
     fn may_call(&self, bytes: &[u8]) -> bool {
         quotes(bytes, &self.hidden)
             || OF_CALLS.iter().any(|key| {
@@ -156,7 +156,7 @@ impl Guard {
     }
 
     /// Whether the id of a hidden call stands in the bytes.
-    pub(super) fn has_id(&self, bytes: &[u8]) -> bool {
+    pub fn has_id(&self, bytes: &[u8]) -> bool {
         let stands = |id: &String| memmem::find(bytes, id.as_bytes()).is_some();
         self.ids.iter().any(stands)
     }
@@ -179,8 +179,8 @@ impl Guard {
     }
 }
 
-/// Whether a name stands in the bytes with a quote at either side. Such quotes as a string holds are
-/// escaped.
+/// Whether a name stands in the bytes with a quote at either side. Quotes inside a string are
+/// escaped and do not count.
 fn quotes(bytes: &[u8], names: &Names) -> bool {
     names.find(bytes).any(|(begin, end)| {
         let before = bytes.get(..begin).unwrap_or_default();
@@ -190,7 +190,7 @@ fn quotes(bytes: &[u8], names: &Names) -> bool {
     })
 }
 
-/// Whether a key of so many bytes stands at `at` with something in it.
+/// Whether a key of this length stands at `at` and has a value that says something.
 fn is_call_key(bytes: &[u8], at: usize, length: usize) -> bool {
     let before = bytes.get(..at).unwrap_or_default();
     let escaped = before.ends_with(b"\\\"");
@@ -202,7 +202,7 @@ fn is_call_key(bytes: &[u8], at: usize, length: usize) -> bool {
         && holds_something(bytes, skip_space(bytes, colon + 1))
 }
 
-/// Whether a value begins at `at` that is more than nothing.
+/// Whether the value at `at` says something.
 fn holds_something(bytes: &[u8], at: usize) -> bool {
     let rest = bytes.get(at..).unwrap_or_default();
     let nothing: [&[u8]; 4] = [b"null", b"[]", b"{}", b"\"\""];
@@ -214,7 +214,7 @@ struct Walk<'a> {
     guard: &'a Guard,
     bytes: &'a [u8],
     look: Look,
-    /// Where the strings begin that the reader has judged.
+    /// The places of the strings that the reader has judged.
     seen: &'a [usize],
     /// The levels around this one, outermost first.
     open: Vec<Level>,
@@ -226,11 +226,11 @@ struct Walk<'a> {
 struct Level {
     /// The member that the walk is in.
     key: Key,
-    /// Whether names in it are no calls'.
+    /// Whether the names in it belong to no calls.
     apart: bool,
     /// Whether a hidden name was found in it.
     named: bool,
-    /// Whether it says whose its tool is.
+    /// Whether it names the owner of its tool.
     owned: bool,
 }
 
@@ -263,7 +263,7 @@ impl Walk<'_> {
                 None => return true,
             }
         }
-        // What breaks off leaves levels open.
+        // Bytes that break off leave levels open.
         let open = std::mem::take(&mut self.open);
         self.level.calls() || open.iter().any(Level::calls)
     }
@@ -287,8 +287,8 @@ impl Walk<'_> {
         Some(at + 1)
     }
 
-    /// Takes in the string whose opening quote is at `at`, a key or a value; where the walk goes on,
-    /// or `None` where it has found enough.
+    /// Takes in the string whose opening quote is at `at`, a key or a value. Returns where the walk
+    /// goes on, or `None` if it has found enough.
     fn string(&mut self, at: usize) -> Option<usize> {
         let end = end_of_string(self.bytes, at + 1);
         let inner = self.bytes.get(at + 1..end).unwrap_or_default();
@@ -307,7 +307,7 @@ impl Walk<'_> {
         Some(end + 1)
     }
 
-    /// Takes in a key whose value begins at `value`; false where that is enough.
+    /// Takes in a key whose value begins at `value`. Returns false if that is enough.
     fn key(&mut self, inner: &[u8], value: usize) -> bool {
         let key = decoded(inner);
         let is = |known: &&str| key.eq_ignore_ascii_case(known);
@@ -351,7 +351,7 @@ fn decoded(inner: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Where the string ends that begins at `at`: its closing quote, or the end of the bytes.
+/// The end of the string that begins at `at`: its closing quote, or the end of the bytes.
 fn end_of_string(bytes: &[u8], mut at: usize) -> usize {
     while let Some(found) = bytes
         .get(at..)
@@ -375,15 +375,10 @@ fn skip_space(bytes: &[u8], at: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect::stream::{Echo, UsageWish};
 
     fn guard(dialect: Dialect) -> Guard {
-        let mut guard = Guard::new(&Spec {
-            dialect,
-            hidden: ["delimiter", "recall"].into_iter().collect(),
-            usage_wish: UsageWish::Asked,
-            echo: Echo::default(),
-        });
+        let hidden = ["delimiter", "recall"].into_iter().collect();
+        let mut guard = Guard::new(dialect, &hidden);
         guard.note(br#"{"id":"call_hidden","call_id":"c1"}"#);
         guard
     }
@@ -467,12 +462,7 @@ mod tests {
 
     #[test]
     fn nothing_is_stopped_where_nothing_is_hidden() {
-        let guard = Guard::new(&Spec {
-            dialect: Dialect::Chat,
-            hidden: Names::default(),
-            usage_wish: UsageWish::Asked,
-            echo: Echo::default(),
-        });
+        let guard = Guard::new(Dialect::Chat, &Names::default());
         let call = br#"{"name":"delimiter"}"#;
         assert!(!guard.stops_json(call) && !guard.stops_unread(b"\"name\":\"x"));
         assert!(!guard.stops_piece(call, &[], true));

@@ -1,5 +1,5 @@
-//! What all dialects' messages are taken apart into: who speaks, what is counted, which calls are
-//! made, and the canonical digest that the chain is made of. Never reads a wire format itself.
+//! A message of any wire format, taken apart: who speaks, what is counted, which calls are made,
+//! and the canonical digest that the chain is made of. Never reads a wire format itself.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ pub enum MessageError {
     /// A key twice: parsers disagree on which one counts.
     #[error("each key may stand once in a message")]
     DuplicateKey,
-    /// A field of another type than the dialect allows, or text with a lone surrogate.
+    /// A field of another type than the format allows, or text with a lone surrogate.
     #[error("the field {0:?} must be valid text of the type that the API names")]
     Field(&'static str),
 }
@@ -30,7 +30,7 @@ pub struct ParsedCall<'a> {
     pub id: Cow<'a, str>,
     /// The tool's name; empty where absent.
     pub name: Cow<'a, str>,
-    /// The arguments as text; raw JSON where they are no string.
+    /// The arguments as text; raw JSON if they are no string.
     pub arguments: Cow<'a, str>,
 }
 
@@ -46,7 +46,7 @@ pub enum Part<'a> {
         /// `low`, `high` or `auto`.
         detail: Option<Cow<'a, str>>,
     },
-    /// An image that is counted by its area, as base64; empty where its data is elsewhere.
+    /// An image that is counted by its area, as base64; empty if its data is elsewhere.
     Picture(Cow<'a, str>),
     /// Anything else as raw JSON.
     Other(&'a [u8]),
@@ -61,9 +61,9 @@ pub struct Parsed<'a> {
     pub canonical: Digest,
     /// The parts of the content.
     pub parts: Vec<Part<'a>>,
-    /// Texts of reasoning fields, raw JSON where they are no strings.
+    /// The texts of reasoning fields; raw JSON if they are no strings.
     pub reasoning: Vec<Cow<'a, str>>,
-    /// Bytes of reasoning that only the provider can read.
+    /// How many bytes of reasoning only the provider can read.
     pub sealed: usize,
     /// The calls in array order.
     pub calls: Vec<ParsedCall<'a>>,
@@ -74,7 +74,7 @@ pub struct Parsed<'a> {
 }
 
 impl Parsed<'_> {
-    /// The parts one after the other. What is no text is named where it stood.
+    /// The parts one after the other, with a part that is no text named at its place.
     #[must_use]
     pub fn named(&self) -> String {
         let named = self.parts.iter().map(|part| match part {
@@ -145,8 +145,8 @@ impl Canonical {
     }
 }
 
-/// Arguments with sorted keys, no white space and numbers in shortest f64 form; as they are where
-/// they are no JSON.
+/// Arguments with sorted keys, no white space and numbers in shortest f64 form; unchanged if they
+/// are no JSON.
 fn canonical_arguments(arguments: &str) -> Cow<'_, [u8]> {
     match serde_json::from_str::<Value>(arguments) {
         Ok(value) => Cow::Owned(sorted(&value)),

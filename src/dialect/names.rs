@@ -1,23 +1,23 @@
 //! The names of the hidden tools, and which misspelt names mean them. Models write `Delimiter`,
-//! `functions.delimiter` or `default_api:delimiter` for the `delimiter` that they were offered; a
-//! client that was handed such a call knows no tool of that name. Never decides what becomes of a
+//! `functions.delimiter` or `default_api:delimiter` for the `delimiter` that they were offered, and
+//! a client that got such a call would know no tool of that name. Never decides what becomes of a
 //! call.
 
 use memchr::memchr2_iter;
 
-/// What models put before the name of a tool, as far as a piece of a name that has no dot yet may
-/// be the beginning of one.
+/// The words that models put before the name of a tool. A piece of a name without a dot may be the
+/// beginning of one.
 const BEFORE: [&str; 4] = ["functions", "default_api", "tools", "multi_tool_use"];
-/// Letters from the rarest to the most frequent.
+/// The letters from the rarest to the most frequent.
 const RARE: &str = "zqxjkvbpgywfmculdrhsnioate";
 
 /// The names of the hidden tools as a conversation knows them, beside those of the client's tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
     own: Vec<String>,
-    /// How each of them is looked for.
+    /// The rarest letter of each name, by which it is searched for.
     rarest: Vec<Rarest>,
-    /// Names that mean the client's tools, however alike.
+    /// The names of the client's tools, which are never hidden, however alike.
     taken: Vec<String>,
 }
 
@@ -32,11 +32,11 @@ impl<S: Into<String>> FromIterator<S> for Names {
     }
 }
 
-/// The letter of a name that other text has least, by which the name is found in it. Found out once:
-/// every frame is searched.
+/// The letter of a name that is rarest in other text, by which the name is found. It is found out
+/// once, because every frame is searched.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Rarest {
-    /// How far behind the name's begin it stands.
+    /// Its place in the name.
     offset: usize,
     lower: u8,
     upper: u8,
@@ -61,7 +61,7 @@ impl Rarest {
 }
 
 impl Names {
-    /// The same, beside these tools of the client's.
+    /// The same names, beside these tools of the client's.
     #[must_use]
     pub fn beside(mut self, taken: &[String]) -> Self {
         self.taken = taken.to_vec();
@@ -80,14 +80,14 @@ impl Names {
         self.own.is_empty()
     }
 
-    /// Whether it is a hidden tool's name, letter by letter.
+    /// Whether the name is a hidden tool's, letter by letter.
     #[must_use]
     pub fn contains(&self, name: &str) -> bool {
         self.own.iter().any(|own| own == name)
     }
 
-    /// The hidden tool's own name that a name means: that name, or one that has it behind a prefix,
-    /// in other case or between white space, and is no tool of the client's.
+    /// The hidden tool that a name means: the name is the tool's own, or it is the tool's with a
+    /// prefix, in another case or between white space, and means no tool of the client's.
     #[must_use]
     pub fn meant(&self, name: &str) -> Option<&str> {
         let exact = self.own.iter().find(|own| *own == name);
@@ -99,7 +99,8 @@ impl Names {
         exact.or_else(like).map(String::as_str)
     }
 
-    /// Whether more of a name may make one of it that is meant; an empty name may become any.
+    /// Whether a name may become a hidden tool's when more of it comes; an empty name may become
+    /// any.
     #[must_use]
     pub fn may_become(&self, name: &str) -> bool {
         let mut own = self.own.iter();
@@ -129,14 +130,14 @@ impl Names {
         }
     }
 
-    /// Whether a name may mean a tool of the client's, misspelt as ours may be.
+    /// Whether a name may mean a tool of the client's, misspelt in the same ways.
     fn is_taken(&self, name: &str) -> bool {
         let plainly = plain(name);
         let mut taken = self.taken.iter();
         taken.any(|taken| taken == name || plain(taken).eq_ignore_ascii_case(plainly))
     }
 
-    /// Where names of hidden tools stand in the bytes, in whatever case: begin and end.
+    /// The beginnings and ends of the hidden tools' names in the bytes, in any case.
     pub fn find<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = (usize, usize)> + 'a {
         let places = move |(own, rarest): (&'a String, &'a Rarest)| {
             memchr2_iter(rarest.lower, rarest.upper, bytes).filter_map(move |at| {
@@ -162,8 +163,8 @@ impl Names {
     }
 }
 
-/// A name without what models put around it: white space, `functions.` or `default_api:` before it,
-/// and the number of the call behind it.
+/// A name without the additions of models: white space around it, `functions.` or `default_api:`
+/// before it, and the number of the call behind it.
 fn plain(name: &str) -> &str {
     let name = name.trim();
     let numbered = name.rsplit_once(':').filter(|(_, number)| {

@@ -1,7 +1,7 @@
 //! The fast path: a frame that differs from the one before only inside one string needs no
-//! parsing. A shape is the frame that was parsed last, with holes where that string (and
-//! OpenAI's padding) stood. A frame that fits it is the same JSON with another string in the
-//! hole, so what was found out about the first holds for it too. It decides nothing itself.
+//! parsing. A shape is the frame that was parsed last, with holes in the place of that string and
+//! of OpenAI's padding. A frame that fits is the same JSON with another string in the hole, so what
+//! was found out about the first frame holds for it too. It decides nothing itself.
 
 use std::ops::Range;
 
@@ -24,8 +24,8 @@ pub(super) enum Sink {
 #[derive(Debug)]
 pub(super) struct Shape {
     frame: Bytes,
-    /// Literal bytes before the first hole, between the two, and after the last; without padding
-    /// the middle one is empty.
+    /// The literal bytes before the first hole, between the two, and after the last; without
+    /// padding the middle is empty.
     literals: [Range<usize>; 3],
     order: Order,
     /// Where the string goes.

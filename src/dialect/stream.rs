@@ -1,5 +1,6 @@
 //! Reading an upstream's response while it is handed to the client: what is said, what is called,
-//! and what the client must not see of it. It owns what all dialects' machines have in common.
+//! and what the client must not see of it. It owns what is the same in all formats: cutting frames,
+//! and ending the client's part once something was withheld.
 //!
 //! It is sans-IO: bytes and ends of hops go in, bytes for the client and [`Answer`]s come out. It
 //! never runs a hidden call, never decides about hops, never sees a clock or a socket, and never
@@ -23,74 +24,47 @@ mod law;
 use bytes::Bytes;
 
 use super::answer::Answer;
+use super::blocks::BlockMachine;
+use super::chat::stream::ChatMachine;
+use super::guard::Guard;
+use super::machine::{Client, FormatMachine, Handout};
 use super::names::Names;
-use super::sse::TooLarge;
-use super::{blocks, chat, messages, responses};
+use super::sse::{EVENT_CAP, Splitter, TooLarge};
+use super::{messages, responses};
 use crate::model::Dialect;
+
+pub use super::responses::Echo;
+pub use super::usage::{UsageMode, UsageWish};
 
 /// Settings of the stream machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Config {
+pub struct StreamSettings {
     /// Cap on one event's bytes.
     pub event_cap: usize,
     /// Which usage the client is told when a turn had several hops.
     pub usage: UsageMode,
 }
 
-impl Default for Config {
+impl Default for StreamSettings {
     fn default() -> Self {
         Self {
-            event_cap: super::sse::EVENT_CAP,
+            event_cap: EVENT_CAP,
             usage: UsageMode::default(),
         }
     }
 }
 
-/// Which usage the client is told when a turn had several hops.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum UsageMode {
-    /// Prompt and cached tokens of the last hop, completion tokens summed: agents read usage as
-    /// the fill of their context and compact by it.
-    #[default]
-    Last,
-    /// Everything summed, for those who bill by it.
-    Sum,
-}
-
-/// What became of the wish for a usage chunk at the end of a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UsageWish {
-    /// The client asked for the usage chunk.
-    Asked,
-    /// The client left it open and the proxy asks: the chunk is dropped again.
-    Added,
-    /// The client refused it, or nobody asked: what the upstream sends all the same is passed on.
-    Refused,
-}
-
 /// What a turn's request says about its response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec {
-    /// The dialect of the conversation.
+    /// The wire format of the conversation.
     pub dialect: Dialect,
     /// The names of the hidden tools as this conversation knows them.
     pub hidden: Names,
     /// Whether the client wants to see usage.
     pub usage_wish: UsageWish,
-    /// What the client's request said where the response repeats it.
+    /// What a response of the Responses format repeats of its request; empty in other formats.
     pub echo: Echo,
-}
-
-/// Values of the client's request that a response repeats and that the proxy may have changed, as
-/// raw JSON. Empty in a dialect whose responses repeat nothing.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Echo {
-    /// Its `instructions`.
-    pub instructions: Option<Bytes>,
-    /// Its token limit.
-    pub limit: Option<Bytes>,
-    /// Its `previous_response_id`.
-    pub previous: Option<Bytes>,
 }
 
 /// Why a stream can't be read on.
@@ -99,7 +73,7 @@ pub enum StreamError {
     /// One event outgrew the cap.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
-    /// What came may hold a hidden call where none can be taken out.
+    /// The stream may hold a hidden call at a place where none can be taken out.
     #[error("the upstream's answer can't be read, and may hold a call that is not the client's")]
     Withheld,
 }
@@ -111,131 +85,133 @@ pub enum StreamError {
 /// [`close`](Self::close) or [`fail`](Self::fail). After `fail`, which may come at any time, after
 /// `release` and after `close` the client's stream is over.
 #[derive(Debug)]
-pub enum Machine {
-    /// Chat Completions.
-    Chat(Box<chat::stream::Machine>),
-    /// Responses and Messages.
-    Blocks(Box<blocks::Machine>),
+pub struct Machine {
+    splitter: Splitter,
+    handout: Handout,
+    format: Box<dyn FormatMachine>,
 }
 
 impl Machine {
     /// A machine at the start of a turn's first hop.
     #[must_use]
-    pub fn new(config: Config, spec: &Spec) -> Self {
-        match spec.dialect {
-            Dialect::Chat => Self::Chat(Box::new(chat::stream::Machine::new(config, spec))),
-            Dialect::Responses | Dialect::Messages => {
-                Self::Blocks(Box::new(blocks::Machine::new(config, spec)))
+    pub fn new(settings: StreamSettings, spec: &Spec) -> Self {
+        let (usage, hidden) = (settings.usage, &spec.hidden);
+        let guard = || Guard::new(spec.dialect, hidden);
+        let format: Box<dyn FormatMachine> = match spec.dialect {
+            Dialect::Chat => Box::new(ChatMachine::new(usage, spec.usage_wish, guard(), hidden)),
+            Dialect::Responses => {
+                let events = responses::stream::ResponsesEvents::new(hidden, &spec.echo);
+                Box::new(BlockMachine::new(usage, guard(), events))
             }
+            Dialect::Messages => {
+                let events = messages::stream::MessagesEvents::new(hidden);
+                Box::new(BlockMachine::new(usage, guard(), events))
+            }
+        };
+        Self {
+            splitter: Splitter::new(settings.event_cap),
+            handout: Handout::default(),
+            format,
         }
     }
 
     /// Takes one read of the upstream's body and appends what the client gets of it.
     ///
     /// # Errors
-    /// [`StreamError`] if the stream can't be read on; call [`Machine::fail`] then, or where it is
-    /// [`StreamError::Withheld`], end the client's stream without a word.
+    /// [`StreamError`] if the stream can't be read on. Call [`Machine::fail`] then; if it is
+    /// [`StreamError::Withheld`], end the client's stream without a word instead.
     pub fn push(&mut self, chunk: Bytes, out: &mut Vec<Bytes>) -> Result<(), StreamError> {
-        match self {
-            Self::Chat(machine) => machine.push(chunk, out),
-            Self::Blocks(machine) => machine.push(chunk, out),
+        if self.handout.withheld {
+            return Err(StreamError::Withheld);
         }
+        self.splitter.push(chunk);
+        while let Some(frame) = self.splitter.next_frame()? {
+            let handout = &mut self.handout;
+            self.format.take(frame, &mut Client { handout, out });
+            if self.handout.withheld {
+                return Err(StreamError::Withheld);
+            }
+        }
+        Ok(())
     }
 
-    /// Whether the frame with the finish reason was seen: it and all after it are held, and what
+    /// Whether the frame with the finish reason was seen. It and all after it are held, and what
     /// the hop says is known but for the end of its body.
     #[must_use]
     pub fn finish_seen(&self) -> bool {
-        match self {
-            Self::Chat(machine) => machine.finish_seen(),
-            Self::Blocks(machine) => machine.finish_seen(),
-        }
+        self.format.finish_seen()
     }
 
-    /// Whether frames wait for what comes behind them, so that the client hears nothing meanwhile.
+    /// Whether frames wait for what follows them, so that the client hears nothing meanwhile.
     #[must_use]
     pub fn waits(&self) -> bool {
-        match self {
-            Self::Chat(machine) => machine.waits(),
-            Self::Blocks(machine) => machine.waits(),
-        }
+        self.format.finish_seen() || self.format.has_queue()
     }
 
-    /// What the hop says, once its finish reason was seen: all but usage that comes behind it. So
-    /// a driver can begin to record a turn while the upstream is still sending its end.
+    /// What the hop says, once its finish reason was seen: all but usage that comes behind it. So a
+    /// driver can begin to record a turn while the upstream is still sending its end.
     #[must_use]
     pub fn said(&self) -> Option<Answer> {
-        match self {
-            Self::Chat(machine) => machine.said(),
-            Self::Blocks(machine) => machine.said(),
-        }
+        self.format.finish_seen().then(|| self.format.said())
     }
 
     /// Whether the client was handed any byte yet, comments included.
     #[must_use]
     pub fn spoken(&self) -> bool {
-        match self {
-            Self::Chat(machine) => machine.spoken(),
-            Self::Blocks(machine) => machine.spoken(),
-        }
+        self.handout.spoken
     }
 
-    /// Whether the machine met what it must not hand on. It says nothing more from there on, so
-    /// that the driver serves something else or breaks the stream off.
+    /// Whether the machine met bytes that it must not hand on. It says nothing more from there on,
+    /// so that the driver serves something else or breaks the stream off.
     #[must_use]
     pub fn withheld(&self) -> bool {
-        match self {
-            Self::Chat(machine) => machine.withheld(),
-            Self::Blocks(machine) => machine.withheld(),
-        }
+        self.handout.withheld
     }
 
-    /// The upstream's body has ended: what the hop said. What was still undecided is decided, and
-    /// what may be seen of it is appended. Ask [`withheld`](Self::withheld) behind it.
+    /// The upstream's body has ended: returns what the hop said. Calls that were still undecided
+    /// are decided, and what the client may see of them is appended. Ask
+    /// [`withheld`](Self::withheld) afterwards.
     pub fn end_hop(&mut self, out: &mut Vec<Bytes>) -> Answer {
-        match self {
-            Self::Chat(machine) => machine.end_hop(out),
-            Self::Blocks(machine) => machine.end_hop(out),
+        let handout = &mut self.handout;
+        let mut client = Client { handout, out };
+        if let Some(tail) = self.splitter.finish() {
+            // Half an event is no event for any client, and would run into what follows it.
+            if tail.data().is_some_and(|data| self.format.is_whole(&data)) {
+                self.format.take(tail.completed(), &mut client);
+            }
         }
+        self.format.end_hop(&mut client)
     }
 
-    /// The hop had hidden calls only: drops its end and goes on in the same client stream. What
-    /// the frames that were held say besides the end is appended.
+    /// The hop had hidden calls only: drops its end and continues the client's stream with the next
+    /// hop. What the held frames say besides the end is appended.
     pub fn next_hop(&mut self, out: &mut Vec<Bytes>) {
-        match self {
-            Self::Chat(machine) => machine.next_hop(out),
-            Self::Blocks(machine) => machine.next_hop(out),
-        }
+        let handout = &mut self.handout;
+        self.format.next_hop(&mut Client { handout, out });
     }
 
-    /// Hands out the end of the response that was held, edited where hops before it call for it.
+    /// Hands out the end of the response that was held, edited as the hops before it require.
     pub fn release(&mut self, out: &mut Vec<Bytes>) {
-        match self {
-            Self::Chat(machine) => machine.release(out),
-            Self::Blocks(machine) => machine.release(out),
-        }
+        let handout = &mut self.handout;
+        self.format.release(&mut Client { handout, out });
     }
 
-    /// Ends the turn in place of the model, which would have gone on with hidden calls: what the
-    /// held frames say besides the end, this text if given, and the dialect's own end.
+    /// Ends the turn in place of the model, which would have continued with hidden calls: hands out
+    /// what the held frames say besides the end, this text if given, and the format's own end.
     pub fn close(&mut self, text: Option<&str>, out: &mut Vec<Bytes>) {
-        match self {
-            Self::Chat(machine) => machine.close(text, out),
-            Self::Blocks(machine) => machine.close(text, out),
-        }
+        let handout = &mut self.handout;
+        self.format.close(text, &mut Client { handout, out });
     }
 
-    /// Ends the client's stream with an error event. What was held or undecided is dropped. The
-    /// error is a JSON object; anything else becomes the message of one.
+    /// Ends the client's stream with an error event. Frames that were held or undecided are
+    /// dropped. The error is a JSON object; anything else becomes the message of one.
     pub fn fail(&mut self, error: &[u8], out: &mut Vec<Bytes>) {
-        match self {
-            Self::Chat(machine) => machine.fail(error, out),
-            Self::Blocks(machine) => machine.fail(error, out),
-        }
+        let handout = &mut self.handout;
+        self.format.fail(error, &mut Client { handout, out });
     }
 }
 
-/// What a body is by its first bytes, whatever its headers call it.
+/// The form of a body by its first bytes, whatever its headers say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// A stream of events.
@@ -264,6 +240,7 @@ impl Form {
             b'{' | b'[' => Some(Self::Json),
             b':' => Some(Self::Events),
             _ if FIELDS.iter().any(begins) => Some(Self::Events),
+            // What may still become a field, or a byte order mark, is not decided.
             _ if FIELDS
                 .iter()
                 .chain([&MARK])
@@ -280,75 +257,43 @@ impl Form {
 pub mod unary {
     use bytes::Bytes;
 
-    use super::{Answer, Config, Spec, chat, messages, responses};
-    use crate::dialect::guard::Guard;
-    use crate::dialect::usage::told;
+    use super::{Answer, Guard, Spec};
+    use crate::dialect::{chat, messages, responses};
     use crate::model::Dialect;
-    use crate::model::Usage;
+
+    pub use crate::dialect::unary::{TurnEnd, Unstreamed};
 
     /// Reads a hop's body; `None` if it holds no answer (an error body, say).
     #[must_use]
     pub fn read(body: &Bytes, spec: &Spec) -> Option<Answer> {
         match spec.dialect {
-            Dialect::Chat => chat::stream::unary::read(body, spec),
-            Dialect::Responses => responses::stream::unary::read(body, spec),
-            Dialect::Messages => messages::stream::unary::read(body, spec),
+            Dialect::Chat => chat::stream::unary::read(body, &spec.hidden),
+            Dialect::Responses => responses::stream::unary::read(body, &spec.hidden),
+            Dialect::Messages => messages::stream::unary::read(body, &spec.hidden),
+        }
+    }
+
+    /// The body that the client gets, made of the last hop's: with the first hop's id, what all
+    /// hops said, hidden calls left out and usage told by the rule. If nothing was hidden these are
+    /// the last hop's bytes, untouched.
+    #[must_use]
+    pub fn compose(turn: &Unstreamed<'_>, spec: &Spec) -> Bytes {
+        match spec.dialect {
+            Dialect::Chat => chat::stream::unary::compose(turn),
+            Dialect::Responses => responses::stream::unary::compose(turn, &spec.echo),
+            Dialect::Messages => messages::stream::unary::compose(turn),
         }
     }
 
     /// Whether a body in which [`read`] found no answer may hold a hidden call.
     #[must_use]
     pub fn may_hide(body: &[u8], spec: &Spec) -> bool {
-        Guard::new(spec).stops_unread(body)
+        Guard::new(spec.dialect, &spec.hidden).stops_unread(body)
     }
 
     /// Whether a body that was composed still holds a hidden call.
     #[must_use]
     pub fn still_hides(composed: &[u8], spec: &Spec) -> bool {
-        Guard::new(spec).stops_json(composed)
-    }
-
-    /// A turn that has come to its end.
-    #[derive(Clone, Copy, Debug)]
-    pub struct Unstreamed<'a> {
-        /// How usage is told.
-        pub config: &'a Config,
-        /// How the hops were to be read.
-        pub spec: &'a Spec,
-        /// The first hop's body.
-        pub first: &'a Bytes,
-        /// The last hop's body.
-        pub last: &'a Bytes,
-        /// The answers of all hops in order, the last one's included.
-        pub hops: &'a [Answer],
-        /// Whether it was ended at the hop cap, with its line of text if one is to be said.
-        pub closed: Option<Option<&'a str>>,
-    }
-
-    impl<'a> Unstreamed<'a> {
-        /// The body that the client gets, made of the last hop's: with the first hop's id, what
-        /// all hops said, hidden calls left out and usage told by the rule. Where nothing was
-        /// hidden these are the last hop's bytes, untouched.
-        #[must_use]
-        pub fn compose(&self) -> Bytes {
-            match self.spec.dialect {
-                Dialect::Chat => chat::stream::unary::compose(self),
-                Dialect::Responses => responses::stream::unary::compose(self),
-                Dialect::Messages => messages::stream::unary::compose(self),
-            }
-        }
-
-        /// The answers of all hops but the last.
-        pub(in crate::dialect) fn earlier(&self) -> &'a [Answer] {
-            self.hops
-                .split_last()
-                .map_or(&[][..], |(_, earlier)| earlier)
-        }
-
-        /// What the client is told of usage.
-        pub(in crate::dialect) fn usage(&self) -> Option<Usage> {
-            let reported = self.hops.iter().filter_map(|hop| hop.usage.as_ref());
-            told(self.config.usage, reported)
-        }
+        Guard::new(spec.dialect, &spec.hidden).stops_json(composed)
     }
 }

@@ -1,22 +1,44 @@
-//! The rule for the usage that a client is told after several hops. Reading and writing it on the
-//! wire is `wire`'s.
+//! Which usage the client is told: what it asked for, and how the counts of several hops become one
+//! report. Reading and writing usage on the wire belongs to the formats.
 
-use super::stream::UsageMode;
 use crate::model::Usage;
 
-/// The usage to tell the client, given each hop's in order; `None` if no hop reported any.
+/// Which usage the client is told when a turn had several hops.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum UsageMode {
+    /// Prompt and cached tokens of the last hop, completion tokens of all hops: agents read usage
+    /// as the fill of their context and compact by it.
+    #[default]
+    Last,
+    /// The sums of all hops, for those who bill by them.
+    Sum,
+}
+
+/// Whether the client wants a usage chunk at the end of its stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UsageWish {
+    /// The client asked for the usage chunk.
+    Asked,
+    /// The client left it open and the proxy asks: the chunk is removed again.
+    Added,
+    /// The client refused it, or the format has no such wish: usage that the upstream sends all the
+    /// same is passed on.
+    Refused,
+}
+
+/// The usage that the client is told, given each hop's in order; `None` if no hop reported any.
 ///
-/// A last hop without a report is told with the prompt of the last hop that has one.
+/// If the last hop reported none, the prompt is that of the last hop that did.
 #[must_use]
-pub fn told<'a>(mode: UsageMode, hops: impl IntoIterator<Item = &'a Usage>) -> Option<Usage> {
+pub fn combined<'a>(mode: UsageMode, hops: impl IntoIterator<Item = &'a Usage>) -> Option<Usage> {
     hops.into_iter().fold(None, |before, hop| match before {
         None => Some(*hop),
-        Some(spent) => Some(after(mode, &spent, hop)),
+        Some(spent) => Some(add(mode, &spent, hop)),
     })
 }
 
-/// What is told after one more hop.
-fn after(mode: UsageMode, spent: &Usage, hop: &Usage) -> Usage {
+/// The usage after one more hop.
+fn add(mode: UsageMode, spent: &Usage, hop: &Usage) -> Usage {
     let generated = Usage {
         completion: spent.completion.saturating_add(hop.completion),
         reasoning: spent.reasoning.saturating_add(hop.reasoning),
@@ -69,9 +91,9 @@ mod tests {
             completion: 18,
             reasoning: 3,
         };
-        assert_eq!(told(UsageMode::Last, &hops), Some(last));
-        assert_eq!(told(UsageMode::Sum, &hops), Some(sum));
-        assert_eq!(told(UsageMode::Sum, &hops[..1]), Some(hops[0]));
-        assert_eq!(told(UsageMode::Last, &[]), None);
+        assert_eq!(combined(UsageMode::Last, &hops), Some(last));
+        assert_eq!(combined(UsageMode::Sum, &hops), Some(sum));
+        assert_eq!(combined(UsageMode::Sum, &hops[..1]), Some(hops[0]));
+        assert_eq!(combined(UsageMode::Last, &[]), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The admin listener: health and metrics. Owns three paths; never shares a port with agents.
+//! The admin listener: health and metrics. Owns three paths. Never shares a port with agents.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::errors;
-use super::origin::Guard;
+use super::origin::OriginGuard;
 
-/// Prometheus' text format.
+/// The content type of Prometheus' text format.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What the admin listener asks of the rest.
+/// What the admin listener asks other parts.
 #[derive(Clone)]
 pub struct Probes {
-    /// The metrics, in Prometheus' text format.
+    /// Returns the metrics in Prometheus' text format.
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
-    /// Whether requests can be served, the store included.
+    /// Returns whether requests can be served, including by the store.
     pub ready: Arc<dyn Fn() -> Readiness + Send + Sync>,
 }
 
@@ -32,12 +32,12 @@ pub struct Probes {
 pub struct Readiness {
     /// Whether requests can be served.
     pub ready: bool,
-    /// What an operator must know all the same, a line each.
+    /// What an operator must know in any case, one line each.
     pub notes: Vec<String>,
 }
 
 impl Default for Readiness {
-    /// Ready, and nothing to say.
+    /// Ready, without notes.
     fn default() -> Self {
         Self {
             ready: true,
@@ -52,10 +52,10 @@ struct Admin {
     draining: CancellationToken,
 }
 
-/// Serves until `stop`; from `draining` on, `/readyz` is 503.
+/// Serves until `stop`. From `draining` on, `/readyz` answers 503.
 pub(super) async fn serve(
     listener: TcpListener,
-    guard: Guard,
+    guard: OriginGuard,
     probes: Probes,
     draining: CancellationToken,
     stop: CancellationToken,
@@ -72,8 +72,8 @@ pub(super) async fn serve(
     }
 }
 
-/// Holds every request to the guard, those for paths that are not there included.
-async fn guarded(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+/// Checks every request, even for paths that do not exist.
+async fn guarded(State(guard): State<OriginGuard>, request: Request, next: Next) -> Response {
     match guard.admit(&request) {
         Ok(()) => next.run(request).await,
         Err(error) => errors::respond(None, &error),

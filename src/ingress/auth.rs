@@ -1,6 +1,6 @@
-//! Who owns a request: its credentials are found, hashed under the tenant key, and forgotten. Owns
-//! what counts as the same tenant; never verifies a credential (the upstream does) and never keeps
-//! or prints one.
+//! Who sent a request: finds its credentials, hashes them under the tenant key, and forgets them.
+//! Owns what counts as the same tenant. Never verifies a credential, because the upstream does
+//! that, and never keeps or prints one.
 
 mod sources;
 
@@ -17,7 +17,7 @@ pub use sources::Sources;
 use crate::model::{Digest, TenantId};
 use crate::pipeline::{Identity, Standing};
 
-/// Where a JWT may name the account under its subject (JSON pointers).
+/// Where a JWT may name the account of its subject, as JSON pointers.
 const ACCOUNT_CLAIMS: [&str; 5] = [
     "/account_id",
     "/account",
@@ -26,20 +26,20 @@ const ACCOUNT_CLAIMS: [&str; 5] = [
     "/https:~1~1api.openai.com~1auth/organization_id",
 ];
 
-/// What a client proves itself with. Printing it shows whether there is any, never what it is.
+/// The credentials of a client. Printing them shows whether there are any, never what they are.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Credential {
-    /// The name of each place with what stands there, in the order of both, so that the order in
-    /// which they were sent is none of the tenant's.
+    /// Each place that holds a credential, with the credential. Sorted, so that the order in which
+    /// they were sent does not change the tenant.
     found: Vec<(String, Vec<u8>)>,
-    /// Whether claims may stand for a token: nothing else is there that could be what the upstream
-    /// looks at.
+    /// Whether claims may stand for a token. They may not if there is anything else that the
+    /// upstream could look at.
     claims: bool,
 }
 
 impl Credential {
-    /// The credentials of a request: of each place a bearer's token, else the whole value. None is
-    /// a credential of its own: anonymous.
+    /// The credentials of a request: in each place the token of a bearer, or else the whole value.
+    /// No credential at all counts as one of its own, which is anonymous.
     #[must_use]
     pub fn of(sources: &Sources, headers: &HeaderMap, query: Option<&str>) -> Self {
         let mut found = sources.find(headers, query);
@@ -49,12 +49,12 @@ impl Credential {
         found.retain(|(_, value)| !value.is_empty());
         found.sort_unstable();
         found.dedup();
-        // Where nothing was found there is no token that they could stand for.
+        // Without a token there is nothing that claims could stand for.
         let claims = !found.is_empty() && sources.claims && !sources.more(headers, query);
         Self { found, claims }
     }
 
-    /// The one secret that all places hold, where there is one.
+    /// The one secret that stands in all places, if there is only one.
     fn sole(&self) -> Option<&[u8]> {
         let (_, first) = self.found.first()?;
         let same = self.found.iter().all(|(_, value)| value == first);
@@ -79,10 +79,10 @@ fn bearer(value: &[u8]) -> &[u8] {
     }
 }
 
-/// Whose a request is that came from `peer`: a JWT's by issuer, subject and account claims, so that
-/// a renewed token is the same tenant, where it is all that the upstream could look at; anything else
-/// is taken whole. The claims are not verified here: what was recorded waits until the upstream has
-/// taken the token.
+/// Who sent a request that came from `peer`. A JWT is identified by issuer, subject and account, so
+/// that a renewed token is the same tenant, provided that the upstream could look at nothing else.
+/// Anything else is identified by the whole credential. The claims are not verified here: what was
+/// recorded is used only after the upstream has accepted the token.
 #[must_use]
 pub fn identity(key: &[u8; 32], credential: &Credential, peer: Option<IpAddr>) -> Identity {
     let sole = credential.sole();
@@ -91,6 +91,7 @@ pub fn identity(key: &[u8; 32], credential: &Credential, peer: Option<IpAddr>) -
         (_, Some(whole)) => hash(key, &[b"key", whole]),
         (several, None) => hash(key, &parts(b"keys", several)),
     };
+    // A renewed token has another digest but the same claims.
     let claims = sole.filter(|_| credential.claims).and_then(claims);
     let (tenant, standing) = match claims {
         Some([issuer, subject, account]) => {
@@ -100,6 +101,7 @@ pub fn identity(key: &[u8; 32], credential: &Credential, peer: Option<IpAddr>) -
         }
         None => (TenantId(digest), standing(credential, peer)),
     };
+    // The credential is always hashed whole, because the upstream accepts or refuses it whole.
     let credential = match sole {
         Some(whole) => hash(key, &[b"credential", whole]),
         None => hash(key, &parts(b"credential", &credential.found)),
@@ -127,7 +129,8 @@ fn parts<'a>(kind: &'a [u8], found: &'a [(String, Vec<u8>)]) -> Vec<&'a [u8]> {
     [kind].into_iter().chain(named).collect()
 }
 
-/// Issuer, subject and account of a JWT; `None` if it is none, or names no issuer or subject.
+/// Issuer, subject and account of a JWT. `None` if it is not a JWT, or does not name issuer and
+/// subject.
 fn claims(token: &[u8]) -> Option<[String; 3]> {
     let mut parts = std::str::from_utf8(token).ok()?.split('.');
     let (header, payload, signature) = (parts.next()?, parts.next()?, parts.next()?);
@@ -147,7 +150,7 @@ fn claims(token: &[u8]) -> Option<[String; 3]> {
     Some([issuer, subject, account.unwrap_or_default().to_owned()])
 }
 
-/// A keyed hash of parts, each preceded by its length.
+/// A keyed hash of parts. Each part is preceded by its length, so that no two lists collide.
 fn hash(key: &[u8; 32], parts: &[&[u8]]) -> Digest {
     let mut hasher = blake3::Hasher::new_keyed(key);
     for part in parts {

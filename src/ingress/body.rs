@@ -1,5 +1,5 @@
-//! The body of a managed request, read whole. Owns the cap and what a client is given on its word;
-//! never looks at what the bytes mean.
+//! The body of a managed request, read whole. Owns its limit, and how much memory a client gets
+//! because it announced a length. Never looks at what the bytes mean.
 
 use std::time::Duration;
 
@@ -9,30 +9,31 @@ use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, EXPECT};
 use http_body::Body;
 use http_body_util::BodyExt as _;
 
-use super::budget::{Pieces, Share};
+use super::budget::{BodyShare, PieceBuffer};
 use crate::pipeline::ProxyError;
 use crate::upstream::UploadFault;
 
-/// A body over the cap is read on for so long and no more, so that clients that write before they
-/// read get the answer and not a reset.
+/// How long a body that is too long is still read. Clients that write before they read then get the
+/// answer and not a reset.
 const DISCARD_TIME: Duration = Duration::from_secs(5);
 
-/// And to so many times the cap: past that a reset is fair.
+/// How many times the limit is read of such a body. After that a reset is fair.
 const DISCARD_CAPS: usize = 4;
 
-/// Bytes that a client is given on its word alone. Who has sent so much is given the rest.
+/// How much memory a client gets because it announced a length. After it has sent this much, it
+/// gets the rest.
 const TRUSTED: usize = 1 << 20;
 
 /// How a body is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
-    /// Not at all.
+    /// It is not.
     Identity,
     /// `gzip`
     Gzip,
     /// `zstd`
     Zstd,
-    /// Anything else, several codings included: we can't read it.
+    /// In another way, or in several. The proxy can't read it.
     Unknown,
 }
 
@@ -60,16 +61,16 @@ impl Coding {
     }
 }
 
-/// Reads a body whole, at most `cap` bytes, and holds it against its share of all bodies' memory.
+/// Reads a body whole, up to `cap` bytes. Its bytes count against its share of all bodies' memory.
 ///
 /// # Errors
-/// [`ProxyError::TooLarge`] over the cap; [`ProxyError::Body`] if it ends early or stalls;
-/// [`ProxyError::Overloaded`] where there is no room for it.
+/// [`ProxyError::TooLarge`] over the limit, [`ProxyError::Body`] if the body stops early or stalls,
+/// [`ProxyError::Overloaded`] if there is no room for it.
 pub(super) async fn read<B>(
     mut body: B,
     headers: &HeaderMap,
     cap: usize,
-    mut share: Share,
+    mut share: BodyShare,
 ) -> Result<Bytes, ProxyError>
 where
     B: Body<Data = Bytes, Error = UploadFault> + Unpin,
@@ -78,7 +79,7 @@ where
         .get(CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse().ok());
     if announced.is_some_and(|length: usize| length > cap) {
-        // Who asks first has not begun to send, and reading would tell it to.
+        // A client that sent `expect` has not begun to send. Reading would tell it to.
         if !headers.contains_key(EXPECT) {
             discard(body, cap).await;
         }
@@ -86,7 +87,7 @@ where
     }
     let announced = announced.unwrap_or(0);
     let mut first = Bytes::new();
-    let mut whole = Pieces::default();
+    let mut whole = PieceBuffer::default();
     while let Some(data) = next(&mut body).await? {
         let so_far = first.len() + whole.len();
         if so_far + data.len() > cap {
@@ -97,17 +98,17 @@ where
             discard(body, cap).await;
             return Err(full);
         }
-        // A body of one read is never copied.
+        // A body that came in one read is never copied.
         if so_far == 0 {
             first = data;
             continue;
         }
         if whole.len() == 0 {
-            whole = Pieces::with_room(announced.min(TRUSTED).max(so_far + data.len()));
+            whole = PieceBuffer::with_room(announced.min(TRUSTED).max(so_far + data.len()));
             whole.push(&std::mem::take(&mut first));
         }
         if so_far + data.len() > TRUSTED {
-            // At once what is still to come, which costs no memory before it has come.
+            // Reserves the rest at once. It costs no memory before it is filled.
             whole.expect(announced);
         }
         whole.push(&data);
@@ -120,7 +121,7 @@ where
     Ok(share.hold(whole))
 }
 
-/// The next bytes of a body, trailers left out.
+/// The next bytes of a body, without trailers.
 async fn next<B>(body: &mut B) -> Result<Option<Bytes>, UploadFault>
 where
     B: Body<Data = Bytes, Error = UploadFault> + Unpin,
@@ -133,7 +134,7 @@ where
     Ok(None)
 }
 
-/// Reads on and throws away, bounded in time and in bytes.
+/// Reads on and drops what comes, within limits of time and bytes.
 async fn discard<B>(mut body: B, cap: usize)
 where
     B: Body<Data = Bytes, Error = UploadFault> + Unpin,
@@ -155,7 +156,7 @@ mod tests {
     use http_body_util::StreamBody;
     use proptest::prelude::*;
 
-    use super::super::budget::Budget;
+    use super::super::budget::BodyBudget;
     use super::*;
 
     fn run<T>(future: impl Future<Output = T>) -> T {
@@ -207,7 +208,7 @@ mod tests {
                 Ok::<_, UploadFault>(http_body::Frame::data(Bytes::from(chunk)))
             });
             let body = StreamBody::new(futures_util::stream::iter(frames));
-            let budget = Budget::new(200);
+            let budget = BodyBudget::new(200);
             match run(read(body, &headers, cap, budget.share())) {
                 Ok(bytes) => prop_assert!(whole.len() <= cap && bytes == whole),
                 Err(error) => {

@@ -1,5 +1,5 @@
-//! Memory for the bodies of all requests: one budget, and buffers that grow against it. Owns who
-//! has how much of it; never reads a body.
+//! Memory for the bodies of all requests: one budget, and buffers that grow within it. Owns who has
+//! how much of it. Never looks into a body.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,38 +8,39 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 
-use crate::pipeline::ProxyError;
+use crate::pipeline::{ProxyError, ServingLimit};
 
-/// A body that finds no room waits so long for others to end.
+/// How long a body waits for room.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// And so much longer for each that waits already, up to so many. Bodies that wait for each other
-/// would else give up at one moment, when the first to do so makes room for the rest.
+/// How much longer it waits for each body that waits already, up to a limit. Bodies that wait for
+/// each other would otherwise all give up at the same moment, although the first to do so makes
+/// room for the rest.
 const LATER: Duration = Duration::from_millis(100);
 const LATER_MOST: u32 = 20;
 
 /// The least and the most by which a buffer of unknown size grows.
 const STEPS: [usize; 2] = [64 << 10, 1 << 20];
 
-/// The bytes that all bodies may take.
+/// The bytes that all bodies together may take.
 #[derive(Clone, Debug)]
-pub(super) struct Budget {
+pub(super) struct BodyBudget {
     room: Arc<Semaphore>,
     waiting: Arc<AtomicU32>,
 }
 
-/// What one body has of them; dropping it gives it back.
+/// What one body has of the budget. Dropping it gives that back.
 #[derive(Debug)]
-pub(super) struct Share {
-    budget: Budget,
+pub(super) struct BodyShare {
+    budget: BodyBudget,
     held: usize,
 }
 
-/// One that waits, until this is dropped.
-struct Waiting<'a>(&'a AtomicU32);
+/// Counts a body as waiting until it is dropped.
+struct WaitingBody<'a>(&'a AtomicU32);
 
-impl Budget {
-    /// So many bytes.
+impl BodyBudget {
+    /// A budget of this many bytes.
     pub(super) fn new(bytes: usize) -> Self {
         Self {
             room: Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS))),
@@ -47,24 +48,24 @@ impl Budget {
         }
     }
 
-    /// What one body may need: what came and what it unpacks to are held at once, the latter with
-    /// room for its next step.
+    /// The most that one body may need. Its packed and unpacked bytes are held at once, the latter
+    /// with room for the next step.
     pub(super) fn least(cap: usize) -> usize {
         let [_, step] = STEPS;
         cap.saturating_mul(2).saturating_add(step)
     }
 
     /// The share of a body that has nothing yet.
-    pub(super) fn share(&self) -> Share {
-        Share {
+    pub(super) fn share(&self) -> BodyShare {
+        BodyShare {
             budget: self.clone(),
             held: 0,
         }
     }
 }
 
-impl Share {
-    /// Takes more, if there is as much at once.
+impl BodyShare {
+    /// Takes more, if that much is free now.
     pub(super) fn try_grow(&mut self, bytes: usize) -> bool {
         let Ok(permits) = u32::try_from(bytes) else {
             return false;
@@ -77,23 +78,22 @@ impl Share {
         true
     }
 
-    /// Takes more, and waits for it. Who waits first is served first and gives up first, so that of
-    /// bodies that wait for each other some come through.
+    /// Takes more, and waits for it if necessary. The first to wait is the first to be served and
+    /// the first to give up, so that of bodies that wait for each other some get through.
     ///
     /// # Errors
-    /// [`ProxyError::Overloaded`] where nothing came free in time.
+    /// [`ProxyError::Overloaded`] if not enough came free in time.
     pub(super) async fn grow(&mut self, bytes: usize) -> Result<(), ProxyError> {
         if self.try_grow(bytes) {
             return Ok(());
         }
-        let full = ProxyError::Overloaded {
-            setting: "server.body_budget",
-        };
+        let full = ProxyError::Overloaded(ServingLimit::Bodies);
         let Ok(permits) = u32::try_from(bytes) else {
             return Err(full);
         };
+        // Later bodies wait longer, so that not all of them give up at once.
         let before = self.budget.waiting.fetch_add(1, Ordering::Relaxed);
-        let waiting = Waiting(&self.budget.waiting);
+        let waiting = WaitingBody(&self.budget.waiting);
         let wait = WAIT + LATER * before.min(LATER_MOST);
         let granted = tokio::time::timeout(wait, self.budget.room.acquire_many(permits)).await;
         drop(waiting);
@@ -107,56 +107,57 @@ impl Share {
         }
     }
 
-    /// Gives back what is more than so much.
+    /// Gives back what exceeds `bytes`.
     fn keep(&mut self, bytes: usize) {
         let over = self.held.saturating_sub(bytes);
         self.held -= over;
         self.budget.room.add_permits(over);
     }
 
-    /// Bytes that give the share back once the last slice of them is dropped.
+    /// Wraps bytes so that the share is given back when the last slice of them is dropped.
     pub(super) fn hold(mut self, bytes: Bytes) -> Bytes {
         self.keep(bytes.len());
-        Bytes::from_owner(Held {
+        Bytes::from_owner(SharedBytes {
             bytes,
             _share: self,
         })
     }
 }
 
-impl Drop for Share {
+impl Drop for BodyShare {
     fn drop(&mut self) {
         self.budget.room.add_permits(self.held);
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingBody<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-struct Held {
+struct SharedBytes {
     bytes: Bytes,
-    _share: Share,
+    _share: BodyShare,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for SharedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// A buffer that never holds much more than was put in: it grows by pieces, which are joined once.
+/// A buffer that never holds much more than was put into it. It grows by pieces, which are joined
+/// at the end.
 #[derive(Debug, Default)]
-pub(super) struct Pieces {
+pub(super) struct PieceBuffer {
     full: Vec<Vec<u8>>,
     last: Vec<u8>,
     length: usize,
 }
 
-impl Pieces {
-    /// A buffer whose first piece has so much room.
+impl PieceBuffer {
+    /// A buffer whose first piece has this much room.
     pub(super) fn with_room(bytes: usize) -> Self {
         Self {
             last: Vec::with_capacity(bytes),
@@ -164,12 +165,12 @@ impl Pieces {
         }
     }
 
-    /// Bytes that were put in.
+    /// How many bytes were put in.
     pub(super) fn len(&self) -> usize {
         self.length
     }
 
-    /// Makes room for so many bytes in all, while there is but one piece.
+    /// Makes room for `bytes` in total, if there is only one piece so far.
     pub(super) fn expect(&mut self, bytes: usize) {
         if self.full.is_empty() && self.last.capacity() < bytes {
             self.last
@@ -204,7 +205,8 @@ impl Pieces {
         }
     }
 
-    /// All of it. Each piece is dropped as it is copied, so that it is never there twice.
+    /// Joins the pieces. Each is dropped as soon as it was copied, so that the bytes are never held
+    /// twice.
     pub(super) fn join(self) -> Bytes {
         if self.full.is_empty() {
             return self.last.into();
@@ -226,7 +228,7 @@ mod tests {
 
     #[test]
     fn what_is_dropped_is_given_back() {
-        let budget = Budget::new(100);
+        let budget = BodyBudget::new(100);
         let mut share = budget.share();
         assert!(share.try_grow(60) && !share.try_grow(41));
         let held = share.hold(Bytes::from_static(&[0; 50]));
@@ -244,7 +246,7 @@ mod tests {
             room in 0_usize..100,
             expected in 0_usize..100,
         ) {
-            let mut pieces = Pieces::with_room(room);
+            let mut pieces = PieceBuffer::with_room(room);
             for (number, chunk) in chunks.iter().enumerate() {
                 if number % 3 == 2 {
                     pieces.push_piece(chunk.clone());

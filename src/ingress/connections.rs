@@ -1,5 +1,5 @@
-//! How many connections agents have, and which one goes where a further one needs its descriptor.
-//! Owns the count and the state of each; never reads or writes one.
+//! How many connections agents have, and which one is closed when a new one needs its place. Owns
+//! the count and the state of each. Never reads from one or writes to one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// A connection may bring its request for so long before it counts as idle.
+/// How long a new connection does not count as idle, because its request may still come.
 const YOUNG: Duration = Duration::from_millis(250);
 
-/// How soon is looked again for one that has become idle.
+/// How soon the connections are searched again for an idle one.
 const LOOK: Duration = Duration::from_millis(25);
 
-/// Stands for the time since when a connection that serves a request is idle.
+/// The value for a connection that serves a request.
 const BUSY: u64 = u64::MAX;
 
-/// All connections that are open.
+/// All open connections.
 pub(super) struct Connections {
     most: usize,
     begun: Instant,
@@ -29,13 +29,13 @@ pub(super) struct Connections {
 #[derive(Default)]
 struct Open {
     next: u64,
-    slots: HashMap<u64, Arc<Slot>>,
+    slots: HashMap<u64, Arc<ConnectionState>>,
 }
 
 /// What is known of one connection.
-pub(super) struct Slot {
+pub(super) struct ConnectionState {
     begun: Instant,
-    /// Milliseconds since `begun`, or [`BUSY`].
+    /// Since when it is idle, in milliseconds after `begun`, or [`BUSY`].
     idle: AtomicU64,
     /// Whether bytes wait for its client.
     writing: AtomicBool,
@@ -43,19 +43,19 @@ pub(super) struct Slot {
     leave: Notify,
 }
 
-/// A connection's place among the others, until it is dropped.
-pub(super) struct Held {
+/// The place of a connection among the others, until it is dropped.
+pub(super) struct HeldConnection {
     connections: Arc<Connections>,
     number: u64,
-    slot: Arc<Slot>,
+    slot: Arc<ConnectionState>,
 }
 
-/// A connection serves a request until this is dropped.
+/// Marks a connection as busy until it is dropped.
 #[derive(Debug)]
-pub(super) struct Busy(Arc<Slot>);
+pub(super) struct Busy(Arc<ConnectionState>);
 
 impl Connections {
-    /// At most so many at once.
+    /// Allows this many connections at once.
     pub(super) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
             most,
@@ -65,11 +65,11 @@ impl Connections {
         })
     }
 
-    /// Waits until there may be one more. Where all serve requests that is when one ends; else who
-    /// has been idle for the longest is asked to leave.
+    /// Waits until there is room for one more. If all connections serve requests, one of them must
+    /// end. Otherwise the one that has been idle longest is asked to leave.
     pub(super) async fn room(&self) {
         loop {
-            // Registered first, so that no end is missed.
+            // Registers first, so that no end is missed.
             let closed = self.closed.notified();
             if self.open.lock().slots.len() < self.most {
                 return;
@@ -82,8 +82,8 @@ impl Connections {
     }
 
     /// Counts a connection as open.
-    pub(super) fn hold(self: &Arc<Self>) -> Held {
-        let slot = Arc::new(Slot {
+    pub(super) fn hold(self: &Arc<Self>) -> HeldConnection {
+        let slot = Arc::new(ConnectionState {
             begun: self.begun,
             idle: AtomicU64::new(since(self.begun)),
             writing: AtomicBool::new(false),
@@ -94,17 +94,17 @@ impl Connections {
         let number = open.next;
         open.next += 1;
         open.slots.insert(number, Arc::clone(&slot));
-        Held {
+        HeldConnection {
             connections: Arc::clone(self),
             number,
             slot,
         }
     }
 
-    fn idlest(&self) -> Option<Arc<Slot>> {
+    fn idlest(&self) -> Option<Arc<ConnectionState>> {
         let until = since(self.begun).saturating_sub(millis(YOUNG));
         let open = self.open.lock();
-        let idle = |slot: &Arc<Slot>| slot.idle.load(Ordering::Relaxed);
+        let idle = |slot: &Arc<ConnectionState>| slot.idle.load(Ordering::Relaxed);
         let all = open.slots.values();
         let found = all.filter(|slot| !slot.writing.load(Ordering::Relaxed));
         let found = found
@@ -114,8 +114,8 @@ impl Connections {
     }
 }
 
-impl Slot {
-    /// Notes that a request is served until the guard is dropped.
+impl ConnectionState {
+    /// Marks the connection as busy until the guard is dropped.
     pub(super) fn busy(self: &Arc<Self>) -> Busy {
         self.idle.store(BUSY, Ordering::Relaxed);
         Busy(Arc::clone(self))
@@ -126,7 +126,7 @@ impl Slot {
         self.writing.store(waits, Ordering::Relaxed);
     }
 
-    /// Notes that they have waited too long.
+    /// Notes that they waited too long.
     pub(super) fn stalled(&self) {
         self.stalled.store(true, Ordering::Relaxed);
     }
@@ -136,31 +136,31 @@ impl Slot {
         self.stalled.load(Ordering::Relaxed)
     }
 
-    /// Returns once another connection needs the place.
+    /// Returns when another connection needs the place.
     pub(super) async fn asked_to_leave(&self) {
         self.leave.notified().await;
     }
 
     fn leave(&self) {
-        // Whoever is leaving is not asked again.
+        // A connection that is leaving is not asked again.
         self.idle.store(BUSY, Ordering::Relaxed);
         self.leave.notify_one();
     }
 }
 
-impl std::fmt::Debug for Slot {
+impl std::fmt::Debug for ConnectionState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Slot")
     }
 }
 
-impl Held {
-    pub(super) fn slot(&self) -> &Arc<Slot> {
+impl HeldConnection {
+    pub(super) fn slot(&self) -> &Arc<ConnectionState> {
         &self.slot
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldConnection {
     fn drop(&mut self) {
         self.connections.open.lock().slots.remove(&self.number);
         self.connections.closed.notify_one();

@@ -1,22 +1,23 @@
-//! How many files the process may open, and what of that agents' connections may take. Owns the
-//! limit; never opens anything.
+//! How many files the process may open, and how many of them agents' connections may take. Owns the
+//! limit. Never opens a file.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// More than anybody needs: some programs that we start walk over all that they may have.
+/// More than anybody needs. Some programs that the proxy starts walk over all descriptors that they
+/// may have.
 const ENOUGH: u64 = 65_536;
 
-/// Descriptors that no agent gets: the store's, the log's, and those of whoever looks after the
-/// process by its admin port.
+/// How many descriptors no agent gets: those of the store, of the log, and of whoever uses the
+/// admin port.
 const KEPT: u64 = 64;
 
-/// Connections that are accepted under any limit.
+/// How many connections are accepted under any limit.
 const LEAST: usize = 8;
 
-/// Raises the limit as far as the system lets us, and says where it stands then.
+/// Raises the limit as far as the system allows, and returns it.
 ///
 /// # Errors
-/// If the system refuses; the old limit stands.
+/// The system's error. The old limit stays.
 pub fn raise() -> std::io::Result<u64> {
     let limit = getrlimit(Resource::Nofile);
     let current = limit.current.unwrap_or(ENOUGH);
@@ -32,15 +33,15 @@ pub fn raise() -> std::io::Result<u64> {
     Ok(wanted)
 }
 
-/// Connections that agents may have at once: what they ask for needs one each to the upstream.
+/// How many connections agents may have. Each may need another one to the upstream.
 pub(super) fn connections() -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(ENOUGH);
     let room = limit.min(ENOUGH).saturating_sub(KEPT) / 2;
     usize::try_from(room).unwrap_or(usize::MAX).max(LEAST)
 }
 
-/// Requests that may be served at once with so many connections, so that some are left for who has
-/// to be refused.
+/// How many requests may be served at once over this many connections. The others are for requests
+/// that have to be refused.
 pub(super) fn places(connections: usize) -> usize {
     (connections * 3 / 4).max(1)
 }

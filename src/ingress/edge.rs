@@ -1,5 +1,5 @@
-//! One request at the edge: limits, which way it goes, and errors in the caller's shape. Owns the
-//! choice between a turn and a pass; never reads what a body means.
+//! One request at the edge: checks its limits, chooses its way, and answers errors in the caller's
+//! shape. Owns the choice whether a request is managed or forwarded. Never reads what a body means.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,53 +11,58 @@ use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
-use super::Config;
 use super::auth::{self, Credential};
 use super::body::{self, Coding};
-use super::budget::Budget;
+use super::budget::BodyBudget;
 use super::connections::Busy;
 use super::descriptors;
 use super::errors;
 use super::headers;
 use super::inflate::Unpackers;
-use super::limit::{Counted, Limit};
-use super::origin::Guard;
+use super::limit::{CountedBody, RequestLimit};
+use super::origin::OriginGuard;
 use super::pace::Paced;
+use super::settings::ServerSettings;
 use crate::dialect::Purpose;
 use crate::model::{Dialect, Rope};
-use crate::pipeline::{self, App, Identity, ProxyError, Report, Side, TurnRequest, Untouched};
-use crate::record::{Metrics, Route, Stage};
+use crate::pipeline::{
+    self, App, Fault, Identity, ProxyError, Reporter, ServingLimit, TurnRequest, Untouched,
+};
+use crate::record::{FailedStage, Metrics, Route};
 use crate::upstream::Payload;
 
-/// What every request at the edge shares.
+/// What all requests at the edge share.
 pub struct Edge {
-    config: Config,
+    settings: ServerSettings,
     app: Arc<App>,
     tenant_key: [u8; 32],
-    limit: Limit,
-    guard: Guard,
-    budget: Budget,
+    limit: RequestLimit,
+    guard: OriginGuard,
+    budget: BodyBudget,
     unpackers: Unpackers,
 }
 
 impl Edge {
-    /// Ties limits, the application and the tenant key together.
+    /// Combines limits, the application and the tenant key.
     #[must_use]
-    pub fn new(config: Config, app: Arc<App>, tenant_key: [u8; 32]) -> Self {
+    pub fn new(settings: ServerSettings, app: Arc<App>, tenant_key: [u8; 32]) -> Self {
+        // More requests than the process has descriptors for would fail at the upstream.
         let affordable = descriptors::places(descriptors::connections());
-        if affordable < config.max_in_flight {
+        if affordable < settings.max_in_flight {
             tracing::warn!(
                 affordable,
                 "server.max_in_flight is more than the process may open files for; start it with a higher `ulimit -n`"
             );
         }
-        let limit = Limit::new(config.max_in_flight.min(affordable));
-        let budget = config.body_budget.max(Budget::least(config.body_cap));
-        let guard = Guard::new(config.listen.ip(), &config.hosts, &config.origins);
+        let limit = RequestLimit::new(settings.max_in_flight.min(affordable));
+        let budget = settings
+            .body_budget
+            .max(BodyBudget::least(settings.body_cap));
+        let guard = OriginGuard::new(settings.listen.ip(), &settings.hosts, &settings.origins);
         Self {
-            budget: Budget::new(budget),
+            budget: BodyBudget::new(budget),
             unpackers: Unpackers::new(),
-            config,
+            settings,
             app,
             tenant_key,
             limit,
@@ -65,8 +70,8 @@ impl Edge {
         }
     }
 
-    pub(super) fn config(&self) -> &Config {
-        &self.config
+    pub(super) fn settings(&self) -> &ServerSettings {
+        &self.settings
     }
 
     pub(super) fn metrics(&self) -> &Metrics {
@@ -74,8 +79,8 @@ impl Edge {
     }
 }
 
-/// Answers a request. Whatever goes wrong becomes a response, and each response is counted once; a
-/// body that breaks later breaks the connection, so that no cut stream looks like an end.
+/// Answers a request. Every failure becomes a response, and each response is counted once. A body
+/// that fails later breaks the connection, so that a cut stream never looks complete.
 pub(super) async fn handle(
     edge: &Edge,
     peer: Option<IpAddr>,
@@ -84,31 +89,33 @@ pub(super) async fn handle(
 ) -> Response<Body> {
     let managed = managed(&request);
     let dialect = managed.map(|(dialect, _)| dialect);
-    let report = Report::begin(&edge.app, route(managed), request.method().clone());
-    // Before its host is looked at: that is never ours, and a client that takes us for a proxy of
-    // another kind is better told so.
+    let reporter = Reporter::begin(&edge.app, route(managed), request.method().clone());
+    // This comes before the check of the host, which never fits a CONNECT. A client that takes
+    // Plimsoll for another kind of proxy should be told so.
     if request.method() == Method::CONNECT {
-        return refuse(report, dialect, &ProxyError::Method);
+        return refuse(reporter, dialect, &ProxyError::Method);
     }
     if let Err(error) = edge.guard.admit(&request) {
-        return refuse(report, dialect, &error);
+        return refuse(reporter, dialect, &error);
     }
-    let sources = &edge.config.sources;
+    // Credentials come before the limit, because each tenant has its own share of the places.
+    let sources = &edge.settings.sources;
     let credential = Credential::of(sources, request.headers(), request.uri().query());
     let identity = auth::identity(&edge.tenant_key, &credential, peer);
     let Some(place) = edge.limit.enter(identity.tenant) else {
-        let setting = "server.max_in_flight";
-        return refuse(report, dialect, &ProxyError::Overloaded { setting });
+        let full = ProxyError::Overloaded(ServingLimit::Requests);
+        return refuse(reporter, dialect, &full);
     };
+    // The place is held until the last byte of the response, so it goes with the body.
     let flight = edge.app.metrics.in_flight();
     let response = match admit(edge, request, identity).await {
-        Ok(admitted) => serve(&edge.app, dialect, admitted, report).await,
-        Err(error) => refuse(report, dialect, &error),
+        Ok(admitted) => serve(&edge.app, dialect, admitted, reporter).await,
+        Err(error) => refuse(reporter, dialect, &error),
     };
-    response.map(|body| Body::new(Counted::new(body, place, flight, busy)))
+    response.map(|body| Body::new(CountedBody::new(body, place, flight, busy)))
 }
 
-/// Counts what the connection answered by itself, because it was no request.
+/// Counts a response that the connection sent by itself, because the request was malformed.
 pub(super) fn malformed(edge: &Edge, error: &hyper::Error) {
     let status = if error.is_parse_too_large() {
         StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
@@ -117,18 +124,18 @@ pub(super) fn malformed(edge: &Edge, error: &hyper::Error) {
     } else {
         return;
     };
-    // What its method was meant to be is not known; any that is no standard one is `other`.
+    // Its method is not known. A method that is not standard counts as `other`.
     let unknown = Method::from_bytes(b"UNKNOWN").unwrap_or_default();
-    Report::begin(&edge.app, Route::Forward, unknown).refuse(status);
+    Reporter::begin(&edge.app, Route::Forward, unknown).refuse(status);
 }
 
-/// A request that may enter.
+/// A request that was admitted.
 enum Admitted {
     /// It is managed.
     Turn(Box<TurnRequest>),
-    /// It is passed through.
+    /// It is forwarded.
     Forward(Untouched),
-    /// It would be managed if its coding were one that we can read.
+    /// It would be managed if the proxy could read its coding.
     Unreadable(Untouched),
 }
 
@@ -136,26 +143,26 @@ async fn serve(
     app: &Arc<App>,
     dialect: Option<Dialect>,
     admitted: Admitted,
-    mut report: Report,
+    mut reporter: Reporter,
 ) -> Response<Body> {
     let answer = match admitted {
-        Admitted::Turn(turn) => pipeline::turn(app, *turn, report).await,
-        Admitted::Forward(request) => pipeline::forward(app, request, report).await,
+        Admitted::Turn(turn) => pipeline::turn(app, *turn, reporter).await,
+        Admitted::Forward(request) => pipeline::forward(app, request, reporter).await,
         Admitted::Unreadable(request) => {
-            report.failed_open(Stage::Ingress);
-            pipeline::forward(app, request, report).await
+            reporter.failed_open(FailedStage::Ingress);
+            pipeline::forward(app, request, reporter).await
         }
     };
     answer.unwrap_or_else(|error| {
-        if error.class().side != Side::Caller {
+        if error.class().side != Fault::Caller {
             tracing::warn!(%error, "no response from the upstream");
         }
         errors::respond(dialect, &error)
     })
 }
 
-fn refuse(report: Report, dialect: Option<Dialect>, error: &ProxyError) -> Response<Body> {
-    report.refuse(error.status());
+fn refuse(reporter: Reporter, dialect: Option<Dialect>, error: &ProxyError) -> Response<Body> {
+    reporter.refuse(error.status());
     errors::respond(dialect, error)
 }
 
@@ -166,7 +173,7 @@ async fn admit(
 ) -> Result<Admitted, ProxyError> {
     let managed = managed(&request);
     let (parts, body) = request.into_parts();
-    let body = Paced::new(body, edge.config.pace);
+    let body = Paced::new(body, edge.settings.pace);
     let asked = parts
         .uri
         .path_and_query()
@@ -180,12 +187,14 @@ async fn admit(
     let Some((dialect, purpose)) = managed else {
         return Ok(Admitted::Forward(pass(method, asked, headers, body)));
     };
+    // A body that can't be read is not held either: it is streamed like any other.
     if coding == Coding::Unknown {
         return Ok(Admitted::Unreadable(pass(method, asked, headers, body)));
     }
-    let overrides = headers::overrides(&headers, &edge.config.profiles)?;
+    let overrides = headers::overrides(&headers, &edge.settings.profiles)?;
     let session = headers::session(&headers)?;
-    let cap = edge.config.body_cap;
+    let cap = edge.settings.body_cap;
+    // Both bodies are kept: the raw one is forwarded if management fails.
     let raw = body::read(body, &headers, cap, edge.budget.share()).await?;
     let unpacking = edge.unpackers.unpack(coding, &raw, cap, &edge.budget);
     let body = unpacking.await?;
@@ -222,7 +231,7 @@ fn pass(
     }
 }
 
-/// The route of a request by what it asks for.
+/// The route of a request.
 fn route(managed: Option<(Dialect, Purpose)>) -> Route {
     match managed {
         Some((_, Purpose::Count)) => Route::CountTokens,
@@ -233,7 +242,7 @@ fn route(managed: Option<(Dialect, Purpose)>) -> Route {
     }
 }
 
-/// What a request that is managed asks for; none of one that is passed through.
+/// The dialect and the purpose of a managed request. `None` for any other request.
 fn managed(request: &Request<Incoming>) -> Option<(Dialect, Purpose)> {
     Dialect::of_path(request.uri().path()).filter(|_| request.method() == Method::POST)
 }

@@ -1,6 +1,6 @@
-//! An error as a response: in the shape of its dialect, OpenAI's where it has none, with the headers
-//! that go with it. Never words what went wrong (the errors do) and never touches an error of the
-//! upstream's own.
+//! An error as a response: in the shape of its dialect, or of OpenAI's if it has none, with the
+//! headers that belong to it. Owns those headers. Never words what went wrong, because the errors
+//! do, and never touches an error of the upstream's.
 
 use axum::body::Body;
 use http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER, UPGRADE};
@@ -17,10 +17,10 @@ pub fn respond(dialect: Option<Dialect>, error: &ProxyError) -> Response<Body> {
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     match error {
-        ProxyError::Overloaded { .. } => {
+        ProxyError::Overloaded(_) => {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
-        // A 426 has to name what would be understood.
+        // A 426 must name a protocol that is understood.
         ProxyError::Upgrade => {
             headers.insert(UPGRADE, HeaderValue::from_static("HTTP/1.1"));
             headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
@@ -33,7 +33,7 @@ pub fn respond(dialect: Option<Dialect>, error: &ProxyError) -> Response<Body> {
         | ProxyError::Request(_)
         | ProxyError::Terms(_)
         | ProxyError::Budget { .. }
-        | ProxyError::Middle(_)
+        | ProxyError::Interrupted(_)
         | ProxyError::Method
         | ProxyError::Host
         | ProxyError::Origin

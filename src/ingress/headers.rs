@@ -1,76 +1,76 @@
-//! What a request's headers ask of the proxy. Owns the names and the values that are allowed;
-//! never changes a header and never echoes a value.
+//! What the headers of a request ask of the proxy. Owns their names and the values that are
+//! allowed. Never changes a header and never repeats a value.
 
 use std::collections::BTreeSet;
 
 use http::HeaderMap;
 
 use crate::model::Scope;
-use crate::pipeline::{ProxyError, Session};
+use crate::pipeline::{ProxyError, SessionHeaders};
 use crate::policy::Policy;
 use crate::turn::texts::TextProfile;
 use crate::turn::{AskedBudget, MIN_CEILING, Mode, Overrides, PAPER_PROFILE, tokens};
 
-/// Names the session.
+/// The name of the session.
 pub const SESSION: &str = "x-plimsoll-session";
-/// Names the session that this one came from.
+/// The name of the parent session.
 pub const PARENT: &str = "x-plimsoll-parent";
 /// `manage`, `observe` or `off`.
 pub const MODE: &str = "x-plimsoll-mode";
-/// Tokens like `40000` or `40k`, or a share of the model's window like `40%`.
+/// A number of tokens such as `40000` or `40k`, or a share of the model's window such as `40%`.
 pub const BUDGET: &str = "x-plimsoll-budget";
-/// A named section of the configuration.
+/// The name of a profile in the configuration.
 pub const PROFILE: &str = "x-plimsoll-profile";
-/// A policy by name.
+/// The name of a policy.
 pub const POLICY: &str = "x-plimsoll-policy";
 /// `on` or `off`.
 pub const RECALL: &str = "x-plimsoll-recall";
-/// `now`: the model is asked to mark its work from this request on.
+/// `now` asks the model to mark its work from this request on.
 pub const GUIDE: &str = "x-plimsoll-guide";
 
-/// The words for what can be turned off.
+/// The words for a switch.
 const SWITCH: &[(&str, bool)] = &[("on", true), ("off", false)];
 
-/// The one word for when.
+/// The only word for a time.
 const NOW: &[(&str, ())] = &[("now", ())];
 
-/// Longest session id that we take, in bytes.
+/// The longest name of a session, in bytes.
 const MAX_ID: usize = 256;
 
-/// Joins a session with a thread: no header value can hold it, so no two pairs collide.
+/// Joins a session with a thread. No header value can hold this character, so no two pairs collide.
 const JOINT: char = '\u{1f}';
 
 /// How one agent names its session.
-struct Signal {
+struct SessionSignal {
     session: &'static str,
     children: Children,
 }
 
-/// How an agent tells the conversations of its sub-agents from its own.
+/// How an agent distinguishes the conversations of its sub-agents from its own.
 enum Children {
-    /// It has none, or does not.
+    /// It has no sub-agents, or does not distinguish them.
     Untold,
-    /// They share its session, and alone have a name of their own in this header.
+    /// They share its session. Only they have a name of their own, in this header.
     Named(&'static str),
-    /// They share its session, in which every conversation is a thread; a child names its
-    /// parent's.
+    /// They share its session. Every conversation is a thread, and a child names the thread of its
+    /// parent.
     Threads {
         own: &'static str,
         parent: &'static str,
     },
-    /// They have sessions of their own, and name their parent's in this header.
+    /// They have sessions of their own, and name the session of their parent in this header.
     Sessions(&'static str),
 }
 
-/// What real agents send, in the order in which they are looked for.
-const SIGNALS: [Signal; 5] = [
+/// What real agents send. The first that is found counts.
+const SIGNALS: [SessionSignal; 5] = [
     // Claude Code.
-    Signal {
+    SessionSignal {
         session: "x-claude-code-session-id",
         children: Children::Named("x-claude-code-agent-id"),
     },
     // codex.
-    Signal {
+    SessionSignal {
         session: "session-id",
         children: Children::Threads {
             own: "thread-id",
@@ -78,16 +78,16 @@ const SIGNALS: [Signal; 5] = [
         },
     },
     // opencode.
-    Signal {
+    SessionSignal {
         session: "x-session-id",
         children: Children::Sessions("x-parent-session-id"),
     },
-    Signal {
+    SessionSignal {
         session: "x-session-affinity",
         children: Children::Sessions("x-parent-session-id"),
     },
     // pi, in the responses dialect.
-    Signal {
+    SessionSignal {
         session: "session_id",
         children: Children::Untold,
     },
@@ -96,7 +96,8 @@ const SIGNALS: [Signal; 5] = [
 /// What a request sets for itself.
 ///
 /// # Errors
-/// A header of ours that is there twice or has a value that is not allowed.
+/// [`ProxyError::Header`] if one of Plimsoll's headers is there twice or has a value that is not
+/// allowed.
 pub fn overrides(
     headers: &HeaderMap,
     profiles: &BTreeSet<String>,
@@ -111,13 +112,14 @@ pub fn overrides(
     })
 }
 
-/// What the headers say about the session: ours first, then what agents send. A session of ours
-/// still holds the agent's threads apart, or sub-agents that run at once would be one conversation.
+/// What the headers say about the session. Plimsoll's header comes first, and then what agents
+/// send. The agent's threads are held apart even under Plimsoll's header, or sub-agents that run at
+/// once would be one conversation.
 ///
 /// # Errors
-/// A header of ours that is there twice or has a value that is not allowed. What agents send is
-/// never refused.
-pub fn session(headers: &HeaderMap) -> Result<Session, ProxyError> {
+/// [`ProxyError::Header`] if one of Plimsoll's headers is there twice or has a value that is not
+/// allowed. A header of an agent is never refused.
+pub fn session(headers: &HeaderMap) -> Result<SessionHeaders, ProxyError> {
     let own = read(headers, SESSION, id)?;
     let parent = read(headers, PARENT, id)?;
     let told = SIGNALS
@@ -127,15 +129,15 @@ pub fn session(headers: &HeaderMap) -> Result<Session, ProxyError> {
         Some((children, session)) => children.place(headers, own.as_deref(), session),
         None => (own, None),
     };
-    Ok(Session {
+    Ok(SessionHeaders {
         explicit: explicit.map(Scope),
         parent: parent.or(parent_of_agent).map(Scope),
     })
 }
 
 impl Children {
-    /// Where a conversation stands, and where the one stands that it came from. `own` is the
-    /// session by our header, `told` by the agent's.
+    /// The scope of a conversation and of its parent. `own` is the session in Plimsoll's header,
+    /// `told` the one in the agent's.
     fn place(
         &self,
         headers: &HeaderMap,
@@ -157,7 +159,8 @@ impl Children {
             Self::Sessions(parent) => {
                 let parent = sent(headers, parent);
                 match own {
-                    // Nothing tells whose child the parent is, so each of them is named alike.
+                    // The parent may have a parent itself, which nothing tells. So all of them are
+                    // named in the same way.
                     Some(_) => (Some(within(told)), parent.map(within)),
                     None => (None, parent.map(str::to_owned)),
                 }
@@ -167,7 +170,7 @@ impl Children {
     }
 }
 
-/// An agent's header, if it is usable text.
+/// The value of an agent's header, if it is usable text.
 fn sent<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers
         .get(name)?
@@ -177,7 +180,8 @@ fn sent<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
         .filter(|text| !text.is_empty())
 }
 
-/// A header of ours, read by `parse`, whose error says what is allowed.
+/// The value of one of Plimsoll's headers, read by `parse`. The error of `parse` says what is
+/// allowed.
 fn read<T>(
     headers: &HeaderMap,
     name: &'static str,
@@ -224,6 +228,7 @@ fn budget(text: &str) -> Result<AskedBudget, String> {
         text.bytes()
             .all(|byte| byte.is_ascii_digit() || byte == b'.')
     };
+    // A share is of the model's window, which is only known later. Tokens can be checked at once.
     let parsed = match text.strip_suffix('%') {
         Some(share) if plain(share) => share
             .parse::<f64>()
@@ -426,9 +431,9 @@ mod tests {
         let named = session(&map(&[("x-session-id", "s")])).unwrap();
         assert_eq!(named.scope(Some("key")), Scope("s".to_owned()));
         assert_eq!(
-            Session::default().scope(Some("key")),
+            SessionHeaders::default().scope(Some("key")),
             Scope("key".to_owned())
         );
-        assert_eq!(Session::default().scope(None), Scope::default());
+        assert_eq!(SessionHeaders::default().scope(None), Scope::default());
     }
 }

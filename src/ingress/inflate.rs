@@ -1,5 +1,5 @@
-//! A compressed body, unpacked off the async workers. Owns what unpacking may cost: bytes, time,
-//! and memory of the decoder's; never looks at what the bytes mean.
+//! Unpacks a compressed body, off the async workers. Owns what unpacking may cost: bytes, time and
+//! the memory of the decoder. Never looks at what the bytes mean.
 
 use std::io::{self, BufRead, Read};
 use std::sync::Arc;
@@ -12,33 +12,34 @@ use tokio::sync::Semaphore;
 use zstd::stream::read::Decoder;
 
 use super::body::Coding;
-use super::budget::{Budget, Pieces, Share};
-use crate::pipeline::ProxyError;
+use super::budget::{BodyBudget, BodyShare, PieceBuffer};
+use crate::pipeline::{ProxyError, ServingLimit};
 
-/// Bytes that any body may unpack to.
+/// How many bytes any body may unpack to.
 const FREE: usize = 1 << 20;
 
-/// And so many times its own size beyond. JSON packs five to twenty to one, and what an agent says
-/// over and over fifty to one.
+/// How many times its own size a body may unpack to besides. JSON packs five to twenty to one, and
+/// what an agent repeats fifty to one.
 const RATIO: usize = 100;
 
-/// The memory of a decoder for zstd, as a power of two: what its format asks every decoder to have
-/// and no level below 20 goes beyond.
+/// The memory of a zstd decoder, as a power of two. The format asks every decoder for this much,
+/// and no level below 20 needs more.
 const WINDOW_LOG: u32 = 23;
 
-/// One body is worked on for so long: frames that unpack to nothing are counted by no byte.
+/// How long one body is worked on. Frames that unpack to nothing show in no count of bytes.
 const WORK: Duration = Duration::from_secs(5);
 
-/// And waits so long for its turn.
+/// How long a body waits for its turn.
 const TURN: Duration = Duration::from_secs(10);
 
-/// Bytes that are unpacked before it is looked at whether there may be more.
+/// How many bytes are unpacked before the budget is asked for more room.
 const STEP: usize = 256 << 10;
 
-/// Bytes that a decoder is given before it is looked at the time.
+/// How many bytes a decoder gets before the time is checked.
 const FED: usize = 4 << 10;
 
-/// Who unpacks: one body a processor, because each takes one and a window besides.
+/// Limits how many bodies are unpacked at once: one per processor, because each takes one, and
+/// memory for its window.
 #[derive(Clone, Debug)]
 pub(super) struct Unpackers(Arc<Semaphore>);
 
@@ -48,18 +49,18 @@ impl Unpackers {
         Self(Arc::new(Semaphore::new(processors)))
     }
 
-    /// Unpacks a body to at most `cap` bytes; one that is not packed is handed back as it is.
+    /// Unpacks a body to at most `cap` bytes. Returns a body that is not packed as it is.
     ///
     /// # Errors
-    /// [`ProxyError::TooLarge`] as soon as the output passes the cap; [`ProxyError::Unpacks`] as
-    /// soon as it costs too much; [`ProxyError::Coding`] if the input is not what it is said to
-    /// be; [`ProxyError::Overloaded`] where the budget has no room for it.
+    /// [`ProxyError::TooLarge`] as soon as the output exceeds the limit, [`ProxyError::Unpacks`] as
+    /// soon as it costs too much, [`ProxyError::Coding`] if the input is not in its coding,
+    /// [`ProxyError::Overloaded`] if the budget has no room.
     pub(super) async fn unpack(
         &self,
         coding: Coding,
         raw: &Bytes,
         cap: usize,
-        budget: &Budget,
+        budget: &BodyBudget,
     ) -> Result<Bytes, ProxyError> {
         let name = match coding {
             Coding::Identity | Coding::Unknown => return Ok(raw.clone()),
@@ -67,65 +68,64 @@ impl Unpackers {
             Coding::Zstd => "zstd",
         };
         let mut share = budget.share();
-        let busy = ProxyError::Overloaded {
-            setting: "the number of processors",
-        };
+        let busy = ProxyError::Overloaded(ServingLimit::Processors);
         let turn = tokio::time::timeout(TURN, self.0.acquire()).await;
         let Ok(Ok(_turn)) = turn else {
             return Err(busy);
         };
-        let mut work = match Work::new(coding, raw.clone(), cap) {
+        let mut work = match Unpacking::new(coding, raw.clone(), cap) {
             Ok(work) => work,
             Err(_) => return Err(ProxyError::Coding { coding: name }),
         };
+        // The worker returns whenever it needs room, because only here it can be waited for.
         loop {
             share.grow(STEP).await?;
             let step = tokio::task::spawn_blocking(move || {
                 let step = work.run(&mut share);
                 (work, share, step)
             });
-            let step = step.await.map_err(|_| ProxyError::Middle("panic"))?;
+            let step = step.await.map_err(|_| ProxyError::panicked())?;
             match step {
-                (_, share, Step::Done(body)) => return Ok(share.hold(body)),
-                (same, grown, Step::Room) => (work, share) = (same, grown),
-                (_, _, Step::Large) => return Err(ProxyError::TooLarge { cap }),
-                (_, _, Step::Costly) => return Err(ProxyError::Unpacks),
-                (_, _, Step::Broken) => return Err(ProxyError::Coding { coding: name }),
+                (_, share, UnpackStep::Done(body)) => return Ok(share.hold(body)),
+                (same, grown, UnpackStep::Room) => (work, share) = (same, grown),
+                (_, _, UnpackStep::Large) => return Err(ProxyError::TooLarge { cap }),
+                (_, _, UnpackStep::Costly) => return Err(ProxyError::Unpacks),
+                (_, _, UnpackStep::Broken) => return Err(ProxyError::Coding { coding: name }),
             }
         }
     }
 }
 
 /// How far unpacking came.
-enum Step {
-    /// To the end.
+enum UnpackStep {
+    /// It is done.
     Done(Bytes),
-    /// To where it needs more room than there is.
+    /// It needs more room than there is.
     Room,
-    /// Past the cap.
+    /// The output exceeds the limit.
     Large,
-    /// Past what such a body may cost.
+    /// It costs more than such a body may.
     Costly,
-    /// To what is no such coding.
+    /// The input is not in this coding.
     Broken,
 }
 
 /// A body that is being unpacked.
-struct Work {
-    input: Input,
-    output: Pieces,
-    /// The most that it may be, and the most that a body of its size may unpack to.
+struct Unpacking {
+    input: PackedInput,
+    output: PieceBuffer,
+    /// The limit of a body, and the most that a body of this size may unpack to.
     cap: usize,
     most: usize,
     until: Instant,
 }
 
-enum Input {
+enum PackedInput {
     Gzip(MultiGzDecoder<Timed>),
     Zstd(Decoder<'static, Timed>),
 }
 
-impl Work {
+impl Unpacking {
     fn new(coding: Coding, raw: Bytes, cap: usize) -> io::Result<Self> {
         let most = FREE.saturating_add(raw.len().saturating_mul(RATIO));
         let until = Instant::now() + WORK;
@@ -134,60 +134,61 @@ impl Work {
             until,
         };
         let input = if coding == Coding::Gzip {
-            Input::Gzip(MultiGzDecoder::new(input))
+            PackedInput::Gzip(MultiGzDecoder::new(input))
         } else {
             let mut decoder = Decoder::with_buffer(input)?;
             decoder.window_log_max(WINDOW_LOG)?;
-            Input::Zstd(decoder)
+            PackedInput::Zstd(decoder)
         };
         Ok(Self {
             input,
-            output: Pieces::default(),
+            output: PieceBuffer::default(),
             cap,
             most,
             until,
         })
     }
 
-    /// Unpacks step by step, as long as there is room. Room for the first step is there.
-    fn run(&mut self, share: &mut Share) -> Step {
+    /// Unpacks step by step while there is room. The caller has made room for the first step.
+    fn run(&mut self, share: &mut BodyShare) -> UnpackStep {
         loop {
+            // One byte more than is allowed shows that the limit is exceeded.
             let most = self.cap.min(self.most).saturating_add(1);
             let step = STEP.min(most.saturating_sub(self.output.len()));
             let mut piece = Vec::with_capacity(step);
             let read = match &mut self.input {
-                Input::Gzip(input) => input.take(step as u64).read_to_end(&mut piece),
-                Input::Zstd(input) => input.take(step as u64).read_to_end(&mut piece),
+                PackedInput::Gzip(input) => input.take(step as u64).read_to_end(&mut piece),
+                PackedInput::Zstd(input) => input.take(step as u64).read_to_end(&mut piece),
             };
             let length = piece.len();
             self.output.push_piece(piece);
             if self.output.len() > self.cap {
-                return Step::Large;
+                return UnpackStep::Large;
             }
             if self.output.len() > self.most || Instant::now() > self.until {
-                return Step::Costly;
+                return UnpackStep::Costly;
             }
             match read {
-                Err(error) if costly(&error) => return Step::Costly,
-                Err(_) => return Step::Broken,
+                Err(error) if costly(&error) => return UnpackStep::Costly,
+                Err(_) => return UnpackStep::Broken,
                 Ok(_) if length < step => {
-                    return Step::Done(std::mem::take(&mut self.output).join());
+                    return UnpackStep::Done(std::mem::take(&mut self.output).join());
                 }
-                Ok(_) if !share.try_grow(STEP) => return Step::Room,
+                Ok(_) if !share.try_grow(STEP) => return UnpackStep::Room,
                 Ok(_) => {}
             }
         }
     }
 }
 
-/// Whether a decoder stopped for what it would cost: our time, or a window, for which zstd has no
-/// kind of its own.
+/// Whether a decoder stopped because of its cost: for the time, or for the size of the window, for
+/// which zstd has no error kind.
 fn costly(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::TimedOut || error.to_string().contains("too much memory")
 }
 
-/// Bytes that are handed out for so long and in small portions. A decoder asks for more behind
-/// each frame, also where it has nothing to say for it.
+/// Hands out bytes in small portions and for a limited time. A decoder asks for more after each
+/// frame, even if the frame unpacks to nothing.
 struct Timed {
     input: Reader<Bytes>,
     until: Instant,
@@ -242,7 +243,7 @@ mod tests {
             .enable_time()
             .build()
             .unwrap();
-        let budget = Budget::new(STEP.saturating_add(cap));
+        let budget = BodyBudget::new(STEP.saturating_add(cap));
         let unpacked = runtime.block_on(Unpackers::new().unpack(coding, raw, cap, &budget));
         assert!(
             unpacked.is_ok() || budget.share().try_grow(STEP + cap),

@@ -1,5 +1,5 @@
-//! How many requests are served at once, and how many of one tenant's. Owns the count, from a
-//! request's arrival to the last byte of its response; never queues.
+//! How many requests are served at once, in total and per tenant. Owns that count, from the arrival
+//! of a request to the last byte of its response. Never queues a request.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -15,12 +15,12 @@ use super::connections::Busy;
 use crate::model::TenantId;
 use crate::record::InFlight;
 
-/// One place in so many is kept, beside the others, for tenants that hold few.
+/// One place in this many is kept in addition, for tenants that hold few.
 const SPARE: usize = 8;
 
-/// The places there are.
+/// The places for requests.
 #[derive(Clone, Debug)]
-pub struct Limit(Arc<Places>);
+pub struct RequestLimit(Arc<Places>);
 
 #[derive(Debug)]
 struct Places {
@@ -37,13 +37,13 @@ struct Taken {
 
 /// A place that a request holds. Dropping it gives it back.
 #[derive(Debug)]
-pub struct Place {
+pub struct RequestPlace {
     places: Arc<Places>,
     tenant: TenantId,
 }
 
-impl Limit {
-    /// So many places, and some more for tenants that would be crowded out of them.
+impl RequestLimit {
+    /// Has this many places, and some more for tenants that would otherwise be crowded out.
     #[must_use]
     pub fn new(places: usize) -> Self {
         Self(Arc::new(Places {
@@ -53,11 +53,12 @@ impl Limit {
         }))
     }
 
-    /// Takes a place, if there is one for this tenant. Where all are taken the spare ones are left,
-    /// for who holds fewer than there are left: so a tenant with none gets one as long as there is
-    /// any, and the more a tenant holds the sooner it is refused.
+    /// Takes a place, if there is one for this tenant. When the ordinary places are taken, the
+    /// spare ones go to tenants that hold fewer places than there are spare ones left. So a tenant
+    /// without a place gets one as long as there is any, and the more a tenant holds, the sooner it
+    /// is refused.
     #[must_use]
-    pub fn enter(&self, tenant: TenantId) -> Option<Place> {
+    pub fn enter(&self, tenant: TenantId) -> Option<RequestPlace> {
         let places = &self.0;
         let mut taken = places.taken.lock();
         let held = taken.by.get(&tenant).copied().unwrap_or_default();
@@ -67,14 +68,14 @@ impl Limit {
         }
         taken.all += 1;
         taken.by.insert(tenant, held + 1);
-        Some(Place {
+        Some(RequestPlace {
             places: Arc::clone(places),
             tenant,
         })
     }
 }
 
-impl Drop for Place {
+impl Drop for RequestPlace {
     fn drop(&mut self) {
         let mut taken = self.places.taken.lock();
         taken.all = taken.all.saturating_sub(1);
@@ -87,19 +88,19 @@ impl Drop for Place {
     }
 }
 
-/// A response's body that holds its place until it ends or is dropped.
+/// The body of a response, which holds its place until it ends or is dropped.
 #[derive(Debug)]
-pub struct Counted {
+pub struct CountedBody {
     inner: Body,
-    _place: Place,
+    _place: RequestPlace,
     _flight: InFlight,
     _busy: Busy,
 }
 
-impl Counted {
-    /// Ties a place, the gauge that counts it and the connection's state to a body.
+impl CountedBody {
+    /// Ties a place, its gauge and the state of its connection to a body.
     #[must_use]
-    pub(super) fn new(inner: Body, place: Place, flight: InFlight, busy: Busy) -> Self {
+    pub(super) fn new(inner: Body, place: RequestPlace, flight: InFlight, busy: Busy) -> Self {
         Self {
             inner,
             _place: place,
@@ -109,7 +110,7 @@ impl Counted {
     }
 }
 
-impl http_body::Body for Counted {
+impl http_body::Body for CountedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -146,9 +147,9 @@ mod tests {
             most in 1_usize..40,
             asks in proptest::collection::vec((0_u8..6, any::<bool>()), 0..200),
         ) {
-            let limit = Limit::new(most);
+            let limit = RequestLimit::new(most);
             let all = most + (most / SPARE).max(1);
-            let mut held: Vec<(u8, Place)> = Vec::new();
+            let mut held: Vec<(u8, RequestPlace)> = Vec::new();
             for (who, enters) in asks {
                 if enters {
                     let before = held.len();
@@ -170,8 +171,8 @@ mod tests {
 
         #[test]
         fn one_tenant_alone_gets_what_the_setting_says(most in 1_usize..40) {
-            let limit = Limit::new(most);
-            let held: Vec<Place> = std::iter::from_fn(|| limit.enter(tenant(1))).take(100).collect();
+            let limit = RequestLimit::new(most);
+            let held: Vec<RequestPlace> = std::iter::from_fn(|| limit.enter(tenant(1))).take(100).collect();
             prop_assert_eq!(held.len(), most);
             prop_assert!(limit.enter(tenant(2)).is_some());
         }

@@ -1,13 +1,13 @@
 //! The edge towards agents: listeners, limits, credentials, headers, and errors in the caller's
-//! shape. Owns everything up to the pipeline's door; never decides what the upstream is sent.
+//! shape. Owns everything up to the pipeline's door. Never decides what the upstream is sent.
 //!
-//! | request | goes |
+//! | request | what happens |
 //! |---|---|
 //! | `POST …/chat/completions`, `…/responses`, `…/v1/messages` | read whole, then [`crate::pipeline::turn`] |
-//! | `POST …/v1/messages/count_tokens` | the same, and only counted |
+//! | `POST …/v1/messages/count_tokens` | the same, but only counted |
 //! | a host or a page that is not allowed | 403 |
 //! | a WebSocket upgrade | 426 |
-//! | anything else | [`crate::pipeline::forward`], streamed both ways |
+//! | anything else | [`crate::pipeline::forward`], streamed in both directions |
 
 mod admin;
 mod auth;
@@ -23,13 +23,8 @@ mod limit;
 mod origin;
 mod pace;
 mod server;
+mod settings;
 mod socket;
-
-use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::time::Duration;
-
-use crate::model::caches::MEMORY;
 
 pub use admin::{Probes, Readiness};
 pub use auth::{Credential, Sources, identity};
@@ -37,62 +32,7 @@ pub use body::Coding;
 pub use edge::Edge;
 pub use errors::respond;
 pub use headers::{overrides, session};
-pub use origin::{Guard, Host, Hosts, Origins};
+pub use origin::{Host, Hosts, OriginGuard, Origins};
 pub use pace::Pace;
 pub use server::{BindError, Drained, Server};
-
-/// Listening and limits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// Where agents connect.
-    pub listen: SocketAddr,
-    /// Where metrics and health are.
-    pub admin: SocketAddr,
-    /// The largest body that is read whole, in bytes, before and after decompression.
-    pub body_cap: usize,
-    /// Bytes that the bodies of all requests may take; where it is less than twice the cap it counts
-    /// as that, so that one body can always be served.
-    pub body_budget: usize,
-    /// How slowly a body may come.
-    pub pace: Pace,
-    /// How long a client may read nothing of what waits for it.
-    pub write_timeout: Duration,
-    /// What is remembered between requests takes so many bytes at most.
-    pub cache_memory: usize,
-    /// How long requests may go on once the server stops.
-    pub drain: Duration,
-    /// Requests at once, at least 1.
-    pub max_in_flight: usize,
-    /// Where credentials are looked for.
-    pub sources: Sources,
-    /// Hosts by which the proxy may be asked for, beside those of this machine.
-    pub hosts: Hosts,
-    /// Origins of pages that may ask, beside those of this machine.
-    pub origins: Origins,
-    /// The profiles that a request may name.
-    pub profiles: BTreeSet<String>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            listen: (Ipv4Addr::LOCALHOST, 8787).into(),
-            admin: (Ipv4Addr::LOCALHOST, 9187).into(),
-            body_cap: 64 << 20,
-            body_budget: 512 << 20,
-            pace: Pace {
-                wait: Duration::from_secs(30),
-                rate: 4 << 10,
-                most: Duration::from_secs(600),
-            },
-            write_timeout: Duration::from_secs(60),
-            cache_memory: MEMORY,
-            drain: Duration::from_secs(25),
-            max_in_flight: 1024,
-            sources: Sources::default(),
-            hosts: Hosts::default(),
-            origins: Origins::default(),
-            profiles: BTreeSet::new(),
-        }
-    }
-}
+pub use settings::ServerSettings;

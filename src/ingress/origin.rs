@@ -1,7 +1,7 @@
-//! Who is asked for, and which page asks. A page of the web can send requests to this machine, and
-//! by a name that it points here (DNS rebinding) read the answers; it can choose neither the host
-//! nor the origin that its browser names. Owns what hosts and origins may be; never reads more of a
-//! request than these.
+//! Which host a request names, and which page sent it. A page of the web can send requests to this
+//! machine, and can read the answers under a name that it points here (DNS rebinding). It can
+//! choose neither the host nor the origin that its browser sends. Owns which hosts and origins are
+//! allowed. Never reads more of a request than these.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -10,7 +10,7 @@ use http::header::{HOST, HeaderValue, ORIGIN};
 
 use crate::pipeline::ProxyError;
 
-/// A host by which the proxy may be asked for.
+/// A host that a request may name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Host {
     /// An address.
@@ -20,7 +20,7 @@ pub enum Host {
 }
 
 impl Host {
-    /// The host of `host` or `host:port`; none where it is neither.
+    /// The host in `host` or `host:port`. `None` if the text is neither.
     #[must_use]
     pub fn parse(authority: &str) -> Option<Self> {
         let (host, port) = match authority.strip_prefix('[') {
@@ -61,20 +61,20 @@ impl Host {
     }
 }
 
-/// Hosts by which the proxy may be asked for, beside those of this machine.
+/// The hosts that requests may name, besides those of this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hosts {
-    /// Whether it may be any.
+    /// Whether any host is allowed.
     pub any: bool,
-    /// Which, where it may not.
+    /// The hosts that are allowed otherwise.
     pub named: Vec<Host>,
 }
 
 impl Hosts {
-    /// Reads a list of hosts, of which `*` is any.
+    /// Reads a list of hosts. `*` allows any.
     ///
     /// # Errors
-    /// What is wrong with the first entry that is none.
+    /// The mistake in the first entry that is not a host.
     pub fn read(list: &[String]) -> Result<Self, String> {
         let mut hosts = Self::default();
         for entry in list {
@@ -88,7 +88,7 @@ impl Hosts {
                 Some(host) => hosts.named.push(host),
                 None => {
                     return Err(format!(
-                        "`{entry}` is no host; write its name or address alone, without a scheme \
+                        "`{entry}` is not a host; write its name or address alone, without a scheme \
                          or a port, or \"*\" for any"
                     ));
                 }
@@ -98,20 +98,20 @@ impl Hosts {
     }
 }
 
-/// Origins of pages that may ask, beside those of this machine.
+/// The origins of pages that may send requests, besides those of this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origins {
-    /// Whether it may be any.
+    /// Whether any origin is allowed.
     any: bool,
-    /// Which, where it may not: an origin, or a scheme with `://`.
+    /// The origins that are allowed otherwise. An entry that ends with `://` is a scheme.
     named: Vec<String>,
 }
 
 impl Origins {
-    /// Reads a list of origins, of which `*` is any and `scheme://*` all of a scheme.
+    /// Reads a list of origins. `*` allows any, and `scheme://*` allows all of a scheme.
     ///
     /// # Errors
-    /// What is wrong with the first entry that is none.
+    /// The mistake in the first entry that is not an origin.
     pub fn read(list: &[String]) -> Result<Self, String> {
         let mut origins = Self::default();
         for entry in list {
@@ -120,7 +120,7 @@ impl Origins {
                 "null" => origins.named.push("null".to_owned()),
                 text => origins.named.push(named_origin(text).ok_or_else(|| {
                     format!(
-                        "`{entry}` is no origin; write it like \"https://app.example\", \
+                        "`{entry}` is not an origin; write it like \"https://app.example\", \
                          \"app://*\" for all of a scheme, or \"*\" for any"
                     )
                 })?),
@@ -143,7 +143,7 @@ impl Origins {
     }
 }
 
-/// An entry of the list as it is compared.
+/// An entry of the list in the form in which it is compared.
 fn named_origin(text: &str) -> Option<String> {
     let text = text
         .strip_suffix('/')
@@ -160,7 +160,7 @@ fn named_origin(text: &str) -> Option<String> {
     }
     let fits = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'/' | b'*' | b',' | b'@');
     match rest {
-        // A scheme of the web is not one program's.
+        // Many sites share a scheme of the web, so it can't be allowed as a whole.
         "*" if scheme.starts_with("http") => None,
         "*" => Some(normal(&format!("{scheme}://"))),
         "" => None,
@@ -181,7 +181,7 @@ fn normal(origin: &str) -> String {
         .map_or(origin.clone(), str::to_owned)
 }
 
-/// Whether an origin is a page that this machine serves itself.
+/// Whether an origin is a page that this machine serves.
 fn is_local(origin: &str) -> bool {
     let Some((scheme, authority)) = origin.split_once("://") else {
         return false;
@@ -190,17 +190,17 @@ fn is_local(origin: &str) -> bool {
     web && Host::parse(authority).is_some_and(|host| host.is_loopback())
 }
 
-/// What a listener holds its requests to.
+/// What a listener checks in its requests.
 #[derive(Clone, Debug)]
-pub struct Guard {
-    /// By which hosts it may be asked for; none: by any.
+pub struct OriginGuard {
+    /// The hosts that requests may name. `None` allows any.
     hosts: Option<Vec<Host>>,
     origins: Origins,
 }
 
-impl Guard {
-    /// The guard of a listener on an address. On loopback only this machine can be meant; elsewhere
-    /// the operator alone knows how the proxy is called.
+impl OriginGuard {
+    /// The guard of a listener. On a loopback address only this machine can be meant. On any other
+    /// address only the operator knows the names of the proxy.
     #[must_use]
     pub fn new(listen: IpAddr, hosts: &Hosts, origins: &Origins) -> Self {
         let checked = listen.to_canonical().is_loopback() || !hosts.named.is_empty();
@@ -210,7 +210,7 @@ impl Guard {
         }
     }
 
-    /// Whether a request may be read at all.
+    /// Checks whether a request may be served at all.
     ///
     /// # Errors
     /// [`ProxyError::Host`] or [`ProxyError::Origin`].
@@ -226,7 +226,7 @@ impl Guard {
         }
     }
 
-    /// Whether the request asks for this proxy. One that names no host is no browser's.
+    /// Whether the request names this proxy. A request without a host does not come from a browser.
     fn is_meant<B>(&self, request: &Request<B>) -> bool {
         let Some(allowed) = &self.hosts else {
             return true;
@@ -235,7 +235,8 @@ impl Guard {
             let host = Host::parse(authority);
             host.is_some_and(|host| host.is_loopback() || allowed.contains(&host))
         };
-        // A target in absolute form outranks the header, and either may be what is looked at later.
+        // A target in absolute form takes precedence over the header, but a later reader may look
+        // at either.
         let target = request.uri().authority().map(http::uri::Authority::as_str);
         let mut headers = request.headers().get_all(HOST).iter();
         let (first, second) = (headers.next(), headers.next());
@@ -252,10 +253,10 @@ mod tests {
         entries.iter().map(ToString::to_string).collect()
     }
 
-    fn guard(listen: &str, hosts: &[&str], origins: &[&str]) -> Guard {
+    fn guard(listen: &str, hosts: &[&str], origins: &[&str]) -> OriginGuard {
         let hosts = Hosts::read(&list(hosts)).unwrap();
         let origins = Origins::read(&list(origins)).unwrap();
-        Guard::new(listen.parse().unwrap(), &hosts, &origins)
+        OriginGuard::new(listen.parse().unwrap(), &hosts, &origins)
     }
 
     fn request(header: &str, value: &str) -> Request<()> {

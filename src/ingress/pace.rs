@@ -1,5 +1,5 @@
-//! How fast a client's body has to come. Owns the clock, which runs only while we wait for the
-//! client; never keeps or changes a byte.
+//! How fast a client's body has to come. Owns the clock, which runs only while the proxy waits for
+//! the client. Never keeps or changes a byte.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -11,19 +11,19 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::upstream::UploadFault;
 
-/// How long a client may be waited for in one body.
+/// How long a client is waited for in one body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Whatever it has sent.
+    /// The time that every body has.
     pub wait: Duration,
-    /// And a second more for each so many bytes.
+    /// The number of bytes that earn another second.
     pub rate: usize,
-    /// But never longer than this.
+    /// The longest time in total.
     pub most: Duration,
 }
 
 impl Pace {
-    /// How long a body may be waited for of which so much has come.
+    /// How long a body is waited for after `bytes` of it have come.
     fn allows(&self, bytes: u64) -> Duration {
         let rate = u64::try_from(self.rate).unwrap_or(u64::MAX).max(1);
         let earned = Duration::from_millis(bytes.saturating_mul(1000) / rate);
@@ -35,13 +35,13 @@ impl Pace {
 pub(super) struct Paced<B> {
     inner: B,
     pace: Pace,
-    /// Time that was waited for the client so far.
+    /// How long the client has been waited for so far.
     waited: Duration,
-    /// Since when it is waited for now.
+    /// Since when the client is waited for now.
     since: Option<Instant>,
     bytes: u64,
-    /// One clock a body. Time that it may take is only ever added, so it is looked at when it has
-    /// run down and not set with each piece.
+    /// One clock per body. A body only ever gains time, so the clock is read when it has run out,
+    /// and not set with each piece.
     clock: Option<Pin<Box<Sleep>>>,
 }
 
@@ -57,7 +57,7 @@ impl<B> Paced<B> {
         }
     }
 
-    /// Ready once the client has been waited for too long.
+    /// Ready when the client has been waited for too long.
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let since = *self.since.get_or_insert_with(Instant::now);
         let left = self.pace.allows(self.bytes).saturating_sub(self.waited);
@@ -88,6 +88,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Paced<B> {
             ready!(this.poll_late(cx));
             return Poll::Ready(Some(Err(UploadFault::Late)));
         };
+        // The client has moved, so the time that it was waited for is final.
         if let Some(since) = this.since.take() {
             this.waited = this.waited.saturating_add(since.elapsed());
         }

@@ -1,5 +1,5 @@
-//! Listening, and stopping in good order: no new connections, a time to finish, then an end. Owns
-//! sockets and connections; never looks into a request.
+//! Listens, and stops in good order: no new connections, then time to finish, then an end. Owns
+//! sockets and connections. Never looks into a request.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -16,31 +16,31 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::admin::{self, Probes};
-use super::connections::{Connections, Held};
+use super::connections::{Connections, HeldConnection};
 use super::descriptors;
 use super::edge::{Edge, handle, malformed};
-use super::origin::Guard;
+use super::origin::OriginGuard;
 use super::socket::Socket;
 use crate::record::{AcceptError, ConnectionCut};
 
-/// How long a request's head may take, and a kept connection may idle. Longer than the pools of
-/// common clients keep theirs, so that it is they who close first.
+/// How long the head of a request may take, and how long a kept connection may be idle. This is
+/// longer than common clients keep theirs, so that they close first.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// After a failed accept (no file handles left, mostly) the next is tried so much later.
+/// The pause after a failed accept. Most often the process has no descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Failed accepts are said once in so long.
+/// How often failed accepts are logged at most.
 const SAY_EVERY: Duration = Duration::from_secs(30);
 
-/// Bytes of a connection that are held on their way in or out. A request's head has to fit.
+/// How many bytes of a connection are buffered in each direction. The head of a request has to fit.
 const BUFFER: usize = 128 << 10;
 
-/// Connections that may wait to be accepted; the system may allow fewer. Past that they are dropped,
-/// and a client whose request was sent already sees a reset.
+/// How many connections may wait to be accepted. The system may allow fewer. Any more are dropped,
+/// and a client that has sent its request already sees a reset.
 const BACKLOG: u32 = 4096;
 
-/// An address that can't be listened on.
+/// Why an address can't be listened on.
 #[derive(Debug, thiserror::Error)]
 #[error("can't listen on {address} ({cause}); free it or choose another by {setting}")]
 pub struct BindError {
@@ -49,16 +49,16 @@ pub struct BindError {
     cause: std::io::Error,
 }
 
-/// How a server came to its end.
+/// How a server stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
-    /// Every request was finished.
+    /// All requests were finished.
     Finished,
-    /// The deadline passed, and so many connections were cut.
+    /// The time was up, and this many connections were cut.
     Cut(usize),
 }
 
-/// Two bound listeners, not yet served.
+/// Two listeners that are bound but not served yet.
 pub struct Server {
     agents: TcpListener,
     admin: TcpListener,
@@ -70,11 +70,11 @@ impl Server {
     /// Binds both addresses.
     ///
     /// # Errors
-    /// If one can't be listened on.
+    /// [`BindError`] if an address can't be listened on.
     pub async fn bind(edge: Edge, probes: Probes) -> Result<Self, BindError> {
-        let config = edge.config();
-        let agents = listen(config.listen, "--listen").await?;
-        let admin = listen(config.admin, "--admin").await?;
+        let settings = edge.settings();
+        let agents = listen(settings.listen, "--listen").await?;
+        let admin = listen(settings.admin, "--admin").await?;
         Ok(Self {
             agents,
             admin,
@@ -83,31 +83,31 @@ impl Server {
         })
     }
 
-    /// Where agents connect: the real port where 0 was asked for.
+    /// The address for agents, with its real port if 0 was configured.
     ///
     /// # Errors
-    /// If the system does not say.
+    /// The system's error.
     pub fn listen_addr(&self) -> std::io::Result<SocketAddr> {
         self.agents.local_addr()
     }
 
-    /// Where metrics and health are.
+    /// The address for metrics and health.
     ///
     /// # Errors
-    /// If the system does not say.
+    /// The system's error.
     pub fn admin_addr(&self) -> std::io::Result<SocketAddr> {
         self.admin.local_addr()
     }
 
-    /// Serves until `stop`, then drains: finished requests end their connections, and at the
-    /// deadline the rest is cut, which cancels their upstream requests.
+    /// Serves until `stop`, and then drains: connections end when their requests are finished. When
+    /// the time is up, the rest is cut, which cancels their upstream requests.
     pub async fn run(self, stop: CancellationToken) -> Drained {
-        let drain = self.edge.config().drain;
+        let drain = self.edge.settings().drain;
         let graceful = GracefulShutdown::new();
         let cut = CancellationToken::new();
         let over = CancellationToken::new();
-        let config = self.edge.config();
-        let guard = Guard::new(config.admin.ip(), &config.hosts, &config.origins);
+        let settings = self.edge.settings();
+        let guard = OriginGuard::new(settings.admin.ip(), &settings.hosts, &settings.origins);
         let admin = tokio::spawn(admin::serve(
             self.admin,
             guard,
@@ -120,6 +120,7 @@ impl Server {
             () = stop.cancelled() => {}
         }
         drop(self.agents);
+        // The admin listener stays up while the server drains, so that probes see it as draining.
         let open = graceful.count();
         let mut finished = std::pin::pin!(graceful.shutdown());
         let drained = match tokio::time::timeout(drain, &mut finished).await {
@@ -144,21 +145,21 @@ async fn listen(address: SocketAddr, setting: &'static str) -> Result<TcpListene
     })
 }
 
-/// As [`TcpListener::bind`], but with a queue for all that come at once.
+/// Does the same as [`TcpListener::bind`], but with a queue for many connections at once.
 fn bound(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4(),
         SocketAddr::V6(_) => TcpSocket::new_v6(),
     }?;
-    // Else a restart would find the address taken by connections that have ended. Elsewhere than on
-    // Unix this means that others may take it too.
+    // Without this, a restart would find the address taken by connections that have ended. On other
+    // systems than Unix it would let others take the address.
     #[cfg(unix)]
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// Accepts for ever. A connection that fails is its client's matter.
+/// Accepts for ever. A connection that fails concerns only its client.
 async fn accept(
     listener: &TcpListener,
     edge: &Arc<Edge>,
@@ -168,7 +169,7 @@ async fn accept(
     let connections = Connections::new(descriptors::connections());
     let mut failures = Failures::default();
     loop {
-        // Before the system is asked for one, so that no descriptor is taken that is kept back.
+        // Waits before it accepts, so that a connection never takes a descriptor that is kept back.
         connections.room().await;
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -184,7 +185,7 @@ async fn accept(
     }
 }
 
-/// What could not be accepted, said now and then and not each time.
+/// Failed accepts, which are logged only now and then.
 #[derive(Default)]
 struct Failures {
     said: Option<Instant>,
@@ -213,21 +214,21 @@ impl Failures {
 
 async fn connection(
     stream: TcpStream,
-    held: Held,
+    held: HeldConnection,
     edge: Arc<Edge>,
     watcher: Watcher,
     cut: CancellationToken,
 ) {
-    // Whose address is not known is not on this machine.
+    // A client whose address is not known does not count as being on this machine.
     let peer = stream.peer_addr().ok().map(|peer| peer.ip());
     let (shared, slot) = (Arc::clone(&edge), Arc::clone(held.slot()));
     let service = service_fn(move |request| {
         let (edge, busy) = (Arc::clone(&shared), slot.busy());
-        // Boxed, because a connection lasts as long as its longest stream, and would else keep the
-        // room of everything that a request needs before its answer begins.
+        // Boxed, because a connection lasts as long as its longest stream. It would otherwise keep
+        // room for everything that a request needs before its answer begins.
         Box::pin(async move { Ok::<_, Infallible>(handle(&edge, peer, request, busy).await) })
     });
-    let patience = edge.config().write_timeout;
+    let patience = edge.settings().write_timeout;
     let socket = Socket::new(stream, patience, Arc::clone(held.slot()));
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -235,7 +236,7 @@ async fn connection(
         .max_buf_size(BUFFER)
         .serve_connection(TokioIo::new(socket), service);
     tokio::select! {
-        // A broken connection is no event: the body's owner has seen it.
+        // A broken connection is not reported here: the owner of the body has seen it.
         ended = watcher.watch(serving) => if let Err(error) = ended {
             malformed(&edge, &error);
         },

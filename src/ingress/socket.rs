@@ -1,5 +1,5 @@
-//! A client's connection as a stream of bytes that is cut where its client does not read. Owns the
-//! clock of a write that waits; never looks at what is written.
+//! A client's connection as a stream of bytes that is cut if the client does not read. Owns the
+//! clock of a write that waits. Never looks at what is written.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -11,26 +11,27 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::connections::Slot;
+use super::connections::ConnectionState;
 
-/// Bytes that the system takes of us beyond what it has sent: more would only wait there, where a
-/// client that does not read could have megabytes wait.
+/// How many unsent bytes the system takes. More would only wait there, and a client that does not
+/// read could make megabytes wait.
 const UNSENT: u32 = 128 << 10;
 
-/// A connection whose writes may wait only so long.
+/// A connection whose writes may wait only for a limited time.
 pub(super) struct Socket {
     stream: TcpStream,
     patience: Duration,
-    /// Made by the first write that waits, and set anew by each further one: a write that does
-    /// not wait costs nothing.
+    /// Made by the first write that waits, and set again by each later one. A write that does not
+    /// wait costs nothing.
     clock: Option<Pin<Box<Sleep>>>,
     waits: bool,
-    slot: Arc<Slot>,
+    slot: Arc<ConnectionState>,
 }
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, patience: Duration, slot: Arc<Slot>) -> Self {
-        // Without this, Nagle and delayed acknowledgement cost a stream 40 ms a frame.
+    pub(super) fn new(stream: TcpStream, patience: Duration, slot: Arc<ConnectionState>) -> Self {
+        // Without this, Nagle's algorithm and delayed acknowledgements cost a stream 40 ms per
+        // frame.
         let _unsupported = stream.set_nodelay(true);
         tune(&stream, patience);
         Self {
@@ -42,7 +43,7 @@ impl Socket {
         }
     }
 
-    /// What came of a write; one that has waited too long has failed.
+    /// Checks the outcome of a write. A write that waited too long fails.
     fn watched(
         &mut self,
         cx: &mut Context<'_>,
@@ -59,6 +60,7 @@ impl Socket {
         let clock = self
             .clock
             .get_or_insert_with(|| Box::pin(sleep_until(until)));
+        // The clock begins with the first write that waits, and not with each attempt.
         if !self.waits {
             self.waits = true;
             self.slot.writing(true);
@@ -70,8 +72,8 @@ impl Socket {
     }
 }
 
-/// Has the system hold little for a client that does not read, and give up one that is gone, also
-/// behind our last write. What a system does not know is left as it is.
+/// Tells the system to hold little for a client that does not read, and to give up a client that is
+/// gone, even after the last write. An option that a system does not know is skipped.
 #[cfg(target_os = "linux")]
 fn tune(stream: &TcpStream, patience: Duration) {
     let socket = socket2::SockRef::from(stream);

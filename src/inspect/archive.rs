@@ -1,5 +1,5 @@
-//! Which sessions a store holds: its turn records as a tree, and each end of it as a branch. Owns
-//! how a branch is named and found; never reads content.
+//! Which sessions a store holds: its turn records as a tree, and each end of the tree as a branch.
+//! Owns how a branch is named and found. Never reads content.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use crate::store::{Store, StoreError};
 
 /// How many records are read at a time.
 const CHUNK: usize = 256;
-/// The shortest name by which a branch is found: a shorter one fits anything.
+/// The shortest part of a name that finds a branch. A shorter one fits too many.
 const SHORTEST: usize = 4;
 
 /// Why a store can't be shown.
@@ -17,57 +17,57 @@ pub enum ArchiveError {
     /// The store did not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A record or what it names can't be read.
+    /// A record, or something that it refers to, can't be read.
     #[error("a stored record can't be read: {0}")]
     Record(#[from] rmp_serde::decode::Error),
-    /// A part of a session is gone.
+    /// A part of a session is missing.
     #[error("session {0} is not whole: a record that it stands on is not stored")]
     Broken(String),
 }
 
-/// Why a name is no one session's.
+/// Why a name does not mean exactly one session.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum NotOne {
-    /// Nothing is so named.
+    /// Nothing has this name.
     #[error("no recorded session is named {0}: `plimsoll export --list` shows all")]
     None(String),
-    /// Too short to mean anything.
+    /// The name is too short.
     #[error("{0} is too short for a name: give at least {SHORTEST} characters of it")]
     Short(String),
-    /// Several are.
+    /// Several sessions fit.
     #[error("{name} could be any of {of}: give more of the name")]
     Several {
-        /// What was asked for.
+        /// The name.
         name: String,
         /// Some of those that fit.
         of: String,
     },
 }
 
-/// One way from a first turn to a turn that nothing stands on. Retries and forks are branches of
-/// one session.
+/// A path from a first turn to a turn without successors. Retries and forks are branches of one
+/// session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Branch {
     /// Its newest record.
     pub newest: RecordId,
-    /// The session's name as the client heard it; empty in records of earlier versions.
+    /// The name of the session, as the client saw it. Empty in records of earlier versions.
     pub session: String,
-    /// The name of the session that it is a child of.
+    /// The name of the parent session.
     pub parent_session: Option<String>,
     /// How many turns it has.
     pub turns: u32,
     /// When its first turn ended, in milliseconds since 1970.
     pub began: u64,
-    /// When its last one did.
+    /// When its last turn ended.
     pub ended: u64,
-    /// The models that were asked, in the order of their first turn.
+    /// The models that were asked, in the order of their first turns.
     pub models: Vec<String>,
-    /// Whether the client's content was stored with it.
+    /// Whether the client's content was stored with the last turn.
     pub content: bool,
 }
 
 impl Branch {
-    /// The name of this branch and no other.
+    /// The name of this branch alone.
     #[must_use]
     pub fn name(&self) -> String {
         self.newest.0.short()
@@ -75,7 +75,7 @@ impl Branch {
 }
 
 /// What is kept of a record while a store is shown.
-struct Known {
+struct RecordSummary {
     parent: Option<RecordId>,
     turn: u32,
     session: String,
@@ -87,13 +87,13 @@ struct Known {
 
 /// The records of a store.
 #[derive(Default)]
-pub struct Archive(HashMap<RecordId, Known>);
+pub struct Archive(HashMap<RecordId, RecordSummary>);
 
 impl Archive {
-    /// Reads all records. Takes as long as the store is large.
+    /// Reads all records. A large store takes long.
     ///
     /// # Errors
-    /// [`ArchiveError`] where the store fails.
+    /// [`ArchiveError`] if the store fails.
     pub fn read(store: &Store) -> Result<Self, ArchiveError> {
         let ids: HashSet<Digest> = store.linked()?.into_iter().map(|(_, id)| id).collect();
         let mut ids: Vec<Digest> = ids.into_iter().collect();
@@ -101,7 +101,7 @@ impl Archive {
         let mut records = HashMap::new();
         for ids in ids.chunks(CHUNK) {
             for (id, bytes) in ids.iter().zip(store.blobs(ids)?) {
-                // Links lead to other things than records too, such as usage that came late.
+                // Links also lead to other things than records, such as usage that came late.
                 let record = bytes.and_then(|bytes| rmp_serde::from_slice(&bytes).ok());
                 if let Some(record) = record {
                     records.insert(RecordId(*id), known(store, record)?);
@@ -111,7 +111,7 @@ impl Archive {
         Ok(Self(records))
     }
 
-    /// All branches, the one that was used last first.
+    /// All branches, the one used last first.
     #[must_use]
     pub fn branches(&self) -> Vec<Branch> {
         let parents: HashSet<RecordId> = self.0.values().filter_map(|known| known.parent).collect();
@@ -143,20 +143,24 @@ impl Archive {
         Some(branch)
     }
 
-    /// The branch of a name, which is that of a branch or of a session, or how one begins; of a
-    /// session's branches the longest, then the newest. With it, how many others the session has.
+    /// The branch with this name, which may be that of a branch or of a session, or the beginning
+    /// of one. Of a session's branches this is the longest, and of equally long ones the newest.
+    /// Also returns how many other branches the session has.
     ///
     /// # Errors
-    /// [`NotOne`] where the name fits none, or several sessions.
+    /// [`NotOne`] if the name fits nothing, or several sessions.
     pub fn find(&self, name: &str) -> Result<(Branch, usize), NotOne> {
         if name.chars().count() < SHORTEST {
             return Err(NotOne::Short(name.to_owned()));
         }
         let branches = self.branches();
+        // A whole name of a branch is never ambiguous, even if a session begins with the same
+        // letters.
         let exact = branches.iter().find(|branch| branch.name() == name);
         if let Some(branch) = exact {
             return Ok((branch.clone(), 0));
         }
+        // Branches of one session count as one match, because the user named the session.
         let mut fits: BTreeMap<String, Vec<Branch>> = BTreeMap::new();
         for branch in branches {
             if branch.session.starts_with(name) {
@@ -179,6 +183,7 @@ impl Archive {
             });
         };
         let others = session.len() - 1;
+        // The longest branch is the one that the agent went on with. Retries and forks are shorter.
         let longest = |branch: &Branch| (branch.turns, branch.ended, branch.newest);
         let found = session.into_iter().max_by_key(longest);
         let found = found.map(|branch| (branch, others));
@@ -186,8 +191,8 @@ impl Archive {
     }
 }
 
-fn known(store: &Store, record: TurnRecord) -> Result<Known, ArchiveError> {
-    Ok(Known {
+fn known(store: &Store, record: TurnRecord) -> Result<RecordSummary, ArchiveError> {
+    Ok(RecordSummary {
         parent: match record.parent {
             Parent::Root => None,
             Parent::Record(id) => Some(id),
@@ -222,7 +227,7 @@ mod tests {
     /// Records as (id, parent or 0, turn, session).
     fn archive(records: &[(u8, u8, u32, &str)]) -> Archive {
         let known = |(number, parent, turn, session): &(u8, u8, u32, &str)| {
-            let known = Known {
+            let known = RecordSummary {
                 parent: (*parent > 0).then(|| id(*parent)),
                 turn: *turn,
                 session: (*session).to_owned(),

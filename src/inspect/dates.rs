@@ -1,8 +1,8 @@
-//! Times for people and for files. Never reads a clock.
+//! Times for people and for files. Owns their form. Never reads a clock.
 
 use jiff::Timestamp;
 
-/// Milliseconds since 1970 as RFC 3339 in UTC. The year 9999 is the last that the form has.
+/// Milliseconds since 1970 as RFC 3339 in UTC. The form ends with the year 9999.
 #[must_use]
 pub fn date(milliseconds: u64) -> String {
     let time = i64::try_from(milliseconds).map(Timestamp::from_millisecond);

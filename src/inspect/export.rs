@@ -1,6 +1,7 @@
-//! One recorded session as lines of JSON: `_meta` first, then the chat messages, byte for byte as
-//! the client sent them, with a `_turn` line behind each answer that is the account of its turn.
-//! Without stored content only the account. Owns that form; never decides which session.
+//! One recorded session as lines of JSON: `_meta` first, and then the chat messages, byte for byte
+//! as the client sent them, with a `_turn` line after each answer that accounts for its turn.
+//! Without stored content there are only the accounts. Owns that form. Never decides which session
+//! is exported.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +14,12 @@ use crate::model::{Effect, EpisodeKind, Hidden, HiddenCall, Hop, ItemNo, Mark, U
 use crate::session::path::Entry;
 use crate::store::{Store, StoreError};
 
-/// A session that was written out.
+/// A session as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
     /// The lines, each with its newline.
     pub text: String,
-    /// Whether the messages are among them.
+    /// Whether the text has the messages.
     pub content: bool,
 }
 
@@ -27,7 +28,7 @@ impl From<FindError> for ArchiveError {
         match error {
             FindError::Store(error) => Self::Store(error),
             FindError::Record(error) => Self::Record(error),
-            // A command waits for as long as it takes, unless the store is closed under it.
+            // A command waits as long as it takes, unless the store is closed meanwhile.
             FindError::Late => Self::Store(StoreError::Closed),
         }
     }
@@ -36,12 +37,13 @@ impl From<FindError> for ArchiveError {
 /// Writes out a branch.
 ///
 /// # Errors
-/// [`ArchiveError`] where the store fails or a record of the branch is not stored.
+/// [`ArchiveError`] if the store fails, or a record of the branch is missing.
 pub fn export(store: &Store, branch: &Branch) -> Result<Export, ArchiveError> {
     let unwatched = |_, _| {};
     let reads = Reads::new(store, &unwatched);
     let path = history::load(&reads, branch.newest)?;
     let path = path.ok_or_else(|| ArchiveError::Broken(branch.name()))?;
+    // Without all of its messages a session is exported as accounts only.
     let whole = match history::said(&reads, &path)? {
         Some(said) => texts(store, &said)?,
         None => None,
@@ -54,6 +56,7 @@ pub fn export(store: &Store, branch: &Branch) -> Result<Export, ArchiveError> {
     let mut next = 0;
     for entry in &path.entries {
         let behind = entry.position as usize + 1;
+        // The messages up to the turn's answer come before its account.
         for message in messages.into_iter().flatten().take(behind).skip(next) {
             text.push_str(message);
             text.push('\n');
@@ -61,7 +64,7 @@ pub fn export(store: &Store, branch: &Branch) -> Result<Export, ArchiveError> {
         next = behind;
         let reported = match entry.reported {
             Some(usage) => Some(usage),
-            // A folded path knows the late usage of its newest turn alone.
+            // A folded path knows late usage only for its newest turn.
             None => history::late_usage(&reads, entry.id)?,
         };
         text.push_str(&json!({ "_turn": turn(entry, reported) }).to_string());
@@ -73,7 +76,7 @@ pub fn export(store: &Store, branch: &Branch) -> Result<Export, ArchiveError> {
     })
 }
 
-/// The texts behind the digests, each on one line; none where one is not stored.
+/// The texts of these digests, each on one line. `None` if one is not stored.
 #[expect(clippy::type_complexity, reason = "messages and tools, used once")]
 fn texts(
     store: &Store,
@@ -93,7 +96,7 @@ fn texts(
     Ok(Some((messages, tools.map(|bytes| one_line(&bytes)))))
 }
 
-/// JSON on one line: outside of strings, where they can't stand, newlines mean nothing.
+/// JSON on one line. Outside of strings newlines mean nothing, and inside they can't occur.
 fn one_line(json: &[u8]) -> String {
     String::from_utf8_lossy(json).replace(['\n', '\r'], " ")
 }
@@ -113,7 +116,7 @@ fn meta(branch: &Branch, content: bool) -> Value {
     })
 }
 
-/// The first line. The tools go in as they were sent.
+/// The first line. The tools are written as they were sent.
 fn line(meta: &Value, tools: Option<&str>) -> String {
     let meta = meta.to_string();
     let fields = meta.strip_suffix('}').unwrap_or(&meta);

@@ -1,5 +1,5 @@
-//! What a store holds of recorded sessions, for people: which there are, and one of them written
-//! out. Reads only; never serves a request and never changes a record.
+//! What a store holds of recorded sessions, for people: a list of them, and one of them written
+//! out. Owns both views. Never serves a request and never changes a record.
 
 pub(crate) mod archive;
 mod dates;

@@ -1,13 +1,13 @@
-//! The wired dependencies of all requests. Owns nothing that changes with a request; never reads
-//! a configuration.
+//! What all requests share: connections, settings, the store and the caches. Owns nothing that
+//! changes with a single request, and never reads a configuration.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio_util::task::TaskTracker;
 
-use super::accepted::Accepted;
-use super::active::Active;
+use super::accepted_credentials::AcceptedCredentials;
+use super::active_sessions::ActiveSessions;
 use super::find::Paths;
 use super::learned::Learned;
 use super::windows::Windows;
@@ -24,29 +24,29 @@ use crate::{dialect, upstream};
 /// What every request may use.
 pub struct App {
     /// The connections to the upstream.
-    pub upstream: upstream::Client,
+    pub upstream: upstream::UpstreamClient,
     /// The upstream's name in metrics.
     pub provider: Label,
     /// How requests are served.
     pub settings: Settings,
     /// The stream machine's settings.
-    pub intercept: dialect::stream::Config,
-    /// Turn records.
+    pub intercept: dialect::stream::StreamSettings,
+    /// The store of turn records.
     pub store: Arc<Store>,
-    /// Records of turns that are only watched: in memory, the oldest go first.
+    /// The records of turns that are only watched, in memory. The oldest are dropped first.
     pub watched: Arc<Store>,
-    /// Credentials that the upstream has taken.
-    pub accepted: Accepted,
-    /// Look-ups that are at the store.
+    /// Credentials that the upstream has accepted.
+    pub accepted: AcceptedCredentials,
+    /// Runs look-ups in the store off the async workers.
     pub readers: Readers,
     /// What the upstream was found to refuse.
     pub learned: Learned,
-    /// What the upstream said of how much its models take.
+    /// How much models take, as the upstream said.
     pub windows: Arc<Windows>,
     /// Folded paths.
     pub paths: Paths,
     /// Sessions that were served lately.
-    pub active: Active,
+    pub active: ActiveSessions,
     /// Shapes of messages.
     pub memo: Memo,
     /// The tokeniser.
@@ -55,9 +55,9 @@ pub struct App {
     pub models: Models,
     /// Where turns are counted.
     pub metrics: Metrics,
-    /// Streams that are being driven: a shutdown waits for their records.
+    /// Tasks that drive streams. A shutdown waits for them, because they write records.
     pub streams: TaskTracker,
-    /// The time in milliseconds since 1970: [`App::system_clock`], or a test's.
+    /// The time in milliseconds since 1970: [`App::system_clock`], or the clock of a test.
     pub clock: fn() -> u64,
 }
 
@@ -67,6 +67,7 @@ impl App {
     pub fn metrics_text(&self) -> String {
         self.metrics.set_sessions_active(self.active.count());
         self.metrics.set_store_bytes(self.store.disk_bytes());
+        // Gauges show the moment, so they are set when somebody reads the metrics.
         let health = self.store.health();
         self.metrics
             .set_store(&health, self.store.is_durable(&health));
@@ -91,7 +92,7 @@ impl App {
         })
     }
 
-    /// Where the records of a mode stand.
+    /// The store that holds the records of a mode.
     #[must_use]
     pub fn records(&self, mode: Mode) -> &Arc<Store> {
         match mode {
@@ -100,21 +101,21 @@ impl App {
         }
     }
 
-    /// A store for the records of turns that are only watched, with its share of the memory of all
-    /// caches.
+    /// A store for the records of turns that are only watched. It gets its share of `all`, the
+    /// memory of all caches.
     #[must_use]
     pub fn watched_in(all: usize) -> Arc<Store> {
         Arc::new(Store::forgetful(caches::share(CacheName::Watched, all)))
     }
 
-    /// What reads the messages of a tenant's conversation.
+    /// Reads the messages of a tenant's conversation.
     #[must_use]
     pub fn reader(&self, family: &Family, tenant: TenantId, dialect: Dialect) -> Reader<'_> {
         self.memo
             .reader(&self.counter, family.encoding, tenant, dialect)
     }
 
-    /// What the hops of a tenant's conversation are prepared with.
+    /// What a tenant's conversation needs to prepare its hops.
     #[must_use]
     pub fn tools<'a>(
         &'a self,
@@ -136,8 +137,8 @@ impl App {
         (self.clock)()
     }
 
-    /// What the system's clock says, in milliseconds since 1970. A clock before that reads as
-    /// zero, which only makes a cache look warm.
+    /// The time of the system's clock in milliseconds since 1970. A clock that stands before 1970
+    /// reads as zero, which only makes the provider's cache look warm.
     #[must_use]
     pub fn system_clock() -> u64 {
         let since = SystemTime::now()

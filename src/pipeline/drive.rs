@@ -1,9 +1,10 @@
-//! The response half of a streamed turn: feeds the stream machine, hop after hop, into one bounded
-//! channel to the client. Status and headers wait for the first byte that the client may see.
-//! Never edits a frame itself.
+//! The response half of a streamed turn. Feeds the stream machine, hop after hop, and passes its
+//! frames through one bounded channel to the client. Holds back status and headers until the first
+//! byte that the client may see. Never edits a frame itself.
 
 mod channel;
-mod lost;
+// The other half of `impl Driver`. It imports this module, and stands apart for its length alone.
+mod failures;
 
 use std::io;
 use std::panic::AssertUnwindSafe;
@@ -18,41 +19,41 @@ use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt;
 use tokio::sync::oneshot;
 
-use channel::{Sender, channel};
-use lost::may_pass;
+use channel::{ClientGone, Sender, channel};
+use failures::may_pass;
 
 use super::app::App;
 use super::error::ProxyError;
 use super::finish::Committed;
 use super::incoming::{Beginning, Begun, Incoming, Served};
-use super::managed::{Turn, cap_line};
+use super::managed_turn::{ManagedTurn, at_hop_cap};
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::Machine;
-use crate::record::{RetryReason, Side};
+use crate::dialect::stream::unary::TurnEnd;
+use crate::record::{AbortSide, RetryReason};
 use crate::upstream;
 
-/// Further tries of a later hop, which the client can't retry.
+/// How often a later hop is tried again. The client can't retry it.
 const HOP_RETRIES: u32 = 4;
-/// The wait before the first of them, where the upstream names none; before each further one it is
-/// twice as long.
+/// The wait before the first retry if the upstream names none. Each further wait is twice as long.
 const HOP_WAIT: Duration = Duration::from_millis(250);
 /// The shortest wait for a heartbeat that is overdue.
 const LEAST_SILENCE: Duration = Duration::from_millis(1);
-/// A comment that every SSE reader skips.
+/// A comment that every reader of SSE skips.
 const HEARTBEAT: &[u8] = b": plimsoll\n\n";
 
 /// How the client's response begins.
 enum Begin {
-    /// With the first hop's headers; the body follows through the channel.
+    /// With the headers of the first hop. The body follows through the channel.
     Stream(Box<HeaderMap>),
-    /// With an upstream's refusal of a later hop, whole.
+    /// With the upstream's refusal of a later hop, read whole.
     Refusal(StatusCode, Box<HeaderMap>, Bytes),
-    /// With an error of ours, as an unstreamed turn does.
+    /// With an error of the proxy's own, as an unstreamed turn would.
     Error(ProxyError),
-    /// With what the client's own request is answered.
-    Own(Box<Turn>),
-    /// As an unstreamed turn does, because this is the body of one.
-    Whole(Box<Turn>, HeaderMap, Incoming),
+    /// With the answer to the client's own request, which the caller still has to send.
+    Own(Box<ManagedTurn>),
+    /// With a whole body, because the upstream did not send a stream.
+    Whole(Box<ManagedTurn>, HeaderMap, Incoming),
 }
 
 /// Streams a turn to the client.
@@ -61,22 +62,22 @@ enum Begin {
 /// [`ProxyError`] if the proxy can't go on, or failed, before the client saw anything.
 pub(super) async fn stream(
     app: &Arc<App>,
-    turn: Turn,
+    turn: ManagedTurn,
     mut head: Parts,
     body: Incoming,
 ) -> Result<Served, ProxyError> {
     let (sender, receiver) = channel();
     let (begin, begun) = oneshot::channel();
     let client = sender.clone();
-    // The driver is boxed, and so is what seldom happens in it, because a task has room for its largest
-    // future as long as the stream lasts.
+    // A task has room for its largest future as long as it lives. The driver, and what seldom
+    // happens in it, are boxed to keep that small.
     let driver = Box::new(Driver {
         app: app.clone(),
         machine: Machine::new(app.intercept.clone(), &turn.spec()),
         turn,
         answers: Vec::new(),
         early: None,
-        client: Client {
+        client: ClientSide {
             sender,
             begin: Some(begin),
             headers: std::mem::take(&mut head.headers),
@@ -90,7 +91,7 @@ pub(super) async fn stream(
             .is_err()
         {
             tracing::error!("a stream was cut: the proxy made a mistake");
-            // The connection breaks, because a stream that just ends would look whole.
+            // A stream that just ended would look complete, so the connection breaks instead.
             client.fail(io::Error::other("the turn failed"));
         }
     });
@@ -104,8 +105,8 @@ pub(super) async fn stream(
             let frames = stream::unfold(receiver, |mut receiver| async move {
                 let frame = receiver.recv().await?;
                 if frame.is_err() {
-                    // The server drops what it has not written when a body breaks, and writes when
-                    // the body keeps it waiting.
+                    // When a body fails, the server drops what it has not written. It writes when
+                    // the body makes it wait.
                     tokio::task::yield_now().await;
                 }
                 Some((frame, receiver))
@@ -114,14 +115,14 @@ pub(super) async fn stream(
         }
         Ok(Begin::Refusal(status, headers, body)) => respond(status, *headers, Body::from(body)),
         Ok(Begin::Error(error)) => return Err(error),
-        // The driver ended without a word, which only a panic in it can do.
-        Err(_) => return Err(ProxyError::Middle("panic")),
+        // The driver ended without sending a beginning. Only a panic in it can do that.
+        Err(_) => return Err(ProxyError::panicked()),
     };
     Ok(Served::Answer(answer))
 }
 
 fn respond(status: StatusCode, mut headers: HeaderMap, body: Body) -> Response<Body> {
-    // Frames may be added or left out, so the length is not the upstream's.
+    // The proxy adds and removes frames, so the length may differ from the upstream's.
     headers.remove(http::header::CONTENT_LENGTH);
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -130,35 +131,32 @@ fn respond(status: StatusCode, mut headers: HeaderMap, body: Body) -> Response<B
 }
 
 /// The client's side of the stream.
-struct Client {
+struct ClientSide {
     sender: Sender,
     begin: Option<oneshot::Sender<Begin>>,
     headers: HeaderMap,
     held: Instant,
 }
 
-/// The client went away.
-struct Gone;
-
 struct Driver {
     app: Arc<App>,
     machine: Machine,
-    turn: Turn,
+    turn: ManagedTurn,
     answers: Vec<Answer>,
-    /// The record that was begun at the finish reason, and what it was made of.
+    /// The record that was begun when the finish reason came, and the answer that it was made of.
     early: Option<(Answer, Committed)>,
-    client: Client,
+    client: ClientSide,
 }
 
 /// How a hop's body ended.
-enum End {
+enum HopEnd {
     /// It came to its end.
     Whole,
     /// The upstream broke off or fell silent.
     Cut(String),
-    /// The upstream sent what can't be read.
+    /// The bytes are not a valid stream.
     Unreadable(String),
-    /// It is no stream of events.
+    /// It is not a stream of events.
     Other(Incoming),
 }
 
@@ -167,9 +165,11 @@ impl Driver {
         let mut body = first;
         loop {
             let read = match self.read(body).await {
-                Ok(End::Other(body)) => return Box::pin(self.other(body)).await,
+                Ok(HopEnd::Other(body)) => return Box::pin(self.other(body)).await,
                 read => read,
             };
+            // The machine ends the hop even if the body was cut, so that what was said so far is
+            // known.
             let mut out = Vec::new();
             let answer = self.machine.end_hop(&mut out);
             self.turn.heard(&self.app, &answer);
@@ -177,17 +177,20 @@ impl Driver {
             self.answers.push(answer);
             let end = match read {
                 Ok(end) => end,
-                Err(Gone) => return self.gone(),
+                Err(ClientGone) => return self.gone(),
             };
+            // What the machine holds back may contain hidden calls. It must not be sent.
             if self.machine.withheld() {
                 return Box::pin(self.withhold()).await;
             }
             if self.say(out).await.is_err() {
                 return self.gone();
             }
+            // The bound counts hops that are already pending, plus the one in hand.
             let capped = self.turn.state.pending.len() + 1 >= self.turn.state.terms.hops;
             match (verdict, end) {
-                // What was cut off behind a finish reason is the end, which is dropped anyway.
+                // Whatever follows a finish reason does not matter: a hop that holds only hidden
+                // calls is not shown.
                 (Verdict::HiddenOnly, _) if !capped => match Box::pin(self.next()).await {
                     Some(next) => body = next,
                     None => return,
@@ -201,32 +204,37 @@ impl Driver {
         }
     }
 
-    /// Passes one hop's frames on until its body ends.
-    async fn read(&mut self, mut body: Incoming) -> Result<End, Gone> {
+    /// Passes on the frames of one hop until its body ends.
+    async fn read(&mut self, mut body: Incoming) -> Result<HopEnd, ClientGone> {
+        // The proxy asked for identity, so it can't read a compressed body.
         if body.coded {
-            return Ok(End::Other(body));
+            return Ok(HopEnd::Other(body));
         }
         let mut beginning = Beginning::default();
         let every = self.app.settings.delimiter.heartbeat;
         loop {
             let silence = every.saturating_sub(self.client.held.elapsed());
-            // What may turn out to be no stream gets no head before that is known.
+            // A body that may not be a stream gets no response head before that is known.
             let beats = body.events || beginning.is_known() || self.client.begin.is_none();
             tokio::select! {
                 frame = body.frame() => {
+                    // The first bytes decide whether the body is a stream. Until then they are held
+                    // in `beginning`.
                     let (begun, end) = match frame {
-                        None => (beginning.end(body.events), Some(End::Whole)),
+                        None => (beginning.end(body.events), Some(HopEnd::Whole)),
                         Some(Err(error)) => {
-                            (beginning.end(body.events), Some(End::Cut(error.to_string())))
+                            (beginning.end(body.events), Some(HopEnd::Cut(error.to_string())))
                         }
                         Some(Ok(frame)) => {
                             let Ok(data) = frame.into_data() else { continue };
                             (beginning.take(data, body.events), None)
                         }
                     };
+                    // A cut body that is no stream is reported as cut. A complete one is handed
+                    // back unread.
                     match (begun, end) {
-                        (Begun::Other(_), Some(End::Cut(cause))) => return Ok(End::Cut(cause)),
-                        (Begun::Other(begun), _) => return Ok(End::Other(body.unread(begun))),
+                        (Begun::Other(_), Some(HopEnd::Cut(cause))) => return Ok(HopEnd::Cut(cause)),
+                        (Begun::Other(begun), _) => return Ok(HopEnd::Other(body.unread(begun))),
                         (Begun::Waits, None) => {}
                         (Begun::Events(data), end) => match (self.take(data).await?, end) {
                             (None, None) => {}
@@ -239,18 +247,19 @@ impl Driver {
                     self.heartbeat().await?;
                 }
                 () = self.client.sender.closed() => {
+                    // Reading on costs money, so only the operator can ask for it.
                     if !self.app.settings.delimiter.finish_cancelled {
-                        return Err(Gone);
+                        return Err(ClientGone);
                     }
                     self.swallow(&mut body).await;
-                    return Err(Gone);
+                    return Err(ClientGone);
                 }
             }
         }
     }
 
-    /// Passes on what one read says; how the hop ends where it can't be read on.
-    async fn take(&mut self, read: Bytes) -> Result<Option<End>, Gone> {
+    /// Passes on what one read contains. Returns how the hop ends if it can't be read on.
+    async fn take(&mut self, read: Bytes) -> Result<Option<HopEnd>, ClientGone> {
         let mut out = Vec::new();
         match self.machine.push(read, &mut out) {
             Ok(()) => {
@@ -259,16 +268,17 @@ impl Driver {
                 Ok(None)
             }
             Err(error) => {
-                // A client that has heard nothing is served something else where that is due.
+                // A client that has seen nothing yet can still be served in another way, so nothing
+                // is sent to it.
                 if self.client.begin.is_none() {
                     self.say(out).await?;
                 }
-                Ok(Some(End::Unreadable(error.to_string())))
+                Ok(Some(HopEnd::Unreadable(error.to_string())))
             }
         }
     }
 
-    /// Reads a hop to its end for a client that has gone.
+    /// Reads a hop to its end after the client has gone.
     async fn swallow(&mut self, body: &mut Incoming) {
         while let Some(Ok(frame)) = body.frame().await {
             let Ok(data) = frame.into_data() else {
@@ -280,8 +290,8 @@ impl Driver {
         }
     }
 
-    /// Hands bytes to the client, the response's head before the first of them.
-    async fn say(&mut self, frames: Vec<Bytes>) -> Result<(), Gone> {
+    /// Sends frames to the client, after the head of the response if that was not sent yet.
+    async fn say(&mut self, frames: Vec<Bytes>) -> Result<(), ClientGone> {
         for frame in frames {
             self.open();
             self.client.held = Instant::now();
@@ -294,17 +304,17 @@ impl Driver {
         let Some(begin) = self.client.begin.take() else {
             return;
         };
-        self.turn.report.spoken();
+        self.turn.reporter.spoken();
         let mut headers = std::mem::take(&mut self.client.headers);
         upstream::to_client(&mut headers);
-        headers.extend(self.turn.report.headers());
-        // A client that left meanwhile is noticed at the next frame.
+        headers.extend(self.turn.reporter.headers());
+        // The receiver is gone if the client left. The next frame notices that.
         let _ = begin.send(Begin::Stream(Box::new(headers)));
     }
 
-    /// Keeps the client while frames are held back: the head first, and a comment where it hears
-    /// nothing else.
-    async fn heartbeat(&mut self) -> Result<(), Gone> {
+    /// Keeps the connection alive while frames are held back. Sends the head first, and then a
+    /// comment if the client hears nothing else.
+    async fn heartbeat(&mut self) -> Result<(), ClientGone> {
         self.client.held = Instant::now();
         let hiding = !self.turn.state.pending.is_empty() || self.machine.waits();
         self.open();
@@ -314,11 +324,12 @@ impl Driver {
         Ok(())
     }
 
-    /// Answers the hidden calls and sends the next hop; `None` where the turn has ended instead.
+    /// Answers the hidden calls and sends the next hop. Returns `None` if the turn ended instead.
     async fn next(&mut self) -> Option<Incoming> {
         if let Some(answer) = self.answers.last() {
             self.turn.pend(&self.app, answer);
         }
+        // The machine may owe the client the end of what the last hop began.
         let mut out = Vec::new();
         self.machine.next_hop(&mut out);
         if self.say(out).await.is_err() {
@@ -332,13 +343,15 @@ impl Driver {
         self.send_hop().await
     }
 
-    /// Sends a later hop, and again while it fails where the client can't retry any longer.
+    /// Sends a later hop. Retries it when it fails, because the client can't.
     async fn send_hop(&mut self) -> Option<Incoming> {
         let app = self.app.clone();
         let mut tries = 0;
         loop {
+            // The callback can't borrow the turn while the call does, so the reasons are noted
+            // afterwards.
             let mut retried = Vec::new();
-            let told = |retry| retried.push(retry);
+            let told = |cause| retried.push(cause);
             let sent = match self.turn.outbound(&app) {
                 Ok(outbound) => self.beating(app.upstream.send(outbound, told)).await?,
                 Err(error) => {
@@ -346,24 +359,29 @@ impl Driver {
                     return None;
                 }
             };
-            for retry in retried {
-                self.turn.report.retried(retry);
+            for cause in retried {
+                self.turn.reporter.retried(cause);
             }
             let (retry, wait) = match &sent {
                 Ok(response) => {
-                    self.turn.report.answered(response.status());
+                    self.turn.reporter.answered(response.status());
                     let wait = upstream::retry_after(response.headers());
                     (may_pass(response.status()), wait)
                 }
-                // Whoever waited so long has waited long enough.
-                Err(error) => (!matches!(error, upstream::Error::FirstByteTimeout), None),
+                // A timeout of the first byte was long enough. The client does not wait for
+                // another.
+                Err(error) => (
+                    !matches!(error, upstream::UpstreamError::FirstByteTimeout),
+                    None,
+                ),
             };
+            // A client that has seen nothing can retry by itself, and gets the refusal.
             let spoken = self.client.begin.is_none();
             if retry && spoken && tries < HOP_RETRIES {
                 let wait = wait.unwrap_or(HOP_WAIT * 2_u32.pow(tries));
                 let wait = wait.min(upstream::LONGEST_WAIT);
                 tries += 1;
-                self.turn.report.turn.retries.push(RetryReason::Hop);
+                self.turn.reporter.retried(RetryReason::Hop);
                 self.beating(tokio::time::sleep(wait)).await?;
                 continue;
             }
@@ -381,8 +399,8 @@ impl Driver {
         }
     }
 
-    /// Waits for something while keeping the client; `None` where it has gone, and then the turn
-    /// has ended.
+    /// Waits for a future and sends heartbeats meanwhile. Returns `None` if the client left, and
+    /// then the turn has ended.
     async fn beating<T>(&mut self, wait: impl Future<Output = T>) -> Option<T> {
         let mut wait = std::pin::pin!(wait);
         let closed = self.client.sender.clone();
@@ -401,8 +419,8 @@ impl Driver {
         }
     }
 
-    /// Begins to record the turn as soon as its finish reason was seen, so that the wait for the
-    /// disk overlaps what the upstream still has to send.
+    /// Begins to write the record as soon as the finish reason was seen. The wait for the disk then
+    /// overlaps with what the upstream still has to send.
     fn record_early(&mut self) {
         if self.early.is_some() || !self.machine.finish_seen() {
             return;
@@ -410,19 +428,26 @@ impl Driver {
         let Some(answer) = self.machine.said() else {
             return;
         };
-        // Hidden calls alone bring another hop; a broken stream is recorded when it has ended.
+        // A hop of hidden calls alone is followed by another. A broken stream is recorded at its
+        // end.
         if matches!(answer.verdict(), Verdict::HiddenOnly | Verdict::Broken) {
             return;
         }
+        // The answer belongs to the turn only once the hop has ended, so it is added for the record
+        // alone.
         self.answers.push(answer.clone());
-        let committed = self.turn.commit(&self.app, &self.answers, None);
+        let committed = self
+            .turn
+            .commit(&self.app, &self.answers, TurnEnd::Upstream);
         self.answers.pop();
         self.early = committed.map(|committed| (answer, committed));
     }
 
-    /// The turn ends with what the last hop said: recorded first, then released.
+    /// Ends the turn with what the last hop said. Records it first, and then sends the end.
     async fn done(&mut self) {
         let last = self.answers.last().cloned();
+        // The early record stands if the answer has not changed since, apart from usage that came
+        // late.
         match (self.early.take(), last) {
             (Some((said, committed)), Some(last)) if same_but_usage(&said, &last) => {
                 if let (None, Some(usage)) = (said.usage, last.usage) {
@@ -430,45 +455,45 @@ impl Driver {
                 }
                 self.turn.durable(&self.app, committed).await;
             }
-            _ => self.record(None).await,
+            _ => self.record(TurnEnd::Upstream).await,
         }
         let mut out = Vec::new();
         self.machine.release(&mut out);
         self.end(out).await;
     }
 
-    /// The turn ends at the hop cap.
+    /// Ends the turn because it reached the bound on hops.
     async fn cap(&mut self) {
-        let line = cap_line(&self.answers);
-        self.record(Some(line)).await;
+        let end = at_hop_cap(&self.answers);
+        self.record(end).await;
         let mut out = Vec::new();
-        self.machine.close(line, &mut out);
+        self.machine.close(end.line(), &mut out);
         self.end(out).await;
     }
 
     /// Records the turn and waits until it is durable.
-    async fn record(&mut self, closed: Option<Option<&'static str>>) {
-        self.turn.settle(&self.app, &self.answers, closed).await;
+    async fn record(&mut self, end: TurnEnd<'_>) {
+        self.turn.settle(&self.app, &self.answers, end).await;
     }
 
     async fn end(&mut self, out: Vec<Bytes>) {
         if self.say(out).await.is_err() {
-            self.turn.report.aborted(Side::Client);
+            self.turn.reporter.aborted(AbortSide::Client);
         }
-        // A stream without a single frame still has a head.
+        // A stream without a single frame still needs a head.
         self.open();
         self.close_report();
     }
 
     fn close_report(&mut self) {
-        // A client that left before it had a head was never answered.
+        // A client that left before it got a head was never answered.
         let answered = self.client.begin.is_none().then_some(StatusCode::OK);
-        let report = &mut self.turn.report;
-        report.finish(report.turn.status.or(answered));
+        let reporter = &mut self.turn.reporter;
+        reporter.close(answered);
     }
 }
 
-/// Whether two readings of a hop differ in nothing but usage that came late.
+/// Whether two readings of a hop differ only in usage that came late.
 pub(super) fn same_but_usage(said: &Answer, ended: &Answer) -> bool {
     *ended
         == Answer {

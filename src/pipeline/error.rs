@@ -1,5 +1,7 @@
-//! Everything that can go wrong with a request, and whose fault it is. Owns the classes and the
-//! codes; never makes a response.
+//! Every way in which a request can fail, and whose fault that is. Owns the classes, the codes and
+//! the messages of errors. Never makes a response.
+
+use std::fmt;
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -8,71 +10,69 @@ use crate::dialect::request::RequestError;
 use crate::dialect::{ErrorSide, ErrorText};
 use crate::model::Dialect;
 use crate::policy::Pinned;
+use crate::record::FailedStage;
 use crate::turn::TermsError;
 use crate::upstream::{self, UploadFault};
 
-/// A request that gets an answer of ours instead of the upstream's.
+/// An error that the proxy answers with instead of the upstream.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
-    /// One of our headers has a value that is not allowed.
+    /// One of Plimsoll's headers has a value that is not allowed.
     #[error("{name}: {allowed}")]
     Header {
-        /// The header.
+        /// The name of the header.
         name: &'static str,
-        /// What would be right.
+        /// The values that are allowed.
         allowed: String,
     },
     /// The body can't be decompressed.
-    #[error("the body is no valid {coding}; send it whole, or without content-encoding")]
+    #[error("the body is not valid {coding}; send it whole, or without content-encoding")]
     Coding {
         /// The `content-encoding` that was named.
         coding: &'static str,
     },
-    /// The body is over the cap, as sent or decompressed.
+    /// The body is larger than the limit, as sent or after decompression.
     #[error("the body is larger than {cap} bytes; send less, or raise server.body_cap")]
     TooLarge {
-        /// Bytes that are allowed.
+        /// The limit in bytes.
         cap: usize,
     },
-    /// The body costs far more memory, or time, than its size.
+    /// The body takes far more memory or time to unpack than its size suggests.
     #[error(
         "the body unpacks to far more than its size, or at too high a cost; send it without \
          content-encoding"
     )]
     Unpacks,
-    /// The client broke off, or fell silent, in its body.
+    /// The client broke off or stopped sending in the middle of its body.
     #[error(transparent)]
     Body(#[from] UploadFault),
-    /// A protocol switch was asked for.
+    /// The client asked for a protocol switch.
     #[error("WebSocket is not served here; use plain HTTP requests")]
     Upgrade,
-    /// A method that names no path.
+    /// The method is CONNECT, which names no path.
     #[error("CONNECT is not served here; send requests to the base URL")]
     Method,
-    /// The request asks for a host that is not this proxy's.
+    /// The request names a host that the proxy does not answer to.
     #[error(
         "the host of this request is not one that the proxy answers to; use localhost or \
          127.0.0.1 in the base URL, or add the host to server.hosts"
     )]
     Host,
-    /// The request is of a page of the web.
+    /// The request comes from a web page whose origin is not allowed.
     #[error(
         "pages of this origin may not use the proxy; add the origin to server.origins if they should"
     )]
     Origin,
-    /// As much is served as may be.
-    #[error("too much at once; try again soon, or raise {setting}")]
-    Overloaded {
-        /// What bounds it.
-        setting: &'static str,
-    },
-    /// The body is no request of the dialect.
+    /// The proxy serves as much as it is allowed to.
+    #[error("the proxy is busy; try again soon, or raise {}", .0.setting())]
+    Overloaded(ServingLimit),
+    /// The body is not a request of the dialect.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// The request's own budget can't be read against its model.
+    /// The budget that the request asks for does not fit its model.
     #[error(transparent)]
     Terms(#[from] TermsError),
-    /// The budget can't be met and the operator refuses such requests.
+    /// The budget can't be met, and the operator chose to refuse such requests.
     #[error(
         "the context holds {size} tokens where {ceiling} are allowed, and nothing more can be \
          evicted: user text {user}, system text {system}, tools {tools}, the newest exchange \
@@ -81,100 +81,150 @@ pub enum ProxyError {
         newest = pinned.newest, opaque = pinned.opaque, rest = pinned.rest
     )]
     Budget {
-        /// τ in tokens.
+        /// The ceiling τ in tokens.
         ceiling: u64,
-        /// Whether it is the model's window.
+        /// Whether the ceiling comes from the model's window.
         windowed: bool,
-        /// The size that is left, in tokens.
+        /// The size that remains, in tokens.
         size: u64,
-        /// What is pinned.
+        /// What can't be evicted.
         pinned: Pinned,
     },
-    /// A later hop could not be prepared: what the client sent can't be sent again instead,
-    /// because the model has been answered already.
+    /// A later hop could not be prepared. The client's own request can't take its place, because
+    /// the model has already answered it.
     #[error("the proxy could not go on with the turn ({0}); send the request again")]
-    Middle(&'static str),
+    Interrupted(Interruption),
     /// The upstream gave no response.
     #[error(transparent)]
-    Upstream(#[from] upstream::Error),
+    Upstream(#[from] upstream::UpstreamError),
 }
 
-/// Whose fault an error is.
+/// What limits how much is served at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// The caller's: the same request fails again.
+pub enum ServingLimit {
+    /// How many requests are served.
+    Requests,
+    /// How many bytes all bodies take.
+    Bodies,
+    /// How many bodies are unpacked.
+    Processors,
+}
+
+impl ServingLimit {
+    /// What has to be raised for more.
+    fn setting(self) -> &'static str {
+        match self {
+            Self::Requests => "server.max_in_flight",
+            Self::Bodies => "server.body_budget",
+            Self::Processors => "the number of processors",
+        }
+    }
+}
+
+/// What kept the proxy from going on with a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interruption {
+    /// A stage failed.
+    Stage(FailedStage),
+    /// The runtime is shutting down.
+    Stopped,
+}
+
+impl fmt::Display for Interruption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stage(stage) => stage.name(),
+            Self::Stopped => "stopped",
+        })
+    }
+}
+
+/// Who caused an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The caller did. The same request will fail again, unless it is retryable.
     Caller,
-    /// The upstream's.
+    /// The upstream did.
     Upstream,
-    /// The proxy's own.
+    /// The proxy did.
     Us,
 }
 
-/// Whose fault an error is, and whether the same request may work later.
+/// Who caused an error, and whether a retry makes sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Class {
-    /// Whose.
-    pub side: Side,
+pub struct ErrorClass {
+    /// Who caused it.
+    pub side: Fault,
     /// Whether a retry makes sense.
     pub retryable: bool,
 }
 
 impl ProxyError {
-    /// Sorts the error.
+    /// A panic of the proxy's own was caught.
     #[must_use]
-    pub fn class(&self) -> Class {
-        let (side, retryable) = match self {
-            Self::Header { .. } | Self::Coding { .. } => (Side::Caller, false),
-            Self::TooLarge { .. } | Self::Unpacks => (Side::Caller, false),
-            Self::Upgrade | Self::Method | Self::Host | Self::Origin => (Side::Caller, false),
-            Self::Request(_) | Self::Terms(_) | Self::Budget { .. } => (Side::Caller, false),
-            Self::Upstream(upstream::Error::Path) => (Side::Caller, false),
-            Self::Body(_) | Self::Upstream(upstream::Error::Upload(_)) => (Side::Caller, true),
-            Self::Overloaded { .. } | Self::Middle(_) => (Side::Us, true),
-            Self::Upstream(
-                upstream::Error::Connect { .. }
-                | upstream::Error::ConnectTimeout
-                | upstream::Error::FirstByteTimeout
-                | upstream::Error::Broken { .. },
-            ) => (Side::Upstream, true),
-        };
-        Class { side, retryable }
+    pub fn panicked() -> Self {
+        Self::Interrupted(Interruption::Stage(FailedStage::Panic))
     }
 
-    /// The status that the caller is answered.
+    /// Classifies the error.
+    #[must_use]
+    pub fn class(&self) -> ErrorClass {
+        let (side, retryable) = match self {
+            Self::Header { .. } | Self::Coding { .. } => (Fault::Caller, false),
+            Self::TooLarge { .. } | Self::Unpacks => (Fault::Caller, false),
+            Self::Upgrade | Self::Method | Self::Host | Self::Origin => (Fault::Caller, false),
+            Self::Request(_) | Self::Terms(_) | Self::Budget { .. } => (Fault::Caller, false),
+            Self::Upstream(upstream::UpstreamError::Path) => (Fault::Caller, false),
+            Self::Body(_) | Self::Upstream(upstream::UpstreamError::Upload(_)) => {
+                (Fault::Caller, true)
+            }
+            Self::Overloaded(_) | Self::Interrupted(_) => (Fault::Us, true),
+            Self::Upstream(
+                upstream::UpstreamError::Connect { .. }
+                | upstream::UpstreamError::ConnectTimeout
+                | upstream::UpstreamError::FirstByteTimeout
+                | upstream::UpstreamError::Broken { .. },
+            ) => (Fault::Upstream, true),
+        };
+        ErrorClass { side, retryable }
+    }
+
+    /// The status that the caller gets.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Header { .. } | Self::Coding { .. } => StatusCode::BAD_REQUEST,
             Self::Request(_) | Self::Terms(_) | Self::Budget { .. } => StatusCode::BAD_REQUEST,
             Self::TooLarge { .. } | Self::Unpacks => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Body(fault) | Self::Upstream(upstream::Error::Upload(fault)) => match fault {
-                UploadFault::Broken => StatusCode::BAD_REQUEST,
-                UploadFault::Late => StatusCode::REQUEST_TIMEOUT,
-            },
+            Self::Body(fault) | Self::Upstream(upstream::UpstreamError::Upload(fault)) => {
+                match fault {
+                    UploadFault::Broken => StatusCode::BAD_REQUEST,
+                    UploadFault::Late => StatusCode::REQUEST_TIMEOUT,
+                }
+            }
             Self::Upgrade => StatusCode::UPGRADE_REQUIRED,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::Host | Self::Origin => StatusCode::FORBIDDEN,
-            Self::Overloaded { .. } => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Middle(_) => StatusCode::BAD_GATEWAY,
+            Self::Overloaded(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Interrupted(_) => StatusCode::BAD_GATEWAY,
             Self::Upstream(error) => match error {
-                upstream::Error::Path | upstream::Error::Upload(_) => StatusCode::BAD_REQUEST,
-                upstream::Error::Connect { .. } | upstream::Error::Broken { .. } => {
-                    StatusCode::BAD_GATEWAY
+                upstream::UpstreamError::Path | upstream::UpstreamError::Upload(_) => {
+                    StatusCode::BAD_REQUEST
                 }
-                upstream::Error::ConnectTimeout | upstream::Error::FirstByteTimeout => {
-                    StatusCode::GATEWAY_TIMEOUT
-                }
+                upstream::UpstreamError::Connect { .. }
+                | upstream::UpstreamError::Broken { .. } => StatusCode::BAD_GATEWAY,
+                upstream::UpstreamError::ConnectTimeout
+                | upstream::UpstreamError::FirstByteTimeout => StatusCode::GATEWAY_TIMEOUT,
             },
         }
     }
 
-    /// The error in a dialect's shape, as a body or as the data of a stream's error event.
+    /// The error in the shape of a dialect, as a body or as the data of an error event.
     #[must_use]
     pub fn body(&self, dialect: Dialect) -> Bytes {
         let side = match self.class().side {
-            Side::Caller => ErrorSide::Caller,
-            Side::Upstream | Side::Us => ErrorSide::Server,
+            Fault::Caller => ErrorSide::Caller,
+            Fault::Upstream | Fault::Us => ErrorSide::Server,
         };
         let param = match self {
             Self::Header { name, .. } => Some(*name),
@@ -185,12 +235,12 @@ impl ProxyError {
             | Self::Body(_)
             | Self::Request(RequestError::Body(_) | RequestError::DuplicateKey)
             | Self::Terms(_)
-            | Self::Middle(_)
+            | Self::Interrupted(_)
             | Self::Upgrade
             | Self::Method
             | Self::Host
             | Self::Origin
-            | Self::Overloaded { .. }
+            | Self::Overloaded(_)
             | Self::Upstream(_) => None,
         };
         dialect.error(&ErrorText {
@@ -202,36 +252,39 @@ impl ProxyError {
         })
     }
 
-    /// The word for programs.
+    /// The code of the error, for programs.
     fn code(&self) -> &'static str {
         match self {
             Self::Header { .. } | Self::Terms(_) => "invalid_header",
             Self::Coding { .. } | Self::Request(_) => "invalid_body",
             Self::TooLarge { .. } | Self::Unpacks => "body_too_large",
-            Self::Body(fault) | Self::Upstream(upstream::Error::Upload(fault)) => match fault {
-                UploadFault::Broken => "body_incomplete",
-                UploadFault::Late => "body_too_slow",
-            },
+            Self::Body(fault) | Self::Upstream(upstream::UpstreamError::Upload(fault)) => {
+                match fault {
+                    UploadFault::Broken => "body_incomplete",
+                    UploadFault::Late => "body_too_slow",
+                }
+            }
             Self::Upgrade => "upgrade_not_supported",
             Self::Method => "method_not_supported",
             Self::Host => "host_not_allowed",
             Self::Origin => "origin_not_allowed",
-            Self::Overloaded { .. } => "overloaded",
+            Self::Overloaded(_) => "overloaded",
             Self::Budget { .. } => "context_budget_exceeded",
-            Self::Middle(_) => "turn_interrupted",
+            Self::Interrupted(_) => "turn_interrupted",
             Self::Upstream(error) => match error {
-                upstream::Error::Path | upstream::Error::Upload(_) => "invalid_path",
-                upstream::Error::Connect { .. } => "upstream_unreachable",
-                upstream::Error::Broken { .. } => "upstream_broken",
-                upstream::Error::ConnectTimeout | upstream::Error::FirstByteTimeout => {
-                    "upstream_timeout"
+                upstream::UpstreamError::Path | upstream::UpstreamError::Upload(_) => {
+                    "invalid_path"
                 }
+                upstream::UpstreamError::Connect { .. } => "upstream_unreachable",
+                upstream::UpstreamError::Broken { .. } => "upstream_broken",
+                upstream::UpstreamError::ConnectTimeout
+                | upstream::UpstreamError::FirstByteTimeout => "upstream_timeout",
             },
         }
     }
 }
 
-/// What would make room for a context that has none.
+/// What the caller can do to make room.
 fn way_out(windowed: bool) -> &'static str {
     if windowed {
         "use a model that takes more"

@@ -1,5 +1,5 @@
-//! Where a request stands: finds the newest turn record behind its messages and folds the path to
-//! it, first in memory, then in the store. Never waits for a write and never writes.
+//! Finds where a request stands: the newest turn record behind its messages, and the path to it.
+//! Looks in memory first and then in the store. Never waits for a write and never writes.
 
 use std::sync::Arc;
 
@@ -13,23 +13,23 @@ use crate::session::align::align;
 use crate::session::chain::{self, Key};
 use crate::session::path::Path;
 
-/// How many heads are looked up at a time, from the tail backwards.
+/// How many heads are looked up at a time, from the newest to the oldest.
 const PROBES: usize = 8;
-/// How many of the newest heads are looked up one by one. An agent goes on from the newest, or from
-/// a place not far behind it.
+/// How many of the newest heads are looked up one by one. An agent nearly always goes on from one
+/// of these.
 const NEAR: usize = 256;
 /// How many of the newest answers are tried as anchors, and how many calls of each.
 const ANCHORS: usize = 64;
-/// How many records of one key are looked at: where a provider gives one id to all calls, or a
-/// client says the same in many sessions, all of them would else be read for each request.
+/// How many records of one key are read. Some providers give the same id to all calls, and some
+/// clients say the same in many sessions: every request would otherwise read all of these records.
 const SAME: usize = 64;
-/// From this many entries on, a path is remembered for the newest two turns of its branch only.
-/// Each turn has a path of its own that is weighed with all of its records, since it may be the
-/// last that holds them, so that a session would else weigh the square of its length; the shortest
-/// stay, because agents fork from them.
+/// The number of entries from which on only the two newest paths of a branch are remembered. Each
+/// turn has its own path, and a path is weighed with all its records, because it may be the last to
+/// hold them. A session would therefore weigh the square of its length. Short paths stay, because
+/// agents fork from them.
 const LONG: usize = 8;
 
-/// Folded paths by the key of the head that they end at.
+/// Folded paths, by the key of the head at which they end.
 pub struct Paths(Cache<Digest, Arc<Path>, ByBytes>);
 
 /// Weighs a path by the memory that it takes.
@@ -49,14 +49,14 @@ impl Default for Paths {
 }
 
 impl Paths {
-    /// Paths with their share of the memory of all caches.
+    /// Makes a cache that takes its share of `all`, the memory of all caches.
     #[must_use]
     pub fn new(all: usize) -> Self {
         Self(bounded(CacheName::Paths, all, ByBytes))
     }
 
-    /// Remembers the path that ends at a head. Among several records of one head the lowest turn
-    /// wins, then the lowest id, so that replicas agree.
+    /// Remembers the path that ends at a head. If several records have the same head, the one with
+    /// the lowest turn wins, and then the one with the lowest id, so that all replicas agree.
     pub fn insert(&self, key: Digest, path: &Arc<Path>) {
         let rank = |path: &Path| {
             path.entries
@@ -72,8 +72,8 @@ impl Paths {
         }
     }
 
-    /// Lets go of a long path that newer ones stand on. A request that goes on from there after
-    /// all, as a fork may, is looked up in the store.
+    /// Drops a long path once a newer one includes it. A request that still goes on from there,
+    /// such as a fork, is looked up in the store.
     pub(super) fn outgrow(&self, path: &Path, heads: &[Head], key: impl FnOnce(Head) -> Digest) {
         let before = path.entries.len().checked_sub(2);
         let Some(entry) = before
@@ -87,7 +87,8 @@ impl Paths {
         }
     }
 
-    /// The bytes of memory that are taken, records that several paths hold counted for each.
+    /// The memory that all paths take, in bytes. A record that several paths share is counted for
+    /// each of them.
     #[must_use]
     pub fn weight(&self) -> u64 {
         self.0.weight()
@@ -95,21 +96,21 @@ impl Paths {
 }
 
 /// What a request is looked up by.
-pub struct Request<'a> {
-    /// Whose it is.
+pub struct PathQuery<'a> {
+    /// The tenant that owns the request.
     pub tenant: TenantId,
-    /// Its explicit session.
+    /// The explicit session.
     pub scope: &'a Scope,
     /// The shapes of its messages.
     pub shapes: &'a [Arc<Shape>],
-    /// The heads of its prefixes.
+    /// The head of each prefix of the messages.
     pub heads: &'a [Head],
-    /// The digest of an assistant message's text without white space.
+    /// Returns the digest of an assistant message's text without white space.
     pub bare: &'a dyn Fn(usize) -> Option<Digest>,
 }
 
-impl Request<'_> {
-    /// Where assistant messages stand, the newest first.
+impl PathQuery<'_> {
+    /// The positions of the assistant messages, the newest first.
     fn assistants(&self) -> impl Iterator<Item = usize> {
         let spoken = self.shapes.iter().enumerate().rev();
         spoken
@@ -118,29 +119,31 @@ impl Request<'_> {
     }
 }
 
-/// The path behind a request where memory alone tells it: nearly always, because a session's
-/// newest head is remembered and a new session has none.
+/// The path behind a request, if memory alone knows it. It nearly always does: the newest head of a
+/// session is remembered, and a new session has none.
 #[must_use]
-pub fn remembered(paths: &Paths, request: &Request<'_>) -> Option<Arc<Path>> {
+pub fn remembered(paths: &Paths, request: &PathQuery<'_>) -> Option<Arc<Path>> {
     let Some(newest) = request.assistants().next() else {
         return Some(Arc::default());
     };
     let head = request.heads.get(newest + 1)?;
     let key = Key::After(*head).digest(request.tenant, request.scope);
     paths
+        // A remembered path that ends elsewhere was tied to another history.
         .0
         .get(&key)
         .filter(|path| path.covered() == newest + 1)
 }
 
-/// The path behind a request; empty where nothing of it is known. May read the disk.
+/// Finds the path behind a request. The path is empty if nothing of the request is known. May read
+/// the disk.
 ///
 /// # Errors
-/// [`FindError`] where the store fails; a path that is [`remembered`] needs none.
+/// [`FindError`] if the store fails.
 pub fn locate(
     store: &Reads<'_>,
     paths: &Paths,
-    request: &Request<'_>,
+    request: &PathQuery<'_>,
 ) -> Result<Arc<Path>, FindError> {
     let assistants: Vec<usize> = request.assistants().collect();
     let Some(newest) = assistants.first().copied() else {
@@ -150,7 +153,8 @@ pub fn locate(
     if found.as_ref().is_some_and(|path| path.covered() > newest) {
         return Ok(found.unwrap_or_default());
     }
-    // The client changed or dropped something behind the newest known head, or never had us.
+    // The client changed or dropped something after the newest known head, or the session was never
+    // served by this proxy. An anchor may still tie a newer record.
     let covered = found.as_ref().map_or(0, |path| path.covered());
     let after: Vec<usize> = assistants.into_iter().filter(|at| *at >= covered).collect();
     match by_anchor(store, request, &after)? {
@@ -159,16 +163,18 @@ pub fn locate(
     }
 }
 
-/// The path of the newest known head, from the tail backwards, in this scope, else in any.
+/// Finds the path of the newest known head in this scope, or else in any scope.
 fn by_head(
     store: &Reads<'_>,
     paths: &Paths,
-    request: &Request<'_>,
+    request: &PathQuery<'_>,
     assistants: &[usize],
 ) -> Result<Option<Arc<Path>>, FindError> {
     if let Some(path) = newest_known(store, paths, request, assistants, Key::After)? {
         return Ok(Some(path));
     }
+    // A fork is found across scopes, so only heads that include a call count: many conversations
+    // begin with the same words.
     let called = |shape: &Arc<Shape>| !shape.calls.is_empty();
     let Some(first) = request.shapes.iter().position(called) else {
         return Ok(None);
@@ -178,14 +184,14 @@ fn by_head(
     newest_known(store, paths, request, covering, Key::Fork)
 }
 
-/// The path of the newest known head of these, the newest first. Of a history of millions of
-/// messages some hundred heads are looked up and no more: all of the newest, and of those behind
-/// them ever fewer. In a session that was served from its beginning every head is known up to a
-/// place, which is then found by halves.
+/// Finds the path of the newest known head. `assistants` lists positions from the newest to the
+/// oldest. However long the history is, only some hundred heads are looked up: each of the newest,
+/// and ever fewer of the older ones. If a session was served from its beginning, all its heads up
+/// to one place are known, and a binary search finds that place.
 fn newest_known(
     store: &Reads<'_>,
     paths: &Paths,
-    request: &Request<'_>,
+    request: &PathQuery<'_>,
     assistants: &[usize],
     key: fn(Head) -> Key<'static>,
 ) -> Result<Option<Arc<Path>>, FindError> {
@@ -195,6 +201,8 @@ fn newest_known(
             return Ok(Some(path));
         }
     }
+    // Behind the newest heads the places to look at double their distance. The oldest is always
+    // among them.
     let doubling = std::iter::successors(Some(1_usize), |at| at.checked_mul(2));
     let sparse = doubling.map(|at| at - 1).take_while(|at| *at < far.len());
     let mut sparse: Vec<usize> = sparse.chain(far.len().checked_sub(1)).collect();
@@ -210,6 +218,7 @@ fn newest_known(
     let Some(hit) = known(&sparse)? else {
         return Ok(None);
     };
+    // The answer lies between the last place that is unknown and the first that is known.
     let place = |at: usize| sparse.get(at).copied().unwrap_or(0);
     let (mut unknown, mut newest) = (hit.checked_sub(1).map(place), place(hit));
     while let Some(half) = unknown.map(|unknown| unknown.midpoint(newest)) {
@@ -221,6 +230,7 @@ fn newest_known(
             None => unknown = Some(half),
         }
     }
+    // The path at the place that was found may be gone, so the next older ones are tried as well.
     let found = far.iter().skip(newest).take(PROBES).copied();
     probe_heads(store, paths, request, &found.collect::<Vec<_>>(), key)
 }
@@ -228,7 +238,7 @@ fn newest_known(
 fn probe_heads(
     store: &Reads<'_>,
     paths: &Paths,
-    request: &Request<'_>,
+    request: &PathQuery<'_>,
     probe: &[usize],
     key: fn(Head) -> Key<'static>,
 ) -> Result<Option<Arc<Path>>, FindError> {
@@ -237,7 +247,8 @@ fn probe_heads(
         .filter_map(|at| request.heads.get(at + 1).map(|head| (*at, *head)))
         .map(|(at, head)| (at, key(head).digest(request.tenant, request.scope)))
         .collect();
-    // The newest head is nearly always remembered; older ones only count where no newer is known.
+    // The newest head is nearly always in memory. An older head counts only if no newer one is
+    // known.
     if let Some((at, key)) = keys.first()
         && let Some(path) = paths.0.get(key)
         && path.covered() == at + 1
@@ -261,10 +272,10 @@ fn probe_heads(
     Ok(None)
 }
 
-/// The path that the newest anchor leads to, aligned with the messages.
+/// Finds the path that the newest anchor leads to, aligned with the messages.
 fn by_anchor(
     store: &Reads<'_>,
-    request: &Request<'_>,
+    request: &PathQuery<'_>,
     assistants: &[usize],
 ) -> Result<Option<Path>, FindError> {
     for at in assistants.iter().take(ANCHORS) {
@@ -278,12 +289,15 @@ fn by_anchor(
             .take(ANCHORS)
             .map(|call| Key::Call(&call.id, &call.name).digest(request.tenant, request.scope))
             .collect();
+        // An answer without calls has no id. It is tied by its own digest, together with the call
+        // before it.
         if shape.calls.is_empty()
             && let Some(before) = chain::call_before(request.shapes, *at)
         {
             let key = Key::Text(shape.canonical, before);
             keys.push(key.digest(request.tenant, request.scope));
         }
+        // The head before an answer finds records whose answer the client trimmed or joined.
         if let Some(head) = request.heads.get(*at) {
             keys.push(Key::Before(*head).digest(request.tenant, request.scope));
         }
@@ -300,11 +314,12 @@ fn by_anchor(
     Ok(None)
 }
 
-/// The aligned path of the first record whose visible response stands at `at`: the same by digest,
-/// or the only one whose text is the same but for white space, or one whose predecessor is tied.
+/// The aligned path of the first record whose visible response is the message at `at`. It matches
+/// if its digest is the same, if it is the only record whose text is the same apart from white
+/// space, or if alignment ties the record before it.
 fn tie(
     store: &Reads<'_>,
-    request: &Request<'_>,
+    request: &PathQuery<'_>,
     at: usize,
     ids: &[RecordId],
 ) -> Result<Option<Path>, FindError> {
@@ -314,12 +329,13 @@ fn tie(
             known.push((*id, record));
         }
     }
+    // The lowest turn wins, and then the lowest id, so that all replicas agree.
     known.sort_by_key(|(id, record)| (record.turn, *id));
     known.dedup_by_key(|(id, _)| *id);
     let visible = request.shapes.get(at).map(|shape| shape.canonical);
     let bare = (request.bare)(at);
     let alike = |record: &TurnRecord| Some(record.bare) == bare;
-    // Of what was not looked at, some may be alike too.
+    // Records beyond the limit were not read, and one of them may have the same text.
     let alone = known.iter().filter(|(_, record)| alike(record)).count() == 1;
     let only = alone && ids.len() <= SAME;
     for (id, record) in &known {
@@ -329,7 +345,7 @@ fn tie(
             None => continue,
         };
         if !same && only && alike(record) && record.calls.is_empty() {
-            // White space is all that the client changed: the place is certain.
+            // The client changed only white space, so the place is certain.
             path.aligned = true;
             if path.covered() == at + 1 {
                 return Ok(Some(path));

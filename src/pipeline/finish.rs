@@ -1,14 +1,14 @@
-//! The end of a turn: what its record stands on, the keys that lead to it, and the wait until it is durable.
-//! Never edits a record that was written.
+//! The end of a turn: writes its record, the content and the keys that lead to both, and waits
+//! until they are durable. Never edits a record that was written.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::app::App;
-use super::content;
-use super::place::{Place, parent_session, session};
+use super::record_place::{RecordPlace, parent_session, session};
 use super::refer;
+use super::stored_content;
 use crate::history::usage_key;
 use crate::model::{Digest, Parent, RecordId, TurnRecord, Usage, blob_id};
 use crate::session::chain::{self, Key};
@@ -17,7 +17,8 @@ use crate::store::{Batch, Link, Store, StoreError, Ticket};
 use crate::turn::ending::{encode, named};
 use crate::turn::hop::State;
 
-/// How many turns a snapshot bounds the fold to.
+/// How many turns a path may span before a snapshot is written. It limits how many records are read
+/// to fold a path.
 const SNAPSHOT_EVERY: u32 = 32;
 
 /// A record on its way to the disk.
@@ -25,37 +26,40 @@ pub struct Committed {
     id: RecordId,
     key: Option<Digest>,
     path: Arc<Path>,
-    /// Where it is kept.
+    /// The store that keeps it.
     store: Arc<Store>,
     ticket: Ticket,
 }
 
-/// A turn that came to its end.
+/// A turn that has reached its end.
 pub struct Ended {
-    /// Its record, which does not say yet what it stands on and whose it is.
+    /// Its record. The parent and the session are still to be filled in.
     pub record: TurnRecord,
-    /// The visible response, where the client's content is stored.
+    /// The visible response, if the client's content is stored.
     pub said: Option<Bytes>,
-    /// The response's id, where the client may refer to it later.
+    /// The id of the response, if the client may refer to it later.
     pub response: Option<String>,
 }
 
-/// Writes a record and what leads to it, and remembers the path that ends with it. Content is
-/// written before it and for itself: where there is no room for that, the record still has its own.
-/// The store writes in order, so a record that is durable has its content with it, and the ids by
-/// which either is referred to come with the record.
-pub fn commit(app: &App, place: &Place, state: &State, ended: Ended) -> Committed {
+/// Writes a record and the keys that lead to it, and remembers the path that ends with it.
+///
+/// Content is written first and in a batch of its own, so that a store without room for it still
+/// takes the record. The store writes in order: a durable record therefore has durable content. The
+/// ids of the response and its items are written with the record.
+pub fn commit(app: &App, place: &RecordPlace, state: &State, ended: Ended) -> Committed {
     let Ended {
         mut record,
         said,
         response,
     } = ended;
     let store = app.records(state.terms.mode);
-    let kept = said.and_then(|said| content::keep(store, state, said));
+    let kept = said.and_then(|said| stored_content::keep(store, state, said));
     record.content = kept.as_ref().map(|kept| kept.id);
     record.session = session(place, state);
     record.parent_session = parent_session(place);
     let mut batch = Batch::default();
+    // The record is immutable and named by its hash, so everything it says must be filled in by
+    // now.
     record.parent = parent(&state.path, record.turn, &mut batch);
     let (id, bytes) = named(&record);
     batch.blobs.push((id.0, bytes));
@@ -71,6 +75,7 @@ pub fn commit(app: &App, place: &Place, state: &State, ended: Ended) -> Committe
         let links = refer::links(place, dialect, (&response, id, turn), &kept);
         batch.links.extend(links);
     }
+    // Memory knows the path at once. The next request need not wait for the disk.
     let path = Arc::new(state.path.extend(id, Arc::new(record)));
     let key = keys.first().copied();
     if let Some(key) = key {
@@ -87,19 +92,21 @@ pub fn commit(app: &App, place: &Place, state: &State, ended: Ended) -> Committe
     }
 }
 
-/// The keys that lead to a record; the head after its visible response first.
-fn keys(place: &Place, state: &State, record: &TurnRecord) -> Vec<Digest> {
+/// The keys that lead to a record. The head after its visible response is the first.
+fn keys(place: &RecordPlace, state: &State, record: &TurnRecord) -> Vec<Digest> {
     let Some(before) = state.heads.last().copied() else {
         return Vec::new();
     };
     let after = chain::extend(before, record.visible);
     let digest = |key: Key<'_>| key.digest(place.tenant, &place.keys);
     let mut keys = vec![digest(Key::After(after)), digest(Key::Before(before))];
+    // A conversation without any call is not found across scopes: many begin with the same words.
     if !record.calls.is_empty() || state.shapes.iter().any(|shape| !shape.calls.is_empty()) {
         keys.push(digest(Key::Fork(after)));
     }
     let named = record.calls.iter().filter(|(call, _)| !call.0.is_empty());
     keys.extend(named.map(|(call, name)| digest(Key::Call(call, name))));
+    // An answer without calls has no id, so its text is a key together with the call before it.
     if record.calls.is_empty()
         && let Some(before) = chain::call_before(&state.shapes, state.shapes.len())
     {
@@ -112,13 +119,13 @@ impl Committed {
     /// Resolves when the record is durable.
     ///
     /// # Errors
-    /// Where it never will be.
+    /// [`StoreError`] if the record will never be durable.
     pub async fn durable(self) -> Result<(), StoreError> {
         self.ticket.await
     }
 
     /// Writes usage that came after the record, and remembers it with the path. Nobody waits for
-    /// it: without it the next turn's ratio is one turn older.
+    /// the write: if it is lost, the next turn corrects its sizes by an older report.
     pub fn reported(&self, app: &App, usage: Usage) {
         let bytes = encode(&usage);
         let blob = blob_id(&bytes);
@@ -141,11 +148,12 @@ impl Committed {
     }
 }
 
-/// What the record stands on; a snapshot every so many turns, and after every alignment.
+/// The parent of a record. Writes a snapshot every so many turns, and after every alignment.
 fn parent(path: &Path, turn: u32, batch: &mut Batch) -> Parent {
     let Some(newest) = path.entries.last() else {
         return Parent::Root;
     };
+    // An aligned path differs from what its records say, so the next record can't stand on those.
     if !path.aligned && !turn.is_multiple_of(SNAPSHOT_EVERY) {
         return Parent::Record(newest.id);
     }

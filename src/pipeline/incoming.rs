@@ -1,5 +1,5 @@
-//! An accepted answer's body on its way to the half that reads it: what its headers call it, and what
-//! was read of it to find out what it is. Never reads anything by itself.
+//! The body of an accepted answer on its way to its reader: what the headers call it, and what its
+//! first bytes say it is. Never reads from the network by itself.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,35 +9,36 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, Response};
 use http_body::{Body, Frame};
 
-use super::managed::Turn;
+use super::managed_turn::ManagedTurn;
 use crate::dialect::stream::Form;
 use crate::upstream::{BodyError, ResponseBody};
 
-/// What a reader made of an accepted answer.
+/// What became of an accepted answer.
 pub(super) enum Served {
     /// The client's answer.
     Answer(Response<axum::body::Body>),
-    /// Nothing that may be handed on: it can't be read, and may hold calls that the client must not
-    /// see. That has seen nothing yet.
-    Own(Box<Turn>),
-    /// Nothing yet: what came where a stream was expected is none.
-    Whole(Box<Turn>, Box<http::response::Parts>, Incoming),
+    /// The answer can't be read and may hold calls that the client must not see. The client has
+    /// seen nothing yet.
+    Own(Box<ManagedTurn>),
+    /// The answer is not a stream, although the client asked for one. The client has seen nothing
+    /// yet.
+    Whole(Box<ManagedTurn>, Box<http::response::Parts>, Incoming),
 }
 
-/// A body, some of which may have been read.
+/// A body of which a part may have been read already.
 #[derive(Debug)]
 pub(super) struct Incoming {
-    /// What was read and is not taken yet.
+    /// What was read and given back.
     begun: Option<Bytes>,
     rest: ResponseBody,
-    /// Whether its headers call it a stream of events.
+    /// Whether the headers call it a stream of events.
     pub(super) events: bool,
-    /// Whether its headers say that it is coded. We asked for identity, and so can't read it.
+    /// Whether the headers name a coding. The proxy asked for identity and can't read one.
     pub(super) coded: bool,
 }
 
 impl Incoming {
-    /// The body of a response, with its head.
+    /// Takes a response apart into its head and its body.
     pub(super) fn of(response: Response<ResponseBody>) -> (http::response::Parts, Self) {
         let (head, rest) = response.into_parts();
         let body = Self {
@@ -58,7 +59,7 @@ impl Incoming {
     }
 }
 
-/// Whether headers call a body a stream of events.
+/// Whether the headers call a body a stream of events.
 pub(super) fn is_events(headers: &HeaderMap) -> bool {
     let kind = headers
         .get(CONTENT_TYPE)
@@ -84,31 +85,31 @@ impl Body for Incoming {
     }
 }
 
-/// The beginning of a body whose form is not known yet.
+/// The first bytes of a body whose form is not known yet.
 #[derive(Debug, Default)]
 pub(super) struct Beginning {
     held: BytesMut,
     known: bool,
 }
 
-/// What the beginning of a body says.
+/// What the first bytes of a body say.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Begun {
-    /// Nothing yet.
+    /// Too little has come to tell.
     Waits,
-    /// It is read as events: these bytes first.
+    /// The body is a stream of events. It begins with these bytes.
     Events(Bytes),
-    /// It is none, and begins with these bytes.
+    /// The body is not a stream of events. It begins with these bytes.
     Other(Bytes),
 }
 
 impl Beginning {
-    /// Whether it is known what the body is.
+    /// Whether the form of the body is known.
     pub(super) fn is_known(&self) -> bool {
         self.known
     }
 
-    /// Takes one read. `events` says what the body is where its bytes don't.
+    /// Takes the next bytes. `events` decides where the bytes say nothing.
     pub(super) fn take(&mut self, read: Bytes, events: bool) -> Begun {
         if self.known {
             return Begun::Events(read);
@@ -128,7 +129,7 @@ impl Beginning {
         }
     }
 
-    /// What is left where the body has ended.
+    /// Takes the end of the body. `events` decides where the bytes say nothing.
     pub(super) fn end(&mut self, events: bool) -> Begun {
         let all = self.held.split().freeze();
         if self.known {
@@ -148,7 +149,7 @@ impl Beginning {
     }
 }
 
-/// The longest beginning, of white space alone, that is waited for.
+/// How much white space is read before the headers decide.
 const LONGEST: usize = 4 << 10;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! What upstreams were found to refuse: for a tenant and a model the kinds of edits that its views go
-//! without. Told by what happened to views alone: one was refused, and the same without some edits
-//! was accepted. Kept here until the process ends; records keep for good what their session knew. Never
-//! sends anything.
+//! Learns which kinds of edits an upstream refuses, for each tenant and model. Learns only from
+//! what happened to views: one was refused, and the same view without some edits was accepted.
+//! Keeps this until the process ends. Records keep for good what their session knew. Never sends
+//! anything.
 
 use parking_lot::Mutex;
 use quick_cache::unsync::Cache;
@@ -9,26 +9,27 @@ use serde_json::Value;
 
 use crate::model::{Dialect, EditKind, Edits, TenantId};
 
-/// Tenants and models of which something is remembered: those used longest ago go first.
+/// How many pairs of a tenant and a model are remembered. Those used longest ago are dropped first.
 const REMEMBERED: usize = 4_096;
-/// Bytes of a model's name that tell it from others.
+/// How many characters of a model's name are kept.
 const NAME: usize = 128;
-/// Refusals running after which an edit that was accepted once is suspected again: what an upstream
-/// refuses may change, but what it refuses at random hardly comes so often in a row.
+/// After how many refusals in a row an accepted edit is suspected again. An upstream may change
+/// what it refuses, but one that refuses at random hardly does so this often in a row.
 const STUCK: u8 = 5;
-/// Refusals by chance that count at most, each of which asks for one more before anything is learned.
+/// How many chance refusals count at most. Each of them demands one more refusal before anything is
+/// learned.
 const MOST_CHANCE: u8 = 3;
-/// Views accepted running after which one of those counts no more.
+/// After how many accepted views one chance refusal is forgotten.
 const CALM: u8 = 32;
-/// How deep in a refusal words are looked for.
+/// How deep in the JSON of a refusal words are searched.
 const DEPTH: usize = 8;
-/// The members of a refusal that tell what is wrong. Others may hold the request itself.
+/// The members of a refusal that say what is wrong. Other members may quote the request.
 const TELLING: [&str; 10] = [
     "message", "param", "code", "type", "error", "errors", "detail", "msg", "loc", "raw",
 ];
 
-/// The words by which a refusal shows that it is about a kind of edit, the most telling kind first.
-/// Refusals name fields of the wire format, whatever language their text is in.
+/// The words by which a refusal shows that it is about a kind of edit. The most specific kind comes
+/// first. Refusals name fields of the wire format, whatever the language of their text.
 const WORDS: [(EditKind, &[&str]); 6] = [
     (EditKind::Breakpoints, &["cache_control", "cachepoint"]),
     (
@@ -51,7 +52,8 @@ const WORDS: [(EditKind, &[&str]); 6] = [
     (EditKind::Results, &["tool_result", "call_output"]),
 ];
 
-/// The names of hidden tools as a refusal quotes them: a parser's `Expecting ',' delimiter` is none.
+/// The names of hidden tools, quoted as a refusal quotes them. Without quotes, a parser's message
+/// such as `Expecting ',' delimiter` would match.
 const OURS: &[&str] = &[
     "'delimiter'",
     "`delimiter`",
@@ -62,7 +64,7 @@ const OURS: &[&str] = &[
     "plimsoll_",
 ];
 
-/// The kind that a refusal names first among some.
+/// The first kind among `among` that a refusal names.
 fn named(among: Edits, refusal: &[u8]) -> Option<EditKind> {
     let text = match serde_json::from_slice::<Value>(refusal) {
         Ok(value) => {
@@ -80,7 +82,7 @@ fn named(among: Edits, refusal: &[u8]) -> Option<EditKind> {
     found.map(|(kind, _)| *kind)
 }
 
-/// Gathers what a refusal says, one line each.
+/// Collects the texts in a refusal, one per line.
 fn tell(value: &Value, depth: usize, text: &mut String) {
     match value {
         Value::String(said) => {
@@ -101,16 +103,16 @@ fn tell(value: &Value, depth: usize, text: &mut String) {
     }
 }
 
-/// Whose habits: those of an upstream's model in one dialect, as a tenant meets them.
+/// The model of an upstream in one dialect, as one tenant meets it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Whose {
+pub(super) struct TenantModel {
     tenant: TenantId,
     dialect: Dialect,
     model: String,
 }
 
-impl Whose {
-    /// Of a model, by its name.
+impl TenantModel {
+    /// The model with this name.
     pub(super) fn new(tenant: TenantId, dialect: Dialect, model: &str) -> Self {
         let model = model.chars().take(NAME).collect();
         Self {
@@ -121,39 +123,39 @@ impl Whose {
     }
 }
 
-/// What an upstream's model did with the edits of a tenant's views.
+/// What a model did with the edits of a tenant's views.
 #[derive(Clone, Copy, Debug, Default)]
 struct Habits {
-    /// What views go without.
+    /// The edits that views go without.
     without: Edits,
-    /// Edits that stood in a view that was accepted.
+    /// The edits that stood in a view that was accepted.
     accepted: Edits,
-    /// By kind how often a view was refused with it and accepted without it, since one was accepted
-    /// that had it.
+    /// How often a view was refused with a kind of edit and accepted without it, since a view with
+    /// that kind was last accepted.
     doubts: [u8; EditKind::ALL.len()],
-    /// Refusals running that nothing suspected explains.
+    /// How many refusals in a row no suspect explains.
     stuck: u8,
-    /// Refusals lately of views all of whose edits had been accepted before: an upstream that refuses
-    /// such refuses by chance, so that it takes more to learn from it.
+    /// How many recent refusals hit a view whose edits had all been accepted before. Such an
+    /// upstream refuses by chance, so more refusals are needed to learn from it.
     chance: u8,
-    /// Views that were accepted since the last of those.
+    /// How many views were accepted since the last of those.
     calm: u8,
 }
 
 impl Habits {
-    /// The kinds that are doubted.
+    /// The kinds that are in doubt.
     fn doubted(&self) -> Edits {
         self.doubted_more_than(0)
     }
 
-    /// The kinds that were doubted more often than this.
+    /// The kinds that were doubted more often than `times`.
     fn doubted_more_than(&self, times: u8) -> Edits {
         let kinds = EditKind::ALL.into_iter().zip(self.doubts);
         let doubted = kinds.filter(|(_, doubts)| *doubts > times);
         doubted.map(|(kind, _)| kind).collect()
     }
 
-    /// Doubts edits once more, and learns what was doubted often enough. Returns what is new.
+    /// Doubts edits once more. Learns and returns those that were doubted often enough.
     fn doubt(&mut self, edits: Edits) -> Edits {
         for (kind, doubts) in EditKind::ALL.into_iter().zip(&mut self.doubts) {
             *doubts = doubts.saturating_add(u8::from(edits.has(kind)));
@@ -169,7 +171,7 @@ impl Habits {
         new
     }
 
-    /// Doubts edits no longer.
+    /// Removes all doubt about edits.
     fn clear(&mut self, edits: Edits) {
         for (kind, doubts) in EditKind::ALL.into_iter().zip(&mut self.doubts) {
             if edits.has(kind) {
@@ -179,17 +181,17 @@ impl Habits {
     }
 }
 
-/// Which edits one more view goes without.
+/// The edits that the next try of a view goes without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Suspects {
     /// The edits.
     pub edits: Edits,
-    /// Whether the refusal names them.
+    /// Whether the refusal named them.
     named: bool,
 }
 
-/// What was found out, by tenant and model.
-pub struct Learned(Mutex<Cache<Whose, Habits>>);
+/// What was learned, for each tenant and model.
+pub struct Learned(Mutex<Cache<TenantModel, Habits>>);
 
 impl Default for Learned {
     fn default() -> Self {
@@ -198,7 +200,7 @@ impl Default for Learned {
 }
 
 impl Learned {
-    fn at<T>(&self, whose: &Whose, run: impl FnOnce(&mut Habits) -> T) -> T {
+    fn at<T>(&self, whose: &TenantModel, run: impl FnOnce(&mut Habits) -> T) -> T {
         let mut known = self.0.lock();
         let mut habits = known.get(whose).copied().unwrap_or_default();
         let value = run(&mut habits);
@@ -206,25 +208,29 @@ impl Learned {
         value
     }
 
-    /// What views for a model go without.
-    pub(super) fn without(&self, whose: &Whose) -> Edits {
+    /// The edits that views for a model go without.
+    pub(super) fn without(&self, whose: &TenantModel) -> Edits {
         let known = self.0.lock();
         let habits = known.get(whose).copied();
         habits.unwrap_or_default().without
     }
 
-    /// What to suspect of a view with these edits that was refused: the kind that the refusal names,
-    /// unless others are doubted by now, else all that no view had that was accepted. None where
-    /// nothing is left to suspect, and in silence at first, where the client's own request can be sent:
-    /// most of what is refused is refused either way.
+    /// The edits to suspect after a view with `edits` was refused. That is the kind that the
+    /// refusal names, unless others are in doubt already. Otherwise it is every kind that never
+    /// stood in an accepted view.
+    ///
+    /// Returns `None` if nothing is left to suspect. If the refusal names nothing and the client's
+    /// own request can still be sent, it also returns `None` at first, because most refused views
+    /// would be refused as the client sent them, too.
     pub(super) fn suspects(
         &self,
-        whose: &Whose,
+        whose: &TenantModel,
         edits: Edits,
         refusal: &[u8],
         own_may_do: bool,
     ) -> Option<Suspects> {
         let named = named(edits, refusal);
+        // A doubt is followed up before a new suspicion, so that each try answers one question.
         self.at(whose, |habits| {
             let doubted = edits.and(habits.doubted());
             let named = named.filter(|kind| doubted.is_empty() || doubted.has(*kind));
@@ -234,6 +240,7 @@ impl Learned {
                     named: true,
                 });
             }
+            // The client's own request tells more: if that is accepted, an edit is at fault.
             if own_may_do && doubted.is_empty() {
                 return None;
             }
@@ -243,8 +250,9 @@ impl Learned {
         })
     }
 
-    /// A view with these edits was accepted: none of them is what is refused.
-    pub(super) fn accepted(&self, whose: &Whose, edits: Edits) {
+    /// Notes that a view with these edits was accepted, so none of them is what the upstream
+    /// refuses.
+    pub(super) fn accepted(&self, whose: &TenantModel, edits: Edits) {
         if !edits.is_empty() {
             self.at(whose, |habits| {
                 habits.accepted = habits.accepted.or(edits);
@@ -258,10 +266,11 @@ impl Learned {
         }
     }
 
-    /// A view was refused, and accepted without the suspects. Returns what that teaches: at once what
-    /// the refusal names and no view had that was accepted, else what it happens to twice running, or
-    /// more often where the upstream was seen to refuse by chance.
-    pub(super) fn explained(&self, whose: &Whose, suspects: Suspects) -> Edits {
+    /// Notes that a view was refused, and accepted without the suspects. Returns what that teaches.
+    /// An edit that the refusal names is learned at once, unless it stood in an accepted view. Any
+    /// other edit is learned when this happens twice in a row, or more often if the upstream was
+    /// seen to refuse by chance.
+    pub(super) fn explained(&self, whose: &TenantModel, suspects: Suspects) -> Edits {
         self.at(whose, |habits| {
             let mut certain = Edits::default();
             if suspects.named {
@@ -272,13 +281,14 @@ impl Learned {
         })
     }
 
-    /// The last view was refused with these edits, while the client's own request, which has none, was
-    /// accepted. Returns what that teaches where it happens often enough running. Where all of them were
-    /// accepted once, they are suspected again after some refusals in a row.
-    pub(super) fn unexplained(&self, whose: &Whose, edits: Edits) -> Edits {
+    /// Notes that a view with these edits was refused, and the client's own request was accepted.
+    /// Returns what that teaches, once it happened often enough in a row. If all the edits had been
+    /// accepted before, they are suspected again after some refusals in a row.
+    pub(super) fn unexplained(&self, whose: &TenantModel, edits: Edits) -> Edits {
         self.at(whose, |habits| {
             let fresh = edits.without(habits.accepted);
             habits.stuck = habits.stuck.saturating_add(1);
+            // Nothing new can be at fault, so the upstream refuses by chance.
             if fresh.is_empty() {
                 (habits.chance, habits.calm) = (habits.chance.saturating_add(1), 0);
             }
@@ -297,15 +307,15 @@ mod tests {
 
     const TENANT: TenantId = TenantId(crate::model::Digest([7; 32]));
 
-    fn whose(model: &str) -> Whose {
-        Whose::new(TENANT, Dialect::Chat, model)
+    fn whose(model: &str) -> TenantModel {
+        TenantModel::new(TENANT, Dialect::Chat, model)
     }
 
     fn edits(kinds: &[EditKind]) -> Edits {
         kinds.iter().copied().collect()
     }
 
-    /// One view with these edits is refused, and accepted without what is suspected of it, or as the
+    /// One view with these edits is refused. It is accepted without the suspects, or as the
     /// client's own request.
     fn refused(learned: &Learned, all: Edits, text: &str) -> Edits {
         let body = serde_json::json!({"error": {"message": text}}).to_string();
@@ -326,8 +336,8 @@ mod tests {
         assert_eq!(learned.without(&whose("m")), only);
         let others = [
             whose("other"),
-            Whose::new(TENANT, Dialect::Messages, "m"),
-            Whose::new(TenantId(crate::model::Digest([8; 32])), Dialect::Chat, "m"),
+            TenantModel::new(TENANT, Dialect::Messages, "m"),
+            TenantModel::new(TenantId(crate::model::Digest([8; 32])), Dialect::Chat, "m"),
         ];
         assert!(others.iter().all(|other| learned.without(other).is_empty()));
     }

@@ -1,6 +1,6 @@
-//! The request half of a turn: from the client's bytes to the first hop's. Whatever fails in here
-//! for the proxy's own sake sends the client's bytes on, a store that is slow or stuck included.
-//! Never sends anything itself, and never waits on an async worker.
+//! The request half of a turn: from the client's bytes to those of the first hop. If anything of
+//! the proxy's own fails here, a slow store included, the client's bytes are sent instead. Never
+//! sends anything itself, and never waits on an async worker.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use bytes::Bytes;
 use super::app::App;
 use super::error::ProxyError;
 use super::find::{self, locate, remembered};
-use super::learned::Whose;
-use super::managed::{Turn, over_budget};
+use super::learned::TenantModel;
+use super::managed_turn::{ManagedTurn, over_budget};
 use super::opening::{Opening, Stop, Trust, look_up, stage};
-use super::place::{self, Place};
-use super::refer::{self, Known};
-use super::report::Report;
+use super::record_place::{self, RecordPlace};
+use super::refer::{self, LookedUp, Referred};
+use super::reporter::Reporter;
 use super::request::{TurnRequest, Untouched};
 use super::standing::trust;
 use crate::dialect::Purpose;
@@ -22,7 +22,7 @@ use crate::dialect::edit::bare;
 use crate::dialect::request::{Lost, Request, RequestError};
 use crate::history::{FindError, Patience, Reads};
 use crate::model::{Head, Role, Scope, Shape, TenantId};
-use crate::record::{Phase, Stage};
+use crate::record::{FailedStage, Phase};
 use crate::session::align::stand;
 use crate::session::chain;
 use crate::session::path::Path;
@@ -30,84 +30,85 @@ use crate::tokens::Family;
 use crate::turn::hop::{MiddleError, Prepared, State};
 use crate::turn::{Mode, SetBreakpoints, Terms};
 
-/// What a request turned out to be.
+/// What becomes of a request.
 pub(super) enum Opened {
-    /// Held under its ceiling.
-    Managed(Box<Turn>),
-    /// Forwarded as it came, and watched: what it would have been as a managed one is known.
-    Watched(Box<Turn>),
-    /// Forwarded as it came.
+    /// It is held under its ceiling.
+    Managed(Box<ManagedTurn>),
+    /// It is forwarded as it came, and what it would have been as a managed request is known.
+    Watched(Box<ManagedTurn>),
+    /// It is forwarded as it came.
     Untouched {
         /// The client's request.
         request: Box<Untouched>,
         /// What is known of it.
-        report: Box<Report>,
+        reporter: Box<Reporter>,
     },
 }
 
-/// What a request says of itself.
-struct Asked {
+/// A request that was decoded.
+struct DecodedRequest {
     request: Request,
-    /// The path to the response that it goes on from, where it names one.
+    /// The path to the response that the request goes on from, if it names one.
     known: Option<Path>,
     terms: Terms,
     family: Family,
 }
 
-/// What was read of a request before it is known where it stands.
-struct Read {
+/// A request whose messages were counted, before its place is known.
+struct CountedRequest {
     request: Request,
     shapes: Vec<Arc<Shape>>,
     heads: Vec<Head>,
     terms: Terms,
-    place: Place,
+    place: RecordPlace,
     family: Family,
 }
 
-/// How far a request came without waiting.
-enum Step {
+/// How far a request came without waiting for the disk.
+enum OpeningStep {
     /// To its first hop.
-    Ready(Box<Ready>),
-    /// It refers to what was said before.
-    Refers(Box<Asked>),
-    /// It has to be looked up on disk.
-    Cold(Box<Read>),
+    Ready(Box<FirstHop>),
+    /// It refers to what was said before, which must be read first.
+    Refers(Box<DecodedRequest>),
+    /// Its path must be looked up in the store.
+    Cold(Box<CountedRequest>),
 }
 
 /// What a turn is made of.
-type Ready = (State, Prepared, Place, Family);
+type FirstHop = (State, Prepared, RecordPlace, Family);
 
 /// Reads a request and prepares its first hop.
 ///
 /// # Errors
-/// [`ProxyError`] where the caller's request can't be served as it asks.
+/// [`ProxyError`] if the request can't be served as the caller asks.
 pub(super) async fn open(
     app: &Arc<App>,
     request: TurnRequest,
-    mut report: Report,
+    mut reporter: Reporter,
 ) -> Result<Opened, ProxyError> {
-    report.turn.tenant = request.identity.tenant.0.short();
+    reporter.tenant(request.identity.tenant);
     let size = request.body.len();
-    // Dropped with this future, which a caller who leaves drops.
+    // If the caller leaves, this future is dropped. That drops `_waiting` and so ends the patience.
     let (_waiting, patience) = Patience::new();
     let mut opening = Opening {
         request,
-        report,
+        reporter,
         size,
         trust: Trust::Whole,
         patience,
     };
     opening.trust = trust(app, &mut opening).await;
     let (mut opening, mut step) = stage(app, opening, begin).await?;
-    if let Ok(Step::Refers(asked)) = step {
+    if let Ok(OpeningStep::Refers(asked)) = step {
         (opening, step) = expand(app, opening, asked).await?;
     }
+    // A request that needed no disk is ready by now.
     let read = match step {
-        Ok(Step::Ready(ready)) => return opening.resolve(Ok(*ready)),
+        Ok(OpeningStep::Ready(ready)) => return opening.resolve(Ok(*ready)),
         Err(stop) => return opening.resolve(Err(stop)),
         // An expanded request cannot contain further references.
-        Ok(Step::Refers(_)) => return opening.resolve(Err(Stop::Forward)),
-        Ok(Step::Cold(read)) => read,
+        Ok(OpeningStep::Refers(_)) => return opening.resolve(Err(Stop::Forward)),
+        Ok(OpeningStep::Cold(read)) => read,
     };
     let find = move |app: &App, patience: &Patience| {
         let path = read.locate(app, patience)?;
@@ -122,59 +123,61 @@ pub(super) async fn open(
     opening.resolve(ready)
 }
 
-/// Puts what a request refers to into it, and goes on as if it had stood there. The client's own
-/// bytes stay what is forwarded where anything of it is not known.
+/// Puts what a request refers to into it. The request then goes on as if it had come that way. If
+/// anything that it refers to is not known, the client's own bytes are forwarded.
 async fn expand(
     app: &Arc<App>,
     mut opening: Opening,
-    asked: Box<Asked>,
-) -> Result<(Opening, Result<Step, Stop>), ProxyError> {
+    asked: Box<DecodedRequest>,
+) -> Result<(Opening, Result<OpeningStep, Stop>), ProxyError> {
     let tenant = opening.request.identity.tenant;
     let scope = opening.request.session.scope(asked.request.hint.as_deref());
+    // The look-up may read the disk, so it runs off the async workers.
     let find = move |app: &App, patience: &Patience| {
         let known = asked.look_up(app, tenant, &scope, patience)?;
         Ok((asked, known))
     };
-    let (mut asked, known) = match look_up(app, &mut opening, find).await {
-        Ok((asked, Ok(known))) => (asked, known),
-        Ok((_, Err(lost))) => {
-            opening.report.turn.unmanaged = Some(lost.word());
+    let (mut asked, referred) = match look_up(app, &mut opening, find).await {
+        Ok((asked, LookedUp::Found(referred))) => (asked, referred),
+        Ok((_, LookedUp::Lost(lost))) => {
+            opening.reporter.unmanaged(lost.word());
             return Ok((opening, Err(Stop::Forward)));
         }
         Err(stop) => return Ok((opening, Err(stop))),
     };
-    let Known { found, path } = known;
+    let Referred { found, path } = referred;
     asked.known = path;
     let parts = found.before.iter().chain(&found.items);
+    // An expanded request may be large although the client's was small.
     opening.size += parts.map(Bytes::len).sum::<usize>();
     let go_on = move |app: &App, opening: &mut Opening| {
-        let whole = opening.report.timed(Phase::Parse, || {
-            asked.request.dialect.expand(&asked.request, &found)
-        });
-        asked.request = whole.ok_or(Stop::Fail(Stage::Dialect))?;
+        let whole = opening
+            .reporter
+            .timed(Phase::Parse, || asked.request.expand(&found));
+        asked.request = whole.ok_or(Stop::Fail(FailedStage::Dialect))?;
         place(app, opening, *asked)
     };
     stage(app, opening, go_on).await
 }
 
 impl Opening {
-    /// What becomes of a request behind the middle.
-    fn resolve(self, outcome: Result<Ready, Stop>) -> Result<Opened, ProxyError> {
+    /// What becomes of a request after the middle.
+    fn resolve(self, outcome: Result<FirstHop, Stop>) -> Result<Opened, ProxyError> {
         let Self {
             request,
-            mut report,
+            mut reporter,
             ..
         } = self;
         match outcome {
             Ok((state, prepared, place, family)) => {
                 let watched = state.terms.mode == Mode::Observe;
-                let turn = Box::new(Turn {
+                let turn = Box::new(ManagedTurn {
                     state,
                     prepared,
                     request,
                     place,
                     family,
-                    report,
+                    reporter,
                 });
                 return Ok(if watched {
                     Opened::Watched(turn)
@@ -183,69 +186,78 @@ impl Opening {
                 });
             }
             Err(Stop::Error(error)) => {
-                report.refuse(error.status());
+                reporter.refuse(error.status());
                 return Err(error);
             }
             Err(Stop::Forward | Stop::Gone) => {}
             Err(Stop::Fail(stage)) => {
                 tracing::warn!(stage = stage.name(), "forwarding the client's own bytes");
-                report.failed_open(stage);
+                reporter.failed_open(stage);
             }
         }
-        report.own();
+        reporter.own();
         Ok(Opened::Untouched {
             request: Box::new(request.untouched()),
-            report: Box::new(report),
+            reporter: Box::new(reporter),
         })
     }
 }
 
-/// Reads a request and finds it, as far as that needs no disk.
-fn begin(app: &App, opening: &mut Opening) -> Result<Step, Stop> {
-    let asked = asked(app, &opening.request, &mut opening.report)?;
-    if asked.request.refers.is_empty() {
+/// Decodes a request and finds its place, as far as that needs no disk.
+fn begin(app: &App, opening: &mut Opening) -> Result<OpeningStep, Stop> {
+    let asked = asked(app, &opening.request, &mut opening.reporter)?;
+    // A caller whose name is not proven may not read by an id what another caller said.
+    if !asked.request.refers() {
         place(app, opening, asked)
     } else if opening.trust != Trust::Whole {
-        let lost = match asked.request.refers.response {
+        let lost = match asked.request.previous_response() {
             Some(_) => Lost::Response,
             None => Lost::Item,
         };
-        opening.report.turn.unmanaged = Some(lost.word());
+        opening.reporter.unmanaged(lost.word());
         Err(Stop::Forward)
     } else {
-        Ok(Step::Refers(Box::new(asked)))
+        Ok(OpeningStep::Refers(Box::new(asked)))
     }
 }
 
-/// Finds a request that has all in it, as far as that needs no disk.
-fn place(app: &App, opening: &mut Opening, asked: Asked) -> Result<Step, Stop> {
+/// Finds the place of a request that refers to nothing, as far as that needs no disk.
+fn place(app: &App, opening: &mut Opening, asked: DecodedRequest) -> Result<OpeningStep, Stop> {
     let (read, known) = read(app, opening, asked)?;
-    let (report, patience) = (&mut opening.report, &opening.patience);
-    let known = report.timed(Phase::Session, || {
+    let (reporter, patience) = (&mut opening.reporter, &opening.patience);
+    let known = reporter.timed(Phase::Session, || {
+        // The path to a response that the request names comes first: others may end with the same
+        // words.
         let stands = known.and_then(|known| stand(known, &read.shapes));
         let remembered = || read.ask(|request| remembered(&app.paths, request));
         stands.map(Arc::new).or_else(remembered)
     });
     let path = match known {
         Some(path) => path,
-        None if app.records(read.terms.mode).reads_wait() => return Ok(Step::Cold(Box::new(read))),
-        None => report.timed(Phase::Store, || read.locate(app, patience))?,
+        // A store on disk may make the reader wait, which an async worker must not.
+        None if app.records(read.terms.mode).reads_wait() => {
+            return Ok(OpeningStep::Cold(Box::new(read)));
+        }
+        None => reporter.timed(Phase::Store, || read.locate(app, patience))?,
     };
-    Ok(Step::Ready(Box::new(ready(app, opening, read, path)?)))
+    Ok(OpeningStep::Ready(Box::new(ready(
+        app, opening, read, path,
+    )?)))
 }
 
-fn asked(app: &App, asked: &TurnRequest, report: &mut Report) -> Result<Asked, Stop> {
+fn asked(app: &App, asked: &TurnRequest, reporter: &mut Reporter) -> Result<DecodedRequest, Stop> {
     let wanted = app.settings.mode(&asked.overrides);
     if wanted == Mode::Off {
         return Err(Stop::Forward);
     }
-    let request = report.timed(Phase::Parse, || asked.dialect.decode(asked.body.clone()));
+    let request = reporter.timed(Phase::Parse, || asked.dialect.decode(asked.body.clone()));
     let request = match (request, wanted) {
         (Ok(request), _) => request,
-        // What is only watched is never refused.
+        // A watched request is never refused.
         (Err(_), Mode::Observe | Mode::Off) => return Err(Stop::Forward),
         (Err(error), Mode::Manage) => return Err(unreadable(error)),
     };
+    // The window decides the ceiling, so the model must be known before the terms.
     let family = app.models.family(&request.model).clone();
     let family = app
         .windows
@@ -253,12 +265,12 @@ fn asked(app: &App, asked: &TurnRequest, report: &mut Report) -> Result<Asked, S
     let window = family.prompt(request.limit.map(|limit| limit.tokens));
     let mut terms = Terms::of(&app.settings, &asked.overrides, window, &request.model)
         .map_err(|error| Stop::Error(error.into()))?;
-    // What is only counted is not kept either.
+    // A request that is only counted is not cached, so it gets no breakpoints.
     if asked.purpose == Purpose::Count {
         terms.breakpoints = SetBreakpoints::Off;
     }
-    report.asked(&request, terms.mode);
-    Ok(Asked {
+    reporter.asked(&request, terms.mode);
+    Ok(DecodedRequest {
         request,
         known: None,
         terms,
@@ -266,8 +278,12 @@ fn asked(app: &App, asked: &TurnRequest, report: &mut Report) -> Result<Asked, S
     })
 }
 
-fn read(app: &App, opening: &mut Opening, asked: Asked) -> Result<(Read, Option<Path>), Stop> {
-    let Asked {
+fn read(
+    app: &App,
+    opening: &mut Opening,
+    asked: DecodedRequest,
+) -> Result<(CountedRequest, Option<Path>), Stop> {
+    let DecodedRequest {
         request,
         known,
         mut terms,
@@ -275,24 +291,25 @@ fn read(app: &App, opening: &mut Opening, asked: Asked) -> Result<(Read, Option<
     } = asked;
     let Opening {
         request: turn,
-        report,
+        reporter,
         patience,
         trust,
         ..
     } = opening;
     if let Some(why) = request.unmanaged {
-        report.turn.unmanaged = Some(why);
+        reporter.unmanaged(why);
         return Err(Stop::Forward);
     }
     let reader = app.reader(&family, turn.identity.tenant, request.dialect);
-    let shapes = report.timed(Phase::Tokens, || {
+    let shapes = reporter.timed(Phase::Tokens, || {
         (0..request.messages.len())
             .map(|at| {
+                // Counting a long history takes a while. Nobody needs it once the caller has left.
                 if patience.is_over() {
                     return Err(Stop::Gone);
                 }
                 let shape = reader.shape(request.message(at));
-                shape.map_err(|error| Stop::Fail(Stage::of(&MiddleError::from(error))))
+                shape.map_err(|error| Stop::Fail(FailedStage::of(&MiddleError::from(error))))
             })
             .collect::<Result<Vec<Arc<Shape>>, _>>()
     })?;
@@ -301,19 +318,20 @@ fn read(app: &App, opening: &mut Opening, asked: Asked) -> Result<(Read, Option<
         Trust::Whole => (turn.identity.tenant, true),
         Trust::Unnamed => (turn.identity.tenant, false),
         Trust::Nothing(alone) if spoken => (alone, false),
-        // What begins here has nothing behind it that could be put in.
+        // A conversation that begins here has no past that could be given away.
         Trust::Nothing(_) => (turn.identity.tenant, true),
     };
     terms.refers = refers;
     let scope = turn.session.scope(request.hint.as_deref());
     let parent = turn.session.parent.clone();
-    let place = Place::new(tenant, scope, parent, request.dialect);
+    let place = RecordPlace::new(tenant, scope, parent, request.dialect);
     let place = match terms.mode {
         Mode::Observe => place.watched(),
         Mode::Manage | Mode::Off => place,
     };
-    let heads = report.timed(Phase::Session, || chain::heads(place.tenant, &shapes));
-    let read = Read {
+    // Heads are hashed with the tenant, so they need to know whose request it is.
+    let heads = reporter.timed(Phase::Session, || chain::heads(place.tenant, &shapes));
+    let read = CountedRequest {
         request,
         shapes,
         heads,
@@ -324,9 +342,14 @@ fn read(app: &App, opening: &mut Opening, asked: Asked) -> Result<(Read, Option<
     Ok((read, known))
 }
 
-/// Prepares the first hop of a request that stands at the end of a path.
-fn ready(app: &App, opening: &mut Opening, read: Read, path: Arc<Path>) -> Result<Ready, Stop> {
-    let Read {
+/// Prepares the first hop of a request that goes on from a path.
+fn ready(
+    app: &App,
+    opening: &mut Opening,
+    read: CountedRequest,
+    path: Arc<Path>,
+) -> Result<FirstHop, Stop> {
+    let CountedRequest {
         request,
         shapes,
         heads,
@@ -337,53 +360,55 @@ fn ready(app: &App, opening: &mut Opening, read: Read, path: Arc<Path>) -> Resul
     if opening.patience.is_over() {
         return Err(Stop::Gone);
     }
-    let report = &mut opening.report;
+    let reporter = &mut opening.reporter;
     let tools = app.tools(&family, place.tenant, request.dialect);
-    let whose = Whose::new(place.tenant, request.dialect, &request.model);
+    let whose = TenantModel::new(place.tenant, request.dialect, &request.model);
+    // What the upstream refuses decides the first view, so it is looked up before injection.
     let known = app.learned.without(&whose);
     let mut state = State::new(request, shapes, heads, path, terms, &tools.reader);
     state.know(known);
-    let failed = |error: MiddleError| Stop::Fail(Stage::of(&error));
-    let injected = report.timed(Phase::Policy, || state.inject(&tools));
+    let failed = |error: MiddleError| Stop::Fail(FailedStage::of(&error));
+    let injected = reporter.timed(Phase::Policy, || state.inject(&tools));
     injected.map_err(failed)?;
-    let prepared = report.prepare(&mut state, &tools, None).map_err(failed)?;
-    report.account(state.ledger_terms(&tools));
-    report.prepared(&state, &prepared);
-    report.turn.session = place::session(&place, &state);
-    report.turn.parent_session = place::parent_session(&place);
+    let prepared = reporter.prepare(&mut state, &tools, None).map_err(failed)?;
+    reporter.account(state.ledger_terms(&tools));
+    reporter.prepared(&state, &prepared);
+    let parent = record_place::parent_session(&place);
+    reporter.session(record_place::session(&place, &state), parent);
+    // The report is complete by now, so that a request that is forwarded is still reported in full.
     decide(&state, &prepared, opening.request.purpose)?;
     Ok((state, prepared, place, family))
 }
 
-/// What a look-up that failed is to the request; that it was given up is told by who waited.
+/// What a failed look-up means for the request. Whoever waited reports that it was given up.
 fn unfound(error: FindError) -> Stop {
     if let FindError::Late = error {
         return Stop::Gone;
     }
     tracing::warn!(%error, "the store did not answer");
-    Stop::Fail(Stage::Store)
+    Stop::Fail(FailedStage::Store)
 }
 
-/// What can't be read is the caller's mistake where no upstream could read it either; what only
-/// the proxy can't edit safely goes on as it came.
+/// What an unreadable request means. If no upstream could read it either, the caller made a
+/// mistake. If only the proxy can't edit it safely, it is forwarded as it came.
 fn unreadable(error: RequestError) -> Stop {
     match error {
-        RequestError::DuplicateKey => Stop::Fail(Stage::Dialect),
+        RequestError::DuplicateKey => Stop::Fail(FailedStage::Dialect),
         RequestError::Body(_) | RequestError::Missing { .. } => {
             Stop::Error(ProxyError::Request(error))
         }
     }
 }
 
-impl Asked {
-    /// What the request refers to, as far as our records have it.
+impl DecodedRequest {
+    /// Looks up what the request refers to in the records.
     fn look_up(
         &self,
         app: &App,
         tenant: TenantId,
         scope: &Scope,
         patience: &Patience,
-    ) -> Result<Result<Known, Lost>, Stop> {
+    ) -> Result<LookedUp, Stop> {
         let told = |op, time| app.metrics.observe_store(op, time);
         let reads = Reads::new(&app.store, &told).while_waited_for(patience);
         let known = refer::look_up(
@@ -396,15 +421,15 @@ impl Asked {
     }
 }
 
-impl Read {
-    /// Asks where the request stands.
-    fn ask<T>(&self, ask: impl FnOnce(&find::Request<'_>) -> T) -> T {
+impl CountedRequest {
+    /// Calls `ask` with what the request is looked up by.
+    fn ask<T>(&self, ask: impl FnOnce(&find::PathQuery<'_>) -> T) -> T {
         let text = |at| {
             self.request
                 .dialect
                 .assistant_text(self.request.message(at))
         };
-        ask(&find::Request {
+        ask(&find::PathQuery {
             tenant: self.place.tenant,
             scope: &self.place.keys,
             shapes: &self.shapes,
@@ -413,7 +438,7 @@ impl Read {
         })
     }
 
-    /// The path behind the request, from the store where memory does not have it.
+    /// Finds the path behind the request. Looks in the store if memory does not have it.
     fn locate(&self, app: &App, patience: &Patience) -> Result<Arc<Path>, Stop> {
         let told = |op, time| app.metrics.observe_store(op, time);
         let store = app.records(self.terms.mode);
@@ -426,7 +451,7 @@ impl Read {
 /// Whether the prepared hop is sent, or what happens instead.
 fn decide(state: &State, prepared: &Prepared, purpose: Purpose) -> Result<(), Stop> {
     if state.terms.mode == Mode::Observe {
-        // What is only counted costs nothing either way.
+        // A request that is only counted costs nothing, so there is nothing to compare.
         return match purpose {
             Purpose::Count => Err(Stop::Forward),
             Purpose::Answer => Ok(()),
@@ -435,7 +460,7 @@ fn decide(state: &State, prepared: &Prepared, purpose: Purpose) -> Result<(), St
     if let Some(error) = over_budget(state, prepared) {
         return Err(Stop::Error(error));
     }
-    // What is asked once and without tools has nothing to manage, and nothing to remember.
+    // A request that comes once and without tools has nothing to manage or to remember.
     if state.is_managed() {
         Ok(())
     } else {

@@ -1,28 +1,29 @@
-//! A request on its way to its first hop: what is known of it, and how a part of that way runs where it may
-//! take long or wait for a disk. Owns who waits and for how long; never decides what a request is.
+//! A request before its first hop: what is known of it, and how a part of its way runs that takes
+//! long or waits for a disk. Owns where such a part runs and how long it is waited for. Never
+//! decides what becomes of a request.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::app::App;
-use super::error::ProxyError;
-use super::report::Report;
+use super::error::{Interruption, ProxyError};
+use super::reporter::Reporter;
 use super::request::TurnRequest;
 use crate::history::Patience;
 use crate::model::TenantId;
-use crate::record::{Phase, Stage};
+use crate::record::{FailedStage, Phase};
 
-/// Bodies above this are read and counted off the async workers.
+/// A body with more bytes is read and counted off the async workers.
 const OFF_WORKER: usize = 64 * 1024;
 
-/// A request on its way through the middle.
+/// A request on its way to its first hop.
 pub(super) struct Opening {
     /// The client's request.
     pub request: TurnRequest,
     /// The report so far.
-    pub report: Report,
-    /// The bytes that are read: the client's, and those that it refers to.
+    pub reporter: Reporter,
+    /// How many bytes have to be read: the client's, and those that the request refers to.
     pub size: usize,
     /// How far the caller is trusted.
     pub trust: Trust,
@@ -32,29 +33,29 @@ pub(super) struct Opening {
 
 /// Why a request is not managed.
 pub(super) enum Stop {
-    /// It is forwarded, by right.
+    /// It is forwarded on purpose.
     Forward,
-    /// A stage failed.
-    Fail(Stage),
+    /// A stage failed, so the client's bytes are forwarded.
+    Fail(FailedStage),
     /// The caller gets an error.
     Error(ProxyError),
-    /// The caller has gone.
+    /// The caller left.
     Gone,
 }
 
 /// How far a caller is trusted with what was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trust {
-    /// With all that is the tenant's.
+    /// With everything that belongs to the tenant.
     Whole,
-    /// Not with what needs a name alone to be found.
+    /// With conversations that it shows, but not with what is found by an id alone.
     Unnamed,
-    /// With nothing: what has a past is served as the token's own, which has none.
+    /// With nothing. A conversation that has a past is served under this tenant, which has none.
     Nothing(TenantId),
 }
 
-/// Runs a part of the middle, off the async workers where the body is large. Nothing that panics
-/// in there may take the request with it.
+/// Runs a part of the middle, off the async workers if the body is large. A panic in that part does
+/// not take the request with it.
 pub(super) async fn stage<T: Send + 'static>(
     app: &Arc<App>,
     mut opening: Opening,
@@ -69,16 +70,16 @@ pub(super) async fn stage<T: Send + 'static>(
     if !large {
         return Ok(run());
     }
-    // A task that never ran: the runtime is going down.
-    let stopped = |_| ProxyError::Middle("stopped");
+    // The task never ran, because the runtime is shutting down.
+    let stopped = |_| ProxyError::Interrupted(Interruption::Stopped);
     tokio::task::spawn_blocking(run).await.map_err(stopped)
 }
 
 fn guarded<T>(part: impl FnOnce() -> Result<T, Stop>) -> Result<T, Stop> {
-    std::panic::catch_unwind(AssertUnwindSafe(part)).unwrap_or(Err(Stop::Fail(Stage::Panic)))
+    std::panic::catch_unwind(AssertUnwindSafe(part)).unwrap_or(Err(Stop::Fail(FailedStage::Panic)))
 }
 
-/// Looks something up in a store that may make it wait, as long as the settings allow.
+/// Runs a look-up in a store that may make it wait, as long as the settings allow.
 pub(super) async fn look_up<T: Send + 'static>(
     app: &Arc<App>,
     opening: &mut Opening,
@@ -89,12 +90,13 @@ pub(super) async fn look_up<T: Send + 'static>(
     let worker = app.clone();
     let find = move |patience: &Patience| guarded(|| find(&worker, patience));
     let found = app.readers.run(&opening.patience, limit, find).await;
-    let report = &mut opening.report;
-    report.turn.overhead.add(Phase::Store, begun.elapsed());
-    // The look-up may notice that it is late before the clock here does.
+    let reporter = &mut opening.reporter;
+    reporter.took(Phase::Store, begun.elapsed());
+    // The look-up may notice that it is late before this clock does.
+    // The callers report the failure as the store's, and not as a caller that left.
     let found = found.filter(|found| !matches!(found, Err(Stop::Gone)));
     found.unwrap_or_else(|| {
         tracing::warn!(?limit, "the store did not answer in time");
-        Err(Stop::Fail(Stage::Store))
+        Err(Stop::Fail(FailedStage::Store))
     })
 }

@@ -1,26 +1,26 @@
-//! What a request leaves out because it was said before: the ids under which responses and items are
-//! found again, and how what they name is read from our own records. Never crosses tenants, and
-//! never guesses: what is not whole is not found.
+//! Finds what a request leaves out because it was said before. Owns the keys under which responses
+//! and items are stored, and reads what they lead to. Never crosses tenants, and never guesses:
+//! what is incomplete counts as not found.
 
 use std::collections::HashSet;
 
 use bytes::Bytes;
 
-use super::content::Kept;
-use super::place::Place;
+use super::record_place::RecordPlace;
+use super::stored_content::StoredContent;
 use crate::dialect::request::{Found, Lost, Request};
 use crate::history::{self, FindError, Reads};
 use crate::model::{Dialect, Digest, RecordId, Scope, TenantId};
 use crate::session::path::Path;
 use crate::store::Link;
 
-/// How many of what has the same id are looked at: a server that gives one id to all would have
-/// all of them read for each request.
+/// How many entries with the same id are read. Some servers give one id to everything, and each
+/// request would otherwise read all of it.
 const SAME: usize = 16;
 /// How many messages are read at a time.
 const MESSAGES: usize = 64;
 
-/// The key of the record of a response.
+/// The key that leads to the record of a response.
 fn response_key(tenant: TenantId, dialect: Dialect, id: &str) -> Digest {
     let tenant = tenant.0.as_bytes();
     Digest::of(&[
@@ -31,24 +31,24 @@ fn response_key(tenant: TenantId, dialect: Dialect, id: &str) -> Digest {
     ])
 }
 
-/// The key of the messages that hold an item.
+/// The key that leads to the messages that hold an item.
 fn item_key(tenant: TenantId, dialect: Dialect, id: &str) -> Digest {
     let tenant = tenant.0.as_bytes();
     Digest::of(&[b"item", tenant, dialect.name().as_bytes(), id.as_bytes()])
 }
 
-/// The key of those of one session: a client that changes its copy does not change it in others,
-/// and some servers give an id more than once.
+/// The key that leads to those messages in one session. A client that changes its copy of an item
+/// does not change other sessions, and some servers give an id more than once.
 fn own_key(item: Digest, scope: &Scope) -> Digest {
     Digest::of(&[b"item of", item.as_bytes(), scope.0.as_bytes()])
 }
 
-/// What leads to a response, by its id, record and turn, and to all items that came with the turn.
+/// The links that lead to a response by its id, and to the items of its turn by theirs.
 pub(super) fn links(
-    place: &Place,
+    place: &RecordPlace,
     dialect: Dialect,
     (response, record, turn): (&str, RecordId, u32),
-    kept: &Kept,
+    kept: &StoredContent,
 ) -> Vec<Link> {
     let tenant = place.tenant;
     let mut links = vec![Link {
@@ -59,7 +59,7 @@ pub(super) fn links(
     for (message, bytes) in &kept.messages {
         for id in dialect.ids(bytes) {
             let item = item_key(tenant, dialect, &id);
-            // What names no session is found among all.
+            // A turn without an explicit session is found among all messages of the tenant.
             let own = (!place.scope.0.is_empty()).then(|| own_key(item, &place.scope));
             links.extend([item].into_iter().chain(own).map(|key| Link {
                 key,
@@ -71,32 +71,41 @@ pub(super) fn links(
     links
 }
 
-/// What a request refers to, and where it stands by that.
+/// What a look-up of references found.
+pub(super) enum LookedUp {
+    /// Everything.
+    Found(Referred),
+    /// Not this one, which is the first that is missing.
+    Lost(Lost),
+}
+
+/// What a request refers to.
 #[derive(Default)]
-pub(super) struct Known {
-    /// What is put into it.
+pub(super) struct Referred {
+    /// What is put into the request.
     pub found: Found,
-    /// The path to the response that it goes on from, which others may say the same words as.
+    /// The path to the response that the request goes on from. Other responses may say the same.
     pub path: Option<Path>,
 }
 
-/// Finds what a request of this session refers to, of at most `cap` bytes. An item is that of the
-/// response that the request goes on from, else as it was said last in the session, else in
-/// the conversation of the tenant that has gone furthest.
+/// Looks up what a request refers to, up to `cap` bytes with its own. An item comes from the
+/// response that the request goes on from. Otherwise it is the last one in the session, or the last
+/// one in the tenant's longest conversation.
 ///
 /// # Errors
-/// [`FindError`] where the store fails; what is not there is [`Lost`].
+/// [`FindError`] if the store fails. What is not there is [`Lost`].
 pub(super) fn look_up(
     reads: &Reads<'_>,
     (tenant, scope): (TenantId, &Scope),
     request: &Request,
     cap: usize,
-) -> Result<Result<Known, Lost>, FindError> {
+) -> Result<LookedUp, FindError> {
     let dialect = request.dialect;
-    let mut known = Known::default();
+    let mut known = Referred::default();
     let mut room = Room(cap.saturating_sub(request.body.len()));
     let mut said = HashSet::new();
-    if let Some(id) = &request.refers.response {
+    // The conversation comes first: its messages are the first place to look for the items.
+    if let Some(id) = request.previous_response() {
         let key = response_key(tenant, dialect, id);
         match conversation(reads, key, &mut room)? {
             Some(conversation) => {
@@ -104,11 +113,11 @@ pub(super) fn look_up(
                 known.path = Some(conversation.path);
                 said.extend(conversation.ids);
             }
-            None => return Ok(Err(Lost::Response)),
+            None => return Ok(LookedUp::Lost(Lost::Response)),
         }
     }
-    let ids = request.refers.items.iter().map(|(_, id)| id.as_str());
-    let ids: Vec<&str> = ids.collect();
+    // All keys are read at once, because each read may wait for the disk.
+    let ids: Vec<&str> = request.named_items().collect();
     let all = ids.iter().map(|id| item_key(tenant, dialect, id));
     let keys: Vec<Digest> = all
         .clone()
@@ -118,17 +127,18 @@ pub(super) fn look_up(
     let (all, own) = sets.split_at(ids.len());
     for (id, (all, own)) in ids.into_iter().zip(all.iter().zip(own)) {
         let said = all.iter().filter(|(_, message)| said.contains(message));
+        // The most likely messages come first, so that `SAME` cuts off the least likely.
         let likely = said.rev().chain(own.iter().rev()).chain(all.iter().rev());
         let likely = likely.map(|(_, message)| *message).take(SAME);
         match item(reads, dialect, id, likely)?.filter(|item| room.takes(item)) {
             Some(item) => known.found.items.push(item),
-            None => return Ok(Err(Lost::Item)),
+            None => return Ok(LookedUp::Lost(Lost::Item)),
         }
     }
-    Ok(Ok(known))
+    Ok(LookedUp::Found(known))
 }
 
-/// How many bytes may still be put into a request.
+/// How many more bytes may be put into a request.
 struct Room(usize);
 
 impl Room {
@@ -139,17 +149,17 @@ impl Room {
     }
 }
 
-/// The conversation up to a response.
+/// A conversation that ends with a response.
 struct Conversation {
-    /// The path to it.
+    /// The path to the response.
     path: Path,
-    /// Its messages, by the digests of their bytes.
+    /// The digests of its messages.
     ids: Vec<Digest>,
-    /// Their bytes.
+    /// The bytes of its messages.
     messages: Vec<Bytes>,
 }
 
-/// The conversation up to a response, message by message.
+/// Reads the conversation that ends with a response. `None` if a part of it is missing or too long.
 fn conversation(
     reads: &Reads<'_>,
     key: Digest,
@@ -161,7 +171,7 @@ fn conversation(
     for (_, id) in links.into_iter().rev().take(SAME) {
         let id = RecordId(id);
         if let Some(record) = history::record(reads, id)? {
-            // A server that gives an id a second time has let go of the first.
+            // A server that gives an id again no longer knows its first use.
             newest = newest.max(Some((record.ended, id)));
         }
     }
@@ -190,7 +200,7 @@ fn conversation(
     }))
 }
 
-/// An item, from the first of these messages that holds it.
+/// An item, from the first of the messages that holds it.
 fn item(
     reads: &Reads<'_>,
     dialect: Dialect,

@@ -1,5 +1,5 @@
-//! What `pipeline` is given. Owns the shape of a request once its headers have been read; never
-//! reads a header itself.
+//! What `pipeline` is given: a request whose headers have been read. Owns its shape. Never reads a
+//! header itself.
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
@@ -10,7 +10,7 @@ use crate::model::{Dialect, Digest, Scope, TenantId};
 use crate::turn::Overrides;
 use crate::upstream::Payload;
 
-/// A request that is only passed through.
+/// A request that is only forwarded.
 #[derive(Debug)]
 pub struct Untouched {
     /// The client's method.
@@ -23,33 +23,33 @@ pub struct Untouched {
     pub payload: Payload,
 }
 
-/// A managed request, its body held whole.
+/// A request to manage, with its whole body.
 #[derive(Debug)]
 pub struct TurnRequest {
-    /// Its wire format.
+    /// The wire format.
     pub dialect: Dialect,
-    /// What it asks for.
+    /// What the request asks for.
     pub purpose: Purpose,
     /// The client's method.
     pub method: Method,
     /// The client's path and query.
     pub asked: PathAndQuery,
-    /// The client's headers, all of them; `content-encoding` describes `raw`.
+    /// All headers of the client. `content-encoding` describes `raw`.
     pub headers: HeaderMap,
     /// The body as it came.
     pub raw: Bytes,
-    /// The body, decompressed; the same bytes as `raw` where it was not compressed.
+    /// The decompressed body. The same bytes as `raw` if it was not compressed.
     pub body: Bytes,
-    /// Whose request it is.
+    /// Who sent the request.
     pub identity: Identity,
     /// What the headers say about the session.
-    pub session: Session,
+    pub session: SessionHeaders,
     /// What this request sets for itself.
     pub overrides: Overrides,
 }
 
 impl TurnRequest {
-    /// The request as it came, for forwarding.
+    /// The request as it came, to be forwarded.
     #[must_use]
     pub fn untouched(&self) -> Untouched {
         Untouched {
@@ -61,40 +61,41 @@ impl TurnRequest {
     }
 }
 
-/// Whose request it is.
+/// Who sent a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Who owns the credential: stable over renewed tokens of one account.
+    /// The owner of the credential. It stays the same when tokens of one account are renewed.
     pub tenant: TenantId,
-    /// The credentials themselves, hashed whole: what an upstream has accepted or not.
+    /// The hash of the whole credential, which the upstream accepts or refuses.
     pub credential: Digest,
-    /// How sure it is that the tenant is whose the request is.
+    /// How certain it is that the tenant sent the request.
     pub standing: Standing,
 }
 
-/// How sure it is whose a request is, before the upstream has looked at it.
+/// How certain the tenant is before the upstream has seen the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Nobody else has what the tenant was made of, or all who have are on this machine.
+    /// Only the tenant has this credential, or all who have it are on this machine.
     Own,
-    /// There is no credential, so that all such callers from elsewhere are one tenant.
+    /// There is no credential, so all such callers from elsewhere share a tenant.
     Anonymous,
-    /// The tenant is what a token says of itself. This one is the token's alone.
+    /// The token claims to belong to the tenant. The value is a tenant that stands for this token
+    /// alone.
     Claimed(TenantId),
 }
 
 /// What the headers say about the session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Session {
-    /// The explicit session, with the thread or agent where one is named.
+pub struct SessionHeaders {
+    /// The explicit session, with the thread or agent if one is named.
     pub explicit: Option<Scope>,
-    /// The session that this one is a child of, with its thread or agent.
+    /// The parent of the session, with its thread or agent.
     pub parent: Option<Scope>,
 }
 
-impl Session {
-    /// The scope of the request: the headers' word, else `prompt_cache_key` of the body, else
-    /// empty.
+impl SessionHeaders {
+    /// The scope of the request: what the headers say, or else `prompt_cache_key` of the body, or
+    /// else empty.
     #[must_use]
     pub fn scope(&self, prompt_cache_key: Option<&str>) -> Scope {
         match (&self.explicit, prompt_cache_key) {

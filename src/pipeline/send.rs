@@ -1,6 +1,6 @@
-//! Sends a hop and deals with what an upstream refuses of it: one more view without the edits that it may
-//! have been refused for, one emergency pass where the view was too long, for a later hop once the client's
-//! own request where ours is too long still and the client's is shorter. Never reads a body that was
+//! Sends a hop and handles refusals: sends one more view without the edits that it may have been
+//! refused for, or makes one emergency pass if the view was too long. For a later hop that is still
+//! too long, sends the client's own request once if that is shorter. Never reads a body that was
 //! accepted.
 
 use bytes::Bytes;
@@ -10,13 +10,13 @@ use http_body_util::{BodyExt, Limited};
 
 use super::app::App;
 use super::error::ProxyError;
-use super::managed::Turn;
+use super::managed_turn::ManagedTurn;
 use crate::dialect::Purpose;
 use crate::model::{EditKind, Edits};
-use crate::record::{RetryReason, Stage};
+use crate::record::{FailedStage, RetryReason};
 use crate::upstream::{self, ResponseBody};
 
-/// Bytes of a refusal that are read to find out why.
+/// How many bytes of a refusal are read to find out why.
 const REFUSAL: usize = 1 << 20;
 
 /// Whether a refusal says that the prompt was too long for the model.
@@ -26,14 +26,14 @@ pub(super) fn is_too_long(app: &App, status: StatusCode, refusal: &[u8]) -> bool
     error.is_some()
 }
 
-/// The body of a refusal. One that breaks off, or never ends, says nothing that could be acted on.
-pub(super) async fn refusal_of<B>(body: B) -> Result<Bytes, ProxyError>
+/// Reads the body of a refusal. One that breaks off or never ends can't be acted on.
+pub(super) async fn refusal_body<B>(body: B) -> Result<Bytes, ProxyError>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let body = Limited::new(body, REFUSAL).collect().await;
-    let body = body.map_err(|_| upstream::Error::Broken {
+    let body = body.map_err(|_| upstream::UpstreamError::Broken {
         cause: "its error response was cut".to_owned(),
     })?;
     Ok(body.to_bytes())
@@ -42,112 +42,122 @@ where
 /// A response that refuses a hop, read whole.
 pub(super) type Refusal = (Parts, Bytes);
 
-/// Tries a later hop that was refused again, where that is of use: as another view, or as the client's
-/// own request where ours is too long, which the hops before it don't make any longer. What is refused
-/// still is handed back.
+/// Tries a later hop again that was refused, if that can help: with another view, or with the
+/// client's own request if the view is too long. The earlier hops do not make the client's request
+/// longer.
 ///
-/// # Errors
 /// [`ProxyError`] if the upstream gave no response.
-pub(super) async fn again(
+/// [`ProxyError`] if the upstream gave no response.
+pub(super) async fn retry_refused(
     app: &App,
-    turn: &mut Turn,
+    turn: &mut ManagedTurn,
     refusal: Refusal,
-) -> Result<Result<Response<ResponseBody>, Refusal>, ProxyError> {
-    let (head, body) = match mended(app, turn, refusal).await? {
-        Ok(response) => {
+) -> Result<HopAnswer, ProxyError> {
+    let (head, body) = match send_another_view(app, turn, refusal).await? {
+        HopAnswer::Accepted(response) => {
             turn.note_accepted(app);
-            return Ok(Ok(response));
+            return Ok(HopAnswer::Accepted(response));
         }
-        Err(refusal) => refusal,
+        HopAnswer::Refused(refusal) => refusal,
     };
     if !is_too_long(app, head.status, &body) || !turn.is_shorter() {
-        return Ok(Err((head, body)));
+        return Ok(HopAnswer::Refused((head, body)));
     }
     turn.prepared.body = turn.own().clone().into();
-    // The answer's usage tells of what was sent.
+    // The reported usage will be about what was sent.
     turn.prepared.estimate = turn.state.client_tokens;
     turn.prepared.breakpoints = None;
     turn.prepared.edits = Edits::default();
-    turn.report.failed_open(Stage::Refused);
-    turn.report.own();
+    turn.reporter.failed_open(FailedStage::Refused);
+    turn.reporter.own();
     let response = send(app, turn).await?;
-    turn.report.answered(response.status());
-    settled(response).await
+    turn.reporter.answered(response.status());
+    HopAnswer::of(response).await
 }
 
-/// A response: where it is a refusal, that is read whole.
-///
-/// # Errors
-/// [`ProxyError`] if the refusal breaks off.
-pub(super) async fn settled(
-    response: Response<ResponseBody>,
-) -> Result<Result<Response<ResponseBody>, Refusal>, ProxyError> {
-    if response.status().is_success() {
-        return Ok(Ok(response));
+/// How the upstream answered a hop.
+pub(super) enum HopAnswer {
+    /// It accepted the hop. The body is not read yet.
+    Accepted(Response<ResponseBody>),
+    /// It refused the hop.
+    Refused(Refusal),
+}
+
+impl HopAnswer {
+    /// Reads a response whole if it is a refusal.
+    ///
+    /// # Errors
+    /// [`ProxyError`] if the refusal breaks off.
+    pub(super) async fn of(response: Response<ResponseBody>) -> Result<Self, ProxyError> {
+        if response.status().is_success() {
+            return Ok(Self::Accepted(response));
+        }
+        let (head, body) = response.into_parts();
+        Ok(Self::Refused((head, refusal_body(body).await?)))
     }
-    let (head, body) = response.into_parts();
-    Ok(Err((head, refusal_of(body).await?)))
 }
 
-/// Sends another view in place of one that was refused: without the edits that it may have been
-/// refused for, then a shorter one where it was too long. What is refused still is handed back.
+/// Sends another view in place of a refused one: first without the edits that it may have been
+/// refused for, and then a shorter one if it was too long.
 ///
-/// # Errors
 /// [`ProxyError`] if the upstream gave no response.
-pub(super) async fn mended(
+/// [`ProxyError`] if the upstream gave no response.
+pub(super) async fn send_another_view(
     app: &App,
-    turn: &mut Turn,
+    turn: &mut ManagedTurn,
     refusal: Refusal,
-) -> Result<Result<Response<ResponseBody>, Refusal>, ProxyError> {
-    let refusal = match differently(app, turn, &refusal).await {
+) -> Result<HopAnswer, ProxyError> {
+    let refusal = match send_without_suspects(app, turn, &refusal).await {
         None => refusal,
-        Some(answer) => match settled(answer?).await? {
-            Ok(response) => return Ok(Ok(response)),
-            Err(refusal) => refusal,
+        Some(answer) => match HopAnswer::of(answer?).await? {
+            HopAnswer::Accepted(response) => return Ok(HopAnswer::Accepted(response)),
+            HopAnswer::Refused(refusal) => refusal,
         },
     };
-    match emergency(app, turn, refusal.0.status, &refusal.1).await {
-        None => Ok(Err(refusal)),
-        Some(answer) => settled(answer?).await,
+    // Without its suspects the view may still be too long, so the second refusal counts here.
+    match send_after_emergency_pass(app, turn, refusal.0.status, &refusal.1).await {
+        None => Ok(HopAnswer::Refused(refusal)),
+        Some(answer) => HopAnswer::of(answer?).await,
     }
 }
 
-/// Where a view was refused for how it is made, and some of its edits may be why: the same without
-/// those. Whether that is accepted says what the upstream refuses. `None` where nothing is suspected.
-async fn differently(
+/// Sends a refused view without the edits that it may have been refused for. Whether that is
+/// accepted shows what the upstream refuses. Returns `None` if nothing is suspected.
+async fn send_without_suspects(
     app: &App,
-    turn: &mut Turn,
+    turn: &mut ManagedTurn,
     (head, refusal): &Refusal,
 ) -> Option<Result<Response<ResponseBody>, ProxyError>> {
-    // A model that is not there, or a body that is too large, has nothing to do with edits.
+    // Only these statuses are about how a body is made. An unknown model or a body that is too
+    // large has nothing to do with edits.
     let made = matches!(head.status.as_u16(), 400 | 422);
     let counts = turn.request.purpose == Purpose::Count;
     if !made || counts || is_too_long(app, head.status, refusal) {
         return None;
     }
     let (edits, whose) = (turn.prepared.edits, turn.whose());
-    // Behind a hop that the client never saw its own request is none of the turn's any longer.
+    // After a hidden hop, the client's own request can't replace the view.
     let own_may_do = turn.state.pending.is_empty();
     let suspects = app.learned.suspects(&whose, edits, refusal, own_may_do)?;
     let without = turn.prepare_without(app, suspects.edits).ok()?;
     if without.body.is(&turn.prepared.body.to_bytes()) {
-        // Such edits as the client makes itself.
+        // The client made these edits itself.
         return None;
     }
     let breaks = suspects.edits.has(EditKind::Breakpoints);
-    turn.report.turn.retries.push(if breaks {
+    turn.reporter.retried(if breaks {
         RetryReason::Breakpoints
     } else {
         RetryReason::Edits
     });
-    turn.report.prepared(&turn.state, &without);
+    turn.reporter.prepared(&turn.state, &without);
     turn.prepared = without;
     let answer = send(app, turn).await;
     let Ok(response) = &answer else {
         return Some(answer);
     };
-    turn.report.answered(response.status());
-    // Beside breakpoints of the client's own ours may only have been too many.
+    turn.reporter.answered(response.status());
+    // If the client set breakpoints of its own, there may only have been too many in total.
     let sole = !turn.state.is_marked();
     if response.status().is_success() && (sole || !breaks) {
         let learned = app.learned.explained(&whose, suspects);
@@ -156,12 +166,12 @@ async fn differently(
     Some(answer)
 }
 
-/// Where a hop was refused as too long: one pass to four fifths of the size that the upstream
-/// named or refused, and one more try. `None` where it was refused for something else, or the
-/// pass frees nothing.
-async fn emergency(
+/// Handles a hop that was refused as too long: makes one pass to four fifths of the size that the
+/// upstream named or refused, and tries once more. Returns `None` if the hop was refused for
+/// something else, or the pass frees nothing.
+async fn send_after_emergency_pass(
     app: &App,
-    turn: &mut Turn,
+    turn: &mut ManagedTurn,
     status: StatusCode,
     refusal: &[u8],
 ) -> Option<Result<Response<ResponseBody>, ProxyError>> {
@@ -170,28 +180,33 @@ async fn emergency(
     let before = turn.prepared.estimate;
     let size = turn.prepared.calibrated(before);
     let limit = turn.state.request.limit.map(|limit| limit.tokens);
+    // The upstream's own number is trusted more than the window that a table names.
     let window = error.window.or_else(|| turn.family.prompt(limit));
     let refused = window.map_or(size, |window| size.min(u64::from(window)));
     let prepared = turn.prepare(app, Some(refused)).ok()?;
     if prepared.estimate >= before {
         return None;
     }
-    // The pass before the refused try has moved marks too, and marks never move back.
-    turn.report.prepared(&turn.state, &prepared);
+    // The marks that the refused view moved stay where they are, because marks never move back. So
+    // that pass is reported as well.
+    turn.reporter.prepared(&turn.state, &prepared);
     turn.prepared = prepared;
     let answer = send(app, turn).await;
     if let Ok(response) = &answer {
-        turn.report.answered(response.status());
+        turn.reporter.answered(response.status());
     }
     Some(answer)
 }
 
-/// Sends the prepared hop upstream.
+/// Sends the prepared hop.
 ///
 /// # Errors
 /// [`ProxyError`] if the upstream gave no response.
-pub(super) async fn send(app: &App, turn: &mut Turn) -> Result<Response<ResponseBody>, ProxyError> {
+pub(super) async fn send(
+    app: &App,
+    turn: &mut ManagedTurn,
+) -> Result<Response<ResponseBody>, ProxyError> {
     let outbound = turn.outbound(app)?;
-    let told = |retry| turn.report.retried(retry);
+    let told = |cause| turn.reporter.retried(cause);
     Ok(app.upstream.send(outbound, told).await?)
 }

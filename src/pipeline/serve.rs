@@ -1,6 +1,6 @@
-//! The response half of a turn: sends its first hop and hands what is accepted to the half that reads its
-//! form. Where that can't be read, or ours was refused, it serves the client's own request, once. Never
-//! reads a body that was accepted.
+//! The response half of a turn: sends the first hop and hands what the upstream accepts to the
+//! reader of its form. If the answer can't be read, or the view was refused, sends the client's own
+//! request once. Never reads a body that was accepted.
 
 use std::sync::Arc;
 
@@ -11,67 +11,72 @@ use http::{HeaderValue, Response, StatusCode};
 use super::app::App;
 use super::error::ProxyError;
 use super::incoming::{Incoming, Served};
-use super::managed::Turn;
-use super::send::{is_too_long, mended, refusal_of, send, settled};
+use super::managed_turn::ManagedTurn;
+use super::send::{HopAnswer, is_too_long, refusal_body, send, send_another_view};
 use super::windows::Question;
 use super::{drive, unary};
 use crate::dialect::Purpose;
-use crate::record::{FAIL_OPEN, Stage};
+use crate::record::{FAIL_OPEN, FailedStage};
 use crate::upstream::{Payload, ResponseBody};
 
 /// Sends the first hop and answers the client with what comes of it.
 ///
 /// # Errors
 /// [`ProxyError`] if the upstream gave no response.
-pub(super) async fn first(app: &Arc<App>, mut turn: Turn) -> Result<Response<Body>, ProxyError> {
+pub(super) async fn first(
+    app: &Arc<App>,
+    mut turn: ManagedTurn,
+) -> Result<Response<Body>, ProxyError> {
     let response = match send(app, &mut turn).await {
         Ok(response) => response,
         Err(error) => return Err(turn.failed(error)),
     };
-    turn.report.answered(response.status());
+    turn.reporter.answered(response.status());
     if response.status().is_success() {
         return accepted(app, turn, response).await;
     }
     refused(app, turn, response).await
 }
 
-/// Hands an accepted response to the half that reads its form. That is told by what was asked and by
-/// the bytes; the header counts only where those say nothing. Where it can't be read and may hold
-/// hidden calls, the client's own request is served instead.
+/// Hands an accepted response to the reader of its form. What was asked and the bytes decide the
+/// form, and the header counts only if those say nothing. If the answer can't be read and may hold
+/// hidden calls, the client's own request is sent.
 async fn accepted(
     app: &Arc<App>,
-    turn: Turn,
+    turn: ManagedTurn,
     response: Response<ResponseBody>,
 ) -> Result<Response<Body>, ProxyError> {
     if turn.request.purpose == Purpose::Count {
-        // Nothing was said, so there is nothing to read and nothing to record. What counts a view may
-        // refuse less than what reads it, so that this teaches nothing either.
+        // Nothing was said, so there is nothing to read or to record. The counting endpoint may
+        // accept what the model's does not, so nothing is learned from it either.
         return Ok(turn.forward(response));
     }
     turn.note_accepted(app);
+    // The credentials are proven now, so a question to the upstream can use them.
     ask_for_window(app, &turn);
     let (head, body) = Incoming::of(response);
     if body.coded {
-        return original(app, turn, Because::Unread).await;
+        return serve_own(app, turn, Because::Unread).await;
     }
     let served = if body.events || turn.state.request.stream {
         drive::stream(app, turn, head, body).await?
     } else {
         unary::answer(app, turn, head, body).await?
     };
+    // The client asked for a stream and the upstream sent a whole body.
     let served = match served {
         Served::Whole(turn, head, body) => unary::answer(app, *turn, *head, body).await?,
         Served::Answer(_) | Served::Own(_) => served,
     };
     match served {
         Served::Answer(answer) => Ok(answer),
-        Served::Own(turn) | Served::Whole(turn, ..) => original(app, *turn, Because::Unread).await,
+        Served::Own(turn) | Served::Whole(turn, ..) => serve_own(app, *turn, Because::Unread).await,
     }
 }
 
-/// Asks the upstream beside a turn that it has just accepted, with the credentials that it accepted,
-/// where nothing is known of how much the turn's model takes.
-fn ask_for_window(app: &App, turn: &Turn) {
+/// Asks the upstream how much the turn's model takes, if nothing is known about that. Uses the
+/// credentials that the upstream has just accepted.
+fn ask_for_window(app: &App, turn: &ManagedTurn) {
     let model = &turn.state.request.model;
     if !app.models.family(model).is_unmeasured() {
         return;
@@ -89,21 +94,22 @@ fn ask_for_window(app: &App, turn: &Turn) {
     app.windows.ask(&app.upstream, question);
 }
 
-/// Deals with a refusal of the first hop.
+/// Handles a refusal of the first hop.
 async fn refused(
     app: &Arc<App>,
-    mut turn: Turn,
+    mut turn: ManagedTurn,
     response: Response<ResponseBody>,
 ) -> Result<Response<Body>, ProxyError> {
-    let mended = match settled(response).await {
-        Ok(Err(refusal)) => mended(app, &mut turn, refusal).await,
-        settled => settled,
+    let answer = match HopAnswer::of(response).await {
+        Ok(HopAnswer::Refused(refusal)) => send_another_view(app, &mut turn, refusal).await,
+        answer => answer,
     };
-    let (head, body) = match mended {
-        Ok(Ok(response)) => return accepted(app, turn, response).await,
-        Ok(Err(refusal)) => refusal,
+    let (head, body) = match answer {
+        Ok(HopAnswer::Accepted(response)) => return accepted(app, turn, response).await,
+        Ok(HopAnswer::Refused(refusal)) => refusal,
         Err(error) => return Err(turn.failed(error)),
     };
+    // The client's own request may do if it differs from the view in what was refused.
     let too_long = is_too_long(app, head.status, &body);
     let own_may_do = if too_long {
         turn.is_shorter()
@@ -111,45 +117,46 @@ async fn refused(
         is_ours(head.status) && !turn.prepared.body.is(turn.own())
     };
     if own_may_do {
-        return original(app, turn, Because::Refused { too_long }).await;
+        return serve_own(app, turn, Because::Refused { too_long }).await;
     }
     Ok(turn.reply(head.status, head.headers, body))
 }
 
-/// Statuses that may be about how a body is made.
+/// Whether a status may be about how a body is made.
 fn is_ours(status: StatusCode) -> bool {
     matches!(status.as_u16(), 400 | 404 | 413 | 422)
 }
 
-/// Why the client's own request is sent in place of ours.
+/// Why the client's own request is sent instead of a view.
 #[derive(Clone, Copy)]
 enum Because {
-    /// The answer to ours can't be read, and may hold a hidden call.
+    /// The answer to the view can't be read and may hold a hidden call.
     Unread,
-    /// Ours was refused.
+    /// The view was refused.
     Refused {
-        /// For its length.
+        /// Whether it was refused for its length.
         too_long: bool,
     },
 }
 
-/// Sends the client's own request once, and says so; that answer stands.
-async fn original(
+/// Sends the client's own request once and says so in a header. Its answer stands.
+async fn serve_own(
     app: &Arc<App>,
-    mut turn: Turn,
+    mut turn: ManagedTurn,
     because: Because,
 ) -> Result<Response<Body>, ProxyError> {
     let mut stage = match because {
-        Because::Unread => Stage::Intercept,
-        Because::Refused { .. } => Stage::Refused,
+        Because::Unread => FailedStage::Intercept,
+        Because::Refused { .. } => FailedStage::Refused,
     };
     let mut request = turn.request.untouched();
+    // An expanded request is not compressed, whatever the client's body was.
     let body = turn.own();
     if *body != turn.request.body {
         request.headers.remove(CONTENT_ENCODING);
         request.payload = Payload::Whole(body.clone().into());
     }
-    let mut response = match super::pass::pass(app, request, &mut turn.report).await {
+    let mut response = match super::forward::pass_on(app, request, &mut turn.reporter).await {
         Ok(response) => response,
         Err(error) => return Err(turn.failed(error)),
     };
@@ -157,27 +164,29 @@ async fn original(
         && is_ours(response.status())
     {
         let (head, body) = response.into_parts();
-        let body = match refusal_of(body).await {
+        let body = match refusal_body(body).await {
             Ok(body) => body,
             Err(error) => return Err(turn.failed(error)),
         };
-        // What is refused either way is most likely the agent's own mistake, not one of ours; but
-        // what is too long where ours was not says nothing of it.
+        // If both requests are refused, the agent most likely made a mistake, and not the proxy.
+        // But if only the client's is too long, its refusal says nothing about the view.
         if too_long || !is_too_long(app, head.status, &body) {
-            stage = Stage::RefusedTwice;
+            stage = FailedStage::RefusedTwice;
         }
         response = Response::from_parts(head, Body::from(body));
     } else if response.status().is_success()
+        // The client's own request has no edits and was accepted, so an edit may be what was
+        // refused.
         && let Because::Refused { too_long: false } = because
     {
         let (edits, whose) = (turn.prepared.edits, turn.whose());
         let learned = app.learned.unexplained(&whose, edits);
         turn.teach(learned);
     }
-    turn.report.failed_open(stage);
-    turn.report.unshortened(response.status());
+    turn.reporter.failed_open(stage);
+    turn.reporter.unshortened(response.status());
     let stage = HeaderValue::from_static(stage.name());
     response.headers_mut().insert(FAIL_OPEN, stage);
-    turn.report.finish(Some(response.status()));
+    turn.reporter.finish(Some(response.status()));
     Ok(response)
 }

@@ -1,6 +1,7 @@
-//! What may be put into a caller's request before the upstream has looked at it. A token that says
-//! whose it is proves nothing here: until the upstream has taken it once, nothing is looked up for
-//! it. Owns who is trusted how far; what was taken is `accepted`'s.
+//! Decides what may be put into a caller's request before the upstream has looked at it. A token
+//! that names its owner proves nothing here: until the upstream has accepted it once, nothing is
+//! looked up for it. Owns how far each caller is trusted. Which credentials were accepted is kept
+//! by `accepted_credentials`.
 
 use http::StatusCode;
 
@@ -10,7 +11,7 @@ use super::request::{Identity, Standing};
 use crate::dialect::Purpose;
 use crate::history::{Patience, Reads};
 
-/// How far the caller of a request is trusted. Asks the store where memory does not know.
+/// How far the caller of a request is trusted. Asks the store if memory does not know.
 pub(super) async fn trust(app: &std::sync::Arc<App>, opening: &mut Opening) -> Trust {
     let identity = opening.request.identity;
     let alone = match identity.standing {
@@ -26,7 +27,7 @@ pub(super) async fn trust(app: &std::sync::Arc<App>, opening: &mut Opening) -> T
         let told = |op, time| app.metrics.observe_store(op, time);
         let reads = Reads::new(&app.store, &told).while_waited_for(patience);
         let found = reads.links(&[key]);
-        // What can't be read was not taken.
+        // A credential that can't be read counts as not accepted.
         Ok(found.is_ok_and(|sets| sets.iter().any(|set| !set.is_empty())))
     };
     if look_up(app, opening, find).await.unwrap_or(false) {
@@ -36,8 +37,8 @@ pub(super) async fn trust(app: &std::sync::Arc<App>, opening: &mut Opening) -> T
     Trust::Nothing(alone)
 }
 
-/// Notes what the upstream's answer to a request says of its credential. Only what is sent to be
-/// answered counts: many upstreams tell anyone of their models.
+/// Notes what the upstream's answer says about the credential. Only a request that asks for an
+/// answer counts, because many upstreams list their models to anyone.
 pub(super) fn answered(app: &App, identity: &Identity, purpose: Purpose, status: StatusCode) {
     let claimed = matches!(identity.standing, Standing::Claimed(_));
     if claimed && purpose == Purpose::Answer && status.is_success() {

@@ -1,7 +1,7 @@
-//! A turn that is only watched: the client's bytes go up as they came, and its answer is read on its
-//! way down, for what it cost and for what follows from it for the next view. What it would have come to
-//! as a managed turn is recorded in memory alone. Never sends a byte of its own, never holds one
-//! back, and whatever fails in here costs the projection and nothing else.
+//! A turn that is only watched: sends the client's bytes as they came, and reads the answer as it
+//! passes, for its cost and for what the next view builds on. Records in memory alone what the turn
+//! would have been as a managed one. Never sends a byte of its own and never holds one back. A
+//! failure in here costs the projection and nothing else.
 
 mod unpack;
 
@@ -19,44 +19,49 @@ use super::app::App;
 use super::drive::same_but_usage;
 use super::error::ProxyError;
 use super::finish::Committed;
+use super::forward::pass_on;
 use super::incoming::{Beginning, Begun, is_events};
-use super::managed::Turn;
-use super::pass::pass;
+use super::managed_turn::ManagedTurn;
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::names::Names;
+use crate::dialect::stream::unary::TurnEnd;
 use crate::dialect::stream::{Machine, Spec, unary};
 use crate::model::{Role, Rope};
-use crate::record::{Projection, Side};
+use crate::record::{AbortSide, Projection};
 use crate::turn::hop::State;
 use unpack::Unpack;
 
-/// The most of one answer that is read.
+/// The most bytes of one answer that are read.
 const ANSWER: usize = 32 << 20;
 
 /// Forwards a turn as it came, and its answer as it comes.
 ///
 /// # Errors
-/// If the upstream gave no response.
-pub(super) async fn forward(app: &Arc<App>, mut turn: Turn) -> Result<Response<Body>, ProxyError> {
+/// [`ProxyError`] if the upstream gave no response.
+pub(super) async fn forward(
+    app: &Arc<App>,
+    mut turn: ManagedTurn,
+) -> Result<Response<Body>, ProxyError> {
     let projection = known(&turn.state);
-    turn.report.watched(&turn.state, projection);
+    turn.reporter.watched(&turn.state, projection);
+    // The view is never sent, so its bytes need not stay in memory.
     turn.prepared.body = Rope::default();
-    let mut response = match pass(app, turn.request.untouched(), &mut turn.report).await {
+    let mut response = match pass_on(app, turn.request.untouched(), &mut turn.reporter).await {
         Ok(response) => response,
         Err(error) => return Err(turn.failed(error)),
     };
     let status = response.status();
-    turn.report.answered(status);
-    let told = turn.report.headers();
+    turn.reporter.answered(status);
+    let told = turn.reporter.headers();
     response.headers_mut().extend(told);
     if !status.is_success() {
-        turn.report.finish(Some(status));
+        turn.reporter.finish(Some(status));
         return Ok(response);
     }
     let (head, body) = response.into_parts();
-    let ear = Ear {
+    let listener = Listener {
         app: Arc::clone(app),
-        // Nothing is hidden in its answer.
+        // The model was offered no hidden tools, so its answer hides nothing.
         spec: Spec {
             hidden: Names::default(),
             ..turn.spec()
@@ -64,16 +69,19 @@ pub(super) async fn forward(app: &Arc<App>, mut turn: Turn) -> Result<Response<B
         status,
         unpack: Unpack::of(&head.headers),
         events: is_events(&head.headers),
-        reading: Reading::Begins(Beginning::default()),
+        reading: AnswerReading::Begins(Beginning::default()),
         room: ANSWER,
         recorded: None,
         turn,
     };
-    let ear = Some(Box::new(ear));
-    Ok(Response::from_parts(head, Body::new(Tap { body, ear })))
+    let listener = Some(Box::new(listener));
+    Ok(Response::from_parts(
+        head,
+        Body::new(WatchedBody { body, listener }),
+    ))
 }
 
-/// Whether what went before a turn is known.
+/// Whether the past of a turn is known.
 fn known(state: &State) -> Projection {
     let spoken = state.shapes.iter().any(|one| one.role == Role::Assistant);
     if spoken && state.path.entries.is_empty() {
@@ -84,33 +92,35 @@ fn known(state: &State) -> Projection {
 }
 
 /// An answer on its way to the client.
-struct Tap {
+struct WatchedBody {
     body: Body,
-    /// Who listens, until the end was heard.
-    ear: Option<Box<Ear>>,
+    /// Reads along until the answer has ended.
+    listener: Option<Box<Listener>>,
 }
 
-impl Tap {
-    /// Has the answer's listener do something, whose mistakes are its own.
-    fn guarded(&mut self, run: impl FnOnce(&mut Ear)) {
-        let Some(ear) = &mut self.ear else { return };
-        if catch_unwind(AssertUnwindSafe(|| run(ear))).is_err() {
+impl WatchedBody {
+    /// Runs something on the listener. A panic in it costs the projection alone.
+    fn guarded(&mut self, run: impl FnOnce(&mut Listener)) {
+        let Some(listener) = &mut self.listener else {
+            return;
+        };
+        if catch_unwind(AssertUnwindSafe(|| run(listener))).is_err() {
             tracing::error!("an answer that was only watched was lost: the proxy made a mistake");
-            ear.reading = Reading::Unread;
-            ear.turn.report.turn.projection = Some(Projection::Failed);
+            listener.reading = AnswerReading::Unread;
+            listener.turn.reporter.projection(Projection::Failed);
         }
     }
 
-    /// The answer has ended; what comes behind that is nothing to listen to.
-    fn end(&mut self, end: End) {
-        self.guarded(|ear| ear.end(end));
-        if let Some(mut ear) = self.ear.take() {
-            ear.turn.report.finish(Some(ear.status));
+    /// Ends the listening. What follows the end does not matter.
+    fn end(&mut self, end: AnswerEnd) {
+        self.guarded(|listener| listener.end(end));
+        if let Some(mut listener) = self.listener.take() {
+            listener.turn.reporter.finish(Some(listener.status));
         }
     }
 }
 
-impl http_body::Body for Tap {
+impl http_body::Body for WatchedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -122,15 +132,15 @@ impl http_body::Body for Tap {
         match &frame {
             Some(Ok(frame)) => {
                 if let Some(data) = frame.data_ref() {
-                    self.guarded(|ear| ear.hear(data));
+                    self.guarded(|listener| listener.hear(data));
                 }
-                // Behind its last frame a body of known length may not be asked again.
+                // A body of known length may not be polled again after its last frame.
                 if self.body.is_end_stream() {
-                    self.end(End::Whole);
+                    self.end(AnswerEnd::Whole);
                 }
             }
-            Some(Err(_)) => self.end(End::Cut),
-            None => self.end(End::Whole),
+            Some(Err(_)) => self.end(AnswerEnd::Cut),
+            None => self.end(AnswerEnd::Whole),
         }
         Poll::Ready(frame)
     }
@@ -144,73 +154,74 @@ impl http_body::Body for Tap {
     }
 }
 
-impl Drop for Tap {
-    /// The client has left, or has heard all that it wants to.
+impl Drop for WatchedBody {
+    /// The client left, or has read all that it wants.
     fn drop(&mut self) {
-        self.end(End::Left);
+        self.end(AnswerEnd::Left);
     }
 }
 
-/// How an answer came to its end.
+/// How an answer ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
-    /// By itself.
+enum AnswerEnd {
+    /// Completely.
     Whole,
     /// The upstream broke off.
     Cut,
-    /// The client is gone.
+    /// The client left.
     Left,
 }
 
-/// Who reads along.
-struct Ear {
+/// Reads an answer along.
+struct Listener {
     app: Arc<App>,
-    turn: Turn,
+    turn: ManagedTurn,
     spec: Spec,
     status: StatusCode,
     unpack: Unpack,
-    /// Whether its headers call the answer a stream of events.
+    /// Whether the headers call the answer a stream of events.
     events: bool,
-    reading: Reading,
-    /// Bytes that may still be read.
+    reading: AnswerReading,
+    /// How many more bytes may be read.
     room: usize,
-    /// The record, and what it was made of.
+    /// The record, and the answer that it was made of.
     recorded: Option<(Answer, Committed)>,
 }
 
-/// How far an answer was read.
-enum Reading {
-    /// It is not known yet what it is.
+/// How an answer is being read.
+enum AnswerReading {
+    /// Its form is not known yet.
     Begins(Beginning),
-    /// A stream of events.
+    /// As a stream of events.
     Events(Box<Machine>),
-    /// A body that is read whole.
+    /// As a whole body.
     Whole(BytesMut),
-    /// It can't be read.
+    /// Not at all, because it can't be read.
     Unread,
 }
 
-impl Ear {
-    /// Reads what is on its way.
+impl Listener {
+    /// Reads what passes.
     fn hear(&mut self, data: &Bytes) {
-        self.turn.report.spoken();
-        if matches!(self.reading, Reading::Unread) {
+        self.turn.reporter.spoken();
+        if matches!(self.reading, AnswerReading::Unread) {
             return;
         }
         let plain = self.unpack.push(data, self.room);
+        // A long answer is no longer read when it exceeds the limit, but it still passes.
         let room = plain
             .as_ref()
             .and_then(|plain| self.room.checked_sub(plain.len()));
         let (Some(plain), Some(room)) = (plain, room) else {
-            self.reading = Reading::Unread;
+            self.reading = AnswerReading::Unread;
             return;
         };
         self.room = room;
         let begun = match &mut self.reading {
-            Reading::Begins(beginning) => beginning.take(plain, self.events),
-            Reading::Events(_) => return self.push(plain),
-            Reading::Whole(held) => return held.extend_from_slice(&plain),
-            Reading::Unread => return,
+            AnswerReading::Begins(beginning) => beginning.take(plain, self.events),
+            AnswerReading::Events(_) => return self.push(plain),
+            AnswerReading::Whole(held) => return held.extend_from_slice(&plain),
+            AnswerReading::Unread => return,
         };
         self.begin(begun);
     }
@@ -218,65 +229,68 @@ impl Ear {
     fn begin(&mut self, begun: Begun) {
         match begun {
             Begun::Waits => {}
-            Begun::Other(begun) => self.reading = Reading::Whole(BytesMut::from(begun.as_ref())),
+            Begun::Other(begun) => {
+                self.reading = AnswerReading::Whole(BytesMut::from(begun.as_ref()))
+            }
             Begun::Events(begun) => {
                 let machine = Machine::new(self.app.intercept.clone(), &self.spec);
-                self.reading = Reading::Events(Box::new(machine));
+                self.reading = AnswerReading::Events(Box::new(machine));
                 self.push(begun);
             }
         }
     }
 
-    /// Reads a piece of a stream. Its record is made before the client can have heard the end, so
-    /// that the next request finds it.
+    /// Reads a piece of a stream. The record is made before the client can see the end, so that the
+    /// client's next request finds it.
     fn push(&mut self, piece: Bytes) {
-        let Reading::Events(machine) = &mut self.reading else {
+        let AnswerReading::Events(machine) = &mut self.reading else {
             return;
         };
         if machine.push(piece, &mut Vec::new()).is_err() {
-            self.reading = Reading::Unread;
+            self.reading = AnswerReading::Unread;
         } else if let Some(said) = machine.said() {
             self.record(said);
         }
     }
 
-    /// The answer has ended.
-    fn end(&mut self, end: End) {
-        if let Reading::Begins(beginning) = &mut self.reading {
+    /// Handles the end of the answer.
+    fn end(&mut self, end: AnswerEnd) {
+        if let AnswerReading::Begins(beginning) = &mut self.reading {
             let begun = beginning.end(self.events);
             self.begin(begun);
         }
-        let answer = match std::mem::replace(&mut self.reading, Reading::Unread) {
-            Reading::Events(mut machine) => Some(machine.end_hop(&mut Vec::new())),
-            // Of half a body nothing is known.
-            Reading::Whole(held) => unary::read(&held.freeze(), &self.spec)
+        let answer = match std::mem::replace(&mut self.reading, AnswerReading::Unread) {
+            AnswerReading::Events(mut machine) => Some(machine.end_hop(&mut Vec::new())),
+            // Half of a whole body says nothing.
+            AnswerReading::Whole(held) => unary::read(&held.freeze(), &self.spec)
                 .filter(|answer| answer.verdict() != Verdict::Broken),
-            Reading::Begins(_) | Reading::Unread => None,
+            AnswerReading::Begins(_) | AnswerReading::Unread => None,
         };
-        let report = &mut self.turn.report;
+        let reporter = &mut self.turn.reporter;
         let complete = answer.as_ref().is_some_and(|answer| answer.complete);
         match end {
-            End::Cut => report.aborted(Side::Upstream),
-            End::Left if !complete => report.aborted(Side::Client),
-            End::Left | End::Whole => {}
+            AnswerEnd::Cut => reporter.aborted(AbortSide::Upstream),
+            AnswerEnd::Left if !complete => reporter.aborted(AbortSide::Client),
+            AnswerEnd::Left | AnswerEnd::Whole => {}
         }
         match answer {
             Some(answer) => self.record(answer),
             None if self.recorded.is_none() => {
-                report.turn.projection = Some(Projection::Unread);
+                reporter.projection(Projection::Unread);
             }
             None => {}
         }
     }
 
-    /// Takes in what the model said, as far as that is known: for the ledger, and as the record of the
-    /// turn that this would have been.
+    /// Takes in what the model said so far, for the ledger and for the record of the turn that this
+    /// would have been.
     fn record(&mut self, answer: Answer) {
         self.turn.heard(&self.app, &answer);
         match &mut self.recorded {
             Some((said, _)) if *said == answer => {}
+            // Only usage came late, so the record stands.
             Some((said, record)) if same_but_usage(said, &answer) => {
-                let usage = self.turn.report.projected().map(|account| account.sent);
+                let usage = self.turn.reporter.projected().map(|account| account.sent);
                 if let (None, Some(usage)) = (said.usage, usage) {
                     record.reported(&self.app, usage);
                 }
@@ -292,13 +306,13 @@ impl Ear {
         if !(said || ends) || !self.turn.state.is_managed() {
             return;
         }
-        // The view's own usage, because sizes are corrected by what was reported of them.
-        let usage = answer.usage.and_then(|_| self.turn.report.projected());
+        // Later sizes are corrected by the reported usage, so the record gets that of the view.
+        let usage = answer.usage.and_then(|_| self.turn.reporter.projected());
         let shown = Answer {
             usage: usage.map(|account| account.sent),
             ..answer.clone()
         };
-        let committed = self.turn.commit(&self.app, &[shown], None);
+        let committed = self.turn.commit(&self.app, &[shown], TurnEnd::Upstream);
         self.recorded = committed.map(|committed| (answer, committed));
     }
 }

@@ -1,6 +1,6 @@
-//! How much models take of which no table says so: what their upstream said when it was asked. Owns
-//! when that is, and what was said, in memory until the process ends. No turn ever waits for it, and
-//! none of it passes from one tenant to another.
+//! How much models take that no table lists: what their upstream said when it was asked. Owns when
+//! to ask, and keeps the answers in memory until the process ends. No turn ever waits for an
+//! answer, and no answer passes from one tenant to another.
 
 use std::sync::Arc;
 
@@ -11,39 +11,39 @@ use reqwest::Url;
 
 use crate::model::TenantId;
 use crate::tokens::Family;
-use crate::upstream::{Client, ListingError};
+use crate::upstream::{ListingError, UpstreamClient};
 
-/// Tenants and models of which something is remembered: those used longest ago go first.
+/// How many pairs of a tenant and a model are remembered. Those used longest ago are dropped first.
 const REMEMBERED: usize = 4_096;
-/// Bytes of a model's name that tell it from others.
+/// How many characters of a model's name are kept.
 const NAME: usize = 128;
-/// How long an answer, or its absence, is not asked for again, in milliseconds.
+/// How long no new question is asked after the last one, in milliseconds.
 const EVERY: u64 = 10 * 60 * 1_000;
-/// Questions at once: a list may be long, and is read whole.
+/// How many questions run at once. A list of models may be long and is read whole.
 const AT_ONCE: usize = 2;
 
-/// Whose model.
-type Key = (TenantId, String);
+/// A model of a tenant.
+type ModelKey = (TenantId, String);
 
-/// What became of the newest question.
+/// What became of the last question.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct WindowAnswer {
     /// When it was asked, in milliseconds since 1970.
     asked: u64,
-    /// The size of the context, by the newest list that could be read.
+    /// The size of the context, as the last readable list said.
     context: Option<u32>,
 }
 
-/// What upstreams said of their models.
+/// What upstreams said about their models.
 pub struct Windows {
-    /// Whether they are asked.
+    /// Whether upstreams are asked.
     asks: bool,
-    known: Mutex<Cache<Key, Told>>,
+    known: Mutex<Cache<ModelKey, WindowAnswer>>,
     asking: Arc<tokio::sync::Semaphore>,
 }
 
 impl Windows {
-    /// Nothing known yet.
+    /// Knows nothing yet. `asks` says whether upstreams are asked.
     #[must_use]
     pub fn new(asks: bool) -> Self {
         Self {
@@ -53,7 +53,8 @@ impl Windows {
         }
     }
 
-    /// A model's family, with the context that its upstream told a tenant of where the table has none.
+    /// A model's family. If the table has no context for it, the family gets the one that the
+    /// tenant's upstream named.
     pub(super) fn told(&self, family: Family, tenant: TenantId, model: &str) -> Family {
         if !self.asks || !family.is_unmeasured() {
             return family;
@@ -65,8 +66,8 @@ impl Windows {
         }
     }
 
-    /// Whether it is time to ask; it is not again for a while then.
-    fn is_due(&self, key: &Key, now: u64) -> bool {
+    /// Whether it is time to ask. If so, it is not time again for a while.
+    fn is_due(&self, key: &ModelKey, now: u64) -> bool {
         let mut known = self.known.lock();
         let before = known.get(key).copied();
         let due = before.is_none_or(|told| now.saturating_sub(told.asked) >= EVERY);
@@ -74,7 +75,7 @@ impl Windows {
             let context = before.and_then(|told| told.context);
             known.insert(
                 key.clone(),
-                Told {
+                WindowAnswer {
                     asked: now,
                     context,
                 },
@@ -84,33 +85,35 @@ impl Windows {
     }
 
     /// Takes in what the upstream said.
-    fn learn(&self, key: Key, now: u64, context: Option<u32>) {
+    fn learn(&self, key: ModelKey, now: u64, context: Option<u32>) {
         let asked = now;
-        self.known.lock().insert(key, Told { asked, context });
+        self.known
+            .lock()
+            .insert(key, WindowAnswer { asked, context });
     }
 }
 
 /// A question to an upstream.
 pub(super) struct Question {
-    /// The address of the request that it was asked beside.
+    /// The address of the turn that it accompanies.
     pub url: Url,
-    /// Its headers, with the credentials that were accepted.
+    /// The headers of that turn, with the credentials that were accepted.
     pub headers: HeaderMap,
-    /// Whose model it is.
+    /// The tenant of that turn.
     pub tenant: TenantId,
-    /// The model.
+    /// The name of the model.
     pub model: String,
     /// Now, in milliseconds since 1970.
     pub now: u64,
 }
 
 impl Windows {
-    /// Asks an upstream what it says of a model, where it is time to.
-    pub(super) fn ask(self: &Arc<Self>, upstream: &Client, question: Question) {
+    /// Asks an upstream about a model, if it is time to.
+    pub(super) fn ask(self: &Arc<Self>, upstream: &UpstreamClient, question: Question) {
         if !self.asks {
             return;
         }
-        // Where others are being asked it is done with a later turn.
+        // If enough questions are running, a later turn asks.
         let Ok(held) = Arc::clone(&self.asking).try_acquire_owned() else {
             return;
         };
@@ -137,11 +140,11 @@ impl Windows {
     }
 }
 
-fn key(tenant: TenantId, model: &str) -> Key {
+fn key(tenant: TenantId, model: &str) -> ModelKey {
     (tenant, model.chars().take(NAME).collect())
 }
 
-/// Nothing is learned, and what was known stays.
+/// Notes that nothing was learned. What was known stays.
 fn unknown(model: &str, error: &ListingError) {
     tracing::debug!(model, %error, "the upstream does not say how much the model takes");
 }

@@ -15,7 +15,7 @@ use crate::session::transcript::Item;
 
 /// A pass goes on to what is held where it would leave more than one part in so many of the room between
 /// floor and ceiling filled. A higher number keeps fewer of the lines that open work needs.
-const HELD_PART: u64 = 4;
+const HELD_PART: u64 = 6;
 
 /// A pass in the making.
 struct Pass<'a> {

@@ -1,10 +1,10 @@
-//! The response headers that tell a client about its turn. It owns their names and the zones; it
-//! never touches a header of the upstream's, and never says more than sizes, counts and hashes.
+//! The response headers that tell a client about its turn. Owns their names and the zones. Never
+//! touches a header of the upstream, and never says more than sizes, counts and hashes.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::labels::Budget;
-use super::turn::{Context, Turn, lossy};
+use super::turn_report::{Context, TurnReport, lossy};
+use crate::model::label_set;
 
 const SESSION: HeaderName = HeaderName::from_static("x-plimsoll-session");
 const TURN: HeaderName = HeaderName::from_static("x-plimsoll-turn");
@@ -12,30 +12,31 @@ const CONTEXT_TOKENS: HeaderName = HeaderName::from_static("x-plimsoll-context-t
 const EVICTED_TOKENS: HeaderName = HeaderName::from_static("x-plimsoll-evicted-tokens");
 const ZONE: HeaderName = HeaderName::from_static("x-plimsoll-zone");
 const BUDGET: HeaderName = HeaderName::from_static("x-plimsoll-budget");
-/// What keeps a view above its budget: parts in tokens, by names of a closed set.
+/// What keeps a view above its budget: parts in tokens, under names of a closed set.
 const PINNED: HeaderName = HeaderName::from_static("x-plimsoll-pinned");
 const OVERHEAD: HeaderName = HeaderName::from_static("x-plimsoll-overhead-ms");
-/// Says which stage failed where the client's own bytes were forwarded instead.
+/// The stage that failed, if the client's own bytes were forwarded for that reason.
 pub const FAIL_OPEN: HeaderName = HeaderName::from_static("x-plimsoll-fail-open");
 
-/// Says what in the request keeps it from being managed: it was forwarded as it came.
+/// What in the request keeps it from being managed, if it was forwarded for that reason.
 pub const UNMANAGED: HeaderName = HeaderName::from_static("x-plimsoll-unmanaged");
 
-/// How near a view is to its ceiling. The marks stand above the default floor of 0.7, so that a
-/// session is green after a pass and passes through yellow and red on its way to the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Zone {
-    /// Below 0.75 of the ceiling.
-    Green,
-    /// From 0.75 to below 0.9 of the ceiling.
-    Yellow,
-    /// From 0.9 of the ceiling on; the next turns will bring a pass, if this one did not.
-    Red,
-}
+label_set!(
+    /// How near a view is to its ceiling. The limits lie above the default floor of 0.7, so a session
+    /// is green after a pass and goes through yellow and red until the next.
+    Zone {
+        /// Below 0.75 of the ceiling.
+        Green => "green",
+        /// From 0.75 to below 0.9 of the ceiling.
+        Yellow => "yellow",
+        /// From 0.9 of the ceiling on. If this turn brought no pass, one of the next will.
+        Red => "red",
+    }
+);
 
 impl Zone {
-    /// The zone of a view of `tokens` under a `ceiling`, both in tokens. Nothing fits under a
-    /// ceiling of 0.
+    /// The zone of a view of `tokens` under a `ceiling`, both in tokens. Under a ceiling of 0 every
+    /// view is red.
     #[must_use]
     pub const fn of(tokens: u64, ceiling: u64) -> Self {
         let (tokens, ceiling) = (tokens as u128, ceiling as u128);
@@ -47,25 +48,16 @@ impl Zone {
             Self::Red
         }
     }
-
-    /// The word in the header.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Green => "green",
-            Self::Yellow => "yellow",
-            Self::Red => "red",
-        }
-    }
 }
 
-/// The headers of a turn as far as it is known when the response begins: what came later (a
-/// second hop, the store's wait) is in the metrics and in the log. Facts that the turn does not
-/// have yield no header.
+/// The headers of a turn, as far as it is known when the response begins. What comes later, such as
+/// a second hop or the store's wait, is in the metrics and in the log. A fact that is not known
+/// gets no header.
 #[must_use]
-pub fn response_headers(turn: &Turn) -> HeaderMap {
+pub fn response_headers(turn: &TurnReport) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    // A session is a short hash; were it ever anything that no header can hold, none is sent.
+    // A session's name is a short hash. If it ever held what a header can't, no header would be
+    // sent.
     if let (false, Ok(session)) = (
         turn.session.is_empty(),
         HeaderValue::from_str(&turn.session),
@@ -78,6 +70,7 @@ pub fn response_headers(turn: &Turn) -> HeaderMap {
     if let Some(context) = &turn.context {
         context_headers(context, &mut headers);
     }
+    // What is not measured has no header: a zero would say that it took no time.
     if let Some(total) = turn.overhead.total() {
         let micros = u64::try_from(total.as_micros()).unwrap_or(u64::MAX);
         let text = format!("{:.3}", lossy(micros) / 1_000.0);
@@ -96,14 +89,10 @@ pub fn response_headers(turn: &Turn) -> HeaderMap {
 
 fn context_headers(context: &Context, headers: &mut HeaderMap) {
     let zone = Zone::of(context.tokens_out, context.ceiling);
-    let budget = match context.budget {
-        Budget::Met => "met",
-        Budget::Exceeded => "exceeded",
-    };
     headers.insert(CONTEXT_TOKENS, context.tokens_out.into());
     headers.insert(EVICTED_TOKENS, context.evicted.into());
-    headers.insert(ZONE, HeaderValue::from_static(zone.as_str()));
-    headers.insert(BUDGET, HeaderValue::from_static(budget));
+    headers.insert(ZONE, HeaderValue::from_static(zone.name()));
+    headers.insert(BUDGET, HeaderValue::from_static(context.budget.name()));
     let Some(pinned) = &context.pinned else {
         return;
     };
@@ -124,7 +113,7 @@ mod tests {
 
     use super::*;
     use crate::policy::Pinned;
-    use crate::record::{Phase, Route, Stage};
+    use crate::record::{Budget, FailedStage, Phase, Route};
     use crate::session::view::Parts;
 
     #[test]
@@ -145,7 +134,7 @@ mod tests {
 
     #[test]
     fn every_fact_becomes_its_header() {
-        let mut turn = Turn::new(Route::Chat, Method::POST);
+        let mut turn = TurnReport::new(Route::Chat, Method::POST);
         turn.session = "0123456789abcdef".into();
         turn.number = 17;
         turn.context = Some(Context {
@@ -160,7 +149,7 @@ mod tests {
         });
         turn.overhead
             .add(Phase::Parse, Duration::from_micros(1_234));
-        turn.fail_open = Some(Stage::Store);
+        turn.fail_open = Some(FailedStage::Store);
         let headers = response_headers(&turn);
         let expect = [
             ("x-plimsoll-session", "0123456789abcdef"),
@@ -184,7 +173,7 @@ mod tests {
 
     #[test]
     fn what_is_pinned_is_said_part_by_part() {
-        let mut turn = Turn::new(Route::Responses, Method::POST);
+        let mut turn = TurnReport::new(Route::Responses, Method::POST);
         turn.context = Some(Context {
             tokens_in: 9_000,
             tokens_out: 9_000,
@@ -205,7 +194,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_not_said() {
-        let mut turn = Turn::new(Route::Forward, Method::GET);
+        let mut turn = TurnReport::new(Route::Forward, Method::GET);
         assert!(response_headers(&turn).is_empty());
         turn.session = "two\nlines".into();
         assert!(response_headers(&turn).is_empty());

@@ -1,16 +1,14 @@
-//! The closed sets whose members are words in metrics, logs and headers. It never makes a word of
-//! anything that a request holds. Sets that another module decides by are declared there: triggers
-//! in `commit`, levels in `policy`, and so on.
+//! The closed sets whose members are words in metrics, logs and headers. Owns those that no other
+//! module decides by; the others stand where they are decided, such as triggers in `commit` and
+//! levels in `policy`. Never makes a word of anything that a request holds.
 
 use crate::model::{Usage, label_set};
-use crate::tokens::Cost;
 use crate::tokens::ledger::SavedParts;
 use crate::turn::hop::MiddleError;
+use crate::upstream::RetryCause;
 
-use super::turn::Turn;
-
-/// A word that stands in the source, such as a provider's name: no request can make one. What a
-/// metric has as a label is a closed set of its own, declared by `label_set`.
+/// A word that stands in the source, such as the name of a provider. No request can make one.
+/// Labels of metrics come from closed sets, which `label_set` declares.
 pub type Label = &'static str;
 
 label_set!(
@@ -30,9 +28,9 @@ label_set!(
 );
 
 label_set!(
-    /// Where the proxy's own time goes.
+    /// Where the proxy spends its own time.
     Phase {
-        /// Bytes to items.
+        /// Turning bytes into items.
         Parse => "parse",
         /// Finding the head and folding the records on its path.
         Session => "session",
@@ -40,18 +38,18 @@ label_set!(
         Tokens => "tokens",
         /// Proposing, checking and deciding a pass.
         Policy => "policy",
-        /// Marks to bytes.
+        /// Turning marks into bytes.
         Render => "render",
         /// Reading the response and running hidden calls.
         Intercept => "intercept",
-        /// Waiting for the store where the client waited too.
+        /// Waiting for the store while the client waits too.
         Store => "store",
     }
 );
 
 label_set!(
-    /// Who ended a stream before its end.
-    Side {
+    /// Who ended a response before its end.
+    AbortSide {
         /// The client went away.
         Client => "client",
         /// The upstream cut the stream, stalled, or sent an error in it.
@@ -60,13 +58,13 @@ label_set!(
 );
 
 label_set!(
-    /// How far a stream had come when it was ended.
+    /// How far a response had come when it was ended.
     AbortPhase {
-        /// Before the client had seen any byte.
+        /// The client had seen no byte yet.
         FirstByte => "first_byte",
-        /// While a hop was being passed on.
+        /// A hop was being passed on.
         Body => "body",
-        /// After a hidden hop, before the next one answered.
+        /// A hidden hop had ended, and the next had not answered.
         BetweenHops => "between_hops",
     }
 );
@@ -74,7 +72,7 @@ label_set!(
 label_set!(
     /// Why a connection could not be accepted.
     AcceptError {
-        /// No file may be opened any more.
+        /// The process may open no more files.
         Descriptors => "descriptors",
         /// The system has no memory for it.
         Memory => "memory",
@@ -86,41 +84,27 @@ label_set!(
 label_set!(
     /// Why an agent's connection was cut.
     ConnectionCut {
-        /// It was idle, and another needed its place.
+        /// It was idle, and another connection needed its place.
         Idle => "idle",
-        /// Its client did not read.
+        /// The client did not read.
         Stalled => "stalled",
-    }
-);
-
-label_set!(
-    /// What a token was paid for.
-    CostKind {
-        /// Prompt tokens at the plain price.
-        Input => "input",
-        /// Prompt tokens read from the provider's cache.
-        CacheRead => "cache_read",
-        /// Prompt tokens written to the provider's cache.
-        CacheWrite => "cache_write",
-        /// Completion tokens, the reasoning ones included.
-        Output => "output",
     }
 );
 
 label_set!(
     /// A side of the ledger.
     LedgerSide {
-        /// What the upstream was sent, hop by hop.
+        /// What the upstream was sent, over all hops.
         Sent => "sent",
-        /// What the client sent, had it gone up as it was.
+        /// What the client sent, as if it had been forwarded.
         Client => "client",
-        /// What the upstream would have been sent, where turns are only watched.
+        /// What the upstream would have been sent, for turns that are only watched.
         Projected => "projected",
     }
 );
 
 label_set!(
-    /// Tokens of the ledger.
+    /// Tokens in the ledger, by what is paid for them.
     LedgerTokens {
         /// Prompt tokens, those of the cache included.
         Input => "input",
@@ -134,13 +118,13 @@ label_set!(
 );
 
 label_set!(
-    /// A part of what was saved: the net is what was evicted, less the other two.
+    /// A part of what was saved. The net is what was evicted, less the other two.
     SavedPart {
-        /// All of it.
+        /// Everything together.
         Net => "net",
-        /// What was not paid for what is out of the view.
+        /// What eviction saved.
         Evicted => "evicted",
-        /// What was paid to write a prefix again.
+        /// What was paid to write a prefix to the cache again.
         Rewritten => "rewritten",
         /// What was paid for the hidden tools and their hops.
         Annotated => "annotated",
@@ -148,15 +132,15 @@ label_set!(
 );
 
 label_set!(
-    /// How far it is known what a turn that is only watched would have come to.
+    /// How much is known about a watched turn as it would have been if it were managed.
     Projection {
-        /// All that went before it is known.
+        /// Its whole past is known.
         Whole => "whole",
-        /// It goes on with a conversation of which nothing was seen before: as after a restart.
+        /// It goes on with a conversation whose past is not known, such as after a restart.
         Anew => "anew",
-        /// Its answer could not be read, so that what follows stands on the turn before.
+        /// Its answer could not be read, so what follows builds on the turn before.
         Unread => "unread",
-        /// A mistake of ours.
+        /// The proxy made a mistake.
         Failed => "failed",
     }
 );
@@ -168,59 +152,59 @@ label_set!(
         Links => "links",
         /// Reading records and stored messages.
         Blobs => "blobs",
-        /// Making a turn durable, from hand-over to acknowledgement.
+        /// Making a turn durable, from its hand-over until the store acknowledges it.
         Commit => "commit",
     }
 );
 
 label_set!(
-    /// Whether the view was brought under the ceiling.
+    /// Whether the view was brought to its ceiling or below.
     Budget {
-        /// The request that was sent holds at most the ceiling.
+        /// The request that was sent is not over the ceiling.
         Met => "met",
-        /// It does not, and everything that may be evicted is.
+        /// It is, although everything that may be evicted is evicted.
         Exceeded => "exceeded",
     }
 );
 
 label_set!(
-    /// What failed where the client's own bytes were sent, or a turn was not recorded.
-    Stage {
+    /// What failed when the client's own bytes were sent, or when a turn was not recorded.
+    FailedStage {
         /// The request could not be edited safely.
         Dialect => "dialect",
-        /// The store could not be read, or not in time.
+        /// The store could not be read in time, or at all.
         Store => "store",
-        /// The eviction broke one of its own rules.
+        /// The eviction broke one of its rules.
         Policy => "policy",
         /// A view could not be turned into bytes.
         Render => "render",
-        /// A mistake of ours.
+        /// The proxy made a mistake and caught it.
         Panic => "panic",
-        /// The upstream refused our body, and was sent the client's.
+        /// The upstream refused the view, so it was sent the client's own request.
         Refused => "refused",
-        /// The same, and the client's was refused, too.
+        /// It refused the client's own request, too.
         RefusedTwice => "refused_twice",
         /// The answer could not be read.
         Intercept => "intercept",
-        /// The turn's record is late, or could not be written.
+        /// The record of the turn is late or could not be written.
         Record => "record",
-        /// The request came in a coding that we can't read.
+        /// The request came in a coding that the proxy can't read.
         Ingress => "ingress",
     }
 );
 
 label_set!(
-    /// Why an upstream call was made again.
+    /// Why an upstream call was repeated.
     RetryReason {
-        /// No connection stood.
+        /// There was no connection.
         Connect => "connect",
-        /// The upstream answered with a status that the configuration retries.
+        /// The upstream answered with a status that the configuration names.
         Status => "status",
-        /// A later hop failed, which the client can't retry.
+        /// A later hop failed. The client can't retry it.
         Hop => "hop",
-        /// The upstream refused a breakpoint of ours.
+        /// The upstream refused a breakpoint that the proxy set.
         Breakpoints => "breakpoints",
-        /// The upstream refused a view for another edit, as it seemed.
+        /// The upstream seemed to refuse a view for one of its other edits.
         Edits => "edits",
     }
 );
@@ -241,7 +225,16 @@ label_set!(
     }
 );
 
-impl Stage {
+impl From<RetryCause> for RetryReason {
+    fn from(cause: RetryCause) -> Self {
+        match cause {
+            RetryCause::Connect => Self::Connect,
+            RetryCause::Status => Self::Status,
+        }
+    }
+}
+
+impl FailedStage {
     /// The stage in which the middle failed.
     #[must_use]
     pub const fn of(error: &MiddleError) -> Self {
@@ -254,7 +247,7 @@ impl Stage {
 }
 
 impl SavedPart {
-    /// The part among all.
+    /// This part of `parts`.
     #[must_use]
     pub fn of(self, parts: &SavedParts) -> f64 {
         match self {
@@ -267,7 +260,7 @@ impl SavedPart {
 }
 
 impl LedgerTokens {
-    /// The count among all.
+    /// This count of `usage`.
     #[must_use]
     pub const fn of(self, usage: &Usage) -> u64 {
         match self {
@@ -279,27 +272,11 @@ impl LedgerTokens {
     }
 }
 
-impl LedgerSide {
-    /// The tokens and the cost of the side in a turn, and what a unit of that costs in US dollars.
-    #[must_use]
-    pub fn of(self, turn: &Turn) -> Option<(&Usage, &Cost, Option<f64>)> {
-        let account = match self {
-            Self::Sent | Self::Client => turn.ledger.as_ref()?,
-            Self::Projected => turn.projected.as_ref()?,
-        };
-        let (usage, cost) = match self {
-            Self::Sent | Self::Projected => (&account.sent, &account.sent_cost),
-            Self::Client => (&account.client, &account.client_cost),
-        };
-        Some((usage, cost, account.usd))
-    }
-}
-
-/// What an upstream is called whose host is not listed.
+/// The name of an upstream whose host is not listed.
 pub(super) const UNKNOWN_PROVIDER: Label = "custom";
 
-/// The provider of an upstream host by its `gen_ai.provider.name`, else `custom`. A host ends in
-/// the listed domain or is it; ports don't count.
+/// The `gen_ai.provider.name` of an upstream's host, or `custom`. A host matches a listed domain
+/// and its subdomains. The port does not count.
 #[must_use]
 pub fn provider_name(host: &str) -> Label {
     const KNOWN: &[(&str, Label)] = &[

@@ -1,31 +1,32 @@
-//! One structured line for each finished turn, in OpenTelemetry's `gen_ai.*` field names where
-//! there is one. It never holds content, tool arguments, header values or keys; sessions and
-//! tenants appear as short hashes.
+//! One structured line for each finished turn, with the `gen_ai.*` field names of OpenTelemetry
+//! where there are such. Owns the names of the fields. Never holds content, tool arguments, header
+//! values or keys; sessions and tenants are short hashes.
 
 use http::StatusCode;
 use tracing::Level;
 
-use super::labels::{Budget, Projection, SavedPart, Stage};
-use super::turn::Turn;
+use super::labels::{Budget, FailedStage, Projection, SavedPart};
+use super::turn_report::TurnReport;
 use crate::dialect::request::Unmanaged;
 use crate::model::GuideReason;
 use crate::tokens::ledger::Account;
+use crate::turn::Mode;
 
-/// Model names come from the client and the upstream: longer ones are cut for the log.
+/// Names of models come from the client and the upstream. Longer ones are cut.
 const NAME_LIMIT: usize = 80;
 
-/// Writes the line: a warning where the client's bytes went up because a stage of ours failed or
-/// the budget was exceeded, else for information.
-pub fn log_turn(turn: &Turn) {
+/// Writes the line. It is a warning if the budget was exceeded, or if the client's bytes were sent
+/// because a stage failed. Otherwise it is for information.
+pub fn log_turn(turn: &TurnReport) {
     let exceeded = turn
         .context
         .is_some_and(|context| context.budget == Budget::Exceeded);
-    // An event's level is part of its static description, hence one macro and two places.
+    // The level of an event is part of its static description, so a macro writes the call twice.
     macro_rules! event {
         ($level:expr) => {{
             let usage = turn.usage();
             let context = turn.context.as_ref();
-            // Of what is only watched nothing was saved.
+            // A watched turn saved nothing.
             let watched = turn.projected.is_some();
             let saved = Saved(turn.ledger.as_ref().filter(|_| !watched));
             let projected = Saved(turn.projected.as_ref());
@@ -45,10 +46,10 @@ pub fn log_turn(turn: &Turn) {
                 http.request.method = turn.method.as_str(),
                 http.response.status_code = turn.status.as_ref().map(StatusCode::as_u16),
                 route = turn.route.name(),
-                dialect = turn.dialect,
+                dialect = turn.dialect.name(),
                 tenant = known(&turn.tenant),
                 turn = turn.number,
-                mode = turn.mode,
+                mode = mode(turn.mode),
                 unmanaged = turn.unmanaged.map(Unmanaged::name),
                 streamed = turn.streamed,
                 hops = turn.hops.len(),
@@ -82,7 +83,7 @@ pub fn log_turn(turn: &Turn) {
                 retries = turn.retries.len(),
                 abort_side = turn.abort.map(|abort| abort.side.name()),
                 abort_phase = turn.abort.map(|abort| abort.phase.name()),
-                fail_open = turn.fail_open.map(Stage::name),
+                fail_open = turn.fail_open.map(FailedStage::name),
                 overhead_ms = turn.overhead.total().map(|total| total.as_secs_f64() * 1e3),
                 first_token_ms = turn.first_token.map(|time| time.as_secs_f64() * 1e3),
                 duration_ms = turn.duration.as_secs_f64() * 1e3,
@@ -97,7 +98,7 @@ pub fn log_turn(turn: &Turn) {
     }
 }
 
-/// What was saved, said once: in money, or where the price is not known in units of a plain input token.
+/// What was saved: in money, or in units of a plain input token if the price is not known.
 struct Saved<'a>(Option<&'a Account>);
 
 impl Saved<'_> {
@@ -116,8 +117,8 @@ fn known(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }
 
-/// A model's name as far as it looks like one. The rest is dropped, so that whatever a client
-/// puts in the place of a name can't carry a paragraph into the log.
+/// The part of a model's name that looks like one. The rest is dropped, so that a client can't
+/// carry a paragraph into the log by its name for a model.
 fn name(text: &str) -> Option<&str> {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.:/@+".contains(letter);
     let end = text
@@ -127,7 +128,15 @@ fn name(text: &str) -> Option<&str> {
     text.get(..end).and_then(known)
 }
 
-fn hop_statuses(turn: &Turn) -> String {
+fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Manage => "manage",
+        Mode::Observe => "observe",
+        Mode::Off => "off",
+    }
+}
+
+fn hop_statuses(turn: &TurnReport) -> String {
     let word = |status: &Option<StatusCode>| {
         status
             .as_ref()
@@ -140,7 +149,7 @@ fn hop_statuses(turn: &Turn) -> String {
         .join(",")
 }
 
-fn pass_triggers(turn: &Turn) -> Option<String> {
+fn pass_triggers(turn: &TurnReport) -> Option<String> {
     let passes = turn.hops.iter().filter_map(|hop| hop.pass.as_ref());
     let triggers = passes.map(|pass| pass.trigger.name()).collect::<Vec<_>>();
     (!triggers.is_empty()).then(|| triggers.join(","))
@@ -182,7 +191,7 @@ mod tests {
     }
 
     /// The lines that a turn writes, as JSON objects.
-    fn logged(turn: &Turn) -> Vec<Value> {
+    fn logged(turn: &TurnReport) -> Vec<Value> {
         let sink = Sink::default();
         let subscriber = tracing_subscriber::fmt()
             .json()

@@ -1,8 +1,8 @@
-//! What is told about a finished turn: metrics, one log line, and the response headers.
+//! What the proxy says about a turn: metrics, one line in the log, and the response headers.
 //!
-//! Every stage returns facts; the pipeline gathers them in one [`Turn`], and only this module
-//! makes numbers and lines of them. It never decides anything, never reads a message, and never
-//! sees a credential: a `Turn` has no place for content or keys.
+//! Every stage returns facts, and the pipeline gathers them in one [`TurnReport`]. Owns how these
+//! facts become numbers, lines and headers. Never decides anything, never reads a message, and never
+//! sees a credential, because a `TurnReport` has no place for content or keys.
 
 mod headers;
 mod labels;
@@ -10,19 +10,21 @@ mod log;
 mod metrics;
 #[cfg(test)]
 mod tests;
-mod turn;
+mod turn_report;
 
 pub use headers::{FAIL_OPEN, Zone, response_headers};
 pub use labels::{
-    AbortPhase, AcceptError, Budget, ConnectionCut, CostKind, Label, LedgerSide, LedgerTokens,
-    Phase, Projection, RetryReason, Route, SavedPart, Side, Stage, StoreOp, provider_name,
+    AbortPhase, AbortSide, AcceptError, Budget, ConnectionCut, FailedStage, Label, LedgerSide,
+    LedgerTokens, Phase, Projection, RetryReason, Route, SavedPart, StoreOp, provider_name,
 };
 pub use log::log_turn;
 pub use metrics::{InFlight, Metrics, MetricsError, log_lines_lost};
-pub use turn::{Abort, Context, Evicted, Hop, Overhead, Pass, Turn, lossy};
+pub use turn_report::{
+    Abort, Context, Evicted, HopReport, Overhead, PassReport, TurnReport, lossy,
+};
 
-/// Tells everybody who wants to know that a turn is finished: the metrics first, then the log.
-pub fn finish(metrics: &Metrics, turn: &Turn) {
+/// Reports a finished turn: to the metrics first, and then to the log.
+pub fn finish(metrics: &Metrics, turn: &TurnReport) {
     metrics.observe(turn);
     log_turn(turn);
 }

@@ -13,9 +13,10 @@ use crate::policy::{Level, Policy};
 use crate::session::view::{Part, Parts};
 use crate::tokens::Cost;
 use crate::tokens::ledger::{Account, SavedParts};
+use crate::turn::Mode;
 
 /// Two hops, a pass, hidden calls, an abort, a retry, a stage that failed: one of everything.
-pub(super) fn full_turn() -> Turn {
+pub(super) fn full_turn() -> TurnReport {
     let usage = |prompt, cached, cache_write, completion, reasoning| {
         Some(Usage {
             prompt,
@@ -25,7 +26,7 @@ pub(super) fn full_turn() -> Turn {
             reasoning,
         })
     };
-    let mut turn = Turn::new(Route::Chat, Method::POST);
+    let mut turn = TurnReport::new(Route::Chat, Method::POST);
     turn.status = Some(StatusCode::OK);
     turn.duration = Duration::from_millis(2_500);
     turn.first_token = Some(Duration::from_millis(400));
@@ -37,16 +38,16 @@ pub(super) fn full_turn() -> Turn {
     turn.session = "5e55105e55105e55".into();
     turn.parent_session = Some("9a7e479a7e479a7e".into());
     turn.number = 12;
-    turn.mode = "manage";
+    turn.mode = Mode::Manage;
     turn.hops = vec![
-        Hop {
+        HopReport {
             status: Some(StatusCode::OK),
             duration: Duration::from_millis(900),
             first_byte: Some(Duration::from_millis(300)),
             usage: usage(1_000, 200, 300, 50, 20),
             estimated: 800,
             ceiling_ratio: Some(0.875),
-            pass: Some(Pass {
+            pass: Some(PassReport {
                 trigger: Trigger::Ceiling,
                 above_floor: true,
                 evicted: vec![
@@ -66,10 +67,10 @@ pub(super) fn full_turn() -> Turn {
             }),
             declined: None,
         },
-        Hop {
+        HopReport {
             usage: usage(500, 400, 0, 25, 5),
             declined: Some(Trigger::Cold),
-            ..Hop::default()
+            ..HopReport::default()
         },
     ];
     turn.context = Some(Context {
@@ -101,12 +102,12 @@ pub(super) fn full_turn() -> Turn {
     turn.prefix_breaks = 1;
     turn.prologue_changed = true;
     turn.abort = Some(Abort {
-        side: Side::Client,
+        side: AbortSide::Client,
         phase: AbortPhase::Body,
     });
     turn.retries = vec![RetryReason::Connect];
     turn.learned = [EditKind::Reasoning].into_iter().collect();
-    turn.fail_open = Some(Stage::Store);
+    turn.fail_open = Some(FailedStage::Store);
     turn.unmanaged = Some(Unmanaged::Conversation);
     turn.ledger = Some(Account {
         sent: Usage {

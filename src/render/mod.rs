@@ -10,7 +10,7 @@ use bytes::Bytes;
 use crate::dialect;
 use crate::dialect::edit::{AssistantEdit, CallEdit, Insert};
 use crate::dialect::request::{Request, View};
-use crate::dialect::splice::{Breakpoint, Own};
+use crate::dialect::splice::{Addition, Breakpoint};
 use crate::model::{EditKind, Handed, Hidden, HiddenCall, Hop, ItemKind, Role, TurnRecord};
 use crate::session::path::Path;
 use crate::session::transcript::{Entry, Source, Transcript};
@@ -72,7 +72,7 @@ pub struct RenderError(pub usize);
 pub fn messages(input: &Input<'_>) -> Result<View, RenderError> {
     let mut out = input.request.splice();
     if let Some((None, message)) = &input.guidance {
-        out.own(Own::System, message);
+        out.add(Addition::System, message);
     }
     let places = match &input.breakpoints {
         Some(breakpoints) => {
@@ -96,8 +96,8 @@ pub fn messages(input: &Input<'_>) -> Result<View, RenderError> {
             (Source::Client(message) | Source::LastHop { message, .. }, bytes) => {
                 out.edited(message, &bytes)
             }
-            (Source::Hop { .. }, bytes) => out.own(Own::Hop, &bytes),
-            (Source::HiddenResult { .. }, bytes) => out.own(Own::Result, &bytes),
+            (Source::Hop { .. }, bytes) => out.add(Addition::Hop, &bytes),
+            (Source::HiddenResult { .. }, bytes) => out.add(Addition::Result, &bytes),
         }
     }
     out.breakpoint(Breakpoint::Tail);
@@ -154,7 +154,7 @@ fn client<'a>(
             let result = input.view.transcript().items.get(entry.items.start);
             let dialect = input.request.dialect;
             let new = match result.is_some_and(|result| result.front.is_some()) {
-                true => dialect::said_result(bytes, text),
+                true => dialect::user_message_saying(bytes, text),
                 false => dialect.result(bytes, text),
             };
             new.map(|new| Cow::Owned(new.to_vec()))

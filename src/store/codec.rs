@@ -1,16 +1,16 @@
-//! The form of a value on disk: a version byte, then what that version says. It never looks
-//! into a value, and never verifies a hash; the store does that with the id.
+//! How a value is stored: a version byte, then what that version says. Owns the form. Never looks
+//! into a value and never verifies a hash; the store does that with the id.
 //!
 //! Version 1, big-endian: `1 ‖ kind (0 plain, 1 zstd) ‖ length of the value u32 ‖ length of the
-//! payload u32 ‖ payload`. Every form that was ever written has a fixture that must go on
-//! decoding.
+//! payload u32 ‖ payload`. Every form that was ever written has a fixture, which must always
+//! decode.
 
 use bytes::Bytes;
 use thiserror::Error;
 
-/// The version that is written.
+/// The version that this program writes.
 pub const VERSION: u8 = 1;
-/// Bytes before the payload in version 1.
+/// How many bytes stand before the payload in version 1.
 pub const HEADER: usize = 10;
 
 const PLAIN: u8 = 0;
@@ -18,25 +18,25 @@ const ZSTD: u8 = 1;
 const LEVEL: i32 = 1;
 /// Below this many bytes compression costs more than it saves.
 const WORTH_COMPRESSING: usize = 512;
-/// A larger value is a mistake, and a larger length in a header is damage: it bounds what a
-/// read allocates.
+/// The largest value. A longer one is a mistake, and a longer length in a header is damage. It
+/// limits what a read allocates.
 const LARGEST: usize = 256 << 20;
 
 /// Why a value could not be encoded or decoded.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum CodecError {
-    /// Written by a version of the program that this one does not know.
+    /// A version of the program wrote it that this one does not know.
     #[error(
         "a stored value has version {0} and this program reads version 1: start the newer program"
     )]
     Version(u8),
-    /// Too large to store.
+    /// The value is too large to store.
     #[error("a value of {0} bytes is over the store's limit of 256 MiB: store less content")]
     TooLarge(usize),
-    /// Cut short, or not what an encoder writes.
+    /// The bytes are cut short, or no encoder wrote them.
     #[error("a stored value is damaged: commit it again")]
     Damaged,
-    /// The compressor itself failed.
+    /// The compressor failed.
     #[error("a value could not be compressed: check the memory limit")]
     Compressor,
 }
@@ -47,13 +47,13 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// A new encoder; fails where the compressor finds no memory.
+    /// Makes an encoder. Fails if the compressor gets no memory.
     pub fn new() -> Result<Self, CodecError> {
         let zstd = zstd::bulk::Compressor::new(LEVEL).map_err(|_| CodecError::Compressor)?;
         Ok(Self { zstd })
     }
 
-    /// The stored form of `value`: compressed where that makes it smaller.
+    /// The stored form of a value. It is compressed if that makes it smaller.
     pub fn encode(&mut self, value: &[u8]) -> Result<Vec<u8>, CodecError> {
         if value.len() > LARGEST {
             return Err(CodecError::TooLarge(value.len()));
@@ -89,6 +89,7 @@ struct Header {
 }
 
 fn header(stored: &[u8]) -> Result<(Header, &[u8]), CodecError> {
+    // The version comes first, so that a newer form is named and not called damaged.
     match stored.first() {
         None => return Err(CodecError::Damaged),
         Some(&VERSION) => {}
@@ -113,15 +114,16 @@ fn header(stored: &[u8]) -> Result<(Header, &[u8]), CodecError> {
     ))
 }
 
-/// How long the whole stored form is, told from its first bytes: what a reader of a value that
-/// was cut into chunks must know before it can ask for the rest.
+/// The length of a whole stored form, read from its first bytes. A reader of a value in chunks
+/// needs it to ask for the rest.
 pub fn stored_len(start: &[u8]) -> Result<usize, CodecError> {
     header(start).map(|(header, _)| HEADER + header.payload)
 }
 
-/// The value behind a stored form.
+/// The value of a stored form.
 pub fn decode(stored: &[u8]) -> Result<Bytes, CodecError> {
     let (header, payload) = header(stored)?;
+    // A chunk may be missing, or a length may be damaged: either shows here.
     if payload.len() != header.payload {
         return Err(CodecError::Damaged);
     }

@@ -1,5 +1,5 @@
-//! What can go wrong with a store, in words that say what to do. It decides nothing: whoever
-//! asks the store fails open or goes on without it.
+//! What can go wrong with a store, in words that say what to do. Owns the errors. Never decides
+//! what follows: whoever asks the store fails open or goes on without it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use crate::model::Digest;
 use super::codec::CodecError;
 
 /// Why a store could not be opened, read or written. Cheap to clone, because one failed write
-/// answers every batch of its group.
+/// answers all batches of its group.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum StoreError {
-    /// Another process works in the same data directory.
+    /// Another process uses the same data directory.
     #[error(
         "another process holds the data directory {}: stop it, or give this one a directory of its own",
         dir.display()
@@ -24,46 +24,46 @@ pub enum StoreError {
         /// The data directory.
         dir: PathBuf,
     },
-    /// The operating system refused; the next commit tries again.
+    /// The operating system refused. The next commit tries again.
     #[error("{doing} {}: {detail}; check space, permissions and the disk", path.display())]
     Io {
         /// What was being done, as a participle.
         doing: &'static str,
-        /// To which file or directory.
+        /// The file or directory.
         path: PathBuf,
-        /// The kind, for whoever must decide.
+        /// The kind of the error, to decide by.
         kind: io::ErrorKind,
-        /// The system's own words.
+        /// The text of the system's error.
         detail: String,
     },
-    /// What is on disk is not what was written.
+    /// The bytes on disk are not what was written.
     #[error("the store is corrupt ({detail}): restart to set it aside and begin afresh")]
     Corrupt {
         /// The engine's error or panic, for the log.
         detail: String,
     },
-    /// An earlier corruption stopped all work on the store until a restart.
+    /// Corruption was found earlier, and the store does nothing until a restart.
     #[error("the store stopped after a corruption: restart to set it aside and begin afresh")]
     Degraded,
-    /// More is waiting to be written than the configuration allows.
+    /// More waits to be written than the configuration allows.
     #[error(
         "the store can't keep up: its queue is full; use a faster disk or lower server.max_in_flight"
     )]
     Busy,
-    /// Closing did not end in time.
+    /// The store did not close in time.
     #[error(
         "the store did not close within {waited:?}: what was acknowledged is safe; check the disk"
     )]
     Slow {
-        /// How long it was waited for.
+        /// How long the caller waited.
         waited: Duration,
     },
     /// The store was closed.
     #[error("the store is closed: open it again")]
     Closed,
-    /// The directory was written by a newer version of the program.
+    /// A newer version of the program wrote the directory.
     #[error(
-        "the store has format {found} and this version reads up to {known}: start the newer version"
+        "the store has format {found}, and this version reads formats up to {known}: start the newer version"
     )]
     Format {
         /// The format on disk.
@@ -71,13 +71,13 @@ pub enum StoreError {
         /// The newest format that this version reads.
         known: u8,
     },
-    /// A value could not be encoded, or is of a version that this program does not know.
+    /// A value could not be encoded, or its version is not known.
     #[error(transparent)]
     Codec(#[from] CodecError),
-    /// A blob was handed in under an id that is not the hash of its bytes.
+    /// A blob came with an id that is not the hash of its bytes.
     #[error("a blob came with the id {id:?}, which is not the hash of its bytes: use `blob_id`")]
     WrongId {
-        /// The id that it came with.
+        /// That id.
         id: Digest,
     },
     /// A test asked for this failure.
@@ -86,13 +86,14 @@ pub enum StoreError {
     Injected,
 }
 
-/// The system's numbers for a disk that refuses: EIO, EFBIG, ENOSPC, EROFS and EDQUOT. The engine
-/// hands on some errors as text.
+/// The numbers by which a system says that a disk refuses: EIO, EFBIG, ENOSPC, EROFS and EDQUOT.
+/// They are needed because the engine passes some errors on as text.
 const READ_ONLY: u8 = 30;
 const DISK: [u8; 5] = [5, 27, 28, READ_ONLY, 122];
 
-/// Whether the disk refused, and not the configuration: it is full, broken or mounted to be read.
-/// A read-only place where nothing was ever kept (`there` is false) is a wrong configuration.
+/// Whether the disk refused: it is full, broken or mounted read-only. `there` says whether the
+/// directory exists. A read-only place that does not exist yet is a wrong configuration, and not
+/// the disk's fault.
 pub(crate) fn is_of_disk(kind: io::ErrorKind, detail: &str, there: bool) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     let says = |number: &u8| {
@@ -106,12 +107,12 @@ pub(crate) fn is_of_disk(kind: io::ErrorKind, detail: &str, there: bool) -> bool
 }
 
 impl StoreError {
-    /// Whether the disk refused; see [`is_of_disk`].
+    /// Whether the disk refused. See [`is_of_disk`].
     pub(super) fn is_of_disk(&self, there: bool) -> bool {
         matches!(self, Self::Io { kind, detail, .. } if is_of_disk(*kind, detail, there))
     }
 
-    /// An error of the operating system, with what was being done to which path.
+    /// An error of the operating system. `doing` says what was being done to `path`.
     pub(super) fn io(doing: &'static str, path: &Path, error: &io::Error) -> Self {
         Self::Io {
             doing,

@@ -1,26 +1,26 @@
-//! What tests have go wrong in the store without a disk. Owns the faults; never part of a program
-//! that is shipped: only tests, and what the feature `testing` is asked for, have it.
+//! What tests make go wrong in a store that has no disk. Owns the faults. Never part of a program
+//! that is released: only tests and the feature `testing` have it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::StoreError;
+use super::error::StoreError;
 
-/// What a test wants to go wrong. A clone is a handle to the same faults, so that a test can
-/// set and lift them while the store works.
+/// The faults that a test wants. A clone shares the same faults, so that a test can set and lift
+/// them while the store works.
 #[derive(Clone, Default)]
-pub struct Faults(Arc<Injected>);
+pub struct Faults(Arc<FaultState>);
 
 #[derive(Default)]
-struct Injected {
-    plan: Mutex<Plan>,
+struct FaultState {
+    plan: Mutex<FaultPlan>,
     lifted: Condvar,
 }
 
 #[derive(Default)]
-struct Plan {
+struct FaultPlan {
     fail_commits: bool,
     fail_reads: bool,
     hold_reads: Option<Duration>,
@@ -28,40 +28,40 @@ struct Plan {
 }
 
 impl Faults {
-    /// From now on every commit fails, and nothing of it is kept.
+    /// Makes every commit fail from now on, and keeps nothing of it.
     pub fn fail_commits(&self, on: bool) {
         self.0.plan.lock().fail_commits = on;
     }
 
-    /// From now on every read fails.
+    /// Makes every read fail from now on.
     pub fn fail_reads(&self, on: bool) {
         self.0.plan.lock().fail_reads = on;
     }
 
-    /// From now on a commit is durable only after `delay`; it can be read at once.
+    /// Makes each commit durable only after `delay`. It can be read at once.
     pub fn delay_commits(&self, delay: Duration) {
         self.0.plan.lock().delay_commits = delay;
     }
 
-    /// From now on reads are stuck until the answer is dropped, each for `longest` at most.
+    /// Makes reads wait until the guard is dropped, each for `longest` at most.
     #[must_use = "dropping it lets the reads go on"]
-    pub fn hold_reads(&self, longest: Duration) -> Held {
+    pub fn hold_reads(&self, longest: Duration) -> HeldReads {
         self.0.plan.lock().hold_reads = Some(longest);
-        Held(self.clone())
+        HeldReads(self.clone())
     }
 
-    /// Whether the next commit fails, and how long it takes to be durable.
+    /// Whether the next commit fails, and how long it takes to become durable.
     pub(super) fn of_commit(&self) -> (Result<(), StoreError>, Duration) {
         let plan = self.0.plan.lock();
         let failed = plan.fail_commits.then_some(StoreError::Injected);
         (failed.map_or(Ok(()), Err), plan.delay_commits)
     }
 
-    /// Blocks the thread while reads are held, and says whether they fail.
+    /// Blocks the thread while reads are held. Fails if reads should fail.
     pub(super) fn pass_read(&self) -> Result<(), StoreError> {
         let mut plan = self.0.plan.lock();
         if let Some(longest) = plan.hold_reads {
-            let held = |plan: &mut Plan| plan.hold_reads.is_some();
+            let held = |plan: &mut FaultPlan| plan.hold_reads.is_some();
             self.0.lifted.wait_while_for(&mut plan, held, longest);
         }
         if plan.fail_reads {
@@ -71,10 +71,10 @@ impl Faults {
     }
 }
 
-/// Reads are stuck as long as this lives.
-pub struct Held(Faults);
+/// Holds all reads as long as it lives.
+pub struct HeldReads(Faults);
 
-impl Drop for Held {
+impl Drop for HeldReads {
     fn drop(&mut self) {
         self.0.0.plan.lock().hold_reads = None;
         self.0.0.lifted.notify_all();

@@ -1,18 +1,19 @@
-//! Small files that must be whole or absent, and who may read what lies in a data directory: the
-//! owner and nobody else. It never opens the engine's own files, and never follows a link.
+//! Small files that are whole or absent, and the permissions of a data directory: only the owner
+//! may read it. Never opens the engine's files and never follows a link.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// The owner's alone.
+/// Permissions for the owner alone.
 const DIRECTORY: u32 = 0o700;
 const FILE: u32 = 0o600;
-/// Everybody may write there, as in `/tmp`: whose it is, is not ours to say.
+/// The bit of a directory in which everybody may write, such as `/tmp`. Its permissions are not the
+/// store's to change.
 const STICKY: u32 = 0o1000;
 
-/// What this program puts into a data directory.
+/// The names that this program puts into a data directory.
 const OURS: [&str; 10] = [
     "lock",
     "sled",
@@ -27,11 +28,21 @@ const OURS: [&str; 10] = [
 ];
 const KEY: &str = "tenant.key";
 
-/// Entries that a look at a directory's size goes through at most: the engine has a dozen files.
+/// How the name of a store begins that was moved aside.
+pub const QUARANTINE: &str = "quarantine-";
+
+/// A free name below `dir` for a corrupt store.
+pub(super) fn quarantine_path(dir: &Path) -> PathBuf {
+    let free = |path: &PathBuf| !path.exists();
+    let mut names = (1u32..).map(|n| dir.join(format!("{QUARANTINE}{n}")));
+    names.find(free).unwrap_or_else(|| dir.join(QUARANTINE))
+}
+
+/// How many entries are read at most to measure a directory. The engine has a dozen files.
 const ENTRIES: usize = 4096;
 
-/// Makes creations and renames in a directory durable. Systems that can't sync a directory
-/// are not asked to.
+/// Makes creations and renames in a directory durable. Does nothing on a system that can't sync a
+/// directory.
 pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
     if cfg!(unix) {
         File::open(dir)?.sync_all()
@@ -40,7 +51,7 @@ pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a directory, and those above it, for the owner alone; one that is there stays as it is.
+/// Makes a directory and its parents for the owner alone. One that exists stays as it is.
 pub(super) fn create_dir(dir: &Path) -> io::Result<()> {
     DirBuilder::new()
         .recursive(true)
@@ -48,7 +59,7 @@ pub(super) fn create_dir(dir: &Path) -> io::Result<()> {
         .create(dir)
 }
 
-/// Opens a file to read and write, or makes one for the owner alone.
+/// Opens a file to read and write. Makes it for the owner alone if it is missing.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .create(true)
@@ -59,14 +70,14 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// An empty file for the owner alone.
+/// Opens an empty file for the owner alone.
 pub(super) fn create(path: &Path) -> io::Result<File> {
     let file = open(path)?;
     file.set_len(0)?;
     Ok(file)
 }
 
-/// Writes a file so that a reader finds all of it or nothing, also after a crash.
+/// Writes a file so that a reader finds either all of it or nothing, even after a crash.
 pub(super) fn write_whole(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let draft = dir.join(format!("{name}.new"));
     let mut file = create(&draft)?;
@@ -76,7 +87,7 @@ pub(super) fn write_whole(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()
     sync_dir(dir)
 }
 
-/// Removes a file durably; one that is not there is no error.
+/// Removes a file durably. It is no error if the file is missing.
 pub(super) fn remove(dir: &Path, name: &str) -> io::Result<()> {
     match fs::remove_file(dir.join(name)) {
         Ok(()) => sync_dir(dir),
@@ -85,8 +96,8 @@ pub(super) fn remove(dir: &Path, name: &str) -> io::Result<()> {
     }
 }
 
-/// Bytes of the files below a directory, as far as they can be seen and [`ENTRIES`] goes. No link
-/// is followed.
+/// How many bytes the files below a directory hold. Follows no link and reads at most [`ENTRIES`]
+/// entries.
 pub(super) fn bytes(dir: &Path) -> u64 {
     let (mut folders, mut left, mut sum) = (vec![dir.to_owned()], ENTRIES, 0_u64);
     while let Some(folder) = folders.pop() {
@@ -103,22 +114,23 @@ pub(super) fn bytes(dir: &Path) -> u64 {
     sum
 }
 
-/// What was found open to others in a data directory.
+/// Which files in a data directory others could read.
 #[derive(Debug, Default)]
 pub(super) struct Privacy {
-    /// Closed to them now.
+    /// Files that are closed to others now.
     pub(super) mended: Vec<PathBuf>,
-    /// Still open, and why.
+    /// Files that are still open to others, and why.
     pub(super) open: Vec<(PathBuf, String)>,
 }
 
-/// Takes a data directory, and what of ours lies in it, from everybody but the owner. What holds
-/// files of others keeps its own mode: only what is ours in it is closed.
+/// Closes a data directory, and the store's files in it, to everybody but the owner. A directory
+/// that also holds other files keeps its permissions. Then only the store's own files are closed.
 pub(super) fn close_to_others(dir: &Path) -> Privacy {
     let mut privacy = Privacy::default();
     let Ok(entries) = fs::read_dir(dir) else {
         return privacy;
     };
+    // Only the store's own files are closed. Those of others are not its to change.
     let mut foreign = false;
     for entry in entries.flatten() {
         let name = entry.file_name();
@@ -141,7 +153,7 @@ pub(super) fn close_to_others(dir: &Path) -> Privacy {
     privacy
 }
 
-/// Closes a directory with all that is in it, or a file.
+/// Closes a file, or a directory with everything in it.
 pub(super) fn close_all(path: &Path, privacy: &mut Privacy) {
     let Ok(meta) = fs::symlink_metadata(path) else {
         return;
@@ -167,7 +179,7 @@ fn close(path: &Path, wanted: u32, privacy: &mut Privacy) {
     }
     match fs::set_permissions(path, Permissions::from_mode(wanted)) {
         Ok(()) => privacy.mended.push(path.to_owned()),
-        // It was the name of a draft, and is gone.
+        // A draft that has been renamed since.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => privacy.open.push((path.to_owned(), error.to_string())),
     }
@@ -176,8 +188,8 @@ fn close(path: &Path, wanted: u32, privacy: &mut Privacy) {
 fn is_ours(name: &str) -> bool {
     OURS.contains(&name)
         || name.starts_with(KEY)
-        || name.starts_with(super::QUARANTINE)
-        // Drafts of the key, of a start that was killed.
+        || name.starts_with(QUARANTINE)
+        // Drafts of the key, from a start that was killed.
         || name.starts_with(".tmp")
 }
 

@@ -1,5 +1,5 @@
-//! The store without a disk, and the oracle that the others are held to. It keeps everything until it is dropped, or as much as it was told to, and never
-//! writes a file.
+//! A store without a disk, and the oracle for the others. Keeps everything until it is dropped, or
+//! as much as it was told to. Never writes a file.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -8,9 +8,12 @@ use parking_lot::Mutex;
 
 use crate::model::Digest;
 
+use super::batch::{Batch, Link, MEMBERS};
+use super::error::StoreError;
 #[cfg(any(test, feature = "testing"))]
 use super::faults::Faults;
-use super::{Batch, Health, Link, MEMBERS, StoreError, Ticket};
+use super::report::Health;
+use super::ticket::Ticket;
 
 /// Blobs and links in maps.
 #[derive(Default)]
@@ -22,37 +25,38 @@ pub struct Memory {
 
 #[derive(Default)]
 struct Tables {
-    /// Each with the number of the last batch that had it.
+    /// Each entry has the number of the last batch that named it.
     blobs: HashMap<Digest, (Bytes, u64)>,
     links: BTreeMap<Digest, BTreeMap<(u32, Digest), u64>>,
     failed: u64,
     closed: bool,
-    bound: Option<Bound>,
+    bound: Option<MemoryLimit>,
 }
 
-/// What memory may take where it can't keep everything.
-struct Bound {
+/// The limit of a store that can't keep everything.
+struct MemoryLimit {
     most: usize,
     held: usize,
-    /// The batches that are there, oldest first, and their weights.
-    batches: VecDeque<(Named, usize)>,
+    /// The batches that are held, oldest first, with their weights.
+    batches: VecDeque<(BatchNames, usize)>,
     next: u64,
-    /// Blobs that had to go.
+    /// How many blobs were dropped.
     lost: u64,
 }
 
 /// What a batch named, without the bytes.
-struct Named {
+struct BatchNames {
     number: u64,
     blobs: Vec<Digest>,
     links: Vec<Link>,
 }
 
-/// About what an entry takes in the tables and in the list of batches, besides a blob's bytes.
+/// About how many bytes an entry takes in the maps and in the list of batches, besides a blob's
+/// own.
 const ENTRY: usize = 256;
 
 impl Memory {
-    /// An empty store that fails as `faults` says.
+    /// An empty store with these faults.
     #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub fn with_faults(faults: Faults) -> Self {
@@ -62,10 +66,10 @@ impl Memory {
         }
     }
 
-    /// An empty store that keeps about `most` bytes: where more comes the oldest batches go, which
-    /// [`Health::lost`] counts.
+    /// An empty store that keeps about `most` bytes. When more comes, the oldest batches are
+    /// dropped, and [`Health::lost`] counts their blobs.
     pub(super) fn bounded(most: usize) -> Self {
-        let bound = Bound {
+        let bound = MemoryLimit {
             most,
             held: 0,
             batches: VecDeque::new(),
@@ -83,13 +87,13 @@ impl Memory {
         }
     }
 
-    /// About how many bytes it keeps, where that is bounded.
+    /// About how many bytes it holds. 0 if it has no limit.
     pub(super) fn held(&self) -> u64 {
         let tables = self.tables.lock();
         tables.bound.as_ref().map_or(0, |bound| bound.held as u64)
     }
 
-    /// Lets go of all that it holds, because it is kept elsewhere.
+    /// Drops everything, because it is stored elsewhere now.
     pub(super) fn release(&self) {
         let mut tables = self.tables.lock();
         (tables.blobs, tables.links) = Default::default();
@@ -99,7 +103,7 @@ impl Memory {
         }
     }
 
-    /// Only a fault makes a reader wait.
+    /// Whether readers may have to wait, which only a fault makes them.
     pub(super) fn reads_wait(&self) -> bool {
         #[cfg(any(test, feature = "testing"))]
         return self.faults.is_some();
@@ -131,7 +135,7 @@ impl Memory {
         Ok(set.into_iter().collect())
     }
 
-    /// All that it holds, a batch for each key and one for what no link leads to.
+    /// Everything that it holds, with one batch for each blob and one for each key.
     pub(super) fn batches(&self) -> Vec<Batch> {
         let tables = self.tables.lock();
         let mut batches = Vec::new();
@@ -180,7 +184,7 @@ impl Memory {
         Ticket::done(self.keep(batch, Ok(())))
     }
 
-    /// Takes a batch in, unless the verdict is that it fails.
+    /// Takes a batch, unless `verdict` says that it fails.
     fn keep(&self, batch: Batch, verdict: Result<(), StoreError>) -> Result<(), StoreError> {
         let mut tables = self.tables.lock();
         if tables.closed {
@@ -232,14 +236,15 @@ impl Tables {
             let set = self.links.entry(link.key).or_default();
             set.insert((link.turn, link.id), number);
         }
-        while let Some(oldest) = self.bound.as_mut().and_then(Bound::pass) {
+        while let Some(oldest) = self.bound.as_mut().and_then(MemoryLimit::pass) {
             self.drop_batch(&oldest);
         }
     }
 
-    /// Forgets what a batch named and no later one did.
-    fn drop_batch(&mut self, batch: &Named) {
+    /// Drops what a batch named and no later batch did.
+    fn drop_batch(&mut self, batch: &BatchNames) {
         let mut lost = 0;
+        // A later batch may have named the same blob. It then belongs to that batch.
         for id in &batch.blobs {
             if self
                 .blobs
@@ -268,13 +273,13 @@ impl Tables {
     }
 }
 
-impl Bound {
-    /// Weighs a batch that comes, and numbers it.
+impl MemoryLimit {
+    /// Weighs a new batch and gives it a number.
     fn take(&mut self, batch: &Batch) -> u64 {
         let weight = batch.size() + ENTRY * (batch.blobs.len() + batch.links.len());
         self.next += 1;
         self.held += weight;
-        let named = Named {
+        let named = BatchNames {
             number: self.next,
             blobs: batch.blobs.iter().map(|(id, _)| *id).collect(),
             links: batch.links.clone(),
@@ -283,8 +288,9 @@ impl Bound {
         self.next
     }
 
-    /// The oldest batch, where there is more than may be. The newest stays, however large.
-    fn pass(&mut self) -> Option<Named> {
+    /// Takes the oldest batch out if there is too much. The newest batch stays, however large it
+    /// is.
+    fn pass(&mut self) -> Option<BatchNames> {
         if self.held <= self.most || self.batches.len() < 2 {
             return None;
         }

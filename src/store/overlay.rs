@@ -1,5 +1,5 @@
-//! What was handed to the store and is not in its trees yet, so that a reader finds a turn from
-//! the moment that it was committed, however slow the disk. It never writes anything.
+//! What was handed to the store but is not in its trees yet. A reader finds a turn here as soon as
+//! it was committed, however slow the disk is. Never writes anything.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,9 +7,10 @@ use bytes::Bytes;
 
 use crate::model::Digest;
 
-use super::Batch;
+use super::batch::Batch;
 
-/// Batches in flight, counted: the same blob or link may wait in several.
+/// Batches on their way to the trees. Entries are counted, because several batches may hold the
+/// same blob or link.
 #[derive(Default)]
 pub(super) struct Overlay {
     blobs: HashMap<Digest, (Bytes, usize)>,
@@ -19,8 +20,8 @@ pub(super) struct Overlay {
 }
 
 impl Overlay {
-    /// Adds a batch, or says no where that would pass `batches` or `bytes`. A batch that alone
-    /// is over `bytes` is taken by an empty overlay.
+    /// Adds a batch. Returns false if that would exceed `batches` or `bytes`. An empty overlay
+    /// takes a batch that alone exceeds `bytes`.
     pub(super) fn add(&mut self, batch: &Batch, batches: usize, bytes: usize) -> bool {
         let size = batch.size();
         if !self.has_room(batch, batches, bytes) && (self.batches > 0 || batches == 0) {
@@ -32,7 +33,7 @@ impl Overlay {
         true
     }
 
-    /// Shows a batch to readers that does not wait.
+    /// Shows a batch to readers that does not wait to be written.
     pub(super) fn hold(&mut self, batch: &Batch) {
         for (id, value) in &batch.blobs {
             self.blobs
@@ -46,20 +47,21 @@ impl Overlay {
         }
     }
 
-    /// Whether a batch can wait beside the others, `batches` and `bytes` in all at most.
+    /// Whether a batch fits beside the others, within `batches` and `bytes`.
     pub(super) fn has_room(&self, batch: &Batch, batches: usize, bytes: usize) -> bool {
         self.batches < batches && self.bytes + batch.size() <= bytes
     }
 
-    /// Takes a batch out again, when it was written or has failed.
+    /// Takes a batch out after it was written or has failed.
     pub(super) fn remove(&mut self, batch: &Batch) {
         self.batches = self.batches.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(batch.size());
         self.release(batch);
     }
 
-    /// Takes a held batch out again.
+    /// Takes a batch out that was only shown.
     pub(super) fn release(&mut self, batch: &Batch) {
+        // Several batches may hold the same entry. It goes with the last of them.
         for (id, _) in &batch.blobs {
             if let Some((_, count)) = self.blobs.get_mut(id) {
                 *count -= 1;
@@ -84,12 +86,12 @@ impl Overlay {
         }
     }
 
-    /// The blob, if it waits.
+    /// The blob, if it is here.
     pub(super) fn blob(&self, id: &Digest) -> Option<&Bytes> {
         self.blobs.get(id).map(|(value, _)| value)
     }
 
-    /// The waiting links of a key.
+    /// The links of a key.
     pub(super) fn links(&self, key: &Digest) -> impl Iterator<Item = (u32, Digest)> {
         self.links
             .get(key)
@@ -97,7 +99,7 @@ impl Overlay {
             .flat_map(|set| set.keys().copied())
     }
 
-    /// All waiting links, whatever their keys.
+    /// All links, whatever their keys.
     pub(super) fn linked(&self) -> impl Iterator<Item = (u32, Digest)> {
         self.links.values().flat_map(|set| set.keys().copied())
     }
@@ -110,7 +112,7 @@ impl Overlay {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Link;
+    use super::super::batch::Link;
     use super::*;
     use crate::model::blob_id;
 

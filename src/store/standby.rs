@@ -1,7 +1,8 @@
-//! What serves where the disk refuses a store: memory, and another try from time to time. Once the
-//! disk gives way, all that memory holds is written there, and what comes goes there. Memory holds as much
-//! as may wait for a disk ([`Config::queue_bytes`]), then the oldest goes. It never gives up, and never
-//! hides what is lost, or what a restart would lose.
+//! Serves in place of a disk that refuses a store: from memory, with a new try from time to time.
+//! When the disk works again, everything in memory is written there, and new batches go there.
+//! Memory holds as much as may wait for a disk ([`StoreSettings::queue_bytes`]); after that the
+//! oldest is dropped. Owns the switch from memory to disk. Never gives up, and never hides what is
+//! lost or what a restart would lose.
 
 use std::sync::{Arc, Weak};
 
@@ -10,18 +11,23 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::model::Digest;
 
+use super::batch::Batch;
+use super::error::StoreError;
+use super::files;
 use super::memory::Memory;
+use super::report::Health;
+use super::settings::StoreSettings;
 use super::sled::SledStore;
-use super::{Config, Health, StoreError, Ticket};
+use super::ticket::Ticket;
 
-/// Memory before a disk that refuses.
+/// Memory in place of a disk that refuses.
 pub struct Standby(Arc<Inner>);
 
 struct Inner {
-    config: Config,
+    settings: StoreSettings,
     memory: Memory,
     disk: RwLock<Disk>,
-    /// Held while what memory holds is written to the disk.
+    /// Held while what is in memory is written to the disk.
     moving: Mutex<()>,
 }
 
@@ -35,11 +41,11 @@ impl Standby {
     /// Serves from memory, because the disk refused with `error`.
     ///
     /// # Errors
-    /// Where the system has no thread for the next tries.
-    pub(super) fn new(config: &Config, error: StoreError) -> Result<Self, StoreError> {
+    /// [`StoreError::Io`] if the system has no thread for the next tries.
+    pub(super) fn new(settings: &StoreSettings, error: StoreError) -> Result<Self, StoreError> {
         let inner = Arc::new(Inner {
-            config: config.clone(),
-            memory: Memory::bounded(config.queue_bytes),
+            settings: settings.clone(),
+            memory: Memory::bounded(settings.queue_bytes),
             disk: RwLock::new(Disk::Refuses(error)),
             moving: Mutex::default(),
         });
@@ -47,7 +53,7 @@ impl Standby {
         std::thread::Builder::new()
             .name("standby".to_owned())
             .spawn(move || retry(&weak))
-            .map_err(|error| StoreError::io("starting a thread for", &config.path, &error))?;
+            .map_err(|error| StoreError::io("starting a thread for", &settings.path, &error))?;
         Ok(Self(inner))
     }
 
@@ -83,14 +89,14 @@ impl Standby {
         Ok(blobs)
     }
 
-    pub(super) fn commit(&self, batch: super::Batch) -> Ticket {
+    pub(super) fn commit(&self, batch: Batch) -> Ticket {
         match &*self.0.disk.read() {
             Disk::Open(disk) => disk.commit(batch),
             Disk::Refuses(_) | Disk::Closed => self.0.memory.commit(batch),
         }
     }
 
-    pub(super) fn commit_spare(&self, batch: super::Batch) -> Ticket {
+    pub(super) fn commit_spare(&self, batch: Batch) -> Ticket {
         match &*self.0.disk.read() {
             Disk::Open(disk) => disk.commit_spare(batch),
             Disk::Refuses(_) | Disk::Closed => self.0.memory.commit(batch),
@@ -98,12 +104,12 @@ impl Standby {
     }
 
     pub(super) fn disk_bytes(&self) -> u64 {
-        super::files::bytes(&self.0.config.path)
+        files::bytes(&self.0.settings.path)
     }
 
     pub(super) fn close(&self) -> Result<(), StoreError> {
-        // What is on its way to the disk gets there, unless the disk is too slow.
-        let _moved = self.0.moving.try_lock_for(self.0.config.close_wait);
+        // What is being written to the disk gets there, unless the disk is too slow.
+        let _moved = self.0.moving.try_lock_for(self.0.settings.close_wait);
         self.0.memory.close();
         match std::mem::replace(&mut *self.0.disk.write(), Disk::Closed) {
             Disk::Open(disk) => disk.close(),
@@ -133,8 +139,8 @@ impl Standby {
         let mut notes = match &*self.0.disk.read() {
             Disk::Open(disk) => disk.notes(),
             Disk::Refuses(error) => vec![format!(
-                "turns are kept in memory only, and a restart loses them: {error}; it is tried again every {} s",
-                self.0.config.stand_by.as_secs()
+                "turns are kept in memory only, and a restart loses them: {error}; the disk is tried again every {} s",
+                self.0.settings.stand_by.as_secs()
             )],
             Disk::Closed => Vec::new(),
         };
@@ -148,18 +154,19 @@ impl Standby {
     }
 }
 
-/// Tries the disk until it gives way, or nobody serves any more.
+/// Tries the disk until it works, or until nobody uses the store any more.
 fn retry(inner: &Weak<Inner>) {
     loop {
-        let Some(pause) = inner.upgrade().map(|inner| inner.config.stand_by) else {
+        let Some(pause) = inner.upgrade().map(|inner| inner.settings.stand_by) else {
             return;
         };
         std::thread::sleep(pause);
         let Some(inner) = inner.upgrade() else { return };
+        // The store was closed meanwhile.
         if !matches!(*inner.disk.read(), Disk::Refuses(_)) {
             return;
         }
-        match SledStore::open(&inner.config) {
+        match SledStore::open(&inner.settings) {
             Ok((store, report)) => {
                 for note in report.notes() {
                     tracing::warn!("{note}");
@@ -178,10 +185,11 @@ impl Inner {
         }
     }
 
-    /// Goes over to the disk: what comes goes there from now on, and what memory holds follows.
+    /// Switches to the disk. New batches go there at once, and what is in memory follows.
     fn take(&self, store: SledStore) {
         let _moving = self.moving.lock();
         let mut disk = self.disk.write();
+        // The store was closed while the disk was being opened.
         if !matches!(*disk, Disk::Refuses(_)) {
             let _ = store.close();
             return;
@@ -205,7 +213,7 @@ impl Inner {
         tracing::warn!(
             kept,
             left,
-            "the disk takes the store again, and has what memory held"
+            "the disk takes the store again and has everything that was in memory"
         );
     }
 }

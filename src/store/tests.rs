@@ -1,5 +1,6 @@
 //! Laws of every store, with the memory store as the oracle, and the injected faults.
 
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -8,6 +9,7 @@ use proptest::prelude::*;
 use super::faults::Faults;
 use super::memory::Memory;
 use super::*;
+use crate::model::blob_id;
 
 /// Waits for a ticket without a runtime of the caller's.
 pub(super) fn wait(ticket: Ticket) -> Result<(), StoreError> {
@@ -17,14 +19,14 @@ pub(super) fn wait(ticket: Ticket) -> Result<(), StoreError> {
         .block_on(ticket)
 }
 
-pub(super) fn config(dir: &Path) -> Config {
-    Config {
+pub(super) fn config(dir: &Path) -> StoreSettings {
+    StoreSettings {
         path: dir.to_owned(),
         cache_mb: 8,
         retry: Duration::ZERO,
         look: Duration::from_millis(20),
         stand_by: Duration::from_millis(50),
-        ..Config::default()
+        ..StoreSettings::default()
     }
 }
 
@@ -233,7 +235,7 @@ fn a_batch_whose_ticket_nobody_awaits_is_written() {
 #[test]
 fn a_queue_that_is_full_refuses_at_once() {
     let dir = tempfile::tempdir().unwrap();
-    let config = Config {
+    let config = StoreSettings {
         queue_bytes: 1_000,
         ..config(dir.path())
     };
@@ -261,7 +263,7 @@ fn a_queue_that_is_full_refuses_at_once() {
 #[test]
 fn what_may_be_left_out_leaves_room_for_what_may_not() {
     let dir = tempfile::tempdir().unwrap();
-    let config = Config {
+    let config = StoreSettings {
         queue_bytes: 1_000,
         ..config(dir.path())
     };
@@ -281,7 +283,7 @@ fn what_may_be_left_out_leaves_room_for_what_may_not() {
     wait(store.commit(sized(501))).unwrap();
     // A batch goes on waiting for a moment after it was acknowledged.
     let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(&Config {
+    let store = Store::open(&StoreSettings {
         path: dir.path().to_owned(),
         ..config
     });

@@ -1,18 +1,20 @@
-//! Byte pair encoding from left to right: the longest token that fits, and back where none does.
+//! Byte pair encoding from left to right: takes the longest token that fits, and goes back where
+//! none does.
 //!
-//! Owns the search. It never decides which texts are encoded this way.
+//! Owns the search. Never decides which texts are encoded in this way.
 //!
-//! The search is that of the `bpe` crate, and so is the reason why it is exact: a token sequence
-//! is the encoding of its text exactly if each two neighbours are the encoding of their own joined
-//! text. No place that led nowhere is entered again, so the search is linear in the text. It has
-//! tables of its own because those of the crate are scattered: on text of rare tokens it waits
-//! for memory most of the time.
+//! The search is that of the `bpe` crate, and it is exact for the same reason: a sequence of tokens
+//! is the encoding of its text exactly if every two neighbours are the encoding of their joined
+//! text. A place that led nowhere is never entered again, so the search is linear in the text. It
+//! has tables of its own because those of the crate are scattered over memory: on text of rare
+//! tokens it would mostly wait for memory.
 
 use super::merge::{Merges, NONE};
 
 /// The tokens of a text.
 pub(super) fn encode(merges: &Merges, text: &[u8]) -> Vec<u32> {
     let mut token = merges.longest(text);
+    // A text that is one token, or no token at all, needs no search.
     if token == NONE || merges.length(token) == text.len() {
         return (token != NONE).then_some(token).into_iter().collect();
     }
@@ -22,6 +24,8 @@ pub(super) fn encode(merges: &Merges, text: &[u8]) -> Vec<u32> {
     while token != NONE {
         let before = tokens.last().copied();
         loop {
+            // A token fits if it leads to a place that is not known as a dead end, and forms no
+            // earlier token with the one before it.
             let end = at + merges.length(token);
             if !nowhere.has(end) && before.is_none_or(|before| merges.are_sound(before, token)) {
                 tokens.push(token);
@@ -31,6 +35,8 @@ pub(super) fn encode(merges: &Merges, text: &[u8]) -> Vec<u32> {
             }
             token = merges.shorter(token);
             if token == NONE {
+                // No token fits here, so this place is a dead end, and the token before has to be
+                // shorter.
                 nowhere.add(at);
                 let Some(before) = tokens.pop() else {
                     break;
@@ -44,7 +50,7 @@ pub(super) fn encode(merges: &Merges, text: &[u8]) -> Vec<u32> {
     tokens
 }
 
-/// Places in a text.
+/// A set of places in a text.
 struct Places(Vec<u64>);
 
 impl Places {
@@ -74,7 +80,7 @@ mod tests {
     use bpe_openai::{Tokenizer, cl100k_base, o200k_base};
     use proptest::prelude::*;
 
-    use super::super::counter::Encoding;
+    use super::super::encoding::Encoding;
     use super::super::ranks::Ranks;
     use super::*;
 

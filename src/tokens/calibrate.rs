@@ -1,16 +1,16 @@
-//! How far our estimate of a prompt is off from what the provider reports.
+//! How far the estimate of a prompt differs from what the provider reports.
 //!
-//! Owns one ratio and its clamp. It never decides which report to use: that is the newest
-//! on the path, so that restarts and replicas agree.
+//! Owns one ratio and its limits. Never decides which report to use: that is the newest on the
+//! path, so that restarts and replicas agree.
 
-/// The ratio can't fall below this: a lower one says that the report is of something else.
+/// The smallest ratio. A smaller one shows that the report is about something else.
 pub const LEAST: f64 = 0.7;
-/// The ratio can't rise above this.
+/// The largest ratio.
 pub const MOST: f64 = 2.0;
 
-/// `reported / estimated` prompt tokens of one hop, clamped to [`LEAST`]..=[`MOST`]; 1.0 before
-/// the first report, which is when either is 0. The budget is held against estimate × ratio;
-/// segment boundaries never see it.
+/// `reported / estimated` prompt tokens of one hop, clamped to [`LEAST`]..=[`MOST`]. It is 1.0 if
+/// either is 0, which means that there is no report yet. The budget is compared with estimate ×
+/// ratio. The borders of segments never depend on it.
 #[must_use]
 pub fn ratio(reported: u64, estimated: u64) -> f64 {
     if reported == 0 || estimated == 0 {

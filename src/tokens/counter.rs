@@ -1,54 +1,46 @@
 //! Counts the tokens of a text as the provider's BPE would.
 //!
-//! Owns the loaded vocabularies and their memos. It never reads a special token: text that spells
-//! one is counted as ordinary text, because that is what a provider makes of it. It never
-//! allocates for ASCII text whose pieces it has met before.
+//! Owns the loaded vocabularies and their memos. Never reads a special token: a text that spells
+//! one is counted as ordinary text, because a provider treats it so. Never allocates for ASCII text
+//! whose pieces it has met before.
 
 use std::sync::{LazyLock, OnceLock};
 
-use super::memo::{Memo, Pool, ShortKey};
+use super::encoding::Encoding;
+use super::memo::{MemoPool, PieceMemo, ShortKey};
 use super::merge::Merges;
-use super::pieces::Pieces;
+use super::pieces::PiecePatterns;
 use super::ranks::Ranks;
 use super::run;
 use super::scan;
 
-/// A vocabulary together with its pre-tokenisation pattern.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Encoding {
-    /// `o200k_base`: GPT-4o and later, and the estimate for all other families.
-    #[default]
-    O200k,
-    /// `cl100k_base`: GPT-4 and GPT-3.5.
-    Cl100k,
-}
-
-/// Memos at once for the common encoding and for the rare one: together below 32 MB.
+/// How many memos the common and the rare encoding have at most. Together they take less than 32
+/// MB.
 const O200K_MEMOS: usize = 7;
 const CL100K_MEMOS: usize = 1;
 
-/// So many bytes of a text are counted as the vocabulary would. What is behind them goes by its bytes,
-/// of which no token has less than one: as many tokens as are in so much text are beyond any window,
-/// and the worst of texts takes thirty times as long as the best.
+/// How many bytes of a text are counted exactly. Each byte after that counts as one token, which no
+/// token is shorter than. A text with that many tokens exceeds any window, and the worst texts take
+/// thirty times as long as the best.
 const EXACT: usize = 4 << 20;
-/// A longer piece is counted in parts of so many bytes, because the tables of a merge take many
-/// times their text. Nobody writes such a piece; a cut is one token more at most, nearly always.
+/// The size of the parts in which a longer piece is counted, because the tables of a merge take
+/// many times their text. Nobody writes such a piece. A cut nearly always adds at most one token.
 const PART: usize = 64 << 10;
 
-/// What the vocabularies merge, found out once and shared by all counters.
+/// What the vocabularies merge. It is found once and shared by all counters.
 static O200K_MERGES: LazyLock<Merges> = LazyLock::new(|| Merges::new(Ranks::of(Encoding::O200k)));
 static CL100K_MERGES: LazyLock<Merges> = LazyLock::new(|| Merges::new(Ranks::of(Encoding::Cl100k)));
 
-/// Counts tokens. Loaded once at start-up and shared by reference: counts run in parallel, and
-/// what one count learns about a piece the next one uses.
+/// Counts tokens. It is loaded once at the start and shared by reference. Counts run in parallel,
+/// and each uses what earlier ones learned about a piece.
 pub struct Counter {
     o200k: Vocabulary,
     cl100k: OnceLock<Vocabulary>,
 }
 
 impl Counter {
-    /// Loads `o200k` now (some hundred milliseconds, tens of megabytes) and leaves `cl100k` until it
-    /// is first asked for.
+    /// Loads `o200k` now, which takes some hundred milliseconds and tens of megabytes. `cl100k` is
+    /// loaded when it is first needed.
     #[must_use]
     pub fn load() -> Self {
         Self {
@@ -57,10 +49,10 @@ impl Counter {
         }
     }
 
-    /// The number of tokens of `text`, equal to what `tiktoken` encodes it to up to 4 MiB, but for
-    /// single pieces of over 64 KiB; behind that more, never less than it would be. Time is linear in
-    /// the text for any input, and so is memory up to a few megabytes. Text of over four billion
-    /// tokens saturates.
+    /// The number of tokens in `text`. Up to 4 MiB this is what `tiktoken` encodes it to, except
+    /// for single pieces of more than 64 KiB. For longer texts it is never less than that. Time is
+    /// linear in the text for any input, and so is memory up to a few megabytes. A text of more
+    /// than four billion tokens saturates.
     #[must_use]
     pub fn count(&self, encoding: Encoding, text: &str) -> u32 {
         let vocabulary = match encoding {
@@ -79,12 +71,12 @@ impl std::fmt::Debug for Counter {
     }
 }
 
-/// One encoding and what has been learnt about it.
+/// One encoding, and what was learned about it.
 struct Vocabulary {
     encoding: Encoding,
-    pieces: Pieces,
+    pieces: PiecePatterns,
     merges: &'static Merges,
-    memos: Pool,
+    memos: MemoPool,
 }
 
 impl Vocabulary {
@@ -95,9 +87,9 @@ impl Vocabulary {
         };
         Self {
             encoding,
-            pieces: Pieces::of(encoding),
+            pieces: PiecePatterns::of(encoding),
             merges,
-            memos: Pool::new(memos),
+            memos: MemoPool::new(memos),
         }
     }
 
@@ -105,6 +97,7 @@ impl Vocabulary {
         if text.is_empty() {
             return 0;
         }
+        // The border is that of a character, because the patterns read whole characters.
         let (text, rest) = text.split_at(text.floor_char_boundary(EXACT));
         let exact = self.memos.lend(|memo| match memo {
             Some(memo) => self.sum(text, |start, end| self.remembered(memo, text, start, end)),
@@ -113,7 +106,7 @@ impl Vocabulary {
         exact.saturating_add(u32::try_from(rest.len()).unwrap_or(u32::MAX))
     }
 
-    /// Adds up what `count` says of each piece of the text.
+    /// Adds up `count` over all pieces of the text.
     #[inline]
     fn sum(&self, text: &str, mut count: impl FnMut(usize, usize) -> u32) -> u32 {
         let bytes = text.as_bytes();
@@ -128,21 +121,23 @@ impl Vocabulary {
         total
     }
 
-    /// The end of the piece at `start` by the vocabulary's own patterns, for what is not ASCII.
+    /// The end of the piece at `start` by the vocabulary's own patterns, for text that is not
+    /// ASCII.
     fn wide_end(&self, text: &str, start: usize) -> usize {
         let rest = text.get(start..).unwrap_or_default();
-        // The patterns match any text; without a match the rest is one piece, and the loop ends.
+        // The patterns match any text. If they did not, the rest would be one piece, and the loop
+        // would end.
         start + self.pieces.first(rest).unwrap_or(rest.len().max(1))
     }
 
-    /// What a piece is merged to.
+    /// How many tokens a piece is merged into.
     fn piece(&self, piece: &[u8]) -> u32 {
         let parts = piece.chunks(PART);
         parts.map(|part| run::count(self.merges, part)).sum()
     }
 
     #[inline]
-    fn remembered(&self, memo: &mut Memo, text: &str, start: usize, end: usize) -> u32 {
+    fn remembered(&self, memo: &mut PieceMemo, text: &str, start: usize, end: usize) -> u32 {
         let bpe = || self.piece(slice(text, start, end));
         match ShortKey::of(text.as_bytes(), start, end) {
             Some(key) => memo.short(key, bpe),

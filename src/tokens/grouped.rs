@@ -1,37 +1,38 @@
-//! Byte pair encoding over groups of equal tokens, so that a run of one byte costs a few merges
-//! however long it is.
+//! Byte pair encoding over groups of equal tokens, so that a run of one byte costs only a few
+//! merges, however long it is.
 //!
-//! Owns the merging. It never decides which texts are worth it.
+//! Owns the merging. Never decides for which texts it is worth it.
 //!
-//! Encoding takes, again and again, the two neighbours that merge into the earliest token of all,
-//! the leftmost where there are several, until none merge. A merged token is later than both its
-//! parts, so nothing that a merge makes possible comes before the merges that are due. In a group
-//! of `n` equal tokens that merge with each other, the pairs from the left on are therefore merged
-//! one after the other, and may be merged at once: `n / 2` of the new token, and the last of the
-//! old one where `n` is odd. Between groups one pair is merged at a time.
+//! Encoding repeatedly merges the two neighbours that make the earliest token, and of several such
+//! pairs the leftmost, until none merge. A merged token is later than both its parts, so a merge
+//! never makes an earlier merge possible. In a group of `n` equal tokens that merge with each
+//! other, the pairs are therefore merged from the left, one after the other. That can be done at
+//! once: it gives `n / 2` of the new token, and one of the old if `n` is odd. Between groups, one
+//! pair is merged at a time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::merge::{Merges, NONE};
 
-/// Equal tokens side by side. It goes by where it starts in the text, counted from 1; 0 is none.
+/// Equal tokens side by side. A group is named by its start in the text, counted from 1. 0 means
+/// none.
 #[derive(Clone, Copy, Default)]
 struct Group {
     token: u32,
-    /// How many; 0 where the group has gone.
+    /// How many tokens it has. 0 if the group is gone.
     count: u32,
     before: u32,
     next: u32,
-    /// What two of its own merge into.
+    /// What two of its own tokens merge into.
     inner: u32,
-    /// What its first and the last of the group before merge into.
+    /// What its first token and the last of the group before it merge into.
     seam: u32,
 }
 
-/// The tokens of a text: groups of equal ones, from the left on. Neighbours differ.
+/// The tokens of a text as groups of equal ones, from left to right. Neighbours differ.
 pub(super) fn encode(merges: &Merges, text: &[u8]) -> Vec<(u32, u32)> {
-    let mut work = Work::new(merges, text);
+    let mut work = Merging::new(merges, text);
     while let Some(Reverse(due)) = work.due.pop() {
         let (merged, at) = ((due >> 33) as u32, (due >> 1) as u32);
         if due & 1 == INNER {
@@ -43,24 +44,26 @@ pub(super) fn encode(merges: &Merges, text: &[u8]) -> Vec<(u32, u32)> {
     work.tokens()
 }
 
-/// The lowest bit of what is due. A seam's pair begins before the group that it is named by.
+/// The lowest bit of an entry in `due`. A seam's pair begins before the group by which it is named.
 const SEAM: u64 = 0;
 const INNER: u64 = 1;
 
-struct Work<'a> {
+struct Merging<'a> {
     merges: &'a Merges,
-    /// Groups by their start. What was never put there is never read.
+    /// The groups by their start. A place that was never written is never read.
     groups: Vec<Group>,
-    /// Merges by token, then place; what no longer holds when its turn comes is passed over.
+    /// Merges by token and then by place. An entry that no longer holds when its turn comes is
+    /// skipped.
     due: BinaryHeap<Reverse<u64>>,
 }
 
-impl<'a> Work<'a> {
+impl<'a> Merging<'a> {
     fn new(merges: &'a Merges, text: &[u8]) -> Self {
         let mut groups = vec![Group::default(); text.len() + 1];
         let mut due = Vec::new();
         let (mut at, mut before) = (1, 0);
         let mut token_before = NONE;
+        // Each run of one byte is one group, so a long run costs no more than a short one.
         for run in text.chunk_by(|left, right| left == right) {
             let count = run.len() as u32;
             let token = run.first().map_or(NONE, |byte| merges.byte(*byte));
@@ -89,6 +92,7 @@ impl<'a> Work<'a> {
             (before, token_before) = (at, token);
             at += count;
         }
+        // Only now it is known which group is the last.
         if let Some(last) = groups.get_mut(before as usize) {
             last.next = 0;
         }
@@ -130,6 +134,7 @@ impl<'a> Work<'a> {
         if group.count < 2 || group.inner != merged {
             return;
         }
+        // An odd token has no partner. It follows the merged ones as a group of its own.
         let mut next = group.next;
         let pairs = group.count / 2;
         if group.count % 2 == 1 {
@@ -146,6 +151,7 @@ impl<'a> Work<'a> {
         if right.count == 0 || right.seam != merged {
             return;
         }
+        // The groups on both sides lose one token each. Either may be empty afterwards.
         let left = self.at(right.before);
         let mut before = left.before;
         if left.count > 1 {
@@ -164,7 +170,7 @@ impl<'a> Work<'a> {
         self.place(start, merged, 1, before, next);
     }
 
-    /// Puts tokens between two groups; a neighbour of the same token takes them in.
+    /// Puts tokens between two groups. A neighbour of the same token takes them in.
     fn place(&mut self, mut at: u32, token: u32, mut count: u32, mut before: u32, mut next: u32) {
         let right = self.at(next);
         if next > 0 && right.token == token {
@@ -208,7 +214,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Looks at what a group and the one before it merge into, after either has changed.
+    /// Finds what a group and the one before it merge into, after either has changed.
     fn offer_seam(&mut self, at: u32) {
         let group = self.at(at);
         if at > 0 && group.before > 0 {
@@ -223,7 +229,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// A merge that is due: earliest token first, then leftmost.
+/// An entry in `due`: the earliest token first, and then the leftmost place.
 #[inline]
 fn entry(merged: u32, at: u32, kind: u64) -> Option<Reverse<u64>> {
     (merged != NONE).then(|| Reverse(u64::from(merged) << 33 | u64::from(at) << 1 | kind))

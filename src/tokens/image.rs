@@ -1,35 +1,35 @@
 //! The tokens of an image from its width and height, by the tile rule of one provider and the area
 //! rule of another.
 //!
-//! Owns the rule and just enough of four file formats to read a size. It never fetches a URL,
-//! never decodes pixels, and never counts an image's base64 as text.
+//! Owns these rules, and as much of four file formats as is needed to read a size. Never fetches a
+//! URL, never decodes pixels, and never counts an image's base64 as text.
 //!
-//! The rule (<https://platform.openai.com/docs/guides/images-vision>): fit into 2,048 × 2,048,
-//! then bring the shorter side down to 768, then 170 tokens for each tile of 512 × 512 and 85
-//! more; 85 in all at low detail.
+//! The tile rule (<https://platform.openai.com/docs/guides/images-vision>): fit the image into
+//! 2,048 × 2,048, then reduce its shorter side to 768. Each tile of 512 × 512 then counts 170
+//! tokens, and the image 85 more. At low detail it is 85 in total.
 
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// An image whose size can't be read: six tiles, which is what a large photograph comes to.
+/// An image whose size can't be read. Six tiles are what a large photograph has.
 pub const UNREADABLE: u32 = 1_105;
 /// An image at low detail, and the part of any image that does not depend on its size.
 const BASE: u32 = 85;
 const TILE: u32 = 170;
-/// Pixels a token of an image that is counted by its area.
+/// Pixels per token, for an image that is counted by its area.
 const AREA_PIXELS: f64 = 750.0;
-/// The longer side of such an image, after the provider has scaled it down.
+/// The longer side of such an image after the provider has reduced it.
 const AREA_EDGE: f64 = 1568.0;
-/// What such an image comes to at most.
+/// The most tokens of such an image.
 const AREA_MOST: u32 = 1_600;
 
-/// The size of PNG, GIF and WebP stands within this many bytes.
+/// The size of a PNG, GIF or WebP stands within this many bytes.
 const HEADER: usize = 64;
-/// A JPEG's size stands behind its metadata; further in than this it is not looked for.
+/// The size of a JPEG stands behind its metadata. It is searched within this many bytes.
 const JPEG_HEADER: usize = 512 * 1024;
 
-/// Padding is not asked for, because only the front of the text is decoded.
+/// Padding is not required, because only the beginning of the text is decoded.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new()
@@ -37,9 +37,10 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// The tokens of an image part. `data_or_url` is its URL as the client sent it: a base64 `data:`
-/// URL is measured (PNG, JPEG, GIF, WebP), anything else is 1,105 tokens. `detail` is the
-/// part's own field; all but `low` count in full, because that is the dearer reading.
+/// The tokens of an image. `data_or_url` is its URL as the client sent it. A base64 `data:` URL is
+/// measured (PNG, JPEG, GIF, WebP), and anything else counts as 1,105 tokens. `detail` is the field
+/// of that name. Everything except `low` counts in full, because that is the more expensive
+/// reading.
 #[must_use]
 pub fn image_tokens(data_or_url: &str, detail: Option<&str>) -> u32 {
     if detail == Some("low") {
@@ -52,9 +53,10 @@ pub fn image_tokens(data_or_url: &str, detail: Option<&str>) -> u32 {
         })
 }
 
-/// The tokens of an image that is counted by its area, from its base64: a token for each 750
-/// pixels of what is left once it is fitted into 1,568 × 1,568, and no more than 1,600
-/// (<https://docs.claude.com/en/docs/build-with-claude/vision>). One that can't be read is 1,600.
+/// The tokens of an image that is counted by its area, from its base64. Each 750 pixels of the
+/// image fitted into 1,568 × 1,568 count as one token, up to 1,600
+/// (<https://docs.claude.com/en/docs/build-with-claude/vision>). An image that can't be read counts
+/// as 1,600.
 #[must_use]
 pub fn area_tokens(base64: &str) -> u32 {
     measure(base64.as_bytes())
@@ -62,7 +64,7 @@ pub fn area_tokens(base64: &str) -> u32 {
         .unwrap_or(AREA_MOST)
 }
 
-/// The tokens of a size; `None` for an empty image.
+/// The tokens of a size. `None` for an empty image.
 fn area(width: u32, height: u32) -> Option<u32> {
     if width == 0 || height == 0 {
         return None;
@@ -79,7 +81,7 @@ fn payload(url: &str) -> Option<&[u8]> {
     if !scheme.eq_ignore_ascii_case("data:") {
         return None;
     }
-    // The media type is short; a comma further in is no separator of ours.
+    // The media type is short. A comma further in does not end it.
     let head = url
         .as_bytes()
         .iter()
@@ -94,7 +96,7 @@ fn payload(url: &str) -> Option<&[u8]> {
     encoded.then(|| url.as_bytes().get(head + 1..)).flatten()
 }
 
-/// The first `most` decoded bytes, or fewer where the text ends.
+/// The first `most` decoded bytes, or fewer if the text ends earlier.
 fn front(payload: &[u8], most: usize) -> Option<Vec<u8>> {
     let symbols = most.div_ceil(3) * 4;
     BASE64
@@ -102,7 +104,7 @@ fn front(payload: &[u8], most: usize) -> Option<Vec<u8>> {
         .ok()
 }
 
-/// Width and height in pixels.
+/// The width and the height in pixels.
 fn measure(payload: &[u8]) -> Option<(u32, u32)> {
     let header = front(payload, HEADER)?;
     if header.starts_with(b"\x89PNG\r\n\x1a\n") {
@@ -115,7 +117,7 @@ fn measure(payload: &[u8]) -> Option<(u32, u32)> {
         return webp(&header);
     }
     if header.starts_with(b"\xff\xd8") {
-        // Most files need little; only those with much metadata are decoded further.
+        // Most files need little. Only those with much metadata are decoded further.
         return [4 * 1024, JPEG_HEADER]
             .into_iter()
             .find_map(|most| jpeg(&front(payload, most)?));
@@ -138,7 +140,7 @@ fn webp(header: &[u8]) -> Option<(u32, u32)> {
     }
 }
 
-/// Walks a JPEG's segments up to the one that starts a frame.
+/// Walks through the segments of a JPEG up to the one that starts a frame.
 fn jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
     let mut at = 2;
     loop {
@@ -146,7 +148,7 @@ fn jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
             return None;
         }
         match *bytes.get(at + 1)? {
-            // Fill bytes and markers without a body.
+            // Fill bytes, and markers without a body.
             0xff => at += 1,
             0x01 | 0xd0..=0xd8 => at += 2,
             0xc0..=0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf => {
@@ -159,7 +161,7 @@ fn jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
     }
 }
 
-/// The tiles of an image after the provider has scaled it down; `None` for an empty image.
+/// The tiles of an image after the provider has reduced it. `None` for an empty image.
 fn tiles(width: u32, height: u32) -> Option<u32> {
     if width == 0 || height == 0 {
         return None;

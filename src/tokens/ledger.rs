@@ -1,99 +1,100 @@
-//! The account of one turn: what its upstream calls came to, beside what the client's own request
-//! would have come to under the same prices and the same cache.
+//! The account of one turn: what its upstream calls cost, and what the client's own request would
+//! have cost under the same prices and with the same cache.
 //!
-//! Owns the arithmetic only. What the provider reports is taken as it is, and what the client's
-//! request would have cost is read off it: the same tokens for the same text, and the same luck with
-//! the cache. Where nothing is reported both sides are what the family's cache would hold. It never
-//! counts a text and never sees a request.
+//! Owns the arithmetic. What the provider reports is taken as it is, and the cost of the client's
+//! request is derived from it: the same tokens for the same text, and the same luck with the cache.
+//! Where nothing is reported, both sides are what the family's cache would hold. Never counts a
+//! text and never sees a request.
 
-use super::{CacheModel, Cost, Family, Prices, cost};
+use super::models::{CacheModel, Family};
+use super::price::{Cost, Prices, cost};
 use crate::model::Usage;
 
-/// A request as counted, before calibration.
+/// The sizes of a request as counted, before calibration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
-    /// All of it.
+pub struct RequestSizes {
+    /// The whole request.
     pub tokens: u64,
-    /// The request before it on the same side; 0 where there is none.
+    /// The request before it on the same side. 0 if there is none.
     pub before: u64,
-    /// How much of it stood at the front of that one.
+    /// How much of that request stands unchanged at the front of this one.
     pub held: u64,
 }
 
-impl Asked {
-    /// Whether it does not go on from the request before, but rewrites a part of it.
+impl RequestSizes {
+    /// Whether it rewrites a part of the request before it, and does not just extend it.
     #[must_use]
     pub fn breaks(&self) -> bool {
         self.held < self.before
     }
 }
 
-/// What a call's answer holds, in tokens of our own count.
+/// The sizes of an answer, in tokens as the proxy counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Said {
-    /// All that the model wrote.
+pub struct AnswerSizes {
+    /// Everything that the model wrote.
     pub all: u64,
-    /// Its text, which the client hears.
+    /// Its text, which the client sees.
     pub text: u64,
-    /// Its hidden calls, which the client does not hear.
+    /// Its hidden calls, which the client does not see.
     pub hidden: u64,
-    /// Whether it has hidden calls and no others: without them there would be no such answer.
+    /// Whether it has only hidden calls. Without these there would be no such answer.
     pub alone: bool,
 }
 
 /// One upstream call that was accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Call {
+pub struct LedgerCall {
     /// The request as it was sent.
-    pub asked: Asked,
-    /// Its size, had nothing been evicted.
+    pub asked: RequestSizes,
+    /// The size that it would have without any eviction.
     pub whole: u64,
     /// What the provider reported.
     pub usage: Option<Usage>,
-    /// What was answered.
-    pub said: Said,
+    /// The answer.
+    pub said: AnswerSizes,
 }
 
-/// A view that was never sent, because the client's own request went up in its place.
+/// A view that was not sent, because the client's own request was sent in its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unsent {
+pub struct UnsentView {
     /// The request as it would have been sent.
-    pub asked: Asked,
-    /// Its size, had nothing been evicted.
+    pub asked: RequestSizes,
+    /// The size that it would have without any eviction.
     pub whole: u64,
-    /// How much of it stands before the first answer: so much other conversations may begin alike.
+    /// How much of it stands before the first answer. Other conversations may begin with the same.
     pub alike: u64,
 }
 
 /// What both sides of a turn have in common.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Terms {
+pub struct LedgerTerms {
     /// The family's prices.
     pub prices: Prices,
-    /// How its provider caches.
+    /// How the provider of the family caches.
     pub cache: CacheModel,
     /// Whether the provider still holds the request before.
     pub warm: bool,
-    /// Whether the provider has reported cached tokens of this conversation before.
+    /// Whether the provider has ever reported cached tokens for this conversation.
     pub seen: bool,
-    /// Whether the client's own request would be cached at all: not where the provider caches at
-    /// breakpoints alone and the client sets none.
+    /// Whether the client's own request would be cached at all. It is not if the provider only
+    /// caches at breakpoints and the client sets none.
     pub client_caches: bool,
-    /// The same of a view, in which we may set them.
+    /// The same for a view, in which the proxy may set breakpoints.
     pub view_caches: bool,
-    /// Reported tokens over counted ones, for a call without a report.
+    /// Reported over counted tokens, for a call without a report.
     pub ratio: f64,
 }
 
-impl Default for Terms {
-    /// The terms of a model that nothing is known of.
+impl Default for LedgerTerms {
+    /// The terms of a model about which nothing is known.
     fn default() -> Self {
         Self::of(&Family::default())
     }
 }
 
-impl Terms {
-    /// The terms of a family, for a conversation that nothing is known of.
+impl LedgerTerms {
+    /// The terms of a family, for a conversation about which nothing is known.
     #[must_use]
     pub fn of(family: &Family) -> Self {
         Self {
@@ -107,7 +108,7 @@ impl Terms {
         }
     }
 
-    /// How much of what stood in the request before the provider reads from its cache.
+    /// How much of what the request before held the provider reads from its cache.
     fn in_steps(&self, held: u64) -> u64 {
         match self.cache {
             CacheModel::Automatic { step, .. } => {
@@ -119,7 +120,7 @@ impl Terms {
         }
     }
 
-    /// The most by which a cache that holds a request falls short of it.
+    /// By how much a cache that holds a request may fall short of it.
     fn step(&self) -> u64 {
         match self.cache {
             CacheModel::Automatic { step, .. } => u64::from(step.max(1)),
@@ -127,8 +128,8 @@ impl Terms {
         }
     }
 
-    /// What a request comes to by the family's cache alone.
-    fn modelled(&self, asked: Asked, ratio: f64) -> Usage {
+    /// What a request costs according to the family's cache alone.
+    fn modelled(&self, asked: RequestSizes, ratio: f64) -> Usage {
         let prompt = scaled(asked.tokens, ratio);
         let held = self.in_steps(scaled(asked.held, ratio)).min(prompt);
         let cached = if self.warm { held } else { 0 };
@@ -144,8 +145,9 @@ impl Terms {
         }
     }
 
-    /// What a call came to, and its tokens over those that were counted.
-    fn sent(&self, call: &Call) -> (Usage, f64) {
+    /// What a call cost, and the ratio of its tokens to those that were counted.
+    fn sent(&self, call: &LedgerCall) -> (Usage, f64) {
+        // A report without a prompt says nothing that could be compared.
         let reported = call.usage.filter(|usage| usage.prompt > 0);
         let Some(usage) = reported else {
             let completion = call.usage.map_or(call.said.all, |usage| usage.completion);
@@ -172,30 +174,38 @@ impl Terms {
         (whole, ratio)
     }
 
-    /// How much of a request that was not sent the provider would have read from its cache, told by how
-    /// much it read of the one that was.
-    fn unsent_cached(&self, unsent: Asked, call: &Call, sent: &Usage, ratio: f64) -> u64 {
+    /// How much of a request that was not sent the provider would have read from its cache, judged
+    /// by how much it read of the one that was sent.
+    fn unsent_cached(
+        &self,
+        unsent: RequestSizes,
+        call: &LedgerCall,
+        sent: &Usage,
+        ratio: f64,
+    ) -> u64 {
         let (due, own) = (scaled(call.asked.held, ratio), scaled(unsent.held, ratio));
         let got = sent.cached;
         if call.usage.is_none_or(|usage| usage.prompt == 0) {
             return if self.warm { self.in_steps(own) } else { 0 };
         }
         if got == 0 {
-            // A pass may leave less than providers cache at all, which says nothing of the other.
+            // After a pass, less may be left than providers cache at all. That says nothing about
+            // the other request.
             let held = call.asked.breaks() && self.seen && self.warm;
             return if held { self.in_steps(own) } else { 0 };
         }
         match got.checked_sub(due) {
             Some(_) if call.asked.breaks() => own,
-            // What we don't know of: other conversations begin alike, and so would this request.
+            // The provider read more than is known here: other conversations begin in the same way,
+            // and so would this request.
             Some(more) => own + more,
             None if call.asked.breaks() || due - got < self.step() => self.in_steps(own),
             None => scaled(own, wide(got) / wide(due)),
         }
     }
 
-    /// What a request would have come to that was not sent, told by the call that was.
-    fn unsent(&self, unsent: Asked, call: &Call, sent: &Usage, ratio: f64) -> Usage {
+    /// What a request that was not sent would have cost, judged by the call that was sent.
+    fn unsent(&self, unsent: RequestSizes, call: &LedgerCall, sent: &Usage, ratio: f64) -> Usage {
         let prompt = scaled(unsent.tokens, ratio);
         let cached = self.unsent_cached(unsent, call, sent, ratio).min(prompt);
         let fresh = sent.prompt - sent.cached;
@@ -212,24 +222,24 @@ impl Terms {
         }
     }
 
-    /// What the client's request would have come to.
-    fn client(&self, client: Asked, call: &Call, sent: &Usage, ratio: f64) -> Usage {
+    /// What the client's request would have cost.
+    fn client(&self, client: RequestSizes, call: &LedgerCall, sent: &Usage, ratio: f64) -> Usage {
         if !self.client_caches {
             return plain(client, ratio);
         }
         self.unsent(client, call, sent, ratio)
     }
 
-    /// What a view would have come to in place of the client's request.
-    fn view(&self, view: Unsent, call: &Call, sent: &Usage, ratio: f64) -> Usage {
+    /// What a view would have cost in place of the client's request.
+    fn view(&self, view: UnsentView, call: &LedgerCall, sent: &Usage, ratio: f64) -> Usage {
         let asked = view.asked;
         let mut shown = match (self.view_caches, self.client_caches) {
             (true, true) => self.unsent(asked, call, sent, ratio),
-            // What is never cached says nothing of what is.
+            // A request that is never cached says nothing about one that is.
             (true, false) => self.modelled(asked, ratio),
             (false, _) => plain(asked, ratio),
         };
-        // What the provider has of the client's own requests is none of a view.
+        // What the provider holds of the client's own requests would not help a view.
         let most = scaled(asked.held.max(view.alike), ratio);
         let too_much = shown.cached.saturating_sub(most);
         shown.cached -= too_much;
@@ -239,21 +249,21 @@ impl Terms {
         shown
     }
 
-    /// What tokens that were not read from the cache cost beyond a read.
+    /// What tokens cost that were not read from the cache, beyond the price of a read.
     fn beyond_read(&self, usage: &Usage) -> f64 {
         let cost = cost(usage, &self.prices);
         cost.input() - wide(usage.prompt) * self.prices.read
     }
 }
 
-/// What a turn came to, and what the client's own request would have.
+/// What a turn cost, and what the client's own request would have cost.
 ///
 /// `evicted − rewritten − annotated` is what was saved.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Account {
-    /// All upstream calls, in the provider's tokens.
+    /// The sum of all upstream calls, in the provider's tokens.
     pub sent: Usage,
-    /// The client's own request and what it heard.
+    /// The client's own request and what it got.
     pub client: Usage,
     /// What the calls cost, in units of one plain input token.
     pub sent_cost: Cost,
@@ -261,13 +271,13 @@ pub struct Account {
     pub client_cost: Cost,
     /// The parts of what was saved, in the same units.
     pub parts: SavedParts,
-    /// US dollars for a unit, where the price in money is known.
+    /// The price of a unit in US dollars, if it is known.
     pub usd: Option<f64>,
 }
 
 impl Account {
-    /// What one call and the client's own request come to.
-    fn of(terms: &Terms, sent: Usage, client: Usage, parts: SavedParts) -> Self {
+    /// The account of these two sides.
+    fn of(terms: &LedgerTerms, sent: Usage, client: Usage, parts: SavedParts) -> Self {
         Self {
             sent,
             client,
@@ -278,7 +288,7 @@ impl Account {
         }
     }
 
-    /// What the calls cost in US dollars, where the price is known.
+    /// What the calls cost in US dollars, if the price is known.
     #[must_use]
     pub fn sent_usd(&self) -> Option<f64> {
         Some(self.sent_cost.total() * self.usd?)
@@ -290,24 +300,24 @@ impl Account {
 pub struct SavedParts {
     /// What was not paid for tokens that are out of the view.
     pub evicted: f64,
-    /// What was paid to write again what the provider held, because a pass changed what stands
-    /// before it.
+    /// What was paid to write again what the provider held, because a pass changed something before
+    /// it.
     pub rewritten: f64,
-    /// What was paid for the hidden tools: their texts and calls, and hops that are nothing else.
+    /// What was paid for the hidden tools: their texts and calls, and hops that have nothing else.
     pub annotated: f64,
 }
 
 impl SavedParts {
-    /// What was saved; less than nothing where it cost more.
+    /// What was saved. It is negative if more was paid.
     #[must_use]
     pub fn net(&self) -> f64 {
         self.evicted - self.rewritten - self.annotated
     }
 }
 
-/// The account of a turn with these accepted calls, in order; none where there is none.
+/// The account of a turn with these accepted calls, in order. `None` if there are none.
 #[must_use]
-pub fn account(terms: &Terms, client: Asked, calls: &[Call]) -> Option<Account> {
+pub fn account(terms: &LedgerTerms, client: RequestSizes, calls: &[LedgerCall]) -> Option<Account> {
     let first = calls.first()?;
     let (paid, ratio) = terms.sent(first);
     let mut own = terms.client(client, first, &paid, ratio);
@@ -319,6 +329,8 @@ pub fn account(terms: &Terms, client: Asked, calls: &[Call]) -> Option<Account> 
     );
     let mut sent = paid;
     let mut before = first.whole;
+    // Later hops exist only because of hidden calls, so all that they read is the price of
+    // annotation.
     for call in calls.iter().skip(1) {
         let (paid, ratio) = terms.sent(call);
         let rewritten = again(terms, call, &paid, wide(call.whole) - wide(before), ratio);
@@ -336,16 +348,17 @@ pub fn account(terms: &Terms, client: Asked, calls: &[Call]) -> Option<Account> 
     })
 }
 
-/// The account of a turn that went up as the client made it: what was paid, and nothing saved.
+/// The account of a turn that was sent as the client made it: what was paid, and nothing saved.
 #[must_use]
-pub fn untouched(terms: &Terms, call: &Call) -> Account {
+pub fn untouched(terms: &LedgerTerms, call: &LedgerCall) -> Account {
     let (paid, _) = terms.sent(call);
     Account::of(terms, paid, paid, SavedParts::default())
 }
 
-/// What such a turn would have come to by a view, had the model answered it alike.
+/// The account that such a turn would have had with a view, if the model had answered it in the
+/// same way.
 #[must_use]
-pub fn projected(terms: &Terms, view: Unsent, call: &Call) -> Account {
+pub fn projected(terms: &LedgerTerms, view: UnsentView, call: &LedgerCall) -> Account {
     let (paid, ratio) = terms.sent(call);
     let shown = terms.view(view, call, &paid, ratio);
     let parts = parts(
@@ -362,9 +375,14 @@ pub fn projected(terms: &Terms, view: Unsent, call: &Call) -> Account {
     Account::of(terms, shown, paid, parts)
 }
 
-/// Where the saving of a first hop comes from: what its view came to, beside what the client's own
-/// request did. `whole` is the view's size, had nothing been evicted.
-fn parts(terms: &Terms, (view, asked): (&Usage, &Asked), own: &Usage, whole: f64) -> SavedParts {
+/// The parts of what a first hop saved: its view against the client's own request. `whole` is the
+/// size that the view would have without any eviction.
+fn parts(
+    terms: &LedgerTerms,
+    (view, asked): (&Usage, &RequestSizes),
+    own: &Usage,
+    whole: f64,
+) -> SavedParts {
     let read = terms.prices.read;
     let mut parts = SavedParts {
         evicted: read * (whole - wide(view.prompt)),
@@ -383,8 +401,8 @@ fn parts(terms: &Terms, (view, asked): (&Usage, &Asked), own: &Usage, whole: f64
     parts
 }
 
-/// A request that is not cached at all.
-fn plain(asked: Asked, ratio: f64) -> Usage {
+/// The usage of a request that is not cached at all.
+fn plain(asked: RequestSizes, ratio: f64) -> Usage {
     Usage {
         prompt: scaled(asked.tokens, ratio),
         ..Usage::default()
@@ -392,7 +410,7 @@ fn plain(asked: Asked, ratio: f64) -> Usage {
 }
 
 /// What a later hop paid to write again what the hop before it had written.
-fn again(terms: &Terms, call: &Call, paid: &Usage, grown: f64, ratio: f64) -> f64 {
+fn again(terms: &LedgerTerms, call: &LedgerCall, paid: &Usage, grown: f64, ratio: f64) -> f64 {
     let fresh = wide(paid.prompt - paid.cached);
     if !call.asked.breaks() || fresh <= 0.0 {
         return 0.0;
@@ -401,16 +419,16 @@ fn again(terms: &Terms, call: &Call, paid: &Usage, grown: f64, ratio: f64) -> f6
     terms.beyond_read(paid) * lost / fresh
 }
 
-/// The cost of all calls, each priced for itself.
-fn total(terms: &Terms, calls: &[Call]) -> Cost {
+/// The cost of all calls, each with its own price.
+fn total(terms: &LedgerTerms, calls: &[LedgerCall]) -> Cost {
     let costs = calls
         .iter()
         .map(|call| cost(&terms.sent(call).0, &terms.prices));
     costs.fold(Cost::default(), |sum, one| sum + one)
 }
 
-/// Output tokens of a call that the client heard.
-fn heard(terms: &Terms, call: &Call) -> u64 {
+/// How many output tokens of a call the client saw.
+fn heard(terms: &LedgerTerms, call: &LedgerCall) -> u64 {
     let completion = terms.sent(call).0.completion;
     if call.said.alone {
         call.said.text.min(completion)

@@ -1,33 +1,33 @@
-//! Finds the longest token that a text begins with.
+//! Finds the longest token with which a text begins.
 //!
-//! Owns the tokens in the order of their bytes. It never learns how tokens merge.
+//! Owns the tokens in the order of their bytes. Never learns how tokens merge.
 //!
-//! The last token that does not come behind the text in that order begins with the token looked
-//! for, or is it: whatever stands between a beginning of a text and the text begins with that
-//! beginning. Tokens with the same first three bytes stand side by side, and are told apart by
-//! the eight bytes that follow; so a search touches two or three cache lines, where a tree would
-//! touch one for each byte.
+//! In that order, take the last token that does not come after the text. It is the token that is
+//! searched, or begins with it, because whatever stands between the beginning of a text and the
+//! text begins with that beginning. Tokens with the same first three bytes stand side by side, and
+//! the next eight bytes distinguish them. So a search touches two or three cache lines, where a
+//! tree would touch one for each byte.
 
 use super::pairs::{NONE, TOKEN_BITS};
 use super::ranks::Ranks;
 
-/// The bytes that tokens are grouped by.
+/// How many bytes tokens are grouped by.
 const HEAD: usize = 3;
-/// Up to this length a token's key tells all of it.
+/// Up to this length, the key of a token holds all of it.
 const KEYED: usize = HEAD + 8;
-/// The table of groups: a hundred and thirty thousand places.
+/// The size of the table of groups, which has a hundred and thirty thousand places.
 const GROUP_BITS: u32 = 17;
 
 /// A token of at least three bytes: the eight bytes from the fourth on, and the rest packed.
 #[derive(Clone, Copy)]
-struct Entry {
+struct TokenEntry {
     key: u64,
     /// From the lowest bits on: the token, how many entries before it the longest shorter token
-    /// stands that it begins with (0 where that has less than three bytes), its length.
+    /// stands with which it begins (0 if that has fewer than three bytes), and its length.
     packed: u64,
 }
 
-impl Entry {
+impl TokenEntry {
     #[inline]
     fn token(self) -> u32 {
         self.packed as u32 & NONE
@@ -44,22 +44,23 @@ impl Entry {
     }
 }
 
-/// The tokens of a vocabulary by their bytes.
+/// The tokens of a vocabulary, by their bytes.
 pub(super) struct Longest {
     ranks: Ranks,
     /// The tokens of single bytes.
     bytes: [u32; 256],
-    /// The tokens of two bytes, by the first and then the second; of the first where there is none.
+    /// The tokens of two bytes, by the first byte and then the second. Where there is none, the
+    /// token of the first byte.
     twos: Vec<u32>,
-    /// Where the entries of three first bytes begin and how many there are, all packed into one
-    /// word by open addressing; zero is free.
+    /// For each three first bytes, where the entries begin and how many there are. Both are packed
+    /// into one word, in a table with open addressing. Zero is a free place.
     groups: Vec<u64>,
-    entries: Vec<Entry>,
+    entries: Vec<TokenEntry>,
 }
 
 impl Longest {
-    /// Sorts the tokens of a vocabulary, numbered below `count`. Also returns, by token, the
-    /// longest shorter token that it begins with, or [`NONE`].
+    /// Sorts the tokens of a vocabulary, which are numbered below `count`. Also returns, for each
+    /// token, the longest shorter token with which it begins, or [`NONE`].
     pub(super) fn new(ranks: Ranks, count: u32) -> (Self, Vec<u32>) {
         let text = |id| ranks.text(id);
         let mut sorted: Vec<(u64, u32)> = (0..count).map(|id| (key(text(id)), id)).collect();
@@ -72,7 +73,7 @@ impl Longest {
             groups: vec![0; 1 << GROUP_BITS],
             entries: Vec::with_capacity(sorted.len()),
         };
-        // The tokens that the next one may begin with, with their entries' numbers.
+        // The tokens with which the next one may begin, and the numbers of their entries.
         let mut open: Vec<(u32, usize)> = Vec::new();
         for (_, id) in sorted {
             let own = text(id);
@@ -109,7 +110,7 @@ impl Longest {
     fn push(&mut self, text: &[u8], id: u32, back: usize) {
         let entry = self.entries.len() as u64;
         let length = text.len() as u64;
-        self.entries.push(Entry {
+        self.entries.push(TokenEntry {
             key: key(text.get(HEAD..).unwrap_or_default()),
             packed: length << (2 * TOKEN_BITS) | (back as u64) << TOKEN_BITS | u64::from(id),
         });
@@ -139,7 +140,7 @@ impl Longest {
         self.bytes.get(usize::from(byte)).copied().unwrap_or(NONE)
     }
 
-    /// The longest token that a text begins with, or [`NONE`].
+    /// The longest token with which a text begins, or [`NONE`].
     #[inline]
     pub(super) fn of(&self, text: &[u8]) -> u32 {
         match text {
@@ -159,7 +160,7 @@ impl Longest {
         }
     }
 
-    /// The longest token of at least three bytes that a text of at least three begins with.
+    /// The longest token of at least three bytes with which a text of at least three bytes begins.
     #[inline]
     fn entry(&self, text: &[u8]) -> Option<u32> {
         let (start, group) = self.group(head(text))?;
@@ -167,13 +168,14 @@ impl Longest {
         let mut upto = group.partition_point(|entry| entry.key <= wanted);
         let mut last = group.get(upto.checked_sub(1)?)?;
         if last.key == wanted && last.length() > KEYED {
-            // Long tokens of the same key are told apart by their whole texts.
+            // Long tokens with the same key are compared by their whole texts.
             upto = group.partition_point(|entry| {
                 (entry.key, self.long_text(*entry)) <= (wanted, Some(text))
             });
             last = group.get(upto.checked_sub(1)?)?;
         }
-        // What the last one begins with begins the text too if it is no longer than this.
+        // A token with which the last one begins is also a beginning of the text, provided that it
+        // is not longer than this.
         let same = match self.long_text(*last) {
             Some(own) if last.key == wanted => {
                 let pairs = own.iter().zip(text);
@@ -192,13 +194,13 @@ impl Longest {
         }
     }
 
-    /// The text of a token whose key does not tell all of it.
-    fn long_text(&self, entry: Entry) -> Option<&[u8]> {
+    /// The text of a token whose key does not hold all of it.
+    fn long_text(&self, entry: TokenEntry) -> Option<&[u8]> {
         (entry.length() > KEYED).then(|| self.text(entry.token()))
     }
 
     #[inline]
-    fn group(&self, head: u64) -> Option<(usize, &[Entry])> {
+    fn group(&self, head: u64) -> Option<(usize, &[TokenEntry])> {
         let mut at = place(head);
         loop {
             let slot = *self.groups.get(at).filter(|slot| **slot != 0)?;
@@ -212,7 +214,7 @@ impl Longest {
     }
 }
 
-/// The first eight bytes as a number of the same order, zeros where there are less.
+/// The first eight bytes as a number with the same order. Missing bytes are zeros.
 #[inline]
 fn key(text: &[u8]) -> u64 {
     if let Some(eight) = text.first_chunk() {

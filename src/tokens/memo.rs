@@ -1,25 +1,25 @@
-//! Remembers the token counts of pieces, by their exact bytes.
+//! Remembers how many tokens a piece has, by its exact bytes.
 //!
-//! Owns one bounded table set; [`Pool`] owns a few of them, so that concurrent counts never wait
-//! for each other. It never counts anything itself, and it never answers for bytes that it has
-//! not been given: keys are compared whole.
+//! Owns one set of tables with a fixed size. [`MemoPool`] owns a few of these sets, so that concurrent
+//! counts never wait for each other. Never counts anything itself, and never answers for bytes that
+//! it was not given, because keys are compared whole.
 
 use parking_lot::Mutex;
 use twox_hash::XxHash3_64;
 
-/// Pieces up to this many bytes live inline in the short table.
+/// Up to this many bytes, a piece stands in the short table.
 pub(super) const SHORT_MAX: usize = 15;
-/// Pieces up to this many bytes live in the middle table.
+/// Up to this many bytes, a piece stands in the middle table.
 const MIDDLE_MAX: usize = 128;
-/// Longer pieces than this are not remembered.
+/// A longer piece is not remembered.
 pub(super) const LONG_MAX: usize = 4096;
 
 const SHORT_SLOTS: usize = 1 << 16;
 const MIDDLE_SLOTS: usize = 1 << 12;
 const LONG_SLOTS: usize = 1 << 9;
 
-/// A short piece as one integer: up to 15 bytes, its length in bits 120 to 123, and bits 124 to
-/// 127 free for its count. Zero is no piece, because a piece has at least one byte.
+/// A short piece as one integer: up to 15 bytes, its length in bits 120 to 123, and bits 124 to 127
+/// for its count. No piece is zero, because a piece has at least one byte.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct ShortKey(u128);
 
@@ -33,7 +33,7 @@ impl ShortKey {
         if len > SHORT_MAX {
             return None;
         }
-        // Sixteen bytes are loaded at once where the text has them, and masked.
+        // If the text has sixteen bytes here, they are loaded at once and masked.
         let window = bytes.get(start..start + 16);
         let word = match window.and_then(|window| <[u8; 16]>::try_from(window).ok()) {
             Some(window) => u128::from_le_bytes(window) & ((1 << (8 * len)) - 1),
@@ -56,20 +56,20 @@ impl ShortKey {
     }
 }
 
-/// One remembered piece of a boxed table.
-struct Entry {
+/// One piece in a table of longer pieces.
+struct MemoEntry {
     key: Box<[u8]>,
     count: u32,
 }
 
-/// The tables of one counting thread at a time: at most 3.6 MB.
-pub(super) struct Memo {
+/// The tables of one count at a time, of at most 3.6 MB.
+pub(super) struct PieceMemo {
     short: Vec<u128>,
-    middle: Vec<Option<Entry>>,
-    long: Vec<Option<Entry>>,
+    middle: Vec<Option<MemoEntry>>,
+    long: Vec<Option<MemoEntry>>,
 }
 
-impl Memo {
+impl PieceMemo {
     fn new() -> Self {
         let empty = |slots| std::iter::repeat_with(|| None).take(slots).collect();
         Self {
@@ -89,7 +89,7 @@ impl Memo {
             return (*slot >> COUNT_SHIFT) as u32;
         }
         let count = count();
-        // A piece has at most as many tokens as bytes, so fifteen fit into the four bits.
+        // A piece has at most as many tokens as bytes, and fifteen fit into four bits.
         *slot = key.0 | (u128::from(count) << COUNT_SHIFT);
         count
     }
@@ -103,6 +103,8 @@ impl Memo {
         } else {
             return count();
         };
+        // The table is a cache with one place for each hash. A newer piece takes the place of an
+        // older one.
         let slot = XxHash3_64::oneshot(piece) as usize & (table.len() - 1);
         let Some(slot) = table.get_mut(slot) else {
             return count();
@@ -111,7 +113,7 @@ impl Memo {
             Some(entry) if *entry.key == *piece => entry.count,
             Some(_) | None => {
                 let count = count();
-                *slot = Some(Entry {
+                *slot = Some(MemoEntry {
                     key: piece.into(),
                     count,
                 });
@@ -122,22 +124,23 @@ impl Memo {
 }
 
 /// Memos that are lent to one count at a time.
-pub(super) struct Pool {
-    state: Mutex<State>,
+pub(super) struct MemoPool {
+    state: Mutex<PoolState>,
     most: usize,
 }
 
-struct State {
-    /// The one given back last is on top: a lone thread keeps meeting the same warm tables.
-    idle: Vec<Memo>,
+struct PoolState {
+    /// The memo that was given back last is on top, so that a lone thread keeps meeting the same
+    /// warm tables.
+    idle: Vec<PieceMemo>,
     made: usize,
 }
 
-impl Pool {
-    /// A pool that makes at most `most` memos, each when it is first needed.
+impl MemoPool {
+    /// A pool of at most `most` memos. Each is made when it is first needed.
     pub(super) fn new(most: usize) -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(PoolState {
                 idle: Vec::new(),
                 made: 0,
             }),
@@ -145,9 +148,9 @@ impl Pool {
         }
     }
 
-    /// Runs `work` with a memo, or with none where all are lent: counting without one is slower
-    /// and gives the same.
-    pub(super) fn lend<T>(&self, work: impl FnOnce(Option<&mut Memo>) -> T) -> T {
+    /// Runs `work` with a memo, or with none if all are lent. A count without a memo is slower and
+    /// gives the same result.
+    pub(super) fn lend<T>(&self, work: impl FnOnce(Option<&mut PieceMemo>) -> T) -> T {
         let Some(mut memo) = self.take() else {
             return work(None);
         };
@@ -156,7 +159,7 @@ impl Pool {
         result
     }
 
-    fn take(&self) -> Option<Memo> {
+    fn take(&self) -> Option<PieceMemo> {
         let mut state = self.state.lock();
         if let Some(memo) = state.idle.pop() {
             return Some(memo);
@@ -166,6 +169,6 @@ impl Pool {
         }
         state.made += 1;
         drop(state);
-        Some(Memo::new())
+        Some(PieceMemo::new())
     }
 }

@@ -1,23 +1,24 @@
 //! Which two tokens a vocabulary merges into which one.
 //!
-//! Owns the tables of a vocabulary, made for speed on text whose tokens are rare ones: everything
-//! about a token is one word, everything about a pair is one bit and at most one word more. It
-//! never encodes a text.
+//! Owns the tables of a vocabulary, which are made for speed on text with rare tokens: everything
+//! about a token is one word, and everything about a pair is one bit and at most one more word.
+//! Never encodes a text.
 
 use super::longest::Longest;
 use super::pairs::Pairs;
 pub(super) use super::pairs::{NONE, TOKEN_BITS};
 use super::ranks::Ranks;
 
-/// The merges of one vocabulary. Shared by all threads without a lock.
+/// The merges of one vocabulary. All threads share them without a lock.
 pub(super) struct Merges {
     longest: Longest,
     pairs: Pairs,
     tokens: Vec<Token>,
 }
 
-/// All about one token: from the lowest bits on, the two that it is merged from (itself twice
-/// where there are none), the longest shorter one that it begins with, and its length.
+/// Everything about one token: from the lowest bits on, the two tokens that it is merged from
+/// (itself twice if there are none), the longest shorter token with which it begins, and its
+/// length.
 #[derive(Clone, Copy)]
 struct Token(u64);
 
@@ -53,7 +54,7 @@ impl Token {
 }
 
 impl Merges {
-    /// Finds out a vocabulary's merges; takes some tens of milliseconds and 9 MB.
+    /// Finds the merges of a vocabulary. This takes some tens of milliseconds and 9 MB.
     pub(super) fn new(ranks: Ranks) -> Self {
         let count = u32::try_from(ranks.count()).unwrap_or(NONE);
         debug_assert!(count < NONE, "token numbers take {TOKEN_BITS} bits");
@@ -68,6 +69,8 @@ impl Merges {
             pairs: Pairs::new(),
             tokens,
         };
+        // Tokens are added in their order, because the halves of a token are always earlier than
+        // the token.
         for id in 0..count {
             if let Some((left, right)) = merges.halves(id) {
                 merges.pairs.add(left, right, id);
@@ -80,8 +83,8 @@ impl Merges {
         merges
     }
 
-    /// The two tokens that a token is merged from: a vocabulary is made by merging what it has
-    /// already, so they are the two earlier ones that earlier merges encode its text to.
+    /// The two tokens that a token is merged from. A vocabulary is made by merging what it has
+    /// already, so these are the two earlier tokens into which earlier merges encode its text.
     fn halves(&self, id: u32) -> Option<(u32, u32)> {
         let text = self.text(id);
         let mut left = self.token(id).shorter();
@@ -100,11 +103,11 @@ impl Merges {
         None
     }
 
-    /// Whether the encoding of two tokens' joined text is just these two.
+    /// Whether the encoding of two tokens' joined text is exactly these two.
     ///
-    /// It is not if, at a time when both had been merged only in part, the parts that met in the
-    /// middle merged into an earlier token than the one that either was to become next. So the
-    /// tokens are taken apart towards the middle, the later one first.
+    /// It is not if, at a moment when both were merged only in part, the parts in the middle merged
+    /// into an earlier token than the next one of either. So the tokens are taken apart towards the
+    /// middle, the later one first.
     #[inline]
     pub(super) fn are_sound(&self, mut left: u32, mut right: u32) -> bool {
         let mut limit = u32::MAX;
@@ -143,25 +146,25 @@ impl Merges {
         self.longest.text(token)
     }
 
-    /// The number of bytes of a token.
+    /// The number of bytes in a token.
     #[inline]
     pub(super) fn length(&self, token: u32) -> usize {
         self.token(token).length()
     }
 
-    /// The longest token that a text begins with, or [`NONE`].
+    /// The longest token with which a text begins, or [`NONE`].
     #[inline]
     pub(super) fn longest(&self, text: &[u8]) -> u32 {
         self.longest.of(text)
     }
 
-    /// The longest shorter token that a token begins with, or [`NONE`].
+    /// The longest shorter token with which a token begins, or [`NONE`].
     #[inline]
     pub(super) fn shorter(&self, token: u32) -> u32 {
         self.token(token).shorter()
     }
 
-    /// The token that two neighbours merge into, or [`NONE`]. It is always a later one than both.
+    /// The token that two neighbours merge into, or [`NONE`]. It is always later than both.
     #[inline]
     pub(super) fn of(&self, left: u32, right: u32) -> u32 {
         self.pairs.of(left, right)

@@ -1,12 +1,13 @@
-//! Sizes and prices: how many tokens a text or an image is, how far the estimate is off, what a
-//! hop costs, and what is known about each model family.
+//! Sizes and prices: how many tokens a text or an image has, how far the estimate is off, what a
+//! hop costs, and what is known about each family of models.
 //!
-//! Owns everything that turns bytes into numbers. It never looks at a transcript: callers hand
-//! in texts, reported usage and model names.
+//! Owns everything that turns bytes into numbers. Never looks at a transcript: callers pass texts,
+//! reported usage and names of models.
 
 mod backtrack;
 pub(crate) mod calibrate;
 mod counter;
+mod encoding;
 mod grouped;
 mod image;
 pub(crate) mod ledger;
@@ -24,7 +25,8 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
-pub use counter::{Counter, Encoding};
+pub use counter::Counter;
+pub use encoding::Encoding;
 pub use image::{UNREADABLE as UNREADABLE_IMAGE, area_tokens, image_tokens};
 pub use models::{CacheModel, ContextLengthError, Family, Models, ModelsError};
 pub use price::{Cost, Prices, cost};

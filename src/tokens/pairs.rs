@@ -1,18 +1,19 @@
 //! A table of pairs: what two tokens merge into.
 //!
-//! Owns the table. It never learns what a token is. Most pairs that are asked for are not in it:
-//! a filter small enough for the second-level cache says so of nearly all of them.
+//! Owns the table. Never learns what a token is. Most pairs that are looked up are not in it. A
+//! filter that fits into the second-level cache answers for nearly all of these.
 
-/// Token numbers fit into so many bits, with one to spare that stands for none.
+/// How many bits the number of a token takes. One number is left to stand for none.
 pub(super) const TOKEN_BITS: u32 = 18;
 /// No token.
 pub(super) const NONE: u32 = (1 << TOKEN_BITS) - 1;
-/// The filter: 32 thousand words.
+/// The size of the filter, which has 32 thousand words.
 const FILTER_BITS: u32 = 15;
-/// The table: as many places as there may be tokens, and each pair merges into another token.
+/// The size of the table. It has as many places as there may be tokens, because each pair merges
+/// into a different token.
 const SLOT_BITS: u32 = 18;
 
-/// Open addressing. A pair and what it merges into are packed into one word; zero is free.
+/// Open addressing. A pair and what it merges into are packed into one word. Zero is a free place.
 pub(super) struct Pairs {
     filter: Vec<u64>,
     slots: Vec<u64>,
@@ -26,7 +27,7 @@ impl Pairs {
         }
     }
 
-    /// Adds a pair that is not yet there. What it merges into is not token 0.
+    /// Adds a pair that is not there yet. It must not merge into token 0.
     pub(super) fn add(&mut self, left: u32, right: u32, merged: u32) {
         let (key, hash) = hashed(left, right);
         let (word, bits) = filtered(hash);
@@ -43,7 +44,7 @@ impl Pairs {
         }
     }
 
-    /// What the two merge into, or [`NONE`].
+    /// What the two tokens merge into, or [`NONE`].
     #[inline]
     pub(super) fn of(&self, left: u32, right: u32) -> u32 {
         let (key, hash) = hashed(left, right);
@@ -68,7 +69,7 @@ fn hashed(left: u32, right: u32) -> (u64, u64) {
     (key, key.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// The filter's word for a hash, and two bits in it.
+/// The word of the filter for a hash, and two bits in it.
 #[inline]
 fn filtered(hash: u64) -> (usize, u64) {
     let word = hash >> (u64::BITS - FILTER_BITS);

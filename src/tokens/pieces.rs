@@ -1,39 +1,39 @@
-//! Cuts a text into the pieces that are merged each for itself, by the patterns of a vocabulary.
+//! Cuts a text into the pieces that are merged separately, by the patterns of a vocabulary.
 //!
-//! Owns the patterns. It is asked only for what `scan` leaves to it, which is text beyond ASCII;
-//! it never merges.
+//! Owns the patterns. Never merges, and is only asked for what `scan` leaves to it, which is text
+//! beyond ASCII.
 
 use regex_automata::meta::Regex;
 use regex_automata::{Anchored, Input};
 
-use super::counter::Encoding;
+use super::encoding::Encoding;
 
-/// What a piece is of `o200k_base`, but for white space.
+/// The pieces of `o200k_base`, except for white space.
 const O200K: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+$";
-/// The same of `cl100k_base`.
+/// The same for `cl100k_base`.
 const CL100K: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+$";
-/// The published patterns end in `\s+(?!\S)|\s+`. No automaton looks ahead, so what is looked at
-/// is matched too, and given back: [`LOOKS_AHEAD`] says by which pattern.
+/// The published patterns end in `\s+(?!\S)|\s+`. An automaton can't look ahead, so the character
+/// that follows is matched as well and given back. [`LOOKS_AHEAD`] is the pattern that does this.
 const SPACES: [&str; 2] = [r"\s+\s", r"\s+"];
-/// The number of the pattern whose last character is no part of the piece.
+/// The number of the pattern whose last character does not belong to the piece.
 const LOOKS_AHEAD: usize = 1;
 
 /// The patterns of one vocabulary.
-pub(super) struct Pieces(Option<Regex>);
+pub(super) struct PiecePatterns(Option<Regex>);
 
-impl Pieces {
+impl PiecePatterns {
     pub(super) fn of(encoding: Encoding) -> Self {
         let words = match encoding {
             Encoding::O200k => O200K,
             Encoding::Cl100k => CL100K,
         };
         let [ahead, rest] = SPACES;
-        // A test counts with both; were one broken, a text would be one piece.
+        // A test counts with both. If one were broken, a text would be one piece.
         Self(Regex::new_many(&[words, ahead, rest]).ok())
     }
 
-    /// The length of the piece that a text begins with. The patterns match any text but the empty
-    /// one, and look ahead only, so the rest of a text splits as the whole does.
+    /// The length of the piece with which a text begins. The patterns match any text that is not
+    /// empty, and only look ahead. So the rest of a text is cut as it is within the whole.
     pub(super) fn first(&self, text: &str) -> Option<usize> {
         let found = self
             .0
@@ -70,7 +70,7 @@ mod tests {
             text in "\\PC{0,40}|[a-zA-Zé中 \u{a0}\u{3000}\t\r\n'sS1²/.]{0,60}",
         ) {
             for encoding in [Encoding::O200k, Encoding::Cl100k] {
-                let pieces = Pieces::of(encoding);
+                let pieces = PiecePatterns::of(encoding);
                 let mut rest = text.as_str();
                 for expected in known(encoding).split(&text) {
                     prop_assert_eq!(pieces.first(rest), Some(expected.len()), "{:?}", rest);

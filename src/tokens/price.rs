@@ -1,11 +1,11 @@
-//! What a hop costs, from what the provider reported for it.
+//! What a hop costs, according to what the provider reported.
 //!
-//! Owns the arithmetic only. It never estimates usage, and it knows no prices: those are the
-//! family's, from `config/models.toml`.
+//! Owns the arithmetic. Never estimates usage and never knows a price: prices belong to the family,
+//! in `config/models.toml`.
 
 use crate::model::Usage;
 
-/// Prices of a model family, per token, relative to an uncached input token: `plain` is 1.0.
+/// The prices of a family per token, relative to an uncached input token: `plain` is 1.0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prices {
     /// An input token that was neither read from the cache nor written to it. Always 1.0.
@@ -14,14 +14,14 @@ pub struct Prices {
     pub read: f64,
     /// An input token that was written to the cache.
     pub write: f64,
-    /// An output token, reasoning included.
+    /// An output token, including reasoning.
     pub output: f64,
-    /// US dollars for a million `plain` tokens, where known.
+    /// The price of a million `plain` tokens in US dollars, if it is known.
     pub usd_per_mtok: Option<f64>,
 }
 
 impl Default for Prices {
-    /// The prices of a model that nothing is known about: those that make cache breaks dear.
+    /// The prices of a model about which nothing is known. They make cache breaks expensive.
     fn default() -> Self {
         Self {
             plain: 1.0,
@@ -47,19 +47,19 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// The part that context management can change.
+    /// The part that the management of a context can change.
     #[must_use]
     pub fn input(&self) -> f64 {
         self.plain + self.read + self.write
     }
 
-    /// All of it, in units of one plain input token.
+    /// The whole cost, in units of one plain input token.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.input() + self.output
     }
 
-    /// `units` of this family's plain input tokens in US dollars; `None` where its price is not
+    /// The price of `units` of this family's plain input tokens, in US dollars. `None` if it is not
     /// known.
     #[must_use]
     pub fn usd(units: f64, prices: &Prices) -> Option<f64> {
@@ -80,8 +80,8 @@ impl std::ops::Add for Cost {
     }
 }
 
-/// The cost of a hop. Cached and written tokens are parts of the prompt; a report in which they
-/// exceed it is cut down to it, reads first, so that no token is paid for twice.
+/// The cost of a hop. Cached and written tokens are parts of the prompt. If a report says that they
+/// exceed it, they are reduced to it, written ones first, so that no token is paid for twice.
 #[must_use]
 pub fn cost(usage: &Usage, prices: &Prices) -> Cost {
     let read = usage.cached.min(usage.prompt);

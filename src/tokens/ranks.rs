@@ -1,15 +1,15 @@
 //! The tokens of a vocabulary, numbered in the order in which they were merged.
 //!
-//! Owns the two files that a provider publishes, compressed, and their form: a line for each
-//! token, its bytes in base64 and its number. It never learns how tokens merge: that follows from
-//! their order, and `merge` finds it out faster than a table of it is read.
+//! Owns the two files that a provider publishes, and their form: a line for each token, with its
+//! bytes in base64 and its number. Never learns how tokens merge: that follows from their order,
+//! and `merge` finds it faster than a table could be read.
 
 use std::io::{BufRead, BufReader, Read};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::counter::Encoding;
+use super::encoding::Encoding;
 
 static O200K: &[u8] = include_bytes!("../../assets/tokens/o200k_base.tiktoken.zst");
 static CL100K: &[u8] = include_bytes!("../../assets/tokens/cl100k_base.tiktoken.zst");
@@ -24,20 +24,20 @@ pub(super) struct Ranks {
 }
 
 impl Ranks {
-    /// Inflates and reads the tokens of an encoding; takes some tens of milliseconds.
+    /// Unpacks and reads the tokens of an encoding. This takes some tens of milliseconds.
     pub(super) fn of(encoding: Encoding) -> Self {
         let file = match encoding {
             Encoding::O200k => O200K,
             Encoding::Cl100k => CL100K,
         };
-        // A test holds both files to every token of another reader's.
+        // A test compares every token of both files with another reader's.
         zstd::Decoder::new(file)
             .ok()
             .and_then(Self::read)
             .unwrap_or_default()
     }
 
-    /// `None` for what is no such file, or does not number its tokens in order.
+    /// `None` if the file has another form, or does not number its tokens in order.
     fn read(file: impl Read) -> Option<Self> {
         let mut ranks = Self::default();
         let mut file = BufReader::new(file);
@@ -61,7 +61,7 @@ impl Ranks {
         self.ends.len()
     }
 
-    /// The bytes of a token; none where there is no such token.
+    /// The bytes of a token. Empty if there is no such token.
     #[inline]
     pub(super) fn text(&self, token: u32) -> &[u8] {
         let token = token as usize;

@@ -1,28 +1,31 @@
-//! Counts a single piece by BPE, in bounded time for pieces with long runs of one byte.
+//! Counts a single piece by BPE, in limited time even for long runs of one byte.
 //!
-//! Owns the choice between two ways to encode, and the joining of what they encoded. It never
-//! cuts a text into pieces and never remembers them.
+//! Owns the choice between two ways of encoding, and the joining of what they encode. Never cuts a
+//! text into pieces and never remembers them.
 //!
-//! Going from left to right (see `backtrack`) tries, at each place of a text, the tokens that begin
-//! there from the longest down. Where a vocabulary has a token for nearly every length of a run, as it has for spaces, tabs,
-//! dashes and a few more, that takes up to sixty times the time of ordinary text. So stretches
-//! with long runs are encoded group by group instead (see `grouped`), the rest as ever.
+//! Going from left to right (see `backtrack`) tries at each place the tokens that begin there, from
+//! the longest down. A vocabulary may have a token for nearly every length of a run, as it has for
+//! spaces, tabs, dashes and a few more. That takes up to sixty times the time of ordinary text. So
+//! stretches with long runs are encoded group by group (see `grouped`), and the rest from left to
+//! right.
 //!
-//! Why encodings of two stretches can be joined: a token sequence is the encoding of its text
-//! exactly if each two neighbours are the encoding of their own joined text (the theorem that the
-//! `bpe` crate is built on). So it is enough to encode a window over the seam anew. Where the new
+//! Why the encodings of two stretches can be joined: a sequence of tokens is the encoding of its
+//! text exactly if every two neighbours are the encoding of their joined text, which is the theorem
+//! behind the `bpe` crate. So it is enough to encode a window around the seam again. If the new
 //! encoding begins with the same token as the left one did there, and ends with the same as the
-//! right one, all neighbours are sound; where it does not, the window grows on that side.
+//! right one, all neighbours are sound. If not, the window grows on that side.
 
 use super::backtrack;
 use super::grouped;
 use super::merge::Merges;
 
-/// Shorter runs are encoded faster than they are set apart.
+/// A shorter run takes less time to encode than to set apart.
 const RUN_MIN: usize = 12;
-/// Text between two long runs that is encoded along with them: two seams would cost more.
+/// A gap between two long runs that is encoded together with them, because two seams would cost
+/// more.
 const GAP_MAX: usize = 64;
-/// A stretch ends at the first long run behind so many groups: longer ones outgrow the caches.
+/// A stretch ends at the first long run after this many groups, because longer ones outgrow the
+/// caches.
 const GROUPS_MAX: usize = 256;
 
 /// The number of tokens of one piece.
@@ -43,7 +46,7 @@ fn runs(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.chunk_by(|left, right| left == right)
 }
 
-/// The tokens of a piece, by way of its stretches.
+/// The tokens of a piece, encoded stretch by stretch.
 fn joined(merges: &Merges, piece: &[u8]) -> Vec<u32> {
     let mut tokens = Vec::new();
     for stretch in stretches(piece) {
@@ -56,12 +59,12 @@ fn joined(merges: &Merges, piece: &[u8]) -> Vec<u32> {
     tokens
 }
 
-/// A part of a piece, never empty.
+/// A part of a piece. It is never empty.
 #[derive(Debug, PartialEq, Eq)]
 enum Stretch<'a> {
-    /// Begins and ends with a long run.
+    /// It begins and ends with a long run.
     Runs(&'a [u8]),
-    /// Holds no long run.
+    /// It has no long run.
     Rest(&'a [u8]),
 }
 
@@ -72,7 +75,8 @@ fn stretches<'a>(piece: &'a [u8]) -> Vec<Stretch<'a>> {
         let text = piece.get(span).unwrap_or_default();
         found.extend((!text.is_empty()).then(|| make(text)));
     };
-    // What is cut already, and the stretch of runs behind it: up to where, of how many groups.
+    // Up to where the piece is cut, up to where the stretch of runs after that goes, and how many
+    // groups it has.
     let (mut done, mut end, mut groups) = (0, 0, 0);
     let mut at = 0;
     for run in runs(piece) {
@@ -100,7 +104,7 @@ fn by_groups(merges: &Merges, text: &[u8]) -> Vec<u32> {
         .collect()
 }
 
-/// Appends an encoding to another, so that both are the encoding of the joined text.
+/// Appends an encoding to another, so that the result is the encoding of the joined text.
 fn join(merges: &Merges, left: &mut Vec<u32>, right: &[u32]) {
     let (mut before, mut behind) = (1, 1);
     loop {
@@ -112,6 +116,7 @@ fn join(merges: &Merges, left: &mut Vec<u32>, right: &[u32]) {
             .copied()
             .collect();
         let anew = by_groups(merges, &text);
+        // A side holds if the window reaches its end, or meets the same token there.
         let left_holds = from == 0 || anew.first() == left.get(from);
         let right_holds = upto == right.len() || anew.last() == right.get(upto - 1);
         if left_holds && right_holds {

@@ -32,7 +32,7 @@ use crate::session::path::Path;
 use crate::session::transcript::{self, Transcript};
 use crate::session::view::View;
 use crate::tokens::Family;
-use crate::tokens::ledger::Asked;
+use crate::tokens::ledger::RequestSizes;
 
 pub use moved::Moved;
 
@@ -105,7 +105,7 @@ pub struct Prepared {
     /// Its size in tokens, before calibration.
     pub estimate: u64,
     /// What the upstream was sent before, where this view only adds to it; less where it does not.
-    pub asked: Asked,
+    pub asked: RequestSizes,
     /// The size of the transcript with nothing evicted.
     pub whole: u64,
     /// Reported tokens over counted ones.

@@ -1,5 +1,6 @@
-//! Bodies on their way through: uploads that tell when they last moved, responses that end with an
-//! error when the upstream falls silent. Owns these two wrappers; never buffers or re-frames.
+//! Bodies on their way through: an upload that notes when it last moved, and a response that ends
+//! with an error when the upstream falls silent. Owns these two wrappers. Never buffers a body and
+//! never changes its frames.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -14,20 +15,20 @@ use http_body_util::combinators::BoxBody;
 use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep};
 
-use super::{BodyError, UploadFault};
+use super::error::{BodyError, UploadFault};
 use crate::model::Rope;
 
-/// Any error of a body.
+/// The error of a body, whatever its type.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A client's body that is streamed up.
+/// A client's body that is streamed to the upstream.
 pub type Upload = BoxBody<Bytes, UploadFault>;
 
-/// When an upload last moved, from where the first-byte timeout counts, and how it failed.
+/// When an upload last moved, and how it failed. The timeout of the first byte counts from there.
 #[derive(Clone, Debug)]
-pub(super) struct Progress(Arc<Mutex<(Instant, Option<UploadFault>)>>);
+pub(super) struct UploadProgress(Arc<Mutex<(Instant, Option<UploadFault>)>>);
 
-impl Progress {
+impl UploadProgress {
     pub(super) fn new() -> Self {
         Self(Arc::new(Mutex::new((Instant::now(), None))))
     }
@@ -36,16 +37,16 @@ impl Progress {
         self.0.lock().0
     }
 
-    /// Why the client's body ended before its end, where it did.
+    /// Why the client's body stopped before its end, if it did.
     pub(super) fn fault(&self) -> Option<UploadFault> {
         self.0.lock().1
     }
 }
 
-/// Bytes up to which joining the pieces of a body costs less than sending them one by one.
+/// Up to this many bytes it is cheaper to join the pieces of a body than to send them one by one.
 const JOINED: usize = 64 * 1024;
 
-/// A body that is held whole, sent without joining its pieces where it is long.
+/// A body that is held whole. The pieces of a long one are not joined.
 pub(super) fn whole(rope: Rope) -> reqwest::Body {
     let left = rope.len();
     if left <= JOINED {
@@ -57,18 +58,18 @@ pub(super) fn whole(rope: Rope) -> reqwest::Body {
         (Some(only), true) => reqwest::Body::from(only),
         (Some(first), false) => {
             pieces.push_front(first);
-            reqwest::Body::wrap(Pieces { pieces, left })
+            reqwest::Body::wrap(RopeBody { pieces, left })
         }
     }
 }
 
-/// Pieces of one body. Its length is known, so that it is not sent chunked.
-struct Pieces {
+/// The pieces of one body. Its length is known, so it is not sent chunked.
+struct RopeBody {
     pieces: VecDeque<Bytes>,
     left: usize,
 }
 
-impl Body for Pieces {
+impl Body for RopeBody {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -92,19 +93,19 @@ impl Body for Pieces {
     }
 }
 
-/// An upload that notes each frame it hands on.
-pub(super) struct Watched {
+/// An upload that notes each frame.
+pub(super) struct WatchedUpload {
     inner: Upload,
-    progress: Progress,
+    progress: UploadProgress,
 }
 
-impl Watched {
-    pub(super) fn new(inner: Upload, progress: Progress) -> Self {
+impl WatchedUpload {
+    pub(super) fn new(inner: Upload, progress: UploadProgress) -> Self {
         Self { inner, progress }
     }
 }
 
-impl Body for Watched {
+impl Body for WatchedUpload {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -127,8 +128,8 @@ impl Body for Watched {
     }
 }
 
-/// A response's body: the upstream's frames as they come, then its end or the reason why there is
-/// none. Dropping it cancels the upstream's request.
+/// The body of a response: the upstream's frames as they come, and then the end or the reason why
+/// there is none. Dropping it cancels the upstream's request.
 #[derive(Debug)]
 pub struct ResponseBody {
     inner: reqwest::Body,
@@ -157,8 +158,8 @@ impl Body for ResponseBody {
         let this = &mut *self;
         match Pin::new(&mut this.inner).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
-                // Time in which the client is slow to read is not the upstream's silence, so the
-                // clock starts again with each poll that found a frame.
+                // A client that reads slowly does not make the upstream silent. So the clock starts
+                // again with each poll that finds a frame.
                 this.silence.as_mut().reset(Instant::now() + this.idle);
                 Poll::Ready(Some(Ok(frame)))
             }

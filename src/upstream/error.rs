@@ -1,42 +1,42 @@
-//! Why an upstream gave no response. Owns the causes; never holds a URL's query, a header or a
-//! body, because those carry keys and content.
+//! Why an upstream gave no response. Owns the causes and their messages. Never holds the query of a
+//! URL, a header or a body, because these carry keys and content.
 
 use std::error::Error as _;
 
-/// No response came from the upstream.
+/// Why no response came from the upstream.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The path can't be laid under the base URL.
+pub enum UpstreamError {
+    /// The path can't be put under the base URL.
     #[error("the path can't be forwarded; send it without `.` or `..` segments")]
     Path,
-    /// No connection: refused, unreachable, unknown host, or TLS failed.
+    /// There was no connection: it was refused, the host is unknown or unreachable, or TLS failed.
     #[error("can't connect to the upstream ({cause}); check upstream.base_url and the network")]
     Connect {
-        /// What the system or TLS said.
+        /// What the system or TLS reported.
         cause: String,
     },
-    /// No connection within `upstream.connect_timeout`.
+    /// There was no connection within `upstream.connect_timeout`.
     #[error(
         "the upstream did not accept a connection in time; try again, or raise upstream.connect_timeout"
     )]
     ConnectTimeout,
-    /// No first byte within `upstream.first_byte_timeout`.
+    /// No byte came within `upstream.first_byte_timeout`.
     #[error("the upstream sent nothing in time; try again, or raise upstream.first_byte_timeout")]
     FirstByteTimeout,
-    /// The client's own body failed on its way up.
+    /// The client's own body failed while it was sent.
     #[error(transparent)]
     Upload(UploadFault),
-    /// The connection broke, or what came was no HTTP, before a response began.
+    /// The connection broke, or something other than HTTP came, before a response began.
     #[error("the upstream broke off before it answered ({cause}); try again")]
     Broken {
-        /// What the connection said.
+        /// What the connection reported.
         cause: String,
     },
 }
 
-impl Error {
-    /// Sorts what the HTTP client reports. The client's own text names the URL; only the root
-    /// cause is kept.
+impl UpstreamError {
+    /// Classifies an error of the HTTP client. Keeps only the innermost cause, because the client's
+    /// own text names the URL.
     pub(super) fn of(error: &reqwest::Error) -> Self {
         if error.is_builder() {
             return Self::Path;
@@ -49,10 +49,10 @@ impl Error {
     }
 }
 
-/// Why a client's body ended before its end.
+/// Why a client's body stopped before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UploadFault {
-    /// The client broke off, or what it sent is no body.
+    /// The client broke off, or did not send a valid body.
     #[error("the body did not arrive whole; send it again")]
     Broken,
     /// The client sent too slowly.
@@ -62,7 +62,7 @@ pub enum UploadFault {
     Late,
 }
 
-/// Why a response's body ended before its end.
+/// Why a response's body stopped before its end.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     /// Nothing came within `upstream.idle_timeout`.
@@ -73,7 +73,7 @@ pub enum BodyError {
     /// The connection broke in the middle.
     #[error("the upstream broke off in the middle of its answer ({cause})")]
     Cut {
-        /// What the connection said.
+        /// What the connection reported.
         cause: String,
     },
 }
@@ -84,7 +84,7 @@ impl BodyError {
     }
 }
 
-/// The innermost cause, which names neither URL nor header.
+/// The innermost cause, which names neither a URL nor a header.
 fn root(error: &reqwest::Error) -> String {
     let mut cause = error.source();
     let mut text = None;

@@ -1,4 +1,4 @@
-//! Which headers cross the proxy. Owns the two filters, up and down; never adds a header.
+//! Which headers cross the proxy. Owns the filters of both directions. Never adds a header.
 
 use http::header::{
     CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
@@ -6,10 +6,10 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName};
 
-/// What our own headers start with; they end here in both directions.
+/// The prefix of Plimsoll's own headers, which cross the proxy in neither direction.
 pub const OWN_PREFIX: &str = "x-plimsoll-";
 
-/// Headers that belong to one connection (RFC 9110 §7.6.1), whichever way they go.
+/// Headers that belong to one connection (RFC 9110 §7.6.1), in either direction.
 const HOP_BY_HOP: [HeaderName; 9] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -22,7 +22,7 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     UPGRADE,
 ];
 
-/// Where clients put their keys.
+/// The headers in which clients send their keys.
 const CREDENTIALS: [&str; 5] = [
     "authorization",
     "api-key",
@@ -31,20 +31,20 @@ const CREDENTIALS: [&str; 5] = [
     "ocp-apim-subscription-key",
 ];
 
-/// What never goes to the upstream, beside what belongs to the connection.
+/// Headers that never go to the upstream, besides those of the connection.
 const KEPT: [HeaderName; 4] = [HOST, CONTENT_LENGTH, COOKIE, EXPECT];
 
-/// Whether a header of this name goes to the upstream, unless the client names it as one of its
-/// connection.
+/// Whether a header of this name goes to the upstream. It does not if the client names it in
+/// `connection`.
 #[must_use]
 pub fn is_sent(name: &HeaderName) -> bool {
     let own = name.as_str().starts_with(OWN_PREFIX);
     !own && !HOP_BY_HOP.contains(name) && !KEPT.contains(name)
 }
 
-/// What goes to the upstream: neither connection headers nor cookies nor our own. Host and length
-/// are computed anew by the connection; `expect` was answered here.
-/// Credentials are marked, so that no layer below prints or indexes them.
+/// Removes the headers that do not go to the upstream: those of the connection, cookies and
+/// Plimsoll's own. The connection sets host and length again, and `expect` was answered by the
+/// proxy. Marks credentials as sensitive, so that no lower layer prints or indexes them.
 pub fn to_upstream(headers: &mut HeaderMap) {
     strip(headers, &KEPT);
     for (name, value) in headers.iter_mut() {
@@ -54,12 +54,14 @@ pub fn to_upstream(headers: &mut HeaderMap) {
     }
 }
 
-/// What goes to the client. The length stays: the body is not touched, and a `HEAD` has only this.
+/// Removes the headers that do not go to the client. The length stays, because the body is not
+/// changed, and it is all that a response to `HEAD` has.
 pub fn to_client(headers: &mut HeaderMap) {
     strip(headers, &[SET_COOKIE]);
 }
 
 fn strip(headers: &mut HeaderMap, further: &[HeaderName]) {
+    // A client may name further headers that belong to its connection.
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)
         .iter()

@@ -1,6 +1,5 @@
-//! What a server says of the models that it serves: the list beside an endpoint, asked for once and
-//! within bounds of its own. Owns the reading of that list; never tries again, and never decides when
-//! to ask.
+//! What a server says about its models: the list beside an endpoint, asked for once and within
+//! limits of its own. Owns the reading of that list. Never retries, and never decides when to ask.
 
 use std::time::Duration;
 
@@ -11,22 +10,26 @@ use http_body_util::{BodyExt as _, Limited};
 use reqwest::Url;
 use serde_json::Value;
 
-use super::{Client, Error, Outbound, Payload, to_upstream};
+use super::client::UpstreamClient;
+use super::error::UpstreamError;
+use super::headers::to_upstream;
+use super::outbound::{Outbound, Payload};
 use crate::model::Rope;
 
-/// How long the whole of an answer is waited for.
+/// How long the whole answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes of a list that are read: that of a market with hundreds of models has about one million.
+/// How many bytes of a list are read. The list of a market with hundreds of models has about a
+/// million.
 const LONGEST: usize = 4 << 20;
-/// What is said to be smaller than this is no size of a context: some servers say 0 or 1 for unknown.
+/// A smaller number is not the size of a context. Some servers say 0 or 1 if they do not know.
 const LEAST: u64 = 1_024;
-/// A request's headers that say nothing of who asks.
+/// A header of a turn that says nothing about who asks.
 const OF_THE_TURN: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// What the addresses of the endpoints end in that turns go to.
+/// The ends of the addresses to which turns go.
 const ENDPOINTS: [&str; 3] = ["/chat/completions", "/responses", "/messages"];
 
-/// Where servers write the size of a model's context, prompt and answer together.
+/// Where servers write the size of a model's context, for prompt and answer together.
 const CONTEXTS: [&[&str]; 6] = [
     // vLLM and SGLang
     &["max_model_len"],
@@ -38,36 +41,37 @@ const CONTEXTS: [&[&str]; 6] = [
     &["max_context_length"],
     // OpenRouter, Together and Fireworks
     &["context_length"],
-    // llama.cpp again: what the model was made for, which is hardly ever less than what is served.
+    // llama.cpp again: what the model was made for, which is seldom less than what is served.
     &["meta", "n_ctx_train"],
 ];
 
-/// Why a server told nothing.
+/// Why a server said nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum ListingError {
-    /// The request was for no endpoint that a list stands beside.
+    /// The address is not that of an endpoint with a list beside it.
     #[error("no list of models stands beside the endpoint")]
     Place,
-    /// It answered with another status than 200.
+    /// The status was not 200.
     #[error("the list of models was answered with status {0}")]
     Status(u16),
-    /// It did not answer whole in time.
+    /// The answer was not complete in time.
     #[error("the list of models did not come in time")]
     Late,
-    /// What it answered is no list, or too long a one.
+    /// The answer is not a list, or the list is too long.
     #[error("the list of models could not be read")]
     Form,
-    /// It gave no response.
+    /// There was no response.
     #[error(transparent)]
-    Upstream(#[from] Error),
+    Upstream(#[from] UpstreamError),
 }
 
-impl Client {
-    /// Asks a server for the size of a model's context: the list of models beside the endpoint that
-    /// a turn went to, with the headers that went there. `None` where the list does not say.
+impl UpstreamClient {
+    /// Asks a server for the size of a model's context. Reads the list of models beside the
+    /// endpoint that a turn went to, with the headers of that turn. Returns `None` if the list does
+    /// not say.
     ///
     /// # Errors
-    /// [`ListingError`] where there is no such list.
+    /// [`ListingError`] if there is no such list.
     pub async fn context_of(
         &self,
         endpoint: &Url,
@@ -97,8 +101,8 @@ impl Client {
     }
 }
 
-/// The list of models that stands beside an endpoint; the query stays, because some prove in it who
-/// they are.
+/// The address of the list beside an endpoint. Keeps the query, because some clients send their key
+/// in it.
 fn beside(endpoint: &Url) -> Option<Url> {
     let path = endpoint.path();
     let base = ENDPOINTS.iter().find_map(|end| path.strip_suffix(end))?;
@@ -107,7 +111,7 @@ fn beside(endpoint: &Url) -> Option<Url> {
     Some(url)
 }
 
-/// The headers of a question, made of those of a turn: without what describes its body and its answer.
+/// The headers for the list: those of the turn, without what describes its body and its answer.
 fn asking(mut headers: HeaderMap) -> HeaderMap {
     to_upstream(&mut headers);
     let of_body = |name: &HeaderName| name.as_str().starts_with("content-") || name == OF_THE_TURN;
@@ -124,11 +128,11 @@ fn asking(mut headers: HeaderMap) -> HeaderMap {
     headers
 }
 
-/// The size of a model's context by a list of models.
+/// The size of a model's context according to a list of models.
 fn context_in(list: &Value, model: &str) -> Option<u32> {
     let models = list.get("data").unwrap_or(list).as_array()?;
     let named = |entry: &&Value| entry.get("id").and_then(Value::as_str) == Some(model);
-    // llama.cpp serves one model whatever it is called.
+    // llama.cpp serves one model under any name.
     let sole = || match models.as_slice() {
         [only] if only.get("meta").is_some() => Some(only),
         _ => None,

@@ -1,201 +1,23 @@
-//! One hop to the upstream: send, wait for the first byte, hand the body on. Owns connections,
-//! timeouts and retries (before the first byte only); never reads a body, follows a redirect,
-//! keeps a cookie or decompresses.
+//! One call to the upstream: sends it, waits for the first byte and passes the body on. Owns
+//! connections, timeouts and retries, which only happen before the first byte. Never reads a body,
+//! follows a redirect, keeps a cookie or decompresses.
 
 mod body;
+mod client;
 mod error;
 mod headers;
 mod listing;
+mod outbound;
 mod retry;
+mod settings;
 mod target;
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use crate::model::Rope;
-use http::{HeaderMap, Method, Response};
-use parking_lot::Mutex;
-use reqwest::Url;
-use tokio::time::Instant;
-use tower::ServiceExt as _;
-
 pub use body::{ResponseBody, Upload};
-pub use error::{BodyError, Error, UploadFault};
+pub use client::{SetupError, UpstreamClient};
+pub use error::{BodyError, UploadFault, UpstreamError};
 pub use headers::{OWN_PREFIX, is_sent, to_client, to_upstream};
 pub use listing::ListingError;
-pub use retry::{LONGEST_WAIT, Retry, retry_after};
+pub use outbound::{Outbound, Payload};
+pub use retry::{LONGEST_WAIT, RetryCause, retry_after};
+pub use settings::UpstreamSettings;
 pub use target::{BaseUrl, BaseUrlError};
-
-use body::{Progress, Watched};
-use retry::Tries;
-
-/// Bytes of one answer that an HTTP/2 upstream may send ahead of its reader: they wait in memory.
-const STREAM_WINDOW: u32 = 256 << 10;
-
-/// And of all answers on one connection. More than they can have together, because who does not
-/// read would else hold up everybody on the connection.
-const CONNECTION_WINDOW: u32 = 1 << 30;
-
-/// Where requests go and how long they may take.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// What `/v1` of the proxy stands for.
-    pub base_url: BaseUrl,
-    /// Until a connection stands, TLS included.
-    pub connect_timeout: Duration,
-    /// From the last byte sent to the first received.
-    pub first_byte_timeout: Duration,
-    /// The longest silence inside a response.
-    pub idle_timeout: Duration,
-    /// Further tries before the first byte.
-    pub retries: u32,
-    /// Statuses that are retried too; none by default.
-    pub retry_statuses: Vec<u16>,
-    /// Idle connections kept per host.
-    pub pool_idle: usize,
-    /// How long an idle connection is kept.
-    pub pool_idle_timeout: Duration,
-    /// Whether the upstream is asked, beside turns, how much a model takes that no table knows.
-    pub ask_models: bool,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            base_url: BaseUrl::default(),
-            connect_timeout: Duration::from_secs(10),
-            first_byte_timeout: Duration::from_secs(15 * 60),
-            idle_timeout: Duration::from_secs(5 * 60),
-            retries: 2,
-            retry_statuses: Vec::new(),
-            pool_idle: 256,
-            pool_idle_timeout: Duration::from_secs(90),
-            ask_models: true,
-        }
-    }
-}
-
-/// What goes up. Headers must have gone through [`to_upstream`].
-#[derive(Debug)]
-pub struct Outbound {
-    /// The client's method.
-    pub method: Method,
-    /// From [`Client::target`].
-    pub url: Url,
-    /// The headers as they are sent; host and length are added.
-    pub headers: HeaderMap,
-    /// The body.
-    pub payload: Payload,
-}
-
-/// A body that goes up.
-#[derive(Debug)]
-pub enum Payload {
-    /// Held whole: such a request can be sent again.
-    Whole(Rope),
-    /// Streamed from the client: such a request is sent once.
-    Streamed(Upload),
-}
-
-/// Why no client could be made.
-#[derive(Debug, thiserror::Error)]
-#[error("can't set up TLS or the resolver: {0}; check the system's certificates")]
-pub struct SetupError(#[from] reqwest::Error);
-
-/// The connections to the upstream. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct Client {
-    http: reqwest::Client,
-    config: Arc<Config>,
-}
-
-impl Client {
-    /// Makes the client; no connection is opened yet.
-    ///
-    /// # Errors
-    /// If TLS can't be set up.
-    pub fn new(config: Config) -> Result<Self, SetupError> {
-        // A second install is refused, which is fine: the first one stands.
-        let _already = rustls::crypto::ring::default_provider().install_default();
-        let mut http = reqwest::Client::builder();
-        if config.base_url.is_loopback() {
-            // A proxy of the environment can't reach this machine's own addresses.
-            http = http.no_proxy();
-        }
-        let http = http
-            .redirect(reqwest::redirect::Policy::none())
-            .referer(false)
-            .tcp_nodelay(true)
-            .tcp_keepalive(Duration::from_secs(60))
-            .connect_timeout(config.connect_timeout)
-            .pool_max_idle_per_host(config.pool_idle)
-            .pool_idle_timeout(config.pool_idle_timeout)
-            .http2_initial_stream_window_size(STREAM_WINDOW)
-            .http2_initial_connection_window_size(CONNECTION_WINDOW)
-            .build()?;
-        Ok(Self {
-            http,
-            config: Arc::new(config),
-        })
-    }
-
-    /// The URL that a client's path means.
-    ///
-    /// # Errors
-    /// [`Error::Path`] where it would leave the base.
-    pub fn target(&self, asked: &http::uri::PathAndQuery) -> Result<Url, Error> {
-        self.config.base_url.join(asked)
-    }
-
-    /// Sends a request and waits for the response's head. Whatever the upstream answers is a
-    /// response, errors included; its headers are not filtered yet. Dropping the future or the
-    /// body cancels the request. `told` hears of each further try before it begins.
-    ///
-    /// # Errors
-    /// If no response began, after the retries that the configuration allows.
-    pub async fn send(
-        &self,
-        outbound: Outbound,
-        told: impl FnMut(Retry) + Send,
-    ) -> Result<Response<ResponseBody>, Error> {
-        let told = Mutex::new(told);
-        let tries = Tries::new(&self.config, &told);
-        let attempt = tower::service_fn(|outbound| self.attempt(outbound));
-        tower::retry::Retry::new(tries, attempt)
-            .oneshot(outbound)
-            .await
-    }
-
-    async fn attempt(&self, outbound: Outbound) -> Result<Response<ResponseBody>, Error> {
-        let mut request = reqwest::Request::new(outbound.method, outbound.url);
-        *request.headers_mut() = outbound.headers;
-        let progress = Progress::new();
-        *request.body_mut() = match outbound.payload {
-            Payload::Whole(rope) => (!rope.is_empty()).then(|| body::whole(rope)),
-            Payload::Streamed(upload) => {
-                let watched = Watched::new(upload, progress.clone());
-                Some(reqwest::Body::wrap(watched))
-            }
-        };
-        let mut sending = std::pin::pin!(self.http.execute(request));
-        let limit = self.config.first_byte_timeout;
-        let response = loop {
-            let deadline = progress.last() + limit;
-            tokio::select! {
-                outcome = &mut sending => break outcome.map_err(|error| {
-                    // The upstream is not to blame for a body that its sender did not finish.
-                    let fault = progress.fault();
-                    fault.map_or_else(|| Error::of(&error), Error::Upload)
-                })?,
-                () = tokio::time::sleep_until(deadline) => {
-                    // An upload that has moved since puts the deadline off.
-                    if progress.last() + limit <= Instant::now() {
-                        return Err(Error::FirstByteTimeout);
-                    }
-                }
-            }
-        };
-        let idle = self.config.idle_timeout;
-        Ok(Response::<reqwest::Body>::from(response).map(|body| ResponseBody::new(body, idle)))
-    }
-}

@@ -1,5 +1,5 @@
-//! Whether an upstream call is tried again, and after how long. Owns the rule and the reading of
-//! `retry-after`; never sends anything.
+//! Whether an upstream call is tried again, and when. Owns the rule and the reading of
+//! `retry-after`. Never sends anything.
 
 use std::time::Duration;
 
@@ -9,15 +9,18 @@ use parking_lot::Mutex;
 use tokio::time::Sleep;
 use tower::retry::Policy;
 
-use super::{Config, Error, Outbound, Payload};
+use super::error::UpstreamError;
+use super::outbound::{Outbound, Payload};
+use super::settings::UpstreamSettings;
 
-/// No wait before a retry is longer: past it the client is better told.
+/// The longest wait before a retry. If the upstream asks for more, the client should hear of it.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(20);
 
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 
-/// What the upstream asks for: `retry-after-ms` before `retry-after` in seconds (fractions are
-/// read). A date is not: it would need a clock that agrees with the upstream's.
+/// The wait that the upstream asks for: `retry-after-ms`, or else `retry-after` in seconds, which
+/// may have a fraction. A date is not read, because it needs a clock that agrees with the
+/// upstream's.
 #[must_use]
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
@@ -26,8 +29,8 @@ pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// The wait before try `tries + 1`: what the upstream asks for, else doubling from 100 ms. `None`
-/// if the upstream asks for more than [`LONGEST_WAIT`].
+/// The wait before the next try: what the upstream asks for, or else a time that doubles from 100
+/// ms. `None` if the upstream asks for more than [`LONGEST_WAIT`].
 fn wait(tries: u32, asked: Option<Duration>) -> Option<Duration> {
     let doubled = FIRST_WAIT.saturating_mul(1 << tries.min(8));
     match asked {
@@ -38,25 +41,25 @@ fn wait(tries: u32, asked: Option<Duration>) -> Option<Duration> {
 
 /// Why an upstream call is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retry {
-    /// No connection stood.
+pub enum RetryCause {
+    /// There was no connection.
     Connect,
-    /// The upstream answered with a status that the configuration retries.
+    /// The upstream answered with a status that the settings name.
     Status,
 }
 
-/// The tries of one call: a body that is held whole is sent again as often as the configuration
-/// allows, a streamed one never. `told` hears of each.
+/// The tries of one call. A body that is held whole is sent again as often as the settings allow, a
+/// streamed one never. `told` is called before each retry.
 pub(super) struct Tries<'a, F> {
-    config: &'a Config,
+    settings: &'a UpstreamSettings,
     told: &'a Mutex<F>,
     made: u32,
 }
 
 impl<'a, F> Tries<'a, F> {
-    pub(super) fn new(config: &'a Config, told: &'a Mutex<F>) -> Self {
+    pub(super) fn new(settings: &'a UpstreamSettings, told: &'a Mutex<F>) -> Self {
         Self {
-            config,
+            settings,
             told,
             made: 0,
         }
@@ -69,23 +72,30 @@ impl<F> Clone for Tries<'_, F> {
     }
 }
 
-impl<F: FnMut(Retry), B> Policy<Outbound, Response<B>, Error> for Tries<'_, F> {
+impl<F: FnMut(RetryCause), B> Policy<Outbound, Response<B>, UpstreamError> for Tries<'_, F> {
     type Future = Sleep;
 
     fn retry(
         &mut self,
         _: &mut Outbound,
-        outcome: &mut Result<Response<B>, Error>,
+        outcome: &mut Result<Response<B>, UpstreamError>,
     ) -> Option<Sleep> {
-        let listed = |status: &u16| self.config.retry_statuses.contains(status);
+        let listed = |status: &u16| self.settings.retry_statuses.contains(status);
+        // Only a call that cannot have reached the model is repeated, apart from statuses that the
+        // operator names.
         let (why, asked) = match outcome {
             Ok(response) if listed(&response.status().as_u16()) => {
-                (Retry::Status, retry_after(response.headers()))
+                (RetryCause::Status, retry_after(response.headers()))
             }
-            Err(Error::Connect { .. } | Error::ConnectTimeout) => (Retry::Connect, None),
+            Err(UpstreamError::Connect { .. } | UpstreamError::ConnectTimeout) => {
+                (RetryCause::Connect, None)
+            }
             Ok(_)
             | Err(
-                Error::Path | Error::FirstByteTimeout | Error::Upload(_) | Error::Broken { .. },
+                UpstreamError::Path
+                | UpstreamError::FirstByteTimeout
+                | UpstreamError::Upload(_)
+                | UpstreamError::Broken { .. },
             ) => {
                 return None;
             }
@@ -98,7 +108,7 @@ impl<F: FnMut(Retry), B> Policy<Outbound, Response<B>, Error> for Tries<'_, F> {
 
     fn clone_request(&mut self, outbound: &Outbound) -> Option<Outbound> {
         let rope = match &outbound.payload {
-            Payload::Whole(rope) if self.made < self.config.retries => rope,
+            Payload::Whole(rope) if self.made < self.settings.retries => rope,
             Payload::Whole(_) | Payload::Streamed(_) => return None,
         };
         Some(Outbound {

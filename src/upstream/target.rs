@@ -1,5 +1,5 @@
-//! The base URL and how a client's path is laid under it, or under the root of the same server.
-//! Owns the mapping; never lets a client choose a host, nor climb out of either by dot segments.
+//! The base URL, and how a client's path is put under it or under the root of the same server. Owns
+//! that mapping. Never lets a client choose a host, or leave either by dot segments.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -7,13 +7,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use http::uri::PathAndQuery;
 use reqwest::Url;
 
-use super::Error;
+use super::error::UpstreamError;
 use crate::model::Dialect;
 
-/// The proxy's own base: a client's `/v1/x` and `/x` both mean `BASE_URL/x`.
+/// The proxy's own base. `/v1/x` and `/x` of a client both mean `BASE_URL/x`.
 const OWN_BASE: &str = "/v1";
 
-/// What an endpoint's address ends in, the longest first: people copy these for bases.
+/// The ends of endpoints' addresses, the longest first. People copy such an address as a base URL.
 const ENDPOINTS: [&str; 7] = [
     "/messages/count_tokens",
     "/chat/completions",
@@ -24,10 +24,10 @@ const ENDPOINTS: [&str; 7] = [
     "/models",
 ];
 
-/// First segments of paths that OpenAI's and Anthropic's APIs, and OpenRouter's, have under their
-/// version: clients whose base URL lacks `/v1` ask for them without it. Any other path is one of the
-/// server's own, such as Ollama's `/api/tags`
-/// (<https://github.com/ollama/ollama/blob/main/docs/api.md>), and stands under its root.
+/// The first segments of paths that the APIs of OpenAI, Anthropic and OpenRouter have under their
+/// version. A client whose base URL lacks `/v1` asks for them without it. Any other path is one of
+/// the server's own, such as Ollama's `/api/tags`
+/// (<https://github.com/ollama/ollama/blob/main/docs/api.md>), and is put under its root.
 const UNDER_BASE: [&str; 33] = [
     "assistants",
     "audio",
@@ -64,7 +64,7 @@ const UNDER_BASE: [&str; 33] = [
     "videos",
 ];
 
-/// The bases of hosts that are often named alone.
+/// The bases of hosts that people often give without a path.
 const BASES: [(&str, &str); 5] = [
     ("api.openai.com", OWN_BASE),
     ("api.anthropic.com", OWN_BASE),
@@ -73,39 +73,39 @@ const BASES: [(&str, &str); 5] = [
     ("api.githubcopilot.com", ""),
 ];
 
-/// A base URL that was checked: http or https, a host, no user, query or fragment; kept without an
-/// endpoint or a slash at its end.
+/// A base URL that was checked: http or https, a host, and no user, query or fragment. It is kept
+/// without an endpoint and without a slash at its end.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BaseUrl {
     text: String,
-    /// Whether it has no path and nothing is known of its host: clients' paths stay as they are then,
-    /// since most such hosts have a `/v1` of their own.
+    /// Whether it has no path and its host is not known. Then clients' paths stay as they are,
+    /// because most such hosts have a `/v1` of their own.
     bare: bool,
 }
 
-/// Why a text is no base URL.
+/// Why a text is not a base URL.
 #[derive(Debug, thiserror::Error)]
 pub enum BaseUrlError {
-    /// It does not parse, or has another scheme.
+    /// It is not a URL, or it has another scheme.
     #[error(
         "must be a URL that begins with https:// or http://, like \"https://api.openai.com/v1\""
     )]
     Url,
-    /// It carries credentials, a query or a fragment.
+    /// It has credentials, a query or a fragment.
     #[error("must have no user, password, query or fragment; clients bring their own credentials")]
     Extra,
 }
 
 impl BaseUrl {
-    /// Whether it names this machine by a loopback address or `localhost`.
+    /// Whether it names this machine, by a loopback address or by `localhost`.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         let (addresses, _) = self.addresses();
         !addresses.is_empty() && addresses.iter().all(IpAddr::is_loopback)
     }
 
-    /// Whether it names an address that a server of ours listens on, as far as that can be told
-    /// without asking anybody.
+    /// Whether it names an address on which this proxy listens, as far as that is known without a
+    /// look-up.
     #[must_use]
     pub fn reaches(&self, own: SocketAddr) -> bool {
         let (addresses, port) = self.addresses();
@@ -118,7 +118,7 @@ impl BaseUrl {
         own.port() != 0 && port == Some(own.port()) && addresses.iter().any(meets)
     }
 
-    /// Host and port, for whoever looks the host up.
+    /// The host and the port, for a look-up of the host.
     #[must_use]
     pub fn host_and_port(&self) -> Option<(String, u16)> {
         let url = Url::parse(&self.text).ok()?;
@@ -126,7 +126,7 @@ impl BaseUrl {
         Some((host, url.port_or_known_default()?))
     }
 
-    /// The addresses that the host itself says, and the port.
+    /// The addresses that the host is written as, and the port.
     fn addresses(&self) -> (Vec<IpAddr>, Option<u16>) {
         let Some((host, port)) = self.host_and_port() else {
             return (Vec::new(), None);
@@ -141,11 +141,12 @@ impl BaseUrl {
         (addresses, Some(port))
     }
 
-    /// Checks a text. The address of an endpoint stands for its base, and a well-known host for
-    /// what it serves.
+    /// Checks a text. The address of an endpoint counts as its base, and a well-known host as the
+    /// base that it serves.
     ///
     /// # Errors
-    /// If it is no http or https URL, or holds more than scheme, host, port and path.
+    /// [`BaseUrlError`] if it is not an http or https URL, or holds more than scheme, host, port
+    /// and path.
     pub fn parse(text: &str) -> Result<Self, BaseUrlError> {
         let url = Url::parse(text.trim()).map_err(|_| BaseUrlError::Url)?;
         if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
@@ -159,6 +160,7 @@ impl BaseUrl {
         let path = url.path().trim_end_matches('/');
         let host = url.host_str().unwrap_or_default();
         let known = BASES.iter().find(|(name, _)| *name == host);
+        // People copy the address of an endpoint from the documentation of a provider.
         if let Some(endpoint) = ENDPOINTS.iter().find(|end| path.ends_with(*end)) {
             let base = text.strip_suffix(endpoint).unwrap_or(text);
             return Ok(Self::of(base.trim_end_matches('/'), false));
@@ -180,26 +182,26 @@ impl BaseUrl {
         &self.text
     }
 
-    /// Lays a client's path under the base, or under the server's root where no API has it under its
-    /// version; the query goes along as it is.
+    /// Puts a client's path under the base, or under the server's root if no API has it under its
+    /// version. The query is kept as it is.
     ///
     /// # Errors
-    /// [`Error::Path`] where the path has dot segments (they would leave the base) or can't be
-    /// part of a URL.
-    pub fn join(&self, asked: &PathAndQuery) -> Result<Url, Error> {
+    /// [`UpstreamError::Path`] if the path has dot segments, which would leave the base, or can't be part
+    /// of a URL.
+    pub fn join(&self, asked: &PathAndQuery) -> Result<Url, UpstreamError> {
         let path = asked.path();
         if path.split(['/', '\\']).any(is_dots) || !(path.is_empty() || path.starts_with('/')) {
-            return Err(Error::Path);
+            return Err(UpstreamError::Path);
         }
         let (before, path) = self.place(path);
         let query = asked
             .query()
             .map(|query| format!("?{query}"))
             .unwrap_or_default();
-        Url::parse(&format!("{before}{path}{query}")).map_err(|_| Error::Path)
+        Url::parse(&format!("{before}{path}{query}")).map_err(|_| UpstreamError::Path)
     }
 
-    /// What a path stands under, and what is left of it there.
+    /// The base that a path is put under, and what is left of the path.
     fn place<'a>(&'a self, path: &'a str) -> (&'a str, &'a str) {
         if self.bare {
             return (&self.text, path);
@@ -213,21 +215,21 @@ impl BaseUrl {
         if first.is_some_and(|first| UNDER_BASE.contains(&first)) {
             return (&self.text, path);
         }
-        // Who writes the whole path of the upstream means that.
+        // A client that writes the upstream's whole path means exactly that path.
         let root = self.root();
         let origin = self.origin();
         let above = root.get(origin.len()..).unwrap_or_default();
         if !above.is_empty() && below(path, above).is_some() {
             return (origin, path);
         }
-        // What is managed was asked for by its end alone, whatever stands before that.
+        // A managed path is recognised by its end, whatever stands before that.
         if Dialect::of_path(path).is_some() {
             return (&self.text, path);
         }
         (root, path)
     }
 
-    /// Scheme and authority.
+    /// The scheme and the authority.
     fn origin(&self) -> &str {
         let host = self.text.find("://").map_or(0, |at| at + 3);
         let rest = self.text.get(host..).unwrap_or_default();
@@ -235,9 +237,9 @@ impl BaseUrl {
         self.text.get(..end).unwrap_or(&self.text)
     }
 
-    /// The base up to its version, where that is its last segment, or the one before: what else the
-    /// server has stands beside that. Any other base is its own root, since what stands before the
-    /// segments behind a version may be another's.
+    /// The base up to its version, if that is its last or last but one segment. The server's other
+    /// paths stand beside the version. Any other base is its own root, because what stands before
+    /// it may belong to somebody else.
     fn root(&self) -> &str {
         let origin = self.origin().len();
         let path = self
@@ -260,7 +262,7 @@ impl BaseUrl {
     }
 }
 
-/// What of a path is below another; `None` where it is not.
+/// The part of a path below another path. `None` if it is not below it.
 fn below<'a>(path: &'a str, above: &str) -> Option<&'a str> {
     let rest = path.strip_prefix(above)?;
     (rest.is_empty() || rest.starts_with('/')).then_some(rest)
@@ -284,7 +286,7 @@ impl fmt::Debug for BaseUrl {
     }
 }
 
-/// Whether a segment is `.` or `..`, percent-encoded dots included, as URL parsers see it.
+/// Whether a segment is `.` or `..`, also with percent-encoded dots, as parsers of URLs read it.
 fn is_dots(segment: &str) -> bool {
     let plain = segment.to_ascii_lowercase().replace("%2e", ".");
     plain == "." || plain == ".."
@@ -294,7 +296,7 @@ fn is_dots(segment: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn join(base: &str, asked: &str) -> Result<String, Error> {
+    fn join(base: &str, asked: &str) -> Result<String, UpstreamError> {
         let asked = PathAndQuery::try_from(asked).unwrap();
         BaseUrl::parse(base)
             .unwrap()
@@ -465,7 +467,7 @@ mod tests {
             "/api\\..\\admin",
         ] {
             assert!(
-                matches!(join("https://h/v1", asked), Err(Error::Path)),
+                matches!(join("https://h/v1", asked), Err(UpstreamError::Path)),
                 "{asked}"
             );
         }

@@ -478,6 +478,37 @@ async fn a_context_that_stays_too_long_is_tried_once_more_and_no_more() {
     }
 }
 
+/// The published order never takes a prologue, nor anything else where it has no candidate: an
+/// emergency changes nothing about that.
+#[tokio::test]
+async fn a_refusal_stands_where_the_published_order_has_no_candidate() {
+    let paper = |config: &mut Config| {
+        config.budget.order = Order::Paper;
+        // All work before the first episode is prologue only where the model was asked from the start.
+        config.budget.guide_at = 0.0;
+    };
+    let refusal = r#"{"error":{"message":"too much","code":"context_length_exceeded"}}"#;
+    for stream in [false, true] {
+        let provider = provider(plan([
+            ("go", vec![Reply::calls(vec![bash("b1")])]),
+            ("b1", vec![Reply::calls(vec![bash("b2")])]),
+            ("b2", vec![Reply::error(400, refusal)]),
+        ]))
+        .await;
+        let proxy = Proxy::with(provider.address, paper).await;
+        let mut agent = Agent::new(&proxy, stream).told("go");
+        agent.work(&"lorem ipsum ".repeat(1_200)).await;
+        agent.work("small").await;
+        let answer = agent.ask().await;
+        assert_eq!((answer.status, answer.text().as_str()), (400, refusal));
+        let chats = provider.chats();
+        assert_eq!(chats.len(), 4);
+        assert_eq!(chats[3].body, agent.body(), "the client's own bytes, whole");
+        let counted = metric(&proxy, "plimsoll_passes_total{trigger=\"emergency\"} 0").await;
+        assert!(counted.is_some(), "no pass came of it");
+    }
+}
+
 #[tokio::test]
 async fn marks_of_a_refused_try_stay_where_they_are() {
     // The order in which each pass takes one pair out, which is an episode of its own here: of an

@@ -363,7 +363,7 @@ fn check_says_what_is_wrong_and_where() {
     assert_eq!(
         out,
         "p.toml:2: unknown key `budget.cieling`; did you mean `budget.ceiling`?\n\
-         p.toml:3: `budget.floor`: must be a fraction above 0 and at most 1\n"
+         p.toml:3: `budget.floor`: must be a fraction greater than 0 and at most 1\n"
     );
     let (code, _, err) = run(directory.path(), &["check", "nowhere.toml"], &[]);
     assert_eq!(code, Some(1));

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use plimsoll::inspect::Archive;
 use plimsoll::pipeline::App;
-use plimsoll::store::{Config, Store};
+use plimsoll::store::{Store, StoreSettings};
 use plimsoll::turn::StoreContent;
 use serde_json::{Value, json};
 
@@ -247,9 +247,9 @@ async fn forks_share_what_they_go_on_from() {
 async fn a_chain_keeps_its_place_whatever_the_session_is_called() {
     let provider = provider().await;
     let directory = tempfile::tempdir().unwrap();
-    let config = Config {
+    let config = StoreSettings {
         path: directory.path().to_owned(),
-        ..Config::default()
+        ..StoreSettings::default()
     };
     for on_disk in [false, true] {
         let store = on_disk.then(|| Arc::new(Store::open(&config).unwrap().store));
@@ -474,9 +474,9 @@ async fn no_more_is_put_together_than_a_body_may_have() {
 async fn a_store_that_fails_leaves_the_request_to_the_provider() {
     let provider = provider().await;
     let directory = tempfile::tempdir().unwrap();
-    let config = Config {
+    let config = StoreSettings {
         path: directory.path().to_owned(),
-        ..Config::default()
+        ..StoreSettings::default()
     };
     let store = Arc::new(Store::open(&config).unwrap().store);
     let own = Arc::clone(&store);

@@ -369,7 +369,7 @@ fn tune_says_what_it_cannot_do() {
     for (arguments, code, words) in [
         (&["--min-tokens", "9000000"][..], 1, "lower --min-tokens"),
         (&["--ceilings", "100"], 2, "at least 4000 tokens"),
-        (&["--floors", "0.5,low"], 2, "a fraction above 0"),
+        (&["--floors", "0.5,low"], 2, "a fraction greater than 0"),
     ] {
         let output = run("tune", arguments);
         let errors = text(&output.stderr);

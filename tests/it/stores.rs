@@ -215,8 +215,8 @@ async fn files_removed_in_use_are_told_and_later_turns_kept() {
             fs::remove_file(&path).unwrap();
         }
         soon(async {
-            while !ready(&process).await.1.contains("begun anew")
-                && !ready(&process).await.1.contains("put together anew from")
+            while !ready(&process).await.1.contains("begun again")
+                && !ready(&process).await.1.contains("rebuilt from")
             {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
@@ -299,7 +299,7 @@ async fn the_data_directory_is_the_owners_alone() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
     let process = Process::start(directory.path(), provider.addr, &[], &[]);
-    assert!(!process.before().contains("closed to them now"));
+    assert!(!process.before().contains("now closed to them"));
     assert_private(&data);
     turn(&process, 300, false).await;
     assert_private(&data);
@@ -312,12 +312,12 @@ async fn the_data_directory_is_the_owners_alone() {
         fs::set_permissions(&path, fs::Permissions::from_mode(wide)).unwrap();
     }
     let process = Process::start(directory.path(), provider.addr, &[], &[]);
-    assert!(process.before().contains("closed to them now"));
+    assert!(process.before().contains("now closed to them"));
     assert_private(&data);
     end(process, "-KILL").await;
     let process = Process::start(directory.path(), provider.addr, &[], &[]);
     assert!(
-        !process.before().contains("closed to them now"),
+        !process.before().contains("now closed to them"),
         "said once"
     );
     turn(&process, 300, true).await;

@@ -44,7 +44,7 @@ fn what_can_not_be_meant_is_refused_with_what_to_type() {
             &[("PLIMSOLL__LOG__LEVEL", "loud")],
             "error, warn, info, debug or trace",
         ),
-        (&["--log", "info,verbose"], &[], "`verbose` is no level"),
+        (&["--log", "info,verbose"], &[], "`verbose` is not a level"),
         (&["--log", "hyper=debug"], &[], "\"warn,hyper=debug\""),
         (&["--budget", "40%"], &[], "x-plimsoll-budget: 40%"),
         (&["--budget", "3k"], &[], "at least 4000"),

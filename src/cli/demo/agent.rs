@@ -1,6 +1,6 @@
 //! The agent of the demo: keeps its whole history, sends all of it with each turn over HTTP, and
-//! reads what comes back as any client would. Owns its history; knows nothing of the proxy but
-//! its address and the headers that it answers with.
+//! reads the answer as any client would. Owns its history. Never knows more about the proxy than
+//! its address and its response headers.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use plimsoll_scripted::Heard;
 use plimsoll_scripted::trace::{Message, Recording};
 use serde_json::{Value, json};
 
-/// A well-known model with a known price and a cache that needs no markers.
+/// A well-known model with a known price, whose cache needs no markers.
 pub const MODEL: &str = "gpt-5";
 
 /// An agent between two turns.
@@ -22,22 +22,22 @@ pub struct Agent {
     history: Vec<String>,
 }
 
-/// What came of one turn.
-pub struct Told {
+/// What one turn brought.
+pub struct TurnResult {
     /// The body that the agent sent.
     pub body: String,
-    /// What it heard.
+    /// What it received.
     pub heard: Heard,
     /// Whether the proxy said that the budget could not be met.
     pub exceeded: bool,
-    /// The stage at which the proxy gave up and forwarded the agent's own bytes, if it did.
+    /// The stage that failed, if the proxy forwarded the agent's own bytes.
     pub fail_open: Option<String>,
-    /// The proxy's own time until its first byte, in milliseconds, if it said so.
+    /// The proxy's own time until its first byte, in milliseconds, if it reported that.
     pub overhead: Option<f64>,
 }
 
 impl Agent {
-    /// An agent that has said nothing yet.
+    /// An agent whose history is empty.
     ///
     /// # Errors
     /// If no HTTP client can be made.
@@ -52,11 +52,12 @@ impl Agent {
         })
     }
 
-    /// Says what the agent adds before the next answer, and takes the answer into its history.
+    /// Sends what the agent adds before the next answer, and adds the answer to its history.
     ///
     /// # Errors
     /// If the proxy does not answer, or answers with an error.
-    pub async fn turn(&mut self, adds: &[Message]) -> anyhow::Result<Told> {
+    pub async fn turn(&mut self, adds: &[Message]) -> anyhow::Result<TurnResult> {
+        // Like a real agent, this one sends its whole history with each turn.
         let adds = adds.iter().map(|message| message.raw.clone());
         self.history.extend(adds);
         let body = format!("{}{}]}}", self.head, self.history.join(","));
@@ -78,8 +79,9 @@ impl Agent {
             anyhow::bail!("the proxy answered {status}: {text}");
         }
         let heard = Heard::stream(&bytes);
+        // The agent keeps only what it saw, so a hidden call can't come back by its history.
         self.history.push(said(&heard).to_string());
-        Ok(Told {
+        Ok(TurnResult {
             body,
             heard,
             exceeded,
@@ -89,7 +91,7 @@ impl Agent {
     }
 }
 
-/// An HTTP client that goes nowhere but where it is told to.
+/// An HTTP client that uses no proxy.
 ///
 /// # Errors
 /// If none can be made.
@@ -98,7 +100,7 @@ pub fn http_client() -> anyhow::Result<reqwest::Client> {
     plain.build().context("can't make an HTTP client")
 }
 
-/// What an agent keeps of an answer: text and calls.
+/// What an agent keeps of an answer: its text and its calls.
 fn said(heard: &Heard) -> Value {
     let calls = heard.calls.iter().map(|call| {
         json!({"id": call.id, "type": "function",

@@ -1,5 +1,6 @@
-//! What a session has saved so far against its length in τ, as an SVG for the README: the losing side,
-//! below nothing, included. Pure: figures to text, and every point of it is a measured one.
+//! The README's picture of what a session has saved so far against its length in τ. Owns that
+//! picture, including the side below zero where it loses. Never draws a point that was not
+//! measured.
 
 use std::fmt::Write as _;
 
@@ -15,15 +16,15 @@ const RIGHT: f64 = 936.0;
 const TOP: f64 = 84.0;
 const BOTTOM: f64 = 340.0;
 
-/// From lengths and shares to points.
-struct Scale {
+/// Maps lengths and shares to points.
+struct CurveScale {
     longest: f64,
     low: f64,
     high: f64,
 }
 
-impl Scale {
-    /// A scale that holds all points and the line of nothing, in whole tenths.
+impl CurveScale {
+    /// A scale that holds all points and the zero line, in whole tenths.
     fn of(points: &[(f64, f64)]) -> Self {
         let shares = || points.iter().map(|(_, share)| *share);
         let tenth = |share: f64| share * 10.0;
@@ -49,7 +50,7 @@ pub fn picture(ceiling: usize, figures: &Figures) -> String {
     let length = |sample: &Sample| sample.agent as f64 / ceiling.max(1) as f64;
     let samples = figures.samples.iter();
     let points: Vec<(f64, f64)> = samples.map(|one| (length(one), one.saved)).collect();
-    let scale = Scale::of(&points);
+    let scale = CurveScale::of(&points);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
          aria-label=\"What was saved so far, by the length of the session in τ\">\n\
@@ -68,8 +69,8 @@ pub fn picture(ceiling: usize, figures: &Figures) -> String {
     svg
 }
 
-/// A line at each tenth, the one of nothing in full, and the multiples of τ below.
-fn grid(svg: &mut String, scale: &Scale) {
+/// Draws a line at each tenth, with the zero line darker, and the multiples of τ below.
+fn grid(svg: &mut String, scale: &CurveScale) {
     let mut share = scale.low;
     while share <= scale.high + 0.01 {
         let (y, nothing) = (scale.y(share), share.abs() < 0.01);
@@ -82,6 +83,7 @@ fn grid(svg: &mut String, scale: &Scale) {
         text(svg, (LEFT - 8.0, y + 4.0), "faint small", "end", &name);
         share += 0.1;
     }
+    // Lengths are marked in multiples of τ, because savings depend on these and not on tokens.
     let mut length = 1.0;
     while length <= scale.longest {
         let x = scale.x(length);
@@ -99,8 +101,8 @@ fn grid(svg: &mut String, scale: &Scale) {
     }
 }
 
-/// The points joined, and what is between them and nothing.
-fn area(svg: &mut String, scale: &Scale, points: &[(f64, f64)]) {
+/// Draws the line through the points, and the area between it and the zero line.
+fn area(svg: &mut String, scale: &CurveScale, points: &[(f64, f64)]) {
     let mut line = String::new();
     for (at, (length, share)) in points.iter().enumerate() {
         let letter = if at == 0 { 'M' } else { 'L' };
@@ -124,8 +126,8 @@ fn area(svg: &mut String, scale: &Scale, points: &[(f64, f64)]) {
     );
 }
 
-/// Where it is worst, where it begins to pay, and where it ends.
-fn ends(svg: &mut String, scale: &Scale, points: &[(f64, f64)]) {
+/// Labels where it is worst, where it begins to pay, and where it ends.
+fn ends(svg: &mut String, scale: &CurveScale, points: &[(f64, f64)]) {
     if let Some((length, share)) = points.last() {
         let place = (scale.x(*length) - 6.0, scale.y(*share) - 10.0);
         text(svg, place, "value", "end", &percent(*share));
@@ -143,7 +145,7 @@ fn ends(svg: &mut String, scale: &Scale, points: &[(f64, f64)]) {
     }
 }
 
-/// From which length on it is never again at a loss; none where it ends at one, or never was.
+/// The length from which on it never loses again. `None` if it ends at a loss, or never lost.
 fn pays(points: &[(f64, f64)]) -> Option<f64> {
     let last = points.iter().rposition(|(_, share)| *share < 0.0)?;
     points.get(last + 1).map(|(length, _)| *length)

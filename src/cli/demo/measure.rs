@@ -1,49 +1,49 @@
-//! The figures of the demo, taken where they can be trusted: sizes and cache shares as the
-//! provider found them, beside the same session sent whole. Owns the sums and the checks; never
-//! takes a figure from the proxy where the provider has one.
+//! The figures of the demo: sizes and cache shares as the provider found them, beside the same
+//! session sent whole. Owns the sums and the checks. Never takes a figure from the proxy if the
+//! provider has one.
 
 use plimsoll_scripted::cache::PrefixCache;
 use plimsoll_scripted::size::{CountFn, Outline, Sizer};
 use plimsoll_scripted::trace::Answer;
 use plimsoll_scripted::{Received, Verdict};
 
-use super::agent::Told;
+use super::agent::TurnResult;
 use super::session::recorded_output;
-use crate::cli::closing::Shown;
+use crate::cli::closing::MetricsText;
 use crate::model::Usage;
 use crate::tokens::{self, Cost, Prices};
 
-/// One turn as the picture shows it.
+/// One turn in the picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// Tokens of the agent's own history.
+    /// How many tokens the agent's own history has.
     pub agent: usize,
-    /// Tokens that the provider received, in the largest of the turn's requests.
+    /// How many tokens the largest request of the turn had.
     pub sent: usize,
-    /// Whether one of the turn's requests did not extend the one before it: a pass.
+    /// Whether a request of the turn did not extend the one before it, which means a pass.
     pub passed: bool,
-    /// What was saved up to its end, of what sending everything costs.
+    /// The share that was saved up to the end of this turn, of what sending everything costs.
     pub saved: f64,
 }
 
-/// What one way of sending the session came to.
+/// What one way of sending the session cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Account {
-    /// Requests to the provider.
+pub struct SessionTotals {
+    /// How many requests the provider got.
     pub requests: usize,
-    /// Tokens of the largest.
+    /// How many tokens the largest request had.
     pub largest: usize,
-    /// Input tokens of all.
+    /// How many input tokens there were.
     pub input: usize,
-    /// Those of them that the provider's cache held.
+    /// How many of those the provider's cache held.
     pub cached: usize,
-    /// Output tokens of all.
+    /// How many output tokens there were.
     pub output: usize,
-    /// All of it in US dollars.
+    /// The cost in US dollars.
     pub usd: f64,
 }
 
-impl Account {
+impl SessionTotals {
     fn add(&mut self, size: usize, cached: usize, output: usize, prices: &Prices) {
         self.requests += 1;
         self.largest = self.largest.max(size);
@@ -68,7 +68,7 @@ impl Account {
     }
 }
 
-/// One number in another; 0 of nothing.
+/// The share of one number in another. 0 if the other is 0.
 fn share(part: usize, whole: usize) -> f64 {
     if whole == 0 {
         return 0.0;
@@ -82,27 +82,28 @@ pub struct Figures {
     /// One for each turn played.
     pub samples: Vec<Sample>,
     /// The session as it was sent.
-    pub sent: Account,
-    /// The same session, had the agent's history been sent whole.
-    pub whole: Account,
-    /// Requests that did not extend the one before them.
+    pub sent: SessionTotals,
+    /// The same session with the agent's whole history.
+    pub whole: SessionTotals,
+    /// How many requests did not extend the one before them.
     pub breaks: usize,
-    /// Turns whose budget could not be met, and which said so.
+    /// How many turns reported that their budget could not be met.
     pub reported: usize,
-    /// The proxy's own time in each turn, in milliseconds, as it tells it.
+    /// The proxy's own time in each turn, in milliseconds, as it reported it.
     pub overheads: Vec<f64>,
-    /// What went wrong; empty at the end of a good run.
+    /// What went wrong. Empty after a good run.
     pub faults: Vec<String>,
 }
 
 impl Figures {
-    /// Dollars saved net: cache rewrites, hidden hops and annotations are paid for.
+    /// How many dollars were saved. What cache rewrites, hidden hops and annotations cost is
+    /// subtracted.
     #[must_use]
     pub fn saved(&self) -> f64 {
         self.whole.usd - self.sent.usd
     }
 
-    /// The saving's share of what sending everything costs.
+    /// What was saved, as a share of what sending everything costs.
     #[must_use]
     pub fn saved_share(&self) -> f64 {
         if self.whole.usd > 0.0 {
@@ -121,27 +122,27 @@ impl Figures {
     }
 }
 
-/// One turn as it went: what the agent said and heard, and what the provider received and sent.
+/// One turn: what the agent sent and received, and what the provider received and sent.
 pub struct TurnFacts<'a> {
-    /// What the agent sent and heard.
-    pub told: &'a Told,
+    /// What the agent sent and received.
+    pub told: &'a TurnResult,
     /// What the provider received.
     pub received: &'a [Received],
-    /// What the agent was to hear.
+    /// What the agent should have received.
     pub expected: &'a Answer,
-    /// How many requests the turn was to take.
+    /// How many requests the turn should have taken.
     pub hops: usize,
-    /// Output tokens that the provider sent.
+    /// How many output tokens the provider sent.
     pub output: usize,
 }
 
-/// Measures turn by turn.
+/// Measures the session turn by turn.
 pub struct Meter {
     ceiling: usize,
     prices: Prices,
     count: CountFn,
     sizer: Sizer,
-    /// The same cache model as the provider's, for the history sent whole.
+    /// The same model of a cache as the provider's, for the history that is sent whole.
     cache: PrefixCache,
     /// The size of the request before.
     before: Option<usize>,
@@ -149,7 +150,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A meter that has seen nothing yet.
+    /// A meter that has measured nothing yet.
     #[must_use]
     pub fn new(ceiling: u32, prices: Prices, count: CountFn) -> Self {
         Self {
@@ -169,7 +170,7 @@ impl Meter {
         &self.figures
     }
 
-    /// Takes in one turn.
+    /// Measures one turn.
     pub fn turn(&mut self, facts: &TurnFacts<'_>) {
         let agent = self.whole(facts);
         let (sent, passed) = self.sent(facts);
@@ -184,8 +185,8 @@ impl Meter {
         });
     }
 
-    /// Holds the proxy's own ledger to what was measured.
-    pub fn ledger(&mut self, shown: &Shown<'_>) {
+    /// Checks the proxy's ledger against what was measured.
+    pub fn ledger(&mut self, shown: &MetricsText<'_>) {
         let figures = &mut self.figures;
         for (side, account) in [("sent", &figures.sent), ("client", &figures.whole)] {
             for (kind, measured) in [
@@ -203,7 +204,7 @@ impl Meter {
         }
     }
 
-    /// The agent's own request, as if it had gone to the provider.
+    /// Measures the agent's own request as if it had been sent to the provider.
     fn whole(&mut self, facts: &TurnFacts<'_>) -> usize {
         let body = facts.told.body.as_bytes();
         let size = self.sizer.request(body);
@@ -215,17 +216,17 @@ impl Meter {
         size
     }
 
-    /// What the provider received: the largest size, and whether a prefix broke.
+    /// Measures what the provider received. Returns the largest size, and whether a prefix broke.
     fn sent(&mut self, facts: &TurnFacts<'_>) -> (usize, bool) {
         let (mut largest, mut passed) = (0, false);
-        // Output is billed a turn; which of its requests bears it makes no difference.
+        // Output is billed per turn. It does not matter which of its requests bears it.
         let mut output = facts.output;
         for request in facts.received {
             let added = std::mem::take(&mut output);
             let prices = &self.prices;
             let (size, cached) = (request.size, request.cached);
             self.figures.sent.add(size, cached, added, prices);
-            // The ideal cache holds the whole request before, unless its prefix was rewritten.
+            // The ideal cache holds the whole previous request, unless its prefix was rewritten.
             let broke = self.before.is_some_and(|before| cached < before);
             self.figures.breaks += usize::from(broke);
             passed |= broke;
@@ -235,7 +236,7 @@ impl Meter {
         (largest, passed)
     }
 
-    /// Holds the turn to what the proxy promises.
+    /// Checks the turn against what the proxy promises.
     fn check(&mut self, facts: &TurnFacts<'_>) {
         let turn = self.figures.samples.len() + 1;
         let mut faults = Vec::new();
@@ -244,6 +245,7 @@ impl Meter {
         }
         let users = user_messages(facts.told.body.as_bytes());
         for request in facts.received {
+            // A view above τ breaks no promise if the proxy reported it.
             if request.size > self.ceiling && !facts.told.exceeded {
                 let (size, ceiling) = (request.size, self.ceiling);
                 faults.push(format!("{size} tokens passed τ = {ceiling} unreported"));
@@ -251,6 +253,7 @@ impl Meter {
             if let Verdict::Refused(refusal) = &request.verdict {
                 faults.push(format!("the provider refused: {}", refusal.message));
             }
+            // The user's own words are never evicted.
             if user_messages(&request.body) != users {
                 faults.push("the user's messages were changed".to_owned());
             }
@@ -262,6 +265,7 @@ impl Meter {
         }
         let odd = heard.faults.iter();
         faults.extend(odd.map(|fault| format!("the agent's stream: {fault}")));
+        // A turn that takes more or fewer requests was not played as planned.
         if facts.received.len() != facts.hops {
             let (took, planned) = (facts.received.len(), facts.hops);
             faults.push(format!("took {took} requests in place of {planned}"));
@@ -273,8 +277,8 @@ impl Meter {
     }
 }
 
-/// The user's messages of a body, as bytes. The pattern can't occur inside a string, where its
-/// quotes would be escaped.
+/// The user's messages in a body, as bytes. The pattern can't occur inside a string, because its
+/// quotes would be escaped there.
 fn user_messages(body: &[u8]) -> Vec<&str> {
     let mut messages = Outline::read(body).messages;
     messages.retain(|message| message.contains(r#""role":"user""#));
@@ -320,9 +324,9 @@ mod tests {
         meter: &mut Meter,
         body: String,
         requests: &[Received],
-        change: impl FnOnce(&mut Told),
+        change: impl FnOnce(&mut TurnResult),
     ) {
-        let mut told = Told {
+        let mut told = TurnResult {
             body,
             heard: Heard {
                 text: "aye".to_owned(),
@@ -352,8 +356,8 @@ mod tests {
         let good = received(std::slice::from_ref(&asked)).await;
         let other = received(&[body(&[r#"{"role":"user","content":"another"}"#])]).await;
         let refused = received(&[body(&[USER, r#"{"role":"tool","content":"orphan"}"#])]).await;
-        let nothing = |_: &mut Told| {};
-        type Change = fn(&mut Told);
+        let nothing = |_: &mut TurnResult| {};
+        type Change = fn(&mut TurnResult);
         let table: [(&[Received], u32, Change, &[&str]); 8] = [
             (&good, 1_000, nothing, &[]),
             (&good, 10, nothing, &["19 tokens passed τ = 10 unreported"]),

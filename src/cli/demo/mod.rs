@@ -1,6 +1,6 @@
-//! `plimsoll demo`: a recorded session through the real proxy, over real HTTP, before a scripted
-//! provider, without a key or a network. Owns the order of play and the exit code; all figures are
-//! `measure`'s.
+//! `plimsoll demo`: a recorded session through the real proxy, over real HTTP, in front of a
+//! scripted provider, without a key or a network. Owns the order of the play and the exit code.
+//! Never computes a figure: `measure` does.
 
 mod agent;
 mod curve;
@@ -22,35 +22,35 @@ use plimsoll_scripted::size::{CountFn, MESSAGE_OVERHEAD, Sizer};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
-use super::closing::Shown;
+use super::closing::MetricsText;
 use crate::tokens::{Counter, Encoding, Models};
 use agent::{Agent, MODEL, http_client};
 use measure::{Figures, Meter, TurnFacts};
 use screen::{Scene, Screen};
 use session::{Cue, Session};
-use stage::Stage;
+use stage::DemoStage;
 
-/// How long a run takes where somebody watches; elsewhere it goes as fast as it can.
+/// How long a run takes if somebody watches. Otherwise it is as fast as possible.
 const WATCHED: Duration = Duration::from_secs(18);
 
-/// What a shell reports for a process that SIGINT or SIGTERM ended.
+/// The exit codes of a shell for a process that SIGINT or SIGTERM ended.
 const INTERRUPTED: u8 = 130;
 const TERMINATED: u8 = 143;
 
-/// What can be chosen.
+/// The arguments of the command.
 #[derive(Debug, clap::Args)]
 pub struct DemoArgs {
     /// Ceiling of the context in tokens.
     #[arg(long, value_name = "TOKENS", default_value_t = 40_000,
           value_parser = super::lab::ceiling)]
     budget: u32,
-    /// Write the picture of the run to a file as well.
+    /// Also write a picture of the run to a file.
     #[arg(long, value_name = "FILE", hide = true)]
     svg: Option<PathBuf>,
-    /// Write what was saved against the session's length to a file as well.
+    /// Also write what was saved against the session's length to a file.
     #[arg(long, value_name = "FILE", hide = true)]
     curve: Option<PathBuf>,
-    /// End after so many turns.
+    /// Stop after this many turns.
     #[arg(long, value_name = "TURNS", hide = true)]
     turns: Option<usize>,
 }
@@ -58,7 +58,7 @@ pub struct DemoArgs {
 /// Plays the session. The exit code is 0 only if every promise was kept.
 ///
 /// # Errors
-/// If the parts can't be started, or a request gets no answer.
+/// If a part can't be started, or a request gets no answer.
 pub fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -77,7 +77,7 @@ async fn demo(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         usize::try_from(counter.count(Encoding::O200k, text)).unwrap_or(usize::MAX)
     });
     let script = session.script(&cue, &count);
-    let stage = Stage::start(script, Arc::clone(&count), args.budget).await?;
+    let stage = DemoStage::start(script, Arc::clone(&count), args.budget).await?;
     let play = Play {
         args,
         session: &session,
@@ -85,7 +85,7 @@ async fn demo(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         count: &count,
         stage: &stage,
     };
-    // The screen lives in the play, so that an interrupt, too, leaves the terminal as it was.
+    // The screen belongs to the play, so that an interrupt also restores the terminal.
     let code = tokio::select! {
         played = play.run() => played,
         code = interrupted() => code,
@@ -107,13 +107,13 @@ async fn interrupted() -> anyhow::Result<ExitCode> {
     }
 }
 
-/// All that a run needs.
+/// Everything that a run needs.
 struct Play<'a> {
     args: &'a DemoArgs,
     session: &'a Session,
     cue: &'a Cue,
     count: &'a CountFn,
-    stage: &'a Stage,
+    stage: &'a DemoStage,
 }
 
 impl Play<'_> {
@@ -127,18 +127,20 @@ impl Play<'_> {
         for turn in 0..scene.turns {
             self.turn(turn, &mut agent, &mut meter).await?;
             screen.show(&scene, meter.figures())?;
+            // A watched run is spread over a fixed time, so that a viewer can follow it.
             if screen.is_live() {
                 let due = WATCHED.mul_f64((turn + 1) as f64 / scene.turns as f64);
                 tokio::time::sleep_until(begun + due).await;
             }
         }
         let metrics = self.metrics().await;
-        let shown = metrics.as_deref().map(Shown);
+        let shown = metrics.as_deref().map(MetricsText);
+        // The proxy's ledger must agree with what the provider counted.
         if let Some(shown) = &shown {
             meter.ledger(shown);
         }
         let figures = meter.figures();
-        let facts = table::Facts {
+        let facts = table::TableFacts {
             ceiling: scene.ceiling,
             episodes: self.session.episodes(scene.turns),
             passes: shown.as_ref().map(passes),
@@ -161,6 +163,7 @@ impl Play<'_> {
         let told = agent.turn(adds).await;
         let told = told.with_context(|| format!("turn {}", turn + 1))?;
         let mut received = self.stage.provider.take();
+        // Requests are noted when they end, and a later one may end first.
         received.sort_by_key(|request| request.index);
         meter.turn(&TurnFacts {
             told: &told,
@@ -176,7 +179,7 @@ impl Play<'_> {
         let all = &self.session.recording.turns;
         let turns = self.args.turns.unwrap_or(all.len()).clamp(1, all.len());
         let sizer = Sizer::new(Arc::clone(self.count));
-        // Near enough to choose a scale by.
+        // This is near enough to choose a scale.
         let sizes = all.iter().take(turns).map(|turn| {
             let before = turn
                 .before
@@ -199,18 +202,18 @@ impl Play<'_> {
     }
 }
 
-/// Passes by the proxy's own count.
+/// How many passes the proxy counted.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "a counter of passes is a small whole number"
 )]
-fn passes(shown: &Shown<'_>) -> usize {
+fn passes(shown: &MetricsText<'_>) -> usize {
     shown.sum("passes_total", "") as usize
 }
 
 /// What was saved in dollars, by part.
-fn parts(shown: &Shown<'_>) -> [f64; 3] {
+fn parts(shown: &MetricsText<'_>) -> [f64; 3] {
     ["evicted", "rewritten", "annotated"]
         .map(|part| shown.sum("saved_usd", &format!("part=\"{part}\"")))
 }

@@ -1,53 +1,53 @@
 //! The plot in text: bars for what was sent, dots for what the agent sees, the τ line, and a mark
-//! under each pass. Pure: samples to rows of cells. Never touches a terminal.
+//! under each pass. Owns the cells of the plot. Never touches a terminal.
 
 use super::measure::Sample;
 
-/// What a piece of text stands for; the screen gives it a colour.
+/// What a piece of text stands for. The screen chooses its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ink {
     /// Plain text.
     Text,
-    /// Axes and other things of less weight.
+    /// Axes and other less important things.
     Faint,
-    /// Tokens as the agent sees them.
+    /// The tokens that the agent sees.
     Agent,
-    /// Tokens sent.
+    /// The tokens that were sent.
     Sent,
     /// The τ line.
     Ceiling,
     /// A pass.
     Pass,
-    /// What went wrong.
+    /// Something that went wrong.
     Fault,
 }
 
-/// A run of text in one ink.
-pub type Span = (Ink, String);
+/// A piece of text in one ink.
+pub type InkedText = (Ink, String);
 /// A line on the screen.
-pub type Line = Vec<Span>;
+pub type PlotLine = Vec<InkedText>;
 
 /// Bars grow by eighths of a row.
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Columns of the labels on the left.
+/// The width of the labels on the left, in columns.
 pub const MARGIN: usize = 7;
 
-/// How the plot is laid out. Fixed for a run, so that the picture grows and never jumps.
+/// The layout of the plot. It is fixed for a run, so that the picture grows and never jumps.
 #[derive(Clone, Copy, Debug)]
-pub struct Layout {
-    /// Columns of the plot itself.
+pub struct PlotLayout {
+    /// The width of the plot itself, in columns.
     pub columns: usize,
-    /// Turns that the session has.
+    /// How many turns the session has.
     pub turns: usize,
     /// τ in tokens.
     pub ceiling: usize,
-    /// Rows up to τ, which lies exactly on the border between two rows.
+    /// How many rows lie below τ, which is exactly on a border between two rows.
     below: usize,
-    /// All rows.
+    /// How many rows there are.
     rows: usize,
 }
 
-impl Layout {
+impl PlotLayout {
     /// A layout in which `top` tokens fit into about `rows` rows.
     #[must_use]
     pub fn new(columns: usize, rows: usize, turns: usize, ceiling: usize, top: usize) -> Self {
@@ -63,13 +63,13 @@ impl Layout {
         }
     }
 
-    /// All rows of the plot itself.
+    /// How many rows the plot itself has.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Eighths of a row that so many tokens come to; anything at all is at least one.
+    /// How many eighths of a row these tokens take. Anything above zero takes at least one.
     fn eighths(&self, tokens: usize) -> usize {
         (tokens * self.below * 8).div_ceil(self.ceiling)
     }
@@ -82,7 +82,7 @@ impl Layout {
     }
 }
 
-/// One column's figures.
+/// The figures of one column.
 #[derive(Clone, Copy, Default)]
 struct Column {
     agent: usize,
@@ -90,13 +90,13 @@ struct Column {
     passed: bool,
 }
 
-/// The plot of the samples so far, axes and marks included, from the top.
+/// The plot of the samples so far with axes and marks, from top to bottom.
 #[must_use]
-pub fn plot(layout: &Layout, samples: &[Sample]) -> Vec<Line> {
+pub fn plot(layout: &PlotLayout, samples: &[Sample]) -> Vec<PlotLine> {
     let columns: Vec<Option<Column>> = (0..layout.columns)
         .map(|at| column(layout, samples, at))
         .collect();
-    let mut lines: Vec<Line> = (0..layout.rows)
+    let mut lines: Vec<PlotLine> = (0..layout.rows)
         .rev()
         .map(|row| line(layout, &columns, row))
         .collect();
@@ -111,7 +111,7 @@ pub fn plot(layout: &Layout, samples: &[Sample]) -> Vec<Line> {
     lines
 }
 
-fn column(layout: &Layout, samples: &[Sample], at: usize) -> Option<Column> {
+fn column(layout: &PlotLayout, samples: &[Sample], at: usize) -> Option<Column> {
     let mut column = None;
     for sample in layout.turns_of(at).filter_map(|turn| samples.get(turn)) {
         let so_far: &mut Column = column.get_or_insert_default();
@@ -122,7 +122,7 @@ fn column(layout: &Layout, samples: &[Sample], at: usize) -> Option<Column> {
     column
 }
 
-fn line(layout: &Layout, columns: &[Option<Column>], row: usize) -> Line {
+fn line(layout: &PlotLayout, columns: &[Option<Column>], row: usize) -> PlotLine {
     let mut line = vec![label(layout, row)];
     for column in columns {
         let (ink, cell) = cell(layout, column.unwrap_or_default(), row);
@@ -134,8 +134,8 @@ fn line(layout: &Layout, columns: &[Option<Column>], row: usize) -> Line {
     line
 }
 
-/// The label of a row's lower border: only multiples of τ have one.
-fn label(layout: &Layout, row: usize) -> Span {
+/// The label at the lower border of a row. Only multiples of τ have one.
+fn label(layout: &PlotLayout, row: usize) -> InkedText {
     let on_border = row.is_multiple_of(layout.below) && row > 0;
     let text = match (on_border, row / layout.below) {
         (false, _) => format!("{:MARGIN$} │", ""),
@@ -151,11 +151,11 @@ fn label(layout: &Layout, row: usize) -> Span {
     (Ink::Faint, text)
 }
 
-fn cell(layout: &Layout, column: Column, row: usize) -> (Ink, char) {
+fn cell(layout: &PlotLayout, column: Column, row: usize) -> (Ink, char) {
     let bottom = row * 8;
     let filled = layout.eighths(column.sent).saturating_sub(bottom).min(8);
     if filled > 0 {
-        // A bar that stands over the line has broken the promise, and is to be seen.
+        // A bar above the line has broken the promise and must be visible.
         let ink = if row >= layout.below {
             Ink::Fault
         } else {
@@ -184,7 +184,7 @@ pub fn short(tokens: usize) -> String {
     }
 }
 
-/// A number with its thousands set apart: `1,234,567`.
+/// A number with its thousands separated: `1,234,567`.
 #[must_use]
 pub fn grouped(number: usize) -> String {
     let digits = number.to_string();
@@ -204,7 +204,7 @@ mod tests {
 
     use super::*;
 
-    fn text(lines: &[Line]) -> Vec<String> {
+    fn text(lines: &[PlotLine]) -> Vec<String> {
         lines
             .iter()
             .map(|line| line.iter().map(|(_, text)| text.as_str()).collect())
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn bars_stay_under_the_line_and_dots_above_them() {
-        let layout = Layout::new(5, 6, 5, 40, 120);
+        let layout = PlotLayout::new(5, 6, 5, 40, 120);
         let samples = [
             sample(20, 20, false),
             sample(40, 40, false),
@@ -246,9 +246,9 @@ mod tests {
 
     #[test]
     fn a_bar_over_the_line_is_a_fault() {
-        let layout = Layout::new(1, 6, 1, 40, 120);
+        let layout = PlotLayout::new(1, 6, 1, 40, 120);
         let of = |sent| plot(&layout, &[sample(41, sent, false)]);
-        let faults = |lines: &[Line]| lines.iter().flatten().any(|(ink, _)| *ink == Ink::Fault);
+        let faults = |lines: &[PlotLine]| lines.iter().flatten().any(|(ink, _)| *ink == Ink::Fault);
         assert!(!faults(&of(40)));
         assert!(faults(&of(41)));
     }
@@ -269,7 +269,7 @@ mod tests {
             ceiling in 1_usize..100_000, top in 1_usize..500_000,
             sizes in prop::collection::vec((0_usize..600_000, 0_usize..200_000, any::<bool>()), 0..300),
         ) {
-            let layout = Layout::new(columns, rows, turns, ceiling, top);
+            let layout = PlotLayout::new(columns, rows, turns, ceiling, top);
             let samples: Vec<Sample> = sizes.into_iter().map(|(a, s, p)| sample(a, s, p)).collect();
             let lines = text(&plot(&layout, &samples));
             for line in &lines {

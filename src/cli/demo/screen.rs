@@ -1,5 +1,5 @@
-//! Where the demo is shown: a block that is redrawn in place in a terminal, or plain lines. Owns
-//! the terminal's state and leaves it as it was; never computes a figure.
+//! Shows the demo: as a block that is redrawn in a terminal, or as plain lines. Owns the terminal's
+//! state and restores it. Never computes a figure.
 
 use std::io::{IsTerminal as _, Stdout, Write as _, stdout};
 
@@ -8,28 +8,28 @@ use crossterm::terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchron
 use crossterm::{cursor, queue};
 
 use super::measure::Figures;
-use super::plot::{Ink, Layout, Line, MARGIN, plot};
+use super::plot::{Ink, MARGIN, PlotLayout, PlotLine, plot};
 use super::session::SOURCE;
 use super::table;
 
-/// Rows that the plot aims at, and the widest that it gets.
+/// How many rows the plot aims at, and the widest that it gets.
 const ROWS: usize = 15;
 const WIDEST: usize = 100;
-/// Lines around the plot: headline, legend, blank lines, axis, marks, figures.
+/// How many lines surround the plot: headline, legend, blank lines, axis, marks and figures.
 const AROUND: usize = 8;
 /// A narrower terminal gets plain lines.
 const NARROWEST: usize = 60;
-/// Without a terminal a line is written every so many turns.
+/// Without a terminal, one line is written every so many turns.
 const EVERY: usize = 10;
 
-/// What is shown of the session, whatever the output.
+/// What is shown of the session on any output.
 #[derive(Clone, Copy, Debug)]
 pub struct Scene {
-    /// Turns that the session has.
+    /// How many turns the session has.
     pub turns: usize,
     /// τ in tokens.
     pub ceiling: usize,
-    /// Tokens of the session at its end, about.
+    /// About how many tokens the session has at its end.
     pub top: usize,
 }
 
@@ -42,7 +42,7 @@ pub enum Screen {
 }
 
 impl Screen {
-    /// The output that standard output calls for.
+    /// Chooses the output that standard output calls for.
     #[must_use]
     pub fn open(scene: &Scene) -> Self {
         let out = stdout();
@@ -60,7 +60,7 @@ impl Screen {
         }
     }
 
-    /// Whether somebody watches, so that it is worth going slowly.
+    /// Whether somebody watches, so that a slow pace makes sense.
     #[must_use]
     pub fn is_live(&self) -> bool {
         matches!(self, Self::Live(_))
@@ -83,7 +83,7 @@ impl Screen {
         }
     }
 
-    /// Writes what stands at the end.
+    /// Writes the end.
     ///
     /// # Errors
     /// If the output is gone.
@@ -95,9 +95,9 @@ impl Screen {
     }
 }
 
-fn layout(columns: usize, scene: &Scene) -> Layout {
+fn layout(columns: usize, scene: &Scene) -> PlotLayout {
     let columns = columns.min(WIDEST).saturating_sub(MARGIN + 3);
-    Layout::new(columns, ROWS, scene.turns, scene.ceiling, scene.top)
+    PlotLayout::new(columns, ROWS, scene.turns, scene.ceiling, scene.top)
 }
 
 fn fits(columns: u16, rows: u16, scene: &Scene) -> bool {
@@ -109,9 +109,9 @@ fn fits(columns: u16, rows: u16, scene: &Scene) -> bool {
 /// A block in a terminal.
 pub struct Live {
     out: Stdout,
-    /// Lines of the block as it stands.
+    /// How many lines the block has at the moment.
     drawn: u16,
-    /// The terminal's width when they were drawn.
+    /// The width of the terminal when they were drawn.
     width: u16,
 }
 
@@ -121,7 +121,7 @@ impl Live {
         let lines = block(&layout(width.into(), scene), scene, figures);
         queue!(self.out, BeginSynchronizedUpdate, cursor::Hide)?;
         if width != self.width {
-            // Lines that were wrapped anew can't be found again.
+            // Lines that the terminal wrapped again can't be found any more.
             queue!(self.out, Clear(ClearType::All), cursor::MoveTo(0, 0))?;
         } else if self.drawn > 0 {
             queue!(self.out, cursor::MoveToPreviousLine(self.drawn))?;
@@ -142,7 +142,8 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        // The demo sets nothing else of the terminal; where it has gone, nothing is to be done.
+        // The demo changes nothing else in the terminal. If the terminal is gone, nothing has to be
+        // done.
         let _gone = queue!(self.out, ResetColor, EndSynchronizedUpdate, cursor::Show);
         let _gone = self.out.flush();
     }
@@ -159,8 +160,8 @@ fn color(ink: Ink) -> Color {
     }
 }
 
-/// Headline, plot, legend and figures.
-fn block(layout: &Layout, scene: &Scene, figures: &Figures) -> Vec<Line> {
+/// The headline, the plot, the legend and the figures.
+fn block(layout: &PlotLayout, scene: &Scene, figures: &Figures) -> Vec<PlotLine> {
     let text = |text: String| vec![(Ink::Text, text)];
     let turn = figures.samples.len();
     let mut lines = vec![

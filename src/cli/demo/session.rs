@@ -1,5 +1,5 @@
-//! The recorded session that the demo plays, and what its scripted model answers. Owns the
-//! bundled recording and the place in it; never measures anything.
+//! The recorded session that the demo plays, and what its scripted model answers. Owns the bundled
+//! recording and the place in it. Never measures anything.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,19 +10,21 @@ use plimsoll_scripted::size::CountFn;
 use plimsoll_scripted::trace::{Answer, Recording};
 use plimsoll_scripted::{Call, Reply, RequestView, Script, Session as Played, Style};
 
-/// One recorded coding session; its source and licence stand beside it.
+/// One recorded coding session. Its source and its licence stand beside it.
 static BUNDLED: &[u8] = include_bytes!("../../../assets/demo/session.jsonl.zst");
 
 /// Where the session comes from, for the headline.
 pub const SOURCE: &str = "a coding session recorded in github.com/entireio/cli";
 
-/// Chooses where the scripted model annotates. Any value does; a fixed one makes every run equal.
+/// Decides where the scripted model annotates. Any value works, and a fixed one makes all runs
+/// equal.
 const SEED: u64 = 1;
 
-/// Bytes of a streamed piece of text or arguments: a few tokens, as providers send them.
+/// How many bytes of text or arguments are streamed at a time. That is a few tokens, as providers
+/// send them.
 const PIECE: usize = 48;
 
-/// A session with the model's annotations in it.
+/// A session with the model's annotations.
 pub struct Session {
     /// What was recorded.
     pub recording: Recording,
@@ -34,7 +36,7 @@ impl Session {
     /// Unpacks the bundled session.
     ///
     /// # Errors
-    /// If the bundled bytes are damaged, which only a broken build can do.
+    /// If the bundled bytes are damaged, which means that the build is broken.
     pub fn bundled() -> anyhow::Result<Self> {
         let text = zstd::decode_all(BUNDLED).context("can't unpack the bundled session")?;
         let text = String::from_utf8(text).context("the bundled session is no text")?;
@@ -49,7 +51,7 @@ impl Session {
         self.played.plan().visible(turn, true)
     }
 
-    /// How many upstream requests a turn that was played took.
+    /// How many upstream requests a turn took.
     #[must_use]
     pub fn hops(&self, turn: usize) -> usize {
         self.played.plan().hops(turn).len()
@@ -63,7 +65,7 @@ impl Session {
         opened.filter(|episode| episode.start.0 < turns).count()
     }
 
-    /// Answers each request with the next hop of the turn that the cue is at.
+    /// Answers each request with the next hop of the turn at which the cue is.
     pub fn script(self: &Arc<Self>, cue: &Arc<Cue>, count: &CountFn) -> Script {
         let (session, cue, count) = (Arc::clone(self), Arc::clone(cue), Arc::clone(count));
         Script::ask(move |request| {
@@ -81,8 +83,8 @@ impl Session {
     }
 }
 
-/// The hop that is asked for. A model that is not asked to annotate says what was recorded,
-/// which is a turn's last hop without its annotations.
+/// The answer to a request. A model that is not asked to annotate says what was recorded, which is
+/// the turn's last hop without annotations.
 fn reply(hops: &[Hop], number: usize, request: &RequestView<'_>) -> Reply {
     let annotates = request.asks(plimsoll_scripted::plan::TOOL);
     let asked = hops.get(number).filter(|_| annotates);
@@ -102,12 +104,12 @@ fn reply(hops: &[Hop], number: usize, request: &RequestView<'_>) -> Reply {
     }
 }
 
-/// Output tokens of a reply, as the provider bills them.
+/// The output tokens of a reply, as the provider bills them.
 fn output(reply: &Reply, count: &CountFn) -> usize {
     count(&reply.text) + count(&reply.reasoning) + call_tokens(&reply.calls, count)
 }
 
-/// Output tokens of a recorded answer, had nothing been added to it.
+/// The output tokens of a recorded answer without anything added to it.
 pub fn recorded_output(answer: &Answer, count: &CountFn) -> usize {
     count(&answer.text) + count(&answer.reasoning) + call_tokens(&answer.calls, count)
 }
@@ -119,8 +121,8 @@ fn call_tokens(calls: &[Call], count: &CountFn) -> usize {
     sizes.sum()
 }
 
-/// Where the session stands. The agent plays one turn at a time, so the provider needs no more to
-/// know which answer is asked for.
+/// Where the session is. The agent plays one turn at a time, so this is all that the provider needs
+/// to find the right answer.
 #[derive(Debug, Default)]
 pub struct Cue {
     turn: AtomicUsize,
@@ -129,14 +131,14 @@ pub struct Cue {
 }
 
 impl Cue {
-    /// A turn begins.
+    /// Begins a turn.
     pub fn begin(&self, turn: usize) {
         self.turn.store(turn, Ordering::Release);
         self.hop.store(0, Ordering::Release);
         self.output.store(0, Ordering::Release);
     }
 
-    /// Output tokens that the provider sent since the turn began.
+    /// How many output tokens the provider has sent since the turn began.
     #[must_use]
     pub fn output(&self) -> usize {
         self.output.load(Ordering::Acquire)

@@ -1,5 +1,5 @@
-//! The parts of the demo in one process: a scripted provider, and the proxy before it on a
-//! temporary store. Owns their start and their end; never looks at what goes through them.
+//! The parts of the demo in one process: a scripted provider, and the proxy in front of it on a
+//! temporary store. Owns their start and their end. Never looks at what goes through them.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -18,34 +18,35 @@ use crate::ingress::{Drained, Edge, Probes, Server};
 use crate::pipeline::App;
 use crate::upstream::BaseUrl;
 
-/// How long a request may go on when the demo is interrupted.
+/// How long a request may go on after the demo was interrupted.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// A running proxy before a running provider.
-pub struct Stage {
-    /// The provider: what it received is what was really sent.
+/// A running proxy in front of a running provider.
+pub struct DemoStage {
+    /// The provider. What it received is what was really sent.
     pub provider: Provider,
-    /// Where the agent connects.
+    /// The address for the agent.
     pub proxy: SocketAddr,
-    /// Where the proxy's metrics are.
+    /// The address of the proxy's metrics.
     pub admin: SocketAddr,
     app: Arc<App>,
     stop: CancellationToken,
     serving: JoinHandle<Drained>,
-    /// Removed when the stage goes.
+    /// Removed together with the stage.
     directory: TempDir,
 }
 
-impl Stage {
+impl DemoStage {
     /// Starts both on free ports of the loopback interface.
     ///
     /// # Errors
-    /// If a port, the temporary directory or the store can't be had.
+    /// If a port, the temporary directory or the store is not available.
     pub async fn start(script: Script, count: CountFn, ceiling: u32) -> anyhow::Result<Self> {
         let options = Options {
             count,
             ..Options::default()
         };
+        // The provider comes first, because the proxy needs its address.
         let provider = Provider::start(script, options).await;
         let provider = provider.context("can't start the scripted provider")?;
         let directory = tempfile::tempdir().context("can't make a temporary directory")?;
@@ -74,12 +75,14 @@ impl Stage {
         })
     }
 
-    /// Ends both in good order and removes the store.
+    /// Stops both in good order and removes the store.
     ///
     /// # Errors
-    /// If the store could not be closed, or its directory not be removed.
+    /// If the store can't be closed, or its directory can't be removed.
     pub async fn stop(self) -> anyhow::Result<()> {
         self.stop.cancel();
+        // The proxy was told to stop before the provider, so that it does not see a broken
+        // upstream.
         self.provider.stop();
         self.serving.await.context("the proxy's task ended")?;
         let app = self.app;
@@ -90,7 +93,8 @@ impl Stage {
     }
 }
 
-/// The defaults, but for addresses, the directory and τ: what is shown is what `serve` does.
+/// The defaults except for addresses, the directory and τ, so that the demo shows what `serve`
+/// does.
 fn config(provider: &Provider, directory: &TempDir, ceiling: u32) -> anyhow::Result<Config> {
     let mut config = Config::default();
     config.server.listen = (Ipv4Addr::LOCALHOST, 0).into();

@@ -1,5 +1,5 @@
-//! The picture of a run as an SVG, for the README. Pure: figures to text, and every point of it
-//! is a measured one.
+//! The README's picture of a run as an SVG. Owns that picture. Never draws a point that was not
+//! measured.
 
 use std::fmt::Write as _;
 
@@ -16,19 +16,20 @@ const RIGHT: f64 = 936.0;
 const TOP: f64 = 84.0;
 const BOTTOM: f64 = 376.0;
 
-/// Styles are few, and colours keep their contrast for whoever sees red and green alike.
+/// There are few styles, and the colours keep their contrast for people who can't tell red from
+/// green.
 pub(super) const STYLE: &str = "text{font:14px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:#1f2933}\
 .title{font-size:20px;font-weight:600}.faint{fill:#64748b}.small{font-size:12px}\
 .value{font-size:20px;font-weight:600}.agent{fill:#b45309}.sent{fill:#0e7490}.line{fill:#b91c1c}.pass{fill:#15803d}";
 
-/// From turns and tokens to points.
-struct Scale {
+/// Maps turns and tokens to points.
+struct PictureScale {
     turns: f64,
     top: f64,
 }
 
-impl Scale {
-    /// The left edge of a turn's place; its right edge is the next one's left.
+impl PictureScale {
+    /// The left edge of a turn. Its right edge is the left edge of the next.
     fn x(&self, turn: usize) -> f64 {
         LEFT + (RIGHT - LEFT) * turn as f64 / self.turns
     }
@@ -44,7 +45,7 @@ pub fn picture(scene: &Scene, figures: &Figures) -> String {
     let samples = &figures.samples;
     let highest = samples.iter().map(|sample| sample.agent.max(sample.sent));
     let highest = highest.max().unwrap_or(0).max(scene.ceiling);
-    let scale = Scale {
+    let scale = PictureScale {
         turns: samples.len().max(1) as f64,
         top: highest as f64 * 1.04,
     };
@@ -83,8 +84,8 @@ fn headline(svg: &mut String, scene: &Scene) {
     text(svg, (24.0, 58.0), "faint", "start", &about);
 }
 
-/// A line at each multiple of a round number of tokens.
-fn grid(svg: &mut String, scale: &Scale, scene: &Scene, highest: usize) {
+/// Draws a line at each multiple of a round number of tokens.
+fn grid(svg: &mut String, scale: &PictureScale, scene: &Scene, highest: usize) {
     let step = scene.ceiling.max(1) * (highest / scene.ceiling.max(1) / 6 + 1);
     for tokens in (0..=highest).step_by(step) {
         let y = scale.y(tokens);
@@ -97,7 +98,7 @@ fn grid(svg: &mut String, scale: &Scale, scene: &Scene, highest: usize) {
     }
 }
 
-fn curves(svg: &mut String, scale: &Scale, samples: &[Sample]) {
+fn curves(svg: &mut String, scale: &PictureScale, samples: &[Sample]) {
     let mut area = format!("M{LEFT:.1} {BOTTOM:.1}");
     let mut agent = String::new();
     for (turn, sample) in samples.iter().enumerate() {
@@ -118,7 +119,7 @@ fn curves(svg: &mut String, scale: &Scale, samples: &[Sample]) {
     );
 }
 
-fn ceiling(svg: &mut String, scale: &Scale, scene: &Scene) {
+fn ceiling(svg: &mut String, scale: &PictureScale, scene: &Scene) {
     let y = scale.y(scene.ceiling);
     let _ = writeln!(
         svg,
@@ -129,7 +130,7 @@ fn ceiling(svg: &mut String, scale: &Scale, scene: &Scene) {
     text(svg, (RIGHT, y - 8.0), "line", "end", &name);
 }
 
-fn passes(svg: &mut String, scale: &Scale, samples: &[Sample]) {
+fn passes(svg: &mut String, scale: &PictureScale, samples: &[Sample]) {
     for (turn, _) in samples
         .iter()
         .enumerate()
@@ -143,8 +144,8 @@ fn passes(svg: &mut String, scale: &Scale, samples: &[Sample]) {
     }
 }
 
-/// The curves are named where they are, which spares a legend.
-fn names(svg: &mut String, scale: &Scale, samples: &[Sample]) {
+/// Names the curves where they are, so that no legend is needed.
+fn names(svg: &mut String, scale: &PictureScale, samples: &[Sample]) {
     let Some((turn, sample)) = samples.iter().enumerate().nth(samples.len() * 3 / 5) else {
         return;
     };

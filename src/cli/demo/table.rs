@@ -1,16 +1,16 @@
-//! The words and numbers of the demo: the line under the picture, the plain lines, and the table
-//! at the end. Pure: figures to text. Owns no figure itself.
+//! The words and numbers of the demo: the line under the picture, the plain lines, and the table at
+//! the end. Owns the wording. Never computes a figure.
 
 use std::fmt::Write as _;
 
 use super::agent::MODEL;
-use super::measure::{Account, Figures};
+use super::measure::{Figures, SessionTotals};
 use super::plot::{grouped, short};
 
-/// Faults that are told one by one.
+/// How many faults are listed one by one.
 const FAULTS: usize = 10;
 
-/// The figures of the moment in one line.
+/// The current figures in one line.
 #[must_use]
 pub fn summary(figures: &Figures) -> String {
     let last = figures.samples.last().copied().unwrap_or_default();
@@ -25,38 +25,38 @@ pub fn summary(figures: &Figures) -> String {
     )
 }
 
-/// The same for an output that is no terminal.
+/// The same for an output that is not a terminal.
 #[must_use]
 pub fn progress(figures: &Figures, turns: usize) -> String {
     let turn = figures.samples.len();
     format!("turn {turn:>3}/{turns} · {}", summary(figures))
 }
 
-/// What the table needs beside the figures.
+/// What the table needs besides the figures.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts {
+pub struct TableFacts {
     /// τ in tokens.
     pub ceiling: usize,
-    /// Episodes that the model marked.
+    /// How many episodes the model marked.
     pub episodes: usize,
-    /// Passes by the proxy's own count, if its metrics could be read.
+    /// How many passes the proxy counted, if its metrics could be read.
     pub passes: Option<usize>,
-    /// What was saved in dollars, by part: evicted, rewritten and annotated, by the proxy's ledger.
+    /// What was saved in dollars according to the proxy's ledger: evicted, rewritten and annotated.
     pub parts: Option<[f64; 3]>,
 }
 
-/// The table at the end, and what it comes to.
+/// The table at the end, and the verdict.
 #[must_use]
-pub fn table(figures: &Figures, facts: &Facts) -> String {
+pub fn table(figures: &Figures, facts: &TableFacts) -> String {
     let (whole, sent) = (&figures.whole, &figures.sent);
     let mut text = String::new();
-    let mut row = |name: &str, of: &dyn Fn(&Account) -> String, note: &str| {
+    let mut row = |name: &str, of: &dyn Fn(&SessionTotals) -> String, note: &str| {
         let (left, right) = (of(whole), of(sent));
         let line = format!("  {name:<22}{left:>16}{right:>16}  {note}");
         text.push_str(line.trim_end());
         text.push('\n');
     };
-    let header = |account: &Account| {
+    let header = |account: &SessionTotals| {
         let name = if std::ptr::eq(account, whole) {
             "sent whole"
         } else {
@@ -102,8 +102,8 @@ pub fn table(figures: &Figures, facts: &Facts) -> String {
     text
 }
 
-/// What the proxy did for it.
-fn work(figures: &Figures, facts: &Facts) -> String {
+/// What the proxy did to save that.
+fn work(figures: &Figures, facts: &TableFacts) -> String {
     let passes = facts
         .passes
         .map_or_else(String::new, |passes| format!("{passes} passes, "));
@@ -115,8 +115,8 @@ fn work(figures: &Figures, facts: &Facts) -> String {
     format!("{episodes} episodes marked, {passes}{breaks} rewrites of the cached prefix{overhead}.")
 }
 
-/// The last line: whether the promise was kept.
-fn verdict(figures: &Figures, facts: &Facts) -> String {
+/// The last line, which says whether the promise was kept.
+fn verdict(figures: &Figures, facts: &TableFacts) -> String {
     let ceiling = grouped(facts.ceiling);
     match (figures.faults.as_slice(), figures.reported) {
         ([], 0) => format!("✓ No request passed τ = {ceiling}."),
@@ -137,13 +137,13 @@ fn verdict(figures: &Figures, facts: &Facts) -> String {
     }
 }
 
-/// A share as a percentage.
+/// A share in percent.
 #[must_use]
 pub fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// Signed dollars.
+/// Dollars, with a sign.
 #[must_use]
 pub fn money(usd: f64) -> String {
     let sign = if usd < 0.0 { "-" } else { "" };
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     fn figures() -> Figures {
-        let account = |requests, usd| Account {
+        let account = |requests, usd| SessionTotals {
             requests,
             largest: 1_000 * requests,
             input: 100_000,
@@ -171,7 +171,7 @@ mod tests {
         }
     }
 
-    const FACTS: Facts = Facts {
+    const FACTS: TableFacts = TableFacts {
         ceiling: 40_000,
         episodes: 3,
         passes: Some(2),

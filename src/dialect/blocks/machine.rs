@@ -1,7 +1,7 @@
-//! The stream machine of dialects whose messages are made of blocks: one client stream made of one
+//! The stream machine of formats whose messages are made of blocks: one client stream made of one
 //! or more upstream streams. It owns the order of what the client gets, what is held back, what is
-//! left out, and the numbers; it passes a frame on at once and unchanged wherever nothing forces
-//! it not to. It knows no field name: what a frame is and how it is written is [`Events`]'.
+//! left out, and the numbers; it passes a frame on at once and unchanged unless something forces it
+//! not to. It knows no field name: [`Events`] says what a frame is and how it is written.
 //!
 //! Three things are kept from the client for a while: a block that is not known to be visible,
 //! with all that has its place behind it, until that is known (`queue`); the frame with the finish
@@ -11,24 +11,21 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::events::{Events, Fate, Numbers, Step, Told};
+use super::events::{Ending, Events, FrameKind, Numbers, Visibility};
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::guard::Guard;
-use crate::dialect::sse::{Frame, Splitter};
-use crate::dialect::stream::{Config, Spec, StreamError};
-use crate::dialect::told;
-use crate::model::{Usage, raw};
+use crate::dialect::machine::{Client, FormatMachine};
+use crate::dialect::sse::Frame;
+use crate::dialect::usage::{UsageMode, combined};
+use crate::model::Usage;
+use crate::model::raw::{self, Object};
 
-/// Reads a turn's upstream streams and writes the client's; its calls are those of
-/// [`crate::dialect::stream::Machine`].
+/// The stream machine of a format whose messages are made of blocks.
 #[derive(Debug)]
-pub struct Machine {
-    config: Config,
+pub struct BlockMachine<E> {
+    usage_mode: UsageMode,
     guard: Guard,
-    /// Whether the guard stopped something: nothing is said from there on.
-    withheld: bool,
-    splitter: Splitter,
-    events: Events,
+    events: E,
     /// The blocks of the hop, in the order in which they were begun.
     slots: Vec<Slot>,
     queue: VecDeque<Routed>,
@@ -37,7 +34,7 @@ pub struct Machine {
     counted: Vec<Usage>,
     /// Usage of the hop that has ended.
     usage: Option<Usage>,
-    count: Count,
+    numbering: Numbering,
     /// The blocks that the client was shown whole.
     shown: Vec<Bytes>,
     /// Whether the client was shown how the response begins.
@@ -46,18 +43,17 @@ pub struct Machine {
     later: bool,
     /// Whether the hop sent an error event.
     failed: bool,
-    spoken: bool,
 }
 
 /// A block of the hop.
 #[derive(Debug)]
 struct Slot {
-    /// The upstream's number of it.
+    /// The upstream's number of the block.
     at: u64,
-    /// The client's.
+    /// The client's number of it.
     shown_as: Option<u64>,
-    fate: Fate,
-    /// Whether its fate was not known when it began.
+    visibility: Visibility,
+    /// Whether its visibility was not known when it began.
     late: bool,
     closed: bool,
 }
@@ -66,113 +62,90 @@ struct Slot {
 #[derive(Debug)]
 struct Routed {
     frame: Frame,
-    step: Step,
+    kind: FrameKind,
     slot: Option<usize>,
 }
 
 /// The numbers of what the client was shown.
 #[derive(Debug, Default)]
-struct Count {
-    /// Whether they are no longer the upstream's, because something was left out.
-    anew: bool,
+struct Numbering {
+    /// Whether the machine numbers by itself, because something was left out.
+    own: bool,
     /// The next block's number.
     index: u64,
-    /// The next event's number, where they count anew and events have one.
+    /// The next event's number, if the machine numbers by itself and events have numbers.
     sequence: Option<u64>,
     /// The last frame that was shown under its own number.
     last: Option<Frame>,
 }
 
-impl Machine {
-    /// A machine at the start of a turn's first hop.
-    #[must_use]
-    pub fn new(config: Config, spec: &Spec) -> Self {
-        Self {
-            splitter: Splitter::new(config.event_cap),
-            config,
-            guard: Guard::new(spec),
-            withheld: false,
-            events: Events::new(spec),
-            slots: Vec::new(),
-            queue: VecDeque::new(),
-            held: Vec::new(),
-            counted: Vec::new(),
-            usage: None,
-            count: Count::default(),
-            shown: Vec::new(),
-            begun: false,
-            later: false,
-            failed: false,
-            spoken: false,
+impl<E: Events> FormatMachine for BlockMachine<E> {
+    fn take(&mut self, frame: Frame, client: &mut Client<'_>) {
+        let kind = self.events.take(&frame);
+        self.failed |= kind == FrameKind::Error;
+        if matches!(kind, FrameKind::Finish | FrameKind::End | FrameKind::Error) {
+            self.settle(client);
         }
-    }
-
-    /// Takes one read of the upstream's body and appends what the client gets of it.
-    ///
-    /// # Errors
-    /// [`StreamError`] if the stream can't be read on; call [`Machine::fail`] then.
-    pub fn push(&mut self, chunk: Bytes, out: &mut Vec<Bytes>) -> Result<(), StreamError> {
-        if self.withheld {
-            return Err(StreamError::Withheld);
+        let slot = self.route(kind);
+        let visibility = slot.map_or(Visibility::Shown, |place| self.visibility(place));
+        if visibility == Visibility::Hidden {
+            self.note(kind, &frame);
+        } else if visibility != Visibility::Open && self.stops(kind, &frame) {
+            client.withhold();
+            return;
         }
-        self.splitter.push(chunk);
-        while let Some(frame) = self.splitter.next_frame()? {
-            self.take(frame, out);
-            if self.withheld {
-                return Err(StreamError::Withheld);
+        if kind == FrameKind::Unreadable && self.guard.names(&frame) {
+            return;
+        }
+        let routed = Routed { frame, kind, slot };
+        if self.finish_seen() {
+            self.held.push(routed);
+            return;
+        }
+        match kind {
+            FrameKind::Finish | FrameKind::End if self.failed => {}
+            FrameKind::Finish | FrameKind::End => self.held.push(routed),
+            FrameKind::Error => self.end(&routed.frame, client),
+            FrameKind::Aside | FrameKind::Unreadable => client.say(routed.frame.into_raw()),
+            FrameKind::Begin
+            | FrameKind::Open { .. }
+            | FrameKind::Within { .. }
+            | FrameKind::Close { .. }
+            | FrameKind::Other => {
+                self.drain(client);
+                if self.queue.is_empty() && self.is_decided(slot) {
+                    self.pass(routed, client);
+                } else {
+                    self.queue.push_back(routed);
+                }
             }
         }
-        Ok(())
     }
 
-    /// Whether it met what it must not hand on.
-    #[must_use]
-    pub fn withheld(&self) -> bool {
-        self.withheld
+    fn is_whole(&self, data: &[u8]) -> bool {
+        raw::is_json(data)
     }
 
-    /// Whether the frame with the finish reason was seen: it and all after it are held, and what
-    /// the hop says is known but for the end of its body.
-    #[must_use]
-    pub fn finish_seen(&self) -> bool {
+    fn finish_seen(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// Whether frames wait for what comes behind them, so that the client hears nothing meanwhile.
-    #[must_use]
-    pub fn waits(&self) -> bool {
-        self.finish_seen() || !self.queue.is_empty()
+    fn has_queue(&self) -> bool {
+        !self.queue.is_empty()
     }
 
-    /// What the hop says, once its finish reason was seen.
-    #[must_use]
-    pub fn said(&self) -> Option<Answer> {
-        self.finish_seen().then(|| self.events.answer())
+    fn said(&self) -> Answer {
+        self.events.answer()
     }
 
-    /// Whether the client was handed any byte yet, comments included.
-    #[must_use]
-    pub fn spoken(&self) -> bool {
-        self.spoken
-    }
-
-    /// The upstream's body has ended: what the hop said. What was still undecided is decided, and
-    /// what may be seen of it is appended.
-    pub fn end_hop(&mut self, out: &mut Vec<Bytes>) -> Answer {
-        if let Some(tail) = self.splitter.finish() {
-            // Half an event is no event for any client, and would run into what follows it.
-            if tail.data().is_some_and(|data| raw::is_json(&data)) {
-                self.take(tail.completed(), out);
-            }
-        }
-        self.settle(out);
+    fn end_hop(&mut self, client: &mut Client<'_>) -> Answer {
+        self.settle(client);
         let answer = self.events.answer();
         self.usage = answer.usage;
         answer
     }
 
-    /// The hop had hidden calls only: drops its end and goes on in the same client stream.
-    pub fn next_hop(&mut self, _out: &mut Vec<Bytes>) {
+    fn next_hop(&mut self, _client: &mut Client<'_>) {
         self.renumber(None);
         self.counted.extend(self.usage.take());
         self.events.next_hop();
@@ -183,285 +156,273 @@ impl Machine {
         self.failed = false;
     }
 
-    /// Hands out the end of the response that was held, edited where something was left out or
-    /// hops stand before it.
-    pub fn release(&mut self, out: &mut Vec<Bytes>) {
+    fn release(&mut self, client: &mut Client<'_>) {
         for routed in std::mem::take(&mut self.held) {
-            match routed.step {
+            match routed.kind {
                 // A stream that failed never ends as if it had not.
-                Step::Finish | Step::End if self.failed => {}
-                Step::Finish | Step::Error => self.end(&routed.frame, out),
-                Step::End | Step::Aside | Step::Unreadable => {
-                    self.say(routed.frame.into_raw(), out);
+                FrameKind::Finish | FrameKind::End if self.failed => {}
+                FrameKind::Finish | FrameKind::Error => self.end(&routed.frame, client),
+                FrameKind::End | FrameKind::Aside | FrameKind::Unreadable => {
+                    client.say(routed.frame.into_raw());
                 }
-                Step::Begin
-                | Step::Open { .. }
-                | Step::Within { .. }
-                | Step::Close { .. }
-                | Step::Other => self.pass(routed, out),
+                FrameKind::Begin
+                | FrameKind::Open { .. }
+                | FrameKind::Within { .. }
+                | FrameKind::Close { .. }
+                | FrameKind::Other => self.pass(routed, client),
             }
         }
     }
 
-    /// Ends the turn in place of the model, which would have gone on with hidden calls: this text
-    /// if given, and the dialect's own end.
-    pub fn close(&mut self, text: Option<&str>, out: &mut Vec<Bytes>) {
+    fn close(&mut self, text: Option<&str>, client: &mut Client<'_>) {
         self.renumber(None);
         let held = std::mem::take(&mut self.held).into_iter();
         let held: Vec<Frame> = held
-            .filter(|routed| matches!(routed.step, Step::Finish | Step::End))
+            .filter(|routed| matches!(routed.kind, FrameKind::Finish | FrameKind::End))
             .map(|routed| routed.frame)
             .collect();
-        let usage = self.usage_told();
-        let events = self.events.close(&held, text, &self.told(usage.as_ref()));
+        let usage = self.combined_usage();
+        let events = self.events.close(&held, text, &self.ending(usage.as_ref()));
         for event in events {
-            self.say(event, out);
+            client.say(event);
         }
     }
 
-    /// Ends the client's stream with an error event. What was held or undecided is dropped. The
-    /// error is a JSON object; anything else becomes the message of one.
-    pub fn fail(&mut self, error: &[u8], out: &mut Vec<Bytes>) {
+    fn fail(&mut self, error: &[u8], client: &mut Client<'_>) {
         self.queue.clear();
         self.held.clear();
         self.renumber(None);
-        let event = self.events.error(error, self.count.sequence);
-        self.say(event, out);
+        let event = self.events.error(error, self.numbering.sequence);
+        client.say(event);
     }
+}
 
-    fn take(&mut self, frame: Frame, out: &mut Vec<Bytes>) {
-        let step = self.events.take(&frame);
-        self.failed |= step == Step::Error;
-        if matches!(step, Step::Finish | Step::End | Step::Error) {
-            self.settle(out);
-        }
-        let slot = self.route(step);
-        let fate = slot.map_or(Fate::Shown, |place| self.fate(place));
-        if fate == Fate::Hidden {
-            self.note(step, &frame);
-        } else if fate != Fate::Open && self.stops(step, &frame) {
-            self.withheld = true;
-            return;
-        }
-        if step == Step::Unreadable && self.guard.names(&frame) {
-            return;
-        }
-        let routed = Routed { frame, step, slot };
-        if self.finish_seen() {
-            self.held.push(routed);
-            return;
-        }
-        match step {
-            Step::Finish | Step::End if self.failed => {}
-            Step::Finish | Step::End => self.held.push(routed),
-            Step::Error => self.end(&routed.frame, out),
-            Step::Aside | Step::Unreadable => self.say(routed.frame.into_raw(), out),
-            Step::Begin
-            | Step::Open { .. }
-            | Step::Within { .. }
-            | Step::Close { .. }
-            | Step::Other => {
-                self.drain(out);
-                if self.queue.is_empty() && self.is_decided(slot) {
-                    self.pass(routed, out);
-                } else {
-                    self.queue.push_back(routed);
-                }
-            }
+impl<E: Events> BlockMachine<E> {
+    /// A machine at the start of a turn's first hop.
+    pub fn new(usage_mode: UsageMode, guard: Guard, events: E) -> Self {
+        Self {
+            usage_mode,
+            guard,
+            events,
+            slots: Vec::new(),
+            queue: VecDeque::new(),
+            held: Vec::new(),
+            counted: Vec::new(),
+            usage: None,
+            numbering: Numbering::default(),
+            shown: Vec::new(),
+            begun: false,
+            later: false,
+            failed: false,
         }
     }
 
-    /// Whether a frame that the client would see holds a hidden call all the same.
-    fn stops(&self, step: Step, frame: &Frame) -> bool {
-        match step {
-            Step::Unreadable => self.guard.stops_odd(frame),
-            Step::Aside => match frame.data() {
+    /// Whether a frame holds a hidden call although the client is to see it.
+    fn stops(&self, kind: FrameKind, frame: &Frame) -> bool {
+        match kind {
+            FrameKind::Unreadable => self.guard.stops_odd(frame),
+            FrameKind::Aside => match frame.data() {
                 None => self.guard.stops_odd(frame),
                 Some(data) => self.guard.stops(frame, &[]) || self.guard.has_id(&data),
             },
-            // The end repeats what was said, and what is hidden is taken out of it.
-            Step::Finish | Step::Error => {
-                let usage = self.usage_told();
-                let shown = self.events.end(frame, &self.told(usage.as_ref()));
+            // The end repeats what was said; what counts is the end with hidden calls taken out.
+            FrameKind::Finish | FrameKind::Error => {
+                let usage = self.combined_usage();
+                let shown = self.events.end(frame, &self.ending(usage.as_ref()));
                 self.guard.stops(&Frame::of(shown), &[])
             }
-            Step::Begin
-            | Step::Open { .. }
-            | Step::Within { .. }
-            | Step::Close { .. }
-            | Step::End
-            | Step::Other => !self.events.is_plain() && self.guard.stops(frame, &[]),
+            FrameKind::Begin
+            | FrameKind::Open { .. }
+            | FrameKind::Within { .. }
+            | FrameKind::Close { .. }
+            | FrameKind::End
+            | FrameKind::Other => !self.events.is_plain() && self.guard.stops(frame, &[]),
         }
     }
 
-    /// Notes whose call is left out.
-    fn note(&mut self, step: Step, frame: &Frame) {
-        if matches!(step, Step::Open { .. } | Step::Close { .. }) {
+    /// Notes the ids of a call that is left out.
+    fn note(&mut self, kind: FrameKind, frame: &Frame) {
+        if matches!(kind, FrameKind::Open { .. } | FrameKind::Close { .. }) {
             let data = frame.data().unwrap_or_default();
-            if let Some(call) = self.events.brought(&data) {
+            let event = Object::parse(&data).ok();
+            if let Some(call) = event.and_then(|event| event.raw(E::BLOCK)) {
                 self.guard.note(call);
             }
         }
     }
 
-    /// The slot of the block that a frame is about. What it tells of the block's fate is noted.
-    fn route(&mut self, step: Step) -> Option<usize> {
+    /// Finds or begins the slot of the block that a frame is about, and notes what the frame tells
+    /// of the block's visibility.
+    fn route(&mut self, kind: FrameKind) -> Option<usize> {
         let place = |slots: &[Slot], at| slots.iter().rposition(|slot| slot.at == at);
-        match step {
-            Step::Open { at, fate } => Some(self.begin(at, fate)),
-            // A block that was never begun is the client's to judge.
-            Step::Within { at } => Some(match place(&self.slots, at) {
+        match kind {
+            FrameKind::Open { at, visibility } => Some(self.begin(at, visibility)),
+            // A block that was never begun is for the client to judge.
+            FrameKind::Within { at } => Some(match place(&self.slots, at) {
                 Some(place) => place,
-                None => self.begin(at, Fate::Shown),
+                None => self.begin(at, Visibility::Shown),
             }),
-            Step::Close { at, fate } => {
+            FrameKind::Close { at, visibility } => {
                 let Some(place) = place(&self.slots, at) else {
-                    return Some(self.begin(at, fate));
+                    return Some(self.begin(at, visibility));
                 };
-                if self.fate(place) == Fate::Open {
-                    self.decide(place, fate);
+                if self.visibility(place) == Visibility::Open {
+                    self.decide(place, visibility);
                 }
                 Some(place)
             }
-            Step::Begin
-            | Step::Finish
-            | Step::End
-            | Step::Error
-            | Step::Other
-            | Step::Aside
-            | Step::Unreadable => None,
+            FrameKind::Begin
+            | FrameKind::Finish
+            | FrameKind::End
+            | FrameKind::Error
+            | FrameKind::Other
+            | FrameKind::Aside
+            | FrameKind::Unreadable => None,
         }
     }
 
-    fn begin(&mut self, at: u64, fate: Fate) -> usize {
+    fn begin(&mut self, at: u64, visibility: Visibility) -> usize {
         self.slots.push(Slot {
             at,
             shown_as: None,
-            fate: Fate::Open,
-            late: fate == Fate::Open,
+            visibility: Visibility::Open,
+            late: visibility == Visibility::Open,
             closed: false,
         });
         let place = self.slots.len() - 1;
-        self.decide(place, fate);
+        self.decide(place, visibility);
         place
     }
 
-    /// Gives a block its fate, which may be that of blocks before it, too.
-    fn decide(&mut self, place: usize, fate: Fate) {
-        if fate == Fate::Shown {
-            self.follow(Fate::Shown);
+    /// Decides a block. A visible block decides the blocks before it that follow others.
+    fn decide(&mut self, place: usize, visibility: Visibility) {
+        if visibility == Visibility::Shown {
+            self.follow(Visibility::Shown);
         }
         if let Some(slot) = self.slots.get_mut(place) {
-            slot.fate = fate;
+            slot.visibility = visibility;
         }
     }
 
-    fn fate(&self, place: usize) -> Fate {
-        self.slots.get(place).map_or(Fate::Shown, |slot| slot.fate)
+    fn visibility(&self, place: usize) -> Visibility {
+        self.slots
+            .get(place)
+            .map_or(Visibility::Shown, |slot| slot.visibility)
     }
 
     fn is_decided(&self, slot: Option<usize>) -> bool {
-        slot.is_none_or(|place| matches!(self.fate(place), Fate::Shown | Fate::Hidden))
+        slot.is_none_or(|place| {
+            matches!(
+                self.visibility(place),
+                Visibility::Shown | Visibility::Hidden
+            )
+        })
     }
 
-    /// Decides the blocks that hang on others.
-    fn follow(&mut self, fate: Fate) {
+    /// Decides the blocks that follow others.
+    fn follow(&mut self, visibility: Visibility) {
         for slot in &mut self.slots {
-            if slot.fate == Fate::Follows {
-                slot.fate = fate;
+            if slot.visibility == Visibility::Follows {
+                slot.visibility = visibility;
             }
         }
     }
 
-    /// Decides what is open, for the hop has ended one way or other, and hands out what was queued.
-    fn settle(&mut self, out: &mut Vec<Bytes>) {
-        if self.slots.iter().any(|slot| slot.fate == Fate::Follows) {
-            let fate = match self.events.answer().verdict() {
-                Verdict::Done | Verdict::Mixed | Verdict::Cut => Fate::Shown,
-                Verdict::HiddenOnly | Verdict::Broken => Fate::Hidden,
+    /// Decides the blocks that are open, because the hop has ended, and hands out the queue.
+    fn settle(&mut self, client: &mut Client<'_>) {
+        if self
+            .slots
+            .iter()
+            .any(|slot| slot.visibility == Visibility::Follows)
+        {
+            let visibility = match self.events.answer().verdict() {
+                Verdict::Done | Verdict::Mixed | Verdict::Cut => Visibility::Shown,
+                Verdict::HiddenOnly | Verdict::Broken => Visibility::Hidden,
             };
-            self.follow(fate);
+            self.follow(visibility);
         }
         for slot in &mut self.slots {
-            if slot.fate == Fate::Open {
-                slot.fate = Fate::Hidden;
+            if slot.visibility == Visibility::Open {
+                slot.visibility = Visibility::Hidden;
             }
         }
-        self.drain(out);
+        self.drain(client);
     }
 
-    /// Hands out, in order, what was queued behind blocks that are decided by now.
-    fn drain(&mut self, out: &mut Vec<Bytes>) {
+    /// Hands out, in order, the queued frames whose blocks are decided by now.
+    fn drain(&mut self, client: &mut Client<'_>) {
         while let Some(front) = self.queue.front()
             && self.is_decided(front.slot)
             && let Some(routed) = self.queue.pop_front()
         {
-            self.pass(routed, out);
+            self.pass(routed, client);
         }
     }
 
     /// Shows the client a frame that is decided, or leaves it out.
-    fn pass(&mut self, routed: Routed, out: &mut Vec<Bytes>) {
-        let Routed { frame, step, slot } = routed;
-        // What waited may have been judged by what came behind it alone.
+    fn pass(&mut self, routed: Routed, client: &mut Client<'_>) {
+        let Routed { frame, kind, slot } = routed;
+        // The guard passed over this frame while its block was open.
         let opened = slot.and_then(|place| self.slots.get(place));
-        if opened.is_some_and(|slot| slot.late && slot.fate == Fate::Shown)
+        if opened.is_some_and(|slot| slot.late && slot.visibility == Visibility::Shown)
             && self.guard.stops(&frame, &[])
         {
-            self.withheld = true;
+            client.withhold();
             return;
         }
-        let again = step == Step::Begin && self.later && self.begun;
-        let hidden = slot.is_some_and(|place| self.fate(place) != Fate::Shown);
+        let again = kind == FrameKind::Begin && self.later && self.begun;
+        let hidden = slot.is_some_and(|place| self.visibility(place) != Visibility::Shown);
         if again || hidden {
             self.renumber(Some(&frame));
             return;
         }
-        self.begun |= step == Step::Begin;
+        self.begun |= kind == FrameKind::Begin;
         let index = slot.and_then(|place| self.number(place));
-        if let (Step::Close { at, .. }, Some(slot)) =
-            (step, slot.and_then(|place| self.slots.get_mut(place)))
+        if let (FrameKind::Close { at, .. }, Some(slot)) =
+            (kind, slot.and_then(|place| self.slots.get_mut(place)))
             && !std::mem::replace(&mut slot.closed, true)
         {
             self.shown.extend(self.events.block(at));
         }
-        let bytes = match (self.count.anew, step) {
+        let bytes = match (self.numbering.own, kind) {
             (true, _) => {
-                let sequence = self.count.next_sequence();
+                let sequence = self.numbering.next_sequence();
                 self.events.show(&frame, Numbers { index, sequence })
             }
-            (false, Step::Begin | Step::Other) => self.events.show(&frame, Numbers::default()),
+            (false, FrameKind::Begin | FrameKind::Other) => {
+                self.events.show(&frame, Numbers::default())
+            }
             (false, _) => frame.raw().clone(),
         };
-        if !self.count.anew {
-            self.count.last = Some(frame);
+        if !self.numbering.own {
+            self.numbering.last = Some(frame);
         }
-        self.say(bytes, out);
+        client.say(bytes);
     }
 
     /// The number under which the client sees a block: the upstream's own until something was left
-    /// out, and dense from there on.
+    /// out, and the next free one from there on.
     fn number(&mut self, place: usize) -> Option<u64> {
         let slot = self.slots.get_mut(place)?;
-        let fresh = if self.count.anew {
-            self.count.index
+        let fresh = if self.numbering.own {
+            self.numbering.index
         } else {
             slot.at
         };
         let shown = *slot.shown_as.get_or_insert(fresh);
-        self.count.index = self.count.index.max(shown.saturating_add(1));
+        self.numbering.index = self.numbering.index.max(shown.saturating_add(1));
         Some(shown)
     }
 
-    /// From here on numbers are the machine's: beginning with that of the frame that is left out,
-    /// or behind the last one that was shown.
+    /// Numbers by itself from here on, beginning with the number of the frame that is left out, or
+    /// with the one behind the last frame that was shown.
     fn renumber(&mut self, left_out: Option<&Frame>) {
-        if self.count.anew {
+        if self.numbering.own {
             return;
         }
-        self.count.anew = true;
-        let last = self.count.last.take();
-        self.count.sequence = match (left_out, last) {
+        self.numbering.own = true;
+        let last = self.numbering.last.take();
+        self.numbering.sequence = match (left_out, last) {
             (Some(frame), _) => self.events.sequence(frame),
             (None, Some(last)) => self.events.sequence(&last).map(|last| last + 1),
             (None, None) => None,
@@ -469,41 +430,33 @@ impl Machine {
     }
 
     /// Shows how the response ended.
-    fn end(&mut self, frame: &Frame, out: &mut Vec<Bytes>) {
-        let usage = self.usage_told();
-        let bytes = self.events.end(frame, &self.told(usage.as_ref()));
-        self.count.next_sequence();
-        self.say(bytes, out);
+    fn end(&mut self, frame: &Frame, client: &mut Client<'_>) {
+        let usage = self.combined_usage();
+        let bytes = self.events.end(frame, &self.ending(usage.as_ref()));
+        self.numbering.next_sequence();
+        client.say(bytes);
     }
 
-    fn told<'a>(&'a self, usage: Option<&'a Usage>) -> Told<'a> {
-        Told {
-            edited: self.count.anew,
+    fn ending<'a>(&'a self, usage: Option<&'a Usage>) -> Ending<'a> {
+        Ending {
+            edited: self.numbering.own,
             blocks: &self.shown,
             usage,
-            index: self.count.index,
-            sequence: self.count.sequence,
+            index: self.numbering.index,
+            sequence: self.numbering.sequence,
         }
     }
 
-    /// The usage to tell; none where the last hop is the only one, and tells its own.
-    fn usage_told(&self) -> Option<Usage> {
+    /// The usage to tell; none if the turn has one hop, which tells its own.
+    fn combined_usage(&self) -> Option<Usage> {
         if !self.later {
             return None;
         }
-        told(self.config.usage, self.counted.iter().chain(&self.usage))
-    }
-
-    fn say(&mut self, bytes: Bytes, out: &mut Vec<Bytes>) {
-        if self.withheld {
-            return;
-        }
-        self.spoken = true;
-        out.push(bytes);
+        combined(self.usage_mode, self.counted.iter().chain(&self.usage))
     }
 }
 
-impl Count {
+impl Numbering {
     fn next_sequence(&mut self) -> Option<u64> {
         let next = self.sequence?;
         self.sequence = Some(next.saturating_add(1));

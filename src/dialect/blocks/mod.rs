@@ -1,6 +1,6 @@
-//! The stream machine of the dialects whose messages are made of blocks.
+//! The stream machine of the formats whose messages are made of blocks.
 
-pub(in crate::dialect) mod events;
+pub mod events;
 mod machine;
 
-pub use machine::Machine;
+pub use machine::BlockMachine;

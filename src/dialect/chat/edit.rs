@@ -1,83 +1,80 @@
 //! Edits of one chat message by bytes: calls left out, text cut, results replaced, hidden calls
-//! put back. What is not named keeps its bytes. Never decides what to edit.
+//! put back. What an edit does not name keeps its bytes. Never decides what to edit.
 
 use std::borrow::Cow;
-use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::content;
+use super::content_parts;
 use super::message::REASONING_FIELDS;
-use super::signature::{self, DETAILS, Detailed, Place, Signature};
-use crate::dialect::edit::{AssistantEdit, CallEdit, Insert};
-use crate::model::Handed;
+use super::signature::{self, CallPlace, DETAILS, DetailsEdit, Signature};
+use crate::dialect::edit::{AssistantEdit, CallEdit, Insert, set_members};
+use crate::dialect::json;
 use crate::model::raw::{self, Edit, Object};
+use crate::model::{Handed, TurnRecord};
 
-/// An assistant message with the edit applied. `None` if its bytes can't be read, which a message
-/// that was parsed before never is.
-#[must_use]
+/// An assistant message with the edit applied. `None` if its bytes can't be read; those of a
+/// message that was parsed before always can.
 pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
     let object = Object::parse(bytes).ok()?;
-    let mut edits: Vec<Edit> = content::edits(&object, edit);
+    let mut edits: Vec<Edit> = content_parts::edits(&object, edit);
     let (calls, places) = calls(&object, edit);
     let mut removed: Vec<usize> = Vec::new();
-    match (&calls, object.get("tool_calls")) {
-        (Calls::Same, _) | (Calls::None, None) => {}
-        (Calls::None, Some(_)) => removed.extend(object.position("tool_calls")),
-        (Calls::These(array), Some(span)) => edits.push((span, array.clone())),
-        (Calls::These(array), None) => edits.push(object.append("tool_calls", array)),
+    match calls {
+        CallsEdit::Keep => {}
+        CallsEdit::Remove => removed.extend(object.position("tool_calls")),
+        CallsEdit::Replace(array) => edits.push(object.set("tool_calls", &array)),
     }
     if edit.drop_text || edit.text.is_some() {
         // A refusal is text in another field.
         removed.extend(object.position("refusal"));
     }
-    // What signs calls is no reasoning, and stays with them.
+    // Signatures of calls are no reasoning, and stay with the calls.
     let details = match edit.foreign {
         false => signature::details(&object, &places, edit),
         true => None,
     };
     let signed = match (&details, object.get(DETAILS)) {
-        (Some(Detailed::These(array)), Some(span)) => {
+        (Some(DetailsEdit::Replace(array)), Some(span)) => {
             edits.push((span, array.clone()));
             true
         }
-        (Some(Detailed::Gone), Some(_)) => {
+        (Some(DetailsEdit::Remove), Some(_)) => {
             removed.extend(object.position(DETAILS));
             true
         }
-        // Nothing changes where each element signs a call that stays.
+        // Nothing changes if each element signs a call that stays.
         (None, Some(_)) => edit.drop_reasoning && !edit.foreign && is_list(&object, DETAILS),
         (_, None) => false,
     };
-    for field in REASONING_FIELDS
-        .iter()
-        .filter(|field| !signed || **field != DETAILS)
-    {
-        // DeepSeek demands the field with every call, be it empty.
+    for field in REASONING_FIELDS {
+        // DeepSeek demands the field with every call, even if it is empty.
         let empty = object.raw(field) == Some(b"\"\"");
-        if edit.foreign || edit.drop_reasoning && !empty {
+        let goes = edit.foreign || edit.drop_reasoning && !empty;
+        if goes && !(signed && field == DETAILS) {
             removed.extend(object.position(field));
         }
     }
-    let cuts = object.remove_spans(|place| removed.contains(&place));
-    edits.extend(cuts.into_iter().map(|span| (span, Bytes::new())));
-    edits.sort_by_key(|(span, _)| (span.start, span.end));
-    Some(raw::splice(bytes, &edits))
+    edits.extend(json::cuts(&object, |place| removed.contains(&place)));
+    Some(json::splice(bytes, edits))
 }
 
 fn is_list(object: &Object<'_>, key: &str) -> bool {
     let raw = object.raw(key).unwrap_or_default();
-    raw.first() == Some(&b'[') && raw::array(raw).is_ok_and(|list| !list.is_empty())
+    json::elements(raw).next().is_some()
 }
 
 /// How an assistant message's text relates to what earlier hops handed out.
-#[must_use]
-pub fn handed(bytes: &[u8], handed: &str) -> Handed {
+pub fn handed(bytes: &[u8], record: &TurnRecord) -> Handed {
+    text_handed(bytes, &record.handed)
+}
+
+fn text_handed(bytes: &[u8], handed: &str) -> Handed {
     if handed.is_empty() {
         return Handed::Nothing;
     }
     let object = Object::parse(bytes).ok();
-    match object.as_ref().and_then(content::said) {
+    match object.as_ref().and_then(content_parts::text) {
         Some((text, true)) if text == handed => Handed::All,
         Some((text, _)) if text.starts_with(handed) => Handed::Front,
         Some(_) | None => Handed::Changed,
@@ -85,198 +82,152 @@ pub fn handed(bytes: &[u8], handed: &str) -> Handed {
 }
 
 /// A tool message with other content.
-#[must_use]
 pub fn result(bytes: &[u8], text: &str) -> Option<Bytes> {
-    let object = Object::parse(bytes).ok()?;
-    Some(raw::splice(
-        bytes,
-        &[object.set("content", raw::quote(text).as_bytes())],
+    Some(json::with_text(
+        &Object::parse(bytes).ok()?,
+        "content",
+        text,
     ))
 }
 
-/// A tool message made by the proxy: the result of a hidden call.
-#[must_use]
-pub fn hidden_result(id: &str, text: &str) -> Bytes {
-    let (id, text) = (raw::quote(id), raw::quote(text));
-    Bytes::from(format!(
-        r#"{{"role":"tool","tool_call_id":{id},"content":{text}}}"#
-    ))
-}
-
-/// A system message with a block of text appended: after a blank line to a string, as one more
+/// A system message with a block of text appended: behind a blank line to a string, as one more
 /// part to an array.
-#[must_use]
 pub fn append_text(bytes: &[u8], block: &str) -> Option<Bytes> {
-    let object = Object::parse(bytes).ok()?;
-    let span = object.get("content")?;
-    let raw = bytes.get(span.clone())?;
-    let edit = match raw.first()? {
-        b'"' => {
-            let addition = raw::quote(&format!("\n\n{block}"));
-            let inner = addition.get(1..)?.to_owned();
-            (span.end - 1..span.end, Bytes::from(inner))
-        }
-        b'[' => {
-            let part = format!(r#"{{"type":"text","text":{}}}"#, raw::quote(block));
-            let elements = raw::array(raw).ok()?;
-            let (at, comma) = elements.last().map_or((1, ""), |last| (last.end, ","));
-            let at = span.start + at;
-            (at..at, Bytes::from(format!("{comma}{part}")))
-        }
-        _ => return None,
-    };
+    let content = Object::parse(bytes).ok()?.get("content")?;
+    let edit = json::append_text(bytes, content, "text", block)?;
     Some(raw::splice(bytes, &[edit]))
 }
 
-/// A system message made by the proxy.
-#[must_use]
-pub fn system(block: &str) -> Bytes {
-    Bytes::from(format!(
-        r#"{{"role":"system","content":{}}}"#,
-        raw::quote(block)
-    ))
-}
-
-enum Calls {
-    Same,
-    None,
-    These(Bytes),
+/// What becomes of a message's `tool_calls`.
+enum CallsEdit {
+    Keep,
+    Remove,
+    Replace(Bytes),
 }
 
 /// A call on its way into the edited message.
-struct Piece<'a> {
+struct EditedCall<'a> {
     bytes: Cow<'a, [u8]>,
     stays: bool,
-    /// The client's own, or one of the hop's own message.
-    own: bool,
-    /// Of hidden ones: whether an element of `reasoning_details` signed it.
+    /// Whether it is the client's own call.
+    visible: bool,
+    /// Whether it is a hidden call that an element of `reasoning_details` signed.
     signed: bool,
 }
 
+impl EditedCall<'_> {
+    fn replace(&mut self, bytes: Option<Bytes>) {
+        if let Some(bytes) = bytes {
+            self.bytes = Cow::Owned(bytes.to_vec());
+        }
+    }
+
+    fn place(&self) -> CallPlace {
+        let call = Object::parse(&self.bytes).ok();
+        let id = call.as_ref().and_then(|call| call.text("id"));
+        CallPlace {
+            id: id.unwrap_or_default().into_owned(),
+            stays: self.stays,
+            signed: self.signed,
+            visible: self.visible,
+        }
+    }
+}
+
 /// The calls as they are sent, and what became of each of them.
-fn calls(object: &Object<'_>, edit: &AssistantEdit<'_>) -> (Calls, Vec<Place>) {
-    let raw = object.present("tool_calls").unwrap_or(b"[]");
-    let elements = raw::array(raw).unwrap_or_default();
+fn calls(object: &Object<'_>, edit: &AssistantEdit<'_>) -> (CallsEdit, Vec<CallPlace>) {
+    let raw = object.present("tool_calls").unwrap_or_default();
     let edits_calls = !edit.arguments.is_empty() || !edit.names.is_empty() || edit.foreign;
     let same = edit.keep_calls.is_none() && edit.insert.is_empty() && !edits_calls;
     if same && !edit.drop_reasoning {
-        return (Calls::Same, Vec::new());
+        return (CallsEdit::Keep, Vec::new());
     }
-    // Places of hidden calls count all calls, so they are put back before any is left out.
-    let kept = |index: usize| {
-        edit.keep_calls
-            .as_ref()
-            .is_none_or(|keep| keep.get(index).copied().unwrap_or(true))
-    };
-    let own = |(index, span): (usize, Range<usize>)| {
-        let call = raw.get(span).unwrap_or_default();
-        let new = edit.of_call(index).and_then(|new| self::call(call, &new));
-        Piece {
-            bytes: new.map_or(Cow::Borrowed(call), |new| Cow::Owned(new.to_vec())),
-            stays: kept(index),
-            own: true,
+    let own = |(index, call)| {
+        let mut piece = EditedCall {
+            bytes: Cow::Borrowed(call),
+            stays: edit.keeps_call(index),
+            visible: true,
             signed: false,
-        }
+        };
+        piece.replace(edit.of_call(index).and_then(|new| self::call(call, &new)));
+        piece
     };
-    let mut all: Vec<Piece<'_>> = elements.into_iter().enumerate().map(own).collect();
+    let mut all: Vec<EditedCall<'_>> = json::elements(raw).enumerate().map(own).collect();
+    // The places of hidden calls count all calls, so they are put back before any call is left out.
     for hidden in &edit.insert {
         let back = put_back(&mut all, hidden);
         all.insert(hidden.place.min(all.len()), back);
     }
     for (before, hidden) in edit.left_out.iter().enumerate() {
         let bytes = hidden.bytes.as_bytes();
-        let bare = hidden.foreign.then(|| signature::bare(bytes)).flatten();
-        let piece = Piece {
-            bytes: bare.map_or(Cow::Borrowed(bytes), |bare| Cow::Owned(bare.to_vec())),
+        let mut out = EditedCall {
+            bytes: Cow::Borrowed(bytes),
             stays: false,
-            own: false,
+            visible: false,
             signed: hidden.signed,
         };
-        all.insert((hidden.place + before).min(all.len()), piece);
+        out.replace(hidden.foreign.then(|| signature::bare(bytes)).flatten());
+        all.insert((hidden.place + before).min(all.len()), out);
     }
     if !edit.foreign {
         hand_on(&mut all);
     }
-    let places = all.iter().map(place).collect();
-    let kept: Vec<&[u8]> = all
-        .iter()
-        .filter(|piece| piece.stays)
-        .map(|piece| &*piece.bytes)
-        .collect();
+    let places = all.iter().map(EditedCall::place).collect();
     if same {
-        return (Calls::Same, places);
+        return (CallsEdit::Keep, places);
     }
+    let kept = all.iter().filter(|call| call.stays);
+    let kept: Vec<&[u8]> = kept.map(|call| &*call.bytes).collect();
     if kept.is_empty() {
-        return (Calls::None, places);
+        return (CallsEdit::Remove, places);
     }
-    let mut array = Vec::with_capacity(raw.len() + 64);
-    array.push(b'[');
-    array.extend_from_slice(&kept.join(&b","[..]));
-    array.push(b']');
-    (Calls::These(Bytes::from(array)), places)
+    (CallsEdit::Replace(json::list(&kept)), places)
 }
 
-fn place(piece: &Piece<'_>) -> Place {
-    let call = Object::parse(&piece.bytes).ok();
-    let id = call.as_ref().and_then(|call| call.text("id"));
-    Place {
-        id: id.unwrap_or_default().into_owned(),
-        stays: piece.stays,
-        signed: piece.signed,
-        visible: piece.own,
-    }
-}
-
-/// A hidden call on its way back. Its signature went to the client with a call behind it: there it
-/// is taken off again, so that what is sent is what the model said. One that another model made has
-/// none but what the client itself sends with it.
-fn put_back<'a>(all: &mut [Piece<'_>], hidden: &Insert<'a>) -> Piece<'a> {
+/// A hidden call on its way back. The client got its signature with a call behind it: there the
+/// signature is taken off again, so that the message is what the model said. A call that another
+/// model made has no signature but the one that the client itself sends with it.
+fn put_back<'a>(all: &mut [EditedCall<'_>], hidden: &Insert<'a>) -> EditedCall<'a> {
     let bytes = hidden.bytes.as_bytes();
-    let mut call = Cow::Borrowed(bytes);
+    let mut back = EditedCall {
+        bytes: Cow::Borrowed(bytes),
+        stays: true,
+        visible: false,
+        signed: hidden.signed,
+    };
     let signature = Signature::of(bytes);
-    let behind = all.iter_mut().skip(hidden.place).find(|piece| piece.own);
+    let behind = all.iter_mut().skip(hidden.place).find(|call| call.visible);
     let copy = behind
         .zip(signature.as_ref())
-        .filter(|(piece, own)| Signature::of(&piece.bytes).is_some_and(|copy| copy.is(own)));
+        .filter(|(call, own)| Signature::of(&call.bytes).is_some_and(|copy| copy.is(own)));
     let shown = copy.is_some();
-    if let Some((piece, own)) = copy
-        && let Some(bare) = own.take(&piece.bytes)
-    {
-        piece.bytes = Cow::Owned(bare.to_vec());
+    if let Some((call, own)) = copy {
+        call.replace(own.take(&call.bytes));
     }
     if hidden.foreign
         && let Some(bare) = signature::bare(bytes)
     {
-        let own = signature.filter(|_| shown);
-        let new = own.and_then(|own| own.put(&bare)).unwrap_or(bare);
-        call = Cow::Owned(new.to_vec());
+        let signed = signature.filter(|_| shown).and_then(|own| own.put(&bare));
+        back.replace(Some(signed.unwrap_or(bare)));
     }
-    Piece {
-        bytes: call,
-        stays: true,
-        own: false,
-        signed: hidden.signed,
-    }
+    back
 }
 
-/// The signature of a call that goes is that of the next one that stays, unless that has its own.
-fn hand_on(all: &mut [Piece<'_>]) {
+/// Moves the signature of each call that goes to the next call that stays, unless that has its own.
+fn hand_on(all: &mut [EditedCall<'_>]) {
     for at in 0..all.len() {
-        let gone = all.get(at).filter(|piece| !piece.stays);
-        let Some(signature) = gone.and_then(|piece| Signature::of(&piece.bytes)) else {
+        let gone = all.get(at).filter(|call| !call.stays);
+        let Some(signature) = gone.and_then(|call| Signature::of(&call.bytes)) else {
             continue;
         };
-        let next = all.iter_mut().skip(at + 1).find(|piece| piece.stays);
-        if let Some(next) = next.filter(|next| Signature::of(&next.bytes).is_none())
-            && let Some(signed) = signature.put(&next.bytes)
-        {
-            next.bytes = Cow::Owned(signed.to_vec());
+        let next = all.iter_mut().skip(at + 1).find(|call| call.stays);
+        if let Some(next) = next.filter(|next| Signature::of(&next.bytes).is_none()) {
+            next.replace(signature.put(&next.bytes));
         }
     }
 }
 
 /// A function call with the edit applied.
-#[must_use]
 pub fn call(call: &[u8], edit: &CallEdit<'_>) -> Option<Bytes> {
     let bare = edit.bare.then(|| signature::bare(call)).flatten();
     let call = bare.as_deref().unwrap_or(call);
@@ -285,14 +236,14 @@ pub fn call(call: &[u8], edit: &CallEdit<'_>) -> Option<Bytes> {
         return bare;
     };
     let inner = Object::parse(call.get(function.clone())?).ok()?;
-    let members = [("name", edit.name), ("arguments", edit.arguments)];
-    let mut edits: Vec<Edit> = members
-        .into_iter()
-        .filter_map(|(key, new)| Some(inner.set(key, raw::quote(new?).as_bytes())))
-        .map(|(span, new)| (raw::shift(&span, function.start), new))
-        .collect();
-    edits.sort_by_key(|(span, _)| span.start);
-    Some(raw::splice(call, &edits))
+    let arguments = edit.arguments.map(raw::quote);
+    let members = [
+        ("name", edit.name.map(raw::quote)),
+        ("arguments", arguments),
+    ];
+    let edits = set_members(&inner, members).into_iter();
+    let edits = edits.map(|(at, new)| (raw::shift(&at, function.start), new));
+    Some(json::splice(call, edits.collect()))
 }
 
 #[cfg(test)]
@@ -504,7 +455,7 @@ mod tests {
             },
             ..Default::default()
         };
-        assert_eq!(handed(parts.as_bytes(), "a"), Handed::Front);
+        assert_eq!(text_handed(parts.as_bytes(), "a"), Handed::Front);
         assert_eq!(
             assistant(parts.as_bytes(), &edit).unwrap(),
             r#"{"role":"assistant","content":[{"type":"text","text":"b"}]}"#

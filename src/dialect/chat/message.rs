@@ -3,20 +3,21 @@
 
 use std::borrow::Cow;
 
-use super::content;
+use super::content_parts::{self, PartType};
+use crate::dialect::json;
 use crate::dialect::message::{
     Canonical, MessageError, Parsed, ParsedCall, Part, as_text, canonical_part,
 };
 use crate::model::raw::{self, Object};
 use crate::model::{CallId, Digest, Role};
 
-/// The fields that hold reasoning, by provider habit.
+/// The fields that hold reasoning, by provider.
 pub const REASONING_FIELDS: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_details"];
 
 /// Takes a message apart.
 ///
 /// # Errors
-/// [`MessageError`] where the message is not what the dialect allows.
+/// [`MessageError`] if the message is not what the format allows.
 pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, MessageError> {
     let object = Object::parse(bytes)?;
     if object.has_duplicates() {
@@ -61,25 +62,28 @@ fn role_of(role: &str) -> Role {
     }
 }
 
-/// The parts of the content, and the texts of those that hold an assistant's reasoning.
-fn content<'a>(object: &Object<'a>, role: &str) -> Result<Said<'a>, MessageError> {
+/// A content: its parts, and the texts of reasoning in it.
+type Content<'a> = (Vec<Part<'a>>, Vec<Cow<'a, str>>);
+
+fn content<'a>(object: &Object<'a>, role: &str) -> Result<Content<'a>, MessageError> {
+    const WRONG: MessageError = MessageError::Field("content");
     let Some(raw) = object.present("content") else {
-        return Ok(Said::default());
+        return Ok(Content::default());
     };
     if raw.first() == Some(&b'"') {
-        let text = raw::string(raw).ok_or(MessageError::Field("content"))?;
-        return Ok(if text.is_empty() {
-            Said::default()
+        let text = raw::string(raw).ok_or(WRONG)?;
+        let parts = if text.is_empty() {
+            Vec::new()
         } else {
-            (vec![Part::Text(text)], Vec::new())
-        });
+            vec![Part::Text(text)]
+        };
+        return Ok((parts, Vec::new()));
     }
-    let spans = raw::array(raw).map_err(|_| MessageError::Field("content"))?;
-    let (mut parts, mut thinking) = Said::default();
-    for raw in spans.into_iter().filter_map(|span| raw.get(span)) {
-        let object = Object::parse(raw).map_err(|_| MessageError::Field("content"))?;
-        if role == "assistant" && content::Kind::of(&object) == content::Kind::Thinking {
-            thinking.extend(content::thoughts(&object));
+    let (mut parts, mut thinking) = Content::default();
+    for raw in json::array(raw).ok_or(WRONG)? {
+        let object = Object::parse(raw).map_err(|_| WRONG)?;
+        if role == "assistant" && PartType::of(&object) == PartType::Thinking {
+            thinking.extend(content_parts::thoughts(&object));
         } else {
             parts.push(part(&object, raw)?);
         }
@@ -87,9 +91,6 @@ fn content<'a>(object: &Object<'a>, role: &str) -> Result<Said<'a>, MessageError
     thinking.retain(|text| !text.is_empty());
     Ok((parts, thinking))
 }
-
-/// What a content holds: its parts, and texts of reasoning.
-type Said<'a> = (Vec<Part<'a>>, Vec<Cow<'a, str>>);
 
 fn part<'a>(object: &Object<'a>, raw: &'a [u8]) -> Result<Part<'a>, MessageError> {
     match object.text("type").as_deref() {
@@ -106,15 +107,13 @@ fn image<'a>(object: &Object<'a>, raw: &'a [u8]) -> Part<'a> {
     let inner = object
         .raw("image_url")
         .and_then(|value| Object::parse(value).ok());
-    let Some(inner) = inner else {
-        return Part::Other(raw);
-    };
-    match inner.text("url") {
-        Some(url) => Part::Image {
+    let url = inner.as_ref().and_then(|inner| inner.text("url"));
+    match (url, inner) {
+        (Some(url), Some(inner)) => Part::Image {
             url,
             detail: inner.text("detail"),
         },
-        None => Part::Other(raw),
+        _ => Part::Other(raw),
     }
 }
 
@@ -131,18 +130,14 @@ fn calls<'a>(object: &Object<'a>) -> Result<Vec<ParsedCall<'a>>, MessageError> {
     let Some(raw) = object.present("tool_calls") else {
         return Ok(Vec::new());
     };
-    let spans = raw::array(raw).map_err(|_| MessageError::Field("tool_calls"))?;
-    spans
-        .into_iter()
-        .filter_map(|span| raw.get(span))
-        .map(call)
-        .collect()
+    let calls = json::array(raw).ok_or(MessageError::Field("tool_calls"))?;
+    calls.map(call).collect()
 }
 
 /// Reads one element of `tool_calls`.
 ///
 /// # Errors
-/// [`MessageError::Field`] where it is no object.
+/// [`MessageError::Field`] if it is no object.
 pub fn call(raw: &[u8]) -> Result<ParsedCall<'_>, MessageError> {
     let object = Object::parse(raw).map_err(|_| MessageError::Field("tool_calls"))?;
     let holder = object.raw("function").or_else(|| object.raw("custom"));
@@ -165,9 +160,8 @@ pub fn call(raw: &[u8]) -> Result<ParsedCall<'_>, MessageError> {
     })
 }
 
-/// The canonical digest of a message that the proxy handed out: text and visible calls as
+/// The canonical digest of a message that the proxy handed out: its text, and its visible calls as
 /// (id, name, arguments).
-#[must_use]
 pub fn canonical_of_answer(text: &str, calls: &[ParsedCall<'_>]) -> Digest {
     let parts = if text.is_empty() {
         vec![]

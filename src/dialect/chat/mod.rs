@@ -2,7 +2,7 @@
 //! bytes. Nothing outside this module knows a field name of it; it never sends anything and
 //! never decides what is shown.
 
-mod content;
+mod content_parts;
 pub(crate) mod edit;
 pub(crate) mod form;
 pub(crate) mod message;

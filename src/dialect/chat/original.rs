@@ -1,14 +1,15 @@
-//! The original texts of one chat message, read for what a pass leaves of them: a result, a call's
-//! arguments, what was said. Gives nothing where the text could not be put back in its form.
+//! The original texts of one chat message, which a pass may replace by shorter ones: a result, a
+//! call's arguments, the text. Gives nothing if the text could not be put back in its form.
 
 use std::borrow::Cow;
 
 use super::message;
+use crate::dialect::json;
 use crate::dialect::message::Part;
 use crate::model::raw::{self, Object};
 
-/// The text of a message: its string, or its parts of text one after the other. `None` where there
-/// is none, or where a part is something else.
+/// The text of a message: its string, or its parts of text one after the other. `None` if there is
+/// none, or if a part is something else.
 #[must_use]
 pub fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
     let object = Object::parse(bytes).ok()?;
@@ -17,33 +18,31 @@ pub fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
         return raw::string(content);
     }
     let mut whole = String::new();
-    for span in raw::array(content).ok()? {
-        let part = Object::parse(content.get(span)?).ok()?;
-        whole.push_str(&part.text("text")?);
+    for part in json::array(content)? {
+        whole.push_str(&Object::parse(part).ok()?.text("text")?);
     }
     Some(Cow::Owned(whole))
 }
 
-/// The arguments of the call at this index, where they are a string of a function's.
+/// The arguments of the call at this index, if they are a function's string.
 #[must_use]
 pub fn arguments(bytes: &[u8], call: usize) -> Option<Cow<'_, str>> {
     let object = Object::parse(bytes).ok()?;
-    let calls = object.raw("tool_calls")?;
-    let span = raw::array(calls).ok()?.into_iter().nth(call)?;
-    let call = Object::parse(calls.get(span)?).ok()?;
+    let call = json::elements(object.raw("tool_calls")?).nth(call)?;
+    let call = Object::parse(call).ok()?;
     let function = Object::parse(call.raw("function")?).ok()?;
     raw::string(function.raw("arguments")?)
 }
 
-/// The text of an assistant message, where it is text alone.
+/// The text of an assistant message, without all else in it.
 #[must_use]
 pub fn assistant_text(bytes: &[u8]) -> Option<String> {
     let parsed = message::parse(bytes).ok()?;
     let texts = parsed.parts.iter().filter_map(|part| match part {
-        Part::Text(text) => Some(Cow::Borrowed(text.as_ref())),
+        Part::Text(text) => Some(text.as_ref()),
         Part::Image { .. } | Part::Picture(_) | Part::Other(_) => None,
     });
-    Some(texts.collect::<Vec<_>>().concat())
+    Some(texts.collect())
 }
 
 #[cfg(test)]

@@ -16,32 +16,33 @@ use serde_json::Value;
 
 use crate::dialect::answer::{Answer, Call};
 use crate::dialect::edit::AssistantEdit;
-use crate::model::raw::{self, Edit, Object};
+use crate::dialect::json;
+use crate::model::raw::{self, Object};
 
 /// The members of a call that are the API's own.
-pub(super) const OWN: [&str; 5] = ["index", "id", "type", "function", "custom"];
-/// How the member is called that holds a signature, however deep.
+const OWN_MEMBERS: [&str; 5] = ["index", "id", "type", "function", "custom"];
+/// The names of the member that holds a signature, however deep it stands.
 const KEYS: [&str; 2] = ["thought_signature", "thoughtSignature"];
 /// The field of a message whose elements may sign calls.
-pub(super) const DETAILS: &str = "reasoning_details";
+pub const DETAILS: &str = "reasoning_details";
 
 /// A call's signature with the member that holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Signature {
+pub struct Signature {
     /// The member of the call.
-    pub(super) key: String,
+    pub key: String,
     /// The member's value as raw JSON.
-    pub(super) raw: Bytes,
+    pub raw: Bytes,
     /// The signature itself.
     value: String,
 }
 
 impl Signature {
     /// The signature in one member of a call.
-    pub(super) fn read(key: &str, raw: &[u8]) -> Option<Self> {
+    pub fn read(key: &str, raw: &[u8]) -> Option<Self> {
         let named = KEYS.contains(&key);
         let holds = |key: &&str| memmem::find(raw, key.as_bytes()).is_some();
-        if OWN.contains(&key) || !(named || KEYS.iter().any(holds)) {
+        if OWN_MEMBERS.contains(&key) || !(named || KEYS.iter().any(holds)) {
             return None;
         }
         let parsed: Value = serde_json::from_slice(raw).ok()?;
@@ -58,7 +59,7 @@ impl Signature {
     }
 
     /// The signature of a call.
-    pub(super) fn of(call: &[u8]) -> Option<Self> {
+    pub fn of(call: &[u8]) -> Option<Self> {
         if !KEYS
             .iter()
             .any(|key| memmem::find(call, key.as_bytes()).is_some())
@@ -70,28 +71,24 @@ impl Signature {
         members.find_map(|member| Self::read(&member.key, call.bytes().get(member.value.clone())?))
     }
 
-    /// Whether both are the same, however written.
-    pub(super) fn is(&self, other: &Self) -> bool {
+    /// Whether both are the same signature, however they are written.
+    pub fn is(&self, other: &Self) -> bool {
         self.value == other.value
     }
 
     /// The call with this signature.
-    pub(super) fn put(&self, call: &[u8]) -> Option<Bytes> {
+    pub fn put(&self, call: &[u8]) -> Option<Bytes> {
         let object = Object::parse(call).ok()?;
-        Some(raw::splice(call, &[object.set(&self.key, &self.raw)]))
+        Some(json::with(&object, &self.key, &self.raw))
     }
 
     /// The call without the member that holds this signature.
-    pub(super) fn take(&self, call: &[u8]) -> Option<Bytes> {
-        let object = Object::parse(call).ok()?;
-        let same = |place: usize| {
-            let member = object.members().get(place)?;
-            let raw = call.get(member.value.clone())?;
-            Self::read(&member.key, raw).filter(|own| own.is(self))
-        };
-        let cuts = object.remove_spans(|place| same(place).is_some());
-        let edits: Vec<Edit> = cuts.into_iter().map(|cut| (cut, Bytes::new())).collect();
-        Some(raw::splice(call, &edits))
+    pub fn take(&self, call: &[u8]) -> Option<Bytes> {
+        json::without(call, |member| {
+            let raw = call.get(member.value.clone());
+            let own = raw.and_then(|raw| Self::read(&member.key, raw));
+            own.is_some_and(|own| own.is(self))
+        })
     }
 }
 
@@ -109,21 +106,14 @@ fn within(value: &Value) -> Option<String> {
     own.or_else(|| members.values().find_map(within))
 }
 
-/// A call without what only the provider that made it can read.
-pub(super) fn bare(call: &[u8]) -> Option<Bytes> {
-    let object = Object::parse(call).ok()?;
-    let foreign = |place: usize| {
-        let member = object.members().get(place);
-        member.is_some_and(|member| !OWN.contains(&member.key.as_ref()))
-    };
-    let cuts = object.remove_spans(foreign);
-    let edits: Vec<Edit> = cuts.into_iter().map(|cut| (cut, Bytes::new())).collect();
-    Some(raw::splice(call, &edits))
+/// A call without the members that only the provider that made the call can read.
+pub fn bare(call: &[u8]) -> Option<Bytes> {
+    json::with_only(call, &OWN_MEMBERS)
 }
 
-/// The visible calls of an answer as the client gets them: the signature of a hidden one is that of
-/// the next.
-pub(super) fn visible(answer: &Answer) -> Vec<Call> {
+/// The visible calls of an answer as the client gets them: the signature of a hidden call goes to
+/// the next visible one.
+pub fn visible(answer: &Answer) -> Vec<Call> {
     let mut owed: Option<Signature> = None;
     let mut visible = Vec::new();
     for call in &answer.calls {
@@ -143,42 +133,42 @@ pub(super) fn visible(answer: &Answer) -> Vec<Call> {
 }
 
 /// The signature among members that are not the API's own.
-pub(super) fn of_members(members: &[(String, Bytes)]) -> Option<Signature> {
+pub fn of_members(members: &[(String, Bytes)]) -> Option<Signature> {
     members
         .iter()
         .find_map(|(key, raw)| Signature::read(key, raw))
 }
 
-/// The call that an element of `reasoning_details` signs.
-pub(super) fn signs(detail: &Object<'_>) -> Option<String> {
+/// The id of the call that an element of `reasoning_details` signs.
+pub fn signs(detail: &Object<'_>) -> Option<String> {
     let sealed = detail.text("type").as_deref() == Some("reasoning.encrypted");
     let id = detail.text("id").filter(|id| sealed && !id.is_empty())?;
     Some(id.into_owned())
 }
 
-/// One call of a message, for what becomes of the signatures in it.
-pub(super) struct Place {
-    pub(super) id: String,
-    /// Whether it is in the message as it is sent.
-    pub(super) stays: bool,
-    /// Whether it is hidden, and an element of `reasoning_details` signed it.
-    pub(super) signed: bool,
+/// One call of a message, as far as signatures depend on it.
+pub struct CallPlace {
+    pub id: String,
+    /// Whether the message is sent with it.
+    pub stays: bool,
+    /// Whether it is hidden and an element of `reasoning_details` signed it.
+    pub signed: bool,
     /// Whether the client has it.
-    pub(super) visible: bool,
+    pub visible: bool,
 }
 
-/// The edit of a message's `reasoning_details` by which what signs a call stays with it, or goes on
-/// to the next that stays; `None` where nothing changes. Of the other elements all stay, or none,
-/// but for those of earlier hops, which the client had no way to tell from its own.
-pub(super) fn details(
+/// The edit of a message's `reasoning_details`; `None` if nothing changes. An element that signs a
+/// call stays with that call, or signs the next call that stays. The other elements all stay or all
+/// go, except those of earlier hops: the client could not tell those from the newest hop's, so they
+/// always go.
+pub fn details(
     object: &Object<'_>,
-    calls: &[Place],
+    calls: &[CallPlace],
     edit: &AssistantEdit<'_>,
-) -> Option<Detailed> {
+) -> Option<DetailsEdit> {
     let raw = object.present(DETAILS)?;
-    let spans = raw::array(raw).ok()?;
-    let elements = spans.into_iter().filter_map(|span| raw.get(span));
-    let (elements, uncut) = own(elements.map(Cow::Borrowed).collect(), &edit.joined);
+    let elements = json::array(raw)?.map(Cow::Borrowed).collect();
+    let (elements, uncut) = newest(elements, &edit.joined);
     let drop = edit.drop_reasoning;
     let mut signed: Vec<Option<String>> = elements
         .iter()
@@ -187,8 +177,8 @@ pub(super) fn details(
         .collect();
     let before = signed.clone();
     let has = |signed: &[Option<String>], id: &str| signed.iter().flatten().any(|own| own == id);
-    // What the client was told to be of its own call is the hidden one's again, and goes on from there
-    // where that is left out.
+    // The client got the hidden call's signature as that of its own call. Here it becomes the
+    // hidden call's again, and moves on from there if the hidden call is left out.
     for (at, call) in calls.iter().enumerate() {
         let behind = calls.iter().skip(at + 1).find(|next| next.visible);
         if let (true, Some(next)) = (call.signed, behind)
@@ -198,6 +188,7 @@ pub(super) fn details(
             own.clone_from(&call.id);
         }
     }
+    // The signature of a call that goes moves to the next call that stays, unless that has its own.
     let mut gone: Vec<usize> = Vec::new();
     for (at, call) in calls.iter().enumerate().filter(|(_, call)| !call.stays) {
         let next = calls.iter().skip(at + 1).find(|next| next.stays);
@@ -217,7 +208,7 @@ pub(super) fn details(
         return None;
     }
     if places.is_empty() {
-        return Some(Detailed::Gone);
+        return Some(DetailsEdit::Remove);
     }
     let element = |at: usize| {
         let element = elements.get(at).map(Cow::as_ref).unwrap_or_default();
@@ -228,22 +219,18 @@ pub(super) fn details(
         }
     };
     let all: Vec<Bytes> = places.into_iter().map(element).collect();
-    Some(Detailed::These(Bytes::from(
-        [b"[", all.join(&b","[..]).as_slice(), b"]"].concat(),
-    )))
+    Some(DetailsEdit::Replace(json::list(&all)))
 }
 
-/// Elements without those that earlier hops had shown before, and whether all are left. Clients append
-/// elements, or join the texts of all that have one index.
-fn own<'a>(elements: Vec<Cow<'a, [u8]>>, joined: &[&str]) -> (Vec<Cow<'a, [u8]>>, bool) {
+/// The elements without those that earlier hops had shown, and whether all elements are left. A
+/// client either appends the elements of each hop or joins the texts of those with one index.
+fn newest<'a>(elements: Vec<Cow<'a, [u8]>>, joined: &[&str]) -> (Vec<Cow<'a, [u8]>>, bool) {
     let mut said = String::new();
     for hop in joined {
         let hop = Object::parse(hop.as_bytes()).ok();
         let raw = hop.as_ref().and_then(|hop| hop.present(DETAILS));
-        let raw = raw.unwrap_or_default();
-        for span in raw::array(raw).unwrap_or_default() {
-            let element = raw.get(span).and_then(|raw| Object::parse(raw).ok());
-            said.extend(element.and_then(|element| element.text("text").map(Cow::into_owned)));
+        for element in json::objects(raw.unwrap_or_default()) {
+            said.extend(element.text("text").map(Cow::into_owned));
         }
     }
     let (mut rest, mut uncut, mut thought) = (said.as_str(), true, false);
@@ -278,7 +265,8 @@ fn own<'a>(elements: Vec<Cow<'a, [u8]>>, joined: &[&str]) -> (Vec<Cow<'a, [u8]>>
             None => element.clone(),
         });
     }
-    // Who was never shown the hops before may have thought the same.
+    // If no thought is left, the client was never shown the earlier hops, and the newest hop merely
+    // thought the same as they did: nothing is cut.
     if thought {
         (left, uncut)
     } else {
@@ -286,20 +274,19 @@ fn own<'a>(elements: Vec<Cow<'a, [u8]>>, joined: &[&str]) -> (Vec<Cow<'a, [u8]>>
     }
 }
 
-/// What becomes of a message's `reasoning_details`.
+/// The change of a message's `reasoning_details`.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Detailed {
-    /// They are these, as a JSON array.
-    These(Bytes),
-    /// None is left.
-    Gone,
+pub enum DetailsEdit {
+    /// This JSON array takes their place.
+    Replace(Bytes),
+    /// The field is removed.
+    Remove,
 }
 
-/// An element of `reasoning_details` that signs another call.
-pub(super) fn renamed(detail: &[u8], id: &str) -> Option<Bytes> {
+/// An element of `reasoning_details` made to sign the call with this id.
+pub fn renamed(detail: &[u8], id: &str) -> Option<Bytes> {
     let object = Object::parse(detail).ok()?;
-    let name = object.set("id", raw::quote(id).as_bytes());
-    Some(raw::splice(detail, &[name]))
+    Some(json::with_text(&object, "id", id))
 }
 
 #[cfg(test)]
@@ -350,8 +337,8 @@ mod tests {
         assert!(!String::from_utf8_lossy(&bare(SIGNED.as_bytes()).unwrap()).contains("extra"));
     }
 
-    fn place(id: &str, stays: bool, signed: bool, visible: bool) -> Place {
-        Place {
+    fn place(id: &str, stays: bool, signed: bool, visible: bool) -> CallPlace {
+        CallPlace {
             id: id.to_owned(),
             stays,
             signed,
@@ -369,15 +356,15 @@ mod tests {
                 all.join(",")
             )
         };
-        let edited = |message: &str, calls: &[Place], drop_reasoning| {
+        let edited = |message: &str, calls: &[CallPlace], drop_reasoning| {
             let edit = AssistantEdit {
                 drop_reasoning,
                 ..AssistantEdit::default()
             };
             details(&Object::parse(message.as_bytes()).unwrap(), calls, &edit)
         };
-        let of = |edit: Option<Detailed>| match edit {
-            Some(Detailed::These(array)) => String::from_utf8(array.to_vec()).unwrap(),
+        let of = |edit: Option<DetailsEdit>| match edit {
+            Some(DetailsEdit::Replace(array)) => String::from_utf8(array.to_vec()).unwrap(),
             other => format!("{other:?}"),
         };
         let h = |stays, signed| place("h", stays, signed, false);
@@ -411,7 +398,7 @@ mod tests {
         assert_eq!(got, format!("[{}]", seal("v")));
         assert_eq!(
             edited(&message(&["rs_1"]), &[v(true)], true),
-            Some(Detailed::Gone)
+            Some(DetailsEdit::Remove)
         );
         assert_eq!(edited(&message(&["rs_1"]), &[v(true)], false), None);
     }
@@ -436,7 +423,8 @@ mod tests {
             };
             let client = message(&client);
             let got = details(&Object::parse(client.as_bytes()).unwrap(), &[], &edit);
-            let expect = expect.map(|all| Detailed::These(format!("[{}]", all.join(",")).into()));
+            let expect =
+                expect.map(|all| DetailsEdit::Replace(format!("[{}]", all.join(",")).into()));
             assert_eq!(got, expect);
         }
     }

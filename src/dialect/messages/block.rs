@@ -1,15 +1,18 @@
-//! Content blocks of the Messages format, and what a unit is by its bytes alone: the system text, a
-//! whole message, one tool result, or a run of other blocks. Never counts and never changes one.
+//! Content blocks of the Messages format, and the form of a unit, which its bytes alone tell: the
+//! system text, a whole message, one tool result, or a run of other blocks. Never counts blocks.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
+use bytes::Bytes;
+
+use crate::dialect::json;
 use crate::dialect::message::{MessageError, ParsedCall};
 use crate::model::raw::{self, Object, RawError};
 
-/// What a block is.
+/// The type of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum BlockType {
     /// `text`, or content that is a string.
     Text,
     /// `thinking`.
@@ -30,9 +33,8 @@ pub enum Kind {
     Other,
 }
 
-impl Kind {
+impl BlockType {
     /// Whether it is reasoning.
-    #[must_use]
     pub fn is_reasoning(self) -> bool {
         matches!(self, Self::Thinking | Self::Redacted)
     }
@@ -58,8 +60,8 @@ pub struct Block<'a> {
     /// Its bytes: an object, or the string that is all of a content.
     pub raw: &'a [u8],
     /// What it is.
-    pub kind: Kind,
-    /// Its members; none where it is a string.
+    pub kind: BlockType,
+    /// Its members; `None` if it is a string.
     object: Option<Object<'a>>,
 }
 
@@ -67,7 +69,7 @@ impl<'a> Block<'a> {
     /// Reads an element of a content.
     ///
     /// # Errors
-    /// [`MessageError`] where it is no object, or has a key twice.
+    /// [`MessageError`] if it is no object, or has a key twice.
     pub fn read(raw: &'a [u8]) -> Result<Self, MessageError> {
         let object = Object::parse(raw).map_err(|_| MessageError::Field("content"))?;
         Self::of(raw, object)
@@ -77,7 +79,7 @@ impl<'a> Block<'a> {
         if object.has_duplicates() {
             return Err(MessageError::DuplicateKey);
         }
-        let kind = Kind::of(&object.text("type").unwrap_or_default());
+        let kind = BlockType::of(&object.text("type").unwrap_or_default());
         Ok(Self {
             raw,
             kind,
@@ -85,22 +87,19 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// A member decoded, where it is a string.
-    #[must_use]
+    /// A member decoded, if it is a string.
     pub fn field(&self, key: &str) -> Option<Cow<'a, str>> {
         self.object.as_ref()?.text(key)
     }
 
-    /// A member's bytes, where it is there and not null.
-    #[must_use]
+    /// A member's bytes, if it is there and not null.
     pub fn member(&self, key: &str) -> Option<&'a [u8]> {
         self.object.as_ref()?.present(key)
     }
 
-    /// What a block of text says.
-    #[must_use]
+    /// The text of a block of text.
     pub fn text(&self) -> Option<Cow<'a, str>> {
-        if self.kind != Kind::Text {
+        if self.kind != BlockType::Text {
             return None;
         }
         match &self.object {
@@ -109,14 +108,12 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Whether it is text that says nothing.
-    #[must_use]
+    /// Whether it is an empty text.
     pub fn is_empty_text(&self) -> bool {
         self.text().is_some_and(|text| text.is_empty())
     }
 
     /// The call that it makes, its arguments as raw JSON.
-    #[must_use]
     pub fn call(&self) -> ParsedCall<'a> {
         let input = self.member("input").unwrap_or(b"{}");
         ParsedCall {
@@ -127,7 +124,6 @@ impl<'a> Block<'a> {
     }
 
     /// Whether a call was made by a server's own tool, whose state is elsewhere.
-    #[must_use]
     pub fn is_by_server(&self) -> bool {
         let caller = self
             .member("caller")
@@ -135,7 +131,7 @@ impl<'a> Block<'a> {
         caller.is_some_and(|caller| caller.text("type").as_deref() != Some("direct"))
     }
 
-    /// Its content taken apart; nothing where it has none.
+    /// Its content taken apart; empty if it has none.
     ///
     /// # Errors
     /// As [`blocks`].
@@ -144,15 +140,12 @@ impl<'a> Block<'a> {
     }
 
     /// The block with a member set.
-    #[must_use]
-    pub fn with(&self, key: &str, value: &[u8]) -> Option<Vec<u8>> {
-        let edit = self.object.as_ref()?.set(key, value);
-        Some(raw::splice(self.raw, &[edit]).to_vec())
+    pub fn with(&self, key: &str, value: &[u8]) -> Option<Bytes> {
+        Some(json::with(self.object.as_ref()?, key, value))
     }
 }
 
 /// A JSON string as a block of text.
-#[must_use]
 pub fn text_of(string: &[u8]) -> Vec<u8> {
     [br#"{"type":"text","text":"#, string, b"}"].concat()
 }
@@ -161,31 +154,30 @@ pub fn text_of(string: &[u8]) -> Vec<u8> {
 /// none.
 ///
 /// # Errors
-/// [`MessageError`] where it is neither, or where an element can't be read.
+/// [`MessageError`] if it is neither, or if an element can't be read.
 pub fn blocks(raw: &[u8]) -> Result<Vec<Block<'_>>, MessageError> {
     if raw.first() == Some(&b'"') {
         let bare = Block {
             raw,
-            kind: Kind::Text,
+            kind: BlockType::Text,
             object: None,
         };
         return Ok(if raw == b"\"\"" { vec![] } else { vec![bare] });
     }
-    let spans = raw::array(raw).map_err(|_| MessageError::Field("content"))?;
-    let elements = spans.into_iter().filter_map(|span| raw.get(span));
+    let elements = json::array(raw).ok_or(MessageError::Field("content"))?;
     elements.map(Block::read).collect()
 }
 
-/// What a unit is.
+/// The form of a unit.
 #[derive(Debug)]
-pub enum Form<'a> {
+pub enum UnitForm<'a> {
     /// The text at the top of the request.
     System,
     /// A whole message.
     Message {
         /// Its `role`.
         role: Cow<'a, str>,
-        /// Where its content lies in the unit; none where it has none.
+        /// The span of its content in the unit; `None` if it has none.
         content: Option<Range<usize>>,
     },
     /// One result of a message.
@@ -197,8 +189,8 @@ pub enum Form<'a> {
 /// A unit taken apart.
 #[derive(Debug)]
 pub struct Unit<'a> {
-    /// What it is.
-    pub form: Form<'a>,
+    /// Its form.
+    pub form: UnitForm<'a>,
     /// Its blocks; of a result those of its content.
     pub blocks: Vec<Block<'a>>,
 }
@@ -207,11 +199,11 @@ impl<'a> Unit<'a> {
     /// Reads a unit.
     ///
     /// # Errors
-    /// [`MessageError`] where it is none of the forms, or a block of it can't be read.
+    /// [`MessageError`] if it has none of the forms, or if a block of it can't be read.
     pub fn read(bytes: &'a [u8]) -> Result<Self, MessageError> {
         if matches!(bytes.first(), Some(b'"' | b'[')) {
             return Ok(Self {
-                form: Form::System,
+                form: UnitForm::System,
                 blocks: blocks(bytes)?,
             });
         }
@@ -226,16 +218,16 @@ impl<'a> Unit<'a> {
             return Self::message(&object);
         }
         let block = Block::of(bytes, object)?;
-        if block.kind == Kind::Result {
+        if block.kind == BlockType::Result {
             return Ok(Self {
                 blocks: block.content()?,
-                form: Form::Result(block),
+                form: UnitForm::Result(block),
             });
         }
-        // What has neither a role nor a type is a message that lacks its role.
+        // An object with neither a role nor a type is a message that lacks its role.
         block.member("type").ok_or(MessageError::Field("role"))?;
         Ok(Self {
-            form: Form::Run,
+            form: UnitForm::Run,
             blocks: vec![block],
         })
     }
@@ -245,7 +237,7 @@ impl<'a> Unit<'a> {
         let content = object.present("content");
         Ok(Self {
             blocks: content.map_or(Ok(Vec::new()), blocks)?,
-            form: Form::Message {
+            form: UnitForm::Message {
                 role,
                 content: object.get("content"),
             },
@@ -265,19 +257,20 @@ impl<'a> Unit<'a> {
             .map(Block::read)
             .collect();
         Ok(Self {
-            form: Form::Run,
+            form: UnitForm::Run,
             blocks: blocks?,
         })
     }
 
     /// Its texts one after the other.
-    #[must_use]
     pub fn text(&self) -> String {
         self.blocks.iter().filter_map(Block::text).collect()
     }
 
     /// Its calls in order.
     pub fn calls(&self) -> impl Iterator<Item = &Block<'a>> {
-        self.blocks.iter().filter(|block| block.kind == Kind::Call)
+        self.blocks
+            .iter()
+            .filter(|block| block.kind == BlockType::Call)
     }
 }

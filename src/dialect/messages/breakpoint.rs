@@ -1,35 +1,37 @@
-//! Breakpoints of the provider's cache in a Messages request: which the client has set, and where
-//! ours go. A marker is no part of what is cached, so that one may move from request to request
-//! without a prefix being lost. Never moves, removes or replaces one of the client's, and never
-//! decides what they stand before.
+//! Breakpoints of the provider's cache in a Messages request: those that the client has set, and
+//! where the proxy's go. A marker is no part of what is cached, so one may move from request to
+//! request without losing a prefix. Never moves, removes or replaces one of the client's, and never
+//! decides what a breakpoint stands before.
 //!
-//! What the API demands of markers: four at most, those in tools and system counted, none on what
-//! was thought nor on text that says nothing, and none that is kept for an hour behind one that is
-//! kept for minutes, in the order of tools, system and messages.
+//! The API demands of markers: four at most, those in tools and system included; none on reasoning
+//! or on text that says nothing; and, in the order of tools, system and messages, none that is kept
+//! for an hour behind one that is kept for minutes.
 
 use bytes::Bytes;
 use memchr::memmem;
 
-use super::block::{Block, Form, Kind, Unit};
-use crate::dialect::splice::Breakpoint;
+use super::block::{Block, BlockType, Unit, UnitForm};
+use crate::dialect::json;
+use crate::dialect::list::Breakpoint;
 use crate::model::Role;
 use crate::model::raw::{self, Object};
 
+/// The member that is a marker.
 const KEY: &str = "cache_control";
 
 /// How long the provider keeps what ends at a marker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Life {
-    /// Five minutes, which it is where nothing is said.
+pub enum Lifetime {
+    /// Five minutes, the default.
     #[default]
     Minutes,
     /// An hour.
     Hour,
 }
 
-impl Life {
-    /// That of the marker of a block, a tool or a whole request; none where it has none.
-    #[must_use]
+impl Lifetime {
+    /// The lifetime that the marker of a block, a tool or a whole request says; `None` if it has no
+    /// marker.
     pub fn of(object: &Object<'_>) -> Option<Self> {
         object.present(KEY).map(Self::read)
     }
@@ -50,18 +52,17 @@ impl Life {
     }
 }
 
-/// The markers of an array of tools or of blocks, in order; none in what is no array.
-#[must_use]
-pub fn lives(array: &[u8]) -> Vec<Life> {
+/// The markers in an array of tools or of blocks, in order; none if the bytes are no array.
+pub fn lifetimes(array: &[u8]) -> Vec<Lifetime> {
     if !may_hold(array) {
         return Vec::new();
     }
-    let elements = raw::array(array).unwrap_or_default().into_iter();
-    let elements = elements.filter_map(|span| Object::parse(array.get(span)?).ok());
-    elements.filter_map(|object| Life::of(&object)).collect()
+    json::objects(array)
+        .filter_map(|object| Lifetime::of(&object))
+        .collect()
 }
 
-/// Whether a marker may be in there. Histories are long and markers few.
+/// Whether a marker may be in there. Histories are long and markers few, so this saves parsing.
 fn may_hold(bytes: &[u8]) -> bool {
     memmem::find(bytes, KEY.as_bytes()).is_some()
 }
@@ -77,14 +78,14 @@ pub struct Message {
 /// A block by its message and its place in that.
 type Place = (usize, usize);
 
-/// What is marked, in the order in which the provider reads it.
+/// The markers of a request, in the order in which the provider reads them.
 struct Markers {
     /// In tools and system.
-    ahead: Vec<Life>,
+    ahead: Vec<Lifetime>,
     /// In the messages.
-    here: Vec<(Place, Life)>,
+    here: Vec<(Place, Lifetime)>,
     /// That of the whole request, which the provider sets at the end by itself.
-    behind: Option<Life>,
+    behind: Option<Lifetime>,
 }
 
 impl Markers {
@@ -96,40 +97,39 @@ impl Markers {
         self.here.iter().any(|(at, _)| *at == place)
     }
 
-    /// How long a marker at this place is kept: as long as the next one, so that none behind it is
-    /// kept longer, or as the last one before it.
-    fn life(&self, place: Place) -> Life {
+    /// The lifetime of a marker at this place: that of the next marker, so that none behind it is
+    /// kept longer, else that of the last marker before it.
+    fn lifetime(&self, place: Place) -> Lifetime {
         let next = self.here.iter().find(|(at, _)| *at > place);
-        let next = next.map(|(_, life)| *life).or(self.behind);
+        let next = next.map(|(_, lifetime)| *lifetime).or(self.behind);
         let before = self.here.iter().rfind(|(at, _)| *at < place);
-        let before = before.map(|(_, life)| life).or(self.ahead.last());
+        let before = before.map(|(_, lifetime)| lifetime).or(self.ahead.last());
         next.or(before.copied()).unwrap_or_default()
     }
 
-    fn add(&mut self, place: Place) -> Life {
-        let life = self.life(place);
+    fn add(&mut self, place: Place) -> Lifetime {
+        let lifetime = self.lifetime(place);
         let at = self.here.partition_point(|(at, _)| *at < place);
-        self.here.insert(at, (place, life));
-        life
+        self.here.insert(at, (place, lifetime));
+        lifetime
     }
 }
 
-/// What is known of a request before its messages are written.
+/// The client's markers outside its messages.
 #[derive(Clone, Debug, Default)]
-pub struct Ahead {
+pub struct OuterMarkers {
     /// The markers in tools and system, in order.
-    pub lives: Vec<Life>,
-    /// That of the whole request.
-    pub whole: Option<Life>,
+    pub ahead: Vec<Lifetime>,
+    /// The marker of the whole request.
+    pub whole: Option<Lifetime>,
 }
 
-/// The messages that get a marker of ours, with their new bytes. `wanted` says before which message
-/// each breakpoint is of use. A client that sets none gets all of them; one that does knows its
-/// tail and its prologue, but not what is evicted next.
-#[must_use]
+/// The messages that get a marker of the proxy's, with their new bytes. `wanted` says before which
+/// message each breakpoint is of use. A client that sets no marker gets all of them. A client that
+/// does knows its own tail and prologue, but not what is evicted next: it gets those of cuts.
 pub fn place(
     messages: &[Message],
-    ahead: &Ahead,
+    outer: &OuterMarkers,
     wanted: &[(Breakpoint, usize)],
     max: usize,
 ) -> Vec<(usize, Bytes)> {
@@ -137,12 +137,12 @@ pub fn place(
         return Vec::new();
     }
     let mut markers = Markers {
-        ahead: ahead.lives.clone(),
+        ahead: outer.ahead.clone(),
         here: (0..)
             .zip(messages)
             .flat_map(|(at, one)| found(at, one))
             .collect(),
-        behind: ahead.whole,
+        behind: outer.whole,
     };
     let kinds: &[Breakpoint] = match markers.count() {
         0 => &[Breakpoint::Tail, Breakpoint::Prologue, Breakpoint::Cut],
@@ -156,9 +156,9 @@ pub fn place(
             let place = place.filter(|place| free && !markers.at(*place));
             marked.extend(place.and_then(|place| {
                 let message = messages.get(place.0)?;
-                let life = markers.add(place);
-                // Two never share a message: each is sought from the end of one.
-                Some((place.0, with(&message.bytes, place.1, life)?))
+                let lifetime = markers.add(place);
+                // Two markers never share a message, because each is sought from a message's end.
+                Some((place.0, with(&message.bytes, place.1, lifetime)?))
             }));
         }
     }
@@ -166,24 +166,29 @@ pub fn place(
 }
 
 /// The markers that a message holds.
-fn found(at: usize, message: &Message) -> Vec<(Place, Life)> {
+fn found(at: usize, message: &Message) -> Vec<(Place, Lifetime)> {
     let unit = Some(&message.bytes).filter(|bytes| may_hold(bytes));
     let Some(Ok(unit)) = unit.map(|bytes| Unit::read(bytes)) else {
         return Vec::new();
     };
     let blocks = (0..).zip(&unit.blocks);
-    let lives =
-        blocks.flat_map(|(block, one)| inside(one).into_iter().map(move |life| (block, life)));
-    lives.map(|(block, life)| ((at, block), life)).collect()
+    let lifetimes = blocks.flat_map(|(block, one)| {
+        inside(one)
+            .into_iter()
+            .map(move |lifetime| (block, lifetime))
+    });
+    lifetimes
+        .map(|(block, lifetime)| ((at, block), lifetime))
+        .collect()
 }
 
 /// The markers of a block: its own, and those of what it holds.
-fn inside(block: &Block<'_>) -> Vec<Life> {
+fn inside(block: &Block<'_>) -> Vec<Lifetime> {
     let source = block.member("source");
     let source = source.and_then(|source| Object::parse(source).ok()?.present("content"));
     let held = [block.member("content"), source].into_iter().flatten();
-    let held = held.flat_map(lives);
-    held.chain(block.member(KEY).map(Life::read)).collect()
+    let held = held.flat_map(lifetimes);
+    held.chain(block.member(KEY).map(Lifetime::read)).collect()
 }
 
 /// The last block before a message that may be marked.
@@ -201,22 +206,24 @@ fn last_markable(messages: &[Message], end: usize) -> Option<Place> {
 
 fn is_markable(block: &Block<'_>) -> bool {
     match block.kind {
-        Kind::Text => block.text().is_some_and(|text| !text.trim().is_empty()),
-        Kind::Image | Kind::Document => true,
-        Kind::Call => !block.is_by_server(),
-        // What makes a tool callable is no content to the provider.
-        Kind::Result => block
+        BlockType::Text => block.text().is_some_and(|text| !text.trim().is_empty()),
+        BlockType::Image | BlockType::Document => true,
+        BlockType::Call => !block.is_by_server(),
+        // The provider does not count a reference that makes a tool callable as content.
+        BlockType::Result => block
             .content()
-            .is_ok_and(|held| held.iter().all(|held| held.kind != Kind::Other)),
-        Kind::Thinking | Kind::Redacted | Kind::SearchResult | Kind::Other => false,
+            .is_ok_and(|held| held.iter().all(|held| held.kind != BlockType::Other)),
+        BlockType::Thinking | BlockType::Redacted | BlockType::SearchResult | BlockType::Other => {
+            false
+        }
     }
 }
 
 /// A message with one of its blocks marked. Content that is a string becomes a block, which is the
 /// same to the provider.
-fn with(message: &[u8], block: usize, life: Life) -> Option<Bytes> {
+fn with(message: &[u8], block: usize, lifetime: Lifetime) -> Option<Bytes> {
     let unit = Unit::read(message).ok()?;
-    let Form::Message {
+    let UnitForm::Message {
         content: Some(span),
         ..
     } = &unit.form
@@ -229,14 +236,14 @@ fn with(message: &[u8], block: usize, life: Life) -> Option<Bytes> {
             br#"[{"type":"text","text":"#,
             content,
             br#","cache_control":"#,
-            life.marker(),
+            lifetime.marker(),
             b"}]",
         ];
         let edit = (span.clone(), Bytes::from(text.concat()));
         return Some(raw::splice(message, &[edit]));
     }
     let element = raw::array(content).ok()?.get(block)?.clone();
-    let marked = unit.blocks.get(block)?.with(KEY, life.marker())?;
-    let edit = (raw::shift(&element, span.start), Bytes::from(marked));
+    let marked = unit.blocks.get(block)?.with(KEY, lifetime.marker())?;
+    let edit = (raw::shift(&element, span.start), marked);
     Some(raw::splice(message, &[edit]))
 }

@@ -1,40 +1,41 @@
 //! Edits of one unit of a Messages conversation by bytes: blocks left out or cut from the front,
-//! results replaced, hidden calls put back. Blocks that are not named keep their bytes. Never
-//! decides what to edit.
+//! results replaced, hidden calls put back. Blocks that an edit does not name keep their bytes.
+//! Never decides what to edit.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use super::block::{self, Block, Form, Kind, Unit};
-use crate::dialect::edit::{AssistantEdit, CallEdit, bare, behind};
+use super::block::{self, Block, BlockType, Unit, UnitForm};
+use crate::dialect::edit::{AssistantEdit, CallEdit, bare, behind, handed_at_cap, set_members};
+use crate::dialect::json;
 use crate::dialect::message::canonical_part;
 use crate::model::raw::{self, Object};
 use crate::model::{Handed, TurnRecord};
 
 /// A block of an answer that is being edited.
 struct Slot<'a> {
-    kind: Kind,
-    /// Its bytes; none where it goes.
+    kind: BlockType,
+    /// Its bytes; `None` if it goes.
     bytes: Option<Cow<'a, [u8]>>,
 }
 
-/// An assistant's unit with the edit applied; no bytes where nothing of it is left that may be
-/// sent. `None` if it can't be read, which one that was parsed before always can.
-#[must_use]
+/// An assistant's unit with the edit applied; no bytes if nothing is left of it that may be sent.
+/// `None` if it can't be read; a unit that was parsed before always can.
 pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
     let unit = Unit::read(bytes).ok()?;
-    let Form::Message { content, .. } = &unit.form else {
+    let UnitForm::Message { content, .. } = &unit.form else {
         return None;
     };
-    let own = own(&unit.blocks, &edit.cut.hops, true).unwrap_or_else(|| Own::all(&unit.blocks));
-    let mut slots = kept(&own, edit);
+    let rest = remainders(&unit.blocks, &edit.cut.hops, true);
+    let rest = rest.unwrap_or_else(|| Remainder::all(&unit.blocks));
+    let mut slots = slots(&rest, edit);
     let exact = insert(&mut slots, edit);
     let said = |slot: &Slot<'_>| !slot.kind.is_reasoning();
     let incomplete = edit.keep_calls.is_some() && exact == Some(false);
     let parted = incomplete || slots.iter().any(|slot| said(slot) && slot.bytes.is_none());
     if parted && !edit.keep_reasoning {
-        // What was thought is bound to its place among all that was said.
+        // Reasoning is bound to its place among everything that was said.
         slots
             .iter_mut()
             .filter(|slot| !said(slot))
@@ -50,9 +51,9 @@ pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
         return Some(Bytes::new());
     }
     let elements: Vec<Cow<'_, [u8]>> = left.into_iter().filter_map(element).collect();
-    let array = [b"[", elements.join(&b","[..]).as_slice(), b"]"].concat();
+    let array = json::list(&elements);
     let place = match content {
-        Some(span) => (span.clone(), Bytes::from(array)),
+        Some(span) => (span.clone(), array),
         None => Object::parse(bytes).ok()?.append("content", &array),
     };
     Some(raw::splice(bytes, &[place]))
@@ -70,37 +71,38 @@ fn element(slot: Slot<'_>) -> Option<Cow<'_, [u8]>> {
 }
 
 /// The blocks of the last hop, without those that go.
-fn kept<'a>(own: &[Own<'_, 'a>], edit: &AssistantEdit<'_>) -> Vec<Slot<'a>> {
+fn slots<'a>(rest: &[Remainder<'_, 'a>], edit: &AssistantEdit<'_>) -> Vec<Slot<'a>> {
     let mut calls = 0..;
     let mut line = edit.text;
-    let mut slots = Vec::with_capacity(own.len() + edit.insert.len());
-    for own in own {
+    let mut slots = Vec::with_capacity(rest.len() + edit.insert.len());
+    for own in rest {
         let block = own.block;
         let as_is = || Some(own.bytes());
         let bytes = match block.kind {
-            Kind::Text if edit.drop_text => None,
-            // All that was said is one line, in the place of the first of it.
-            Kind::Text if edit.text.is_some() => match line.take() {
+            BlockType::Text if edit.drop_text => None,
+            // The line takes the place of the first text; the other texts go.
+            BlockType::Text if edit.text.is_some() => match line.take() {
                 Some(line) => Some(Cow::Owned(raw::quote(line).into_bytes())),
                 None => continue,
             },
-            Kind::Thinking | Kind::Redacted if edit.drop_reasoning || edit.foreign => None,
-            Kind::Call => {
-                let call = calls.next().unwrap_or_default();
-                let keep = edit.keep_calls.as_ref();
-                let keeps = keep.is_none_or(|keep| keep.get(call).copied().unwrap_or(true));
-                let new = edit.of_call(call).and_then(|new| with(block.raw, &new));
-                let bytes = new.map_or_else(as_is, |new| Some(Cow::Owned(new)));
-                bytes.filter(|_| keeps)
+            BlockType::Thinking | BlockType::Redacted if edit.drop_reasoning || edit.foreign => {
+                None
             }
-            Kind::Text
-            | Kind::Thinking
-            | Kind::Redacted
-            | Kind::Result
-            | Kind::Image
-            | Kind::Document
-            | Kind::SearchResult
-            | Kind::Other => as_is(),
+            BlockType::Call => {
+                let call = calls.next().unwrap_or_default();
+                let new = edit.of_call(call);
+                let new = new.and_then(|new| self::call(block.raw, &new));
+                let bytes = new.map_or_else(as_is, |new| Some(Cow::Owned(new.to_vec())));
+                bytes.filter(|_| edit.keeps_call(call))
+            }
+            BlockType::Text
+            | BlockType::Thinking
+            | BlockType::Redacted
+            | BlockType::Result
+            | BlockType::Image
+            | BlockType::Document
+            | BlockType::SearchResult
+            | BlockType::Other => as_is(),
         };
         slots.push(Slot {
             kind: block.kind,
@@ -110,47 +112,30 @@ fn kept<'a>(own: &[Own<'_, 'a>], edit: &AssistantEdit<'_>) -> Vec<Slot<'a>> {
     slots
 }
 
-/// A call with the edit applied.
-#[must_use]
+/// A call with the edit applied. `None` if its arguments are to be anything but an object.
 pub fn call(call: &[u8], edit: &CallEdit<'_>) -> Option<Bytes> {
-    with(call, edit).map(Bytes::from)
-}
-
-/// A call with the edit applied; its arguments must be an object.
-fn with(call: &[u8], edit: &CallEdit<'_>) -> Option<Vec<u8>> {
     if let Some(input) = edit.arguments {
         Object::parse(input.as_bytes()).ok()?;
     }
     let bare = edit.bare.then(|| bare_call(call)).flatten();
-    let call = bare.as_deref().unwrap_or(call);
-    let name = edit.name.map(raw::quote);
-    let members = [("name", name.as_deref()), ("input", edit.arguments)];
-    let object = Object::parse(call).ok()?;
-    let mut edits: Vec<_> = members
-        .into_iter()
-        .filter_map(|(key, new)| Some(object.set(key, new?.as_bytes())))
-        .collect();
-    edits.sort_by_key(|(span, _)| span.start);
-    Some(raw::splice(call, &edits).to_vec())
+    let call = Object::parse(bare.as_deref().unwrap_or(call)).ok()?;
+    let input = edit.arguments.map(str::to_owned);
+    let members = [("name", edit.name.map(raw::quote)), ("input", input)];
+    Some(json::splice(call.bytes(), set_members(&call, members)))
 }
 
-/// A call without members that are not the API's own.
-fn bare_call(call: &[u8]) -> Option<Vec<u8>> {
-    const OWN: [&str; 5] = ["type", "id", "name", "input", "cache_control"];
-    let object = Object::parse(call).ok()?;
-    let foreign = |place: usize| {
-        let member = object.members().get(place);
-        member.is_some_and(|member| !OWN.contains(&member.key.as_ref()))
-    };
-    let cuts = object.remove_spans(foreign).into_iter();
-    let edits: Vec<_> = cuts.map(|cut| (cut, Bytes::new())).collect();
-    Some(raw::splice(call, &edits).to_vec())
+/// A call without the members that are not the API's own.
+fn bare_call(call: &[u8]) -> Option<Bytes> {
+    json::with_only(call, &["type", "id", "name", "input", "cache_control"])
 }
 
-/// Puts hidden calls back. Where the client kept all other blocks of the hop, each goes to its
-/// block's place, because what was thought stands between calls; else to its place among the
-/// calls. Whether the client kept all other blocks; none where that can't be told. Hidden calls that
-/// stay out count for that as those that go back do, so that the answer is the same as before they went.
+/// Puts hidden calls back. If the client kept all other blocks of the hop, each call goes to its
+/// place among the blocks, because reasoning stands between calls; else to its place among the
+/// calls.
+///
+/// Returns whether the client kept all other blocks; `None` if that can't be told. Hidden calls
+/// that stay out count like those that go back, so that the result does not depend on which stay
+/// out.
 fn insert<'a>(slots: &mut Vec<Slot<'a>>, edit: &AssistantEdit<'a>) -> Option<bool> {
     let first = edit.insert.first().or(edit.left_out.first())?;
     let total = first.block.map(|(_, total)| total as usize);
@@ -166,31 +151,31 @@ fn insert<'a>(slots: &mut Vec<Slot<'a>>, edit: &AssistantEdit<'a>) -> Option<boo
         let bytes = hidden.bytes.as_bytes();
         let bare = hidden.foreign.then(|| bare_call(bytes)).flatten();
         let slot = Slot {
-            kind: Kind::Call,
-            bytes: Some(bare.map_or(Cow::Borrowed(bytes), Cow::Owned)),
+            kind: BlockType::Call,
+            bytes: Some(bare.map_or(Cow::Borrowed(bytes), |bare| Cow::Owned(bare.to_vec()))),
         };
         slots.insert(at.min(slots.len()), slot);
     }
     exact
 }
 
-/// Where a call goes that is to be this one among all calls.
+/// Where the call with this index among all calls goes.
 fn place(slots: &[Slot<'_>], call: usize) -> usize {
     let calls = slots
         .iter()
         .enumerate()
-        .filter(|(_, slot)| slot.kind == Kind::Call);
+        .filter(|(_, slot)| slot.kind == BlockType::Call);
     calls.map(|(at, _)| at).nth(call).unwrap_or(slots.len())
 }
 
-/// A block of the client's that no earlier hop showed, or not all of it.
-struct Own<'b, 'a> {
+/// A block of the client's, or the rest of one, that no earlier hop showed.
+struct Remainder<'b, 'a> {
     block: &'b Block<'a>,
-    /// What is left of its text, where the client joined it to what an earlier hop showed.
+    /// The rest of its text, if the client joined its text to what an earlier hop showed.
     text: Option<String>,
 }
 
-impl<'b, 'a> Own<'b, 'a> {
+impl<'b, 'a> Remainder<'b, 'a> {
     fn all(blocks: &'b [Block<'a>]) -> Vec<Self> {
         let own = |block| Self { block, text: None };
         blocks.iter().map(own).collect()
@@ -201,18 +186,28 @@ impl<'b, 'a> Own<'b, 'a> {
             return Cow::Borrowed(self.block.raw);
         };
         let text = raw::quote(text).into_bytes();
-        Cow::Owned(self.block.with("text", &text).unwrap_or(text))
+        Cow::Owned(match self.block.with("text", &text) {
+            Some(block) => block.to_vec(),
+            None => text,
+        })
     }
 }
 
-/// The client's blocks without those that earlier hops showed; `None` where they are others.
-/// Reasoning that the client left out is not missed, and neither is text that says nothing; some
-/// clients put all reasoning before all text, and all text into one block if it may be `joined`.
-fn own<'b, 'a>(blocks: &'b [Block<'a>], hops: &[&str], joined: bool) -> Option<Vec<Own<'b, 'a>>> {
-    let mut left = Own::all(blocks);
+/// The client's blocks without those that earlier hops showed; `None` if these are not all there. A
+/// client may leave out reasoning and empty texts. Some clients put all reasoning before all text,
+/// and join all text to one block; `joined` says whether that may be.
+fn remainders<'b, 'a>(
+    blocks: &'b [Block<'a>],
+    hops: &[&str],
+    joined: bool,
+) -> Option<Vec<Remainder<'b, 'a>>> {
+    let mut left = Remainder::all(blocks);
     for hop in hops {
         let hop = Unit::read(hop.as_bytes()).ok()?;
-        let shown = hop.blocks.iter().filter(|block| block.kind != Kind::Call);
+        let shown = hop
+            .blocks
+            .iter()
+            .filter(|block| block.kind != BlockType::Call);
         for shown in shown.filter(|block| !block.is_empty_text()) {
             if !take(&mut left, shown, joined) && !shown.kind.is_reasoning() {
                 return None;
@@ -222,9 +217,10 @@ fn own<'b, 'a>(blocks: &'b [Block<'a>], hops: &[&str], joined: bool) -> Option<V
     Some(left)
 }
 
-/// Takes out what was shown, if the first of its sort is that; what says nothing before it goes too.
-fn take(left: &mut Vec<Own<'_, '_>>, shown: &Block<'_>, joined: bool) -> bool {
-    let sort = |own: &Own<'_, '_>| {
+/// Takes out a block that was shown, if it is the first of its sort (reasoning, or all else). Empty
+/// texts before it go too.
+fn take(left: &mut Vec<Remainder<'_, '_>>, shown: &Block<'_>, joined: bool) -> bool {
+    let sort = |own: &Remainder<'_, '_>| {
         own.block.kind.is_reasoning() == shown.kind.is_reasoning() && !own.block.is_empty_text()
     };
     let Some((at, first)) = left.iter_mut().enumerate().find(|(_, own)| sort(own)) else {
@@ -255,47 +251,46 @@ fn is_same(block: &Block<'_>, shown: &Block<'_>) -> bool {
     let same = |key: &str| block.field(key) == shown.field(key);
     block.kind == shown.kind
         && match shown.kind {
-            Kind::Text => block.text() == shown.text(),
-            Kind::Thinking if shown.field("signature").is_some() => same("signature"),
-            Kind::Thinking => same("thinking"),
-            Kind::Redacted => same("data"),
-            Kind::Call
-            | Kind::Result
-            | Kind::Image
-            | Kind::Document
-            | Kind::SearchResult
-            | Kind::Other => canonical_part(block.raw) == canonical_part(shown.raw),
+            BlockType::Text => block.text() == shown.text(),
+            BlockType::Thinking if shown.field("signature").is_some() => same("signature"),
+            BlockType::Thinking => same("thinking"),
+            BlockType::Redacted => same("data"),
+            BlockType::Call
+            | BlockType::Result
+            | BlockType::Image
+            | BlockType::Document
+            | BlockType::SearchResult
+            | BlockType::Other => canonical_part(block.raw) == canonical_part(shown.raw),
         }
 }
 
 /// Whether these are all of the blocks, each of them whole.
-fn is_all(own: &[Own<'_, '_>], blocks: &[Block<'_>]) -> bool {
+fn is_all(own: &[Remainder<'_, '_>], blocks: &[Block<'_>]) -> bool {
     own.len() == blocks.len() && own.iter().all(|own| own.text.is_none())
 }
 
 /// How the client's unit of a turn relates to what the turn's earlier hops handed out.
-#[must_use]
 pub fn handed(bytes: &[u8], record: &TurnRecord) -> Handed {
     let earlier = record.hops.len().saturating_sub(1);
     let earlier = record.hops.iter().take(earlier);
     let hops: Vec<&str> = earlier.filter_map(|hop| hop.message.as_deref()).collect();
     let capped = record.hops.iter().all(|hop| hop.message.is_some());
-    // Nearly all turns have one hop, and every request asks for all turns.
+    // Nearly all turns have one hop, and every request asks this for all turns.
     if hops.is_empty() && !capped {
         return Handed::Nothing;
     }
     let Ok(unit) = Unit::read(bytes) else {
         return Handed::Changed;
     };
-    let said = || bare(&unit.text());
     if capped {
-        let all = unit.calls().next().is_none() && said() == bare(&record.handed);
-        return if all { Handed::All } else { Handed::Changed };
+        let calls = unit.calls().next().is_some();
+        return handed_at_cap(&unit.text(), calls, &record.handed);
     }
-    // Texts that begin alike may be others: a join has to be all that the turn said.
-    let joined = || own(&unit.blocks, &hops, true).filter(|_| said() == record.bare);
-    match own(&unit.blocks, &hops, false).or_else(joined) {
-        // Nothing was shown, or nothing but reasoning that the client left out.
+    // Another text may begin alike, so a joined text must be all that the turn said.
+    let joined =
+        || remainders(&unit.blocks, &hops, true).filter(|_| bare(&unit.text()) == record.bare);
+    match remainders(&unit.blocks, &hops, false).or_else(joined) {
+        // The earlier hops showed nothing, or only reasoning that the client left out.
         Some(own) if is_all(&own, &unit.blocks) => Handed::Nothing,
         Some(_) => Handed::Split,
         None => Handed::Changed,
@@ -303,55 +298,21 @@ pub fn handed(bytes: &[u8], record: &TurnRecord) -> Handed {
 }
 
 /// A result with other content. Whether it is an error stays, and so does a marker of the client's.
-#[must_use]
 pub fn result(bytes: &[u8], text: &str) -> Option<Bytes> {
-    let object = Object::parse(bytes).ok()?;
-    let content = object.set("content", raw::quote(text).as_bytes());
-    Some(raw::splice(bytes, &[content]))
-}
-
-/// The result of a hidden call as a unit.
-#[must_use]
-pub fn hidden_result(id: &str, text: &str) -> Bytes {
-    let (id, text) = (raw::quote(id), raw::quote(text));
-    Bytes::from(format!(
-        r#"{{"type":"tool_result","tool_use_id":{id},"content":{text}}}"#
+    Some(json::with_text(
+        &Object::parse(bytes).ok()?,
+        "content",
+        text,
     ))
 }
 
-/// A system text, or a system message, with a block of text appended: after a blank line to a
-/// string, as one more block at the end of an array, because providers check the first ones.
-#[must_use]
+/// A system text, or a system message, with a block of text appended: behind a blank line to a
+/// string, as one more block at the end of an array, because providers check the first blocks.
 pub fn append_text(bytes: &[u8], block: &str) -> Option<Bytes> {
-    let span = match bytes.first()? {
+    let content = match bytes.first()? {
         b'{' => Object::parse(bytes).ok()?.get("content")?,
         _ => 0..bytes.len(),
     };
-    let content = bytes.get(span.clone())?;
-    let (at, new) = match content.first()? {
-        b'"' => {
-            let quoted = raw::quote(&format!("\n\n{block}"));
-            (
-                content.len() - 1,
-                quoted.get(1..quoted.len() - 1)?.to_owned(),
-            )
-        }
-        b'[' => {
-            let text = block::text_of(raw::quote(block).as_bytes());
-            let text = String::from_utf8(text).ok()?;
-            match raw::array(content).ok()?.last() {
-                Some(last) => (last.end, format!(",{text}")),
-                None => (1, text),
-            }
-        }
-        _ => return None,
-    };
-    let at = span.start + at;
-    Some(raw::splice(bytes, &[(at..at, Bytes::from(new))]))
-}
-
-/// A system text of the proxy's own.
-#[must_use]
-pub fn system(block: &str) -> Bytes {
-    Bytes::from(raw::quote(block))
+    let edit = json::append_text(bytes, content, "text", block)?;
+    Some(raw::splice(bytes, &[edit]))
 }

@@ -1,16 +1,16 @@
-//! What the proxy itself writes in a Messages conversation: messages, calls, tools, errors. The same
-//! answer gives the same bytes, streamed or not. Never reads a message.
+//! What the proxy writes in a Messages conversation: messages, calls, results, tools, errors. The
+//! same answer gives the same bytes, streamed or not. Never reads a message.
 
 use bytes::Bytes;
 
 use super::block;
 use crate::dialect::answer::{Answer, Block, BlockKind, Call};
-use crate::dialect::{ErrorSide, ErrorText};
+use crate::dialect::errors::{ErrorSide, ErrorText};
+use crate::dialect::json;
 use crate::model::raw::{self, Object};
 
 /// The message of a hop in the one form in which it is stored and sent back: its blocks, hidden
-/// calls among them. Text that says nothing is left out, because the provider refuses it.
-#[must_use]
+/// calls among them. An empty text is left out, because the provider refuses it.
 pub fn message(answer: &Answer) -> Bytes {
     assistant(answer.blocks.iter().map(|block| block.raw.clone()))
 }
@@ -19,14 +19,13 @@ fn assistant(blocks: impl Iterator<Item = Bytes>) -> Bytes {
     let says = |raw: &Bytes| !block::Block::read(raw).is_ok_and(|block| block.is_empty_text());
     let blocks: Vec<Bytes> = blocks.filter(says).collect();
     let mut json = br#"{"role":"assistant","content":["#.to_vec();
-    json.extend_from_slice(&blocks.join(&b","[..]));
+    json::push_joined(&mut json, &blocks);
     json.extend_from_slice(b"]}");
     Bytes::from(json)
 }
 
 /// A hidden call in the form in which it goes back into its message. Arguments that are no object
 /// are none, because the provider refuses them.
-#[must_use]
 pub fn call(call: &Call) -> String {
     let input = match Object::parse(call.arguments.as_bytes()) {
         Ok(_) => call.arguments.as_str(),
@@ -37,42 +36,46 @@ pub fn call(call: &Call) -> String {
         raw::quote(&call.id),
         raw::quote(&call.name),
     );
-    for (field, value) in &call.extra {
-        json.push_str(&format!(
-            ",{}:{}",
-            raw::quote(field),
-            String::from_utf8_lossy(value)
-        ));
-    }
+    json::push_members(&mut json, &call.extra);
     json.push('}');
     json
 }
 
 /// The visible response of a turn as one unit: the blocks of all its hops, hidden calls left out,
 /// and the proxy's own line.
-#[must_use]
-pub fn said(answers: &[Answer], line: Option<&str>) -> Bytes {
-    let visible = |answer: &Answer, block: &Block| match block.kind {
+pub fn visible(answers: &[Answer], line: Option<&str>) -> Bytes {
+    let shown = |answer: &Answer, block: &Block| match block.kind {
         BlockKind::Call(at) => answer.calls.get(at).is_some_and(|call| !call.hidden),
         BlockKind::Reasoning | BlockKind::Text | BlockKind::Other => true,
     };
     let blocks = answers.iter().flat_map(|answer| {
         let blocks = answer.blocks.iter();
-        blocks.filter(move |block| visible(answer, block))
+        blocks.filter(move |block| shown(answer, block))
     });
-    let line = line.map(|line| Bytes::from(block::text_of(raw::quote(line).as_bytes())));
+    let line = line.map(|line| Bytes::from(json::text_part("text", line)));
     assistant(blocks.map(|block| block.raw.clone()).chain(line))
 }
 
+/// The result of a hidden call as a unit.
+pub fn hidden_result(id: &str, text: &str) -> Bytes {
+    let (id, text) = (raw::quote(id), raw::quote(text));
+    Bytes::from(format!(
+        r#"{{"type":"tool_result","tool_use_id":{id},"content":{text}}}"#
+    ))
+}
+
+/// A system text of the proxy's own.
+pub fn system(block: &str) -> Bytes {
+    Bytes::from(raw::quote(block))
+}
+
 /// A tool as one element of the tools array; `parameters` are the members of its schema.
-#[must_use]
 pub fn tool(name: &str, description: &str, parameters: &str) -> String {
     let (name, description) = (raw::quote(name), raw::quote(description));
     format!(r#"{{"name":{name},"description":{description},"input_schema":{{{parameters}}}}}"#)
 }
 
 /// An error in the API's shape, which has no room for a code: the message ends with it.
-#[must_use]
 pub fn error(error: &ErrorText<'_>) -> Bytes {
     let kind = match (error.side, error.status) {
         (ErrorSide::Upstream, _) => "api_error",
@@ -134,7 +137,7 @@ mod tests {
             r#"{"role":"assistant","content":[{"type":"thinking"},{"type":"tool_use","id":"h"},{"type":"tool_use","id":"v"}]}"#
         );
         assert_eq!(
-            said(&[answer.clone(), answer], Some("go\n")),
+            visible(&[answer.clone(), answer], Some("go\n")),
             concat!(
                 r#"{"role":"assistant","content":[{"type":"thinking"},{"type":"tool_use","id":"v"},"#,
                 r#"{"type":"thinking"},{"type":"tool_use","id":"v"},{"type":"text","text":"go\n"}]}"#

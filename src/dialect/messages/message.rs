@@ -3,30 +3,30 @@
 
 use std::borrow::Cow;
 
-use super::block::{Block, Form, Kind, Unit};
+use super::block::{Block, BlockType, Unit, UnitForm};
 use crate::dialect::message::{Canonical, MessageError, Parsed, ParsedCall, Part, canonical_part};
 use crate::model::raw::Object;
 use crate::model::{CallId, Digest, Role};
 
-/// What agents open a text with that they put in by themselves.
+/// How a text begins that an agent put in by itself.
 const REMINDER: &str = "<system-reminder>";
 
 /// Takes a unit apart.
 ///
 /// # Errors
-/// [`MessageError`] where it is not what the dialect allows.
+/// [`MessageError`] if it is not what the format allows.
 pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, MessageError> {
     let unit = Unit::read(bytes)?;
     match &unit.form {
-        Form::System => said(Role::System, "system", &unit.blocks),
-        Form::Message { role, .. } => match role.as_ref() {
+        UnitForm::System => said(Role::System, "system", &unit.blocks),
+        UnitForm::Message { role, .. } => match role.as_ref() {
             "assistant" => assistant(&unit.blocks),
             "user" => said(Role::User, "user", &unit.blocks),
             "system" => said(Role::System, "system", &unit.blocks),
             other => said(Role::Other, other, &unit.blocks),
         },
-        Form::Result(block) => result(block, &unit.blocks),
-        Form::Run => {
+        UnitForm::Result(block) => result(block, &unit.blocks),
+        UnitForm::Run => {
             let role = match is_reminder(&unit.blocks) {
                 true => Role::Other,
                 false => Role::User,
@@ -36,20 +36,21 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, MessageError> {
     }
 }
 
-/// Whether blocks beside results are the agent's own words and not the user's.
+/// Whether blocks beside results are the agent's words and not the user's.
 fn is_reminder(blocks: &[Block<'_>]) -> bool {
     let mut texts = blocks.iter().map(Block::text);
     texts.all(|text| text.is_some_and(|text| text.trim_start().starts_with(REMINDER)))
 }
 
-/// The digest so far of what a role says here. Other dialects say the same otherwise.
+/// The beginning of a digest. It names the format, because the same words in another format are
+/// other bytes upstream.
 fn canonical(role: &str) -> Canonical {
     let mut canonical = Canonical::new(role);
     canonical.put(b'd', b"messages");
     canonical
 }
 
-/// What is no answer: all of it is counted, and all of it tells it from others.
+/// A unit that is no answer: everything in it is counted and is part of its digest.
 fn said<'a>(role: Role, name: &str, blocks: &[Block<'a>]) -> Result<Parsed<'a>, MessageError> {
     let mut digest = canonical(name);
     put(&mut digest, blocks)?;
@@ -68,24 +69,24 @@ fn said<'a>(role: Role, name: &str, blocks: &[Block<'a>]) -> Result<Parsed<'a>, 
 fn put(digest: &mut Canonical, blocks: &[Block<'_>]) -> Result<(), MessageError> {
     for block in blocks {
         match block.kind {
-            Kind::Text => match text(block)? {
+            BlockType::Text => match text(block)? {
                 text if text.is_empty() => {}
                 text => digest.put(b't', text.as_bytes()),
             },
-            Kind::Thinking
-            | Kind::Redacted
-            | Kind::Call
-            | Kind::Result
-            | Kind::Image
-            | Kind::Document
-            | Kind::SearchResult
-            | Kind::Other => digest.put(b'o', &canonical_part(block.raw)),
+            BlockType::Thinking
+            | BlockType::Redacted
+            | BlockType::Call
+            | BlockType::Result
+            | BlockType::Image
+            | BlockType::Document
+            | BlockType::SearchResult
+            | BlockType::Other => digest.put(b'o', &canonical_part(block.raw)),
         }
     }
     Ok(())
 }
 
-/// What a block of text says.
+/// The text of a block of text.
 fn text<'a>(block: &Block<'a>) -> Result<Cow<'a, str>, MessageError> {
     block.text().ok_or(MessageError::Field("text"))
 }
@@ -107,8 +108,8 @@ fn result<'a>(block: &Block<'a>, content: &[Block<'a>]) -> Result<Parsed<'a>, Me
         sealed: 0,
         calls: Vec::new(),
         result_of: Some(CallId(id.into_owned())),
-        // A reference to a tool is what makes the tool callable from there on.
-        opaque: content.iter().any(|block| block.kind == Kind::Other),
+        // A reference to a tool makes the tool callable from there on, so it must stay.
+        opaque: content.iter().any(|block| block.kind == BlockType::Other),
     })
 }
 
@@ -117,22 +118,26 @@ fn assistant<'a>(blocks: &[Block<'a>]) -> Result<Parsed<'a>, MessageError> {
     let (mut said, mut sealed, mut opaque) = (String::new(), 0, false);
     for block in blocks {
         match block.kind {
-            Kind::Text => {
+            BlockType::Text => {
                 let text = text(block)?;
                 said.push_str(&text);
                 parts.push(Part::Text(text));
             }
-            Kind::Thinking => match block.field("thinking").unwrap_or_default() {
-                // The signature holds what was thought where the client is not shown it.
+            BlockType::Thinking => match block.field("thinking").unwrap_or_default() {
+                // If the client is not shown the reasoning, the signature holds it.
                 text if text.is_empty() => sealed += length(block, "signature"),
                 text => reasoning.push(text),
             },
-            Kind::Redacted => sealed += length(block, "data"),
-            Kind::Call => {
+            BlockType::Redacted => sealed += length(block, "data"),
+            BlockType::Call => {
                 calls.push(block.call());
                 opaque |= block.is_by_server();
             }
-            Kind::Result | Kind::Image | Kind::Document | Kind::SearchResult | Kind::Other => {
+            BlockType::Result
+            | BlockType::Image
+            | BlockType::Document
+            | BlockType::SearchResult
+            | BlockType::Other => {
                 parts.push(Part::Other(block.raw));
                 opaque = true;
             }
@@ -155,9 +160,8 @@ fn length(block: &Block<'_>, key: &str) -> usize {
 }
 
 /// The canonical digest of a turn's visible response: all texts as one, because clients merge and
-/// split blocks of text, and the calls. What a server's own tools did is left out: it comes back as
-/// it was handed out, or not at all.
-#[must_use]
+/// split blocks of text, and the calls. The blocks of a server's own tools are left out: they come
+/// back as they were handed out, or not at all.
 pub fn canonical_of_answer(text: &str, calls: &[ParsedCall<'_>]) -> Digest {
     let mut digest = canonical("assistant");
     if !text.is_empty() {
@@ -178,16 +182,20 @@ pub fn canonical_of_answer(text: &str, calls: &[ParsedCall<'_>]) -> Digest {
     digest.finish()
 }
 
-/// What is counted of blocks that are no answer.
+/// The parts to count of blocks that are no answer.
 fn parts<'a>(blocks: &[Block<'a>]) -> Result<Vec<Part<'a>>, MessageError> {
     let mut parts = Vec::with_capacity(blocks.len());
     for block in blocks {
         match block.kind {
-            Kind::Text => parts.push(Part::Text(text(block)?)),
-            Kind::Image => parts.push(picture(block)),
-            Kind::Document => parts.extend(document(block)),
-            Kind::SearchResult => parts.extend(found(block)),
-            Kind::Thinking | Kind::Redacted | Kind::Call | Kind::Result | Kind::Other => {
+            BlockType::Text => parts.push(Part::Text(text(block)?)),
+            BlockType::Image => parts.push(picture(block)),
+            BlockType::Document => parts.extend(document(block)),
+            BlockType::SearchResult => parts.extend(search_result(block)),
+            BlockType::Thinking
+            | BlockType::Redacted
+            | BlockType::Call
+            | BlockType::Result
+            | BlockType::Other => {
                 parts.push(Part::Other(block.raw));
             }
         }
@@ -200,13 +208,13 @@ fn source<'a>(block: &Block<'a>) -> Option<Object<'a>> {
     Object::parse(block.member("source")?).ok()
 }
 
-/// An image: its data, or nothing where it is an address or a file of the provider's.
+/// An image: its data, or nothing if it is an address or a file at the provider.
 fn picture<'a>(block: &Block<'a>) -> Part<'a> {
     let data = source(block).and_then(|source| source.text("data"));
     Part::Picture(data.unwrap_or_default())
 }
 
-/// A document: its text where it is text or blocks, else what it is, as an attachment.
+/// A document: its text if it is text or blocks, else the document as an attachment.
 fn document<'a>(block: &Block<'a>) -> Vec<Part<'a>> {
     let Some(source) = source(block) else {
         return vec![Part::Other(block.raw)];
@@ -222,8 +230,8 @@ fn document<'a>(block: &Block<'a>) -> Vec<Part<'a>> {
     inside.unwrap_or_else(|| vec![Part::Other(block.raw)])
 }
 
-/// A search result: its title, where it is from and what it says.
-fn found<'a>(block: &Block<'a>) -> Vec<Part<'a>> {
+/// A search result: its title, its source and its content.
+fn search_result<'a>(block: &Block<'a>) -> Vec<Part<'a>> {
     let named = ["title", "source"].into_iter();
     let mut found: Vec<_> = named
         .filter_map(|key| block.field(key))

@@ -11,9 +11,9 @@ pub(crate) mod breakpoint;
 pub(crate) mod edit;
 pub(crate) mod form;
 pub(crate) mod message;
+pub(crate) mod message_list;
 pub(crate) mod original;
 pub(crate) mod request;
-pub(crate) mod splice;
 pub(crate) mod stream;
 
 #[cfg(test)]

@@ -1,34 +1,32 @@
-//! The original texts of one unit of a Messages conversation, read for what a pass leaves of them.
-//! Gives nothing where the text could not be put back in its form.
+//! The original texts of one unit of a Messages conversation, which a pass may replace by shorter
+//! ones. Gives nothing if the text could not be put back in its form.
 
 use std::borrow::Cow;
 
-use super::block::{Form, Kind, Unit};
+use super::block::{BlockType, Unit, UnitForm};
 use crate::model::raw::Object;
 
-/// The text of a unit: its blocks of text one after the other. `None` where there is none, or where
-/// a block is something else; an answer's reasoning and calls are texts of their own.
-#[must_use]
+/// The text of a unit: its blocks of text one after the other. `None` if there is none, or if a
+/// block is something else; an answer's reasoning and calls are texts of their own.
 pub fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
     let unit = Unit::read(bytes).ok()?;
-    let answer = matches!(&unit.form, Form::Message { role, .. } if role == "assistant");
+    let answer = matches!(&unit.form, UnitForm::Message { role, .. } if role == "assistant");
     let mut texts = Vec::with_capacity(unit.blocks.len());
     for block in &unit.blocks {
-        let apart = block.kind.is_reasoning() || block.kind == Kind::Call;
+        let apart = block.kind.is_reasoning() || block.kind == BlockType::Call;
         if !(answer && apart) {
             texts.push(block.text()?);
         }
     }
     match texts.len() {
-        // A result that is an empty string has a text, which is empty.
+        // A result that is an empty string has a text: the empty one.
         0 if answer => None,
         1 => texts.pop(),
         _ => Some(Cow::Owned(texts.concat())),
     }
 }
 
-/// The arguments of the call at this index, where they are an object.
-#[must_use]
+/// The arguments of the call at this index, if they are an object.
 pub fn arguments(bytes: &[u8], place: usize) -> Option<Cow<'_, str>> {
     let unit = Unit::read(bytes).ok()?;
     let input = unit.calls().nth(place)?.member("input")?;
@@ -36,8 +34,7 @@ pub fn arguments(bytes: &[u8], place: usize) -> Option<Cow<'_, str>> {
     std::str::from_utf8(input).ok().map(Cow::Borrowed)
 }
 
-/// The text of an assistant's unit, whatever else it holds.
-#[must_use]
+/// The text of an assistant's unit, without all else in it.
 pub fn assistant_text(bytes: &[u8]) -> Option<String> {
     Some(Unit::read(bytes).ok()?.text())
 }

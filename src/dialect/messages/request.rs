@@ -5,11 +5,10 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::breakpoint::{self, Ahead, Life};
-use crate::dialect::request::{
-    Layout, Limit, Refers, Request, RequestError, Unmanaged, asks_for_json, format_in,
+use super::breakpoint::{self, Lifetime, OuterMarkers};
+use crate::dialect::request_fields::{
+    Limit, RequestError, RequestFields, Unmanaged, asks_for_json, format_in, tools, with_messages,
 };
-use crate::dialect::stream::{Echo, UsageWish};
 use crate::model::raw::{self, Edit, Object, Span};
 use crate::model::{Dialect, Role};
 
@@ -18,16 +17,17 @@ use crate::model::{Dialect, Role};
 pub struct Hosts {
     /// The wire's messages in order.
     pub hosts: Vec<Host>,
-    /// What gives the request a system text where it has none; the value goes behind it.
+    /// The edit that gives the request a system text if it has none; the text goes behind the
+    /// edit's own bytes.
     pub system: Edit,
     /// The client's breakpoints outside its messages.
-    pub ahead: Ahead,
+    pub markers: OuterMarkers,
 }
 
 /// One message of the wire.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// Who speaks: [`Role::Other`] where the wire does not tell.
+    /// Who speaks: [`Role::Other`] if the wire does not tell.
     pub role: Role,
     /// Where it lies in the body.
     pub span: Span,
@@ -38,52 +38,39 @@ pub struct Host {
 /// Reads a body.
 ///
 /// # Errors
-/// [`RequestError`] where the body is no object with an array of messages.
-pub fn decode(body: Bytes) -> Result<Request, RequestError> {
-    const MISSING: RequestError = RequestError::Missing {
-        field: "messages",
-        form: "an array of message objects",
-    };
-    let (object, elements) = Object::parse_with_array(&body, "messages")?;
-    let elements = elements.ok_or(MISSING)?;
-    if object.has_duplicates() {
-        return Err(RequestError::DuplicateKey);
-    }
-    let messages_span = object.get("messages").ok_or(MISSING)?;
+/// [`RequestError`] if the body is no object with an array of messages.
+pub fn decode(body: Bytes) -> Result<(RequestFields, Hosts), RequestError> {
+    let (object, elements, messages_span) = with_messages(&body)?;
     let mut units: Vec<Span> = Vec::with_capacity(elements.len() + 1);
     units.extend(system(&object));
     let hosts: Vec<Host> = elements
         .into_iter()
         .map(|span| host(&body, span, &mut units))
         .collect();
-    let (tools, tool_names) = tools(&object);
+    let (tools, tool_names) = tools(&object, |tool| {
+        tool.text("name").unwrap_or_default().into_owned()
+    });
     // It was a member of its own while it was in beta.
     let format = format_in(&object, "output_config").or_else(|| object.present("output_format"));
-    Ok(Request {
-        dialect: Dialect::Messages,
-        model: object.text("model").unwrap_or_default().into_owned(),
+    let fields = RequestFields {
+        messages: units,
         messages_span,
         tools,
         tool_names,
-        stream: object.raw("stream") == Some(b"true"),
-        usage_wish: UsageWish::Refused,
         limit: limit(&object),
         hint: session(&object),
-        // Guidance on top of no message at all would make a request of what is none.
+        // With guidance added, a request without any message would become a valid one.
         unmanaged: hosts.is_empty().then_some(Unmanaged::Empty),
-        refers: Refers::default(),
         structured: asks_for_json(format),
         one_call: one_call(&object),
-        stored: false,
-        echo: Echo::default(),
-        layout: Layout::Hosts(Hosts {
-            hosts,
-            system: object.set("system", b""),
-            ahead: ahead(&object),
-        }),
-        messages: units,
-        body: body.clone(),
-    })
+        ..RequestFields::new(Dialect::Messages, &body, &object)
+    };
+    let layout = Hosts {
+        hosts,
+        system: object.set("system", b""),
+        markers: outer_markers(&object),
+    };
+    Ok((fields, layout))
 }
 
 /// Whether the answer may hold one call at most.
@@ -94,16 +81,16 @@ fn one_call(object: &Object<'_>) -> bool {
 }
 
 /// The breakpoints outside the messages.
-fn ahead(object: &Object<'_>) -> Ahead {
+fn outer_markers(object: &Object<'_>) -> OuterMarkers {
     let arrays = ["tools", "system"].into_iter();
     let arrays = arrays.filter_map(|key| object.present(key));
-    Ahead {
-        lives: arrays.flat_map(breakpoint::lives).collect(),
-        whole: Life::of(object),
+    OuterMarkers {
+        ahead: arrays.flat_map(breakpoint::lifetimes).collect(),
+        whole: Lifetime::of(object),
     }
 }
 
-/// Where the system text lies, if it says anything.
+/// The span of the system text, if the text says anything.
 fn system(object: &Object<'_>) -> Option<Span> {
     let raw = object.present("system")?;
     let says = match raw.first()? {
@@ -114,7 +101,7 @@ fn system(object: &Object<'_>) -> Option<Span> {
     says.then(|| object.get("system")).flatten()
 }
 
-/// Reads one message of the wire, and lists its units.
+/// Reads one message of the wire and appends its units.
 fn host(body: &[u8], span: Span, units: &mut Vec<Span>) -> Host {
     let first = units.len();
     let raw = body.get(span.clone()).unwrap_or_default();
@@ -130,7 +117,7 @@ fn host(body: &[u8], span: Span, units: &mut Vec<Span>) -> Host {
     }
 }
 
-/// Who speaks in a message, and the parts that it is split into if it holds results.
+/// The role of a message, and the parts that it is split into if it holds results.
 fn split(raw: &[u8]) -> (Role, Option<Vec<Span>>) {
     let Ok((object, blocks)) = Object::parse_with_array(raw, "content") else {
         return (Role::Other, None);
@@ -141,7 +128,8 @@ fn split(raw: &[u8]) -> (Role, Option<Vec<Span>>) {
         Some("system") => Role::System,
         _ => Role::Other,
     };
-    // Parsers disagree on which of two contents counts: whoever reads the unit refuses it then.
+    // Parsers disagree on which of two contents counts. The unit stays whole, and its reader
+    // refuses it.
     match blocks {
         Some(blocks) if role == Role::User && !object.has_duplicates() => {
             (role, results_apart(raw, &blocks))
@@ -150,8 +138,7 @@ fn split(raw: &[u8]) -> (Role, Option<Vec<Span>>) {
     }
 }
 
-/// The results one by one, and the runs of other blocks between them; none where there is no
-/// result.
+/// The results one by one, and the runs of other blocks between them; `None` if there is no result.
 fn results_apart(raw: &[u8], blocks: &[Span]) -> Option<Vec<Span>> {
     let mut parts: Vec<Span> = Vec::with_capacity(blocks.len());
     let (mut in_run, mut found) = (false, false);
@@ -172,25 +159,8 @@ fn is_result(raw: &[u8]) -> bool {
     block.is_some_and(|block| block.text("type").as_deref() == Some("tool_result"))
 }
 
-fn tools(object: &Object<'_>) -> (Option<Span>, Vec<String>) {
-    let raw = object.present("tools").unwrap_or_default();
-    let elements = raw::array(raw).unwrap_or_default();
-    let name = |tool: &[u8]| {
-        let tool = Object::parse(tool).ok();
-        let name = tool.and_then(|tool| tool.text("name"));
-        name.unwrap_or_default().into_owned()
-    };
-    let names: Vec<String> = elements
-        .into_iter()
-        .filter_map(|element| raw.get(element))
-        .map(name)
-        .collect();
-    let span = object.get("tools").filter(|_| !names.is_empty());
-    (span, names)
-}
-
-/// The limit of an answer. What is thought counts towards it, and the provider refuses a limit that
-/// leaves no room beside it.
+/// The token limit of an answer. Reasoning counts towards it, and the provider refuses a limit that
+/// leaves no room beside the budget of reasoning.
 fn limit(object: &Object<'_>) -> Option<Limit> {
     let thinking = object
         .raw("thinking")
@@ -203,8 +173,8 @@ fn limit(object: &Object<'_>) -> Option<Limit> {
     })
 }
 
-/// The session that an agent names in `metadata.user_id`: as a member of an object that is sent as
-/// a string, or at the end of a name.
+/// The session that an agent names in `metadata.user_id`: as a member of a JSON object in a string,
+/// or at the end of a name.
 fn session(object: &Object<'_>) -> Option<String> {
     let metadata = Object::parse(object.raw("metadata")?).ok()?;
     let user = metadata.text("user_id")?;
@@ -222,7 +192,7 @@ mod tests {
     use super::*;
 
     fn units(body: &str) -> Vec<String> {
-        let request = decode(Bytes::copy_from_slice(body.as_bytes())).unwrap();
+        let request = decode(Bytes::copy_from_slice(body.as_bytes())).unwrap().0;
         (0..request.messages.len())
             .map(|at| String::from_utf8_lossy(request.message(at)).into_owned())
             .collect()
@@ -271,7 +241,7 @@ mod tests {
     fn limits_leave_room_to_think() {
         let limit = |members: &str| {
             let body = format!(r#"{{"messages":[]{members}}}"#);
-            let request = decode(Bytes::from(body)).unwrap();
+            let request = decode(Bytes::from(body)).unwrap().0;
             request.limit.map(|_| request.limit_left(8000).unwrap())
         };
         assert_eq!(limit(""), None);
@@ -301,7 +271,7 @@ mod tests {
             ("someone".to_owned(), None),
         ] {
             let body = format!(r#"{{"messages":[],"metadata":{{"user_id":"{user}"}}}}"#);
-            let request = decode(Bytes::from(body)).unwrap();
+            let request = decode(Bytes::from(body)).unwrap().0;
             assert_eq!(request.hint.as_deref(), want, "{user}");
             assert_eq!(request.unmanaged, Some(Unmanaged::Empty));
         }
@@ -323,9 +293,11 @@ mod tests {
     #[test]
     fn tools_have_names() {
         let body = r#"{"messages":[],"tools":[{"name":"a","input_schema":{}},{"type":"bash_20250124","name":"bash"},{}]}"#;
-        let request = decode(Bytes::from(body)).unwrap();
+        let request = decode(Bytes::from(body)).unwrap().0;
         assert_eq!(request.tool_names, ["a", "bash", ""]);
-        let none = decode(Bytes::from_static(br#"{"messages":[],"tools":[]}"#)).unwrap();
+        let none = decode(Bytes::from_static(br#"{"messages":[],"tools":[]}"#))
+            .unwrap()
+            .0;
         assert_eq!((none.tools, none.tool_names.len()), (None, 0));
     }
 }

@@ -11,12 +11,13 @@ mod units;
 
 use bytes::Bytes;
 
-use super::request::decode;
 use crate::dialect::request::{Request, Rewrite, View};
+use crate::model::Dialect;
 
 /// A body that is a request.
 fn request(body: &str) -> Request {
-    decode(Bytes::copy_from_slice(body.as_bytes())).unwrap()
+    let body = Bytes::copy_from_slice(body.as_bytes());
+    Dialect::Messages.decode(body).unwrap()
 }
 
 /// The body with another view.

@@ -1,73 +1,79 @@
 //! Edits of one unit of a Responses conversation by bytes: items left out, results replaced, hidden
-//! calls put back. What is not named keeps its bytes. Never decides what to edit.
+//! calls put back. What an edit does not name keeps its bytes. Never decides what to edit.
 //!
 //! The API refuses reasoning that nothing follows, and an item whose id came with reasoning that is
-//! not there. So reasoning goes with the last of the items that it led to, and where it goes before
-//! them, their ids go with it. A hidden call has its id back only behind reasoning that has one.
+//! not there. So reasoning is removed with the last of the items that it led to; if it is removed
+//! before them, their ids are removed with it. A hidden call gets its id back only behind reasoning
+//! that has one.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use super::item::{self, Item, Kind, Unit};
-use crate::dialect::edit::{AssistantEdit, CallEdit, Insert, bare, behind};
-use crate::model::raw::{self, Edit, Object, Span};
+use super::item::{self, Item, ItemType, Unit};
+use crate::dialect::edit::{
+    AssistantEdit, CallEdit, Insert, bare, behind, handed_at_cap, set_members,
+};
+use crate::dialect::json;
+use crate::model::raw::{self, Object};
 use crate::model::{Handed, TurnRecord};
 
 /// An item on its way into the edited unit.
 struct Slot<'a> {
-    kind: Kind,
+    kind: ItemType,
     bytes: Cow<'a, [u8]>,
     stays: bool,
     /// Whether it is a hidden call on its way back.
     hidden: bool,
 }
 
-/// An assistant's unit with the edit applied; empty where nothing is left of it. `None` if its
-/// bytes can't be read, or do not begin with what is to be cut.
-#[must_use]
+/// An assistant's unit with the edit applied; empty if nothing is left of it. `None` if its bytes
+/// can't be read, or do not begin with the hops that are to be cut.
 pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
     let items = item::items(bytes).ok()?;
-    let own = own(&items, &edit.cut.hops, true)?;
-    let mut slots = slots(&own, edit)?;
+    let rest = remainders(&items, &edit.cut.hops, true)?;
+    let mut slots = slots(&rest, edit)?;
     insert(&mut slots, &edit.insert);
     thoughts(&mut slots, edit.drop_reasoning || edit.foreign);
     let same = |slot: &Slot<'_>| slot.stays && matches!(slot.bytes, Cow::Borrowed(_));
-    if own.len() == items.len() && edit.insert.is_empty() && slots.iter().all(same) {
+    if rest.len() == items.len() && edit.insert.is_empty() && slots.iter().all(same) {
         return Some(Bytes::copy_from_slice(bytes));
     }
     let left = slots.iter().filter(|slot| slot.stays);
     let left: Vec<&[u8]> = left.map(|slot| &*slot.bytes).collect();
-    Some(Bytes::from(left.join(&b","[..])))
+    Some(json::joined(&left))
 }
 
-/// The client's items: which of them stay, and calls with their new arguments. Reasoning stays for
-/// now.
-fn slots<'a>(own: &[Own<'_, 'a>], edit: &AssistantEdit<'_>) -> Option<Vec<Slot<'a>>> {
+/// The client's items, each with its new bytes and whether it stays. Reasoning stays for now.
+fn slots<'a>(rest: &[Remainder<'_, 'a>], edit: &AssistantEdit<'_>) -> Option<Vec<Slot<'a>>> {
     let mut calls = 0..;
     let mut line = edit.text;
-    let slot = |own: &Own<'_, 'a>| {
+    let slot = |own: &Remainder<'_, 'a>| {
         let item = own.item;
         let mut bytes = own.bytes()?;
         let stays = match item.kind {
-            Kind::Message(_) if edit.text.is_some() && !edit.drop_text => {
-                // All that was said is one line, in the place of the first of it.
+            ItemType::Message(_) if edit.text.is_some() && !edit.drop_text => {
+                // The line takes the place of the first message; the other messages go.
                 let line = line.take();
                 if let Some(line) = line {
-                    bytes = Cow::Owned(item.instead(line));
+                    bytes = Cow::Owned(item.instead(line).to_vec());
                 }
                 line.is_some()
             }
-            Kind::Message(_) => !edit.drop_text,
-            Kind::Call => {
+            ItemType::Message(_) => !edit.drop_text,
+            ItemType::Call => {
                 let call = calls.next().unwrap_or_default();
-                if let Some(new) = edit.of_call(call) {
-                    bytes = Cow::Owned(with(&item.object, &new).to_vec());
+                let new = edit.of_call(call);
+                if let Some(new) = new.and_then(|new| self::call(item.raw(), &new)) {
+                    bytes = Cow::Owned(new.to_vec());
                 }
-                let keep = edit.keep_calls.as_ref();
-                keep.is_none_or(|keep| keep.get(call).copied().unwrap_or(true))
+                edit.keeps_call(call)
             }
-            Kind::Reasoning | Kind::Fixed | Kind::Result | Kind::Trigger | Kind::Unknown => true,
+            ItemType::Reasoning
+            | ItemType::Fixed
+            | ItemType::Result
+            | ItemType::Trigger
+            | ItemType::Unknown => true,
         };
         Some(Slot {
             kind: item.kind,
@@ -76,16 +82,22 @@ fn slots<'a>(own: &[Own<'_, 'a>], edit: &AssistantEdit<'_>) -> Option<Vec<Slot<'
             hidden: false,
         })
     };
-    own.iter().map(slot).collect()
+    rest.iter().map(slot).collect()
 }
 
 /// A call with the edit applied.
-#[must_use]
 pub fn call(call: &[u8], edit: &CallEdit<'_>) -> Option<Bytes> {
-    Some(with(&Object::parse(call).ok()?, edit))
+    let bare = edit.bare.then(|| bare_call(call)).flatten();
+    let call = Object::parse(bare.as_deref().unwrap_or(call)).ok()?;
+    let arguments = edit.arguments.map(raw::quote);
+    let members = [
+        ("name", edit.name.map(raw::quote)),
+        ("arguments", arguments),
+    ];
+    Some(json::splice(call.bytes(), set_members(&call, members)))
 }
 
-/// A call without members that are not the API's own.
+/// A call without the members that are not the API's own.
 fn bare_call(call: &[u8]) -> Option<Bytes> {
     const OWN: [&str; 7] = [
         "type",
@@ -96,38 +108,11 @@ fn bare_call(call: &[u8]) -> Option<Bytes> {
         "input",
         "status",
     ];
-    let object = Object::parse(call).ok()?;
-    let foreign = |place: usize| {
-        let member = object.members().get(place);
-        member.is_some_and(|member| !OWN.contains(&member.key.as_ref()))
-    };
-    let cuts = object.remove_spans(foreign).into_iter();
-    let edits: Vec<Edit> = cuts.map(|cut| (cut, Bytes::new())).collect();
-    Some(raw::splice(call, &edits))
+    json::with_only(call, &OWN)
 }
 
-fn with(call: &Object<'_>, edit: &CallEdit<'_>) -> Bytes {
-    if edit.bare
-        && let Some(bare) = bare_call(call.bytes())
-        && let Ok(call) = Object::parse(&bare)
-    {
-        let edit = CallEdit {
-            bare: false,
-            ..*edit
-        };
-        return with(&call, &edit);
-    }
-    let members = [("name", edit.name), ("arguments", edit.arguments)];
-    let mut edits: Vec<Edit> = members
-        .into_iter()
-        .filter_map(|(key, new)| Some(call.set(key, raw::quote(new?).as_bytes())))
-        .collect();
-    edits.sort_by_key(|(span, _)| span.start);
-    raw::splice(call.bytes(), &edits)
-}
-
-/// Puts hidden calls back: at their places among all items where the client sends every one that
-/// it was shown, else at their places among the calls.
+/// Puts hidden calls back: at their places among all items if the client sends every item that it
+/// was shown, else at their places among the calls.
 fn insert<'a>(slots: &mut Vec<Slot<'a>>, inserts: &[Insert<'a>]) {
     let all = slots.len() + inserts.len();
     let whole = |insert: &Insert<'_>| insert.block.is_some_and(|(_, of)| of as usize == all);
@@ -135,7 +120,7 @@ fn insert<'a>(slots: &mut Vec<Slot<'a>>, inserts: &[Insert<'a>]) {
     for insert in inserts {
         let among_calls = || {
             let places = slots.iter().enumerate();
-            let mut calls = places.filter(|(_, slot)| slot.kind == Kind::Call);
+            let mut calls = places.filter(|(_, slot)| slot.kind == ItemType::Call);
             calls.nth(insert.place).map(|(at, _)| at)
         };
         let at = match insert.block {
@@ -145,7 +130,7 @@ fn insert<'a>(slots: &mut Vec<Slot<'a>>, inserts: &[Insert<'a>]) {
         let bytes = insert.bytes.as_bytes();
         let bare = insert.foreign.then(|| bare_call(bytes)).flatten();
         let slot = Slot {
-            kind: Kind::Call,
+            kind: ItemType::Call,
             bytes: bare.map_or(Cow::Borrowed(bytes), |bare| Cow::Owned(bare.to_vec())),
             stays: true,
             hidden: true,
@@ -154,19 +139,20 @@ fn insert<'a>(slots: &mut Vec<Slot<'a>>, inserts: &[Insert<'a>]) {
     }
 }
 
-/// Decides what becomes of reasoning: it leads to all that follows up to the next.
+/// Decides what becomes of reasoning. Reasoning leads to all that follows it, up to the next
+/// reasoning.
 fn thoughts(slots: &mut [Slot<'_>], drop: bool) {
-    let is_thought = |slot: &Slot<'_>| slot.kind == Kind::Reasoning;
+    let is_thought = |slot: &Slot<'_>| slot.kind == ItemType::Reasoning;
     for group in slots.chunk_by_mut(|before, next| is_thought(before) || !is_thought(next)) {
         let leads = group.iter().take_while(|slot| is_thought(slot)).count();
         let (leading, led) = group.split_at_mut(leads);
         let gone = !led.is_empty() && led.iter().all(|slot| !slot.stays);
-        // What the provider's own tools did can't do without its id.
+        // The items of the provider's own tools are unreadable without their ids.
         let bound = led
             .iter()
-            .any(|slot| slot.stays && slot.kind == Kind::Fixed);
+            .any(|slot| slot.stays && slot.kind == ItemType::Fixed);
         let drops = gone || drop && !bound;
-        // Where the client left reasoning out it left ids out too, or the id was never tied to any.
+        // If the client left reasoning out, it left ids out too, or no id was tied to reasoning.
         let tied = leading.iter().any(|slot| has_id(&slot.bytes));
         for slot in leading.iter_mut().filter(|_| drops) {
             slot.stays = false;
@@ -188,45 +174,48 @@ fn has_id(raw: &[u8]) -> bool {
 fn without_id(raw: &[u8]) -> Option<Bytes> {
     let object = Object::parse(raw).ok()?;
     let id = object.position("id")?;
-    let cut = object.remove_span(id)?;
-    Some(raw::splice(raw, &[(cut, Bytes::new())]))
+    Some(raw::splice(raw, &json::cuts(&object, |place| place == id)))
 }
 
-/// An item of the client's that no earlier hop showed, or not all of it.
-struct Own<'b, 'a> {
+/// An item of the client's, or the rest of one, that no earlier hop showed.
+struct Remainder<'b, 'a> {
     item: &'b Item<'a>,
-    /// What is left of its text, where the client joined it to what an earlier hop showed.
+    /// The rest of its text, if the client joined its text to what an earlier hop showed.
     text: Option<String>,
-    /// Whether its id is that of an earlier hop's item, which has it still.
+    /// Whether its id belongs to an earlier hop's item.
     taken: bool,
 }
 
-impl<'a> Own<'_, 'a> {
+impl<'a> Remainder<'_, 'a> {
     fn bytes(&self) -> Option<Cow<'a, [u8]>> {
         let Some(text) = &self.text else {
             return Some(Cow::Borrowed(self.item.raw()));
         };
         let rest = self.item.saying(text)?;
         let bare = without_id(&rest).filter(|_| self.taken);
-        Some(Cow::Owned(bare.map_or(rest, |bare| bare.to_vec())))
+        Some(Cow::Owned(bare.unwrap_or(rest).to_vec()))
     }
 }
 
-/// The client's items without those that earlier hops showed; `None` where these are not all there.
-/// Clients drop reasoning and what the provider's own tools did, which is borne; some put all
-/// reasoning first, and all text into one message if it may be `joined`.
-fn own<'b, 'a>(items: &'b [Item<'a>], hops: &[&str], joined: bool) -> Option<Vec<Own<'b, 'a>>> {
-    let own = |item| Own {
+/// The client's items without those that earlier hops showed; `None` if these are not all there. A
+/// client may drop reasoning and the items of the provider's own tools. Some clients put all
+/// reasoning first, and join all text to one message; `joined` says whether that may be.
+fn remainders<'b, 'a>(
+    items: &'b [Item<'a>],
+    hops: &[&str],
+    joined: bool,
+) -> Option<Vec<Remainder<'b, 'a>>> {
+    let own = |item| Remainder {
         item,
         text: None,
         taken: false,
     };
-    let mut left: Vec<Own<'b, 'a>> = items.iter().map(own).collect();
+    let mut left: Vec<Remainder<'b, 'a>> = items.iter().map(own).collect();
     for hop in hops {
         let hop = item::items(hop.as_bytes()).unwrap_or_default();
         for shown in &hop {
-            let thought = |own: &Own<'_, '_>| {
-                own.item.kind == Kind::Reasoning && same_thought(own.item, shown)
+            let thought = |own: &Remainder<'_, '_>| {
+                own.item.kind == ItemType::Reasoning && same_thought(own.item, shown)
             };
             if let Some(at) = left.iter().position(thought) {
                 left.remove(at);
@@ -239,11 +228,11 @@ fn own<'b, 'a>(items: &'b [Item<'a>], hops: &[&str], joined: bool) -> Option<Vec
     Some(left)
 }
 
-/// Takes out what was shown, if the first that was said is that.
-fn take(left: &mut Vec<Own<'_, '_>>, shown: &Item<'_>, joined: bool) -> bool {
+/// Takes out an item that was shown, if it is the first of the client's items that is no reasoning.
+fn take(left: &mut Vec<Remainder<'_, '_>>, shown: &Item<'_>, joined: bool) -> bool {
     let text = shown.said();
     let mut said = left.iter_mut().enumerate();
-    let first = said.find(|(_, own)| own.item.kind != Kind::Reasoning);
+    let first = said.find(|(_, own)| own.item.kind != ItemType::Reasoning);
     let Some((at, first)) = first else {
         return text.is_empty();
     };
@@ -268,21 +257,20 @@ fn take(left: &mut Vec<Own<'_, '_>>, shown: &Item<'_>, joined: bool) -> bool {
     true
 }
 
-/// Whether the client saw this item of a hop whose calls were all hidden, whatever became of its
-/// reasoning.
+/// Whether the client saw this item of a hop whose calls were all hidden. Reasoning does not count.
 fn is_shown(item: &Item<'_>) -> bool {
-    matches!(item.kind, Kind::Message(_) | Kind::Fixed)
+    matches!(item.kind, ItemType::Message(_) | ItemType::Fixed)
 }
 
 /// Whether the client's item is the hop's, or refers to it.
 fn same(client: &Item<'_>, hop: &Item<'_>) -> bool {
-    let named = client.kind == Kind::Fixed && client.id().is_some() && client.id() == hop.id();
-    let said = || hop.kind == client.kind && client.kind != Kind::Fixed;
+    let named = client.kind == ItemType::Fixed && client.id().is_some() && client.id() == hop.id();
+    let said = || hop.kind == client.kind && client.kind != ItemType::Fixed;
     named || (said() && client.said() == hop.said())
 }
 
 fn same_thought(client: &Item<'_>, hop: &Item<'_>) -> bool {
-    if hop.kind != Kind::Reasoning {
+    if hop.kind != ItemType::Reasoning {
         return false;
     }
     let sealed = "encrypted_content";
@@ -294,7 +282,6 @@ fn same_thought(client: &Item<'_>, hop: &Item<'_>) -> bool {
 }
 
 /// How the client's unit of a turn relates to what the turn's earlier hops handed out.
-#[must_use]
 pub fn handed(bytes: &[u8], record: &TurnRecord) -> Handed {
     let mut hops: Vec<&str> = Vec::new();
     hops.extend(record.hops.iter().filter_map(|hop| hop.message.as_deref()));
@@ -314,17 +301,17 @@ pub fn handed(bytes: &[u8], record: &TurnRecord) -> Handed {
     let Ok(items) = item::items(bytes) else {
         return Handed::Changed;
     };
-    // Texts that begin alike may be others: a join has to be all that the turn said.
+    // Another text may begin alike, so a joined text must be all that the turn said.
     let said = || items.iter().map(Item::said).collect::<String>();
-    let joined = || bare(&said()) == record.bare && own(&items, &hops, true).is_some();
-    if own(&items, &hops, false).is_some() || joined() {
+    let joined = || bare(&said()) == record.bare && remainders(&items, &hops, true).is_some();
+    if remainders(&items, &hops, false).is_some() || joined() {
         Handed::Split
     } else {
         Handed::Changed
     }
 }
 
-/// As [`handed`], where the record keeps every hop whole.
+/// Like [`handed`], if the record keeps every hop whole.
 fn capped(bytes: &[u8], handed: &str) -> Handed {
     if handed.is_empty() {
         return Handed::Nothing;
@@ -333,74 +320,31 @@ fn capped(bytes: &[u8], handed: &str) -> Handed {
         return Handed::Changed;
     };
     let said: String = items.iter().map(Item::said).collect();
-    let calls = items.iter().any(|item| item.kind == Kind::Call);
-    if bare(&said) == bare(handed) && !calls {
-        Handed::All
-    } else {
-        Handed::Changed
-    }
+    let calls = items.iter().any(|item| item.kind == ItemType::Call);
+    handed_at_cap(&said, calls, handed)
 }
 
 /// A result with other content.
-#[must_use]
 pub fn result(bytes: &[u8], text: &str) -> Option<Bytes> {
     let item = Item::read(bytes).ok()?;
     let output = item.shell_saying(text);
-    let output = output.unwrap_or_else(|| raw::quote(text).into_bytes());
-    let new = item.object.set("output", &output);
-    Some(raw::splice(bytes, &[new]))
+    let output = output.unwrap_or_else(|| raw::quote(text).into_bytes().into());
+    Some(json::with(&item.object, "output", &output))
 }
 
-/// The result of a hidden call as a unit.
-#[must_use]
-pub fn hidden_result(id: &str, text: &str) -> Bytes {
-    let (id, text) = (raw::quote(id), raw::quote(text));
-    Bytes::from(format!(
-        r#"{{"type":"function_call_output","call_id":{id},"output":{text}}}"#
-    ))
-}
-
-/// A system unit with a block of text appended: after a blank line to a string, as one more part to
-/// an array.
-#[must_use]
+/// A system unit with a block of text appended: behind a blank line to a string, as one more part
+/// to an array.
 pub fn append_text(bytes: &[u8], block: &str) -> Option<Bytes> {
-    // Half a character in what stands there can't be read, and need not be: nothing is moved by that.
+    // A lone surrogate in the text makes the unit unreadable. Its stand-in has the same length, so
+    // the span that is found fits the client's own bytes.
     let mended = raw::mended(bytes);
-    let edit = match item::read(mended.as_deref().unwrap_or(bytes)).ok()? {
-        Unit::Instructions(_, span) => append(bytes, span, block)?,
-        Unit::Items(items) => append(bytes, items.first()?.object.get("content")?, block)?,
+    let content = match item::read(mended.as_deref().unwrap_or(bytes)).ok()? {
+        Unit::Instructions(_, span) => span,
+        Unit::Items(items) => items.first()?.object.get("content")?,
         Unit::Input(_) => return None,
     };
+    let edit = json::append_text(bytes, content, "input_text", block)?;
     Some(raw::splice(bytes, &[edit]))
-}
-
-/// The edit that appends to the string or the array of parts at this span.
-fn append(bytes: &[u8], span: Span, block: &str) -> Option<Edit> {
-    let raw = bytes.get(span.clone())?;
-    match raw.first()? {
-        b'"' => {
-            let addition = raw::quote(&format!("\n\n{block}"));
-            let inner = addition.get(1..)?.to_owned();
-            Some((span.end - 1..span.end, Bytes::from(inner)))
-        }
-        b'[' => {
-            let part = format!(r#"{{"type":"input_text","text":{}}}"#, raw::quote(block));
-            let elements = raw::array(raw).ok()?;
-            let (at, comma) = elements.last().map_or((1, ""), |last| (last.end, ","));
-            let at = span.start + at;
-            Some((at..at, Bytes::from(format!("{comma}{part}"))))
-        }
-        _ => None,
-    }
-}
-
-/// A system unit of the proxy's own.
-#[must_use]
-pub fn system(block: &str) -> Bytes {
-    Bytes::from(format!(
-        r#"{{"role":"system","content":{}}}"#,
-        raw::quote(block)
-    ))
 }
 
 #[cfg(test)]

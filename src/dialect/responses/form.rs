@@ -1,25 +1,25 @@
-//! What the proxy itself writes in a Responses conversation: the one form in which an answer is
-//! stored and sent back upstream, calls, tools and errors. Never reads a unit.
+//! What the proxy writes in a Responses conversation: answers, calls, results, tools and errors.
+//! The same answer gives the same bytes, streamed or not. Never reads a unit.
 
 use bytes::Bytes;
 
-use super::stream::Line;
-use crate::dialect::ErrorText;
+use super::stream::ProxyMessage;
 use crate::dialect::answer::{Answer, BlockKind, Call, Verdict};
-use crate::dialect::chat;
+use crate::dialect::json;
 use crate::model::raw;
 
-/// The hop's items in the one form in which they are stored and sent back: each as it was made, ids
-/// and sealed reasoning untouched, with commas between them.
-#[must_use]
+pub use crate::dialect::edit::system_message as system;
+pub use crate::dialect::errors::openai_error as error;
+
+/// The hop's items in the one form in which they are stored and sent back: each as the model made
+/// it, its id and its sealed reasoning untouched, with commas between them.
 pub fn message(answer: &Answer) -> Bytes {
     let blocks: Vec<&[u8]> = answer.blocks.iter().map(|block| &block.raw[..]).collect();
-    Bytes::from(blocks.join(&b","[..]))
+    json::joined(&blocks)
 }
 
-/// The call as an item of its own. Its item id stays with it: behind the reasoning that it came with
-/// the API wants that very item.
-#[must_use]
+/// The call as an item of its own. It keeps its item id: behind the reasoning that the call came
+/// with the API demands that very item.
 pub fn call(call: &Call) -> String {
     let (kind, input) = match call.kind.as_str() {
         "custom" | "custom_tool_call" => ("custom_tool_call", "input"),
@@ -31,20 +31,14 @@ pub fn call(call: &Call) -> String {
         raw::quote(&call.name),
         raw::quote(&call.arguments),
     );
-    for (field, value) in &call.extra {
-        json.push(',');
-        json.push_str(&raw::quote(field));
-        json.push(':');
-        json.push_str(&String::from_utf8_lossy(value));
-    }
+    json::push_members(&mut json, &call.extra);
     json.push('}');
     json
 }
 
 /// The visible response of a turn as one unit, item by item as the client was shown it: without
-/// hidden calls, and of a hop that shows nothing behind it without its last reasoning.
-#[must_use]
-pub fn said(answers: &[Answer], line: Option<&str>) -> Bytes {
+/// hidden calls, and without reasoning that nothing visible of its hop follows.
+pub fn visible(answers: &[Answer], line: Option<&str>) -> Bytes {
     let mut shown: Vec<Bytes> = Vec::new();
     for answer in answers {
         let mut thoughts = Vec::new();
@@ -65,15 +59,14 @@ pub fn said(answers: &[Answer], line: Option<&str>) -> Bytes {
         }
     }
     let response = answers.first().and_then(|first| first.id.as_deref());
-    let line = line.map(|text| Line::new(response.unwrap_or_default(), text).item());
+    let line = line.map(|text| ProxyMessage::new(response.unwrap_or_default(), text).item());
     shown.extend(line);
-    Bytes::from(shown.join(&b","[..]))
+    json::joined(&shown)
 }
 
 /// A function as one element of the tools array; `parameters` are the members of its schema. The
 /// API takes a function to be strict where it does not say so, and would then refuse optional
 /// parameters.
-#[must_use]
 pub fn tool(name: &str, description: &str, parameters: &str) -> String {
     let (name, description) = (raw::quote(name), raw::quote(description));
     format!(
@@ -81,15 +74,17 @@ pub fn tool(name: &str, description: &str, parameters: &str) -> String {
     )
 }
 
-/// An error in the API's shape, which is that of Chat Completions.
-#[must_use]
-pub fn error(error: &ErrorText<'_>) -> Bytes {
-    chat::form::error(error)
+/// The result of a hidden call as a unit.
+pub fn hidden_result(id: &str, text: &str) -> Bytes {
+    let (id, text) = (raw::quote(id), raw::quote(text));
+    Bytes::from(format!(
+        r#"{{"type":"function_call_output","call_id":{id},"output":{text}}}"#
+    ))
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dialect::ErrorText;
     use crate::dialect::answer::Block;
     use crate::dialect::responses::message::{canonical_of_answer, parse};
 
@@ -169,7 +164,7 @@ mod tests {
             id: Some("resp_7".to_owned()),
             ..answer([true, true])
         };
-        let shown = said(&[first, answer([true, false])], Some("end"));
+        let shown = visible(&[first, answer([true, false])], Some("end"));
         let want = concat!(
             r#"{"type":"reasoning","id":"rs_1"},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"x"}]},"#,
             r#"{"type":"reasoning","id":"rs_1"},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"x"}]},"#,
@@ -177,7 +172,7 @@ mod tests {
             r#"{"id":"msg_7","type":"message","status":"completed","content":[{"type":"output_text","annotations":[],"logprobs":[],"text":"end"}],"role":"assistant"}"#,
         );
         assert_eq!(shown, want);
-        let text = said(&[answer([true, true])], Some("y"));
+        let text = visible(&[answer([true, true])], Some("y"));
         let parsed = parse(&text).unwrap();
         assert_eq!(parsed.canonical, canonical_of_answer("xy", &[]));
     }

@@ -1,24 +1,27 @@
-//! One item of the wire: what it is by its type, who said it, and what lies in it. A unit is one
-//! item, a run of an answer's items with the commas between them, or a text that stands outside
-//! all items. Never counts, compares or changes any.
+//! One item of the wire: its type, its role, and its contents. A unit is one item, a run of an
+//! answer's items with the commas between them, or a text that stands outside all items. Never
+//! counts or compares items.
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
+
+use crate::dialect::json;
 use crate::dialect::message::{MessageError, ParsedCall, Part, as_text};
 use crate::model::Role;
 use crate::model::raw::{self, Object, RawError, Span};
 
 /// What an item is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ItemType {
     /// A message of this role.
     Message(Role),
     /// Reasoning, or a reference to some that the provider keeps.
     Reasoning,
     /// A call that the client answers.
     Call,
-    /// What the provider's own tools did, or a reference to what it keeps: said by the model, and
-    /// nothing that could be edited.
+    /// A deed of the provider's own tools, or a reference to what the provider keeps: said by the
+    /// model, and not to be edited.
     Fixed,
     /// The result of a call.
     Result,
@@ -28,9 +31,8 @@ pub enum Kind {
     Unknown,
 }
 
-impl Kind {
-    /// Whether it is a part of an answer, which stand in one unit.
-    #[must_use]
+impl ItemType {
+    /// Whether it is a part of an answer. Neighbouring parts of an answer are one unit.
     pub const fn is_answer(self) -> bool {
         match self {
             Self::Message(Role::Assistant) | Self::Reasoning | Self::Call | Self::Fixed => true,
@@ -64,8 +66,7 @@ impl Kind {
         }
     }
 
-    /// The kind of an item that need not be read as a whole where its type stands first in it.
-    #[must_use]
+    /// The type of an item, without reading the whole item if it begins with its type.
     pub fn peek(raw: &[u8]) -> Self {
         match leading_type(raw) {
             Some(b"reasoning") => Self::Reasoning,
@@ -96,7 +97,7 @@ fn role_of(object: &Object<'_>) -> Role {
 #[derive(Debug)]
 pub struct Item<'a> {
     /// What it is.
-    pub kind: Kind,
+    pub kind: ItemType,
     /// Its members.
     pub object: Object<'a>,
 }
@@ -105,32 +106,29 @@ impl<'a> Item<'a> {
     /// Reads an item.
     ///
     /// # Errors
-    /// [`MessageError`] where it is no object, or has a key twice.
+    /// [`MessageError`] if it is no object, or has a key twice.
     pub fn read(raw: &'a [u8]) -> Result<Self, MessageError> {
         let object = Object::parse(raw)?;
         if object.has_duplicates() {
             return Err(MessageError::DuplicateKey);
         }
         Ok(Self {
-            kind: Kind::of(&object),
+            kind: ItemType::of(&object),
             object,
         })
     }
 
     /// Its bytes.
-    #[must_use]
     pub fn raw(&self) -> &'a [u8] {
         self.object.bytes()
     }
 
-    /// The provider's name for it.
-    #[must_use]
+    /// The provider's name for the item.
     pub fn id(&self) -> Option<Cow<'a, str>> {
         self.object.text("id").filter(|id| !id.is_empty())
     }
 
     /// The id of the call that it makes or answers.
-    #[must_use]
     pub fn call_id(&self) -> Option<Cow<'a, str>> {
         // A local shell's result bears the call's id as its own.
         self.object
@@ -138,9 +136,8 @@ impl<'a> Item<'a> {
             .or_else(|| self.object.text("id"))
     }
 
-    /// The call that it makes. One of a tool without a name is named by its type, and its
-    /// arguments are whatever says what to do.
-    #[must_use]
+    /// The call that it makes. The type names the call of a tool without a name, and its arguments
+    /// are the member that says what to do.
     pub fn call(&self) -> ParsedCall<'a> {
         let name = self.object.text("name").filter(|name| !name.is_empty());
         let name = name.or_else(|| self.object.text("type"));
@@ -155,7 +152,6 @@ impl<'a> Item<'a> {
     }
 
     /// Whether its output may be any text.
-    #[must_use]
     pub fn takes_text(&self) -> bool {
         matches!(
             self.object.text("type").as_deref(),
@@ -168,57 +164,50 @@ impl<'a> Item<'a> {
         ) || self.shell().is_some()
     }
 
-    /// What the commands of a built-in shell said: `shell_call_output` lists for each of them what it
-    /// wrote to `stdout` and `stderr`, and its `outcome`
+    /// The texts that the commands of a built-in shell wrote. A `shell_call_output` lists the
+    /// `stdout`, the `stderr` and the `outcome` of each command
     /// (<https://platform.openai.com/docs/guides/tools-shell>). `None` for any other output.
-    #[must_use]
     pub fn shell(&self) -> Option<Vec<Part<'a>>> {
         if self.object.text("type").as_deref() != Some("shell_call_output") {
             return None;
         }
-        let raw = self.object.present("output")?;
-        let mut parts = Vec::new();
-        let commands = raw::array(raw).ok()?;
-        for span in &commands {
-            let command = Object::parse(raw.get(span.clone())?).ok()?;
-            let streams = ["stdout", "stderr"].into_iter();
-            let said = streams.filter_map(|stream| command.text(stream));
-            parts.extend(said.filter(|text| !text.is_empty()).map(Part::Text));
-        }
-        (!commands.is_empty()).then_some(parts)
+        let commands = json::array(self.object.present("output")?)?;
+        let commands: Vec<Object<'a>> = commands
+            .map(|command| Object::parse(command).ok())
+            .collect::<Option<_>>()?;
+        let streams = commands
+            .iter()
+            .flat_map(|command| [command.text("stdout"), command.text("stderr")]);
+        let said = streams.flatten().filter(|text| !text.is_empty());
+        (!commands.is_empty()).then(|| said.map(Part::Text).collect())
     }
 
-    /// The output of a built-in shell with another text: the newest command is said to have written
-    /// that, and nothing else.
-    #[must_use]
-    pub fn shell_saying(&self, text: &str) -> Option<Vec<u8>> {
+    /// The output of a built-in shell with another text: as if the newest command alone had run and
+    /// had written that.
+    pub fn shell_saying(&self, text: &str) -> Option<Bytes> {
         self.shell()?;
-        let raw = self.object.present("output")?;
-        let newest = raw::array(raw).ok()?.pop()?;
-        let newest = Object::parse(raw.get(newest)?).ok()?;
+        let newest = json::objects(self.object.present("output")?).last()?;
         let text = raw::quote(text);
         let mut edits = vec![newest.set("stdout", text.as_bytes())];
         if newest.present("stderr").is_some() {
             edits.push(newest.set("stderr", b"\"\""));
         }
-        edits.sort_by_key(|(span, _)| span.start);
-        let newest = raw::splice(newest.bytes(), &edits);
-        Some([b"[", &newest[..], b"]"].concat())
+        Some(json::list(&[json::splice(newest.bytes(), edits)]))
     }
 
     /// The parts of its content, or of its output.
     ///
     /// # Errors
-    /// [`MessageError::Field`] where they are none.
+    /// [`MessageError::Field`] if they are not what the API allows.
     pub fn parts(&self) -> Result<Vec<Part<'a>>, MessageError> {
         let field = match self.kind {
-            Kind::Result => "output",
-            Kind::Message(_)
-            | Kind::Reasoning
-            | Kind::Call
-            | Kind::Fixed
-            | Kind::Trigger
-            | Kind::Unknown => "content",
+            ItemType::Result => "output",
+            ItemType::Message(_)
+            | ItemType::Reasoning
+            | ItemType::Call
+            | ItemType::Fixed
+            | ItemType::Trigger
+            | ItemType::Unknown => "content",
         };
         let Some(raw) = self.object.present(field) else {
             return Ok(Vec::new());
@@ -234,12 +223,14 @@ impl<'a> Item<'a> {
                 })
             }
             Some(b'{') => Ok(vec![part(raw, field)?]),
-            _ => array(raw, field)?.map(|raw| part(raw, field)).collect(),
+            _ => {
+                let parts = json::array(raw).ok_or(wrong)?;
+                parts.map(|raw| part(raw, field)).collect()
+            }
         }
     }
 
-    /// What the model said in a message, without what it refused.
-    #[must_use]
+    /// The text of a message, without refusals.
     pub fn said(&self) -> String {
         let Some(raw) = self.object.present("content") else {
             return String::new();
@@ -247,49 +238,43 @@ impl<'a> Item<'a> {
         if raw.first() == Some(&b'"') {
             return raw::string(raw).unwrap_or_default().into_owned();
         }
-        let parts = raw::array(raw).unwrap_or_default().into_iter();
-        let parts = parts.filter_map(|span| Object::parse(raw.get(span)?).ok());
-        parts.filter_map(|part| part.text("text")).collect()
+        json::objects(raw)
+            .filter_map(|part| part.text("text"))
+            .collect()
     }
 
-    /// Its bytes as a message that says the end of what it says: parts before that go, and the one
-    /// that it begins in is cut. `None` where it does not say that at its end.
-    #[must_use]
-    pub fn saying(&self, rest: &str) -> Option<Vec<u8>> {
+    /// Its bytes as a message that says only `rest`, the end of its text: parts before that go, and
+    /// the part in which it begins is cut. `None` if its text does not end like that.
+    pub fn saying(&self, rest: &str) -> Option<Bytes> {
         let raw = self.object.present("content")?;
         if raw.first() == Some(&b'"') {
-            let edit = self.object.set("content", raw::quote(rest).as_bytes());
-            return Some(raw::splice(self.raw(), &[edit]).to_vec());
+            return Some(json::with_text(&self.object, "content", rest));
         }
         let mut before = self.said().strip_suffix(rest)?.len();
         let mut parts: Vec<Cow<'_, [u8]>> = Vec::new();
-        for span in raw::array(raw).ok()? {
-            let bytes = raw.get(span)?;
+        for bytes in json::array(raw)? {
             let part = Object::parse(bytes).ok()?;
             let text = part.text("text").unwrap_or_default();
             if text.is_empty() || before == 0 {
                 parts.push(Cow::Borrowed(bytes));
             } else if text.len() > before {
                 let text = raw::quote(text.get(before..)?);
-                // What is noted of places in the text is not of these.
+                // Annotations and logprobs name places in the old text.
                 let noted = ["annotations", "logprobs"].into_iter();
                 let noted = noted.filter(|key| part.present(key).is_some());
                 let mut edits = vec![part.set("text", text.as_bytes())];
                 edits.extend(noted.map(|key| part.set(key, b"[]")));
-                edits.sort_by_key(|(span, _)| span.start);
-                parts.push(Cow::Owned(raw::splice(bytes, &edits).to_vec()));
+                parts.push(Cow::Owned(json::splice(bytes, edits).to_vec()));
                 before = 0;
             } else {
                 before -= text.len();
             }
         }
-        let parts = [b"[", parts.join(&b","[..]).as_slice(), b"]"].concat();
-        Some(raw::splice(self.raw(), &[self.object.set("content", &parts)]).to_vec())
+        Some(json::with(&self.object, "content", &json::list(&parts)))
     }
 
-    /// Its bytes as a message that says another text, in the form that its content has.
-    #[must_use]
-    pub fn instead(&self, text: &str) -> Vec<u8> {
+    /// Its bytes as a message with another text, in the form that its content has.
+    pub fn instead(&self, text: &str) -> Bytes {
         let text = raw::quote(text);
         let raw = self.object.present("content");
         let content = if raw.is_some_and(|raw| raw.first() == Some(&b'[')) {
@@ -297,37 +282,23 @@ impl<'a> Item<'a> {
         } else {
             text
         };
-        let edit = self.object.set("content", content.as_bytes());
-        raw::splice(self.raw(), &[edit]).to_vec()
+        json::with(&self.object, "content", content.as_bytes())
     }
 
-    /// The texts of reasoning that can be read.
-    #[must_use]
+    /// The texts of its reasoning that can be read.
     pub fn thoughts(&self) -> Vec<Cow<'a, str>> {
-        let texts = |field: &str| -> Option<Vec<Cow<'a, str>>> {
-            let raw = self.object.present(field)?;
-            let parts = raw::array(raw).ok()?.into_iter();
-            let parts = parts.filter_map(|span| Object::parse(raw.get(span)?).ok());
-            Some(parts.filter_map(|part| part.text("text")).collect())
-        };
-        let both = ["summary", "content"].into_iter().filter_map(texts);
-        both.flatten().filter(|text| !text.is_empty()).collect()
+        let fields = ["summary", "content"].into_iter();
+        let parts =
+            fields.flat_map(|key| json::objects(self.object.present(key).unwrap_or_default()));
+        let texts = parts.filter_map(|part| part.text("text"));
+        texts.filter(|text| !text.is_empty()).collect()
     }
 
-    /// How many bytes of it only the provider can read.
-    #[must_use]
+    /// How many of its bytes only the provider can read.
     pub fn sealed(&self) -> usize {
         let raw = self.object.present("encrypted_content");
         raw.map_or(0, |raw| raw.len().saturating_sub(2))
     }
-}
-
-fn array<'a>(
-    raw: &'a [u8],
-    field: &'static str,
-) -> Result<impl Iterator<Item = &'a [u8]>, MessageError> {
-    let spans = raw::array(raw).map_err(|_| MessageError::Field(field))?;
-    Ok(spans.into_iter().filter_map(|span| raw.get(span)))
 }
 
 fn part<'a>(raw: &'a [u8], field: &'static str) -> Result<Part<'a>, MessageError> {
@@ -351,10 +322,10 @@ fn part<'a>(raw: &'a [u8], field: &'static str) -> Result<Part<'a>, MessageError
     }
 }
 
-/// A unit by what its bytes are.
+/// A unit, by its form.
 #[derive(Debug)]
 pub enum Unit<'a> {
-    /// The member `instructions` with its key: its text, and where the string lies.
+    /// The member `instructions` with its key: its text, and the span of the string.
     Instructions(Cow<'a, str>, Span),
     /// An input that is a string.
     Input(Cow<'a, str>),
@@ -365,7 +336,7 @@ pub enum Unit<'a> {
 /// Reads a unit.
 ///
 /// # Errors
-/// [`MessageError`] where it is none.
+/// [`MessageError`] if it is no unit.
 pub fn read(unit: &[u8]) -> Result<Unit<'_>, MessageError> {
     if unit.first() != Some(&b'"') {
         return items(unit).map(Unit::Items);
@@ -387,7 +358,7 @@ pub fn read(unit: &[u8]) -> Result<Unit<'_>, MessageError> {
 /// Reads one item, or a run of an answer's.
 ///
 /// # Errors
-/// [`MessageError`] where it is neither.
+/// [`MessageError`] if it is neither.
 pub fn items(unit: &[u8]) -> Result<Vec<Item<'_>>, MessageError> {
     let whole = [b"[", unit, b"]"].concat();
     let spans = raw::array(&whole)?.into_iter();
@@ -408,37 +379,43 @@ mod tests {
     #[test]
     fn items_are_told_apart_by_type() {
         let table = [
-            (r#"{"role":"user"}"#, Kind::Message(Role::User)),
+            (r#"{"role":"user"}"#, ItemType::Message(Role::User)),
             (
                 r#"{"type":"message","role":"developer"}"#,
-                Kind::Message(Role::System),
+                ItemType::Message(Role::System),
             ),
-            (r#"{"role":"critic"}"#, Kind::Message(Role::Other)),
-            (r#"{"type": "reasoning","id":"rs_1"}"#, Kind::Reasoning),
-            (r#"{"type":"item_reference","id":"rs_1"}"#, Kind::Reasoning),
-            (r#"{"type":"item_reference","id":"msg_1"}"#, Kind::Fixed),
-            (r#"{"type":"function_call"}"#, Kind::Call),
-            (r#"{"type":"custom_tool_call"}"#, Kind::Call),
-            (r#"{"type":"shell_call","call_id":"c"}"#, Kind::Call),
-            (r#"{"type":"tool_search_call","call_id":null}"#, Kind::Fixed),
-            (r#"{"type":"web_search_call","id":"ws_1"}"#, Kind::Fixed),
-            (r#"{"type":"function_call_output"}"#, Kind::Result),
+            (r#"{"role":"critic"}"#, ItemType::Message(Role::Other)),
+            (r#"{"type": "reasoning","id":"rs_1"}"#, ItemType::Reasoning),
+            (
+                r#"{"type":"item_reference","id":"rs_1"}"#,
+                ItemType::Reasoning,
+            ),
+            (r#"{"type":"item_reference","id":"msg_1"}"#, ItemType::Fixed),
+            (r#"{"type":"function_call"}"#, ItemType::Call),
+            (r#"{"type":"custom_tool_call"}"#, ItemType::Call),
+            (r#"{"type":"shell_call","call_id":"c"}"#, ItemType::Call),
+            (
+                r#"{"type":"tool_search_call","call_id":null}"#,
+                ItemType::Fixed,
+            ),
+            (r#"{"type":"web_search_call","id":"ws_1"}"#, ItemType::Fixed),
+            (r#"{"type":"function_call_output"}"#, ItemType::Result),
             (
                 r#"{"type":"computer_call_output","call_id":"c"}"#,
-                Kind::Result,
+                ItemType::Result,
             ),
-            (r#"{"type":"tool_search_output"}"#, Kind::Fixed),
-            (r#"{"type":"mcp_list_tools"}"#, Kind::Fixed),
-            (r#"{"type":"mcp_approval_response"}"#, Kind::Unknown),
-            (r#"{"type":"compaction"}"#, Kind::Unknown),
-            (r#"{"type":"compaction_trigger"}"#, Kind::Trigger),
-            (r#"{"type":7}"#, Kind::Message(Role::Other)),
+            (r#"{"type":"tool_search_output"}"#, ItemType::Fixed),
+            (r#"{"type":"mcp_list_tools"}"#, ItemType::Fixed),
+            (r#"{"type":"mcp_approval_response"}"#, ItemType::Unknown),
+            (r#"{"type":"compaction"}"#, ItemType::Unknown),
+            (r#"{"type":"compaction_trigger"}"#, ItemType::Trigger),
+            (r#"{"type":7}"#, ItemType::Message(Role::Other)),
         ];
         for (json, kind) in table {
             assert_eq!(Item::read(json.as_bytes()).unwrap().kind, kind, "{json}");
-            assert_eq!(Kind::peek(json.as_bytes()), kind, "{json}");
+            assert_eq!(ItemType::peek(json.as_bytes()), kind, "{json}");
         }
-        assert_eq!(Kind::peek(b"7"), Kind::Unknown);
+        assert_eq!(ItemType::peek(b"7"), ItemType::Unknown);
     }
 
     #[test]

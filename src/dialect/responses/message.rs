@@ -3,14 +3,14 @@
 
 use std::borrow::Cow;
 
-use super::item::{self, Item, Kind, Unit};
+use super::item::{self, Item, ItemType, Unit};
 use crate::dialect::message::{Canonical, MessageError, Parsed, ParsedCall, Part, canonical_part};
 use crate::model::{CallId, Digest, Role};
 
 /// Takes a unit apart.
 ///
 /// # Errors
-/// [`MessageError`] where it is not what the dialect allows.
+/// [`MessageError`] if it is not what the format allows.
 pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, MessageError> {
     match item::read(bytes)? {
         Unit::Instructions(text, _) => Ok(spoken(Role::System, "system", vec![Part::Text(text)])),
@@ -25,15 +25,17 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, MessageError> {
 /// An item that stands for itself.
 fn single<'a>(item: &Item<'a>) -> Result<Parsed<'a>, MessageError> {
     match item.kind {
-        Kind::Message(role) => {
+        ItemType::Message(role) => {
             let name = item.object.text("role");
             let name = name.ok_or(MessageError::Field("role"))?;
             Ok(spoken(role, &name, item.parts()?))
         }
-        Kind::Result => result(item),
-        Kind::Reasoning | Kind::Call | Kind::Fixed | Kind::Trigger | Kind::Unknown => {
-            Ok(unknown(item))
-        }
+        ItemType::Result => result(item),
+        ItemType::Reasoning
+        | ItemType::Call
+        | ItemType::Fixed
+        | ItemType::Trigger
+        | ItemType::Unknown => Ok(unknown(item)),
     }
 }
 
@@ -56,7 +58,7 @@ fn result<'a>(item: &Item<'a>) -> Result<Parsed<'a>, MessageError> {
         canonical.put(b'u', id.as_bytes());
     }
     Ok(Parsed {
-        // The digest is of the form, so that sessions are found that were begun by its bytes.
+        // The digest is of the parts as JSON, as it was when older sessions were stored.
         parts: item.shell().unwrap_or(parts),
         result_of: id.map(|id| CallId(id.into_owned())),
         // An output that has a form of its own can't become a text.
@@ -91,16 +93,16 @@ fn answer<'a>(run: &[Item<'a>]) -> Result<Parsed<'a>, MessageError> {
     let mut kept = Vec::new();
     for item in run {
         match item.kind {
-            Kind::Message(_) => {
+            ItemType::Message(_) => {
                 text.push_str(&item.said());
                 parsed.parts.extend(item.parts()?);
             }
-            Kind::Reasoning => {
+            ItemType::Reasoning => {
                 parsed.reasoning.extend(item.thoughts());
                 parsed.sealed += item.sealed();
             }
-            Kind::Call => parsed.calls.push(item.call()),
-            Kind::Fixed | Kind::Result | Kind::Trigger | Kind::Unknown => {
+            ItemType::Call => parsed.calls.push(item.call()),
+            ItemType::Fixed | ItemType::Result | ItemType::Trigger | ItemType::Unknown => {
                 parsed.parts.push(Part::Other(item.raw()));
                 parsed.opaque = true;
                 if item.object.text("type").as_deref() == Some("item_reference") {
@@ -113,7 +115,7 @@ fn answer<'a>(run: &[Item<'a>]) -> Result<Parsed<'a>, MessageError> {
     Ok(parsed)
 }
 
-/// A unit of which nothing is known but who speaks.
+/// A unit of which only the role and the digest are known.
 fn bare<'a>(role: Role, canonical: Digest) -> Parsed<'a> {
     Parsed {
         role,
@@ -127,16 +129,15 @@ fn bare<'a>(role: Role, canonical: Digest) -> Parsed<'a> {
     }
 }
 
-/// The canonical digest of a turn's visible response: its texts in one, and its visible calls as
-/// (id, name, arguments).
-#[must_use]
+/// The canonical digest of a turn's visible response: its text, and its visible calls as (id, name,
+/// arguments).
 pub fn canonical_of_answer(text: &str, calls: &[ParsedCall<'_>]) -> Digest {
     canonical_answer(text, calls, &[])
 }
 
-/// Clients part and join texts as they like, so that all are one. What the provider's own tools did
-/// is no part of it, because many clients don't send it back; a reference stands for what can't be
-/// seen here.
+/// The digest takes all texts as one, because clients split and join texts as they like. It leaves
+/// out the items of the provider's own tools, because many clients do not send them back. A
+/// reference stands for an item that can't be seen here.
 fn canonical_answer(text: &str, calls: &[ParsedCall<'_>], references: &[Cow<'_, str>]) -> Digest {
     let mut canonical = canonical("assistant");
     if !text.is_empty() {
@@ -151,7 +152,8 @@ fn canonical_answer(text: &str, calls: &[ParsedCall<'_>], references: &[Cow<'_, 
     canonical.finish()
 }
 
-/// The dialect stands before the role: the same words in another one are other bytes upstream.
+/// The beginning of a digest. The format stands before the role, because the same words in another
+/// format are other bytes upstream.
 fn canonical(role: &str) -> Canonical {
     let mut canonical = Canonical::new("responses");
     canonical.put(b'r', role.as_bytes());

@@ -4,14 +4,16 @@
 
 pub(crate) mod edit;
 pub(crate) mod form;
+pub(crate) mod input_list;
 pub(crate) mod item;
 pub(crate) mod message;
 pub(crate) mod original;
-pub(crate) mod refer;
+pub(crate) mod references;
 pub(crate) mod request;
-pub(crate) mod splice;
 pub(crate) mod stream;
 mod tools;
+
+pub use stream::Echo;
 
 #[cfg(test)]
 mod tests;

@@ -1,17 +1,16 @@
-//! The original texts of one unit of a Responses conversation, read for what a pass leaves of them:
-//! a result, a call's arguments, what was said. Gives nothing where the text could not be put back
-//! in its form.
+//! The original texts of one unit of a Responses conversation, which a pass may replace by shorter
+//! ones: a result, a call's arguments, the text. Gives nothing if the text could not be put back in
+//! its form.
 
 use std::borrow::Cow;
 
-use super::item::{self, Item, Kind};
+use super::item::{self, Item, ItemType};
 use super::message;
 use crate::dialect::message::Part;
 use crate::model::raw;
 
-/// The text of a unit: its string, or its parts of text one after the other. `None` where there is
-/// none, or where a part is something else.
-#[must_use]
+/// The text of a unit: its string, or its parts of text one after the other. `None` if there is
+/// none, or if a part is something else.
 pub fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
     let parts = message::parse(bytes).ok()?.parts;
     let mut whole = Cow::Borrowed("");
@@ -26,23 +25,20 @@ pub fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
     (!whole.is_empty()).then_some(whole)
 }
 
-/// The arguments of the call at this index, where they are a function's string.
-#[must_use]
+/// The arguments of the call at this index, if they are a function's string.
 pub fn arguments(bytes: &[u8], place: usize) -> Option<Cow<'_, str>> {
-    raw::string(nth_call(bytes, place)?.object.raw("arguments")?)
+    let items = item::items(bytes).ok()?.into_iter();
+    let call = items
+        .filter(|item| item.kind == ItemType::Call)
+        .nth(place)?;
+    raw::string(call.object.raw("arguments")?)
 }
 
-/// The text of an assistant's unit, without what the model refused.
-#[must_use]
+/// The text of an assistant's unit, without refusals.
 pub fn assistant_text(bytes: &[u8]) -> Option<String> {
     let items = item::items(bytes).ok()?;
-    let said = |item: &Item<'_>| matches!(item.kind, Kind::Message(_)).then(|| item.said());
+    let said = |item: &Item<'_>| matches!(item.kind, ItemType::Message(_)).then(|| item.said());
     Some(items.iter().filter_map(said).collect())
-}
-
-fn nth_call(bytes: &[u8], place: usize) -> Option<Item<'_>> {
-    let items = item::items(bytes).ok()?.into_iter();
-    items.filter(|item| item.kind == Kind::Call).nth(place)
 }
 
 #[cfg(test)]

@@ -6,31 +6,44 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::item::Kind;
-use super::{refer, tools};
-use crate::dialect::request::{
-    Layout, Limit, Lost, Refers, Request, RequestError, Unmanaged, asks_for_json, format_in,
+use super::item::{ItemType, leading_type};
+use super::stream::Echo;
+use super::tools;
+use crate::dialect::request_fields::{
+    Limit, RequestError, RequestFields, Unmanaged, asks_for_json, format_in,
 };
-use crate::dialect::stream::{Echo, UsageWish};
 use crate::model::Dialect;
 use crate::model::raw::Object;
 
 /// The member that caps the answer.
 const LIMIT: &str = "max_output_tokens";
 /// The member that names the response before.
-pub(super) const PREVIOUS: &str = "previous_response_id";
-/// The smallest cap that the API takes.
+pub const PREVIOUS: &str = "previous_response_id";
+/// The least cap that the API takes.
 const LEAST: u64 = 16;
+/// The most bytes of a reference to an item: it has an id and its type.
+const LONGEST_REFERENCE: usize = 1024;
+
+/// What a request leaves out because it was said before, and what a response to it repeats.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct References {
+    /// The id of the response that it goes on from.
+    pub response: Option<String>,
+    /// The spans of the references that stand in the place of items, and the items' ids, in order.
+    pub items: Vec<(Range<usize>, String)>,
+    /// The values that a response repeats.
+    pub echo: Echo,
+}
 
 /// Reads a body.
 ///
-/// Its units are the member `instructions`, key included, where that holds text, then either the
-/// string that `input` is, or its items: an answer's neighbours are one unit, commas included, and
-/// any other item is one by itself.
+/// Its units are the member `instructions`, key included, if that holds text; then either the
+/// string that `input` is, or its items. The neighbouring items of an answer are one unit, commas
+/// included; any other item is a unit by itself.
 ///
 /// # Errors
-/// [`RequestError`] where the body is no object with an input.
-pub fn decode(body: Bytes) -> Result<Request, RequestError> {
+/// [`RequestError`] if the body is no object with an input.
+pub fn decode(body: Bytes) -> Result<(RequestFields, References), RequestError> {
     const MISSING: RequestError = RequestError::Missing {
         field: "input",
         form: "a string or an array of items",
@@ -40,44 +53,47 @@ pub fn decode(body: Bytes) -> Result<Request, RequestError> {
         return Err(RequestError::DuplicateKey);
     }
     let input = object.get("input").unwrap_or_default();
-    let said = match (items, object.present("input")) {
-        (Some(items), _) => runs(&body, &items),
-        (None, Some(raw)) if raw.first() == Some(&b'"') => Said {
-            units: vec![input.clone()],
-            ..Said::default()
+    let units = match (items, object.present("input")) {
+        (Some(items), _) => InputUnits::of(&body, &items),
+        (None, Some(raw)) if raw.first() == Some(&b'"') => InputUnits {
+            spans: vec![input.clone()],
+            ..InputUnits::default()
         },
         (None, Some(_)) => return Err(MISSING),
-        (None, None) => Said::default(),
+        (None, None) => InputUnits::default(),
     };
     let elsewhere = elsewhere(&object);
-    let refers = Refers {
-        response: object.text(PREVIOUS).map(Cow::into_owned),
-        items: said.references,
-    };
-    let lost = match (object.present(PREVIOUS), refers.items.is_empty()) {
-        (Some(_), _) => Some(Lost::Response.word()),
-        (None, false) => Some(Lost::Item.word()),
+    let lost = match (object.present(PREVIOUS), units.references.is_empty()) {
+        (Some(_), _) => Some(Unmanaged::PreviousResponseId),
+        (None, false) => Some(Unmanaged::ItemReference),
         (None, true) => None,
     };
     if object.present("input").is_none() && elsewhere.or(lost).is_none() {
         return Err(MISSING);
     }
-    // Guidance on top of no message at all would make a request of what is none.
-    let empty = said.units.is_empty().then_some(Unmanaged::Empty);
-    let elsewhere = elsewhere.or(said.triggered.then_some(Unmanaged::CompactionTrigger));
+    // With guidance added, a request without any message would become a valid one.
+    let empty = units.spans.is_empty().then_some(Unmanaged::Empty);
+    let elsewhere = elsewhere.or(units.triggers.then_some(Unmanaged::CompactionTrigger));
+    let mut references = References {
+        echo: echo(&object),
+        ..References::default()
+    };
+    // If the history lies elsewhere for another reason too, finding what was said before does not
+    // help. An id that is no string names nothing.
+    let response = object.text(PREVIOUS).map(Cow::into_owned);
+    if elsewhere.is_none() && response.is_some() == object.present(PREVIOUS).is_some() {
+        references.response = response;
+        references.items = units.references;
+    }
     let (tools, tool_names) = tools::read(&object);
-    Ok(Request {
-        dialect: Dialect::Responses,
-        model: object.text("model").unwrap_or_default().into_owned(),
+    let fields = RequestFields {
         messages: instructions(&object)
             .into_iter()
-            .chain(said.units)
+            .chain(units.spans)
             .collect(),
         messages_span: input,
         tools,
         tool_names,
-        stream: object.raw("stream") == Some(b"true"),
-        usage_wish: UsageWish::Refused,
         limit: object.number(LIMIT).map(|tokens| Limit {
             field: LIMIT,
             tokens,
@@ -87,20 +103,13 @@ pub fn decode(body: Bytes) -> Result<Request, RequestError> {
         unmanaged: elsewhere.or(lost).or(empty),
         structured: asks_for_json(format_in(&object, "text")),
         one_call: object.raw("parallel_tool_calls") == Some(b"false"),
-        // What lies elsewhere for another reason, too, is not helped by what was said before, and
-        // an id that is none names nothing.
-        refers: match elsewhere {
-            None if refers.response.is_some() == object.present(PREVIOUS).is_some() => refers,
-            _ => Refers::default(),
-        },
         stored: object.raw("store") != Some(b"false"),
-        layout: Layout::Flat,
-        echo: echo(&object),
-        body: body.clone(),
-    })
+        ..RequestFields::new(Dialect::Responses, &body, &object)
+    };
+    Ok((fields, references))
 }
 
-/// What a response repeats of its request, where the proxy may have changed it.
+/// The values that a response repeats of its request and that the proxy may have changed.
 fn echo(object: &Object<'_>) -> Echo {
     let value = |key| object.present(key).map(Bytes::copy_from_slice);
     Echo {
@@ -110,7 +119,8 @@ fn echo(object: &Object<'_>) -> Echo {
     }
 }
 
-/// What says that the conversation, or its answer, lies at the provider and nowhere else.
+/// Why the conversation, or its answer, lies at the provider and nowhere else; `None` if it does
+/// not.
 fn elsewhere(object: &Object<'_>) -> Option<Unmanaged> {
     if object.raw("background") == Some(b"true") {
         return Some(Unmanaged::Background);
@@ -118,7 +128,7 @@ fn elsewhere(object: &Object<'_>) -> Option<Unmanaged> {
     let held = object
         .present("conversation")
         .map(|_| Unmanaged::Conversation);
-    // A prompt that comes with an input adds to what stands before it only.
+    // A prompt beside an input only adds to what stands before the input.
     let prompt = || {
         let alone = object.present("input").is_none() && object.present("prompt").is_some();
         alone.then_some(Unmanaged::Prompt)
@@ -126,54 +136,73 @@ fn elsewhere(object: &Object<'_>) -> Option<Unmanaged> {
     held.or_else(prompt)
 }
 
-/// The member with its key, so that its unit tells itself from an input that is a string.
+/// The span of the member with its key. The key tells this unit from an input that is a string.
 fn instructions(object: &Object<'_>) -> Option<Range<usize>> {
     let text = object.text("instructions")?;
     let member = object.members().get(object.position("instructions")?)?;
     (!text.is_empty()).then(|| member.span.clone())
 }
 
-/// What an input is made of.
+/// The units of an input.
 #[derive(Default)]
-struct Said {
-    units: Vec<Range<usize>>,
+struct InputUnits {
+    spans: Vec<Range<usize>>,
     /// Whether an item asks for a compaction.
-    triggered: bool,
-    /// Where references stand, and the ids of what they name.
+    triggers: bool,
+    /// The spans of references, and the ids of the items that they name.
     references: Vec<(Range<usize>, String)>,
 }
 
-/// Reads an array of items.
-fn runs(body: &[u8], items: &[Range<usize>]) -> Said {
-    let mut said = Said {
-        units: Vec::with_capacity(items.len()),
-        ..Said::default()
-    };
-    let mut open = false;
-    for item in items {
-        let raw = body.get(item.clone()).unwrap_or_default();
-        let kind = Kind::peek(raw);
-        said.triggered |= kind == Kind::Trigger;
-        let reference = refer::named(raw).map(|id| (item.clone(), id));
-        said.references.extend(reference);
-        match said.units.last_mut() {
-            Some(run) if open && kind.is_answer() => run.end = item.end,
-            _ => said.units.push(item.clone()),
+impl InputUnits {
+    /// Reads an array of items.
+    fn of(body: &[u8], items: &[Range<usize>]) -> Self {
+        let mut units = Self {
+            spans: Vec::with_capacity(items.len()),
+            ..Self::default()
+        };
+        let mut open = false;
+        for item in items {
+            let raw = body.get(item.clone()).unwrap_or_default();
+            let kind = ItemType::peek(raw);
+            units.triggers |= kind == ItemType::Trigger;
+            let reference = referenced_id(raw).map(|id| (item.clone(), id));
+            units.references.extend(reference);
+            match units.spans.last_mut() {
+                Some(run) if open && kind.is_answer() => run.end = item.end,
+                _ => units.spans.push(item.clone()),
+            }
+            open = kind.is_answer();
         }
-        open = kind.is_answer();
+        units
     }
-    said
+}
+
+/// The id of the item that this one only refers to, as an `item_reference` does. The type of a
+/// reference may be left out; then it has nothing but its id.
+pub fn referenced_id(raw: &[u8]) -> Option<String> {
+    let other = leading_type(raw).is_some_and(|kind| kind != b"item_reference");
+    if other || raw.len() > LONGEST_REFERENCE {
+        return None;
+    }
+    let object = Object::parse(raw).ok()?;
+    let id = object.text("id")?;
+    let bare = || {
+        let said = ["type", "role", "content"];
+        !said.iter().any(|key| object.present(key).is_some())
+    };
+    let refers = object.text("type").as_deref() == Some("item_reference") || bare();
+    refers.then(|| id.into_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(body: &str) -> Request {
-        decode(Bytes::from(body.to_owned())).unwrap()
+    fn read(body: &str) -> RequestFields {
+        decode(Bytes::from(body.to_owned())).unwrap().0
     }
 
-    fn units(request: &Request) -> Vec<&str> {
+    fn units(request: &RequestFields) -> Vec<&str> {
         let count = 0..request.messages.len();
         let units = count.map(|at| std::str::from_utf8(request.message(at)).unwrap());
         units.collect()

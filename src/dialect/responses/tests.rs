@@ -11,7 +11,6 @@ use flate2::read::GzDecoder;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::request::decode;
 use crate::dialect::edit::AssistantEdit;
 use crate::dialect::message::ParsedCall;
 use crate::dialect::request::{Request, Rewrite, Unmanaged};
@@ -86,7 +85,9 @@ fn read(file: &Path) -> Vec<Captured> {
         captured.push(Captured {
             agent: file.file_name().unwrap().to_string_lossy().into_owned(),
             number: line["n"].as_u64().unwrap(),
-            request: decode(Bytes::copy_from_slice(body)).unwrap(),
+            request: Dialect::Responses
+                .decode(Bytes::copy_from_slice(body))
+                .unwrap(),
             thread: ["thread-id", "x-session-id"].map(header).to_vec(),
             plan: line["plan"].clone(),
             ids: ids(&line["n"]),
@@ -251,7 +252,7 @@ proptest! {
         behind in any::<bool>(),
     ) {
         let body = body(&kinds, &space, instructions.as_deref(), behind);
-        let request = decode(body.clone()).unwrap();
+        let request = Dialect::Responses.decode(body.clone()).unwrap();
         prop_assert_eq!(whole(&request), &body);
         let outside = instructions.is_some_and(|text| !text.is_empty());
         for at in usize::from(outside)..request.messages.len() {

@@ -6,7 +6,6 @@ use std::ops::Range;
 use crate::model::raw::{self, Object};
 
 /// Where the array of tools lies, if there is one with at least one tool, and the names in it.
-#[must_use]
 pub fn read(object: &Object<'_>) -> (Option<Range<usize>>, Vec<String>) {
     let (Some(span), Some(raw)) = (object.get("tools"), object.present("tools")) else {
         return (None, Vec::new());

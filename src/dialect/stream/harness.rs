@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::{Config, Machine, Spec, StreamError};
+use super::unary::TurnEnd;
+use super::{Machine, Spec, StreamError, StreamSettings};
 use crate::dialect::answer::{Answer, Verdict};
 use crate::model::raw;
 
@@ -17,7 +18,7 @@ pub(crate) const LINE: &str = "the model only annotated";
 #[derive(Clone, Copy)]
 pub(crate) struct Turn<'a> {
     pub(crate) name: &'a str,
-    pub(crate) config: &'a Config,
+    pub(crate) config: &'a StreamSettings,
     pub(crate) spec: &'a Spec,
     pub(crate) hops: &'a [Bytes],
 }
@@ -29,6 +30,11 @@ pub(crate) struct Seen {
     pub(crate) answers: Vec<Answer>,
     /// Whether the machine met what it must not hand on, and so the client got no more.
     pub(crate) withheld: bool,
+}
+
+/// How a turn ended: at the hop cap, with this line, if it was closed there.
+pub(crate) fn end_of(closed: Option<Option<&str>>) -> TurnEnd<'_> {
+    closed.map_or(TurnEnd::Upstream, |line| TurnEnd::HopCap { line })
 }
 
 /// The line that a turn ends with at the hop cap, where nothing was said.
@@ -209,4 +215,74 @@ pub(crate) fn pieces(text: &str, size: usize) -> Vec<String> {
     let chars: Vec<char> = text.chars().collect();
     let pieces = chars.chunks(size);
     pieces.map(|piece| piece.iter().collect()).collect()
+}
+
+/// One thing that a random hop says. A format's writer writes those that the format has.
+#[derive(Debug, Clone)]
+pub(crate) enum Saying {
+    Text(String),
+    Reasoning(String),
+    /// Reasoning that only the provider can read.
+    Sealed,
+    Comment,
+    Ping,
+    /// An event of a type that nobody knows.
+    Unknown,
+    Call {
+        name: &'static str,
+        arguments: String,
+    },
+}
+
+impl Saying {
+    pub(crate) fn is_hidden(&self) -> bool {
+        matches!(
+            self,
+            Self::Call {
+                name: "delimiter" | "recall",
+                ..
+            }
+        )
+    }
+
+    pub(crate) fn is_visible_call(&self) -> bool {
+        matches!(self, Self::Call { .. }) && !self.is_hidden()
+    }
+}
+
+fn call(names: Vec<&'static str>) -> impl Strategy<Value = Saying> {
+    (prop::sample::select(names), arguments())
+        .prop_map(|(name, arguments)| Saying::Call { name, arguments })
+}
+
+/// Hops of hidden calls, then a last hop of anything, each in some style. `quiet` is what a hop
+/// says besides calls.
+pub(crate) fn hops<S: std::fmt::Debug + Clone>(
+    style: BoxedStrategy<S>,
+    quiet: BoxedStrategy<Saying>,
+) -> impl Strategy<Value = Vec<(S, Vec<Saying>)>> {
+    let hidden = || call(vec!["delimiter", "recall"]);
+    let visible = call(vec!["read", "del", "recal", "delimiters", "x"]);
+    let early = prop::collection::vec(prop_oneof![quiet.clone(), hidden()], 0..5);
+    let early = (early, hidden()).prop_map(|(mut said, last)| {
+        said.push(last);
+        said
+    });
+    let last = prop::collection::vec(prop_oneof![3 => quiet, 1 => hidden(), 2 => visible], 0..7);
+    let early = prop::collection::vec((style.clone(), early), 0..3);
+    (early, (style, last)).prop_map(|(mut hops, last)| {
+        hops.push(last);
+        hops
+    })
+}
+
+/// A hop in reads that are cut at these places.
+pub(crate) fn cut_at(cuts: &[prop::sample::Index], hop: &Bytes) -> Vec<Bytes> {
+    let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(hop.len() + 1)).collect();
+    places.extend([0, hop.len()]);
+    places.sort_unstable();
+    let pairs = places.windows(2);
+    pairs
+        .map(|pair| Bytes::copy_from_slice(&hop[pair[0]..pair[1]]))
+        .collect()
 }

@@ -1,7 +1,7 @@
 //! The law of hiding, over spoilt answers: whatever an upstream sends, streamed or whole and in any
-//! dialect, no client that reads as loosely as any known one finds a call of a hidden tool in what it
-//! gets, nor the id of one that was hidden from it. And its other half: what only talks about hidden
-//! tools is never touched.
+//! dialect, no client that reads as loosely as any known one finds a call of a hidden tool in what
+//! it gets, nor the id of one that was hidden from it. And its other half: what only talks about
+//! hidden tools is never touched.
 
 mod bases;
 mod client;
@@ -10,9 +10,9 @@ mod spoil;
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::harness::line;
+use super::harness::{end_of, line};
 use super::unary::{self, Unstreamed};
-use super::{Config, Machine, Spec};
+use super::{Machine, Spec, StreamSettings, UsageMode};
 use crate::dialect::answer::{Answer, Verdict};
 use crate::model::{Dialect, raw};
 use spoil::Spoiling;
@@ -20,7 +20,7 @@ use spoil::Spoiling;
 /// What a client gets of a turn that is played as a driver plays it, in reads of at most so many
 /// bytes, and the ids of the hidden calls that were kept from it.
 fn streamed(spec: &Spec, hops: &[Bytes], size: usize) -> (Vec<u8>, Vec<String>) {
-    let mut machine = Machine::new(Config::default(), spec);
+    let mut machine = Machine::new(StreamSettings::default(), spec);
     let (mut out, mut answers): (Vec<Bytes>, Vec<Answer>) = (Vec::new(), Vec::new());
     for (number, hop) in hops.iter().enumerate() {
         for read in hop.chunks(size) {
@@ -69,14 +69,14 @@ fn whole(spec: &Spec, hops: &[Bytes]) -> (Option<Bytes>, Vec<String>) {
             continue;
         }
         let ended = Unstreamed {
-            config: &Config::default(),
-            spec,
+            usage: UsageMode::default(),
+            hidden: &spec.hidden,
             first: &hops[0],
             last: body,
             hops: &answers,
-            closed: (verdict == Verdict::HiddenOnly).then(|| line(&answers)),
+            end: end_of((verdict == Verdict::HiddenOnly).then(|| line(&answers))),
         };
-        let composed = ended.compose();
+        let composed = unary::compose(&ended, spec);
         let own = !unary::still_hides(&composed, spec);
         return (own.then_some(composed), hidden(&answers));
     }
@@ -88,8 +88,8 @@ fn hidden(answers: &[Answer]) -> Vec<String> {
     calls.map(|(_, call)| call.id.clone()).collect()
 }
 
-/// Nothing that a client reads is a hidden call. `base` is what the upstream's answers were before they
-/// were spoilt.
+/// Nothing that a client reads is a hidden call. `base` is what the upstream's answers were before
+/// they were spoilt.
 fn holds(spec: &Spec, client: &[u8], kept: &[String], upstream: &[Bytes], base: &[Bytes]) {
     let what = || {
         format!(

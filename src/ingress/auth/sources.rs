@@ -1,5 +1,6 @@
-//! Where clients put their credentials: which headers and parameters are looked at, and what else in
-//! a request looks like one. Never hashes, compares or keeps what it finds.
+//! Where clients put their credentials: which headers and parameters are read, and what else in a
+//! request looks like a credential. Owns these lists. Never hashes, compares or keeps what it
+//! finds.
 
 use std::borrow::Cow;
 
@@ -7,7 +8,7 @@ use http::header::{CONNECTION, HeaderMap, HeaderName};
 
 use crate::upstream::is_sent;
 
-/// Headers that providers and gateways read keys from.
+/// The headers in which providers and gateways look for keys.
 const HEADERS: [&str; 10] = [
     "authorization",
     "api-key",
@@ -20,7 +21,7 @@ const HEADERS: [&str; 10] = [
     "helicone-auth",
     "cf-aig-authorization",
 ];
-/// Parameters of the query that they read keys from.
+/// The parameters in which they look for keys.
 const QUERY: [&str; 5] = [
     "key",
     "api_key",
@@ -28,7 +29,7 @@ const QUERY: [&str; 5] = [
     "subscription-key",
     "access_token",
 ];
-/// What the names of places hold that may have a credential in them.
+/// Parts of names that suggest a credential.
 const LIKELY: [&str; 7] = [
     "auth",
     "token",
@@ -38,7 +39,7 @@ const LIKELY: [&str; 7] = [
     "signature",
     "api-key",
 ];
-/// Names that are one.
+/// Whole names that suggest one.
 const EXACTLY: [&str; 3] = ["key", "sig", "apikey"];
 
 /// Where credentials are looked for.
@@ -47,7 +48,7 @@ pub struct Sources {
     headers: Vec<HeaderName>,
     /// In lower case.
     query: Vec<String>,
-    /// Whether a token's claims may stand for it.
+    /// Whether the claims of a token may stand for it.
     pub claims: bool,
 }
 
@@ -65,13 +66,13 @@ impl Sources {
     /// Reads a list of headers.
     ///
     /// # Errors
-    /// What is wrong with the first that can't hold a credential.
+    /// The mistake in the first entry that can't hold a credential.
     pub fn read_headers(list: &[String]) -> Result<Vec<HeaderName>, String> {
         let read = |entry: &String| {
             let name: HeaderName = entry
                 .trim()
                 .parse()
-                .map_err(|_| format!("`{entry}` is no name of a header"))?;
+                .map_err(|_| format!("`{entry}` is not the name of a header"))?;
             if is_sent(&name) {
                 Ok(name)
             } else {
@@ -83,18 +84,18 @@ impl Sources {
         list.iter().map(read).collect()
     }
 
-    /// Looks into these headers.
+    /// Sets the headers to look in.
     pub fn set_headers(&mut self, headers: Vec<HeaderName>) {
         self.headers = headers;
     }
 
-    /// Looks into these parameters.
+    /// Sets the parameters to look in.
     pub fn set_query(&mut self, query: &[String]) {
         self.query = query.iter().map(|name| name.to_ascii_lowercase()).collect();
     }
 
-    /// What stands in all places, with the names of these. What is not sent to the upstream proves
-    /// nothing to it.
+    /// The values of all places, with the names of the places. A header that is not sent to the
+    /// upstream proves nothing to it.
     pub(super) fn find(&self, headers: &HeaderMap, query: Option<&str>) -> Vec<(String, Vec<u8>)> {
         let sent = self
             .headers
@@ -109,7 +110,7 @@ impl Sources {
         values.chain(asked).collect()
     }
 
-    /// Whether anything else looks like a credential: an upstream may look at that alone.
+    /// Whether anything else looks like a credential. The upstream may look at that alone.
     pub(super) fn more(&self, headers: &HeaderMap, query: Option<&str>) -> bool {
         let named = headers
             .keys()
@@ -123,7 +124,7 @@ fn is_likely(name: &str) -> bool {
     EXACTLY.contains(&name) || LIKELY.iter().any(|part| name.contains(part))
 }
 
-/// Whether a header stays behind because the client says that it is its connection's.
+/// Whether a header is not sent because the client names it in `connection`.
 fn is_kept_back(headers: &HeaderMap, name: &HeaderName) -> bool {
     let values = headers.get_all(CONNECTION).iter();
     let values = values.filter_map(|value| value.to_str().ok());
@@ -131,7 +132,7 @@ fn is_kept_back(headers: &HeaderMap, name: &HeaderName) -> bool {
     named.any(|named| named.trim().eq_ignore_ascii_case(name.as_str()))
 }
 
-/// The parameters of a query: each name decoded and in lower case, each value as it stands.
+/// The parameters of a query. Names are decoded and in lower case, values are as they came.
 fn parameters(query: Option<&str>) -> impl Iterator<Item = (String, &str)> {
     let pairs = query.unwrap_or_default().split('&');
     pairs.filter_map(|pair| {
@@ -141,7 +142,7 @@ fn parameters(query: Option<&str>) -> impl Iterator<Item = (String, &str)> {
     })
 }
 
-/// Text without its percent signs. A plus stays one: what it stands for is the upstream's matter.
+/// Decodes percent signs. A plus stays, because only the upstream knows what it stands for.
 fn decoded(text: &str) -> Cow<'_, [u8]> {
     if !text.contains('%') {
         return Cow::Borrowed(text.as_bytes());
@@ -151,6 +152,7 @@ fn decoded(text: &str) -> Cow<'_, [u8]> {
     while let Some((first, behind)) = rest.split_first() {
         let digits = behind.get(..2).filter(|_| *first == b'%');
         let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        // A percent sign without two digits stands for itself.
         let hex = digits.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
         match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
             Some(byte) => {

@@ -1,5 +1,5 @@
-//! The way from the driver of a stream to its client, bounded by bytes. Owns the room in it, and
-//! copies what waits there; never looks into a frame.
+//! The channel from the driver of a stream to its client, bounded by bytes. Owns the room in it and
+//! copies what waits. Never looks into a frame.
 
 use std::io;
 use std::sync::Arc;
@@ -7,38 +7,39 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use tokio::sync::{Semaphore, mpsc};
 
-use super::Gone;
-
-/// Bytes that may wait for a slow client before the upstream is no longer read. A longer frame
+/// How many bytes may wait for a slow client before the upstream is no longer read. A longer frame
 /// waits alone.
 const ROOM: u32 = 64 << 10;
 
-/// The most bytes of frames that the client's side takes at once. A longer frame comes alone.
+/// How many bytes of frames the client's side takes at once. A longer frame is taken alone.
 const PIECE: usize = 8 << 10;
 
-/// What a frame takes beside its bytes.
+/// The memory that a frame takes besides its bytes.
 const BESIDE: u32 = 64;
 
-/// A frame, and the room that it takes until the client's side has it.
-type Waiting = (Result<BytesMut, io::Error>, u32);
+/// The client closed the connection.
+pub(super) struct ClientGone;
 
-/// The driver's end. The queue itself has no bound: nothing is put in without room for it, but for
-/// the one error that ends a stream.
+/// A frame, and the room that it takes until the client's side takes it.
+type WaitingFrame = (Result<BytesMut, io::Error>, u32);
+
+/// The driver's end. The queue has no bound of its own: a frame enters only after it got room. The
+/// one exception is the error that ends a stream.
 #[derive(Clone)]
 pub(super) struct Sender {
-    queue: mpsc::UnboundedSender<Waiting>,
+    queue: mpsc::UnboundedSender<WaitingFrame>,
     room: Arc<Semaphore>,
 }
 
 /// The client's end.
 pub(super) struct Receiver {
-    queue: mpsc::UnboundedReceiver<Waiting>,
+    queue: mpsc::UnboundedReceiver<WaitingFrame>,
     room: Arc<Semaphore>,
-    /// What was taken off the queue and did not fit into the piece before it.
-    kept: Option<Waiting>,
+    /// A frame that did not fit into the piece before it.
+    kept: Option<WaitingFrame>,
 }
 
-/// A way with all its room free.
+/// Makes a channel that is empty.
 pub(super) fn channel() -> (Sender, Receiver) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let room = Arc::new(Semaphore::new(ROOM as usize));
@@ -56,19 +57,25 @@ pub(super) fn channel() -> (Sender, Receiver) {
 
 impl Sender {
     /// Hands a frame over, once there is room for it.
+    /// Waits for room and hands a frame over.
     ///
-    /// It is copied: a frame is a slice of one read of the upstream, for which the connection takes
-    /// 8 KB and more, and while a slice waits here all of that stays in memory.
-    pub(super) async fn send(&self, frame: &[u8]) -> Result<(), Gone> {
+    /// The frame is copied. It is a slice of a buffer of 8 KB or more, and the whole buffer would
+    /// stay in memory while the slice waits.
+    pub(super) async fn send(&self, frame: &[u8]) -> Result<(), ClientGone> {
         let length = u32::try_from(frame.len()).unwrap_or(ROOM);
         let takes = length.saturating_add(BESIDE).min(ROOM);
-        let room = self.room.acquire_many(takes).await.map_err(|_| Gone)?;
+        let room = self
+            .room
+            .acquire_many(takes)
+            .await
+            .map_err(|_| ClientGone)?;
         room.forget();
         let frame = BytesMut::from(frame);
-        self.queue.send((Ok(frame), takes)).map_err(|_| Gone)
+        self.queue.send((Ok(frame), takes)).map_err(|_| ClientGone)
     }
 
-    /// Breaks the stream behind what was handed over. A client that has gone has its own end.
+    /// Ends the stream with an error, after the frames that wait. A client that has gone does not
+    /// need it.
     pub(super) fn fail(&self, error: io::Error) {
         let _gone = self.queue.send((Err(error), 0));
     }
@@ -80,8 +87,8 @@ impl Sender {
 }
 
 impl Receiver {
-    /// The frames that wait, as one piece, or the error that ends the stream. One at a time they
-    /// would cost the server's side and the client more than their bytes do.
+    /// Takes the frames that wait as one piece, or the error that ends the stream. Taking them one
+    /// by one would cost the server and the client more than the bytes do.
     pub(super) async fn recv(&mut self) -> Option<Result<Bytes, io::Error>> {
         let (first, took) = match self.kept.take() {
             Some(kept) => kept,
@@ -92,6 +99,7 @@ impl Receiver {
             Ok(frame) => frame,
             Err(error) => return Some(Err(error)),
         };
+        // Only frames that wait already are joined: to wait for more would delay the first.
         while let Ok((next, took)) = self.queue.try_recv() {
             match next {
                 Ok(frame) if piece.len() + frame.len() <= PIECE => {
@@ -110,7 +118,7 @@ impl Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        // A driver that waits for room would else wait for ever.
+        // A driver that waits for room would otherwise wait for ever.
         self.room.close();
     }
 }

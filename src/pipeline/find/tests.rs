@@ -101,7 +101,7 @@ fn find(
     let read = Cell::new(0);
     let told = |op, _| read.set(read.get() + usize::from(op == StoreOp::Links));
     let reads = Reads::new(store, &told).while_waited_for(patience);
-    let request = Request {
+    let request = PathQuery {
         tenant: TENANT,
         scope: &Scope::default(),
         shapes,

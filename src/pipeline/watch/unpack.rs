@@ -1,5 +1,5 @@
-//! Unpacks an answer piece by piece while it is handed on packed, because a client that is only watched
-//! may ask for a coding. Owns what may be unpacked; never what becomes of the packed bytes.
+//! Unpacks an answer piece by piece while it passes on packed, because a watched client may ask for
+//! a coding. Owns which codings are unpacked. Never changes the packed bytes.
 
 use std::io::{self, Write};
 
@@ -11,26 +11,26 @@ use zstd::stream::write::Decoder;
 
 /// How an answer is packed.
 pub(super) enum Unpack {
-    /// It is not.
+    /// Not at all.
     Plain,
     /// gzip
-    Gzip(Box<MultiGzDecoder<Sink>>),
-    /// deflate, which is the format of zlib.
-    Deflate(Box<ZlibDecoder<Sink>>),
+    Gzip(Box<MultiGzDecoder<Unpacked>>),
+    /// deflate, in the format of zlib.
+    Deflate(Box<ZlibDecoder<Unpacked>>),
     /// zstd
-    Zstd(Box<Decoder<'static, Sink>>),
-    /// In a way that we can't read.
+    Zstd(Box<Decoder<'static, Unpacked>>),
+    /// In a way that can't be read.
     Unknown,
 }
 
-/// Takes what was unpacked, as far as there is room.
+/// Takes what was unpacked, up to a bound.
 #[derive(Default)]
-pub(super) struct Sink {
+pub(super) struct Unpacked {
     bytes: Vec<u8>,
     room: usize,
 }
 
-impl Write for Sink {
+impl Write for Unpacked {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.room = self
             .room
@@ -46,7 +46,7 @@ impl Write for Sink {
 }
 
 impl Unpack {
-    /// As the headers of an answer say.
+    /// Chooses by the headers of an answer.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let Some(coding) = headers.get(CONTENT_ENCODING) else {
             return Self::Plain;
@@ -54,9 +54,9 @@ impl Unpack {
         let coding = coding.to_str().unwrap_or_default().trim();
         match coding.to_ascii_lowercase().as_str() {
             "identity" | "" => Self::Plain,
-            "gzip" | "x-gzip" => Self::Gzip(Box::new(MultiGzDecoder::new(Sink::default()))),
-            "deflate" => Self::Deflate(Box::new(ZlibDecoder::new(Sink::default()))),
-            "zstd" => match Decoder::new(Sink::default()) {
+            "gzip" | "x-gzip" => Self::Gzip(Box::new(MultiGzDecoder::new(Unpacked::default()))),
+            "deflate" => Self::Deflate(Box::new(ZlibDecoder::new(Unpacked::default()))),
+            "zstd" => match Decoder::new(Unpacked::default()) {
                 Ok(decoder) => Self::Zstd(Box::new(decoder)),
                 Err(_) => Self::Unknown,
             },
@@ -64,7 +64,7 @@ impl Unpack {
         }
     }
 
-    /// What a piece unpacks to; none where that can't be read, or is more than there is room for.
+    /// Unpacks a piece. Returns `None` if it can't be read, or unpacks to more than `room` bytes.
     pub(super) fn push(&mut self, piece: &Bytes, room: usize) -> Option<Bytes> {
         match self {
             Self::Plain => Some(piece.clone()),
@@ -76,10 +76,10 @@ impl Unpack {
     }
 }
 
-/// Has a decoder unpack a piece into its sink, and takes what came out of that.
+/// Has a decoder unpack a piece into its sink, and takes what came out.
 fn step<D: Write>(
     decoder: &mut D,
-    sink: impl Fn(&mut D) -> &mut Sink,
+    sink: impl Fn(&mut D) -> &mut Unpacked,
     piece: &[u8],
     room: usize,
 ) -> Option<Bytes> {

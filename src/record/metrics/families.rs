@@ -1,6 +1,6 @@
-//! Every metric's name, labels and buckets, in one place. It never observes anything. A label out
-//! of a closed set is a type here, so that all of its series are present at zero from the start;
-//! open are only statuses, methods, and the models of a provider.
+//! Every metric's name, help, labels and buckets, in one place. Never observes anything. A label
+//! from a closed set is a type here, so that all its series stand at zero from the start. Only
+//! statuses, methods and names of models are open.
 
 use std::sync::LazyLock;
 
@@ -15,21 +15,21 @@ use crate::intercept::delimiter;
 use crate::model::{CacheName, DelimiterAction, EditKind, GuideReason, RecallOutcome};
 use crate::policy::{Level, Policy};
 use crate::record::labels::{
-    AbortPhase, AcceptError, ConnectionCut, CostKind, LedgerSide, LedgerTokens, Phase, Projection,
-    RetryReason, SavedPart, Side, Stage, StoreOp,
+    AbortPhase, AbortSide, AcceptError, ConnectionCut, FailedStage, LedgerSide, LedgerTokens,
+    Phase, Projection, RetryReason, SavedPart, StoreOp,
 };
 use crate::session::view::Part;
 
-/// 50 µs to 1 s: the proxy's own time and the store's.
+/// 50 µs to 1 s, for the proxy's and the store's own time.
 pub(super) const OVERHEAD_BUCKETS: &[f64] = &[
     50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 0.1, 0.25, 0.5, 1.0,
 ];
-/// 5 ms to 900 s: whole answers of a model.
+/// 5 ms to 900 s, for whole answers of a model.
 pub(super) const UPSTREAM_BUCKETS: &[f64] = &[
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0,
     900.0,
 ];
-/// 1 ms to 300 s: the first sign of an answer.
+/// 1 ms to 300 s, for the first byte of an answer.
 pub(super) const FIRST_TOKEN_BUCKETS: &[f64] = &[
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
     120.0, 300.0,
@@ -49,22 +49,22 @@ pub(super) const TOKEN_BUCKETS: &[f64] = &[
     1_048_576.0,
     4_194_304.0,
 ];
-/// Shares, closest where a good cache lives.
+/// Shares, densest where a good cache lies.
 pub(super) const SHARE_BUCKETS: &[f64] = &[
     0.0, 0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99, 1.0,
 ];
-/// Reported over estimated tokens, around the span to which the session's ratio is clamped.
+/// Reported over estimated tokens, densest in the range to which a session's ratio is clamped.
 pub(super) const RATIO_BUCKETS: &[f64] = &[
     0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0,
 ];
-/// What was sent over its ceiling, closest around the line.
+/// Sent tokens over the ceiling, densest around 1.
 pub(super) const CEILING_BUCKETS: &[f64] = &[
     0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 5.0,
 ];
-/// Hidden hops a turn, up to the default bound.
+/// Hidden hops per turn, up to the default limit.
 pub(super) const HOP_BUCKETS: &[f64] = &[0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0];
 
-/// One for the process, as its stderr is: lines are lost where no registry is at hand.
+/// The process has one, as it has one stderr. Lines are also lost where no registry is in reach.
 pub(super) static LOG_LINES_LOST: LazyLock<Result<IntCounter, Error>> = LazyLock::new(|| {
     IntCounter::with_opts(opts(
         "log_lines_lost_total",
@@ -72,16 +72,16 @@ pub(super) static LOG_LINES_LOST: LazyLock<Result<IntCounter, Error>> = LazyLock
     ))
 });
 
-/// All handles, and the registry that they are rendered from. The registry is the process' own
-/// and no global, so that tests share no counts.
+/// All handles, and the registry that renders them. The registry is not the global one, so that
+/// tests share no counts.
 #[derive(Debug)]
 pub(super) struct Families {
     registry: Registry,
-    pub http: Http,
-    pub upstream: Upstream,
-    pub view: View,
-    pub hidden: Hidden,
-    pub own: Own,
+    pub http: HttpMetrics,
+    pub upstream: UpstreamMetrics,
+    pub view: ViewMetrics,
+    pub hidden: HiddenMetrics,
+    pub internal: InternalMetrics,
     pub process: Option<Process>,
 }
 
@@ -98,11 +98,11 @@ impl Families {
         )?;
         log_lines_lost(r)?;
         Ok(Self {
-            http: Http::register(r)?,
-            upstream: Upstream::register(r)?,
-            view: View::register(r)?,
-            hidden: Hidden::register(r)?,
-            own: Own::register(r)?,
+            http: HttpMetrics::register(r)?,
+            upstream: UpstreamMetrics::register(r)?,
+            view: ViewMetrics::register(r)?,
+            hidden: HiddenMetrics::register(r)?,
+            internal: InternalMetrics::register(r)?,
             process: Process::register(r)?,
             registry: registrar.0,
         })
@@ -115,19 +115,19 @@ impl Families {
 
 /// What clients see.
 #[derive(Debug)]
-pub(super) struct Http {
+pub(super) struct HttpMetrics {
     pub requests: IntCounterVec,
     pub duration: Histogram,
     pub first_token: Histogram,
     pub in_flight: IntGauge,
-    pub stream_aborts: Pairs<Side, AbortPhase>,
-    pub fail_open: Each<Stage, IntCounter>,
+    pub stream_aborts: Pairs<AbortSide, AbortPhase>,
+    pub fail_open: Each<FailedStage, IntCounter>,
     pub unmanaged: Each<Unmanaged, IntCounter>,
     pub accept_errors: Each<AcceptError, IntCounter>,
     pub cut_connections: Each<ConnectionCut, IntCounter>,
 }
 
-impl Http {
+impl HttpMetrics {
     fn register(r: &Registrar) -> Result<Self, Error> {
         Ok(Self {
             accept_errors: r.counters(
@@ -137,12 +137,12 @@ impl Http {
             )?,
             cut_connections: r.counters(
                 "cut_connections_total",
-                "Connections of agents that were cut: idle ones for others, and those of who did not read",
+                "Connections of agents that were cut: idle ones to make room, and those whose client did not read",
                 "why",
             )?,
             requests: r.open(
                 "http_requests_total",
-                "Requests answered; status=\"none\" where the client left before",
+                "Requests answered; status=\"none\" if the client left before its answer",
                 &["route", "method", "status"],
             )?,
             duration: r.histogram(
@@ -158,7 +158,7 @@ impl Http {
             in_flight: r.gauge("in_flight_requests", "Requests being answered now")?,
             stream_aborts: r.pairs(
                 "stream_aborts_total",
-                "Responses that ended before their end, by who ended them and when",
+                "Responses that broke off, by who broke them off and when",
                 ["side", "phase"],
             )?,
             fail_open: r.counters(
@@ -168,7 +168,7 @@ impl Http {
             )?,
             unmanaged: r.counters(
                 "unmanaged_total",
-                "Requests that could not be managed as they stood, by what of them it was",
+                "Requests that could not be managed, by what in them is the reason",
                 "why",
             )?,
         })
@@ -177,7 +177,7 @@ impl Http {
 
 /// What providers did and reported.
 #[derive(Debug)]
-pub(super) struct Upstream {
+pub(super) struct UpstreamMetrics {
     pub requests: IntCounterVec,
     pub duration: Histogram,
     pub retries: Each<RetryReason, IntCounter>,
@@ -185,16 +185,16 @@ pub(super) struct Upstream {
     pub tokens: IntCounterVec,
     pub estimate_ratio: Histogram,
     pub cache_hit_ratio: Histogram,
-    pub cost: Each<CostKind, Counter>,
-    pub ledger: Ledger,
+    pub cost: Each<LedgerTokens, Counter>,
+    pub ledger: LedgerMetrics,
 }
 
-impl Upstream {
+impl UpstreamMetrics {
     fn register(r: &Registrar) -> Result<Self, Error> {
         Ok(Self {
             requests: r.open(
                 "upstream_requests_total",
-                "Upstream calls; status=\"none\" where there was no answer",
+                "Upstream calls; status=\"none\" if there was no answer",
                 &["provider", "model", "status"],
             )?,
             duration: r.histogram(
@@ -221,7 +221,7 @@ impl Upstream {
             )?,
             estimate_ratio: r.histogram(
                 "token_estimate_ratio",
-                "Prompt tokens that the provider reported over tokens counted, by hop",
+                "Prompt tokens as the provider reported them over those that the proxy counted, by hop",
                 RATIO_BUCKETS,
             )?,
             cache_hit_ratio: r.histogram(
@@ -234,14 +234,14 @@ impl Upstream {
                 "Money paid to providers, in US dollars",
                 "kind",
             )?,
-            ledger: Ledger::register(r)?,
+            ledger: LedgerMetrics::register(r)?,
         })
     }
 }
 
-/// What turns came to, beside what the clients' own requests would have.
+/// What turns cost, and what the clients' own requests would have cost.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(super) struct LedgerMetrics {
     pub tokens: Pairs<LedgerSide, LedgerTokens>,
     pub units: Each<LedgerSide, Counter>,
     pub usd: Each<LedgerSide, Counter>,
@@ -253,14 +253,14 @@ pub(super) struct Ledger {
     pub projections: Each<Projection, IntCounter>,
 }
 
-impl Ledger {
+impl LedgerMetrics {
     fn register(r: &Registrar) -> Result<Self, Error> {
         Ok(Self {
             tokens: r.pairs(
                 "ledger_tokens_total",
-                "Tokens of all upstream calls (sent), and of the clients' own requests had they \
-                 gone up as they were (client); of turns that are only watched what they would have \
-                 been by views (projected); input includes cache_read and cache_write",
+                "Tokens of all upstream calls (sent), of the clients' own requests if they had \
+                 been forwarded as they were (client), and of the views that watched turns would have \
+                 sent (projected); input includes cache_read and cache_write",
                 ["side", "type"],
             )?,
             units: r.sums(
@@ -291,8 +291,8 @@ impl Ledger {
             )?,
             projected_units: r.balances(
                 "projected_saved_units",
-                "What would have been saved so far in turns that were only watched, as saved_units; \
-                 nothing of it was saved",
+                "What watched turns would have saved so far if they were managed, as saved_units; \
+                 none of it was saved",
                 "part",
             )?,
             projected_usd: r.balances(
@@ -302,7 +302,7 @@ impl Ledger {
             )?,
             projections: r.counters(
                 "projections_total",
-                "Turns that were only watched, by how far it is known what they would have come to",
+                "Turns that were only watched, by how much is known about them as managed turns",
                 "outcome",
             )?,
         })
@@ -311,7 +311,7 @@ impl Ledger {
 
 /// Contexts, budgets and passes.
 #[derive(Debug)]
-pub(super) struct View {
+pub(super) struct ViewMetrics {
     pub tokens_in: Histogram,
     pub tokens_out: Histogram,
     pub parts: Each<Part, Histogram>,
@@ -328,11 +328,11 @@ pub(super) struct View {
     pub sessions_active: IntGauge,
 }
 
-impl View {
+impl ViewMetrics {
     fn register(r: &Registrar) -> Result<Self, Error> {
         let context = r.histograms(
             "context_tokens",
-            "Tokens of a request as the client sent it (in) and as the upstream was sent it (out)",
+            "Tokens of a request as the client sent it (in) and as it was sent upstream (out)",
             "stage",
             TOKEN_BUCKETS,
         )?;
@@ -341,13 +341,13 @@ impl View {
             tokens_out: context.with_label_values(&["out"]),
             parts: each(&r.histograms(
                 "context_part_tokens",
-                "Tokens of a request as the upstream was sent it, by what they are",
+                "Tokens of a request as it was sent upstream, by what they are",
                 "part",
                 TOKEN_BUCKETS,
             )?),
             ceiling_ratio: r.histogram(
                 "context_ceiling_ratio",
-                "What a managed upstream call was sent over the ceiling that held for it",
+                "Tokens of a managed upstream call over its ceiling, as a ratio",
                 CEILING_BUCKETS,
             )?,
             ceiling: r.gauge(
@@ -356,7 +356,7 @@ impl View {
             )?,
             budget_unmet: r.counter(
                 "budget_unmet_total",
-                "Turns over the ceiling after everything that may be evicted was",
+                "Turns over the ceiling although everything that may be evicted was",
             )?,
             passes: r.counters("passes_total", "Passes committed", "trigger")?,
             passes_above_floor: r.counters(
@@ -394,7 +394,7 @@ impl View {
 
 /// Hidden tools.
 #[derive(Debug)]
-pub(super) struct Hidden {
+pub(super) struct HiddenMetrics {
     pub delimiter_calls: Pairs<DelimiterAction, delimiter::Label>,
     pub hops: Histogram,
     pub serial_hops: IntCounter,
@@ -404,7 +404,7 @@ pub(super) struct Hidden {
     pub refetches: IntCounter,
 }
 
-impl Hidden {
+impl HiddenMetrics {
     fn register(r: &Registrar) -> Result<Self, Error> {
         Ok(Self {
             delimiter_calls: r.pairs(
@@ -424,7 +424,7 @@ impl Hidden {
             )?,
             guided: r.counters(
                 "guided_total",
-                "Conversations into which the guidance came late, by why",
+                "Conversations that got the guidance late, by reason",
                 "reason",
             )?,
             recalls: r.counters("recall_total", "Calls of the hidden tool recall", "outcome")?,
@@ -438,9 +438,9 @@ impl Hidden {
     }
 }
 
-/// The proxy's own time.
+/// The proxy's own time, store and memory.
 #[derive(Debug)]
-pub(super) struct Own {
+pub(super) struct InternalMetrics {
     pub phases: Each<Phase, Histogram>,
     pub total: Histogram,
     pub store_ops: Each<StoreOp, Histogram>,
@@ -453,7 +453,7 @@ pub(super) struct Own {
     pub cache_limits: Each<CacheName, IntGauge>,
 }
 
-impl Own {
+impl InternalMetrics {
     fn register(r: &Registrar) -> Result<Self, Error> {
         let overhead = r.histograms(
             "overhead_seconds",
@@ -473,7 +473,7 @@ impl Own {
             store_ops: each(&store_ops),
             cache_bytes: r.gauges(
                 "cache_bytes",
-                "Memory that is taken by what is remembered between requests, in bytes",
+                "Memory that each cache takes, in bytes",
                 "cache",
             )?,
             cache_limits: r.gauges(
@@ -483,7 +483,7 @@ impl Own {
             )?,
             store_bytes: r.gauge(
                 "store_bytes",
-                "Bytes of the files in the data directory; 0 where the store is in memory",
+                "Bytes of the files in the data directory; 0 if the store is in memory",
             )?,
             store_lost: r.counter(
                 "store_lost_total",
@@ -491,21 +491,21 @@ impl Own {
             )?,
             store_rebuilt: r.counter(
                 "store_rebuilt_total",
-                "Times a damaged store was put together anew from its copies",
+                "How often a damaged store was rebuilt from its copies",
             )?,
             store_wiped: r.counter(
                 "store_wiped_total",
-                "Times files of the store were removed or replaced while in use",
+                "How often files of the store were removed or replaced while in use",
             )?,
             store_durable: r.gauge(
                 "store_durable",
-                "1 where turns outlive a restart; 0 where they are kept in memory, or not at all",
+                "1 if turns outlive a restart; 0 if they are kept in memory, or not at all",
             )?,
         })
     }
 }
 
-/// The counter of the process becomes one of this registry's.
+/// Registers the counter of the process in this registry.
 fn log_lines_lost(r: &Registrar) -> Result<(), Error> {
     match &*LOG_LINES_LOST {
         Ok(counter) => r.add(counter.clone()).map(drop),

@@ -1,7 +1,8 @@
 //! The Prometheus metrics: their handles, and how a turn moves them. Names, labels and buckets
-//! stand in `families`. Labels never hold a session, user, request or key id; a model's name is a
-//! label only if the operator listed it.
+//! stand in `families`. Never has a session, user, request or key as a label, and a model only if
+//! the operator listed it.
 
+mod error;
 mod families;
 mod models;
 mod process;
@@ -14,61 +15,47 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use prometheus::{IntGauge, TextEncoder};
 
+pub use self::error::MetricsError;
 use self::families::{Families, LOG_LINES_LOST};
-use self::models::Models;
+use self::models::{ModelLabels, OTHER};
 use super::labels::{
-    AcceptError, Budget, ConnectionCut, CostKind, LedgerSide, LedgerTokens, Phase, Route,
-    SavedPart, StoreOp, TokenKind,
+    AcceptError, Budget, ConnectionCut, LedgerSide, LedgerTokens, Phase, Route, SavedPart, StoreOp,
+    TokenKind,
 };
-use super::turn::{Abort, Context, Evicted, Hop, Pass, Turn, lossy};
+use super::turn_report::{Abort, Context, Evicted, HopReport, PassReport, TurnReport, lossy};
 use crate::intercept::delimiter::DelimiterCall;
 use crate::model::CacheName;
 use crate::session::view::Part;
 use crate::store::Health;
 
-/// The label of whatever is not on a list.
-const OTHER: &str = "other";
-/// The status label of a request or a hop that never had one.
+/// The status label of a request or hop that got no status.
 const NO_STATUS: &str = "none";
 
-/// The metrics could not be set up.
-#[derive(Debug, thiserror::Error)]
-pub enum MetricsError {
-    /// Two metrics share a name, or a name or label is malformed: a mistake in this module.
-    #[error("metrics could not be registered; report this as a bug")]
-    Register(#[from] prometheus::Error),
-    /// An entry of the list of models is neither a name nor a glob.
-    #[error("{glob} is no model name and no glob; correct it in metrics.models")]
-    Model {
-        /// The entry.
-        glob: String,
-        /// What is wrong with it.
-        source: globset::Error,
-    },
-}
-
-/// Counts lines of the log that had no reader and no room to wait for one.
+/// Counts log lines that were lost because nobody read them and there was no room to wait.
 pub fn log_lines_lost(lines: u64) {
     if let Ok(counter) = &*LOG_LINES_LOST {
         counter.inc_by(lines);
     }
 }
 
-/// All metrics of the process. Shared by reference; observing takes no lock but the label look-ups'.
+/// All metrics of the process. They are shared by reference, and only looking up a label takes a
+/// lock.
 #[derive(Debug)]
 pub struct Metrics {
     families: Families,
-    models: Models,
+    models: ModelLabels,
 }
 
 impl Metrics {
-    /// Registers every metric. `models` are names and globs of names that may appear as a `model`
-    /// label; all others are counted as `other`.
+    /// Registers every metric. `models` are the names, and globs of names, that may be the label
+    /// `model`. All others count as `other`.
     ///
     /// # Errors
-    /// If an entry of `models` is no glob; else only if this module names a metric twice.
+    /// [`MetricsError`] if an entry of `models` is not a glob, or if this module names a metric
+    /// twice.
     pub fn new<S: AsRef<str>>(models: &[S]) -> Result<Self, MetricsError> {
-        let (families, models) = (Families::register()?, Models::new(models)?);
+        let (families, models) = (Families::register()?, ModelLabels::new(models)?);
+        // A series that first appears with a value looks to Prometheus as if it had not moved.
         for model in models.listed() {
             for kind in TokenKind::ALL {
                 let labels = [kind.name(), &*model];
@@ -79,8 +66,9 @@ impl Metrics {
     }
 
     /// Counts a finished turn.
-    pub fn observe(&self, turn: &Turn) {
+    pub fn observe(&self, turn: &TurnReport) {
         let f = &self.families;
+        // A name that no upstream answered to may be anything, so it does not become a label.
         let answered = turn
             .hops
             .iter()
@@ -99,13 +87,14 @@ impl Metrics {
             f.http.first_token.observe(time.as_secs_f64());
         }
         if turn.route == Route::CountTokens {
-            // A view that was only counted is no turn: nothing of it was sent to be answered.
+            // A view that was only counted is not a turn: nothing was sent to be answered.
             return;
         }
         for hop in &turn.hops {
             self.observe_hop(turn, hop, model);
         }
         match turn.route {
+            // Only managed turns can have hidden hops.
             Route::Chat | Route::Responses | Route::Messages if !turn.hops.is_empty() => {
                 let hidden = turn.hidden_hops() as u64;
                 f.hidden.hops.observe(lossy(hidden));
@@ -131,13 +120,13 @@ impl Metrics {
             .inc_by(u64::from(turn.prologue_changed));
         self.observe_overhead(turn);
         self.observe_events(turn);
-        for kind in CostKind::ALL {
+        for kind in LedgerTokens::ALL {
             f.upstream.cost.at(kind).inc_by(turn.cost_usd(kind));
         }
         self.observe_ledger(turn);
     }
 
-    fn observe_hop(&self, turn: &Turn, hop: &Hop, model: &str) {
+    fn observe_hop(&self, turn: &TurnReport, hop: &HopReport, model: &str) {
         let f = &self.families;
         f.upstream
             .requests
@@ -158,6 +147,7 @@ impl Metrics {
                     .with_label_values(&[kind.name(), model])
                     .inc_by(count);
             }
+            // A ratio needs both sides. A hop that was not counted or not reported has none.
             if hop.estimated > 0 && usage.prompt > 0 {
                 f.upstream
                     .estimate_ratio
@@ -175,12 +165,13 @@ impl Metrics {
         }
     }
 
-    fn observe_pass(&self, pass: &Pass) {
+    fn observe_pass(&self, pass: &PassReport) {
         let f = &self.families;
         f.view.passes.at(pass.trigger).inc();
         if pass.above_floor {
             f.view.passes_above_floor.at(pass.trigger).inc();
         }
+        // A pass may evict by several policies and levels, and each is counted for itself.
         for row in &pass.evicted {
             let Evicted { policy, level, .. } = *row;
             f.view.evicted_tokens.at(policy, level).inc_by(row.tokens);
@@ -202,10 +193,10 @@ impl Metrics {
         }
     }
 
-    fn observe_ledger(&self, turn: &Turn) {
+    fn observe_ledger(&self, turn: &TurnReport) {
         let f = &self.families.upstream.ledger;
         for side in LedgerSide::ALL {
-            let Some((usage, cost, usd)) = side.of(turn) else {
+            let Some((usage, cost, usd)) = turn.side(side) else {
                 continue;
             };
             for kind in LedgerTokens::ALL {
@@ -213,6 +204,8 @@ impl Metrics {
             }
             let units = cost.total();
             f.units.at(side).inc_by(units);
+            // Units without a price have a metric of their own, so that the sum in dollars does not
+            // look complete.
             match usd {
                 Some(usd) => f.usd.at(side).inc_by(usd * units),
                 None => f.unpriced.at(side).inc_by(units),
@@ -235,19 +228,19 @@ impl Metrics {
         }
     }
 
-    fn observe_overhead(&self, turn: &Turn) {
+    fn observe_overhead(&self, turn: &TurnReport) {
         let f = &self.families;
         for phase in Phase::ALL {
             if let Some(time) = turn.overhead.get(phase) {
-                f.own.phases.at(phase).observe(time.as_secs_f64());
+                f.internal.phases.at(phase).observe(time.as_secs_f64());
             }
         }
         if let Some(total) = turn.overhead.total() {
-            f.own.total.observe(total.as_secs_f64());
+            f.internal.total.observe(total.as_secs_f64());
         }
     }
 
-    fn observe_events(&self, turn: &Turn) {
+    fn observe_events(&self, turn: &TurnReport) {
         let f = &self.families;
         for call in &turn.delimiter_calls {
             let DelimiterCall { action, outcome } = *call;
@@ -280,7 +273,7 @@ impl Metrics {
 
     /// Counts one operation of the store, whoever waited for it.
     pub fn observe_store(&self, op: StoreOp, time: Duration) {
-        let histogram = self.families.own.store_ops.at(op);
+        let histogram = self.families.internal.store_ops.at(op);
         histogram.observe(time.as_secs_f64());
     }
 
@@ -294,18 +287,19 @@ impl Metrics {
         self.families.http.cut_connections.at(why).inc();
     }
 
-    /// Takes over how the store fares. `durable` says whether turns outlive the process.
+    /// Takes over the state of the store. `durable` says whether turns outlive the process.
     pub fn set_store(&self, health: &Health, durable: bool) {
-        let own = &self.families.own;
+        let internal = &self.families.internal;
         let counts = [
-            (&own.store_lost, health.lost),
-            (&own.store_rebuilt, health.rebuilt),
-            (&own.store_wiped, health.wiped),
+            (&internal.store_lost, health.lost),
+            (&internal.store_rebuilt, health.rebuilt),
+            (&internal.store_wiped, health.wiped),
         ];
+        // The store counts from its own start, so the counter moves by the difference.
         for (counter, now) in counts {
             counter.inc_by(now.saturating_sub(counter.get()));
         }
-        own.store_durable.set(i64::from(durable));
+        internal.store_durable.set(i64::from(durable));
     }
 
     /// Counts a request as in flight until the guard is dropped.
@@ -314,7 +308,7 @@ impl Metrics {
         InFlight::new(self.families.http.in_flight.clone())
     }
 
-    /// Sets how many sessions are held in memory.
+    /// Sets the number of sessions in memory.
     pub fn set_sessions_active(&self, sessions: usize) {
         self.families
             .view
@@ -322,15 +316,15 @@ impl Metrics {
             .set(i64::try_from(sessions).unwrap_or(i64::MAX));
     }
 
-    /// Sets how many bytes a cache takes, and how many it may take.
+    /// Sets how many bytes a cache holds and how many it may hold.
     pub fn set_cache(&self, cache: CacheName, bytes: u64, limit: u64) {
-        let own = &self.families.own;
+        let internal = &self.families.internal;
         let whole = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
-        own.cache_bytes.at(cache).set(whole(bytes));
-        own.cache_limits.at(cache).set(whole(limit));
+        internal.cache_bytes.at(cache).set(whole(bytes));
+        internal.cache_limits.at(cache).set(whole(limit));
     }
 
-    /// Sets the configured ceiling, for the line that dashboards draw.
+    /// Sets the configured ceiling, which dashboards draw as a line.
     pub fn set_ceiling(&self, tokens: u64) {
         self.families
             .view
@@ -338,16 +332,16 @@ impl Metrics {
             .set(i64::try_from(tokens).unwrap_or(i64::MAX));
     }
 
-    /// Sets how much the store's files hold.
+    /// Sets how many bytes the store's files hold.
     pub fn set_store_bytes(&self, bytes: u64) {
-        let gauge = &self.families.own.store_bytes;
+        let gauge = &self.families.internal.store_bytes;
         gauge.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
-    /// Everything in Prometheus' text format, with what the system says of the process now.
+    /// Renders everything in Prometheus' text format, with fresh values about the process.
     ///
     /// # Errors
-    /// Only if a metric has no samples to write, which registered ones always have.
+    /// [`MetricsError`] if a metric has no samples, which a registered one always has.
     pub fn render(&self) -> Result<String, MetricsError> {
         if let Some(process) = &self.families.process {
             process.refresh();
@@ -356,7 +350,7 @@ impl Metrics {
     }
 }
 
-/// A request in flight; dropping it ends the flight, on every path.
+/// A request in flight. Dropping it ends the flight.
 #[derive(Debug)]
 pub struct InFlight(IntGauge);
 
@@ -373,7 +367,7 @@ impl Drop for InFlight {
     }
 }
 
-/// The method, if it is one of the standard ones: extension methods are the client's own words.
+/// The method if it is a standard one. An extension method is the client's own word.
 fn method(method: &Method) -> &str {
     const STANDARD: [Method; 9] = [
         Method::GET,

@@ -1,7 +1,7 @@
-//! Which model names may be a label. A client can send any name, and every new label is a time
-//! series for ever: so a name must be one that the operator listed, or match one of the listed
-//! globs and have been answered by an upstream, and of the latter there are at most so many.
-//! All others are `other`.
+//! Decides which names of models may be labels. Owns the list and what it admitted. A client can
+//! send any name, and each new label is a time series for ever. So a name must be listed, or match
+//! a listed glob and have been answered by an upstream. Never admits more than a fixed number by
+//! globs. All other names become `other`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,29 +9,34 @@ use std::sync::Arc;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use parking_lot::RwLock;
 
-use super::{MetricsError, OTHER};
+use super::error::MetricsError;
 
-/// Names that globs may admit in the life of a process.
+/// The label of a value that is not listed.
+pub(super) const OTHER: &str = "other";
+
+/// How many names globs may admit in the life of a process.
 const ADMITTED_LIMIT: usize = 64;
-/// Longer ones are no model's name.
+/// A longer name is not that of a model.
 const NAME_LIMIT: usize = 80;
 
-/// The allow-list, and which names it has let in so far.
+/// The list, and the names that it has admitted so far.
 #[derive(Debug)]
-pub(super) struct Models {
+pub(super) struct ModelLabels {
     globs: GlobSet,
-    /// The listed names without wildcards, and what the globs have admitted.
+    /// The listed names without wildcards, and those that globs admitted.
     admitted: RwLock<HashSet<Arc<str>>>,
     limit: usize,
     other: Arc<str>,
 }
 
-impl Models {
+impl ModelLabels {
     pub fn new<S: AsRef<str>>(list: &[S]) -> Result<Self, MetricsError> {
         let mut globs = GlobSetBuilder::new();
         let mut admitted = HashSet::new();
         for entry in list {
             let entry = entry.as_ref();
+            // A name without wildcards is admitted at once, so that its series stand at zero from
+            // the start.
             if entry.contains(['*', '?', '[', '{', '\\']) {
                 let glob = Glob::new(entry).map_err(|source| MetricsError::Model {
                     glob: entry.to_owned(),
@@ -55,19 +60,20 @@ impl Models {
         })
     }
 
-    /// The labels that are known beforehand: listed names without wildcards, and `other`.
+    /// The labels that are known from the start: the listed names without wildcards, and `other`.
     pub fn listed(&self) -> Vec<Arc<str>> {
         let mut names: Vec<Arc<str>> = self.admitted.read().iter().cloned().collect();
         names.push(Arc::clone(&self.other));
         names
     }
 
-    /// The label of a model. `answered` tells that an upstream knew it: what only a client says is
-    /// never admitted.
+    /// The label of a model. `answered` says that an upstream answered under this name. A name that
+    /// only a client said is never admitted.
     pub fn label(&self, model: &str, answered: bool) -> Arc<str> {
         if let Some(known) = self.admitted.read().get(model) {
             return Arc::clone(known);
         }
+        // The glob is matched before the lock is taken for writing, because most names match none.
         if !answered || model.len() > NAME_LIMIT || !self.matches(model) {
             return Arc::clone(&self.other);
         }
@@ -80,7 +86,7 @@ impl Models {
         name
     }
 
-    /// Whole, or without the provider's prefix that routers put before it.
+    /// Matches the name, also without the prefix that routers put before it.
     fn matches(&self, model: &str) -> bool {
         let bare = model.rsplit_once('/').map_or(model, |(_, bare)| bare);
         self.globs.is_match(model) || self.globs.is_match(bare)
@@ -93,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_name_is_listed_or_matches_and_was_answered() {
-        let models = Models::new(&["mine", "gpt-*", "o[134]*"]).unwrap();
+        let models = ModelLabels::new(&["mine", "gpt-*", "o[134]*"]).unwrap();
         for (model, answered, expect) in [
             ("mine", false, "mine"),
             ("gpt-5", false, "other"),
@@ -118,7 +124,7 @@ mod tests {
 
     #[test]
     fn globs_admit_only_so_many() {
-        let models = Models::new(&["gpt-5", "gpt-*"]).unwrap();
+        let models = ModelLabels::new(&["gpt-5", "gpt-*"]).unwrap();
         let labels: HashSet<Arc<str>> = (0..1_000)
             .map(|n| models.label(&format!("gpt-x{n}"), true))
             .collect();
@@ -129,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_malformed_glob_is_named() {
-        let error = Models::new(&["gpt-[5"]).unwrap_err();
+        let error = ModelLabels::new(&["gpt-[5"]).unwrap_err();
         assert!(error.to_string().contains("gpt-[5"), "{error}");
     }
 }

@@ -1,6 +1,6 @@
 //! What the system knows of the process: memory, time, descriptors and threads, under the names
-//! that all programs have for them. Read from `/proc` when the metrics are, and absent where there
-//! is none. It never reads anything of another process.
+//! that all programs use. Reads `/proc` when the metrics are rendered; without it these metrics are
+//! absent. Never reads anything about another process.
 
 use std::fs;
 use std::path::Path;
@@ -10,10 +10,10 @@ use prometheus::{Counter, Error, Gauge};
 
 use super::register::Registrar;
 
-/// Ticks a second in which Linux tells times to programs, on all machines that this runs on.
+/// How many ticks a second Linux reports times in, on every machine that Plimsoll runs on.
 const TICKS: f64 = 100.0;
 
-/// The handles of what the system knows.
+/// The handles of these metrics.
 #[derive(Debug)]
 pub(in crate::record) struct Process {
     resident: Gauge,
@@ -22,13 +22,13 @@ pub(in crate::record) struct Process {
     open_fds: Gauge,
     max_fds: Gauge,
     start_time: Gauge,
-    /// Locked, so that of two readers at once neither adds what the other has added.
+    /// Locked so that two readers at once do not both add the same time.
     cpu: Mutex<Counter>,
 }
 
 /// One look at a process.
 #[derive(Debug, Default, PartialEq)]
-struct Facts {
+struct ProcessFacts {
     resident_bytes: f64,
     virtual_bytes: f64,
     threads: f64,
@@ -40,9 +40,9 @@ struct Facts {
 }
 
 impl Process {
-    /// Registers what there is to know; nothing where the system has no `/proc`.
+    /// Registers these metrics. Returns `None` if the system has no `/proc`.
     pub fn register(r: &Registrar) -> Result<Option<Self>, Error> {
-        if Facts::read(Path::new("/proc")).is_none() {
+        if ProcessFacts::read(Path::new("/proc")).is_none() {
             return Ok(None);
         }
         let gauge = |name: &str, help: &str| r.system_gauge(name, help);
@@ -58,17 +58,17 @@ impl Process {
             )?,
             cpu: Mutex::new(r.system_sum(
                 "process_cpu_seconds_total",
-                "Time on processors, the system's for it included",
+                "Time on processors, including the system's on its behalf",
             )?),
         };
         process.refresh();
         Ok(Some(process))
     }
 
-    /// Reads everything anew.
+    /// Reads all values again.
     pub fn refresh(&self) {
         let cpu = self.cpu.lock();
-        let Some(facts) = Facts::read(Path::new("/proc")) else {
+        let Some(facts) = ProcessFacts::read(Path::new("/proc")) else {
             return;
         };
         self.resident.set(facts.resident_bytes);
@@ -81,15 +81,15 @@ impl Process {
     }
 }
 
-impl Facts {
-    /// `None` where anything of it is not there.
+impl ProcessFacts {
+    /// Reads the values. Returns `None` if any of them is missing.
     fn read(proc: &Path) -> Option<Self> {
         let own = proc.join("self");
         let text = |path: &Path| fs::read_to_string(path).ok();
         let status = text(&own.join("status"))?;
         let kilobytes = |name| Some(field(&status, name)? * 1024.0);
         let stat = text(&own.join("stat"))?;
-        // The name of the program is the second field, in brackets, and may hold anything.
+        // The second field is the program's name in brackets, and it may hold anything.
         let (_, behind) = stat.rsplit_once(')')?;
         let ticks = |field: usize| {
             let word = behind.split_whitespace().nth(field - 3)?;
@@ -107,7 +107,7 @@ impl Facts {
     }
 }
 
-/// The first number of the line that begins with a name; without a limit it is infinite.
+/// The first number on the line that begins with `name`. `unlimited` is infinite.
 fn field(text: &str, name: &str) -> Option<f64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     match rest.split_whitespace().next()? {
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn a_process_is_read_as_the_system_writes_it() {
         let directory = proc(&FILES);
-        let expect = Facts {
+        let expect = ProcessFacts {
             resident_bytes: 2_048_000.0,
             virtual_bytes: 3_072_000.0,
             threads: 7.0,
@@ -162,7 +162,7 @@ mod tests {
             started: 1_700_000_123.45,
             cpu_seconds: 3.0,
         };
-        assert_eq!(Facts::read(directory.path()), Some(expect));
+        assert_eq!(ProcessFacts::read(directory.path()), Some(expect));
     }
 
     #[test]
@@ -170,14 +170,14 @@ mod tests {
         for absent in 0..4 {
             let mut files = FILES.to_vec();
             files.remove(absent);
-            assert_eq!(Facts::read(proc(&files).path()), None, "{absent}");
+            assert_eq!(ProcessFacts::read(proc(&files).path()), None, "{absent}");
         }
     }
 
     #[cfg(target_os = "linux")]
     #[test]
     fn this_process_is_what_it_says() {
-        let facts = Facts::read(Path::new("/proc")).unwrap();
+        let facts = ProcessFacts::read(Path::new("/proc")).unwrap();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let age = now.as_secs_f64() - facts.started;
         assert!((-5.0..86_400.0).contains(&age), "{facts:?}");

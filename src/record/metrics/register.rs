@@ -1,5 +1,5 @@
 //! How metrics are made: named, registered, and resolved for each member of a closed set, so that
-//! every series that can be foreseen stands at zero from the start. It never observes anything.
+//! every series that is known beforehand stands at zero from the start. Never observes anything.
 
 use std::marker::PhantomData;
 
@@ -48,16 +48,16 @@ impl<A: LabelSet, B: LabelSet> Pairs<A, B> {
     }
 }
 
-/// Every name gets the prefix here, and nowhere else.
+/// Puts the prefix before a name. No other place does.
 pub(super) fn opts(name: &str, help: &str) -> Opts {
     Opts::new(name, help).namespace("plimsoll")
 }
 
-/// Makes a metric and registers it in one step, so that none is made and forgotten.
+/// Makes and registers a metric in one step, so that none is made and forgotten.
 pub(super) struct Registrar(pub Registry);
 
 impl Registrar {
-    /// Registers what is made already, such as a counter that the process has before its metrics.
+    /// Registers a metric that exists already, such as a counter that is older than its registry.
     pub fn add<C: Collector + Clone + 'static>(&self, collector: C) -> Result<C, Error> {
         self.0.register(Box::new(collector.clone()))?;
         Ok(collector)
@@ -67,8 +67,7 @@ impl Registrar {
         self.add(IntCounter::with_opts(opts(name, help))?)
     }
 
-    /// Counters whose labels are not all known beforehand; what is known is for the caller to
-    /// touch.
+    /// Counters whose labels are not all known beforehand. The caller touches those that are.
     pub fn open(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, Error> {
         self.add(IntCounterVec::new(opts(name, help), labels)?)
     }
@@ -84,7 +83,7 @@ impl Registrar {
         Ok(Each::of(|word| counters.with_label_values(&[word])))
     }
 
-    /// Counters of each pair of two closed sets.
+    /// Counters for each pair of members of two closed sets.
     pub fn pairs<A: LabelSet, B: LabelSet>(
         &self,
         name: &str,
@@ -97,7 +96,7 @@ impl Registrar {
         })))
     }
 
-    /// Sums of fractions, of a closed set.
+    /// Sums of fractions for a closed set.
     pub fn sums<L: LabelSet>(
         &self,
         name: &str,
@@ -112,7 +111,7 @@ impl Registrar {
         self.add(IntGauge::with_opts(opts(name, help))?)
     }
 
-    /// Gauges of a closed set.
+    /// Gauges for a closed set.
     pub fn gauges<L: LabelSet>(
         &self,
         name: &str,
@@ -123,7 +122,7 @@ impl Registrar {
         Ok(Each::of(|word| gauges.with_label_values(&[word])))
     }
 
-    /// Gauges of fractions that may fall below nothing, of a closed set.
+    /// Gauges of fractions for a closed set. They may fall below zero.
     pub fn balances<L: LabelSet>(
         &self,
         name: &str,
@@ -134,14 +133,14 @@ impl Registrar {
         Ok(Each::of(|word| gauges.with_label_values(&[word])))
     }
 
-    /// A gauge that is 1 for ever and says something by its label.
+    /// A gauge that is always 1 and says something by its label.
     pub fn fact(&self, name: &str, help: &str, label: &str, word: &str) -> Result<(), Error> {
         let gauge = self.add(IntGaugeVec::new(opts(name, help), &[label])?)?;
         gauge.with_label_values(&[word]).set(1);
         Ok(())
     }
 
-    /// A gauge and a sum under the names that all programs use for what the system knows of them.
+    /// A gauge or a sum under a name that all programs use.
     pub fn system_gauge(&self, name: &str, help: &str) -> Result<Gauge, Error> {
         self.add(Gauge::with_opts(Opts::new(name, help))?)
     }
@@ -167,7 +166,7 @@ impl Registrar {
     }
 }
 
-/// The histograms of a closed set; the rest of the family's labels are for the caller.
+/// The histograms of a closed set. The caller resolves the other labels of the family.
 pub(super) fn each<L: LabelSet>(family: &HistogramVec) -> Each<L, Histogram> {
     Each::of(|word| family.with_label_values(&[word]))
 }

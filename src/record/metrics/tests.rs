@@ -16,7 +16,7 @@ use crate::intercept::delimiter;
 use crate::model::{DelimiterAction, EditKind, GuideReason, RecallCall, RecallOutcome};
 use crate::policy::{Level, Policy};
 use crate::record::tests::full_turn;
-use crate::record::{AbortPhase, Overhead, Phase, Projection, RetryReason, Side, Stage};
+use crate::record::{AbortPhase, AbortSide, FailedStage, Overhead, Phase, Projection, RetryReason};
 use crate::tokens::ledger::Account;
 
 /// Every metric: its name without the prefix, its type, and its labels in order.
@@ -236,14 +236,14 @@ fn a_turn_moves_each_metric_by_its_facts() {
 }
 
 /// Turns that have one of everything that a label of a closed set can be.
-fn all_kinds() -> Vec<Turn> {
+fn all_kinds() -> Vec<TurnReport> {
     let mut turns = Vec::new();
-    let mut with = |change: &dyn Fn(&mut Turn)| {
+    let mut with = |change: &dyn Fn(&mut TurnReport)| {
         let mut turn = full_turn();
         change(&mut turn);
         turns.push(turn);
     };
-    for stage in Stage::ALL {
+    for stage in FailedStage::ALL {
         with(&|turn| turn.fail_open = Some(stage));
     }
     for why in Unmanaged::ALL {
@@ -269,7 +269,7 @@ fn all_kinds() -> Vec<Turn> {
         turn.ledger = unpriced(turn.ledger);
         turn.projected = turn.ledger;
     });
-    for side in Side::ALL {
+    for side in AbortSide::ALL {
         for phase in AbortPhase::ALL {
             with(&|turn| turn.abort = Some(Abort { side, phase }));
         }
@@ -293,7 +293,7 @@ fn all_kinds() -> Vec<Turn> {
             let evicted = evicted.to_vec();
             with(&|turn| {
                 turn.hops[0].declined = Some(trigger);
-                turn.hops[0].pass = Some(Pass {
+                turn.hops[0].pass = Some(PassReport {
                     trigger,
                     above_floor: true,
                     evicted: evicted.clone(),
@@ -341,7 +341,7 @@ fn no_event_makes_a_series() {
 #[test]
 fn a_forwarded_request_is_no_managed_turn() {
     let metrics = metrics();
-    metrics.observe(&Turn::new(Route::Forward, Method::GET));
+    metrics.observe(&TurnReport::new(Route::Forward, Method::GET));
     let samples = samples(&metrics);
     for (sample, expect) in [
         (

@@ -1,32 +1,33 @@
-//! All that was ever stored, once more: what the engine loses is put back from here, and what is
-//! damaged here is damaged for itself. Owns the file `archive`: entries ([`super::entry`]), each with
-//! the new writes of some groups in the engine's stored form, one behind the other. It is only ever
-//! appended to, and never read while the engine is well.
+//! A second copy of everything that was ever stored. What the engine loses is restored from here,
+//! and damage to the archive does not reach the engine. Owns the file `archive`: entries (see
+//! [`super::entry`]), one behind the other, each with the new writes of some groups in their stored
+//! form. Never read while the engine is well, and never changed but by appending.
 
 use std::fs::{self, File};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
+use super::super::batch::Batch;
+use super::super::error::StoreError;
 use super::super::files;
-use super::super::{Batch, StoreError};
-use super::entry::{Reader, Stamp, seal};
+use super::entry::{EntryReader, Stamp, seal};
 use super::trees::{Position, Trees};
 
 pub(super) const NAME: &str = "archive";
 const DRAFT: &str = "archive.new";
-/// How much of an engine is written in one entry where an archive is made from it.
+/// How many bytes go into one entry when an archive is made from an engine.
 const PART: usize = 1 << 20;
 
 /// The open archive.
 pub(super) struct Archive {
     file: File,
     end: u64,
-    /// The last group that is in it.
+    /// The last group that it holds.
     pub(super) last: u64,
 }
 
 impl Archive {
-    /// Opens the archive of a data directory; there is none before the first start, and in a
+    /// Opens the archive of a data directory. There is none before the first start, nor in a
     /// directory of an older version.
     pub(super) fn open(dir: &Path) -> io::Result<Option<Self>> {
         let path = dir.join(NAME);
@@ -38,7 +39,7 @@ impl Archive {
         Ok(Some(Self { file, end, last: 0 }))
     }
 
-    /// Makes an archive of all that an engine holds, in place of the one that is there.
+    /// Makes an archive of everything in an engine. It replaces the one that exists.
     pub(super) fn make(
         dir: &Path,
         engine: &Path,
@@ -57,6 +58,7 @@ impl Archive {
             if part.size() < PART {
                 return Ok(());
             }
+            // Entries of moderate size keep the damage of one flipped bit small.
             let part = std::mem::take(&mut part);
             archive.write(&Stamp::default(), &part).map_err(failed)
         })?;
@@ -75,7 +77,7 @@ impl Archive {
         Ok(archive)
     }
 
-    /// Appends what some groups wrote and waits until it is durable.
+    /// Appends the writes of some groups and waits until they are durable.
     pub(super) fn append(&mut self, stamp: &Stamp, writes: &Batch) -> io::Result<()> {
         let end = self.end;
         let written = self.write(stamp, writes);
@@ -84,7 +86,7 @@ impl Archive {
             Ok(()) => self.last = stamp.last,
             Err(_) => {
                 self.end = end;
-                // What stands there in part would only be stepped over by every later reader.
+                // A partial entry would only make every later reader step over it.
                 let _ = self.file.set_len(end);
             }
         }
@@ -102,16 +104,16 @@ impl Archive {
     }
 
     /// The entries from a place on.
-    pub(super) fn entries(&self, from: u64) -> io::Result<Reader<'_>> {
-        Reader::new(&self.file, from)
+    pub(super) fn entries(&self, from: u64) -> io::Result<EntryReader<'_>> {
+        EntryReader::new(&self.file, from)
     }
 
-    /// How long it is.
+    /// How long the archive is, in bytes.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// The open file, to tell whether it is still the one in the directory.
+    /// The open file. It is compared with the one in the directory.
     pub(super) fn file(&self) -> &File {
         &self.file
     }

@@ -1,7 +1,7 @@
-//! The one thread that writes: it drains what waits into a group, makes it durable once, applies it,
-//! and acknowledges every batch of it. It never answers before the disk has: the group is in the
-//! journal by then, or in the archive. The engine follows, and is never flushed while anybody waits,
-//! but for every few hundred kilobytes.
+//! The one thread that writes. It drains what waits into a group, makes the group durable, applies
+//! it, and acknowledges each batch. Never acknowledges before the disk has the group, in the
+//! journal or in the archive. The engine follows later. It is not flushed while anybody waits,
+//! except once every few hundred kilobytes.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -9,20 +9,22 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use super::super::batch::Batch;
 use super::super::codec::Encoder;
-use super::super::{Acknowledge, Batch, StoreError};
+use super::super::error::StoreError;
+use super::super::ticket::Acknowledge;
 use super::archive::Archive;
 use super::entry::Stamp;
 use super::journal::Journal;
-use super::trees::{Counts, Position, Trees};
-use super::{Engine, Shared};
+use super::shared::{Engine, Shared};
+use super::trees::{CHUNK, Counts, Position, Trees};
 
-/// About how many engine operations one group may have: more would only delay the first.
+/// About how many engine operations a group may have. More would only delay its first batch.
 const GROUP: usize = 256;
-/// How long nothing must have come before the engine is flushed on its own account.
+/// How long no batch must have come before the engine is flushed.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How far the archive may run ahead of the engine's last flush: as much is read again after a kill,
-/// and must find room in the engine that is opened anew on a full disk.
+/// How far the archive may run ahead of the engine's last flush. This much is read again after a
+/// kill, and an engine that is opened again on a full disk must have room for it.
 const AHEAD: u64 = 256 << 10;
 
 /// A batch on its way to disk.
@@ -35,36 +37,36 @@ pub(super) struct Committer {
     pub(super) shared: Arc<Shared>,
     pub(super) encoder: Encoder,
     pub(super) journal: Journal,
-    /// None only until the first recovery of a directory that has none.
+    /// `None` only until the first recovery of a directory without one.
     pub(super) archive: Option<Archive>,
-    /// What was applied and is not archived yet, in the stored form; the journal has it.
+    /// What was applied but not archived yet, in the stored form. The journal holds it as well.
     pub(super) pending: Batch,
     pub(super) counts: Counts,
-    /// Whether the engine's entries were counted when it was opened; else the counts are what was
-    /// noted last, and the engine may hold some entries more.
+    /// Whether the engine's entries were counted when it was opened. If not, the counts are those
+    /// that were noted last, and the engine may hold a few more entries.
     pub(super) counted: bool,
     /// The number of the last group.
     pub(super) group: u64,
-    /// Whether the engine has what it was not flushed for.
+    /// Whether the engine holds writes that were not flushed.
     pub(super) behind: bool,
     /// How long the archive was when the engine was flushed.
     pub(super) flushed: u64,
     /// Whether anything was written since the start.
     pub(super) wrote: bool,
-    /// What an engine that failed lacks, for readers.
+    /// What readers must find although a failed engine lacks it.
     pub(super) held: Vec<Batch>,
-    /// When the disk failed last, until the engine was opened again.
+    /// When and how the disk failed last. `None` once the engine is open again.
     pub(super) failed: Option<(Instant, StoreError)>,
-    /// Whether the files were removed, and could not be made again yet.
+    /// Whether the files were removed and could not be made again yet.
     pub(super) anew: bool,
-    /// When it was looked last whether the files are in place.
+    /// When the files were last checked.
     pub(super) looked: Instant,
-    /// The directory's lock; goes with the thread.
+    /// The lock of the directory. It is released with the thread.
     pub(super) lock: File,
 }
 
 impl Committer {
-    /// Works until every sender is gone, then closes the engine and says how that went.
+    /// Works until all senders are gone. Then closes the engine and sends the outcome.
     pub(super) fn run(mut self, jobs: &Receiver<Job>, closed: &Sender<Result<(), StoreError>>) {
         while let Some(first) = self.next(jobs) {
             let mut operations = first.batch.operations();
@@ -77,23 +79,23 @@ impl Committer {
             self.commit(group);
         }
         let outcome = self.rest();
-        // A process that is being started holds copies of all files until it runs, so dropping the
-        // file is not enough to let go of its lock. One that can't be unlocked goes with the file.
+        // A process that is just being spawned holds copies of all files until it runs, so dropping
+        // the file does not release its lock. If unlocking fails, dropping it has to do.
         let _ = self.lock.unlock();
         drop(self.lock);
-        // Whoever closed may have stopped waiting.
+        // The caller of close may have stopped waiting.
         let _ = closed.send(outcome);
     }
 
-    /// Waits for the next batch, and uses pauses to bring the engine up to the journal and to look
-    /// after the files.
+    /// Waits for the next batch. Uses pauses to flush the engine and to check the files.
     fn next(&mut self, jobs: &Receiver<Job>) -> Option<Job> {
         loop {
             let behind = self.behind && self.failed.is_none() && !self.shared.is_degraded();
+            // A pause this short is only worth waking up for if the engine has to catch up.
             let pause = if behind {
                 PAUSE
             } else {
-                self.shared.config.look
+                self.shared.settings.look
             };
             match jobs.recv_timeout(pause) {
                 Ok(job) => {
@@ -107,7 +109,7 @@ impl Committer {
         }
     }
 
-    /// Flushes archive and engine; the journal has all that would be lost if that fails.
+    /// Flushes the archive and the engine. If that fails, the journal still holds everything.
     fn catch_up(&mut self) {
         if let Err(error) = self.flush() {
             self.broke(&error);
@@ -120,13 +122,14 @@ impl Committer {
         let mut tickets = tickets.into_iter();
         let outcomes = match self.ready().and_then(|()| self.write_ahead(&batches)) {
             Ok(true) => {
-                // Readers find the group in the overlay until the engine has it, too.
+                // Readers find the group in the overlay until the engine has it.
                 tickets.by_ref().for_each(|ticket| ticket.send(Ok(())));
                 self.apply(&batches)
             }
             Ok(false) => self.write_through(&batches),
             Err(error) => Err(error),
         };
+        // A failure of the disk concerns every batch of the group.
         let outcomes = outcomes.unwrap_or_else(|error| {
             self.broke(&error);
             vec![Err(error); batches.len()]
@@ -139,9 +142,10 @@ impl Committer {
         }
     }
 
-    /// Writes a group to the journal, where it is durable; says no where that has no room for it.
+    /// Writes a group to the journal, which makes it durable. Returns false if the journal has no
+    /// room.
     fn write_ahead(&mut self, batches: &[Batch]) -> Result<bool, StoreError> {
-        // What will not be applied must not be promised.
+        // The engine must be open: what can't be applied must not be acknowledged.
         self.shared.engine.read().trees()?;
         let stamp = Stamp {
             first: self.group + 1,
@@ -156,7 +160,7 @@ impl Committer {
         Ok(appended)
     }
 
-    /// Applies a group that is in the journal, and has what is new of it archived later.
+    /// Applies a group that the journal holds. What is new in it is archived later.
     fn apply(&mut self, batches: &[Batch]) -> Result<Vec<Result<(), StoreError>>, StoreError> {
         let shared = Arc::clone(&self.shared);
         let engine = shared.engine.read();
@@ -179,9 +183,9 @@ impl Committer {
         Ok(outcomes)
     }
 
-    /// Archives a group that the journal has no room for, with all that the journal holds, and
-    /// applies it. One outcome a batch: what is wrong with a batch fails it alone, what is wrong
-    /// with the disk fails the group.
+    /// Archives a group that does not fit into the journal, together with everything in the
+    /// journal, and applies it. Returns one outcome per batch: a mistake in a batch fails that
+    /// batch alone, a failure of the disk fails the group.
     fn write_through(
         &mut self,
         batches: &[Batch],
@@ -202,6 +206,8 @@ impl Committer {
                 Err(error) => return Err(error),
             }
         }
+        // The archive is written first and counts what is new. `put` counts the same again when it
+        // applies the group.
         let before = self.counts;
         self.add_new(trees, &group)?;
         self.group += 1;
@@ -214,7 +220,7 @@ impl Committer {
         Ok(outcomes)
     }
 
-    /// Puts what the engine lacks of a group to what waits for the archive, and counts it.
+    /// Adds what the engine lacks of a group to what waits for the archive, and counts it.
     fn add_new(&mut self, trees: &Trees, group: &[Batch]) -> Result<(), StoreError> {
         let path = self.shared.place.engine().to_owned();
         let (mut blobs, mut links) = (HashSet::new(), HashSet::new());
@@ -235,7 +241,7 @@ impl Committer {
         Ok(())
     }
 
-    /// Makes the archive whole up to the last group, so that the journal may forget it.
+    /// Completes the archive up to the last group, so that the journal can be overwritten.
     fn append_pending(&mut self) -> Result<(), StoreError> {
         let Some(archive) = &mut self.archive else {
             return Err(StoreError::Closed);
@@ -254,7 +260,7 @@ impl Committer {
         Ok(())
     }
 
-    /// Notes in the engine that it has all that is archived, and flushes it where it is far behind.
+    /// Notes in the engine that it holds everything in the archive. Flushes it if it is far behind.
     fn note_archived(&mut self, trees: &Trees) -> Result<(), StoreError> {
         let position = self.position();
         let path = self.shared.place.engine();
@@ -267,13 +273,13 @@ impl Committer {
         Ok(())
     }
 
-    /// Archives what waits for it.
+    /// Archives what waits.
     pub(super) fn archive_pending(&mut self, trees: &Trees) -> Result<(), StoreError> {
         self.append_pending()?;
         self.note_archived(trees)
     }
 
-    /// Up to where the engine holds what was written, once nothing waits to be archived.
+    /// Up to where the engine holds what was written, provided that nothing waits to be archived.
     pub(super) fn position(&self) -> Position {
         Position {
             counts: self.counts,
@@ -283,7 +289,7 @@ impl Committer {
         }
     }
 
-    /// Makes durable what was applied, in archive and engine.
+    /// Makes everything that was applied durable, in the archive and in the engine.
     pub(super) fn flush(&mut self) -> Result<(), StoreError> {
         let shared = Arc::clone(&self.shared);
         let engine = shared.engine.read();
@@ -309,7 +315,7 @@ impl Committer {
         }
     }
 
-    /// The disk failed under the engine: it is opened anew at once, so that reads go on.
+    /// The disk failed under the engine. Opens the engine again at once, so that reads go on.
     fn fail(&mut self, error: &StoreError) {
         self.failed = Some((Instant::now(), error.clone()));
         if let Err(StoreError::Corrupt { .. }) = self.reopen() {
@@ -317,7 +323,7 @@ impl Committer {
         }
     }
 
-    /// A batch with its blobs in their stored form.
+    /// The batch with its blobs in their stored form.
     pub(super) fn encode(&mut self, batch: &Batch) -> Result<Batch, StoreError> {
         let mut blobs = Vec::with_capacity(batch.blobs.len());
         for (id, value) in &batch.blobs {
@@ -327,8 +333,8 @@ impl Committer {
         Ok(Batch { blobs, links })
     }
 
-    /// Blobs before links: a crash in between leaves blobs that nothing leads to. Returns what was
-    /// new of a batch.
+    /// Writes blobs before links, so that a crash in between leaves only blobs that nothing leads
+    /// to. Returns what was new.
     pub(super) fn put(&mut self, trees: &Trees, stored: &Batch) -> Result<Batch, StoreError> {
         let shared = Arc::clone(&self.shared);
         let path = shared.place.engine();
@@ -349,9 +355,9 @@ impl Committer {
         Ok(new)
     }
 
-    /// Sees to it that there is an engine to write to. After a failure of the disk that is found
-    /// out once in `config.retry`, by a file of our own: an engine that meets the failure again
-    /// would have to be opened anew again.
+    /// Makes sure that there is an engine to write to. After a failure of the disk this is tried
+    /// once in every `settings.retry`, by writing a file of the store's own: an engine that meets
+    /// the failure again would have to be opened again.
     fn ready(&mut self) -> Result<(), StoreError> {
         if self.shared.is_degraded() {
             return Err(StoreError::Degraded);
@@ -359,9 +365,10 @@ impl Committer {
         let Some((since, error)) = &self.failed else {
             return Ok(());
         };
-        if since.elapsed() < self.shared.config.retry {
+        if since.elapsed() < self.shared.settings.retry {
             return Err(error.clone());
         }
+        // The files themselves are gone, so there is nothing to open again.
         if self.anew {
             let begun = self.begin_anew();
             if let Err(error) = &begun {
@@ -375,16 +382,16 @@ impl Committer {
         open
     }
 
-    /// Opens the engine anew, to read from: once its disk has failed it refuses all work, reads too,
-    /// until then. What it lacks is read from where it is held; it may have no room for it.
+    /// Opens the engine again for reading. After its disk has failed it refuses all work, even
+    /// reads. Readers find what it lacks in memory, because the disk may have no room for it.
     fn reopen(&mut self) -> Result<(), StoreError> {
         let shared = Arc::clone(&self.shared);
         let mut engine = shared.engine.write();
         if let Engine::Open(trees) = std::mem::replace(&mut *engine, Engine::Closed) {
-            // It failed already, and how it goes changes nothing.
+            // The engine has failed already. How its closing goes changes nothing.
             let _ = trees.shut(shared.place.engine());
         }
-        let opened = shared.place.reopen(&shared.config);
+        let opened = shared.place.reopen(&shared.settings);
         let held = opened.and_then(|(trees, checked)| {
             (self.counts, self.counted) = (checked.counts, checked.counted);
             let held = self.unapplied(&trees)?;
@@ -403,14 +410,14 @@ impl Committer {
         }
     }
 
-    /// Brings an engine that was opened anew up to what it lacks.
+    /// Brings an engine that was opened again up to date.
     fn resume(&mut self) -> Result<(), StoreError> {
         let shared = Arc::clone(&self.shared);
         if !matches!(*shared.engine.read(), Engine::Open(_)) {
             self.reopen()?;
         }
         let engine = shared.engine.read();
-        // What is missing was told at the start: this engine failed, and nothing was damaged.
+        // Losses were reported at the start. This engine failed, but nothing was damaged.
         let resumed = engine.trees().and_then(|trees| {
             self.recover(trees, false)?;
             self.archive_pending(trees)
@@ -423,7 +430,7 @@ impl Committer {
         resumed
     }
 
-    /// Lets readers find what the engine lacks, in place of what they found before.
+    /// Shows readers what the engine lacks, in place of what was shown before.
     fn hold(&mut self, held: Vec<Batch>) {
         let mut overlay = self.shared.overlay.lock();
         for batch in &held {
@@ -437,17 +444,18 @@ impl Committer {
     fn rest(&mut self) -> Result<(), StoreError> {
         let shared = Arc::clone(&self.shared);
         if !shared.is_degraded() && self.failed.is_none() && self.behind {
-            // Where that fails the journal has it, and the next start looks at everything.
+            // If this fails, the journal holds the writes, and the next start checks everything.
             self.flush()?;
         }
+        // Readers get an error from here on, and not a half-closed engine.
         let engine = std::mem::replace(&mut *shared.engine.write(), Engine::Closed);
         match (engine, &self.failed) {
-            // Dropping a damaged engine might wait for ever for writes that it can't do.
+            // Closing a damaged engine may wait for ever for writes that it can't do.
             (engine, _) if shared.is_degraded() => {
                 std::mem::forget(engine);
                 Err(StoreError::Degraded)
             }
-            (Engine::Open(trees), None) => shared.place.rest(&shared.config, trees, self.wrote),
+            (Engine::Open(trees), None) => shared.place.rest(&shared.settings, trees, self.wrote),
             (Engine::Open(trees), Some((_, error))) => {
                 trees.shut(shared.place.engine())?;
                 Err(error.clone())
@@ -455,5 +463,17 @@ impl Committer {
             (Engine::Failed(error), _) => Err(error),
             (Engine::Closed, _) => Err(StoreError::Closed),
         }
+    }
+}
+
+impl Batch {
+    /// About how many engine operations the batch takes.
+    pub(super) fn operations(&self) -> usize {
+        let chunks: usize = self
+            .blobs
+            .iter()
+            .map(|(_, bytes)| 1 + bytes.len() / CHUNK)
+            .sum();
+        chunks + self.links.len()
     }
 }

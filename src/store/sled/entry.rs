@@ -1,18 +1,18 @@
-//! One form for what the journal and the archive hold: entries that are found again behind damage.
-//! It decides nothing: what a file has and what it shows to have had is told as it is met.
+//! The form of entries in the journal and in the archive. Entries are found even behind damage.
+//! Owns the form and its checks. Never decides what a file should hold: it reports what it meets.
 //!
-//! An entry, numbers little-endian: `stamp ‖ checksum of the payload (16) ‖ payload ‖ stamp`. The
-//! stamps are equal but for their first bytes, so that one flipped bit never hides that there was
-//! an entry. A stamp:
+//! An entry, with numbers in little-endian: `stamp ‖ checksum of the payload (16) ‖ payload ‖
+//! stamp`. The two stamps differ only in their first bytes, so that one flipped bit never hides
+//! that there was an entry. A stamp:
 //!
 //! `magic (8) ‖ first number (u64) ‖ last number (u64) ‖ blobs (u64) ‖ links (u64) ‖ length of the
 //! payload (u32) ‖ checksum (u64)`
 //!
-//! The checksum of a stamp is also of the entry's place in its file: bytes that only look like an
-//! entry, because somebody stored them, are none. Numbers are those of groups of writes; blobs and
-//! links are how many the store had with them. A payload is batches one behind the other: `blobs
-//! (u32) ‖ for each: id (32), length (u32), bytes ‖ links (u32) ‖ for each: key (32), id (32), turn
-//! (u32)`.
+//! The checksum of a stamp covers the entry's place in its file as well. So bytes that only look
+//! like an entry, because somebody stored them as a value, do not count. The numbers are those of
+//! groups of writes. Blobs and links are how many the store held with them. A payload is a sequence
+//! of batches: `blobs (u32) ‖ for each: id (32), length (u32), bytes ‖ links (u32) ‖ for each: key
+//! (32), id (32), turn (u32)`.
 
 use std::fs::File;
 use std::io;
@@ -24,29 +24,29 @@ use twox_hash::XxHash3_128;
 
 use crate::model::Digest;
 
-use super::super::{Batch, Link};
+use super::super::batch::{Batch, Link};
 use super::trees::Counts;
 
 const MAGIC: usize = 8;
 const HEAD: [u8; MAGIC] = *b"\xd1plimso\x02";
 const TAIL: [u8; MAGIC] = *b"\xd2plimso\x02";
-/// What both begin with behind their first byte.
+/// What both magics have in common, which is all but the first byte.
 const COMMON: &[u8] = b"plimso\x02";
 const STAMP: usize = MAGIC + 4 * 8 + 4 + 8;
 const CHECKSUM: usize = 16;
-/// What an entry takes up besides its payload.
+/// How many bytes an entry takes besides its payload.
 const AROUND: usize = 2 * STAMP + CHECKSUM;
-/// How much is searched at once for the next entry behind damage.
+/// How many bytes are searched at a time for the next entry after damage.
 const WINDOW: usize = 64 << 10;
 
-/// What an entry says of itself.
+/// What an entry says about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stamp {
-    /// The first group in it.
+    /// The first group in the entry.
     pub(super) first: u64,
-    /// The last group in it.
+    /// The last group in the entry.
     pub(super) last: u64,
-    /// What the store had when it was written.
+    /// What the store held when the entry was written.
     pub(super) counts: Counts,
 }
 
@@ -63,7 +63,8 @@ impl Stamp {
         out
     }
 
-    /// Reads a stamp that stands at `place`, with its length and whether it is the one in front.
+    /// Reads the stamp at `place`. Returns it with its length and whether it is the first of the
+    /// two.
     fn read(bytes: &[u8; STAMP], place: u64) -> Option<(Self, u32, bool)> {
         let (body, sum) = bytes.split_last_chunk::<8>()?;
         let mut rest = body;
@@ -77,6 +78,7 @@ impl Stamp {
             TAIL => false,
             _ => return None,
         };
+        // The checksum covers the place of the entry, which the stamp at the end has to compute.
         let before = if front {
             0
         } else {
@@ -98,7 +100,8 @@ fn stamp_sum(body: &[u8], at: u64) -> [u8; 8] {
     (sum as u64).to_le_bytes()
 }
 
-/// An entry for the place `at` with all of a group, if it takes up at most `room`.
+/// The entry for the place `at` with all batches of a group. `None` if it takes more than `room`
+/// bytes.
 pub(super) fn seal(at: u64, room: usize, stamp: &Stamp, group: &[Batch]) -> Option<Vec<u8>> {
     let front = STAMP + CHECKSUM;
     let mut entry = vec![0; front];
@@ -121,28 +124,28 @@ pub(super) fn seal(at: u64, room: usize, stamp: &Stamp, group: &[Batch]) -> Opti
 }
 
 /// What a reader meets.
-pub(super) enum Found {
+pub(super) enum Scanned {
     /// An entry as it was written.
     Whole(Stamp, Vec<Batch>),
-    /// A stamp of an entry that is damaged, or was overwritten in part.
+    /// The stamp of an entry that is damaged or partly overwritten.
     Trace(Stamp),
 }
 
-/// Reads the entries of a file, from a place on, past whatever is none.
-pub(super) struct Reader<'a> {
+/// Reads the entries of a file from a place on, and skips everything else.
+pub(super) struct EntryReader<'a> {
     file: &'a File,
     at: u64,
     end: u64,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> EntryReader<'a> {
     pub(super) fn new(file: &'a File, at: u64) -> io::Result<Self> {
         let end = file.metadata()?.len();
         Ok(Self { file, at, end })
     }
 
-    /// The next entry or trace; none at the end of the file.
-    pub(super) fn next(&mut self) -> io::Result<Option<Found>> {
+    /// The next entry or trace. `None` at the end of the file.
+    pub(super) fn next(&mut self) -> io::Result<Option<Scanned>> {
         while self.at + STAMP as u64 <= self.end {
             let mut bytes = [0; STAMP];
             self.file.read_exact_at(&mut bytes, self.at)?;
@@ -152,15 +155,15 @@ impl<'a> Reader<'a> {
             };
             if front && let Some(batches) = self.payload(length as usize)? {
                 self.at += (AROUND + length as usize) as u64;
-                return Ok(Some(Found::Whole(stamp, batches)));
+                return Ok(Some(Scanned::Whole(stamp, batches)));
             }
             self.at += STAMP as u64;
-            return Ok(Some(Found::Trace(stamp)));
+            return Ok(Some(Scanned::Trace(stamp)));
         }
         Ok(None)
     }
 
-    /// The batches of the entry at hand, if its payload is what was written.
+    /// The batches of the entry at hand, if its payload is intact.
     fn payload(&self, length: usize) -> io::Result<Option<Vec<Batch>>> {
         let from = self.at + STAMP as u64;
         if from + (CHECKSUM + length) as u64 > self.end {
@@ -177,7 +180,7 @@ impl<'a> Reader<'a> {
         Ok(read_batches(payload))
     }
 
-    /// Where the next stamp may begin, from a place on; the end where there is none.
+    /// Where the next stamp may begin, from a place on. The end of the file if there is none.
     fn search(&self, mut from: u64) -> io::Result<u64> {
         let mut window = vec![0; WINDOW];
         while from < self.end {
@@ -186,7 +189,7 @@ impl<'a> Reader<'a> {
                 break;
             };
             self.file.read_exact_at(part, from)?;
-            // The byte before what both magics share must be in the window, too.
+            // The byte before the common part belongs to the stamp and must be in the window.
             let mut found = memmem::find_iter(part, COMMON);
             if let Some(at) = found.find(|at| *at > 0) {
                 return Ok(from + at as u64 - 1);
@@ -194,6 +197,7 @@ impl<'a> Reader<'a> {
             if length < WINDOW as u64 {
                 break;
             }
+            // The windows overlap, so that a magic on their border is found.
             from += length - MAGIC as u64;
         }
         Ok(self.end)
@@ -217,7 +221,7 @@ fn write_batch(out: &mut Vec<u8>, batch: &Batch) -> Option<()> {
     Some(())
 }
 
-/// All batches of a payload, or none where it is not just batches.
+/// All batches of a payload. `None` if it holds anything else.
 pub(super) fn read_batches(mut payload: &[u8]) -> Option<Vec<Batch>> {
     let mut batches = Vec::new();
     while !payload.is_empty() {
@@ -287,15 +291,15 @@ mod tests {
     fn read(bytes: &[u8]) -> (Vec<(u64, Vec<Batch>)>, u64) {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(bytes).unwrap();
-        let mut reader = Reader::new(&file, 0).unwrap();
+        let mut reader = EntryReader::new(&file, 0).unwrap();
         let (mut whole, mut top) = (Vec::new(), 0);
         while let Some(found) = reader.next().unwrap() {
             let met = match found {
-                Found::Whole(met, batches) => {
+                Scanned::Whole(met, batches) => {
                     whole.push((met.last, batches));
                     met
                 }
-                Found::Trace(met) => met,
+                Scanned::Trace(met) => met,
             };
             assert_eq!(met, stamp(met.last));
             top = top.max(met.last);

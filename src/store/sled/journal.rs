@@ -1,23 +1,23 @@
-//! A short journal before the engine: a group is durable as soon as it stands here, for the price
-//! of one write and one fdatasync. The archive and the engine are brought up to it when nobody
-//! waits or it is full, and then the journal begins anew.
+//! A short journal in front of the engine. A group is durable as soon as it stands here, at the
+//! price of one write and one fdatasync. The archive and the engine follow when nobody waits or the
+//! journal is full, and then it begins again.
 //!
 //! Owns the file `journal`: 64 KB that are written once, so that later writes change no metadata.
-//! Entries ([`super::entry`]) stand one behind the other from the front, one for each group; what is
-//! behind the last is left over from earlier rounds, or zero, and does no harm: its groups are known.
-//! It never drops an entry that the archive might still miss: only [`Journal::rewind`] does, and its
-//! caller has made the archive durable before.
+//! Entries (see [`super::entry`]) stand one behind the other from the front, one for each group.
+//! What stands behind the last entry is zero or left over from earlier rounds. It does no harm,
+//! because its groups are known. Never drops an entry that the archive may miss: only
+//! [`Journal::rewind`] does, after the caller made the archive durable.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
-use super::super::Batch;
+use super::super::batch::Batch;
 use super::super::files;
-use super::entry::{Reader, Stamp, seal};
+use super::entry::{EntryReader, Stamp, seal};
 
 pub(super) const NAME: &str = "journal";
-/// As much as is ever behind in the archive: some forty turns. A group that has no room left goes
+/// As much as the archive is ever behind, which is some forty turns. A group that does not fit goes
 /// to the archive at once.
 const SIZE: usize = 64 << 10;
 
@@ -42,8 +42,8 @@ impl Journal {
         Ok(Self { file, end: SIZE })
     }
 
-    /// Writes a group and waits until it is durable. Says no, and does nothing, where it has no
-    /// room.
+    /// Writes a group and waits until it is durable. Returns false and writes nothing if there is
+    /// no room.
     pub(super) fn append(&mut self, stamp: &Stamp, group: &[Batch]) -> io::Result<bool> {
         let at = self.end as u64;
         let Some(entry) = seal(at, SIZE - self.end, stamp, group) else {
@@ -56,18 +56,18 @@ impl Journal {
         Ok(true)
     }
 
-    /// Begins anew, because all entries are in the archive. Writes nothing: the next entry
+    /// Begins again, because the archive holds all entries. Writes nothing: the next entry
     /// overwrites the first.
     pub(super) fn rewind(&mut self) {
         self.end = 0;
     }
 
-    /// The entries, those of earlier rounds among them.
-    pub(super) fn entries(&self) -> io::Result<Reader<'_>> {
-        Reader::new(&self.file, 0)
+    /// The entries, including those of earlier rounds.
+    pub(super) fn entries(&self) -> io::Result<EntryReader<'_>> {
+        EntryReader::new(&self.file, 0)
     }
 
-    /// All bytes, for a reader of an older form.
+    /// All bytes, for the reader of the older form.
     pub(super) fn bytes(&self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         (&self.file).seek(SeekFrom::Start(0))?;
@@ -75,7 +75,7 @@ impl Journal {
         Ok(bytes)
     }
 
-    /// The open file, to tell whether it is still the one in the directory.
+    /// The open file. It is compared with the one in the directory.
     pub(super) fn file(&self) -> &File {
         &self.file
     }

@@ -1,9 +1,9 @@
-//! The store in a directory, on sled 0.34. The engine is fast and unmaintained, and so it is
-//! guarded: its flush is followed by an own fdatasync, its panics are caught, values are cut
-//! into chunks, a corrupt directory is moved aside, and one thread does all the writing. What was
-//! written last stands in a journal too, because that is durable sooner, and all that was ever
-//! written in an archive, because the engine loses in silence what stands behind a damaged place.
-//! It never removes anything that was committed.
+//! The store in a directory, on sled 0.34. The engine is fast and no longer maintained, so it is
+//! guarded: its flush is followed by an fdatasync of the store's own, its panics are caught, values
+//! are cut into chunks, a corrupt directory is moved aside, and one thread does all the writing. A
+//! journal holds what was written last, because it is durable sooner. An archive holds everything,
+//! because the engine silently loses what stands behind a damaged place. Never removes anything
+//! that was committed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,21 +16,26 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::model::Digest;
 
+use super::batch::{Batch, MEMBERS};
 use super::codec::Encoder;
-use super::overlay::Overlay;
-use super::{Batch, Config, Health, MEMBERS, OpenReport, StoreError, Ticket};
+use super::error::StoreError;
+use super::files;
+use super::report::{Health, OpenReport};
+use super::settings::StoreSettings;
+use super::ticket::Ticket;
 
 mod archive;
 mod committer;
 mod entry;
-mod intact;
 mod journal;
-mod old;
+mod journal_v1;
+mod log_check;
 mod open;
 mod recover;
+mod replaced_files;
 mod salvage;
+mod shared;
 mod trees;
-mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -38,69 +43,31 @@ mod tests;
 use archive::Archive;
 use committer::{Committer, Job};
 use journal::Journal;
-use open::Place;
-use trees::{CHUNK, Found, Trees};
+use open::DataDirectory;
+use shared::{Engine, Shared};
+use trees::StoredBlob;
 
-/// A store in a directory of this machine. One process at a time.
+/// A store in a directory of this machine. Only one process may use it at a time.
 pub struct SledStore {
     shared: Arc<Shared>,
     jobs: Mutex<Option<SyncSender<Job>>>,
     closed: Mutex<Receiver<Result<(), StoreError>>>,
 }
 
-/// What readers and the committer share.
-struct Shared {
-    config: Config,
-    place: Place,
-    engine: RwLock<Engine>,
-    overlay: Mutex<Overlay>,
-    degraded: AtomicBool,
-    mismatched: AtomicU64,
-    failed: AtomicU64,
-    lost: AtomicU64,
-    rebuilt: AtomicU64,
-    wiped: AtomicU64,
-    notes: Mutex<Vec<String>>,
-}
-
-/// How many sentences are kept for whoever asks how the store is: the first, which say how the
-/// trouble began.
-const NOTES: usize = 20;
-
-enum Engine {
-    Open(Trees),
-    /// The disk failed, and the engine could not be opened again yet.
-    Failed(StoreError),
-    Closed,
-}
-
-impl Engine {
-    fn trees(&self) -> Result<&Trees, StoreError> {
-        match self {
-            Self::Open(trees) => Ok(trees),
-            Self::Failed(error) => Err(error.clone()),
-            Self::Closed => Err(StoreError::Closed),
-        }
-    }
-}
-
 impl SledStore {
-    /// Opens or makes the store below `config.path` and starts its thread.
+    /// Opens or makes the store below `settings.path` and starts its thread.
     ///
     /// # Errors
-    /// As [`super::Store::open`].
-    pub fn open(config: &Config) -> Result<(Self, OpenReport), StoreError> {
-        let place = Place::new(&config.path);
+    /// The errors of [`super::Store::open`].
+    pub fn open(settings: &StoreSettings) -> Result<(Self, OpenReport), StoreError> {
+        let place = DataDirectory::new(&settings.path);
         let lock = place.lock()?;
-        let (trees, checked, mut report) = place.open(config)?;
-        let journal = Journal::open(place.dir());
-        let journal = journal
-            .map_err(|error| StoreError::io("opening the journal in", place.dir(), &error))?;
-        let archive = Archive::open(place.dir());
-        let archive = archive
-            .map_err(|error| StoreError::io("opening the archive in", place.dir(), &error))?;
+        let (trees, checked, mut report) = place.open(settings)?;
+        let journal = Journal::open(place.dir()).map_err(place.error("opening the journal in"))?;
+        let archive = Archive::open(place.dir()).map_err(place.error("opening the archive in"))?;
+        // The engine becomes visible to readers only after recovery, so it starts as closed.
         let shared = Arc::new(Shared {
-            config: config.clone(),
+            settings: settings.clone(),
             place,
             engine: RwLock::new(Engine::Closed),
             overlay: Mutex::default(),
@@ -112,7 +79,7 @@ impl SledStore {
             wiped: AtomicU64::new(0),
             notes: Mutex::default(),
         });
-        let (jobs, queue) = sync_channel(config.queue.max(1));
+        let (jobs, queue) = sync_channel(settings.queue.max(1));
         let (said, closed) = channel();
         let mut committer = Committer {
             shared: Arc::clone(&shared),
@@ -137,7 +104,7 @@ impl SledStore {
                 report.lost = lost;
                 committer.settle_recovered(&trees)?;
             }
-            // The next start will look at everything; this one serves without a store.
+            // The next start checks everything. Until then this process serves without a store.
             Err(StoreError::Corrupt { .. }) => shared.degrade(),
             Err(error) => return Err(error),
         }
@@ -148,7 +115,7 @@ impl SledStore {
         std::thread::Builder::new()
             .name("store".to_owned())
             .spawn(move || committer.run(&queue, &said))
-            .map_err(|error| StoreError::io("starting the thread of", &config.path, &error))?;
+            .map_err(|error| StoreError::io("starting the thread of", &settings.path, &error))?;
         Ok((
             Self {
                 shared,
@@ -160,12 +127,12 @@ impl SledStore {
     }
 
     pub(super) fn disk_bytes(&self) -> u64 {
-        super::files::bytes(&self.shared.config.path)
+        files::bytes(&self.shared.settings.path)
     }
 
     pub(super) fn links(&self, keys: &[Digest]) -> Result<Vec<Vec<(u32, Digest)>>, StoreError> {
-        // What waits is looked up before what is written: a batch that moves from one to the
-        // other in between is met twice, never missed.
+        // The overlay is read before the trees. A batch that moves from one to the other in between
+        // is then found twice and never missed.
         let mut sets: Vec<Vec<(u32, Digest)>> = {
             let overlay = self.shared.overlay.lock();
             keys.iter()
@@ -185,7 +152,7 @@ impl SledStore {
     }
 
     pub(super) fn linked(&self) -> Result<Vec<(u32, Digest)>, StoreError> {
-        // What waits first, as in `links`.
+        // The overlay comes first, as in `links`.
         let mut set: BTreeSet<(u32, Digest)> = self.shared.overlay.lock().linked().collect();
         let mut sets = Vec::new();
         self.shared.read(|trees, path| {
@@ -204,15 +171,16 @@ impl SledStore {
             ids.iter().map(|id| overlay.blob(id).cloned()).collect()
         };
         self.shared.read(|trees, path| {
+            // Only what does not wait in the overlay is read from the disk.
             for (id, blob) in ids
                 .iter()
                 .zip(&mut blobs)
                 .filter(|(_, blob)| blob.is_none())
             {
                 *blob = match trees.blob(path, id)? {
-                    Found::Whole(value) => Some(value),
-                    Found::Absent => None,
-                    Found::Mismatch => {
+                    StoredBlob::Whole(value) => Some(value),
+                    StoredBlob::Absent => None,
+                    StoredBlob::Mismatch => {
                         self.shared.mismatched.fetch_add(1, Ordering::Relaxed);
                         None
                     }
@@ -223,12 +191,12 @@ impl SledStore {
         Ok(blobs)
     }
 
-    /// As [`Self::commit`], with half of the queue left free.
+    /// Does the same as [`Self::commit`], but leaves half of the queue free.
     pub(super) fn commit_spare(&self, batch: Batch) -> Ticket {
         let shared = &self.shared;
-        let Config {
+        let StoreSettings {
             queue, queue_bytes, ..
-        } = shared.config;
+        } = shared.settings;
         if !shared
             .overlay
             .lock()
@@ -241,7 +209,7 @@ impl SledStore {
 
     pub(super) fn commit(&self, batch: Batch) -> Ticket {
         let shared = &self.shared;
-        // Bytes that are not what their id says must not even be read while they wait.
+        // A blob with a wrong id must not be readable even while it waits.
         if let Err(error) = batch.verify() {
             return shared.refuse(error);
         }
@@ -252,9 +220,10 @@ impl SledStore {
         if shared.is_degraded() {
             return shared.refuse(StoreError::Degraded);
         }
-        let Config {
+        let StoreSettings {
             queue, queue_bytes, ..
-        } = shared.config;
+        } = shared.settings;
+        // The overlay takes the batch before the queue does, so that no reader can miss it.
         if !shared.overlay.lock().add(&batch, queue, queue_bytes) {
             return shared.refuse(StoreError::Busy);
         }
@@ -277,7 +246,7 @@ impl SledStore {
         if self.jobs.lock().take().is_none() {
             return Err(StoreError::Closed);
         }
-        let waited = self.shared.config.close_wait;
+        let waited = self.shared.settings.close_wait;
         closed
             .recv_timeout(waited)
             .unwrap_or(Err(StoreError::Slow { waited }))
@@ -302,96 +271,12 @@ impl SledStore {
         if self.shared.is_degraded() {
             notes.push(StoreError::Degraded.to_string());
         }
-        // Whoever asks must not wait while the engine is put together anew.
+        // Whoever asks must not wait while the engine is rebuilt.
         match self.shared.engine.try_read().as_deref() {
             Some(Engine::Failed(error)) => notes.push(error.to_string()),
             Some(Engine::Open(_) | Engine::Closed) => {}
-            None => notes.push("the store is being put together anew".to_owned()),
+            None => notes.push("the store is being rebuilt".to_owned()),
         }
         notes
-    }
-}
-
-impl Shared {
-    /// Reads from the trees; damage that is met stops the store.
-    fn read<T>(
-        &self,
-        work: impl FnOnce(&Trees, &std::path::Path) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        if self.is_degraded() {
-            return Err(StoreError::Degraded);
-        }
-        let engine = self.engine.read();
-        let answer = engine
-            .trees()
-            .and_then(|trees| work(trees, self.place.engine()));
-        if matches!(answer, Err(StoreError::Corrupt { .. })) {
-            self.degrade();
-        }
-        answer
-    }
-
-    fn drop_dangling(
-        &self,
-        trees: &Trees,
-        sets: &mut [Vec<(u32, Digest)>],
-    ) -> Result<(), StoreError> {
-        for set in sets {
-            let mut kept = Vec::with_capacity(set.len());
-            for (turn, id) in set.drain(..) {
-                let waits = self.overlay.lock().blob(&id).is_some();
-                if waits || trees.has_blob(self.place.engine(), &id)? {
-                    kept.push((turn, id));
-                }
-            }
-            *set = kept;
-        }
-        Ok(())
-    }
-
-    fn is_degraded(&self) -> bool {
-        self.degraded.load(Ordering::Acquire)
-    }
-
-    /// Stops all work on the engine until a restart, which will look at everything.
-    fn degrade(&self) {
-        if !self.degraded.swap(true, Ordering::AcqRel) {
-            self.place.suspect();
-        }
-    }
-
-    /// Tells the log, and whoever asks how the store is.
-    fn say(&self, note: String) {
-        tracing::warn!("{note}");
-        let mut notes = self.notes.lock();
-        if notes.len() < NOTES {
-            notes.push(note);
-        }
-    }
-
-    fn refuse(&self, error: StoreError) -> Ticket {
-        self.failed.fetch_add(1, Ordering::Relaxed);
-        Ticket::done(Err(error))
-    }
-
-    /// Takes written and failed batches out of the overlay and counts the failed.
-    fn settle(&self, batches: &[Batch], failed: usize) {
-        self.failed.fetch_add(failed as u64, Ordering::Relaxed);
-        let mut overlay = self.overlay.lock();
-        for batch in batches {
-            overlay.remove(batch);
-        }
-    }
-}
-
-impl Batch {
-    /// About how many engine operations the batch takes.
-    fn operations(&self) -> usize {
-        let chunks: usize = self
-            .blobs
-            .iter()
-            .map(|(_, bytes)| 1 + bytes.len() / CHUNK)
-            .sum();
-        chunks + self.links.len()
     }
 }

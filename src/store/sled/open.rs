@@ -1,19 +1,22 @@
-//! From a data directory to an open engine: the lock, the check that the last stop calls for,
-//! and quarantine. It never deletes what it can't read, and never touches the tenant key.
+//! Opens the engine in a data directory: takes the lock, makes the check that the last stop calls
+//! for, and moves a corrupt engine aside. Owns the names in the directory. Never deletes what it
+//! can't read, and never touches the tenant key.
 //!
-//! The directory: `lock` (held while the store is open), `sled/` (the engine's), `archive` (all that
-//! was stored, once more), `journal` (what is not archived yet; of use only where `clean` is
-//! missing), `clean` (there only between a clean stop and the next start: the log's length and the
-//! counts), `suspect` (there once the engine met damage), `quarantine-N/` (engine directories that
-//! could not be opened). All of it is the owner's alone.
+//! The directory holds `lock` (locked while the store is open), `sled/` (the engine's files),
+//! `archive` (a second copy of everything), `journal` (what is not archived yet, needed only if
+//! `clean` is missing), `clean` (only between a clean stop and the next start: the length of the
+//! log and the counts), `suspect` (after the engine met damage), and `quarantine-N/` (engines that
+//! could not be opened). Only the owner may read any of it.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::super::files;
-use super::super::{Config, Keepsake, OpenReport, StoreError, quarantine_path};
-use super::intact;
+use super::super::error::StoreError;
+use super::super::files::{self, quarantine_path};
+use super::super::report::OpenReport;
+use super::super::settings::{Keepsake, StoreSettings};
+use super::log_check;
 use super::trees::{Checked, Counts, Trees};
 
 pub(super) const LOCK: &str = "lock";
@@ -27,25 +30,25 @@ const PROBE: &str = "probe";
 /// Two of the engine's segments.
 const PROBE_BYTES: usize = 4 << 20;
 
-/// How many entries of each tree are read where the disk failed under the engine, which nobody
-/// should have to wait for.
+/// How many entries of each tree are read after the disk failed under the engine. Nobody should
+/// have to wait for more.
 const CHECK: usize = 50_000;
 
-/// The paths of one data directory.
+/// The paths in one data directory.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct DataDirectory {
     dir: PathBuf,
     engine: PathBuf,
 }
 
 /// What a clean stop notes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Mark {
+struct CleanStop {
     log: u64,
     counts: Counts,
 }
 
-impl Mark {
+impl CleanStop {
     fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.split_whitespace().map(|word| word.parse::<u64>().ok());
         let mut next = || numbers.next().flatten();
@@ -63,24 +66,24 @@ impl Mark {
     }
 }
 
-/// What a start finds of the last stop.
+/// What a start knows about the last stop.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LastStop {
-    /// There was none: the directory is new.
+    /// There was none, because the directory is new.
     None,
-    /// Clean, and the log is as long as it was then.
+    /// It was clean, and the log is as long as it was then.
     Clean,
-    /// Killed, and its log, of so many bytes, is as the engine wrote it.
+    /// The process was killed, and the log of this length is as the engine wrote it.
     Killed(u64),
-    /// Killed, and the log was damaged since, or may have been.
+    /// The process was killed, and the log is damaged or may be.
     Unclean,
     /// The engine met damage.
     Suspect,
-    /// It was none: the disk failed, and this process goes on.
+    /// The process did not stop. The disk failed, and the process goes on.
     Failed,
 }
 
-impl Place {
+impl DataDirectory {
     pub(super) fn new(dir: &Path) -> Self {
         Self {
             dir: dir.to_owned(),
@@ -98,12 +101,13 @@ impl Place {
         &self.engine
     }
 
-    fn error(&self, doing: &'static str) -> impl Fn(io::Error) -> StoreError {
+    /// Makes an error of the operating system: what was being done in the directory.
+    pub(super) fn error(&self, doing: &'static str) -> impl Fn(io::Error) -> StoreError {
         let dir = self.dir.clone();
         move |error| StoreError::io(doing, &dir, &error)
     }
 
-    /// Makes the directory and takes its lock, which holds until the file is dropped.
+    /// Makes the directory and takes its lock. The lock holds until the file is dropped.
     pub(super) fn lock(&self) -> Result<File, StoreError> {
         files::create_dir(&self.dir).map_err(self.error("creating"))?;
         let path = self.dir.join(LOCK);
@@ -117,28 +121,33 @@ impl Place {
         }
     }
 
-    /// Opens the engine and checks it as far as the last stop calls for; a corrupt one is moved
+    /// Opens the engine and makes the check that the last stop calls for. A corrupt engine is moved
     /// aside and a new one opened.
-    pub(super) fn open(&self, config: &Config) -> Result<(Trees, Checked, OpenReport), StoreError> {
+    pub(super) fn open(
+        &self,
+        settings: &StoreSettings,
+    ) -> Result<(Trees, Checked, OpenReport), StoreError> {
         let mut privacy = files::close_to_others(&self.dir);
-        if let Some(Keepsake { name, bytes }) = &config.keepsake
+        if let Some(Keepsake { name, bytes }) = &settings.keepsake
             && !self.dir.join(name).exists()
         {
             files::write_whole(&self.dir, name, bytes).map_err(self.error("writing"))?;
         }
         let mark = fs::read_to_string(self.dir.join(CLEAN));
-        let mark = mark.ok().and_then(|text| Mark::parse(&text));
+        let mark = mark.ok().and_then(|text| CleanStop::parse(&text));
         let last = self.last_stop(mark);
+        // From here on a kill must look like one, so the note of the clean stop goes before the
+        // engine opens.
         files::remove(&self.dir, CLEAN).map_err(self.error("cleaning"))?;
         let mut report = OpenReport {
             clean: matches!(last, LastStop::None | LastStop::Clean),
             ..OpenReport::default()
         };
-        let opened = self.attempt(config, last, mark.map(|mark| mark.counts));
+        let opened = self.attempt(settings, last, mark.map(|mark| mark.counts));
         let (trees, checked) = match opened {
             Err(error) if is_damage(&error) => {
                 report.reason = Some(error.to_string());
-                self.mend(config, &mut report)?
+                self.mend(settings, &mut report)?
             }
             other => other?,
         };
@@ -149,7 +158,7 @@ impl Place {
         Ok((trees, checked, report))
     }
 
-    /// Finds out whether the disk takes as many bytes as the engine writes when it opens.
+    /// Checks whether the disk takes as many bytes as the engine writes when it opens.
     pub(super) fn probe(&self) -> Result<(), StoreError> {
         let path = self.dir.join(PROBE);
         let written = files::create(&path).and_then(|mut file| {
@@ -162,21 +171,21 @@ impl Place {
             .map_err(|error| StoreError::io("writing", &path, &error))
     }
 
-    /// Opens the engine again after the disk had failed; the check is that of a kill.
-    pub(super) fn reopen(&self, config: &Config) -> Result<(Trees, Checked), StoreError> {
-        self.attempt(config, LastStop::Failed, None)
+    /// Opens the engine again after the disk failed. Checks as after a kill.
+    pub(super) fn reopen(&self, settings: &StoreSettings) -> Result<(Trees, Checked), StoreError> {
+        self.attempt(settings, LastStop::Failed, None)
     }
 
-    /// Opens the engine and checks it; with `expected` it must hold just that much.
+    /// Opens the engine and checks it. With `expected` it must hold exactly that much.
     fn attempt(
         &self,
-        config: &Config,
+        settings: &StoreSettings,
         last: LastStop,
         expected: Option<Counts>,
     ) -> Result<(Trees, Checked), StoreError> {
         self.prepare()
             .map_err(self.error("creating the engine's directory in"))?;
-        let trees = Trees::open(&self.engine, config)?;
+        let trees = Trees::open(&self.engine, settings)?;
         self.close_engine();
         let changed = || StoreError::Corrupt {
             detail: "it is not as it was closed".to_owned(),
@@ -190,22 +199,22 @@ impl Place {
         match checked {
             Ok(checked) => Ok((trees, checked)),
             Err(error) => {
-                // What is wrong was said already; closing may only find the same again.
+                // The error is known already. Closing may only find it again.
                 let _ = trees.shut(&self.engine);
                 Err(error)
             }
         }
     }
 
-    /// The engine makes its files for whoever the umask lets: the directory and the log, which all
-    /// else follows from, are there before.
+    /// Makes the directory and the log for the owner alone. The engine would make them as the umask
+    /// allows.
     fn prepare(&self) -> io::Result<()> {
         files::create_dir(&self.engine)?;
         files::create_dir(&self.engine.join("blobs"))?;
         files::open(&self.engine.join("db")).map(drop)
     }
 
-    /// Takes what the engine made from everybody but the owner.
+    /// Closes the files that the engine made to everybody but the owner.
     pub(super) fn close_engine(&self) {
         files::close_all(&self.engine, &mut files::Privacy::default());
     }
@@ -224,36 +233,37 @@ impl Place {
                 });
             }
             LastStop::Clean => 1,
-            // All that it had was read, unless the end of the file was cut off.
+            // The whole log was read and is sound, unless the end of the file was cut off.
             LastStop::Killed(log) if trees.position(&self.engine)?.log <= log => 1,
-            // A damaged log loses in silence what stood behind the damage: only counting tells.
+            // A damaged log silently loses what stood behind the damage. Only counting shows that.
             LastStop::Killed(_) | LastStop::Unclean | LastStop::Suspect => usize::MAX,
             LastStop::Failed => CHECK,
         };
         trees.check(&self.engine, limit)
     }
 
-    /// Moves a damaged engine aside and saves what can be saved of it. Where it does not even
-    /// open, its page table and settings may be the damage: both follow from the log, and a copy
-    /// of the log alone is tried. Else what it still reads is copied into a new one.
+    /// Moves a damaged engine aside and saves what can be saved. If it does not open, the damage
+    /// may be in its page table or settings. Both are derived from the log, so a copy of the log
+    /// alone is tried. Otherwise everything that can still be read is copied into a new engine.
     fn mend(
         &self,
-        config: &Config,
+        settings: &StoreSettings,
         report: &mut OpenReport,
     ) -> Result<(Trees, Checked), StoreError> {
-        let opens = Trees::open(&self.engine, config).and_then(|trees| trees.shut(&self.engine));
+        // Whether it opens at all decides what may be wrong with it.
+        let opens = Trees::open(&self.engine, settings).and_then(|trees| trees.shut(&self.engine));
         let aside = self.quarantine()?;
         report.quarantined = Some(aside.clone());
         if opens.is_err() {
-            if let Ok(rebuilt) = self.rebuild(config, &aside) {
+            if let Ok(rebuilt) = self.rebuild(settings, &aside) {
                 return Ok(rebuilt);
             }
             fs::remove_dir_all(&self.engine).map_err(self.error("mending"))?;
         }
-        let (trees, mut checked) = self.attempt(config, LastStop::None, None)?;
-        if let Ok(damaged) = Trees::open(&aside, config) {
+        let (trees, mut checked) = self.attempt(settings, LastStop::None, None)?;
+        if let Ok(damaged) = Trees::open(&aside, settings) {
             let saved = trees.salvage(&self.engine, &damaged, &aside);
-            // Closing a damaged engine might wait for ever for writes that it can't do.
+            // Closing a damaged engine may wait for ever for writes that it can't do.
             std::mem::forget(damaged);
             checked.counts = saved?;
         }
@@ -261,14 +271,18 @@ impl Place {
     }
 
     /// Opens a copy of a log without what the engine derives from it.
-    fn rebuild(&self, config: &Config, aside: &Path) -> Result<(Trees, Checked), StoreError> {
+    fn rebuild(
+        &self,
+        settings: &StoreSettings,
+        aside: &Path,
+    ) -> Result<(Trees, Checked), StoreError> {
         self.prepare()
             .and_then(|()| fs::copy(aside.join("db"), self.engine.join("db")))
             .map_err(self.error("mending"))?;
-        self.attempt(config, LastStop::Suspect, None)
+        self.attempt(settings, LastStop::Suspect, None)
     }
 
-    fn last_stop(&self, mark: Option<Mark>) -> LastStop {
+    fn last_stop(&self, mark: Option<CleanStop>) -> LastStop {
         if !self.engine.exists() {
             LastStop::None
         } else if self.dir.join(SUSPECT).exists() {
@@ -278,7 +292,7 @@ impl Place {
                 (Some(mark), Ok(now)) if mark.log == now => LastStop::Clean,
                 (Some(_), _) => LastStop::Unclean,
                 (None, _) => {
-                    let log = intact::length_if_whole(&self.dir.join(LOG));
+                    let log = log_check::length_if_whole(&self.dir.join(LOG));
                     log.map_or(LastStop::Unclean, LastStop::Killed)
                 }
             }
@@ -289,12 +303,12 @@ impl Place {
         fs::metadata(self.engine.join("db")).map(|meta| meta.len())
     }
 
-    /// Closes the engine so that the next start is quick. The engine keeps its page table only
-    /// when it opens, so after writes it is opened once more: otherwise the next start would
-    /// have to read the whole log of this one.
+    /// Closes the engine so that the next start is quick. The engine writes its page table only
+    /// when it opens. So after writes it is opened once more, or the next start would have to read
+    /// the whole log.
     pub(super) fn rest(
         &self,
-        config: &Config,
+        settings: &StoreSettings,
         trees: Trees,
         wrote: bool,
     ) -> Result<(), StoreError> {
@@ -302,17 +316,17 @@ impl Place {
         let counts = trees.position(&self.engine)?.counts;
         trees.shut(&self.engine)?;
         if wrote {
-            Trees::open(&self.engine, config)?.shut(&self.engine)?;
+            Trees::open(&self.engine, settings)?.shut(&self.engine)?;
         }
         self.close_engine();
         self.log_len()
-            .map(|log| Mark { log, counts }.text())
+            .map(|log| CleanStop { log, counts }.text())
             .and_then(|text| files::write_whole(&self.dir, CLEAN, text.as_bytes()))
             .map_err(self.error("marking"))
     }
 
-    /// Notes that the engine met damage, so that the next start looks at everything. Best
-    /// effort: where even this can't be written, the bounded check remains.
+    /// Notes that the engine met damage, so that the next start checks everything. If even this
+    /// can't be written, the limited check has to do.
     pub(super) fn suspect(&self) {
         let _ = files::write_whole(&self.dir, SUSPECT, b"the engine met damage\n");
     }
@@ -326,8 +340,8 @@ impl Place {
     }
 }
 
-/// Whether an error of opening means that the data is damaged. A refusal of the system says
-/// nothing about the data, and a newer format is none of our business.
+/// Whether an error of opening means damage. A refusal of the system says nothing about the data,
+/// and a newer format is not damage.
 fn is_damage(error: &StoreError) -> bool {
     match error {
         StoreError::Corrupt { .. } | StoreError::Codec(_) => true,

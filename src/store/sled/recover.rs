@@ -1,29 +1,33 @@
-//! Bringing an engine up to what the archive and the journal hold, and telling what none of the
-//! three has any more. It reads them past damage, and never calls a write lost that one of them has.
+//! Brings an engine up to what the archive and the journal hold, and finds out what none of the
+//! three has. Owns the count of what is lost. Reads both files past damage, and never reports a
+//! write as lost that one of them has.
 
 use std::sync::Arc;
 
+use super::super::batch::Batch;
 use super::super::codec;
-use super::super::{Batch, Loss, StoreError};
+use super::super::error::StoreError;
+use super::super::report::Loss;
 use super::archive::Archive;
 use super::committer::Committer;
-use super::entry::{Found, Stamp};
-use super::old;
+use super::entry::{Scanned, Stamp};
+use super::journal_v1;
 use super::trees::{Counts, Trees};
 
-/// Which groups of writes were met, whole or by a trace only.
-struct Tale {
-    /// Groups that are there, as ranges with both ends.
+/// Which groups of writes were found, whole or only as a trace.
+struct GroupsFound {
+    /// The groups that were found, as ranges that include both ends.
     known: Vec<(u64, u64)>,
-    /// The last group of which anything tells.
+    /// The last group of which there is any sign.
     top: u64,
-    /// The last group in the archive, and how much the store had then.
+    /// The last group in the archive.
     archived: u64,
+    /// What the store held when that group was written.
     expected: Counts,
 }
 
-impl Tale {
-    /// The engine has all groups up to `group`.
+impl GroupsFound {
+    /// Starts with an engine that has all groups up to `group`.
     fn new(group: u64) -> Self {
         Self {
             known: vec![(0, group)],
@@ -55,7 +59,7 @@ impl Tale {
         self.top = self.top.max(stamp.last);
     }
 
-    /// How many groups behind `from` left nothing but a trace, or a gap.
+    /// How many groups after `from` are missing or left only a trace.
     fn missing(mut self, from: u64) -> u64 {
         self.known.sort_unstable();
         let (mut missing, mut met) = (0, from);
@@ -68,23 +72,26 @@ impl Tale {
 }
 
 impl Committer {
-    /// Applies what the engine lacks, of a store whose last stop was clean or not. What the
-    /// archive lacks waits to be written there; the journal keeps it until then.
+    /// Applies what the engine lacks. `clean` says how the store stopped last. What the archive
+    /// lacks waits to be archived, and the journal holds it until then.
     pub(super) fn recover(&mut self, trees: &Trees, clean: bool) -> Result<Loss, StoreError> {
         let shared = Arc::clone(&self.shared);
         self.pending = Batch::default();
         let position = trees.position(shared.place.engine())?;
         self.group = position.group;
         let archive = self.archive.take();
+        // An archive that is shorter than the engine knows it was cut off, and is made anew from
+        // the engine.
         let archive = archive.filter(|archive| archive.end() >= position.archived);
         if let Some(mut archive) = archive {
             archive.last = position.group;
+            // After a clean stop both are complete, so nothing has to be read.
             if clean && archive.end() == position.archived {
                 self.archive = Some(archive);
                 self.journal.rewind();
                 return Ok(Loss::default());
             }
-            let mut tale = Tale::new(position.group);
+            let mut tale = GroupsFound::new(position.group);
             let replayed = self.replay_archive(trees, &archive, position.archived, &mut tale);
             archive.last = tale.archived;
             self.archive = Some(archive);
@@ -95,7 +102,7 @@ impl Committer {
             self.behind = true;
             return Ok(told(tale, lacking));
         }
-        let mut tale = Tale::new(position.group);
+        let mut tale = GroupsFound::new(position.group);
         self.replay_old(trees)?;
         self.replay_journal(trees, &mut tale)?;
         self.group = tale.top;
@@ -103,17 +110,18 @@ impl Committer {
         Ok(told(tale, Counts::default()))
     }
 
-    /// What the archive and the journal hold and an engine may lack, with its blobs as they are
-    /// read. It writes nothing.
+    /// What the archive and the journal hold and an engine may lack, with decoded blobs. Writes
+    /// nothing.
     pub(super) fn unapplied(&self, trees: &Trees) -> Result<Vec<Batch>, StoreError> {
         let place = &self.shared.place;
         let failed = |error| StoreError::io("reading the journal in", place.dir(), &error);
         let position = trees.position(place.engine())?;
+        // The archive comes before the journal: its groups are older.
         let mut held = Vec::new();
         if let Some(archive) = &self.archive {
             let mut entries = archive.entries(position.archived).map_err(failed)?;
             while let Some(found) = entries.next().map_err(failed)? {
-                let Found::Whole(_, batches) = found else {
+                let Scanned::Whole(_, batches) = found else {
                     continue;
                 };
                 for mut batch in batches {
@@ -126,7 +134,7 @@ impl Committer {
         }
         let mut entries = self.journal.entries().map_err(failed)?;
         while let Some(found) = entries.next().map_err(failed)? {
-            if let Found::Whole(stamp, batches) = found
+            if let Scanned::Whole(stamp, batches) = found
                 && stamp.last > position.group
             {
                 held.extend(batches);
@@ -140,31 +148,31 @@ impl Committer {
         trees: &Trees,
         archive: &Archive,
         from: u64,
-        tale: &mut Tale,
+        tale: &mut GroupsFound,
     ) -> Result<(), StoreError> {
         let dir = self.shared.place.dir().to_owned();
         let failed = |error| StoreError::io("reading the archive in", &dir, &error);
         let mut entries = archive.entries(from).map_err(failed)?;
         while let Some(found) = entries.next().map_err(failed)? {
             match found {
-                Found::Whole(stamp, batches) => {
+                Scanned::Whole(stamp, batches) => {
                     for batch in &batches {
                         self.put(trees, batch)?;
                     }
                     if !self.counted {
-                        // The engine may have had some of it, which was not noted any more.
+                        // The engine may have had some of it already without having noted it.
                         self.counts = stamp.counts;
                     }
                     tale.archived(&stamp);
                 }
-                Found::Trace(stamp) => tale.trace(&stamp),
+                Scanned::Trace(stamp) => tale.trace(&stamp),
             }
         }
         Ok(())
     }
 
-    /// How much less the engine has than it had when the archive was last written.
-    fn lacking(&self, tale: &Tale) -> Counts {
+    /// How much less the engine has than when the archive was last written.
+    fn lacking(&self, tale: &GroupsFound) -> Counts {
         if !self.counted {
             return Counts::default();
         }
@@ -174,17 +182,17 @@ impl Committer {
         }
     }
 
-    /// Applies the groups of the journal that nothing else has, in their order, and has them
-    /// archived.
-    fn replay_journal(&mut self, trees: &Trees, tale: &mut Tale) -> Result<(), StoreError> {
+    /// Applies the groups that only the journal has, in their order, and lets them wait for the
+    /// archive.
+    fn replay_journal(&mut self, trees: &Trees, tale: &mut GroupsFound) -> Result<(), StoreError> {
         let dir = self.shared.place.dir().to_owned();
         let failed = |error| StoreError::io("reading the journal in", &dir, &error);
         let mut groups = Vec::new();
         let mut entries = self.journal.entries().map_err(failed)?;
         while let Some(found) = entries.next().map_err(failed)? {
             match found {
-                Found::Whole(stamp, batches) => groups.push((stamp, batches)),
-                Found::Trace(stamp) => tale.trace(&stamp),
+                Scanned::Whole(stamp, batches) => groups.push((stamp, batches)),
+                Scanned::Trace(stamp) => tale.trace(&stamp),
             }
         }
         groups.sort_by_key(|(stamp, _)| stamp.last);
@@ -193,8 +201,8 @@ impl Committer {
                 continue;
             }
             if !self.counted {
-                // As above; of the last group alone some may stay uncounted, which hides a little
-                // from a later check and alarms nobody.
+                // As above. Some entries of the last group may stay uncounted. That hides a little
+                // from a later check, but raises no false alarm.
                 let Counts { blobs, links } = stamp.counts;
                 self.counts.blobs = self.counts.blobs.max(blobs);
                 self.counts.links = self.counts.links.max(links);
@@ -206,7 +214,7 @@ impl Committer {
                         self.pending.blobs.extend(stored.blobs);
                         self.pending.links.extend(stored.links);
                     }
-                    // It was refused when it was new, too.
+                    // It was refused when it was new as well.
                     Err(StoreError::Codec(_)) => {}
                     Err(error) => return Err(error),
                 }
@@ -222,7 +230,7 @@ impl Committer {
         let bytes = self.journal.bytes();
         let bytes =
             bytes.map_err(|error| StoreError::io("reading the journal in", &dir, &error))?;
-        for batch in old::batches(&bytes) {
+        for batch in journal_v1::batches(&bytes) {
             match self.encode(&batch) {
                 Ok(stored) => self.put(trees, &stored).map(drop)?,
                 Err(StoreError::Codec(_)) => {}
@@ -249,8 +257,8 @@ impl Committer {
     }
 }
 
-/// What is lost: nothing of a group that is in the archive is, if the engine has as much as then.
-fn told(tale: Tale, lacking: Counts) -> Loss {
+/// What is lost. Groups in the archive are not lost if the engine has as much as it had then.
+fn told(tale: GroupsFound, lacking: Counts) -> Loss {
     let Counts { blobs, links } = lacking;
     let from = if blobs + links > 0 { 0 } else { tale.archived };
     Loss {

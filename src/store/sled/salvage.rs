@@ -1,16 +1,17 @@
-//! Saving what can still be read of a damaged engine. It only ever reads the damaged one.
+//! Saves what can still be read of a damaged engine. Owns the order of reading. Never writes to the
+//! damaged engine.
 
 use std::path::Path;
 
 use ::sled::Tree;
 
-use super::super::StoreError;
+use super::super::error::StoreError;
 use super::trees::{Counts, Position, Trees, guarded};
 
 impl Trees {
-    /// Copies all that can be read of a damaged engine into this one, which is new: each tree
-    /// from its front up to the damage, then from its back down to it. What is copied is held
-    /// to its id when it is read.
+    /// Copies everything readable from a damaged engine into this new one: each tree from its front
+    /// up to the damage, and then from its back down to it. Readers check what is copied against
+    /// its id.
     pub(super) fn salvage(
         &self,
         path: &Path,
@@ -22,7 +23,8 @@ impl Trees {
         copy_readable((&damaged.blobs, aside), (&self.blobs, path), blobs)?;
         let links = |_: &[u8]| counts.links += 1;
         copy_readable((&damaged.links, aside), (&self.links, path), links)?;
-        // It knows of no group: all that the archive and the journal hold is laid over it.
+        // The new engine knows of no group, so everything in the archive and the journal is applied
+        // to it.
         let position = Position {
             counts,
             ..Position::default()
@@ -33,7 +35,7 @@ impl Trees {
     }
 }
 
-/// Stops quietly where the source can't be read, and with an error where the target can't be
+/// Stops without an error where the source can't be read, and with one where the target can't be
 /// written.
 fn copy_readable(
     (from, aside): (&Tree, &Path),

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::super::tests::{config, noise, open, wait};
 use super::super::*;
+use crate::model::blob_id;
 
 mod damage;
 

@@ -1,14 +1,14 @@
-//! The engine's three trees and how blobs and links lie in them. Every call into the engine
-//! goes through [`guarded`], which turns its panics into errors. It never flushes by itself and
-//! never answers a client.
+//! The engine's three trees, and how blobs and links lie in them. Owns the keys and the format.
+//! Every call into the engine goes through [`guarded`], which turns its panics into errors. Never
+//! flushes by itself and never answers a client.
 //!
-//! * `blobs`: `id ‖ chunk number (u32, big-endian)` leads to at most 6 KB of the stored form.
-//!   The engine puts pages over a quarter of a segment into files of their own, which it never
-//!   syncs; chunks of this size never make such a page.
-//! * `links`: `key ‖ turn (u32, big-endian) ‖ id` leads to nothing: the key says it all.
-//! * `meta`: `format` leads to the format's number, `counts` to the numbers of blobs and links, of the
-//!   last group of writes, of the archive's bytes up to there, and of the log's, each a big-endian u64.
-//!   In format 1 the last three were not there. Formats 1 and 2 are read, and 2 is written.
+//! * `blobs`: `id ‖ chunk number (u32, big-endian)` leads to at most 6 KB of the stored form. The
+//!   engine puts a page of more than a quarter of a segment into a file of its own, which it never
+//!   syncs. Chunks of this size never make such a page.
+//! * `links`: `key ‖ turn (u32, big-endian) ‖ id` leads to nothing. The key holds everything.
+//! * `meta`: `format` leads to the number of the format. `counts` leads to big-endian u64s: how many
+//!   blobs and links there are, the last group of writes, and the lengths of the archive and of the
+//!   log at that time. Format 1 had only the first two. This version reads both and writes format 2.
 
 use std::fs::{File, OpenOptions};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,18 +20,20 @@ use bytes::Bytes;
 
 use crate::model::{Digest, blob_id};
 
+use super::super::batch::{Link, MEMBERS};
 use super::super::codec::{self, CodecError};
-use super::super::{Config, Link, MEMBERS, StoreError};
+use super::super::error::StoreError;
+use super::super::settings::StoreSettings;
 
-/// Fixed when a store is made; the engine refuses any other afterwards.
+/// The size of a segment. It is fixed when a store is made, and the engine refuses any other.
 pub(super) const SEGMENT: usize = 2 << 20;
 /// The longest piece of a value under one key.
 pub(super) const CHUNK: usize = 6 << 10;
-/// The form of the directory that this version writes.
+/// The format that this version writes.
 const FORMAT: u8 = 2;
-/// The oldest form that it reads: one without an archive.
+/// The oldest format that it reads, which has no archive.
 const OLDEST: u8 = 1;
-/// How often, and how long apart, the engine's own file lock is tried: its threads may hold it
+/// How often the engine's file lock is tried, and how long apart. The engine's threads may hold it
 /// for a moment after a store of this process was dropped.
 const LOCK_TRIES: u32 = 200;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
@@ -43,23 +45,23 @@ pub(super) struct Counts {
     pub(super) links: u64,
 }
 
-/// Up to where the engine holds what was written. Its log keeps the order of writes, so that what
-/// was lost behind a place is told by the position that is left.
+/// Up to where the engine holds what was written. Its log keeps the order of writes, so the
+/// position that is left shows what was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) counts: Counts,
-    /// The last group of writes that it has whole.
+    /// The last group of writes that the engine has whole.
     pub(super) group: u64,
-    /// It has all that the archive holds before this place.
+    /// The engine has everything that the archive holds before this place.
     pub(super) archived: u64,
-    /// How long its log was then.
+    /// How long the engine's log was then.
     pub(super) log: u64,
 }
 
-/// What a check met.
+/// What a check found.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Checked {
-    /// How much is there: counted where `counted` says so, else as it was noted last.
+    /// How much is stored. It was counted if `counted` says so, and otherwise noted earlier.
     pub(super) counts: Counts,
     pub(super) counted: bool,
     /// How many entries were read.
@@ -67,19 +69,19 @@ pub(super) struct Checked {
 }
 
 /// A blob as it was found.
-pub(super) enum Found {
+pub(super) enum StoredBlob {
     Whole(Bytes),
-    /// Bytes are there and do not belong to the id.
+    /// Bytes are stored, but they do not match the id.
     Mismatch,
     Absent,
 }
 
-/// What became of a blob that was put.
+/// What was done to put a blob.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Put {
-    /// Nothing stood under its id.
+pub(super) struct PutBlob {
+    /// Nothing was stored under its id.
     pub(super) new: bool,
-    /// Something of it was written.
+    /// At least a part of it was written.
     pub(super) wrote: bool,
 }
 
@@ -88,12 +90,13 @@ pub(super) struct Trees {
     pub(super) blobs: Tree,
     pub(super) links: Tree,
     meta: Tree,
-    /// An own handle on the log: the engine's flush does not reach the disk's cache.
+    /// The store's own handle on the log, because the engine's flush does not reach the cache of
+    /// the disk.
     log: File,
     db: Db,
 }
 
-/// Runs engine code; its panics and its errors about damaged data become
+/// Runs code of the engine. Its panics, and its errors about damaged data, become
 /// [`StoreError::Corrupt`].
 pub(super) fn guarded<T>(
     path: &Path,
@@ -119,17 +122,18 @@ pub(super) fn guarded<T>(
 
 impl Trees {
     /// Opens the engine in `path`. Reads no more than the engine must.
-    pub(super) fn open(path: &Path, config: &Config) -> Result<Self, StoreError> {
+    pub(super) fn open(path: &Path, settings: &StoreSettings) -> Result<Self, StoreError> {
         let open = || {
             ::sled::Config::new()
                 .path(path)
                 .segment_size(SEGMENT)
-                .cache_capacity(u64::from(config.cache_mb) << 20)
-                // Its background thread would be waited for without end if it ever panicked.
+                .cache_capacity(u64::from(settings.cache_mb) << 20)
+                // The thread for this would be waited for without end if it ever panicked.
                 .flush_every_ms(None)
                 .open()
         };
         let mut db = guarded(path, open);
+        // A store of this process that was dropped a moment ago may still hold the lock.
         for _ in 0..LOCK_TRIES {
             if !db.as_ref().is_err_and(is_lock) {
                 break;
@@ -184,12 +188,13 @@ impl Trees {
         guarded(path, || self.meta.insert("format", &[FORMAT]).map(|_| ()))
     }
 
-    /// What was noted when the last group was written.
+    /// The position that was noted with the last group.
     pub(super) fn position(&self, path: &Path) -> Result<Position, StoreError> {
         let value = guarded(path, || self.meta.get("counts"))?;
         let Some(value) = value else {
             return Ok(Position::default());
         };
+        // Format 1 noted only two numbers. The others then count as zero.
         let (numbers, rest) = value.as_chunks::<8>();
         let (blobs, links, [group, archived, log]) = match (numbers, rest) {
             ([blobs, links], []) => (*blobs, *links, [[0; 8]; 3]),
@@ -213,7 +218,7 @@ impl Trees {
         })
     }
 
-    /// Notes a position, with the log's length as it is by now.
+    /// Notes a position. Adds the current length of the log.
     pub(super) fn put_position(&self, path: &Path, position: Position) -> Result<(), StoreError> {
         let Position {
             counts: Counts { blobs, links },
@@ -229,19 +234,19 @@ impl Trees {
         })
     }
 
-    /// Writes a blob in its stored form unless the same bytes are there.
+    /// Writes a blob in its stored form, unless the same bytes are stored.
     pub(super) fn put_blob(
         &self,
         path: &Path,
         id: &Digest,
         stored: &[u8],
-    ) -> Result<Put, StoreError> {
+    ) -> Result<PutBlob, StoreError> {
         guarded(path, || {
-            let mut put = Put::default();
+            let mut put = PutBlob::default();
             for (number, chunk) in (0u32..).zip(stored.chunks(CHUNK)) {
                 let key = chunk_key(id, number);
-                // Rewriting what is there would only wear the log; what is there and differs
-                // was damaged, and is mended by this.
+                // Writing the same bytes again would only wear the log. Bytes that differ were
+                // damaged, and are repaired here.
                 let old = self.blobs.get(key)?;
                 if old.as_deref() != Some(chunk) {
                     self.blobs.insert(key, chunk)?;
@@ -253,7 +258,7 @@ impl Trees {
         })
     }
 
-    /// Writes a link; says whether it is new.
+    /// Writes a link. Returns whether it is new.
     pub(super) fn put_link(&self, path: &Path, link: &Link) -> Result<bool, StoreError> {
         guarded(path, || {
             let key = link_key(link);
@@ -265,7 +270,7 @@ impl Trees {
         })
     }
 
-    /// Makes all that was written durable: the engine's flush, then the disk's own.
+    /// Makes everything that was written durable: by the engine's flush, and then by the disk's.
     pub(super) fn sync(&self, path: &Path) -> Result<(), StoreError> {
         guarded(path, || self.db.flush().map(|_| ()))?;
         self.log
@@ -273,12 +278,12 @@ impl Trees {
             .map_err(|error| StoreError::io("syncing", path, &error))
     }
 
-    /// The open log, to tell whether it is still the one in the directory.
+    /// The open log. It is compared with the one in the directory.
     pub(super) fn log(&self) -> &File {
         &self.log
     }
 
-    /// Closes the engine, which writes once more as it goes and may panic over it.
+    /// Closes the engine, which writes once more and may panic.
     pub(super) fn shut(self, path: &Path) -> Result<(), StoreError> {
         guarded(path, || {
             drop(self);
@@ -302,8 +307,8 @@ impl Trees {
         })
     }
 
-    /// Hands over every blob in its stored form, then every link. A blob that lacks a part is left
-    /// out.
+    /// Hands over every blob in its stored form, and then every link. Leaves out a blob that lacks
+    /// a chunk.
     pub(super) fn each(
         &self,
         path: &Path,
@@ -314,6 +319,7 @@ impl Trees {
         loop {
             let next = guarded(path, || chunks.next().transpose())?;
             let next = next.as_ref().map(|(key, value)| (parse_chunk(key), value));
+            // A chunk that continues the blob at hand.
             if let (Some((Some((id, number)), value)), Some((open, bytes))) = (&next, &mut blob)
                 && id == open
                 && *number > 0
@@ -321,6 +327,7 @@ impl Trees {
                 bytes.extend_from_slice(value);
                 continue;
             }
+            // The blob at hand has ended. Its own length says whether a chunk is missing.
             if let Some((id, bytes)) = blob.take()
                 && codec::stored_len(&bytes).is_ok_and(|length| length == bytes.len())
             {
@@ -339,7 +346,7 @@ impl Trees {
         Ok(())
     }
 
-    /// Hands over the turn and id of every link.
+    /// Hands over the turn and the id of every link.
     pub(super) fn each_member(
         &self,
         path: &Path,
@@ -352,24 +359,25 @@ impl Trees {
         })
     }
 
-    /// Whether a blob is there, going by its first chunk.
+    /// Whether a blob is stored, judged by its first chunk.
     pub(super) fn has_blob(&self, path: &Path, id: &Digest) -> Result<bool, StoreError> {
         guarded(path, || self.blobs.contains_key(chunk_key(id, 0)))
     }
 
-    /// Whether a link is there.
+    /// Whether a link is stored.
     pub(super) fn has_link(&self, path: &Path, link: &Link) -> Result<bool, StoreError> {
         guarded(path, || self.links.contains_key(link_key(link)))
     }
 
-    /// Reads a blob and holds it to its id.
+    /// Reads a blob and checks it against its id.
     ///
     /// # Errors
-    /// Besides the engine's: a value of an unknown version.
-    pub(super) fn blob(&self, path: &Path, id: &Digest) -> Result<Found, StoreError> {
+    /// The engine's errors, and one for a value of an unknown version.
+    pub(super) fn blob(&self, path: &Path, id: &Digest) -> Result<StoredBlob, StoreError> {
         let Some(first) = guarded(path, || self.blobs.get(chunk_key(id, 0)))? else {
-            return Ok(Found::Absent);
+            return Ok(StoredBlob::Absent);
         };
+        // The first chunk says how long the whole form is, and so how many chunks follow.
         let length = match codec::stored_len(&first) {
             Ok(length) => length,
             Err(error) => return unreadable(error),
@@ -382,20 +390,20 @@ impl Trees {
                 let number = u32::try_from(number).map_err(|_| CodecError::TooLarge(length))?;
                 match guarded(path, || self.blobs.get(chunk_key(id, number)))? {
                     Some(chunk) => whole.extend_from_slice(&chunk),
-                    None => return Ok(Found::Mismatch),
+                    None => return Ok(StoredBlob::Mismatch),
                 }
             }
             whole.into()
         };
         match codec::decode(&stored) {
-            Ok(value) if blob_id(&value) == *id => Ok(Found::Whole(value)),
-            Ok(_) => Ok(Found::Mismatch),
+            Ok(value) if blob_id(&value) == *id => Ok(StoredBlob::Whole(value)),
+            Ok(_) => Ok(StoredBlob::Mismatch),
             Err(error) => unreadable(error),
         }
     }
 
-    /// Reads up to `limit` entries of each tree, and holds the counts to what it met where it
-    /// met all.
+    /// Reads up to `limit` entries of each tree. If that is all of them, checks them against the
+    /// noted counts.
     pub(super) fn check(&self, path: &Path, limit: usize) -> Result<Checked, StoreError> {
         let (met, read, all) = guarded(path, || {
             let (mut met, mut read) = (Counts::default(), 0u64);
@@ -422,6 +430,8 @@ impl Trees {
                 read,
             });
         }
+        // There may be more than was noted, because counts are noted after the entries. There can't
+        // be fewer.
         if met.blobs < counted.blobs || met.links < counted.links {
             return Err(StoreError::Corrupt {
                 detail: format!(
@@ -442,11 +452,11 @@ fn is_lock(error: &StoreError) -> bool {
     matches!(error, StoreError::Io { detail, .. } if detail.contains("could not acquire lock"))
 }
 
-fn unreadable(error: CodecError) -> Result<Found, StoreError> {
+fn unreadable(error: CodecError) -> Result<StoredBlob, StoreError> {
     match error {
         CodecError::Version(_) => Err(error.into()),
         CodecError::TooLarge(_) | CodecError::Damaged | CodecError::Compressor => {
-            Ok(Found::Mismatch)
+            Ok(StoredBlob::Mismatch)
         }
     }
 }
@@ -486,7 +496,8 @@ fn link_key(link: &Link) -> [u8; 68] {
     out
 }
 
-/// The turn and id in a link's key. A key of another length is none of ours and is left out.
+/// The turn and the id in the key of a link. `None` if the key has another length, because the
+/// store never writes one.
 fn member(
     key: Result<::sled::IVec, ::sled::Error>,
 ) -> Option<Result<(u32, Digest), ::sled::Error>> {

@@ -9,8 +9,8 @@ use super::*;
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Reads at a tenth, writes as plain, output at five; a unit is a dollar.
-fn terms() -> Terms {
-    Terms {
+fn terms() -> LedgerTerms {
+    LedgerTerms {
         prices: Prices {
             write: 1.0,
             usd_per_mtok: Some(1e6),
@@ -20,12 +20,12 @@ fn terms() -> Terms {
             step: 100,
             ttl: HOUR,
         },
-        ..Terms::default()
+        ..LedgerTerms::default()
     }
 }
 
-fn asked(tokens: u64, before: u64, held: u64) -> Asked {
-    Asked {
+fn asked(tokens: u64, before: u64, held: u64) -> RequestSizes {
+    RequestSizes {
         tokens,
         before,
         held,
@@ -42,12 +42,12 @@ fn usage(prompt: u64, cached: u64, cache_write: u64, completion: u64) -> Option<
     })
 }
 
-fn call(asked: Asked, whole: u64, usage: Option<Usage>) -> Call {
-    Call {
+fn call(asked: RequestSizes, whole: u64, usage: Option<Usage>) -> LedgerCall {
+    LedgerCall {
         asked,
         whole,
         usage,
-        said: Said::default(),
+        said: AnswerSizes::default(),
     }
 }
 
@@ -87,8 +87,8 @@ fn a_pass_pays_for_what_it_writes_again() {
 /// The hidden tools are 50 tokens, a lone hop says 20, and the next one reads them again.
 #[test]
 fn a_lone_hop_is_paid_for_by_who_asked_for_it() {
-    let lone = Call {
-        said: Said {
+    let lone = LedgerCall {
+        said: AnswerSizes {
             all: 20,
             text: 5,
             hidden: 15,
@@ -96,8 +96,8 @@ fn a_lone_hop_is_paid_for_by_who_asked_for_it() {
         },
         ..call(asked(1_050, 950, 950), 1_050, usage(1_050, 950, 0, 20))
     };
-    let last = Call {
-        said: Said {
+    let last = LedgerCall {
+        said: AnswerSizes {
             all: 40,
             text: 10,
             hidden: 12,
@@ -133,19 +133,19 @@ fn the_client_has_the_luck_with_the_cache_that_we_had() {
     let client = asked(1_000, 900, 900);
     let grown = asked(400, 300, 300);
     let cut = asked(400, 900, 100);
-    let seen = Terms {
+    let seen = LedgerTerms {
         seen: true,
         ..terms()
     };
-    let cold = Terms {
+    let cold = LedgerTerms {
         warm: false,
         ..terms()
     };
-    let silent = Terms {
+    let silent = LedgerTerms {
         cache: CacheModel::None,
         ..terms()
     };
-    let unmarked = Terms {
+    let unmarked = LedgerTerms {
         client_caches: false,
         ..terms()
     };
@@ -200,7 +200,7 @@ fn the_client_has_the_luck_with_the_cache_that_we_had() {
 
 #[test]
 fn both_sides_are_calibrated_and_priced_alike() {
-    let terms = Terms {
+    let terms = LedgerTerms {
         prices: Prices::default(),
         ..terms()
     };
@@ -220,8 +220,8 @@ fn a_cold_cache_is_filled_with_less() {
     assert!(super::account(&terms(), asked(1, 0, 0), &[]).is_none());
 }
 
-fn unsent(asked: Asked, whole: u64, alike: u64) -> Unsent {
-    Unsent {
+fn unsent(asked: RequestSizes, whole: u64, alike: u64) -> UnsentView {
+    UnsentView {
         asked,
         whole,
         alike,
@@ -251,11 +251,11 @@ fn what_was_only_watched_is_projected_as_it_would_be_accounted() {
 /// front of other conversations too.
 #[test]
 fn a_view_reads_of_the_cache_what_it_would_have_written() {
-    let unmarked = Terms {
+    let unmarked = LedgerTerms {
         client_caches: false,
         ..terms()
     };
-    let never = Terms {
+    let never = LedgerTerms {
         client_caches: false,
         view_caches: false,
         ..terms()
@@ -293,12 +293,12 @@ prop_compose! {
         whole in 0_u64..900_000, reported: bool, prompt in 0_u64..300_000,
         cached in 0_u64..300_000, cache_write in 0_u64..300_000, said in 0_u64..5_000,
         text in 0_u64..5_000, hidden in 0_u64..5_000, alone: bool,
-    ) -> Call {
-        Call {
+    ) -> LedgerCall {
+        LedgerCall {
             asked: asked(tokens, before, held.min(before).min(tokens)),
             whole,
             usage: usage(prompt, cached, cache_write, said).filter(|_| reported),
-            said: Said { all: said, text, hidden, alone },
+            said: AnswerSizes { all: said, text, hidden, alone },
         }
     }
 }
@@ -311,7 +311,7 @@ proptest! {
         held in 0_u64..900_000, warm: bool, seen: bool, client_caches: bool,
         write in 0.5_f64..2.0, ratio in 0.7_f64..2.0,
     ) {
-        let terms = Terms {
+        let terms = LedgerTerms {
             prices: Prices { write, ..Prices::default() },
             warm, seen, client_caches, ratio,
             ..terms()
@@ -332,7 +332,7 @@ proptest! {
         call in any_call(), view in any_call(), alike in 0_u64..50_000, warm: bool, seen: bool,
         client_caches: bool, view_caches: bool, write in 0.5_f64..2.0, ratio in 0.7_f64..2.0,
     ) {
-        let terms = Terms {
+        let terms = LedgerTerms {
             prices: Prices { write, ..Prices::default() },
             warm, seen, client_caches, view_caches, ratio,
             ..terms()

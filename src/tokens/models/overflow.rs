@@ -1,40 +1,40 @@
-//! Reads an upstream's error for whether the prompt was too long, and for how long it may be.
+//! Finds out whether an upstream's error says that the prompt was too long, and how long it may be.
 //!
-//! Owns the patterns' form. It looks at an error's own codes and messages only, never at the
-//! rest of a body, which may echo what a user wrote.
+//! Owns the form of the patterns. Never looks at more than the codes and messages of an error,
+//! because the rest of a body may quote what a user wrote.
 
 use serde_json::Value;
 
-use super::ModelsError;
+use super::error::ModelsError;
 
 /// An upstream's answer that the prompt is longer than the model's window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextLengthError {
-    /// The window in tokens, where the error says it.
+    /// The window in tokens, if the error names it.
     pub window: Option<u32>,
 }
 
-/// Errors are short; more of one is not read.
+/// How many bytes of an error are read. Errors are short.
 const TEXT_MAX: usize = 16 * 1024;
 
-/// The codes and patterns of a table.
+/// The codes and the patterns of a table.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Overflow {
     codes: Vec<String>,
     patterns: Vec<Pattern>,
 }
 
-/// Literal text in lower case with placeholders for numbers.
+/// Literal text in lower case, with placeholders for numbers.
 #[derive(Clone, Debug)]
 struct Pattern {
     first: String,
-    rest: Vec<(Slot, String)>,
+    rest: Vec<(Placeholder, String)>,
 }
 
 /// A placeholder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Slot {
-    /// `{n}`: a number that says nothing of the window.
+enum Placeholder {
+    /// `{n}`: a number that says nothing about the window.
     Any,
     /// `{window}`: the window.
     Window,
@@ -55,24 +55,24 @@ impl Overflow {
         self
     }
 
-    /// See [`super::Models::context_length_error`].
+    /// See `Models::context_length_error`.
     pub(super) fn read(&self, status: u16, body: &str) -> Option<ContextLengthError> {
-        // Providers answer so with these; a 429 that names tokens is a rate limit.
+        // Providers use these statuses for it. A 429 that names tokens is a rate limit.
         if !matches!(status, 400 | 413 | 422) {
             return None;
         }
-        let said = Said::of(body);
+        let said = ErrorTexts::of(body);
         let by_code = said.codes.iter().any(|code| self.codes.contains(code));
-        let windows = said.texts.iter().filter_map(|text| self.window(text));
-        let by_text = windows.reduce(|first, second| first.or(second));
-        match by_text {
-            Some(window) => Some(ContextLengthError { window }),
-            None => by_code.then_some(ContextLengthError { window: None }),
-        }
+        let by_text = said.texts.iter().filter_map(|text| self.find(text));
+        // An error may say in one text that it is too long, and in another by how much.
+        let by_text = by_text.reduce(|first, second| ContextLengthError {
+            window: first.window.or(second.window),
+        });
+        by_text.or(by_code.then_some(ContextLengthError { window: None }))
     }
 
-    /// The window by the first pattern that matches; the outer `None` if none does.
-    fn window(&self, text: &str) -> Option<Option<u32>> {
+    /// What the first matching pattern says. `None` if no pattern matches.
+    fn find(&self, text: &str) -> Option<ContextLengthError> {
         self.patterns.iter().find_map(|pattern| pattern.find(text))
     }
 }
@@ -82,6 +82,7 @@ impl Pattern {
         let refused = || ModelsError::Pattern(text.to_owned());
         let mut pieces = text.split('{');
         let first = pieces.next().unwrap_or_default().to_lowercase();
+        // A pattern that begins with a placeholder would be tried at every place of a text.
         if first.is_empty() {
             return Err(refused());
         }
@@ -89,14 +90,14 @@ impl Pattern {
         for piece in pieces {
             if rest
                 .last()
-                .is_some_and(|(_, literal): &(Slot, String)| literal.is_empty())
+                .is_some_and(|(_, literal): &(Placeholder, String)| literal.is_empty())
             {
                 return Err(refused());
             }
             let (name, literal) = piece.split_once('}').ok_or_else(refused)?;
             let slot = match name {
-                "n" => Slot::Any,
-                "window" => Slot::Window,
+                "n" => Placeholder::Any,
+                "window" => Placeholder::Window,
                 _ => return Err(refused()),
             };
             rest.push((slot, literal.to_lowercase()));
@@ -104,29 +105,29 @@ impl Pattern {
         Ok(Self { first, rest })
     }
 
-    /// What the pattern says of the window where it matches; the outer `None` if it does not.
-    fn find(&self, text: &str) -> Option<Option<u32>> {
+    /// What the pattern says of the window. `None` if it does not match.
+    fn find(&self, text: &str) -> Option<ContextLengthError> {
         let starts = text.match_indices(&self.first);
         starts
             .into_iter()
             .find_map(|(at, first)| self.rest_of(text.get(at + first.len()..)?))
     }
 
-    fn rest_of(&self, mut text: &str) -> Option<Option<u32>> {
+    fn rest_of(&self, mut text: &str) -> Option<ContextLengthError> {
         let mut window = None;
         for (slot, literal) in &self.rest {
             let (digits, after) = number(text)?;
-            if *slot == Slot::Window {
+            if *slot == Placeholder::Window {
                 window = digits.parse().ok().filter(|window| *window > 0);
             }
             text = after.strip_prefix(literal.as_str())?;
         }
-        Some(window)
+        Some(ContextLengthError { window })
     }
 }
 
-/// The digits of the number that `text` starts with, thousands separators left out, and what
-/// follows it. A comma or full stop belongs to the number only if three digits follow.
+/// The digits of the number with which `text` starts, without separators, and the text after it. A
+/// comma or underscore belongs to the number only if three digits follow.
 fn number(text: &str) -> Option<(String, &str)> {
     let mut digits = String::new();
     let mut rest = text;
@@ -147,14 +148,14 @@ fn number(text: &str) -> Option<(String, &str)> {
     }
 }
 
-/// What an error body says: its codes as they are, its texts in lower case.
+/// The texts of an error: its codes as they are, its messages in lower case.
 #[derive(Default)]
-struct Said {
+struct ErrorTexts {
     codes: Vec<String>,
     texts: Vec<String>,
 }
 
-impl Said {
+impl ErrorTexts {
     fn of(body: &str) -> Self {
         let mut said = Self::default();
         match serde_json::from_str(body) {
@@ -164,10 +165,11 @@ impl Said {
         said
     }
 
-    /// Collects from the places where providers put codes and messages: the error object, alone,
-    /// under `error`, in a list of one, or as JSON text within another's message.
+    /// Collects texts from the places where providers put codes and messages: in the error object,
+    /// which may stand alone, under `error`, in a list, or as JSON text in another error's message.
     fn take(&mut self, value: &Value, depth: u8) {
-        // Gateways nest a provider's error in their own once or twice, at up to four steps each.
+        // Gateways put a provider's error into their own once or twice, with up to four levels
+        // each.
         if depth > 12 {
             return;
         }

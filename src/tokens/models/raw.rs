@@ -1,7 +1,7 @@
 //! The form of `config/models.toml`, and its meaning.
 //!
-//! Owns the names of the fields. Nothing outside this file sees the raw form; unknown fields are
-//! refused, so that a misspelt one is not silently a default.
+//! Owns the names of the fields. Never shows the raw form to another file, and refuses unknown
+//! fields, so that a misspelt one does not silently become a default.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,17 +9,19 @@ use std::time::Duration;
 use globset::{Glob, GlobSetBuilder};
 use serde::Deserialize;
 
+use super::error::ModelsError;
+use super::family::{CacheModel, Family, FamilyTable};
 use super::overflow::Overflow;
-use super::{CacheModel, Family, Models, ModelsError, Table};
-use crate::tokens::{Encoding, Prices};
+use crate::tokens::encoding::Encoding;
+use crate::tokens::price::Prices;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawModels {
+struct RawModelTable {
     #[serde(default)]
     context_length: RawOverflow,
     #[serde(default)]
-    caches: BTreeMap<String, RawCache>,
+    caches: BTreeMap<String, RawCacheModel>,
     #[serde(default)]
     family: Vec<RawFamily>,
 }
@@ -35,7 +37,7 @@ struct RawOverflow {
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case", tag = "kind")]
-enum RawCache {
+enum RawCacheModel {
     Automatic {
         step: u32,
         ttl_seconds: u64,
@@ -81,22 +83,25 @@ struct RawPrices {
     output: f64,
 }
 
-pub(super) fn parse(toml: &str) -> Result<Models, ModelsError> {
-    let raw: RawModels = toml::from_str(toml)?;
-    Ok(Models {
-        tables: vec![table(raw.family, &raw.caches)?],
-        unknown: Family::default(),
-        overflow: Overflow::new(raw.context_length.codes, &raw.context_length.patterns)?,
-    })
+/// Reads a table and its patterns for context-length errors.
+pub(super) fn parse(toml: &str) -> Result<(FamilyTable, Overflow), ModelsError> {
+    let raw: RawModelTable = toml::from_str(toml)?;
+    let table = table(raw.family, &raw.caches)?;
+    let overflow = Overflow::new(raw.context_length.codes, &raw.context_length.patterns)?;
+    Ok((table, overflow))
 }
 
-fn table(rows: Vec<RawFamily>, caches: &BTreeMap<String, RawCache>) -> Result<Table, ModelsError> {
+fn table(
+    rows: Vec<RawFamily>,
+    caches: &BTreeMap<String, RawCacheModel>,
+) -> Result<FamilyTable, ModelsError> {
     let mut globs = GlobSetBuilder::new();
     let mut owners = Vec::new();
     let mut families = Vec::new();
     for row in rows {
         for pattern in &row.models {
-            // Names are looked up in lower case: patterns without a case flag match fastest.
+            // Names are looked up in lower case, because patterns without a case flag match
+            // fastest.
             let glob = Glob::new(&pattern.to_lowercase());
             let family = row.name.clone();
             globs.add(glob.map_err(|source| ModelsError::Glob { family, source })?);
@@ -105,30 +110,32 @@ fn table(rows: Vec<RawFamily>, caches: &BTreeMap<String, RawCache>) -> Result<Ta
         families.push(family(row, caches)?);
     }
     let globs = globs.build().map_err(|source| {
-        // Each pattern was sound by itself, so it is their number that is refused.
+        // Each pattern was valid by itself, so the refusal must be about their number.
         ModelsError::Glob {
             family: "all".to_owned(),
             source,
         }
     })?;
-    Ok(Table {
+    Ok(FamilyTable {
         families,
         globs,
         owners,
     })
 }
 
-fn family(raw: RawFamily, caches: &BTreeMap<String, RawCache>) -> Result<Family, ModelsError> {
+fn family(raw: RawFamily, caches: &BTreeMap<String, RawCacheModel>) -> Result<Family, ModelsError> {
     let number = |what| ModelsError::Number {
         family: raw.name.clone(),
         what,
     };
+    // A window of zero would make every prompt too long.
     if raw.window == Some(0) {
         return Err(number("window"));
     }
     if raw.context == Some(0) {
         return Err(number("context"));
     }
+    // Both say how much a model takes, and nobody could say which one counts.
     if raw.window.is_some() && raw.context.is_some() {
         return Err(ModelsError::Both(raw.name));
     }
@@ -156,21 +163,24 @@ fn family(raw: RawFamily, caches: &BTreeMap<String, RawCache>) -> Result<Family,
     })
 }
 
-fn cache(raw: &RawFamily, caches: &BTreeMap<String, RawCache>) -> Result<CacheModel, ModelsError> {
+fn cache(
+    raw: &RawFamily,
+    caches: &BTreeMap<String, RawCacheModel>,
+) -> Result<CacheModel, ModelsError> {
     let Some(name) = &raw.cache else {
         return Ok(CacheModel::default());
     };
     caches
         .get(name)
         .copied()
-        .map(RawCache::meaning)
+        .map(RawCacheModel::meaning)
         .ok_or_else(|| ModelsError::Cache {
             family: raw.name.clone(),
             cache: name.clone(),
         })
 }
 
-impl RawCache {
+impl RawCacheModel {
     fn meaning(self) -> CacheModel {
         match self {
             Self::Automatic { step, ttl_seconds } => CacheModel::Automatic {
@@ -206,8 +216,8 @@ impl RawEncoding {
 }
 
 impl RawPrices {
-    /// Relative to the input's price; `None` if one is no number or not above zero. What is
-    /// absent costs as much as input: there is no discount and no surcharge.
+    /// The prices relative to that of input. `None` if one is not a number or not greater than
+    /// zero. A price that is missing equals that of input: there is no discount and no surcharge.
     fn relative(self) -> Option<Prices> {
         let read = self.read.unwrap_or(self.input);
         let write = self.write.unwrap_or(self.input);

@@ -2,7 +2,10 @@
 
 use proptest::prelude::*;
 
+use std::time::Duration;
+
 use super::*;
+use crate::tokens::{Encoding, Prices};
 
 fn builtin() -> Models {
     Models::parse(include_str!("../../../config/models.toml")).unwrap()

@@ -6,7 +6,7 @@ use crate::commit::{self, Warmth};
 use crate::model::{EditKind, Edits, Role, TurnRecord};
 use crate::session::view::View;
 use crate::tokens::CacheModel;
-use crate::tokens::ledger::{Asked, Terms};
+use crate::tokens::ledger::{LedgerTerms, RequestSizes};
 use memchr::memmem;
 
 /// The field that a breakpoint of the provider's cache is.
@@ -15,9 +15,9 @@ const MARKER: &[u8] = b"cache_control";
 impl State {
     /// The client's own request.
     #[must_use]
-    pub fn client_asked(&self) -> Asked {
+    pub fn client_asked(&self) -> RequestSizes {
         let same = self.same_client();
-        Asked {
+        RequestSizes {
             tokens: self.client_tokens,
             before: self.client_held,
             held: if same { self.client_held } else { 0 },
@@ -27,10 +27,10 @@ impl State {
     /// The client's own request, sent in place of a view: where the view before was another one, the
     /// provider has nothing of it.
     #[must_use]
-    pub fn own_asked(&self) -> Asked {
+    pub fn own_asked(&self) -> RequestSizes {
         let own = self.client_asked();
         let alike = self.marks.is_empty() && !self.injected.any();
-        Asked {
+        RequestSizes {
             held: if alike { own.held } else { 0 },
             ..own
         }
@@ -52,7 +52,7 @@ impl State {
 
     /// What both sides of the turn have in common.
     #[must_use]
-    pub fn ledger_terms(&self, tools: &Tools<'_>) -> Terms {
+    pub fn ledger_terms(&self, tools: &Tools<'_>) -> LedgerTerms {
         let warmth = Warmth {
             now: tools.now,
             last: self.path.newest().map(|record| record.ended),
@@ -63,7 +63,7 @@ impl State {
             CacheModel::Breakpoints { implicit, .. } => implicit || self.is_marked(),
             CacheModel::Automatic { .. } | CacheModel::None => true,
         };
-        Terms {
+        LedgerTerms {
             warm: !commit::is_cold(&warmth),
             seen: self
                 .path
@@ -74,19 +74,19 @@ impl State {
             client_caches,
             view_caches: client_caches || self.terms.breakpoints(tools.family).is_some(),
             ratio: self.ratio(),
-            ..Terms::of(tools.family)
+            ..LedgerTerms::of(tools.family)
         }
     }
 
     /// A view of this size, whose pass kept so many tokens at its front, where it had one.
-    pub(super) fn asked(&self, tokens: u64, cut: Option<u64>) -> Asked {
+    pub(super) fn asked(&self, tokens: u64, cut: Option<u64>) -> RequestSizes {
         let before = match self.pending.last() {
             Some(hop) => hop.estimate,
             None => self.path.newest().map_or(0, last),
         };
         let goes_on = !self.pending.is_empty() || self.goes_on();
         let held = if goes_on { before } else { 0 };
-        Asked {
+        RequestSizes {
             tokens,
             before,
             held: held.min(tokens).min(cut.unwrap_or(u64::MAX)),

@@ -6,7 +6,7 @@ use super::{MiddleError, Planned, State, Tools};
 use crate::commit::Trigger;
 use crate::model::{Digest, Guide, GuideReason, Marks, Shape};
 use crate::render::tools::Injected;
-use crate::tokens::ledger::Asked;
+use crate::tokens::ledger::RequestSizes;
 use crate::turn::settings;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -60,14 +60,19 @@ impl State {
     /// What of a view that brings the guidance in stood in the request before: the tools alone, where
     /// they are the same. What follows them has changed, in a system message of the client's or by one
     /// of our own before all others.
-    pub(super) fn guided_asked(&self, before: &Before, planned: Asked, guided: Asked) -> Asked {
+    pub(super) fn guided_asked(
+        &self,
+        before: &Before,
+        planned: RequestSizes,
+        guided: RequestSizes,
+    ) -> RequestSizes {
         let same = before.tools == self.tools;
         let held = if same {
             planned.held.min(before.fixed)
         } else {
             0
         };
-        Asked { held, ..guided }
+        RequestSizes { held, ..guided }
     }
 
     /// Goes back to before a view was looked for and brings the guidance in. `false` where there is

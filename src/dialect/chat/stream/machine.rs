@@ -1,6 +1,6 @@
-//! The stream machine: one client stream made of one or more upstream streams. It owns the order
-//! of what the client gets, what is held back and what is left out; it passes a frame on at once
-//! and unchanged wherever nothing forces it not to.
+//! The stream machine of Chat Completions: one client stream made of one or more upstream streams.
+//! It owns the order of what the client gets, what is held back and what is left out; it passes a
+//! frame on at once and unchanged unless something forces it not to.
 //!
 //! Three things are kept from the client for a while: a frame with a call that is not known to be
 //! visible, with all that follows it, until that is known (`queue`); the frame with the finish
@@ -8,82 +8,207 @@
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
-
-use super::answer::{Answer, Verdict, missing_newlines, seam};
-use super::calls::{Fate, Table};
-use super::hop::Hop;
-use super::owed::Owed;
-use super::shape::Shape;
-use super::wire::{self, Body, CallFate, Chunk, Finish, Origin, Plan, Seam, Told};
-use super::{Config, Spec, StreamError, UsageWish, told};
+use super::answer_builder::AnswerBuilder;
+use super::call_table::{CallTable, Visibility};
+use super::signature_debts::SignatureDebts;
+use super::wire::{self, Body, CallPart, CallPlan, Chunk, Origin, Plan, Seam, UsagePlan};
+use crate::dialect::answer::{Answer, Verdict, missing_newlines, seam};
 use crate::dialect::guard::Guard;
-use crate::dialect::sse::{Frame, Splitter};
+use crate::dialect::json;
+use crate::dialect::machine::{Client, FormatMachine};
+use crate::dialect::names::Names;
+use crate::dialect::shape::Shape;
+use crate::dialect::sse::{self, Frame};
+use crate::dialect::usage::{UsageMode, UsageWish, combined};
 use crate::model::{Usage, raw};
 
-/// Reads a turn's upstream streams and writes the client's.
-///
-/// Its calls, in order: per hop any number of [`push`](Self::push), then
-/// [`end_hop`](Self::end_hop); after it [`release`](Self::release), [`next_hop`](Self::next_hop),
-/// [`close`](Self::close) or [`fail`](Self::fail). After `fail`, which may come at any time, after
-/// `release` and after `close` the client's stream is over.
+/// The stream machine of Chat Completions.
 #[derive(Debug)]
-pub struct Machine {
-    config: Config,
+pub struct ChatMachine {
+    usage_mode: UsageMode,
     wish: UsageWish,
     guard: Guard,
-    /// Whether the guard stopped something: nothing is said from there on.
-    withheld: bool,
-    splitter: Splitter,
-    hop: Hop,
+    hop: AnswerBuilder,
     /// Usage of the hops before this one.
     counted: Vec<Usage>,
     /// Text that the hops before this one handed out, seams included.
     earlier: String,
-    /// Text of the hop that has ended and is not yet part of `earlier`, if another one follows.
+    /// Text of the hop that has ended; it joins `earlier` if another hop follows.
     ended_text: String,
-    /// Who speaks in frames after the first hop; `None` in the first hop.
+    /// The first hop's id, time and model for all later frames; `None` in the first hop.
     origin: Option<Origin>,
-    /// Newlines that this hop's text opened with, while it has said nothing else.
+    /// How many newlines this hop's text opened with, while it has said nothing else.
     opening: Option<usize>,
     /// Whether a call was kept from the client in this turn.
     hid: bool,
-    /// What the client is owed of those.
-    owed: Owed,
+    /// What the client is owed of the calls that were kept from it.
+    debts: SignatureDebts,
     role_said: bool,
-    spoken: bool,
     /// Whether usage was taken out of a frame of this hop that has gone to the client.
     usage_taken: bool,
     shape: Option<Shape>,
     queue: VecDeque<Routed>,
     held: Vec<Routed>,
-    /// What was held, as the client may see it: known once the hop has ended.
+    /// The held frames as the client may see them: known once the hop has ended.
     ending: Vec<Frame>,
 }
 
 /// A frame with the slots of the calls that its pieces belong to.
 type Routed = (Frame, Vec<usize>);
 
-impl Machine {
+impl FormatMachine for ChatMachine {
+    fn take(&mut self, frame: Frame, client: &mut Client<'_>) {
+        if let Some(shape) = &self.shape {
+            if let Some(string) = shape.read(frame.raw()) {
+                let passes = shape.passes;
+                self.hop.sink(shape.sink, string);
+                if passes {
+                    client.say(frame.into_raw());
+                }
+                return;
+            }
+            self.shape = None;
+        }
+        match frame.data() {
+            None => self.take_unknown(frame, client),
+            Some(data) if data == wire::DONE => self.take_done(frame, client),
+            Some(data) => match Chunk::read(&data, Body::Delta, self.hop.choice) {
+                Some(chunk) if self.stops(&frame, &chunk) => client.withhold(),
+                Some(chunk) if chunk.is_error() || frame.event() == b"error" => {
+                    self.hop.fail(data.clone());
+                    self.drain(client);
+                    self.hold_or_say(frame, client);
+                }
+                Some(chunk) => self.take_chunk(frame, &chunk, client),
+                None => self.take_unknown(frame, client),
+            },
+        }
+    }
+
+    fn is_whole(&self, data: &[u8]) -> bool {
+        data == wire::DONE || raw::is_json(data)
+    }
+
+    fn finish_seen(&self) -> bool {
+        !self.held.is_empty() || !self.ending.is_empty()
+    }
+
+    fn has_queue(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    fn said(&self) -> Answer {
+        let mut hop = self.hop.clone();
+        hop.settle();
+        hop.take_answer()
+    }
+
+    fn end_hop(&mut self, client: &mut Client<'_>) -> Answer {
+        self.hop.settle();
+        self.drain(client);
+        for (frame, slots) in std::mem::take(&mut self.held) {
+            let shown = self.shown_later(frame, &slots, true, client);
+            self.ending.extend(shown);
+        }
+        self.say_rest(client);
+        let answer = self.hop.take_answer();
+        if answer.verdict() == Verdict::HiddenOnly {
+            self.ended_text.clone_from(&answer.text);
+        }
+        answer
+    }
+
+    /// What the held frames say besides the end is handed out; the end is dropped.
+    fn next_hop(&mut self, client: &mut Client<'_>) {
+        for frame in std::mem::take(&mut self.ending) {
+            let Some(data) = frame.data() else { continue };
+            let Some(chunk) = Chunk::read(&data, Body::Delta, self.hop.choice) else {
+                continue;
+            };
+            let plan = Plan {
+                usage: UsagePlan::Remove,
+                goes_on: true,
+                ..Plan::default()
+            };
+            let said = chunk.has_delta().then(|| chunk.rewrite(&plan)).flatten();
+            if let Some(data) = said {
+                client.say(frame.with_data(&data));
+            }
+        }
+        self.begin_hop();
+    }
+
+    fn release(&mut self, client: &mut Client<'_>) {
+        let combined = self.combined_usage();
+        // Usage that was taken out of a frame is still owed. It is told before `[DONE]` at the
+        // latest, unless a held frame tells usage anyway.
+        let mut owed = self.usage_taken && self.wish == UsageWish::Asked;
+        for frame in std::mem::take(&mut self.ending) {
+            let data = frame.data().unwrap_or_default();
+            let chunk = Chunk::read(&data, Body::Delta, self.hop.choice);
+            let counts = chunk.as_ref().is_some_and(Chunk::has_usage);
+            let ends = data == wire::DONE;
+            if ends && owed {
+                self.tell_usage(client);
+            }
+            owed = owed && !counts && !ends;
+            match (chunk, &combined) {
+                (Some(chunk), Some(usage)) if counts && self.origin.is_some() => {
+                    let edits = chunk.usage_edits(UsagePlan::Replace(usage));
+                    client.say(frame.with_data(&json::splice(&data, edits)));
+                }
+                _ => client.say(frame.into_raw()),
+            }
+        }
+        if owed {
+            self.tell_usage(client);
+        }
+    }
+
+    /// What the held frames say besides the end, this text if given, finish reason `stop`, usage if
+    /// the client asked for it, `[DONE]`.
+    fn close(&mut self, text: Option<&str>, client: &mut Client<'_>) {
+        self.next_hop(client);
+        let origin = self.origin.clone().unwrap_or_default();
+        let mut role = !std::mem::replace(&mut self.role_said, true);
+        if let Some(text) = text {
+            let joined = format!("{}{text}", seam(&self.earlier, text));
+            let role = std::mem::take(&mut role);
+            client.say(wire::text_event(&origin, role, &joined));
+            self.earlier.push_str(&joined);
+        }
+        client.say(wire::finish_event(&origin, role, "stop"));
+        if self.wish == UsageWish::Asked {
+            self.tell_usage(client);
+        }
+        client.say(sse::event(wire::DONE));
+    }
+
+    /// The error event comes without `[DONE]`.
+    fn fail(&mut self, error: &[u8], client: &mut Client<'_>) {
+        self.queue.clear();
+        self.held.clear();
+        self.ending.clear();
+        client.say(wire::error_event(error));
+    }
+}
+
+impl ChatMachine {
     /// A machine at the start of a turn's first hop.
-    #[must_use]
-    pub fn new(config: Config, spec: &Spec) -> Self {
+    pub fn new(usage_mode: UsageMode, wish: UsageWish, guard: Guard, hidden: &Names) -> Self {
         Self {
-            splitter: Splitter::new(config.event_cap),
-            config,
-            wish: spec.usage_wish,
-            guard: Guard::new(spec),
-            withheld: false,
-            hop: Hop::new(Table::new(&spec.hidden)),
+            usage_mode,
+            wish,
+            guard,
+            hop: AnswerBuilder::new(CallTable::new(hidden)),
             counted: Vec::new(),
             earlier: String::new(),
             ended_text: String::new(),
             origin: None,
             opening: None,
             hid: false,
-            owed: Owed::default(),
+            debts: SignatureDebts::default(),
             role_said: false,
-            spoken: false,
             usage_taken: false,
             shape: None,
             queue: VecDeque::new(),
@@ -92,242 +217,56 @@ impl Machine {
         }
     }
 
-    /// Takes one read of the upstream's body and appends what the client gets of it.
-    ///
-    /// # Errors
-    /// [`StreamError`] if the stream can't be read on; call [`Machine::fail`] then.
-    pub fn push(&mut self, chunk: Bytes, out: &mut Vec<Bytes>) -> Result<(), StreamError> {
-        if self.withheld {
-            return Err(StreamError::Withheld);
-        }
-        self.splitter.push(chunk);
-        while let Some(frame) = self.splitter.next_frame()? {
-            self.take(frame, out);
-            if self.withheld {
-                return Err(StreamError::Withheld);
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether it met what it must not hand on.
-    #[must_use]
-    pub fn withheld(&self) -> bool {
-        self.withheld
-    }
-
-    /// Whether the frame with the finish reason (or `[DONE]`) was seen: it and all after it are
-    /// held, and what the hop says is known but for the end of its body.
-    #[must_use]
-    pub fn finish_seen(&self) -> bool {
-        !self.held.is_empty() || !self.ending.is_empty()
-    }
-
-    /// Whether frames wait for what comes behind them, so that the client hears nothing meanwhile.
-    #[must_use]
-    pub fn waits(&self) -> bool {
-        self.finish_seen() || !self.queue.is_empty()
-    }
-
-    /// What the hop says, once its finish reason was seen: all but usage that comes behind it. So
-    /// a driver can begin to record a turn while the upstream is still sending its end.
-    #[must_use]
-    pub fn said(&self) -> Option<Answer> {
-        if !self.finish_seen() {
-            return None;
-        }
-        let mut hop = self.hop.clone();
-        hop.settle();
-        Some(hop.take_answer())
-    }
-
-    /// Whether the client was handed any byte yet, comments included.
-    #[must_use]
-    pub fn spoken(&self) -> bool {
-        self.spoken
-    }
-
-    /// The upstream's body has ended: what the hop said. What was still undecided is decided, and
-    /// what may be seen of it is appended.
-    pub fn end_hop(&mut self, out: &mut Vec<Bytes>) -> Answer {
-        if let Some(tail) = self.splitter.finish() {
-            // Half an event is no event for any client, and would run into what follows it.
-            let data = tail
-                .data()
-                .filter(|data| data == wire::DONE || raw::is_json(data));
-            if data.is_some() {
-                self.take(tail.completed(), out);
-            }
-        }
-        self.hop.settle();
-        self.drain(out);
-        for (frame, slots) in std::mem::take(&mut self.held) {
-            let shown = self.shown_later(frame, &slots, true);
-            self.ending.extend(shown);
-        }
-        self.say_rest(out);
-        let answer = self.hop.take_answer();
-        if answer.verdict() == Verdict::HiddenOnly {
-            self.ended_text.clone_from(&answer.text);
-        }
-        answer
-    }
-
-    /// Hands out what of `reasoning_details` waited for a call that never came.
-    fn say_rest(&mut self, out: &mut Vec<Bytes>) {
-        let rest = self.owed.rest(&self.hop.calls);
+    /// Hands out the `reasoning_details` that waited for a call which never came.
+    fn say_rest(&mut self, client: &mut Client<'_>) {
+        let rest = self.debts.rest(&self.hop.calls);
         let Some(rest) = rest.filter(|_| !self.hop.failed()) else {
             return;
         };
         let role = !std::mem::replace(&mut self.role_said, true);
         let origin = self.origin.as_ref().unwrap_or(&self.hop.origin);
-        let event = wire::details_event(origin, role, &rest);
-        self.say(event, out);
+        client.say(wire::details_event(origin, role, &rest));
     }
 
-    /// The hop had hidden calls only: drops its end and goes on in the same client stream. What
-    /// the frames that were held say besides the end is appended.
-    pub fn next_hop(&mut self, out: &mut Vec<Bytes>) {
-        for frame in std::mem::take(&mut self.ending) {
-            let Some(data) = frame.data() else { continue };
-            let Some(chunk) = Chunk::read(&data, Body::Delta, self.hop.choice) else {
-                continue;
-            };
-            let plan = Plan {
-                usage: Told::Nothing,
-                finish: Finish::Null,
-                ..Plan::keep()
-            };
-            let said = chunk.has_body().then(|| chunk.rewrite(&plan)).flatten();
-            if let Some(data) = said {
-                self.say(frame.with_data(&data), out);
-            }
-        }
-        self.begin_hop();
-    }
-
-    /// Hands out the end of the response that was held, edited where hops before it call for it.
-    pub fn release(&mut self, out: &mut Vec<Bytes>) {
-        let told = self.usage_told();
-        let mut owed = self.usage_taken && self.wish == UsageWish::Asked;
-        for frame in std::mem::take(&mut self.ending) {
-            let data = frame.data().unwrap_or_default();
-            let chunk = Chunk::read(&data, Body::Delta, self.hop.choice);
-            let counts = chunk.as_ref().is_some_and(Chunk::has_usage);
-            let ends = data == wire::DONE;
-            if ends && owed {
-                self.tell_usage(out);
-            }
-            owed = owed && !counts && !ends;
-            match (chunk, &told) {
-                (Some(chunk), Some(usage)) if counts && self.origin.is_some() => {
-                    let edits = chunk.usage_edits(Told::These(usage));
-                    self.say(frame.with_data(&wire::splice(&data, edits)), out);
-                }
-                _ => self.say(frame.into_raw(), out),
-            }
-        }
-        if owed {
-            self.tell_usage(out);
-        }
-    }
-
-    /// Ends the turn in place of the model, which would have gone on with hidden calls: what the
-    /// held frames say besides the end, this text if given, finish reason `stop`, usage if the
-    /// client asked, `[DONE]`.
-    pub fn close(&mut self, text: Option<&str>, out: &mut Vec<Bytes>) {
-        self.next_hop(out);
-        let origin = self.origin.clone().unwrap_or_default();
-        let mut role = !std::mem::replace(&mut self.role_said, true);
-        if let Some(text) = text {
-            let joined = format!("{}{text}", seam(&self.earlier, text));
-            self.say(
-                wire::text_event(&origin, std::mem::take(&mut role), &joined),
-                out,
-            );
-            self.earlier.push_str(&joined);
-        }
-        self.say(wire::finish_event(&origin, role, "stop"), out);
-        if self.wish == UsageWish::Asked {
-            self.tell_usage(out);
-        }
-        self.say(crate::dialect::sse::event(wire::DONE), out);
-    }
-
-    /// Ends the client's stream with an error event and without `[DONE]`. What was held or
-    /// undecided is dropped. The error is a JSON object, with or without the `error` key around
-    /// it; anything else becomes the message of one.
-    pub fn fail(&mut self, error: &[u8], out: &mut Vec<Bytes>) {
-        self.queue.clear();
-        self.held.clear();
-        self.ending.clear();
-        self.say(wire::error_event(error), out);
-    }
-
-    fn take(&mut self, frame: Frame, out: &mut Vec<Bytes>) {
-        if let Some(shape) = &self.shape {
-            if let Some(string) = shape.read(frame.raw()) {
-                let passes = shape.passes;
-                self.hop.sink(shape.sink, string);
-                if passes {
-                    self.say(frame.into_raw(), out);
-                }
-                return;
-            }
-            self.shape = None;
-        }
-        match frame.data() {
-            None => self.take_unknown(frame, out),
-            Some(data) if data == wire::DONE => self.take_done(frame, out),
-            Some(data) => match Chunk::read(&data, Body::Delta, self.hop.choice) {
-                Some(chunk) if self.stops(&frame, &chunk) => self.withheld = true,
-                Some(chunk) if chunk.is_error() || frame.event() == b"error" => {
-                    self.hop.fail(data.clone());
-                    self.drain(out);
-                    self.hold_or_say(frame, out);
-                }
-                Some(chunk) => self.take_chunk(frame, &chunk, out),
-                None => self.take_unknown(frame, out),
-            },
-        }
-    }
-
-    fn take_done(&mut self, frame: Frame, out: &mut Vec<Bytes>) {
+    fn take_done(&mut self, frame: Frame, client: &mut Client<'_>) {
         self.hop.mark_done();
-        self.drain(out);
+        self.drain(client);
         // A stream that failed never ends as if it had not.
         if !self.hop.failed() {
             self.held.push((frame, Vec::new()));
         }
     }
 
-    /// Whether a chunk holds a hidden call where none is taken out.
+    /// Whether a chunk holds a hidden call at a place where none is taken out.
     fn stops(&self, frame: &Frame, chunk: &Chunk<'_>) -> bool {
         let named = chunk.names_at();
         let goes_on = self.hop.calls.keeps();
         self.guard.stops(frame, &named)
-            || (chunk.is_odd() && self.guard.stops_piece(chunk.data(), &named, goes_on))
+            || (chunk.is_odd() && self.guard.stops_piece(chunk.data, &named, goes_on))
     }
 
-    /// What is no JSON object is the client's to judge, unless it may hold a hidden call.
-    fn take_unknown(&mut self, frame: Frame, out: &mut Vec<Bytes>) {
+    /// Takes a frame that is no JSON object. The client may judge it, unless it may hold a hidden
+    /// call.
+    fn take_unknown(&mut self, frame: Frame, client: &mut Client<'_>) {
         if self.guard.stops_odd(&frame) || self.hop.calls.has_hidden_id(frame.raw()) {
-            self.withheld = true;
+            client.withhold();
             return;
         }
         if frame.data().is_some() && self.guard.names(&frame) {
             return;
         }
+        // Comments need not wait in order.
         if frame.data().is_none() || self.queue.is_empty() {
-            self.hold_or_say(frame, out);
+            self.hold_or_say(frame, client);
         } else {
             self.queue.push_back((frame, Vec::new()));
         }
     }
 
-    fn take_chunk(&mut self, frame: Frame, chunk: &Chunk<'_>, out: &mut Vec<Bytes>) {
+    fn take_chunk(&mut self, frame: Frame, chunk: &Chunk<'_>, client: &mut Client<'_>) {
+        // This chunk may decide the calls that frames before it wait for.
         let slots = self.hop.absorb(chunk);
-        self.drain(out);
+        self.drain(client);
         if chunk.finish().is_some() || self.finish_seen() {
             self.held.push((frame, slots));
             return;
@@ -336,16 +275,17 @@ impl Machine {
             self.queue.push_back((frame, slots));
             return;
         }
-        if let Some(shown) = self.shown(&frame, chunk, &slots, false) {
-            let untouched = shown.raw().len() == frame.raw().len() && shown.raw() == frame.raw();
-            self.say(shown.into_raw(), out);
-            self.learn(&frame, chunk, &slots, untouched);
-        } else {
-            self.learn(&frame, chunk, &slots, false);
+        let shown = self.shown(&frame, chunk, &slots, false, client);
+        let untouched = shown.as_ref().is_some_and(|shown| {
+            shown.raw().len() == frame.raw().len() && shown.raw() == frame.raw()
+        });
+        if let Some(shown) = shown {
+            client.say(shown.into_raw());
         }
+        self.learn(&frame, chunk, &slots, untouched);
     }
 
-    /// Remembers the frame's shape if the next one may be like it but for one string.
+    /// Remembers the frame's shape if the next frame may differ from it in one string only.
     fn learn(&mut self, frame: &Frame, chunk: &Chunk<'_>, slots: &[usize], untouched: bool) {
         let (Some(data), Some(hole)) = (frame.data_span(), chunk.only_hole()) else {
             return;
@@ -361,62 +301,66 @@ impl Machine {
         self.shape = Some(Shape::of(frame.raw(), hole, padding, sink, passes));
     }
 
-    /// Hands out, in order, what was queued behind calls that are decided by now.
-    fn drain(&mut self, out: &mut Vec<Bytes>) {
-        while let Some((_, slots)) = self.queue.front() {
-            if !self.decided(slots) {
-                return;
-            }
-            let Some((frame, slots)) = self.queue.pop_front() else {
-                return;
-            };
-            if let Some(shown) = self.shown_later(frame, &slots, false) {
-                self.say(shown.into_raw(), out);
+    /// Hands out, in order, the frames whose calls are decided by now.
+    fn drain(&mut self, client: &mut Client<'_>) {
+        while let Some((_, slots)) = self.queue.front()
+            && self.decided(slots)
+            && let Some((frame, slots)) = self.queue.pop_front()
+        {
+            if let Some(shown) = self.shown_later(frame, &slots, false, client) {
+                client.say(shown.into_raw());
             }
         }
     }
 
-    /// As [`Machine::shown`], for a frame that had to wait.
-    fn shown_later(&mut self, frame: Frame, slots: &[usize], held: bool) -> Option<Frame> {
+    /// Like [`ChatMachine::shown`], for a frame that had to wait.
+    fn shown_later(
+        &mut self,
+        frame: Frame,
+        slots: &[usize],
+        held: bool,
+        client: &mut Client<'_>,
+    ) -> Option<Frame> {
         let data = frame.data().unwrap_or_default();
         match Chunk::read(&data, Body::Delta, self.hop.choice) {
-            Some(chunk) if !chunk.is_error() => self.shown(&frame, &chunk, slots, held),
+            Some(chunk) if !chunk.is_error() => self.shown(&frame, &chunk, slots, held, client),
             Some(_) | None => Some(frame),
         }
     }
 
     fn decided(&self, slots: &[usize]) -> bool {
-        slots
-            .iter()
-            .all(|slot| self.hop.calls.fate(*slot) != Fate::Open)
+        let calls = &self.hop.calls;
+        let open = |slot: &usize| calls.visibility(*slot) == Visibility::Open;
+        !slots.iter().any(open)
     }
 
-    /// The frame as the client sees it, if it sees anything of it.
+    /// The frame as the client sees it; `None` if it sees nothing of it. `held` says that the frame
+    /// waits for the end of the turn, where usage is told.
     fn shown(
         &mut self,
         frame: &Frame,
         chunk: &Chunk<'_>,
         slots: &[usize],
         held: bool,
+        client: &mut Client<'_>,
     ) -> Option<Frame> {
-        let calls = self.call_fates(chunk, slots);
+        let calls = self.plan_calls(chunk, slots, client);
         if self.wish == UsageWish::Added && chunk.is_usage_only() {
             return None;
         }
         let hides = self.hop.calls.hides();
         let stray = hides && chunk.stray_tokens().is_some();
-        let signs = self.owed.pay(&self.hop.calls, chunk, slots);
-        let kept = calls.iter().all(|fate| *fate == CallFate::Keep);
-        let touched = stray || !kept || !signs.is_empty();
-        if self.origin.is_none() && !touched {
+        let signs = self.debts.pay(&self.hop.calls, chunk, slots);
+        let kept = calls.iter().all(|plan| *plan == CallPlan::Keep);
+        let later = self.origin.is_some();
+        if !later && !stray && kept && signs.is_empty() {
             self.role_said |= chunk.has_role();
             return Some(frame.clone());
         }
-        let later = self.origin.is_some();
-        let usage = if later && !held {
-            Told::Nothing
-        } else {
-            Told::AsIs
+        // Until the last hop has ended nobody knows what its usage adds up to.
+        let usage = match later && !held {
+            true => UsagePlan::Remove,
+            false => UsagePlan::Keep,
         };
         self.usage_taken |= later && !held && chunk.has_usage();
         let plan = Plan {
@@ -427,81 +371,80 @@ impl Machine {
             calls: &calls,
             signs: Some(&signs),
             hides,
-            finish: Finish::Keep,
+            goes_on: false,
         };
         let data = chunk.rewrite(&plan)?;
         self.role_said |= chunk.has_role();
         Some(Frame::of(frame.with_data(&data)))
     }
 
-    fn call_fates(&mut self, chunk: &Chunk<'_>, slots: &[usize]) -> Vec<CallFate> {
+    /// What becomes of the calls of a chunk.
+    fn plan_calls(
+        &mut self,
+        chunk: &Chunk<'_>,
+        slots: &[usize],
+        client: &mut Client<'_>,
+    ) -> Vec<CallPlan> {
         let calls = &mut self.hop.calls;
-        let hides = |fate| matches!(fate, Fate::Hidden | Fate::Withheld);
-        self.hid |= slots.iter().any(|slot| hides(calls.fate(*slot)));
+        let hidden = |slot, calls: &CallTable| {
+            let visibility = calls.visibility(slot);
+            matches!(visibility, Visibility::Hidden | Visibility::Withheld)
+        };
+        self.hid |= slots.iter().any(|slot| hidden(*slot, calls));
         let renumber = self.hid || self.origin.is_some();
         let mut spells = false;
-        let fate = |(part, slot): (&wire::CallPart<'_>, &usize)| {
-            if hides(calls.fate(*slot)) {
-                return CallFate::Hide;
+        let plan = |(part, slot): (&CallPart<'_>, &usize)| {
+            if hidden(*slot, calls) {
+                return CallPlan::Hide;
             }
             let shown_as = calls.shown_as(*slot, part.index, renumber);
             spells |= calls.spells_hidden(shown_as, *slot, &part.name);
             match part.index {
-                Some(own) if renumber && own != shown_as => CallFate::Number(shown_as),
-                Some(_) | None => CallFate::Keep,
+                Some(own) if renumber && own != shown_as => CallPlan::Number(shown_as),
+                Some(_) | None => CallPlan::Keep,
             }
         };
-        let fates = chunk.calls.iter().zip(slots).map(fate).collect();
-        self.withheld |= spells;
-        fates
+        let plans = chunk.calls.iter().zip(slots).map(plan).collect();
+        if spells {
+            client.withhold();
+        }
+        plans
     }
 
+    /// Forgets the hop that has ended, but for what the client was told of it.
     fn begin_hop(&mut self) {
-        self.origin = Some(
-            self.origin
-                .take()
-                .unwrap_or_else(|| self.hop.origin.clone()),
-        );
+        let origin = self.origin.take();
+        self.origin = Some(origin.unwrap_or_else(|| self.hop.origin.clone()));
         self.counted.extend(self.hop.usage);
         let text = std::mem::take(&mut self.ended_text);
         self.earlier.push_str(seam(&self.earlier, &text));
         self.earlier.push_str(&text);
         self.opening = (!self.earlier.is_empty()).then_some(0);
-        self.hop = Hop::new(self.hop.calls.next_hop());
-        self.owed = Owed::default();
+        self.hop = AnswerBuilder::new(self.hop.calls.next_hop());
+        self.debts = SignatureDebts::default();
         self.queue.clear();
         self.shape = None;
         self.usage_taken = false;
     }
 
-    fn usage_told(&self) -> Option<Usage> {
-        told(
-            self.config.usage,
-            self.counted.iter().chain(&self.hop.usage),
-        )
+    fn combined_usage(&self) -> Option<Usage> {
+        let hops = self.counted.iter().chain(&self.hop.usage);
+        combined(self.usage_mode, hops)
     }
 
-    fn tell_usage(&mut self, out: &mut Vec<Bytes>) {
+    fn tell_usage(&self, client: &mut Client<'_>) {
         let origin = self.origin.clone().unwrap_or_default();
-        if let Some(usage) = self.usage_told() {
-            self.say(wire::usage_event(&origin, &usage), out);
+        if let Some(usage) = self.combined_usage() {
+            client.say(wire::usage_event(&origin, &usage));
         }
     }
 
-    fn hold_or_say(&mut self, frame: Frame, out: &mut Vec<Bytes>) {
+    fn hold_or_say(&mut self, frame: Frame, client: &mut Client<'_>) {
         if self.finish_seen() {
             self.held.push((frame, Vec::new()));
         } else {
-            self.say(frame.into_raw(), out);
+            client.say(frame.into_raw());
         }
-    }
-
-    fn say(&mut self, bytes: Bytes, out: &mut Vec<Bytes>) {
-        if self.withheld {
-            return;
-        }
-        self.spoken = true;
-        out.push(bytes);
     }
 }
 

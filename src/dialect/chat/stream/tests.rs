@@ -11,11 +11,12 @@ use std::fmt::Write as _;
 
 use bytes::Bytes;
 
-use super::*;
 use crate::dialect::answer::{Answer, Verdict, join};
 use crate::dialect::chat::form;
 use crate::dialect::stream::harness::{self, Seen, Turn};
-use crate::dialect::stream::{Echo, UsageMode};
+use crate::dialect::stream::{
+    Echo, Machine, Spec, StreamError, StreamSettings, UsageMode, UsageWish, unary,
+};
 use crate::model::Dialect;
 use corpus::Case;
 
@@ -88,7 +89,7 @@ fn goldens() {
 }
 
 /// The corpus as bytes.
-pub(in crate::dialect) fn streams() -> Vec<(super::Spec, Vec<Bytes>)> {
+pub(in crate::dialect) fn streams() -> Vec<(Spec, Vec<Bytes>)> {
     let cases = corpus::cases().into_iter();
     cases.map(|case| (case.spec, case.hops)).collect()
 }

@@ -1,79 +1,141 @@
-//! What the events of a Messages stream say, and how they are written for the client. One event at
-//! a time; what is shown, when and under which numbers is the machine's business.
+//! What the events of a Messages stream say, and how they are written for the client. It looks at
+//! one event at a time; it never decides what is shown, when and under which numbers.
 
 use bytes::Bytes;
 
-use super::hop::Hop;
+use super::answer_builder::AnswerBuilder;
 use super::usage;
 use crate::dialect::answer::Answer;
-use crate::dialect::blocks::events::{Fate, Numbers, Step, Told, event};
+use crate::dialect::blocks::events::{Ending, Events, FrameKind, Numbers, Visibility, event};
+use crate::dialect::json;
 use crate::dialect::names::Names;
 use crate::dialect::shape::{Shape, Sink};
 use crate::dialect::sse::Frame;
-use crate::dialect::stream::Spec;
 use crate::model::Usage;
 use crate::model::raw::{self, Edit, Object, Span};
 
 /// The events of a turn.
 #[derive(Debug)]
-pub(in crate::dialect) struct Events {
+pub struct MessagesEvents {
     hidden: Names,
-    hop: Hop,
+    hop: AnswerBuilder,
     fast: Option<Fast>,
-    /// Whether the last frame was like the one before it but for one string.
+    /// Whether the last frame differed from the one before it in one string only.
     plain: bool,
 }
 
-/// The delta that was read last, for the next one that is like it but for one string.
+/// The delta that was read last, for a next one that differs from it in one string only.
 #[derive(Debug)]
 struct Fast {
     shape: Shape,
     /// The block's number.
     at: u64,
-    /// Where the string goes in the hop.
+    /// Where the string goes in the hop: the block's place and the member's.
     to: (usize, usize),
 }
 
 const DONE: &[u8] = b"[DONE]";
 
-impl Events {
-    pub(in crate::dialect) fn new(spec: &Spec) -> Self {
-        Self {
-            hidden: spec.hidden.clone(),
-            hop: Hop::default(),
-            fast: None,
-            plain: false,
-        }
-    }
+impl Events for MessagesEvents {
+    const BLOCK: &'static str = "content_block";
 
-    pub(in crate::dialect) fn is_plain(&self) -> bool {
+    fn is_plain(&self) -> bool {
         self.plain
     }
 
-    pub(in crate::dialect) fn take(&mut self, frame: &Frame) -> Step {
+    fn take(&mut self, frame: &Frame) -> FrameKind {
         self.plain = false;
         if let Some(fast) = &self.fast {
             if let Some(string) = fast.shape.read(frame.raw()) {
                 self.hop.sink(fast.to, string);
                 self.plain = true;
-                return Step::Within { at: fast.at };
+                return FrameKind::Within { at: fast.at };
             }
             self.fast = None;
         }
         let Some(data) = frame.data() else {
-            return Step::Aside;
+            return FrameKind::Aside;
         };
         if data == DONE {
             self.hop.stop();
-            return Step::End;
+            return FrameKind::End;
         }
         match Object::parse(&data) {
             Ok(object) => self.absorb(frame, &data, &object),
-            Err(_) => Step::Unreadable,
+            Err(_) => FrameKind::Unreadable,
         }
     }
 
-    fn absorb(&mut self, frame: &Frame, data: &Bytes, object: &Object<'_>) -> Step {
+    fn answer(&self) -> Answer {
+        self.hop.answer()
+    }
+
+    fn next_hop(&mut self) {
+        self.hop = AnswerBuilder::default();
+        self.fast = None;
+    }
+
+    fn show(&self, frame: &Frame, numbers: Numbers) -> Bytes {
+        let renumbered = numbers.index.and_then(|index| {
+            let data = frame.data()?;
+            let object = Object::parse(&data).ok()?;
+            object.number("index").filter(|own| *own != index)?;
+            let data = json::with(&object, "index", index.to_string().as_bytes());
+            Some(frame.with_data(&data))
+        });
+        renumbered.unwrap_or_else(|| frame.raw().clone())
+    }
+
+    fn end(&self, frame: &Frame, ending: &Ending<'_>) -> Bytes {
+        let (Some(usage), Some(data)) = (ending.usage, frame.data()) else {
+            return frame.raw().clone();
+        };
+        match Object::parse(&data) {
+            Ok(object) if object.text("type").as_deref() != Some("error") => {
+                frame.with_data(&json::splice(&data, vec![usage::tell(&object, usage)]))
+            }
+            Ok(_) | Err(_) => frame.raw().clone(),
+        }
+    }
+
+    fn close(&self, held: &[Frame], line: Option<&str>, ending: &Ending<'_>) -> Vec<Bytes> {
+        let mut events = Vec::new();
+        if let Some(line) = line {
+            events.extend(text_block(ending.index, line));
+        }
+        let (mut delta, mut stop) = (None, None);
+        for frame in held {
+            match ended_delta(frame, ending) {
+                Some(ended) => delta = Some(ended),
+                None => stop = Some(frame.raw().clone()),
+            }
+        }
+        // A stream that was cut behind its finish, or that has none, gets the events that it lacks.
+        events.push(delta.unwrap_or_else(|| {
+            let usage = ending.usage.copied().or(self.answer().usage);
+            own_delta(usage.unwrap_or_default())
+        }));
+        events.push(stop.unwrap_or_else(|| event("message_stop", br#"{"type":"message_stop"}"#)));
+        events
+    }
+
+    fn error(&self, error: &[u8], _sequence: Option<u64>) -> Bytes {
+        event("error", &error_data(error))
+    }
+}
+
+impl MessagesEvents {
+    /// The events of a turn's first hop.
+    pub fn new(hidden: &Names) -> Self {
+        Self {
+            hidden: hidden.clone(),
+            hop: AnswerBuilder::default(),
+            fast: None,
+            plain: false,
+        }
+    }
+
+    fn absorb(&mut self, frame: &Frame, data: &Bytes, object: &Object<'_>) -> FrameKind {
         let named = String::from_utf8_lossy(frame.event());
         let kind = object.text("type");
         match kind.as_deref().unwrap_or(&named) {
@@ -81,15 +143,15 @@ impl Events {
                 if let Some(message) = child(object, "message") {
                     self.hop.begin(&message);
                 }
-                Step::Begin
+                FrameKind::Begin
             }
             "content_block_start" => self.open(object),
             "content_block_delta" => self.extend(frame, object),
             "content_block_stop" => {
                 let at = index(object);
                 self.hop.close(at);
-                let fate = Fate::Shown;
-                Step::Close { at, fate }
+                let visibility = Visibility::Shown;
+                FrameKind::Close { at, visibility }
             }
             "message_delta" => {
                 self.hop.count(object);
@@ -97,144 +159,87 @@ impl Events {
                 match reason {
                     Some(reason) => {
                         self.hop.finish(reason.into_owned());
-                        Step::Finish
+                        FrameKind::Finish
                     }
-                    None => Step::Other,
+                    None => FrameKind::Other,
                 }
             }
             "message_stop" => {
                 self.hop.stop();
-                Step::End
+                FrameKind::End
             }
             "error" => self.fail(data),
-            // Some servers send their errors bare.
+            // Some servers send an error without a type.
             _ if kind.is_none() && object.present("error").is_some() => self.fail(data),
             _ => match object.number("index") {
-                Some(at) => Step::Within { at },
-                None => Step::Aside,
+                Some(at) => FrameKind::Within { at },
+                None => FrameKind::Aside,
             },
         }
     }
 
-    fn fail(&mut self, data: &Bytes) -> Step {
+    fn fail(&mut self, data: &Bytes) -> FrameKind {
         self.hop.fail(data.clone());
-        Step::Error
+        FrameKind::Error
     }
 
-    fn open(&mut self, object: &Object<'_>) -> Step {
+    fn open(&mut self, object: &Object<'_>) -> FrameKind {
         let at = index(object);
         let block = child(object, "content_block");
         let hidden = block.is_some_and(|block| self.hop.open(at, &block, &self.hidden));
-        let fate = if hidden { Fate::Hidden } else { Fate::Shown };
-        Step::Open { at, fate }
+        let visibility = if hidden {
+            Visibility::Hidden
+        } else {
+            Visibility::Shown
+        };
+        FrameKind::Open { at, visibility }
     }
 
-    fn extend(&mut self, frame: &Frame, object: &Object<'_>) -> Step {
+    fn extend(&mut self, frame: &Frame, object: &Object<'_>) -> FrameKind {
         let at = index(object);
         if let (Some(span), Some(delta)) = (object.get("delta"), child(object, "delta"))
             && let Some(to) = self.hop.extend(at, &delta)
             && let (Some(data), Some(hole)) = (frame.data_span(), only_string(&delta))
         {
             let hole = raw::shift(&hole, data.start + span.start);
-            // Where the string goes is kept beside the shape, which knows no blocks.
+            // The shape's own sink is of no use here, because it knows no blocks.
             let shape = Shape::of(frame.raw(), hole, None, Sink::Text, true);
             self.fast = Some(Fast { shape, at, to });
         }
-        Step::Within { at }
-    }
-
-    pub(in crate::dialect) fn answer(&self) -> Answer {
-        self.hop.answer()
-    }
-
-    pub(in crate::dialect) fn next_hop(&mut self) {
-        self.hop = Hop::default();
-        self.fast = None;
-    }
-
-    pub(in crate::dialect) fn show(&self, frame: &Frame, numbers: Numbers) -> Bytes {
-        let renumbered = numbers.index.and_then(|index| {
-            let data = frame.data()?;
-            let object = Object::parse(&data).ok()?;
-            object.number("index").filter(|own| *own != index)?;
-            let edit = object.set("index", index.to_string().as_bytes());
-            Some(frame.with_data(&raw::splice(&data, &[edit])))
-        });
-        renumbered.unwrap_or_else(|| frame.raw().clone())
-    }
-
-    pub(in crate::dialect) fn end(&self, frame: &Frame, told: &Told<'_>) -> Bytes {
-        let (Some(usage), Some(data)) = (told.usage, frame.data()) else {
-            return frame.raw().clone();
-        };
-        match Object::parse(&data) {
-            Ok(object) if object.text("type").as_deref() != Some("error") => {
-                frame.with_data(&raw::splice(&data, &[usage::tell(&object, usage)]))
-            }
-            Ok(_) | Err(_) => frame.raw().clone(),
-        }
-    }
-
-    pub(in crate::dialect) fn close(
-        &self,
-        held: &[Frame],
-        line: Option<&str>,
-        told: &Told<'_>,
-    ) -> Vec<Bytes> {
-        let mut events = Vec::new();
-        if let Some(line) = line {
-            events.extend(text_block(told.index, line));
-        }
-        let (mut delta, mut stop) = (None, None);
-        for frame in held {
-            match ended_delta(frame, told) {
-                Some(ended) => delta = Some(ended),
-                None => stop = Some(frame.raw().clone()),
-            }
-        }
-        // A stream that was cut behind its finish, or that has none, is given what it lacks.
-        events.push(delta.unwrap_or_else(|| {
-            let usage = told.usage.copied().or(self.answer().usage);
-            own_delta(usage.unwrap_or_default())
-        }));
-        events.push(stop.unwrap_or_else(|| event("message_stop", br#"{"type":"message_stop"}"#)));
-        events
-    }
-
-    pub(in crate::dialect) fn error(&self, error: &[u8], _sequence: Option<u64>) -> Bytes {
-        event("error", &error_data(error))
+        FrameKind::Within { at }
     }
 }
 
-/// A delta or a message that ends as if the model had come to its end.
-pub(super) fn ended(object: &Object<'_>) -> Bytes {
+/// The delta or the message with its end rewritten, as if the model had ended it.
+pub fn ended(object: &Object<'_>) -> Bytes {
     let mut edits = vec![object.set("stop_reason", br#""end_turn""#)];
     if object.present("stop_sequence").is_some() {
         edits.push(object.set("stop_sequence", b"null"));
     }
-    usage::splice(object.bytes(), edits)
+    json::splice(object.bytes(), edits)
 }
 
-/// A held `message_delta` that ends as if the model had come to its end; `None` for another frame.
-fn ended_delta(frame: &Frame, told: &Told<'_>) -> Option<Bytes> {
+/// A held `message_delta` with its end rewritten, as if the model had ended it; `None` for another
+/// frame.
+fn ended_delta(frame: &Frame, ending: &Ending<'_>) -> Option<Bytes> {
     let data = frame.data()?;
     let object = Object::parse(&data).ok()?;
     let delta = child(&object, "delta")?;
     let mut edits: Vec<Edit> = vec![object.set("delta", &ended(&delta))];
-    edits.extend(told.usage.map(|usage| usage::tell(&object, usage)));
-    Some(frame.with_data(&usage::splice(&data, edits)))
+    edits.extend(ending.usage.map(|usage| usage::tell(&object, usage)));
+    Some(frame.with_data(&json::splice(&data, edits)))
 }
 
-/// A `message_delta` of our own.
+/// A `message_delta` of the proxy's own.
 fn own_delta(usage: Usage) -> Bytes {
     let data =
         br#"{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null}}"#;
-    let told = Object::parse(data).map(|object| usage::tell(&object, &usage));
-    let edits: Vec<Edit> = told.into_iter().collect();
-    event("message_delta", &raw::splice(data, &edits))
+    let edit = Object::parse(data).map(|object| usage::tell(&object, &usage));
+    let edits = edit.into_iter().collect();
+    event("message_delta", &json::splice(data, edits))
 }
 
-/// The three events of a block of text of our own.
+/// The three events of a block of text of the proxy's own.
 fn text_block(index: u64, text: &str) -> [Bytes; 3] {
     let text = raw::quote(text);
     let start = format!(
@@ -272,12 +277,12 @@ fn error_data(error: &[u8]) -> Bytes {
     }
 }
 
-/// An error with a type, which clients tell errors by.
+/// The error with a type, because clients tell errors apart by it.
 fn typed(error: &Object<'_>) -> Bytes {
     if error.text("type").is_some() {
         return Bytes::copy_from_slice(error.bytes());
     }
-    raw::splice(error.bytes(), &[error.set("type", br#""api_error""#)])
+    json::with(error, "type", br#""api_error""#)
 }
 
 fn wrapped(error: &[u8]) -> Bytes {
@@ -292,8 +297,7 @@ fn index(object: &Object<'_>) -> u64 {
     object.number("index").unwrap_or(0)
 }
 
-/// What stands between the quotes of a delta's string, if it has one besides its type and nothing
-/// else.
+/// The span between the quotes of a delta's string, if the delta has nothing else besides its type.
 fn only_string(delta: &Object<'_>) -> Option<Span> {
     let mut others = delta.members().iter().filter(|member| member.key != "type");
     let (member, None) = (others.next()?, others.next()) else {

@@ -13,9 +13,8 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 
 use crate::dialect::answer::{Answer, BlockKind, Verdict};
-use crate::dialect::blocks::Machine;
 use crate::dialect::stream::harness::{self, LINE, Seen, Turn};
-use crate::dialect::stream::{Config, Echo, Spec, UsageMode, UsageWish};
+use crate::dialect::stream::{Echo, Machine, Spec, StreamSettings, UsageMode, UsageWish};
 use crate::model::Dialect;
 use corpus::Case;
 

@@ -1,27 +1,27 @@
-//! The unstreamed equal of a Messages stream: reads a whole body into an [`Answer`], and writes
-//! the one body that the client gets for several hops. What it has no reason to change stays as
-//! the upstream sent it.
+//! The unstreamed equal of a Messages stream: reads a whole body into an [`Answer`], and writes the
+//! one body that the client gets for several hops. Everything that it has no reason to change stays
+//! as the upstream sent it.
 
 use bytes::Bytes;
 
+use super::answer_builder::{self, AnswerBuilder};
 use super::events::ended;
-use super::hop::Hop;
 use super::usage;
 use crate::dialect::answer::Answer;
-use crate::dialect::stream::Spec;
-use crate::dialect::stream::unary::Unstreamed;
-use crate::model::raw::{self, Edit, Object};
+use crate::dialect::json;
+use crate::dialect::names::Names;
+use crate::dialect::unary::{TurnEnd, Unstreamed};
+use crate::model::raw::{Edit, Object};
 
 /// Reads a hop's body; `None` if it is no message (an error body, say).
-#[must_use]
-pub fn read(body: &Bytes, spec: &Spec) -> Option<Answer> {
+pub fn read(body: &Bytes, hidden: &Names) -> Option<Answer> {
     let message = Object::parse(body).ok()?;
-    let blocks = elements(&message)?;
-    let mut hop = Hop::default();
+    let blocks = json::array(message.raw("content")?)?;
+    let mut hop = AnswerBuilder::default();
     hop.begin(&message);
     for (at, block) in (0..).zip(blocks) {
         if let Ok(block) = Object::parse(block) {
-            hop.open(at, &block, &spec.hidden);
+            hop.open(at, &block, hidden);
             hop.close(at);
         }
     }
@@ -32,62 +32,38 @@ pub fn read(body: &Bytes, spec: &Spec) -> Option<Answer> {
     Some(hop.answer())
 }
 
-/// [`Unstreamed::compose`]: the blocks of all hops stand one behind the other. The stop reason is
-/// `end_turn` at the hop cap, else the last hop's.
-#[must_use]
+/// The body that the client gets: the blocks of all hops in order, under the first hop's id. The
+/// stop reason is `end_turn` at the hop cap, else the last hop's.
 pub fn compose(turn: &Unstreamed<'_>) -> Bytes {
-    let Unstreamed {
-        spec,
-        first,
-        last,
-        closed,
-        ..
-    } = *turn;
+    let last = turn.last;
     let Ok(message) = Object::parse(last) else {
         return last.clone();
     };
-    let blocks = elements(&message).unwrap_or_default();
-    let own: Vec<&[u8]> = blocks
-        .iter()
-        .copied()
-        .filter(|block| !is_hidden(block, spec))
-        .collect();
-    let earlier = turn.earlier();
-    if earlier.is_empty() && closed.is_none() && own.len() == blocks.len() {
+    let visible = |block: &&[u8]| {
+        let block = Object::parse(block);
+        !block.is_ok_and(|block| answer_builder::is_hidden(&block, turn.hidden))
+    };
+    let blocks = || json::elements(message.raw("content").unwrap_or_default());
+    let own: Vec<&[u8]> = blocks().filter(visible).collect();
+    if turn.is_last_alone() && own.len() == blocks().count() {
         return last.clone();
     }
+    let earlier = turn.earlier();
     let before = earlier.iter().flat_map(|hop| &hop.blocks);
-    let before = before.map(|block| block.raw.as_ref());
-    let before = before.filter(|block| !is_hidden(block, spec));
-    let line = closed.flatten().map(|line| {
-        let line = raw::quote(line);
-        format!(r#"{{"type":"text","text":{line}}}"#)
-    });
-    let said: Vec<&[u8]> = before
-        .chain(own)
-        .chain(line.as_ref().map(String::as_bytes))
-        .collect();
-    let said = [b"[", said.join(b",".as_slice()).as_slice(), b"]"].concat();
-    let mut edits: Vec<Edit> = vec![message.set("content", &said)];
+    let before = before.map(|block| block.raw.as_ref()).filter(visible);
+    let line = turn.end.line().map(|line| json::text_part("text", line));
+    let line = line.as_ref().map(String::as_bytes);
+    let content: Vec<&[u8]> = before.chain(own).chain(line).collect();
+    let mut edits: Vec<Edit> = vec![message.set("content", &json::list(&content))];
     if !earlier.is_empty() {
-        let first = Object::parse(first).ok();
+        let first = Object::parse(turn.first).ok();
         let id = first.as_ref().and_then(|first| first.raw("id"));
         edits.extend(id.map(|id| message.set("id", id)));
         edits.extend(turn.usage().map(|usage| usage::tell(&message, &usage)));
     }
-    let whole = usage::splice(last, edits);
-    match (closed, Object::parse(&whole)) {
-        (Some(_), Ok(message)) => ended(&message),
+    let whole = json::splice(last, edits);
+    match (turn.end, Object::parse(&whole)) {
+        (TurnEnd::HopCap { .. }, Ok(message)) => ended(&message),
         _ => whole,
     }
-}
-
-fn elements<'a>(message: &Object<'a>) -> Option<Vec<&'a [u8]>> {
-    let content = message.raw("content")?;
-    let spans = raw::array(content).ok()?.into_iter();
-    Some(spans.filter_map(|span| content.get(span)).collect())
-}
-
-fn is_hidden(block: &[u8], spec: &Spec) -> bool {
-    Object::parse(block).is_ok_and(|block| super::hop::is_hidden(&block, &spec.hidden))
 }

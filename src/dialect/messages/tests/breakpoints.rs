@@ -24,8 +24,8 @@ fn with(request: &Request, wanted: &[(Breakpoint, usize)], max: usize) -> String
 }
 
 /// Holds a body to where markers stand: `@` for one of ours, `^` for one of the client's, `#` for
-/// one that is kept for an hour and is ours, `&` for such of the client's. Other texts are bodies as
-/// they are.
+/// one that is kept for an hour and is ours, `&` for such of the client's. Other texts are bodies
+/// as they are.
 #[track_caller]
 fn check(golden: &str, wanted: &[(Breakpoint, usize)]) {
     let sent = golden

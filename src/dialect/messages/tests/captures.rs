@@ -13,10 +13,9 @@ use super::body;
 use crate::dialect::message::ParsedCall;
 use crate::dialect::messages::message::{canonical_of_answer, parse};
 use crate::dialect::messages::original;
-use crate::dialect::messages::request::decode;
 use crate::dialect::request::Request;
 use crate::model::raw::Object;
-use crate::model::{Digest, Role};
+use crate::model::{Dialect, Digest, Role};
 
 /// One captured request.
 pub(super) struct Captured {
@@ -39,7 +38,8 @@ fn captured(line: &str, ids: &HashMap<u64, Vec<String>>) -> Option<Captured> {
         return None;
     }
     let object = Object::parse(line.as_bytes()).unwrap();
-    let request = decode(Bytes::copy_from_slice(object.raw("body")?)).unwrap();
+    let body = Bytes::copy_from_slice(object.raw("body")?);
+    let request = Dialect::Messages.decode(body).unwrap();
     let units = (0..request.messages.len()).map(|at| {
         let parsed = parse(request.message(at)).unwrap();
         (parsed.role, parsed.canonical)

@@ -1,9 +1,8 @@
 //! Edits of single units: what is cut, put back and replaced, and that all else keeps its bytes.
 
 use crate::dialect::edit::{AssistantEdit, Cut, Insert, bare};
-use crate::dialect::messages::edit::{
-    append_text, assistant, handed, hidden_result, result, system,
-};
+use crate::dialect::messages::edit::{append_text, assistant, handed, result};
+use crate::dialect::messages::form::{hidden_result, system};
 use crate::model::{Handed, Hop, TurnRecord};
 
 const HIDDEN: &str = r#"{"type":"tool_use","id":"h","name":"delimiter","input":{}}"#;
@@ -99,8 +98,8 @@ fn types_of_tomorrow_pass() {
     assert_eq!(edited(&unit, &keep(&[false])), answer(&[unknown, TEXT]));
 }
 
-/// What was thought once goes with what the client changed, whether hidden calls of its message stay or
-/// go: else it would come back when they do.
+/// What was thought once goes with what the client changed, whether hidden calls of its message
+/// stay or go: else it would come back when they do.
 #[test]
 fn reasoning_is_judged_alike_with_hidden_calls_and_without() {
     let unit = answer(&[THOUGHT, A, THOUGHT, B]);

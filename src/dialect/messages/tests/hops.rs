@@ -128,7 +128,7 @@ proptest! {
             .iter()
             .map(|answer| String::from_utf8(form::message(answer).to_vec()).unwrap())
             .collect();
-        let unit = form::said(&answers, None);
+        let unit = form::visible(&answers, None);
         let (relation, up) = back(&unit, &messages, last);
         prop_assert_eq!(&up, &form::message(last));
         let shown = |block: &Block| !matches!(block.kind, BlockKind::Call(_));
@@ -154,7 +154,7 @@ proptest! {
             answer.blocks.retain(|block| block.kind != BlockKind::Reasoning);
         }
         prop_assume!(!answers.last().unwrap().blocks.is_empty());
-        let (_, up) = back(&form::said(&answers, None), &messages, &whole);
+        let (_, up) = back(&form::visible(&answers, None), &messages, &whole);
         prop_assert_eq!(less(&up), less(&form::message(&whole)));
     }
 }

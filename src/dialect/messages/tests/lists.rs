@@ -2,8 +2,8 @@
 //! them is gone.
 
 use super::{body, request};
-use crate::dialect::splice::Own;
-use crate::dialect::splice::Own::{Hop, Result, System};
+use crate::dialect::splice::Addition;
+use crate::dialect::splice::Addition::{Hop, Result, System};
 
 /// What is put into a list.
 enum Put {
@@ -12,7 +12,7 @@ enum Put {
     /// The same with other bytes.
     Edited(usize, &'static str),
     /// The proxy's own.
-    Own(Own, &'static str),
+    Own(Addition, &'static str),
 }
 use Put::{Edited, Own as Ours, Unit};
 
@@ -30,7 +30,7 @@ fn rewritten(text: &str, puts: &[Put]) -> String {
         match put {
             Unit(unit) => splice.client(*unit),
             Edited(unit, bytes) => splice.edited(*unit, bytes.as_bytes()),
-            Ours(what, bytes) => splice.own(*what, bytes.as_bytes()),
+            Ours(what, bytes) => splice.add(*what, bytes.as_bytes()),
         }
     }
     body(&request, splice.close())

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use super::{body, request};
 use crate::dialect::answer::Call;
 use crate::dialect::edit::{AssistantEdit, Insert};
-use crate::dialect::messages::edit::{assistant, hidden_result, result};
-use crate::dialect::messages::form;
+use crate::dialect::messages::edit::{assistant, result};
+use crate::dialect::messages::form::{self, hidden_result};
 use crate::dialect::messages::message::parse;
-use crate::dialect::splice::{Breakpoint, Own, Splice};
+use crate::dialect::splice::{Addition, Breakpoint, Splice};
 use crate::model::Role;
 
 /// One turn of the client's, and the messages behind it.
@@ -179,11 +179,11 @@ fn put_answer(
         let id = format!("t{at}o{hop}");
         if *whole {
             let message = format!(r#"{{"role":"assistant","content":[{}]}}"#, hidden(&id));
-            splice.own(Own::Hop, message.as_bytes());
-            splice.own(Own::Result, &hidden_result(&id, "ok"));
+            splice.add(Addition::Hop, message.as_bytes());
+            splice.add(Addition::Result, &hidden_result(&id, "ok"));
         } else {
-            splice.own(
-                Own::Hop,
+            splice.add(
+                Addition::Hop,
                 br#"{"role":"assistant","content":[{"type":"text","text":"told"}]}"#,
             );
         }
@@ -215,7 +215,10 @@ fn put_answer(
         splice.edited(unit, &edited);
     }
     for n in 0..calls.len() {
-        splice.own(Own::Result, &hidden_result(&format!("t{at}h{n}"), "ok"));
+        splice.add(
+            Addition::Result,
+            &hidden_result(&format!("t{at}h{n}"), "ok"),
+        );
     }
     fate.keep.to_vec()
 }

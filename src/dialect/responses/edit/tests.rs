@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::dialect::edit::Cut;
+use crate::dialect::responses::form::{hidden_result, system};
 use crate::model::{Dialect, Hop};
 
 fn hidden(place: usize, block: Option<(u32, u32)>, bytes: &str) -> Insert<'_> {
@@ -379,9 +380,9 @@ fn refused(before: &[Made], after: &[Item<'_>]) -> Option<usize> {
         matches!(next, Some(Made::Text | Made::Call | Made::Server))
     };
     let alone = |(at, thought): (usize, &Item<'_>)| {
-        let made = place(thought).filter(|_| thought.kind == Kind::Reasoning)?;
+        let made = place(thought).filter(|_| thought.kind == ItemType::Reasoning)?;
         let next = after.get(at + 1).map(|next| next.kind);
-        (led(made) && matches!(next, None | Some(Kind::Reasoning))).then_some(made)
+        (led(made) && matches!(next, None | Some(ItemType::Reasoning))).then_some(made)
     };
     after.iter().enumerate().find_map(alone)
 }
@@ -421,7 +422,7 @@ proptest! {
         // What no edit names is there, in its order and byte for byte.
         let server = |kind: &Made| matches!(kind, Made::Server);
         let before: Vec<&str> = items.iter().zip(&run).filter(|(_, kind)| server(kind)).map(|(raw, _)| raw.as_str()).collect();
-        let fixed = left.iter().filter(|item| item.kind == Kind::Fixed);
+        let fixed = left.iter().filter(|item| item.kind == ItemType::Fixed);
         let fixed: Vec<&str> = fixed.map(|item| std::str::from_utf8(item.raw()).unwrap()).collect();
         prop_assert_eq!(fixed, before);
     }

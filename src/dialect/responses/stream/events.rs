@@ -1,74 +1,64 @@
-//! The events of a Responses stream: what each is, what a hop has said by them, and how they are
-//! written for a client that was shown something else. Never keeps a frame back, and never decides
-//! what is shown when.
+//! The events of a Responses stream: what each event is, what a hop has said by them, and how they
+//! are written for a client that was shown something else. Never keeps a frame back, and never
+//! decides what is shown when.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::item::{self, Item, Kind};
-use super::node::{Node, splice};
-use super::own::{self, Line};
-use super::response::{Origin, Response};
+use super::output_item::{self, OutputItem, OutputKind};
+use super::proxy_events::{self, ProxyMessage};
+use super::response::{Echo, Origin, Response};
 use crate::dialect::answer::{Answer, is_cut};
-use crate::dialect::blocks::events::{Fate, Numbers, Step, Told};
+use crate::dialect::blocks::events::{Ending, Events, FrameKind, Numbers, Visibility};
+use crate::dialect::json::{Node, splice};
+use crate::dialect::names::Names;
 use crate::dialect::sse::Frame;
-use crate::dialect::stream::Spec;
 use crate::model::raw::Edit;
 
-/// What some servers end a stream with.
+/// The data that some servers end a stream with.
 const DONE: &[u8] = b"[DONE]";
 
 /// The events of a turn.
 #[derive(Debug)]
-pub(in crate::dialect) struct Events {
-    spec: Spec,
-    /// Who the response is towards the client; none before the first hop has said so.
+pub struct ResponsesEvents {
+    hidden: Names,
+    echo: Echo,
+    /// The response's identity towards the client; `None` before the first hop has told it.
     origin: Option<Origin>,
-    hop: Hop,
-    /// Whether the last frame has no members but strings and numbers, and none that names.
+    hop: HopItems,
+    /// Whether the last frame has only strings and numbers, and none of them is a name.
     plain: bool,
 }
 
-/// What the hop that is read has said so far.
+/// What the current hop has said so far.
 #[derive(Debug, Default)]
-struct Hop {
-    /// Items that are whole, by the upstream's number.
+struct HopItems {
+    /// The whole items, by the upstream's number.
     items: BTreeMap<u64, Bytes>,
     /// The ids of items that have begun, by the upstream's number.
     begun: BTreeMap<u64, String>,
-    /// Visible items that never became whole but for the end's own account of them.
+    /// Visible items that were whole only in the final event's list of items.
     late: Vec<u64>,
-    /// What it reports of itself: who spoke, usage, how it ended.
+    /// What the response reports of itself: its id, its model, its usage, how it ended.
     report: Answer,
 }
 
-impl Events {
-    pub(in crate::dialect) fn new(spec: &Spec) -> Self {
-        Self {
-            spec: spec.clone(),
-            origin: None,
-            hop: Hop::default(),
-            plain: false,
-        }
-    }
+impl Events for ResponsesEvents {
+    const BLOCK: &'static str = "item";
 
-    pub(in crate::dialect) fn is_plain(&self) -> bool {
-        self.plain
-    }
-
-    pub(in crate::dialect) fn take(&mut self, frame: &Frame) -> Step {
+    fn take(&mut self, frame: &Frame) -> FrameKind {
         self.plain = false;
         let Some(data) = frame.data() else {
-            return Step::Aside;
+            return FrameKind::Aside;
         };
         if data == DONE {
-            return Step::End;
+            return FrameKind::End;
         }
         let Some(event) = Node::root(&data) else {
-            return Step::Unreadable;
+            return FrameKind::Unreadable;
         };
-        self.plain = is_plain(frame, &event);
+        self.plain = has_plain_members(frame, &event);
         let kind = event.object.text("type").unwrap_or_default();
         let kind = match kind.as_bytes() {
             b"" => frame.event(),
@@ -77,17 +67,17 @@ impl Events {
         match kind {
             b"response.created" | b"response.queued" | b"response.in_progress" => {
                 self.learn(&event);
-                Step::Begin
+                FrameKind::Begin
             }
             b"response.completed" | b"response.incomplete" => {
                 self.learn(&event);
                 self.finish(&event, kind == b"response.incomplete");
-                Step::Finish
+                FrameKind::Finish
             }
             b"response.failed" | b"error" => {
                 self.learn(&event);
                 self.fail(&event, &data);
-                Step::Error
+                FrameKind::Error
             }
             b"response.output_item.added" => self.open(&event),
             b"response.output_item.done" => self.shut(&event, &data),
@@ -95,28 +85,32 @@ impl Events {
         }
     }
 
-    pub(in crate::dialect) fn answer(&self) -> Answer {
+    fn is_plain(&self) -> bool {
+        self.plain
+    }
+
+    fn answer(&self) -> Answer {
         let mut answer = self.hop.report.clone();
         answer.complete = answer.error.is_none() && answer.finish.is_some();
         let cut = !answer.complete || answer.finish.as_deref().is_some_and(is_cut);
         let items: Vec<Bytes> = self.hop.items.values().cloned().collect();
-        item::tell(&mut answer, &items, &self.spec.hidden, cut);
+        output_item::add_to(&mut answer, &items, &self.hidden, cut);
         answer
     }
 
-    pub(in crate::dialect) fn next_hop(&mut self) {
-        self.hop = Hop::default();
+    fn next_hop(&mut self) {
+        self.hop = HopItems::default();
     }
 
-    pub(in crate::dialect) fn block(&self, at: u64) -> Option<Bytes> {
+    fn block(&self, at: u64) -> Option<Bytes> {
         self.hop.items.get(&at).cloned()
     }
 
-    pub(in crate::dialect) fn sequence(&self, frame: &Frame) -> Option<u64> {
+    fn sequence(&self, frame: &Frame) -> Option<u64> {
         Node::root(&frame.data()?)?.object.number("sequence_number")
     }
 
-    pub(in crate::dialect) fn show(&self, frame: &Frame, numbers: Numbers) -> Bytes {
+    fn show(&self, frame: &Frame, numbers: Numbers) -> Bytes {
         let data = frame.data().unwrap_or_default();
         let plain = numbers == Numbers::default();
         if plain && memchr::memmem::find(&data, br#""response""#).is_none() {
@@ -127,43 +121,51 @@ impl Events {
         };
         let mut edits = number_edits(&event, numbers);
         if let Some(response) = Response::of_event(&event) {
-            edits.extend(response.echo_edits(&self.spec));
+            edits.extend(response.echo_edits(&self.hidden, &self.echo));
         }
         rewrite(frame, &data, edits)
     }
 
-    pub(in crate::dialect) fn end(&self, frame: &Frame, told: &Told<'_>) -> Bytes {
-        let mut blocks = told.blocks.to_vec();
+    fn end(&self, frame: &Frame, ending: &Ending<'_>) -> Bytes {
+        let mut blocks = ending.blocks.to_vec();
         blocks.extend(self.hop.late.iter().filter_map(|at| self.block(*at)));
-        self.end_with(frame, told, &blocks, told.sequence)
+        self.end_with(frame, ending, &blocks, ending.sequence)
     }
 
-    pub(in crate::dialect) fn close(
-        &self,
-        held: &[Frame],
-        line: Option<&str>,
-        told: &Told<'_>,
-    ) -> Vec<Bytes> {
-        let mut blocks = told.blocks.to_vec();
+    fn close(&self, held: &[Frame], line: Option<&str>, ending: &Ending<'_>) -> Vec<Bytes> {
+        let mut blocks = ending.blocks.to_vec();
         let mut said = Vec::new();
         if let Some(text) = line {
             let id = self.origin.as_ref().map(Origin::id).unwrap_or_default();
-            let line = Line::new(&id, text);
-            said.extend(line.events(told.index, told.sequence));
+            let line = ProxyMessage::new(&id, text);
+            said.extend(line.events(ending.index, ending.sequence));
             blocks.push(line.item());
         }
-        let mut next = told.sequence.map(|first| first + said.len() as u64);
+        let mut next = ending.sequence.map(|first| first + said.len() as u64);
         for frame in held {
-            said.push(self.end_with(frame, told, &blocks, next));
+            said.push(self.end_with(frame, ending, &blocks, next));
             let numbered = self.sequence(frame).is_some();
             next = next.map(|next| next + u64::from(numbered));
         }
         said
     }
 
-    pub(in crate::dialect) fn error(&self, error: &[u8], sequence: Option<u64>) -> Bytes {
-        // Nothing was numbered before where no response has begun.
-        own::error(error, sequence.or(self.origin.is_none().then_some(0)))
+    fn error(&self, error: &[u8], sequence: Option<u64>) -> Bytes {
+        // Before a response has begun, no event was numbered.
+        proxy_events::error(error, sequence.or(self.origin.is_none().then_some(0)))
+    }
+}
+
+impl ResponsesEvents {
+    /// The events of a turn's first hop.
+    pub fn new(hidden: &Names, echo: &Echo) -> Self {
+        Self {
+            hidden: hidden.clone(),
+            echo: echo.clone(),
+            origin: None,
+            hop: HopItems::default(),
+            plain: false,
+        }
     }
 
     /// Takes in what an event's response reports of itself.
@@ -171,7 +173,7 @@ impl Events {
         let Some(response) = Response::of_event(event) else {
             return;
         };
-        response.tell(&mut self.hop.report);
+        response.add_to(&mut self.hop.report);
         self.origin.get_or_insert_with(|| response.origin());
     }
 
@@ -188,16 +190,18 @@ impl Events {
         }
     }
 
-    /// Takes in an item that the end tells of, where it had begun and was not told of before.
+    /// Takes in an item of the final event's list, if it had begun and never became whole.
     fn unfinished(&mut self, raw: &[u8]) {
-        let Some(item) = Item::read(raw) else { return };
+        let Some(item) = OutputItem::read(raw) else {
+            return;
+        };
         let id = item.id().unwrap_or_default();
         let at = self.numbered(&id);
         let Some(at) = at.filter(|at| !self.hop.items.contains_key(at)) else {
             return;
         };
         self.hop.items.insert(at, Bytes::copy_from_slice(raw));
-        if self.fate(&item) != Fate::Hidden {
+        if self.visibility(&item) != Visibility::Hidden {
             self.hop.late.push(at);
         }
     }
@@ -209,68 +213,72 @@ impl Events {
         self.hop.report.error.get_or_insert(error);
     }
 
-    fn open(&mut self, event: &Node<'_>) -> Step {
+    fn open(&mut self, event: &Node<'_>) -> FrameKind {
         let item = event.span("item").map(|span| event.bytes(&span));
-        let item = item.and_then(Item::read);
-        let id = item.as_ref().and_then(Item::id).unwrap_or_default();
+        let item = item.and_then(OutputItem::read);
+        let id = item.as_ref().and_then(OutputItem::id).unwrap_or_default();
         let at = event.object.number("output_index");
         let at = at.unwrap_or_else(|| self.next_number());
         self.hop.begun.insert(at, id.into_owned());
-        let injected = !self.spec.hidden.is_empty();
-        let fate = match item {
-            Some(item) if injected && item.is_nameless() => Fate::Open,
-            Some(item) => self.fate(&item),
-            None => Fate::Shown,
+        let injected = !self.hidden.is_empty();
+        let visibility = match item {
+            Some(item) if injected && item.is_nameless() => Visibility::Open,
+            Some(item) => self.visibility(&item),
+            None => Visibility::Shown,
         };
-        Step::Open { at, fate }
+        FrameKind::Open { at, visibility }
     }
 
-    fn shut(&mut self, event: &Node<'_>, data: &Bytes) -> Step {
+    fn shut(&mut self, event: &Node<'_>, data: &Bytes) -> FrameKind {
         let raw = event.span("item").map(|span| data.slice(span));
         let raw = raw.unwrap_or_default();
-        let item = Item::read(&raw);
-        let id = item.as_ref().and_then(Item::id).unwrap_or_default();
+        let item = OutputItem::read(&raw);
+        let id = item.as_ref().and_then(OutputItem::id).unwrap_or_default();
         let at = event.object.number("output_index");
         let at = at.or_else(|| self.numbered(&id));
         let at = at.unwrap_or_else(|| self.next_number());
-        let fate = item.as_ref().map_or(Fate::Shown, |item| self.fate(item));
+        let visibility = item
+            .as_ref()
+            .map_or(Visibility::Shown, |item| self.visibility(item));
         self.hop.begun.insert(at, id.into_owned());
         self.hop.items.insert(at, raw);
-        Step::Close { at, fate }
+        FrameKind::Close { at, visibility }
     }
 
-    /// An event of any other type. What can't be told to be about an item and yet has the name of
-    /// a hidden tool in it is nothing that a client may read.
-    fn other(&self, event: &Node<'_>, data: &[u8]) -> Step {
+    /// An event of any other type. If it belongs to no item and yet holds the name of a hidden
+    /// tool, the client may not read it.
+    fn other(&self, event: &Node<'_>, data: &[u8]) -> FrameKind {
         let at = event.object.number("output_index");
         let id = event.object.text("item_id").unwrap_or_default();
         if let Some(at) = at.or_else(|| self.numbered(&id)) {
-            return Step::Within { at };
+            return FrameKind::Within { at };
         }
         if Response::of_event(event).is_some() {
-            return Step::Other;
+            return FrameKind::Other;
         }
-        let hides = self.spec.hidden.stand_quoted_in(data);
+        let hides = self.hidden.stand_quoted_in(data);
         match (event.object.number("sequence_number"), hides) {
-            // Left out as a hidden item is, so that the numbers close the gap.
-            (Some(_), true) => Step::Open {
+            // Left out like a hidden item, so that the numbers close the gap.
+            (Some(_), true) => FrameKind::Open {
                 at: u64::MAX,
-                fate: Fate::Hidden,
+                visibility: Visibility::Hidden,
             },
-            (Some(_), false) => Step::Other,
-            (None, true) => Step::Unreadable,
-            (None, false) => Step::Aside,
+            (Some(_), false) => FrameKind::Other,
+            (None, true) => FrameKind::Unreadable,
+            (None, false) => FrameKind::Aside,
         }
     }
 
-    /// What becomes of an item. Reasoning waits only where something may be hidden behind it.
-    fn fate(&self, item: &Item<'_>) -> Fate {
-        if item.names(&self.spec.hidden) {
-            return Fate::Hidden;
+    /// Whether the client sees an item. Reasoning waits only if something behind it may be hidden.
+    fn visibility(&self, item: &OutputItem<'_>) -> Visibility {
+        if item.names(&self.hidden) {
+            return Visibility::Hidden;
         }
         match item.kind() {
-            Kind::Reasoning if !self.spec.hidden.is_empty() => Fate::Follows,
-            Kind::Reasoning | Kind::Text | Kind::Call | Kind::Other => Fate::Shown,
+            OutputKind::Reasoning if !self.hidden.is_empty() => Visibility::Follows,
+            OutputKind::Reasoning | OutputKind::Text | OutputKind::Call | OutputKind::Other => {
+                Visibility::Shown
+            }
         }
     }
 
@@ -287,11 +295,11 @@ impl Events {
         last.map_or(0, |(at, _)| at + 1)
     }
 
-    /// A frame of the end, with these items as the response's output.
+    /// A frame of the response's end, with these items as the output.
     fn end_with(
         &self,
         frame: &Frame,
-        told: &Told<'_>,
+        ending: &Ending<'_>,
         blocks: &[Bytes],
         sequence: Option<u64>,
     ) -> Bytes {
@@ -305,11 +313,16 @@ impl Events {
         };
         let mut edits = number_edits(&event, numbers);
         if let Some(response) = Response::of_event(&event) {
-            edits.extend(response.echo_edits(&self.spec));
-            if told.edited {
+            edits.extend(response.echo_edits(&self.hidden, &self.echo));
+            if ending.edited {
                 let origin = self.origin.as_ref();
                 edits.extend(origin.iter().flat_map(|own| response.origin_edits(own)));
-                edits.extend(told.usage.iter().flat_map(|own| response.usage_edits(own)));
+                edits.extend(
+                    ending
+                        .usage
+                        .iter()
+                        .flat_map(|own| response.usage_edits(own)),
+                );
                 edits.push(response.output_edit(blocks));
             }
         }
@@ -317,9 +330,9 @@ impl Events {
     }
 }
 
-/// Whether an event has no members but strings and numbers, and none that names; nor has its frame
-/// any other lines than its name and its data.
-fn is_plain(frame: &Frame, event: &Node<'_>) -> bool {
+/// Whether an event has only strings and numbers, none of which is a name, and its frame has no
+/// lines but its event's name and its data.
+fn has_plain_members(frame: &Frame, event: &Node<'_>) -> bool {
     const FIELDS: usize = "event: \r\ndata: \r\n\r\n".len();
     let mut members = event.object.members().iter();
     let said = event.object.bytes().len() + frame.event().len();
@@ -333,10 +346,10 @@ fn is_plain(frame: &Frame, event: &Node<'_>) -> bool {
 fn number_edits(event: &Node<'_>, numbers: Numbers) -> Vec<Edit> {
     let index = numbers.index;
     let edits = [
-        index.and_then(|own| event.count("output_index", own)),
+        index.and_then(|own| event.replace_number("output_index", own)),
         numbers
             .sequence
-            .and_then(|own| event.count("sequence_number", own)),
+            .and_then(|own| event.replace_number("sequence_number", own)),
     ];
     edits.into_iter().flatten().collect()
 }

@@ -1,15 +1,16 @@
 //! Responses responses: their events, and their unstreamed equal. Never sends anything, and never
 //! makes up an id.
 
-pub(in crate::dialect) mod events;
-mod item;
-mod node;
-mod own;
+mod events;
+mod output_item;
+mod proxy_events;
 mod response;
 pub(crate) mod unary;
 mod usage;
 
-pub(super) use own::Line;
+pub use events::ResponsesEvents;
+pub use proxy_events::ProxyMessage;
+pub use response::Echo;
 
 #[cfg(test)]
 pub(in crate::dialect) mod tests;

@@ -14,10 +14,9 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::super::form;
-use super::unary;
 use crate::dialect::answer::{Answer, Verdict};
-use crate::dialect::stream::harness::{self, Seen, line};
-use crate::dialect::stream::unary::Unstreamed;
+use crate::dialect::stream::harness::{self, Seen, end_of, line};
+use crate::dialect::stream::unary::{self, TurnEnd, Unstreamed};
 use corpus::Case;
 
 /// Whole turns of this dialect are long, since each says thrice what was asked for. So all places
@@ -123,19 +122,19 @@ fn unstreamed(case: &Case, seen: &Seen) -> bool {
     let closed = capped.then(|| line(&answers));
     let (first, last) = (&bodies[0], bodies.last().unwrap());
     let turn = Unstreamed {
-        config: &case.config,
-        spec: &case.spec,
+        usage: case.config.usage,
+        hidden: &case.spec.hidden,
         first,
         last,
         hops: &answers,
-        closed,
+        end: end_of(closed),
     };
-    let body = turn.compose();
+    let body = unary::compose(&turn, &case.spec);
     let streamed = client::read(&seen.client).responses.pop().unwrap();
     let composed: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(composed, streamed, "{}", case.name);
     // What a later request goes on from is what the client was shown.
-    let said = [b"[", &form::said(&answers, closed.flatten())[..], b"]"].concat();
+    let said = [b"[", &form::visible(&answers, closed.flatten())[..], b"]"].concat();
     let said: Value = serde_json::from_slice(&said).unwrap();
     assert_eq!(said, composed["output"], "{}", case.name);
     if case.spec.hidden.is_empty() {
@@ -153,14 +152,14 @@ fn what_is_no_response_is_passed_on() {
         let body = Bytes::copy_from_slice(body.as_bytes());
         assert_eq!(unary::read(&body, &case.spec), None);
         let turn = Unstreamed {
-            config: &case.config,
-            spec: &case.spec,
+            usage: case.config.usage,
+            hidden: &case.spec.hidden,
             first: &body,
             last: &body,
             hops: &[],
-            closed: None,
+            end: TurnEnd::Upstream,
         };
-        assert_eq!(turn.compose(), body);
+        assert_eq!(unary::compose(&turn, &case.spec), body);
     }
 }
 

@@ -1,20 +1,19 @@
 //! Unstreamed Responses responses: reads a whole body into an [`Answer`], and writes the one body
-//! that the client gets for several hops. What it has no reason to change stays as the upstream
-//! sent it.
+//! that the client gets for several hops. Everything that it has no reason to change stays as the
+//! upstream sent it.
 
 use bytes::Bytes;
 
-use super::item::{self, Item, Kind};
-use super::node::splice;
-use super::own::Line;
-use super::response::Response;
+use super::output_item::{self, OutputItem, OutputKind};
+use super::proxy_events::ProxyMessage;
+use super::response::{Echo, Response};
 use crate::dialect::answer::{Answer, Verdict, is_cut};
-use crate::dialect::stream::Spec;
-use crate::dialect::stream::unary::Unstreamed;
+use crate::dialect::json;
+use crate::dialect::names::Names;
+use crate::dialect::unary::Unstreamed;
 
 /// Reads a hop's body; `None` if it holds no response (an error body, say).
-#[must_use]
-pub fn read(body: &Bytes, spec: &Spec) -> Option<Answer> {
+pub fn read(body: &Bytes, hidden: &Names) -> Option<Answer> {
     let response = Response::of_body(body)?;
     let mut answer = Answer {
         finish: response.finish(),
@@ -25,76 +24,61 @@ pub fn read(body: &Bytes, spec: &Spec) -> Option<Answer> {
         let error = response.error().unwrap_or(b"{}");
         answer.error = Some(Bytes::copy_from_slice(error));
     }
-    response.tell(&mut answer);
-    let items: Vec<Bytes> = response
-        .items()
-        .iter()
-        .map(|raw| share(body, raw))
-        .collect();
+    response.add_to(&mut answer);
     let cut = answer.finish.as_deref().is_none_or(is_cut);
-    item::tell(&mut answer, &items, &spec.hidden, cut);
+    output_item::add_to(&mut answer, &items(&response, body), hidden, cut);
     Some(answer)
 }
 
-/// [`Unstreamed::compose`]: the output holds the items of all hops; id and time are the first hop's, and
-/// what it repeats of the request is as the client sent that. Where nothing was hidden, but something
-/// injected, these are the last hop's bytes but for the latter.
-#[must_use]
-pub fn compose(turn: &Unstreamed<'_>) -> Bytes {
-    let Unstreamed {
-        spec,
-        first,
-        last,
-        hops,
-        closed,
-        ..
-    } = *turn;
+/// The body that the client gets: the output holds the items of all hops, id and time are the first
+/// hop's, and what the response repeats of the request is as the client sent it. If tools were only
+/// injected and none was called, these are the last hop's bytes but for those repetitions.
+pub fn compose(turn: &Unstreamed<'_>, echo: &Echo) -> Bytes {
+    let (last, hops) = (turn.last, turn.hops);
     let Some(response) = Response::of_body(last) else {
         return last.clone();
     };
-    let mut edits = response.echo_edits(spec);
-    let several = hops.len() > 1;
-    let origin = Response::of_body(first).map(|first| first.origin());
+    let mut edits = response.echo_edits(turn.hidden, echo);
+    let origin = Response::of_body(turn.first).map(|first| first.origin());
     let origin = origin.unwrap_or_default();
-    if several {
+    if hops.len() > 1 {
         edits.extend(response.origin_edits(&origin));
         let usage = turn.usage();
         edits.extend(usage.iter().flat_map(|usage| response.usage_edits(usage)));
     }
-    let own: Vec<Bytes> = response
-        .items()
-        .iter()
-        .map(|raw| share(last, raw))
-        .collect();
-    let mut items: Vec<Bytes> = Vec::new();
+    let own = items(&response, last);
+    let mut output: Vec<Bytes> = Vec::new();
     for earlier in turn.earlier() {
-        let blocks: Vec<Bytes> = earlier
-            .blocks
-            .iter()
-            .map(|block| block.raw.clone())
-            .collect();
-        items.extend(shown(&blocks, spec, earlier.verdict()));
+        let blocks = earlier.blocks.iter().map(|block| block.raw.clone());
+        let blocks: Vec<Bytes> = blocks.collect();
+        output.extend(shown(&blocks, turn.hidden, earlier.verdict()));
     }
     let verdict = hops.last().map_or(Verdict::Done, Answer::verdict);
-    items.extend(shown(&own, spec, verdict));
-    let line = closed.flatten().map(|text| Line::new(&origin.id(), text));
-    items.extend(line.map(|line| line.item()));
-    if items != own {
-        edits.push(response.output_edit(&items));
+    output.extend(shown(&own, turn.hidden, verdict));
+    let line = turn.end.line();
+    output.extend(line.map(|text| ProxyMessage::new(&origin.id(), text).item()));
+    if output != own {
+        edits.push(response.output_edit(&output));
     }
     if edits.is_empty() {
         return last.clone();
     }
-    splice(last, edits)
+    json::splice(last, edits)
 }
 
-/// The items of a hop that the client sees. Reasoning must never stand without what it led to, so
-/// a hop of hidden calls alone, or one that failed, shows only such reasoning as something visible
+/// The items of a response's output, as parts of its body.
+fn items(response: &Response<'_>, body: &Bytes) -> Vec<Bytes> {
+    let items = response.items().into_iter();
+    items.map(|item| body.slice_ref(item)).collect()
+}
+
+/// The items of a hop that the client sees. Reasoning must never stand without what it led to. So a
+/// hop of hidden calls alone, or one that failed, shows only the reasoning that something visible
 /// follows.
-fn shown(items: &[Bytes], spec: &Spec, verdict: Verdict) -> Vec<Bytes> {
-    let read: Vec<Option<Item<'_>>> = items.iter().map(|raw| Item::read(raw)).collect();
-    let hidden = |item: &Item<'_>| item.names(&spec.hidden);
-    let plain = |item: &Item<'_>| item.kind() != Kind::Reasoning && !hidden(item);
+fn shown(items: &[Bytes], names: &Names, verdict: Verdict) -> Vec<Bytes> {
+    let read: Vec<Option<OutputItem<'_>>> = items.iter().map(|raw| OutputItem::read(raw)).collect();
+    let hidden = |item: &OutputItem<'_>| item.names(names);
+    let plain = |item: &OutputItem<'_>| item.kind() != OutputKind::Reasoning && !hidden(item);
     let end = match verdict {
         Verdict::HiddenOnly | Verdict::Broken => read
             .iter()
@@ -107,9 +91,4 @@ fn shown(items: &[Bytes], spec: &Spec, verdict: Verdict) -> Vec<Bytes> {
     both.filter(|(_, visible)| *visible)
         .map(|(raw, _)| raw.clone())
         .collect()
-}
-
-/// Bytes that lie in a body, as a part of it.
-fn share(body: &Bytes, raw: &[u8]) -> Bytes {
-    body.slice_ref(raw)
 }

@@ -1,16 +1,15 @@
-//! The counts in a Responses usage object. It reads and replaces numbers; fields that it doesn't
-//! know, and those that are absent, stay as they are.
+//! The counts in a Responses usage object. It reads and replaces numbers; fields that it does
+//! not know, and those that are absent, stay as they are.
 
-use super::node::Node;
+use crate::dialect::json::Node;
 use crate::model::Usage;
 use crate::model::raw::Edit;
 
-/// The names under which tokens that were written to the cache are found, in the order in which
-/// they are believed.
+/// The names of the tokens that were written to the cache, in the order in which they are believed.
 const WRITTEN: [&str; 2] = ["cache_write_tokens", "cache_creation_tokens"];
 
-/// The counts that a usage object reports; what it leaves out is zero.
-pub(super) fn read(usage: &Node<'_>) -> Usage {
+/// The counts that a usage object reports; a count that it leaves out is zero.
+pub fn read(usage: &Node<'_>) -> Usage {
     let detail = |of: &str, keys: &[&str]| {
         let of = usage.child(of)?;
         keys.iter().find_map(|key| of.object.number(key))
@@ -25,35 +24,35 @@ pub(super) fn read(usage: &Node<'_>) -> Usage {
     }
 }
 
-/// The edits that put these counts in the place of those that a usage object has.
-pub(super) fn write(usage: &Node<'_>, counts: &Usage) -> Vec<Edit> {
+/// The edits that replace the counts of a usage object.
+pub fn write(usage: &Node<'_>, counts: &Usage) -> Vec<Edit> {
     let total = counts.prompt.saturating_add(counts.completion);
     let mut edits: Vec<Edit> = [
-        usage.count("input_tokens", counts.prompt),
-        usage.count("output_tokens", counts.completion),
-        usage.count("total_tokens", total),
+        usage.replace_number("input_tokens", counts.prompt),
+        usage.replace_number("output_tokens", counts.completion),
+        usage.replace_number("total_tokens", total),
     ]
     .into_iter()
     .flatten()
     .collect();
     if let Some(input) = usage.child("input_tokens_details") {
-        edits.extend(input.count("cached_tokens", counts.cached));
+        edits.extend(input.replace_number("cached_tokens", counts.cached));
         edits.extend(
             WRITTEN
                 .iter()
-                .filter_map(|key| input.count(key, counts.cache_write)),
+                .filter_map(|key| input.replace_number(key, counts.cache_write)),
         );
     }
     if let Some(output) = usage.child("output_tokens_details") {
-        edits.extend(output.count("reasoning_tokens", counts.reasoning));
+        edits.extend(output.replace_number("reasoning_tokens", counts.reasoning));
     }
     edits
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::node::splice;
     use super::*;
+    use crate::dialect::json::splice;
 
     #[test]
     fn counts_are_read_and_replaced_where_they_stand() {

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::super::item::{self, Kind};
+use super::super::item::{self, ItemType};
 use super::super::{edit, form};
 use crate::dialect::answer::{Answer, Block, BlockKind, Call};
 use crate::dialect::edit::{AssistantEdit, Cut, Insert};
@@ -90,9 +90,9 @@ fn bare(unit: &str) -> String {
 /// The texts of a unit, and its calls by id.
 fn outline(unit: &[u8]) -> (Vec<String>, Vec<String>) {
     let items = item::items(unit).unwrap();
-    let of = |kind: fn(Kind) -> bool| items.iter().filter(move |item| kind(item.kind));
-    let texts = of(|kind| matches!(kind, Kind::Message(_)));
-    let calls = of(|kind| kind == Kind::Call);
+    let of = |kind: fn(ItemType) -> bool| items.iter().filter(move |item| kind(item.kind));
+    let texts = of(|kind| matches!(kind, ItemType::Message(_)));
+    let calls = of(|kind| kind == ItemType::Call);
     (
         texts.map(item::Item::said).collect(),
         calls
@@ -133,7 +133,7 @@ proptest! {
         let stored = |answer: &Answer| String::from_utf8(form::message(answer).to_vec()).unwrap();
         let earlier_hops: Vec<String> = answers.iter().map(stored).collect();
         answers.push(own.clone());
-        let unit = String::from_utf8(form::said(&answers, None).to_vec()).unwrap();
+        let unit = String::from_utf8(form::visible(&answers, None).to_vec()).unwrap();
         let unit = if drops { bare(&unit) } else { unit };
         let spoke = earlier.iter().flatten().any(|made| matches!(made, Made::Text(_)));
         let handed = edit::handed(unit.as_bytes(), &record(&earlier_hops));

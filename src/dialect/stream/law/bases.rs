@@ -1,5 +1,5 @@
-//! The answers that are spoilt: the corpora of all dialects, and some with ids that stand in nothing
-//! else.
+//! The answers that are spoilt: the corpora of all dialects, and some with ids that stand in
+//! nothing else.
 
 use std::sync::OnceLock;
 

@@ -1,7 +1,7 @@
 //! Single faults in a directory, met while it is in use or behind a kill: whatever one of the
 //! engine, the archive and the journal loses, another has, or it is told.
 
-use super::super::{intact, trees};
+use super::super::{log_check, trees};
 use super::*;
 
 /// For every `from`th bit of each file of a directory as a kill left it: flips that one, opens, and
@@ -56,7 +56,7 @@ pub(super) fn child_stands_by(dir: &Path) {
         name: "tenant.key",
         bytes: b"secret".to_vec(),
     };
-    let config = Config {
+    let config = StoreSettings {
         keepsake: Some(key),
         ..config(dir)
     };
@@ -110,7 +110,7 @@ fn a_disk_that_goes_on_refusing_costs_the_oldest_records_and_no_more_memory() {
     let data = dir.path().join("data");
     fs::create_dir(&data).unwrap();
     fs::write(data.join("sled"), b"in the way").unwrap();
-    let config = Config {
+    let config = StoreSettings {
         queue_bytes: 100_000,
         ..config(&data)
     };
@@ -313,14 +313,14 @@ fn a_flipped_bit_in_the_log_is_found_before_the_engine_steps_over_it() {
         fs::rename(&image, &data).unwrap();
         let log = data.join("sled/db");
         let length = fs::metadata(&log).unwrap().len();
-        assert_eq!(intact::length_if_whole(&log), Some(length), "{round}");
+        assert_eq!(log_check::length_if_whole(&log), Some(length), "{round}");
     }
     let log = data.join("sled/db");
     let used = used(&log);
     assert!(used > 2 * trees::SEGMENT as u64, "{used}");
     for at in (0..PLACES).map(|n| n * used / PLACES) {
         flip_bit(&log, at, at % 8);
-        let found = intact::length_if_whole(&log).is_none();
+        let found = log_check::length_if_whole(&log).is_none();
         // The last message may be one that was never whole; behind a cap nothing counts.
         let spare = used - at < 8_192 || at % trees::SEGMENT as u64 > trees::SEGMENT as u64 - 64;
         assert!(found || spare, "{at} of {used}");

@@ -9,7 +9,7 @@ pub(super) struct Case {
     pub(super) name: &'static str,
     pub(super) hops: Vec<Bytes>,
     pub(super) spec: Spec,
-    pub(super) config: Config,
+    pub(super) config: StreamSettings,
     /// Whether the client must get exactly the first hop's bytes.
     pub(super) passes_unchanged: bool,
     /// The text that the client must read.
@@ -45,7 +45,7 @@ impl Case {
                 usage_wish: UsageWish::Asked,
                 echo: Echo::default(),
             },
-            config: Config::default(),
+            config: StreamSettings::default(),
             passes_unchanged: false,
             text: "",
             calls: &[],

@@ -1,8 +1,8 @@
-//! What single providers and models do that others don't, streamed and whole: signatures on the first
-//! call only, misspelt names, empty reasoning, content in parts.
+//! What single providers and models do that others don't, streamed and whole: signatures on the
+//! first call only, misspelt names, empty reasoning, content in parts.
 
 use super::*;
-use crate::dialect::stream::unary::Unstreamed;
+use crate::dialect::stream::unary::{TurnEnd, Unstreamed};
 use serde_json::{Value, json};
 
 fn spec() -> Spec {
@@ -17,7 +17,7 @@ fn spec() -> Spec {
 /// What the client gets of one hop, joined as clients do, and what was read: streamed delta by
 /// delta, each a chunk of its own.
 fn streamed(deltas: &[Value]) -> (Vec<Value>, Answer) {
-    let mut machine = Machine::new(Config::default(), &spec());
+    let mut machine = Machine::new(StreamSettings::default(), &spec());
     let mut out = Vec::new();
     let end = json!({"index": 0, "delta": {}, "finish_reason": "tool_calls"});
     let frame = |choice: Value| format!("data: {}\n\n", json!({"id": "a", "choices": [choice]}));
@@ -42,14 +42,15 @@ fn whole(message: &Value) -> (Value, Answer) {
     let choice = json!({"index": 0, "message": message, "finish_reason": "tool_calls"});
     let body = Bytes::from(json!({"id": "a", "choices": [choice]}).to_string());
     let answer = unary::read(&body, &spec()).unwrap();
-    let composed = unary::compose(&Unstreamed {
-        config: &Config::default(),
-        spec: &spec(),
+    let turn = Unstreamed {
+        usage: UsageMode::default(),
+        hidden: &spec().hidden,
         first: &body,
         last: &body,
         hops: std::slice::from_ref(&answer),
-        closed: None,
-    });
+        end: TurnEnd::Upstream,
+    };
+    let composed = unary::compose(&turn, &spec());
     let composed: Value = serde_json::from_slice(&composed).unwrap();
     (composed["choices"][0]["message"].clone(), answer)
 }
@@ -116,7 +117,7 @@ fn the_first_visible_call_gets_the_signature_of_a_hidden_one_before_it() {
             signatures(calls.clone())
         );
         let shown: Value =
-            serde_json::from_slice(&form::said(std::slice::from_ref(&answer), None)).unwrap();
+            serde_json::from_slice(&form::visible(std::slice::from_ref(&answer), None)).unwrap();
         assert_eq!(signatures(of(&shown["tool_calls"])), want);
         let apart: Vec<Value> = calls
             .iter()
@@ -173,8 +174,8 @@ fn details_that_sign_a_hidden_call_sign_the_next_at_the_client() {
     }
 }
 
-/// What names a call that never comes is handed on at the end, whatever that is: a finish reason with a
-/// delta or without one, `[DONE]` alone, or nothing.
+/// What names a call that never comes is handed on at the end, whatever that is: a finish reason
+/// with a delta or without one, `[DONE]` alone, or nothing.
 #[test]
 fn details_that_name_no_call_are_handed_on_however_the_stream_ends() {
     let detail = json!({"type": "reasoning.encrypted", "data": "D", "id": "call_9", "index": 0});
@@ -195,7 +196,7 @@ fn details_that_name_no_call_are_handed_on_however_the_stream_ends() {
             let begin = said(json!({"content": text, "reasoning_details": [detail]}));
             let stream = format!("{begin}{end}");
             for cut in 0..=stream.len() {
-                let mut machine = Machine::new(Config::default(), &spec());
+                let mut machine = Machine::new(StreamSettings::default(), &spec());
                 let mut out = Vec::new();
                 for part in [&stream[..cut], &stream[cut..]] {
                     let part = Bytes::copy_from_slice(part.as_bytes());
@@ -225,14 +226,15 @@ fn details_that_name_no_call_are_handed_on_however_the_stream_ends() {
     let choice = json!({"index": 0, "message": {"content": "x", "reasoning_details": [detail]}});
     let body = Bytes::from(json!({"id": "a", "choices": [choice]}).to_string());
     let answer = unary::read(&body, &spec()).unwrap();
-    let composed = unary::compose(&Unstreamed {
-        config: &Config::default(),
-        spec: &spec(),
+    let turn = Unstreamed {
+        usage: UsageMode::default(),
+        hidden: &spec().hidden,
         first: &body,
         last: &body,
         hops: std::slice::from_ref(&answer),
-        closed: None,
-    });
+        end: TurnEnd::Upstream,
+    };
+    let composed = unary::compose(&turn, &spec());
     assert_eq!(composed, body);
 }
 
@@ -343,14 +345,15 @@ fn content_in_parts_is_heard_and_stored_in_parts() {
     ] {
         let last = body(json!({"content": second}));
         let hops = [&first, &last].map(|body| unary::read(body, &spec()).unwrap());
-        let composed = unary::compose(&Unstreamed {
-            config: &Config::default(),
-            spec: &spec(),
+        let turn = Unstreamed {
+            usage: UsageMode::default(),
+            hidden: &spec().hidden,
             first: &first,
             last: &last,
             hops: &hops,
-            closed: None,
-        });
+            end: TurnEnd::Upstream,
+        };
+        let composed = unary::compose(&turn, &spec());
         let composed: Value = serde_json::from_slice(&composed).unwrap();
         assert_eq!(composed["choices"][0]["message"]["content"], want);
     }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::dialect::stream::harness::{LINE, arguments, pieces, text};
+use crate::dialect::stream::harness::{LINE, Saying, cut_at, hops, pieces, text};
 
 /// How a provider writes calls and lines.
 #[derive(Debug, Clone)]
@@ -17,51 +17,20 @@ struct Style {
     finish: &'static str,
 }
 
-#[derive(Debug, Clone)]
-enum Step {
-    Text(String),
-    Reasoning(String),
-    Comment,
-    Call {
-        name: &'static str,
-        arguments: String,
-    },
-}
-
-impl Step {
-    fn is_hidden(&self) -> bool {
-        matches!(
-            self,
-            Self::Call {
-                name: "delimiter" | "recall",
-                ..
-            }
-        )
-    }
-
-    fn is_visible(&self) -> bool {
-        matches!(self, Self::Call { .. }) && !self.is_hidden()
-    }
-}
-
-fn call(names: Vec<&'static str>) -> impl Strategy<Value = Step> {
-    (prop::sample::select(names), arguments())
-        .prop_map(|(name, arguments)| Step::Call { name, arguments })
-}
-
 fn raw(text: &str) -> String {
     crate::model::raw::quote(text)
 }
 
-fn quiet() -> impl Strategy<Value = Step> {
+fn quiet() -> BoxedStrategy<Saying> {
     prop_oneof![
-        3 => text().prop_map(Step::Text),
-        1 => text().prop_map(Step::Reasoning),
-        1 => Just(Step::Comment),
+        3 => text().prop_map(Saying::Text),
+        1 => text().prop_map(Saying::Reasoning),
+        1 => Just(Saying::Comment),
     ]
+    .boxed()
 }
 
-fn style() -> impl Strategy<Value = Style> {
+fn style() -> BoxedStrategy<Style> {
     let finish = prop::sample::select(vec!["stop", "tool_calls"]);
     (
         any::<bool>(),
@@ -79,33 +48,11 @@ fn style() -> impl Strategy<Value = Style> {
             padding,
             finish,
         })
-}
-
-/// Hops of hidden calls, then a last one of anything.
-fn turn() -> impl Strategy<Value = Vec<(Style, Vec<Step>)>> {
-    let hidden = || call(vec!["delimiter", "recall"]);
-    let visible = || call(vec!["read", "del", "recal", "delimiters", "x"]);
-    let early = prop::collection::vec(prop_oneof![quiet(), hidden()], 0..5);
-    let early = (early, hidden()).prop_map(|(mut steps, last)| {
-        steps.push(last);
-        steps
-    });
-    let last = prop::collection::vec(
-        prop_oneof![3 => quiet(), 1 => hidden(), 2 => visible()],
-        0..7,
-    );
-    (
-        prop::collection::vec((style(), early), 0..3),
-        (style(), last),
-    )
-        .prop_map(|(mut hops, last)| {
-            hops.push(last);
-            hops
-        })
+        .boxed()
 }
 
 /// Writes a hop; `number` makes its ids its own.
-fn write(number: usize, style: &Style, steps: &[Step]) -> Bytes {
+fn write(number: usize, style: &Style, steps: &[Saying]) -> Bytes {
     let role = if style.roles && number > 0 {
         r#""role":"assistant","#
     } else {
@@ -125,8 +72,9 @@ fn write(number: usize, style: &Style, steps: &[Step]) -> Bytes {
     let mut calls = 0;
     for step in steps {
         match step {
-            Step::Comment => stream.push_str(": hi\n\n"),
-            Step::Text(text) => {
+            Saying::Comment => stream.push_str(": hi\n\n"),
+            Saying::Sealed | Saying::Ping | Saying::Unknown => {}
+            Saying::Text(text) => {
                 for piece in pieces(text, style.piece) {
                     stream.push_str(&event(
                         &format!(r#"{role}"content":{}"#, raw(&piece)),
@@ -134,10 +82,10 @@ fn write(number: usize, style: &Style, steps: &[Step]) -> Bytes {
                     ));
                 }
             }
-            Step::Reasoning(text) => {
+            Saying::Reasoning(text) => {
                 stream.push_str(&event(&format!(r#""reasoning":{}"#, raw(text)), "null"));
             }
-            Step::Call { name, arguments } => {
+            Saying::Call { name, arguments } => {
                 let index = if style.indexes {
                     format!(r#""index":{calls},"#)
                 } else {
@@ -181,15 +129,15 @@ fn write(number: usize, style: &Style, steps: &[Step]) -> Bytes {
     })
 }
 
-fn texts(steps: &[Step]) -> String {
+fn texts(steps: &[Saying]) -> String {
     let texts = steps.iter().filter_map(|step| match step {
-        Step::Text(text) => Some(text.as_str()),
-        Step::Reasoning(_) | Step::Comment | Step::Call { .. } => None,
+        Saying::Text(text) => Some(text.as_str()),
+        _ => None,
     });
     texts.collect()
 }
 
-fn case(hops: &[(Style, Vec<Step>)]) -> Case {
+fn case(hops: &[(Style, Vec<Saying>)]) -> Case {
     Case {
         name: "random",
         hops: hops
@@ -203,7 +151,7 @@ fn case(hops: &[(Style, Vec<Step>)]) -> Case {
             usage_wish: UsageWish::Refused,
             echo: Echo::default(),
         },
-        config: Config::default(),
+        config: StreamSettings::default(),
         passes_unchanged: false,
         text: "",
         calls: &[],
@@ -216,15 +164,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn what_was_meant_is_what_is_seen(hops in turn(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..5)) {
+    fn what_was_meant_is_what_is_seen(hops in hops(style(), quiet()), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..5)) {
         let case = case(&hops);
         let seen = case.turn().play();
-        let random = |_: usize, hop: &Bytes| {
-            let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(hop.len() + 1)).collect();
-            places.extend([0, hop.len()]);
-            places.sort_unstable();
-            places.windows(2).map(|pair| Bytes::copy_from_slice(&hop[pair[0]..pair[1]])).collect()
-        };
+        let random = |_: usize, hop: &Bytes| cut_at(&cuts, hop);
         prop_assert_eq!(&case.turn().play_in(random), &seen);
 
         let view = client::read(&seen.client);
@@ -232,11 +175,11 @@ proptest! {
         let visible: Vec<(String, String, String)> = steps
             .iter()
             .filter_map(|step| match step {
-                Step::Call { name, arguments } => Some((step, name, arguments)),
-                Step::Text(_) | Step::Reasoning(_) | Step::Comment => None,
+                Saying::Call { name, arguments } => Some((step, name, arguments)),
+                _ => None,
             })
             .enumerate()
-            .filter(|(_, (step, ..))| step.is_visible())
+            .filter(|(_, (step, ..))| step.is_visible_call())
             .map(|(place, (_, name, arguments))| (format!("c{}-{place}", hops.len() - 1), (*name).to_owned(), arguments.clone()))
             .collect();
         let shown: Vec<_> = view.calls.iter().map(|call| (call.1.clone(), call.2.clone(), call.3.clone())).collect();
@@ -246,7 +189,7 @@ proptest! {
 
         let said: Vec<String> = hops.iter().map(|(_, steps)| texts(steps)).collect();
         let (mut text, _) = join(said.iter().map(String::as_str));
-        if steps.iter().any(Step::is_hidden) && visible.is_empty() && text.is_empty() {
+        if steps.iter().any(Saying::is_hidden) && visible.is_empty() && text.is_empty() {
             text = LINE.to_owned();
         }
         prop_assert_eq!(&view.text, &text);
@@ -259,13 +202,13 @@ proptest! {
             let want: Vec<(&str, &str, bool)> = steps
                 .iter()
                 .filter_map(|step| match step {
-                    Step::Call { name, arguments } => Some((*name, arguments.as_str(), step.is_hidden())),
-                    Step::Text(_) | Step::Reasoning(_) | Step::Comment => None,
+                    Saying::Call { name, arguments } => Some((*name, arguments.as_str(), step.is_hidden())),
+                    _ => None,
                 })
                 .collect();
             prop_assert_eq!(calls, want);
         }
-        let alone = hops.len() == 1 && !steps.iter().any(Step::is_hidden);
+        let alone = hops.len() == 1 && !steps.iter().any(Saying::is_hidden);
         prop_assert!(!alone || seen.client == case.hops[0]);
     }
 

@@ -2,6 +2,7 @@
 //! the unstreamed equal.
 
 use super::*;
+use crate::dialect::stream::harness::end_of;
 use crate::dialect::stream::unary::Unstreamed;
 
 fn spec() -> Spec {
@@ -30,7 +31,7 @@ fn call(name: &str, arguments: &str) -> String {
 
 /// What is said at once when these frames are read one by one.
 fn said_at_once(frames: &[String]) -> Vec<bool> {
-    let mut machine = Machine::new(Config::default(), &spec());
+    let mut machine = Machine::new(StreamSettings::default(), &spec());
     let said = frames.iter().map(|frame| {
         let mut out = Vec::new();
         machine
@@ -79,7 +80,7 @@ fn nothing_waits_without_a_reason() {
 #[test]
 fn a_passing_frame_is_not_copied() {
     let read = Bytes::from(frame(r#""content":"x""#, "null").repeat(5));
-    let mut machine = Machine::new(Config::default(), &spec());
+    let mut machine = Machine::new(StreamSettings::default(), &spec());
     let mut out = Vec::new();
     machine.push(read.clone(), &mut out).unwrap();
     assert_eq!(out.len(), 5);
@@ -90,7 +91,7 @@ fn a_passing_frame_is_not_copied() {
 
 #[test]
 fn the_end_is_known_before_it_is_said() {
-    let mut machine = Machine::new(Config::default(), &spec());
+    let mut machine = Machine::new(StreamSettings::default(), &spec());
     let mut out = Vec::new();
     assert!(!machine.spoken());
     machine
@@ -113,9 +114,9 @@ fn the_end_is_known_before_it_is_said() {
 
 #[test]
 fn an_event_over_the_cap_is_an_error() {
-    let config = Config {
+    let config = StreamSettings {
         event_cap: 64,
-        ..Config::default()
+        ..StreamSettings::default()
     };
     let mut machine = Machine::new(config, &spec());
     let mut out = Vec::new();
@@ -148,7 +149,7 @@ fn errors_are_events_whatever_they_are_made_of() {
     ];
     for (error, want) in cases {
         let mut out = Vec::new();
-        Machine::new(Config::default(), &spec()).fail(error.as_bytes(), &mut out);
+        Machine::new(StreamSettings::default(), &spec()).fail(error.as_bytes(), &mut out);
         assert_eq!(String::from_utf8(out.concat()).unwrap(), want);
     }
 }
@@ -162,7 +163,7 @@ fn lone_surrogates_and_broken_utf8_are_passed_and_read() {
         frame("", "\"stop\"").into_bytes(),
     ]
     .concat();
-    let mut machine = Machine::new(Config::default(), &spec());
+    let mut machine = Machine::new(StreamSettings::default(), &spec());
     let mut out = Vec::new();
     machine.push(Bytes::from(stream.clone()), &mut out).unwrap();
     let answer = machine.end_hop(&mut out);
@@ -173,7 +174,7 @@ fn lone_surrogates_and_broken_utf8_are_passed_and_read() {
 
 #[test]
 fn cut_calls_tell_whether_they_are_whole() {
-    let mut machine = Machine::new(Config::default(), &spec());
+    let mut machine = Machine::new(StreamSettings::default(), &spec());
     let mut out = Vec::new();
     let parts = [
         call("read", r#"{\"a\":1}"#),
@@ -193,7 +194,7 @@ fn cut_calls_tell_whether_they_are_whole() {
 
 #[test]
 fn a_call_is_whole_when_a_further_one_is_begun() {
-    let mut machine = Machine::new(Config::default(), &spec());
+    let mut machine = Machine::new(StreamSettings::default(), &spec());
     let mut out = Vec::new();
     let further = call("read", "{").replace("\"index\":0,\"id\":\"c\"", "\"index\":1,\"id\":\"d\"");
     let stream = [
@@ -214,7 +215,7 @@ fn a_call_is_whole_when_a_further_one_is_begun() {
 
 #[test]
 fn an_event_named_error_is_one() {
-    let mut machine = Machine::new(Config::default(), &spec());
+    let mut machine = Machine::new(StreamSettings::default(), &spec());
     let mut out = Vec::new();
     let stream = "event: error\ndata: {\"message\":\"boom\"}\n\ndata: [DONE]\n\n";
     machine.push(Bytes::from(stream), &mut out).unwrap();
@@ -252,19 +253,15 @@ fn compose(bodies: &[Bytes], usage: UsageMode, closed: Option<Option<&str>>) -> 
         .iter()
         .map(|body| unary::read(body, &spec()).unwrap())
         .collect();
-    let config = Config {
-        usage,
-        ..Config::default()
-    };
     let turn = Unstreamed {
-        config: &config,
-        spec: &spec(),
+        usage,
+        hidden: &spec().hidden,
         first: &bodies[0],
         last: bodies.last().unwrap(),
         hops: &answers,
-        closed,
+        end: end_of(closed),
     };
-    String::from_utf8(turn.compose().to_vec()).unwrap()
+    String::from_utf8(unary::compose(&turn, &spec()).to_vec()).unwrap()
 }
 
 #[test]
@@ -441,7 +438,7 @@ fn streamed_and_unstreamed_are_read_alike() {
         "data: {}\n\ndata: [DONE]\n\n",
         text.replace("\"message\"", "\"delta\"")
     );
-    let mut machine = Machine::new(Config::default(), &spec());
+    let mut machine = Machine::new(StreamSettings::default(), &spec());
     let mut out = Vec::new();
     machine.push(Bytes::from(stream), &mut out).unwrap();
     let streamed = machine.end_hop(&mut out);
@@ -475,7 +472,7 @@ fn what_may_hide_a_call_ends_what_is_said() {
         call("delimiter", "{}").replace("\"index\":0,\"delta\"", "\"index\":1,\"delta\""),
     ];
     for odd in odd {
-        let mut machine = Machine::new(Config::default(), &spec());
+        let mut machine = Machine::new(StreamSettings::default(), &spec());
         let mut out = Vec::new();
         let stream = frames(&odd).concat();
         let pushed = machine.push(Bytes::from(stream), &mut out);
@@ -510,7 +507,7 @@ fn calls_are_read_in_whichever_choice_and_under_either_key() {
             )),
             end.clone(),
         ];
-        let mut machine = Machine::new(Config::default(), &spec());
+        let mut machine = Machine::new(StreamSettings::default(), &spec());
         let mut out = Vec::new();
         machine.push(Bytes::from(hop.concat()), &mut out).unwrap();
         let answer = machine.end_hop(&mut out);

@@ -12,7 +12,7 @@ pub(super) struct Case {
     pub(super) name: &'static str,
     pub(super) hops: Vec<Bytes>,
     pub(super) spec: Spec,
-    pub(super) config: Config,
+    pub(super) config: StreamSettings,
     /// Whether the client must get exactly the first hop's bytes.
     pub(super) passes_unchanged: bool,
     /// Whether the upstream keeps the rules of a stream, so that the client's stream must, too.
@@ -41,7 +41,7 @@ impl Case {
             name,
             hops,
             spec: spec(),
-            config: Config::default(),
+            config: StreamSettings::default(),
             passes_unchanged: false,
             strict: true,
             blocks: Vec::new(),

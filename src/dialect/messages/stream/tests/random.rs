@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::dialect::stream::harness::{arguments, pieces, text};
+use crate::dialect::stream::harness::{Saying, cut_at, hops, pieces, text};
 
 /// How a provider writes pieces and lines.
 #[derive(Debug, Clone)]
@@ -15,97 +15,43 @@ struct Style {
     reason: &'static str,
 }
 
-#[derive(Debug, Clone)]
-enum Step {
-    Text(String),
-    Thinking(String),
-    Redacted,
-    Ping,
-    Comment,
-    Unknown,
-    Call {
-        name: &'static str,
-        arguments: String,
-    },
-}
-
-impl Step {
-    fn is_hidden(&self) -> bool {
-        matches!(
-            self,
-            Self::Call {
-                name: "delimiter" | "recall",
-                ..
-            }
-        )
+/// The block as the client reads it; `None` if it is no block.
+fn line(said: &Saying, id: &str) -> Option<String> {
+    match said {
+        Saying::Text(text) => Some(format!("text {text}")),
+        Saying::Reasoning(text) => Some(format!("thinking {text} S")),
+        Saying::Sealed => Some("redacted R".to_owned()),
+        Saying::Ping | Saying::Comment | Saying::Unknown => None,
+        Saying::Call { name, arguments } => Some(format!("tool_use {id} {name} {arguments}")),
     }
-
-    fn is_visible_call(&self) -> bool {
-        matches!(self, Self::Call { .. }) && !self.is_hidden()
-    }
-
-    /// The block as the client reads it; none if it is no block.
-    fn line(&self, id: &str) -> Option<String> {
-        match self {
-            Self::Text(text) => Some(format!("text {text}")),
-            Self::Thinking(text) => Some(format!("thinking {text} S")),
-            Self::Redacted => Some("redacted R".to_owned()),
-            Self::Ping | Self::Comment | Self::Unknown => None,
-            Self::Call { name, arguments } => Some(format!("tool_use {id} {name} {arguments}")),
-        }
-    }
-}
-
-fn call(names: Vec<&'static str>) -> impl Strategy<Value = Step> {
-    (prop::sample::select(names), arguments())
-        .prop_map(|(name, arguments)| Step::Call { name, arguments })
 }
 
 fn quoted(text: &str) -> String {
     crate::model::raw::quote(text)
 }
 
-fn quiet() -> impl Strategy<Value = Step> {
+fn quiet() -> BoxedStrategy<Saying> {
     prop_oneof![
-        3 => text().prop_map(Step::Text),
-        1 => text().prop_map(Step::Thinking),
-        1 => Just(Step::Redacted),
-        1 => Just(Step::Ping),
-        1 => Just(Step::Comment),
-        1 => Just(Step::Unknown),
+        3 => text().prop_map(Saying::Text),
+        1 => text().prop_map(Saying::Reasoning),
+        1 => Just(Saying::Sealed),
+        1 => Just(Saying::Ping),
+        1 => Just(Saying::Comment),
+        1 => Just(Saying::Unknown),
     ]
+    .boxed()
 }
 
-fn style() -> impl Strategy<Value = Style> {
+fn style() -> BoxedStrategy<Style> {
     let reason = prop::sample::select(vec!["end_turn", "tool_use"]);
-    (any::<bool>(), any::<bool>(), 1..12_usize, reason).prop_map(|(crlf, names, piece, reason)| {
-        Style {
+    (any::<bool>(), any::<bool>(), 1..12_usize, reason)
+        .prop_map(|(crlf, names, piece, reason)| Style {
             crlf,
             names,
             piece,
             reason,
-        }
-    })
-}
-
-/// Hops of hidden calls, then a last one of anything.
-fn turn() -> impl Strategy<Value = Vec<(Style, Vec<Step>)>> {
-    let hidden = || call(vec!["delimiter", "recall"]);
-    let visible = || call(vec!["read", "del", "recal", "delimiters", "x"]);
-    let early = prop::collection::vec(prop_oneof![quiet(), hidden()], 0..5);
-    let early = (early, hidden()).prop_map(|(mut steps, last)| {
-        steps.push(last);
-        steps
-    });
-    let last = prop::collection::vec(
-        prop_oneof![3 => quiet(), 1 => hidden(), 2 => visible()],
-        0..7,
-    );
-    let early = prop::collection::vec((style(), early), 0..3);
-    (early, (style(), last)).prop_map(|(mut hops, last)| {
-        hops.push(last);
-        hops
-    })
+        })
+        .boxed()
 }
 
 /// Pieces of a string as they stand between its quotes.
@@ -121,37 +67,37 @@ fn borrowed(pieces: &[String]) -> Vec<&str> {
 }
 
 /// Writes a hop; `number` makes its ids its own.
-fn write(number: usize, style: &Style, steps: &[Step]) -> Bytes {
+fn write(number: usize, style: &Style, steps: &[Saying]) -> Bytes {
     let mut stream = say::start(&format!("m{number}"));
     let mut at = 0;
     for step in steps {
         let id = format!("c{number}-{at}");
         let block = match step {
-            Step::Ping => {
+            Saying::Ping => {
                 stream += &say::ping();
                 continue;
             }
-            Step::Comment => {
+            Saying::Comment => {
                 stream += ": hi\n\n";
                 continue;
             }
-            Step::Unknown => {
+            Saying::Unknown => {
                 stream += &say::event(r#"{"type":"future","b":[1]}"#);
                 continue;
             }
-            Step::Text(text) => {
+            Saying::Text(text) => {
                 let pieces = inner(text, style.piece);
                 say::text(at, &borrowed(&pieces))
             }
-            Step::Thinking(text) => {
+            Saying::Reasoning(text) => {
                 let pieces = inner(text, style.piece);
                 say::thinking(at, &borrowed(&pieces), "S")
             }
-            Step::Redacted => {
+            Saying::Sealed => {
                 let block = r#"{"type":"redacted_thinking","data":"R"}"#;
                 say::open(at, block) + &say::close(at)
             }
-            Step::Call { name, arguments } => {
+            Saying::Call { name, arguments } => {
                 let pieces = pieces(arguments, style.piece);
                 say::call(at, &id, name, &borrowed(&pieces))
             }
@@ -171,14 +117,14 @@ fn write(number: usize, style: &Style, steps: &[Step]) -> Bytes {
     })
 }
 
-fn case(hops: &[(Style, Vec<Step>)]) -> Case {
+fn case(hops: &[(Style, Vec<Saying>)]) -> Case {
     let hops = hops.iter().enumerate();
     let hops = hops.map(|(number, (style, steps))| write(number, style, steps));
     Case {
         name: "random",
         hops: hops.collect(),
         spec: corpus::spec(),
-        config: Config::default(),
+        config: StreamSettings::default(),
         passes_unchanged: false,
         strict: true,
         blocks: Vec::new(),
@@ -188,13 +134,13 @@ fn case(hops: &[(Style, Vec<Step>)]) -> Case {
 }
 
 /// What the client must read of these hops.
-fn wanted(hops: &[(Style, Vec<Step>)]) -> Vec<String> {
+fn wanted(hops: &[(Style, Vec<Saying>)]) -> Vec<String> {
     let mut lines = Vec::new();
     for (number, (_, steps)) in hops.iter().enumerate() {
-        let blocks = steps.iter().filter(|step| step.line("").is_some());
+        let blocks = steps.iter().filter(|step| line(step, "").is_some());
         for (at, step) in blocks.enumerate() {
             if !step.is_hidden() {
-                lines.extend(step.line(&format!("c{number}-{at}")));
+                lines.extend(line(step, &format!("c{number}-{at}")));
             }
         }
     }
@@ -205,21 +151,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn what_was_meant_is_what_is_seen(hops in turn(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..5)) {
+    fn what_was_meant_is_what_is_seen(hops in hops(style(), quiet()), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..5)) {
         let case = case(&hops);
         let seen = case.turn().play();
-        let random = |_: usize, hop: &Bytes| {
-            let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(hop.len() + 1)).collect();
-            places.extend([0, hop.len()]);
-            places.sort_unstable();
-            places.windows(2).map(|pair| Bytes::copy_from_slice(&hop[pair[0]..pair[1]])).collect()
-        };
+        let random = |_: usize, hop: &Bytes| cut_at(&cuts, hop);
         prop_assert_eq!(&case.turn().play_in(random), &seen);
 
         let view = client::read(&seen.client);
         client::sound(&case, &seen, &view);
         let steps = &hops.last().unwrap().1;
-        let capped = steps.iter().any(Step::is_hidden) && !steps.iter().any(Step::is_visible_call);
+        let capped = steps.iter().any(Saying::is_hidden) && !steps.iter().any(Saying::is_visible_call);
         let mute = seen.answers.iter().all(|answer| answer.text.is_empty());
         let mut want = wanted(&hops);
         if capped && mute {
@@ -230,19 +171,19 @@ proptest! {
         let reason = hops.last().unwrap().0.reason;
         prop_assert_eq!(&view.finishes[0], if capped { "end_turn" } else { reason });
         let all = hops.iter().flat_map(|(_, steps)| steps);
-        let pings = all.filter(|step| matches!(step, Step::Ping)).count();
+        let pings = all.filter(|step| matches!(step, Saying::Ping)).count();
         prop_assert_eq!(view.pings, pings);
         prop_assert_eq!(seen.answers.len(), hops.len());
         for (answer, (_, steps)) in seen.answers.iter().zip(&hops) {
             let calls: Vec<(&str, &str, bool)> =
                 answer.calls.iter().map(|call| (call.name.as_str(), call.arguments.as_str(), call.hidden)).collect();
             let want = steps.iter().filter_map(|step| match step {
-                Step::Call { name, arguments } => Some((*name, arguments.as_str(), step.is_hidden())),
-                Step::Text(_) | Step::Thinking(_) | Step::Redacted | Step::Ping | Step::Comment | Step::Unknown => None,
+                Saying::Call { name, arguments } => Some((*name, arguments.as_str(), step.is_hidden())),
+                Saying::Text(_) | Saying::Reasoning(_) | Saying::Sealed | Saying::Ping | Saying::Comment | Saying::Unknown => None,
             });
             prop_assert_eq!(calls, want.collect::<Vec<_>>());
         }
-        let alone = hops.len() == 1 && !steps.iter().any(Step::is_hidden);
+        let alone = hops.len() == 1 && !steps.iter().any(Saying::is_hidden);
         prop_assert!(!alone || seen.client == case.hops[0]);
     }
 

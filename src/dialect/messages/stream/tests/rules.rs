@@ -1,7 +1,8 @@
 //! Single rules that a whole stream does not show: when something is said, without copies, and
 //! the unstreamed equal.
 
-use crate::dialect::stream::unary::Unstreamed;
+use crate::dialect::stream::harness::end_of;
+use crate::dialect::stream::unary::{self, TurnEnd, Unstreamed};
 use serde_json::Value;
 
 use super::corpus::spec;
@@ -9,10 +10,9 @@ use super::say::{
     call, close, delta, end, event, finish, json_delta, open, ping, start, stop, text, thinking,
 };
 use super::*;
-use crate::dialect::messages::stream::unary;
 
 fn machine() -> Machine {
-    Machine::new(Config::default(), &spec())
+    Machine::new(StreamSettings::default(), &spec())
 }
 
 /// Pushes one frame and says what came of it.
@@ -197,9 +197,9 @@ fn errors_take_the_dialects_form() {
 
 #[test]
 fn an_event_over_the_cap_is_refused() {
-    let config = Config {
+    let config = StreamSettings {
         event_cap: 300,
-        ..Config::default()
+        ..StreamSettings::default()
     };
     let mut machine = Machine::new(config, &spec());
     let long = text(0, &["a".repeat(300).as_str()]);
@@ -257,14 +257,14 @@ fn unstreamed_turns_are_the_equal_of_streamed_ones() {
         let mute = answers.iter().all(|answer| answer.text.is_empty());
         let closed = closed.then_some(mute.then_some(LINE));
         let turn = Unstreamed {
-            config: &case.config,
-            spec: &case.spec,
+            usage: case.config.usage,
+            hidden: &case.spec.hidden,
             first: &bodies[0],
             last: bodies.last().unwrap(),
             hops: &answers,
-            closed,
+            end: end_of(closed),
         };
-        let composed = turn.compose();
+        let composed = unary::compose(&turn, &case.spec);
         let (one, other) = (
             shown(&composed),
             shown(&body(&Bytes::from(streamed.client))),
@@ -300,30 +300,30 @@ fn an_unstreamed_message_keeps_its_bytes() {
     let read = |body: &Bytes| unary::read(body, &spec()).unwrap();
     let hops = [read(&first), read(&last)];
     let turn = Unstreamed {
-        config: &Config::default(),
-        spec: &spec(),
+        usage: UsageMode::default(),
+        hidden: &spec().hidden,
         first: &first,
         last: &last,
         hops: &hops,
-        closed: None,
+        end: TurnEnd::Upstream,
     };
     let want = concat!(
         r#"{"content":[{"type":"text","text":"a\u00e9"},{"type":"tool_use","input":{"p": 1},"name":"read","id":"t"}], "#,
         r#""id":"m1","stop_reason":"tool_use","x": 1e3,"usage":{"input_tokens":30,"output_tokens":9,"#,
         r#""cache_creation_input_tokens":0,"cache_read_input_tokens":0}}"#
     );
-    assert_eq!(turn.compose(), want);
+    assert_eq!(unary::compose(&turn, &spec()), want);
     let capped = Unstreamed {
         last: &first,
         hops: &hops[..1],
-        closed: Some(Some("line")),
+        end: TurnEnd::HopCap { line: Some("line") },
         ..turn
     };
     let want = concat!(
         r#"{ "id":"m1","type":"message","content":[{"type":"text","text":"a\u00e9"},{"type":"text","text":"line"}],"#,
         r#""stop_reason":"end_turn","usage":{"input_tokens":3,"output_tokens":4,"service_tier":"x"}}"#
     );
-    assert_eq!(capped.compose(), want);
+    assert_eq!(unary::compose(&capped, &spec()), want);
 }
 
 #[test]

@@ -5,14 +5,14 @@ use bytes::Bytes;
 use super::say::{Hop, OWN};
 use crate::dialect::answer::Verdict;
 use crate::dialect::stream::harness::Turn;
-use crate::dialect::stream::{Config, Echo, Spec, UsageMode, UsageWish};
+use crate::dialect::stream::{Echo, Spec, StreamSettings, UsageMode, UsageWish};
 use crate::model::{Dialect, raw};
 
 /// A turn.
 #[derive(Debug)]
 pub(super) struct Case {
     pub(super) name: &'static str,
-    pub(super) config: Config,
+    pub(super) config: StreamSettings,
     pub(super) spec: Spec,
     pub(super) hops: Vec<Bytes>,
     /// The last hop as it would have come had the client's own request been sent, where nothing
@@ -39,7 +39,7 @@ impl Case {
     fn new(name: &'static str, hops: &[Hop]) -> Self {
         Self {
             name,
-            config: Config::default(),
+            config: StreamSettings::default(),
             spec: spec(true),
             hops: hops.iter().map(Hop::bytes).collect(),
             own: None,
@@ -360,9 +360,9 @@ fn several() -> Vec<Case> {
         .text("Done.")
         .usage(BOTH),
         Case {
-            config: Config {
+            config: StreamSettings {
                 usage: UsageMode::Sum,
-                ..Config::default()
+                ..StreamSettings::default()
             },
             ..Case::new(
                 "three hops, texts and reasoning in all, usage summed",

@@ -1,5 +1,5 @@
-//! What comes beside a text: the tokens that it is made of, as OpenAI and vLLM tell of them, and the
-//! voice of an audio model.
+//! What comes beside a text: the tokens that it is made of, as OpenAI and vLLM tell of them, and
+//! the voice of an audio model.
 
 use super::*;
 

@@ -1,0 +1,345 @@
+//! The content of an assistant message as a list of parts, which Mistral's thinking models send:
+//! parts of type `thinking`, which hold reasoning, before parts of text
+//! (<https://docs.mistral.ai/capabilities/reasoning>). Reads the parts and edits them by bytes;
+//! never decides what is removed.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use crate::dialect::edit::AssistantEdit;
+use crate::dialect::json;
+use crate::dialect::message::as_text;
+use crate::model::raw::{self, Edit, Object, Span};
+
+/// The type of a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PartType {
+    Text,
+    Thinking,
+    Other,
+}
+
+impl PartType {
+    pub fn of(part: &Object<'_>) -> Self {
+        match part.text("type").as_deref() {
+            Some("text") => Self::Text,
+            Some("thinking") => Self::Thinking,
+            Some(_) | None => Self::Other,
+        }
+    }
+}
+
+/// One part with its span in the list; no object if the part is none.
+type Part<'a> = (Span, Option<Object<'a>>);
+
+/// The parts of a content that is a list.
+fn parts(content: &[u8]) -> Vec<Part<'_>> {
+    let spans = raw::array(content).unwrap_or_default();
+    let part = |span: Span| {
+        let part = content.get(span.clone()).map(Object::parse);
+        (span, part.and_then(Result::ok))
+    };
+    spans.into_iter().map(part).collect()
+}
+
+fn type_of(part: Option<&Object<'_>>) -> PartType {
+    part.map_or(PartType::Other, PartType::of)
+}
+
+/// The texts in a part of type `thinking`, and all else in it as raw JSON.
+pub fn thoughts<'a>(part: &Object<'a>) -> Vec<Cow<'a, str>> {
+    let Some(raw) = part.present("thinking") else {
+        return Vec::new();
+    };
+    if raw.first() != Some(&b'[') {
+        return as_text(raw).into_iter().collect();
+    }
+    let text = |element| {
+        let text = Object::parse(element).ok()?.text("text");
+        text.or_else(|| as_text(element))
+    };
+    json::elements(raw).filter_map(text).collect()
+}
+
+/// The edits of a message's content. A part that holds reasoning counts as reasoning, never as
+/// text.
+pub fn edits(object: &Object<'_>, edit: &AssistantEdit<'_>) -> Vec<Edit> {
+    if let Some(line) = edit.text.filter(|_| !edit.drop_text) {
+        return vec![object.set("content", raw::quote(line).as_bytes())];
+    }
+    let Some(span) = object.get("content") else {
+        return Vec::new();
+    };
+    let content = object.raw("content").unwrap_or_default();
+    let null = || vec![(span.clone(), Bytes::from_static(b"null"))];
+    if content.first() != Some(&b'[') {
+        return match edit.drop_text {
+            true => null(),
+            false => cut_string(content, &span, edit.cut.text)
+                .into_iter()
+                .collect(),
+        };
+    }
+    let parts = parts(content);
+    let cut = TextCut::new(&parts, edit);
+    let gone = |place: usize| {
+        let part = parts.get(place).and_then(|(_, part)| part.as_ref());
+        match type_of(part) {
+            PartType::Thinking => edit.drop_reasoning || edit.foreign,
+            PartType::Text | PartType::Other => edit.drop_text || cut == TextCut::Part(place),
+        }
+    };
+    // Providers refuse an empty list of parts.
+    if !parts.is_empty() && (0..parts.len()).all(gone) {
+        return null();
+    }
+    let spans: Vec<Span> = parts.iter().map(|(span, _)| span.clone()).collect();
+    let cuts = raw::remove_spans(&spans, gone).into_iter();
+    let mut edits: Vec<Edit> = cuts.map(|cut| (cut, Bytes::new())).collect();
+    if let TextCut::Front(edit) = cut {
+        edits.push(edit);
+    }
+    for (at, _) in &mut edits {
+        *at = raw::shift(at, span.start);
+    }
+    edits
+}
+
+/// What is cut from the first part of text.
+#[derive(PartialEq, Eq)]
+enum TextCut {
+    /// Nothing.
+    Nothing,
+    /// The whole part at this place.
+    Part(usize),
+    /// The front of its text.
+    Front(Edit),
+}
+
+impl TextCut {
+    fn new(parts: &[Part<'_>], edit: &AssistantEdit<'_>) -> Self {
+        let handed = edit.cut.text;
+        let first = first_text(parts).filter(|_| !edit.drop_text && !handed.is_empty());
+        let Some((place, span, text)) = first else {
+            return Self::Nothing;
+        };
+        match text.strip_prefix(handed) {
+            None => Self::Nothing,
+            // The last hop may have said nothing, and providers refuse an empty text.
+            Some("") => Self::Part(place),
+            Some(rest) => Self::Front((span, Bytes::from(raw::quote(rest)))),
+        }
+    }
+}
+
+/// The first text in a list of parts, with its part's place and the span of its JSON string in the
+/// list.
+fn first_text<'a>(parts: &[Part<'a>]) -> Option<(usize, Span, Cow<'a, str>)> {
+    let mut all = parts.iter().enumerate();
+    all.find_map(|(place, (at, part))| {
+        let part = part.as_ref();
+        let part = part.filter(|part| PartType::of(part) != PartType::Thinking)?;
+        let span = raw::shift(&part.get("text")?, at.start);
+        Some((place, span, part.text("text")?))
+    })
+}
+
+/// The first text of a message, and whether the message has no other.
+pub fn text<'a>(object: &Object<'a>) -> Option<(Cow<'a, str>, bool)> {
+    let content = object.raw("content")?;
+    if content.first() == Some(&b'"') {
+        return Some((raw::string(content)?, true));
+    }
+    let parts = parts(content);
+    let (place, _, text) = first_text(&parts)?;
+    let mut behind = parts.iter().skip(place + 1);
+    let more = behind.any(|(_, part)| type_of(part.as_ref()) == PartType::Text);
+    Some((text, !more))
+}
+
+fn cut_string(content: &[u8], span: &Span, handed: &str) -> Option<Edit> {
+    let text = raw::string(content).filter(|_| !handed.is_empty())?;
+    let new = match text.strip_prefix(handed)? {
+        "" => "null".to_owned(),
+        rest => raw::quote(rest),
+    };
+    Some((span.clone(), Bytes::from(new)))
+}
+
+/// A list of parts with this text in place of its own texts, behind all its other parts.
+pub fn saying(content: &[u8], text: &str) -> Bytes {
+    let own = json::text_part("text", text);
+    let other = |(span, part): Part<'_>| {
+        let is_text = type_of(part.as_ref()) == PartType::Text;
+        content.get(span).filter(|_| !is_text)
+    };
+    let mut all: Vec<&[u8]> = parts(content).into_iter().filter_map(other).collect();
+    all.push(own.as_bytes());
+    json::list(&all)
+}
+
+/// The one part that holds the reasoning of a hop, put together from its pieces.
+#[derive(Debug, Clone, Default)]
+pub struct Thinking {
+    /// The elements in order; texts that follow each other are one.
+    elements: Vec<Element>,
+    /// The part's other members, each with its newest value.
+    members: Vec<(String, Bytes)>,
+    /// Whether the value is one string and no list.
+    plain: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Element {
+    Text(String),
+    Other(Bytes),
+}
+
+impl Thinking {
+    /// Takes in a part, or a piece of one.
+    pub fn absorb(&mut self, part: &Object<'_>) {
+        for member in part.members() {
+            let value = json::value(part, member);
+            if member.key == "thinking" {
+                self.absorb_value(value);
+            } else if member.key != "type" {
+                self.members.retain(|(known, _)| *known != *member.key);
+                let value = Bytes::copy_from_slice(value);
+                self.members.push((member.key.to_string(), value));
+            }
+        }
+    }
+
+    fn absorb_value(&mut self, value: &[u8]) {
+        if value.starts_with(b"\"") {
+            self.plain = true;
+            return self.push_text(&json::lossy(value));
+        }
+        for element in json::elements(value) {
+            let text = Object::parse(element).ok();
+            let text = text.filter(|text| PartType::of(text) == PartType::Text);
+            match text.and_then(|text| text.raw("text")) {
+                Some(text) if text.starts_with(b"\"") => self.push_text(&json::lossy(text)),
+                Some(_) | None => {
+                    let other = Bytes::copy_from_slice(element);
+                    self.elements.push(Element::Other(other));
+                }
+            }
+        }
+    }
+
+    fn push_text(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        match self.elements.last_mut() {
+            Some(Element::Text(before)) => before.push_str(text),
+            Some(Element::Other(_)) | None => self.elements.push(Element::Text(text.to_owned())),
+        }
+    }
+
+    /// The part as it is sent back.
+    pub fn part(&self) -> Bytes {
+        let texts = self.elements.iter().filter_map(|element| match element {
+            Element::Text(text) => Some(text.as_str()),
+            Element::Other(_) => None,
+        });
+        let thinking = if self.plain {
+            raw::quote(&texts.collect::<String>())
+        } else {
+            let elements = self.elements.iter().map(|element| match element {
+                Element::Text(text) => json::text_part("text", text),
+                Element::Other(raw) => String::from_utf8_lossy(raw).into_owned(),
+            });
+            format!("[{}]", elements.collect::<Vec<_>>().join(","))
+        };
+        let mut part = format!(r#"{{"type":"thinking","thinking":{thinking}"#);
+        json::push_members(&mut part, &self.members);
+        part.push('}');
+        Bytes::from(part)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialect::edit::Cut as Front;
+
+    const MESSAGE: &str = r#"{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}, {"type":"text","text":"one\n\ntwo"}],"x":1}"#;
+
+    #[track_caller]
+    fn check(message: &str, edit: &AssistantEdit<'_>, want: &str) {
+        let object = Object::parse(message.as_bytes()).unwrap();
+        let mut edits = edits(&object, edit);
+        edits.sort_by_key(|(span, _)| span.start);
+        let got = raw::splice(message.as_bytes(), &edits);
+        let object = Object::parse(&got).unwrap();
+        let content = String::from_utf8_lossy(object.raw("content").unwrap());
+        assert_eq!(content, want, "{message}");
+    }
+
+    #[test]
+    fn reasoning_in_parts_goes_and_stays_as_reasoning_does() {
+        let thinking = r#"{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}"#;
+        let text = r#"{"type":"text","text":"one\n\ntwo"}"#;
+        let edit = |drop_text, drop_reasoning| AssistantEdit {
+            drop_text,
+            drop_reasoning,
+            ..AssistantEdit::default()
+        };
+        check(
+            MESSAGE,
+            &edit(false, false),
+            &format!("[{thinking}, {text}]"),
+        );
+        check(MESSAGE, &edit(false, true), &format!("[{text}]"));
+        check(MESSAGE, &edit(true, false), &format!("[{thinking}]"));
+        check(MESSAGE, &edit(true, true), "null");
+        let foreign = AssistantEdit {
+            foreign: true,
+            ..AssistantEdit::default()
+        };
+        check(MESSAGE, &foreign, &format!("[{text}]"));
+        let front = |text| AssistantEdit {
+            cut: Front {
+                text,
+                hops: Vec::new(),
+            },
+            ..AssistantEdit::default()
+        };
+        let two = r#"{"type":"text","text":"two"}"#;
+        check(MESSAGE, &front("one\n\n"), &format!("[{thinking}, {two}]"));
+        check(MESSAGE, &front("one\n\ntwo"), &format!("[{thinking}]"));
+        let alone = r#"{"content":[{"type":"text","text":"a"}]}"#;
+        check(alone, &front("a"), "null");
+    }
+
+    #[test]
+    fn pieces_of_thinking_make_one_part() {
+        let mut thinking = Thinking::default();
+        for piece in [
+            r#"{"type":"thinking","thinking":[{"type":"text","text":"a\n"}]}"#,
+            r#"{"type":"thinking","thinking":[{"type":"text","text":"b"},{"type":"reference","ids":[1]}],"closed":false}"#,
+            r#"{"type":"thinking","thinking":[{"type":"text","text":""}],"closed":true}"#,
+        ] {
+            thinking.absorb(&Object::parse(piece.as_bytes()).unwrap());
+        }
+        assert_eq!(
+            thinking.part(),
+            r#"{"type":"thinking","thinking":[{"type":"text","text":"a\nb"},{"type":"reference","ids":[1]}],"closed":true}"#
+        );
+        let mut plain = Thinking::default();
+        plain.absorb(&Object::parse(br#"{"type":"thinking","thinking":"a"}"#).unwrap());
+        assert_eq!(plain.part(), r#"{"type":"thinking","thinking":"a"}"#);
+    }
+
+    #[test]
+    fn a_list_says_another_text() {
+        let content = br#"[{"type":"thinking","thinking":"a"},{"type":"text","text":"b"},{"type":"x"},{"type":"text","text":"c"}]"#;
+        assert_eq!(
+            saying(content, "d"),
+            r#"[{"type":"thinking","thinking":"a"},{"type":"x"},{"type":"text","text":"d"}]"#
+        );
+    }
+}

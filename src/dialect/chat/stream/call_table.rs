@@ -1,0 +1,393 @@
+//! The calls of one hop, put together from their pieces: which piece belongs to which call, and
+//! whether a call is hidden. It never sees frames and holds nothing back itself; it only says
+//! which calls are not decided yet.
+
+use bytes::Bytes;
+
+use super::wire::{Arguments, CallPart, Chunk};
+use crate::dialect::answer::Call;
+use crate::dialect::chat::signature::{Signature, of_members};
+use crate::dialect::names::Names;
+use crate::model::raw;
+
+/// The least length of an id that is searched for: shorter ones occur in other texts too.
+const LONG_ID: usize = 8;
+
+/// Whether the client may see a call, as far as is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Visibility {
+    /// Not decided: its name may still become a hidden tool's, or outgrow one.
+    Open,
+    /// It calls a hidden tool.
+    Hidden,
+    /// It calls a tool of the client's.
+    Visible,
+    /// The hop was cut before this was decided: the client must not see it, and it is no call.
+    Withheld,
+}
+
+/// One call, as far as its pieces have come.
+#[derive(Debug, Clone)]
+struct CallPieces {
+    id: String,
+    index: Option<u64>,
+    name: String,
+    kind: Option<String>,
+    /// As on the wire, with its escapes; decoded once, at the end.
+    arguments: Vec<u8>,
+    extra: Vec<(String, Bytes)>,
+    visibility: Visibility,
+    shown_as: Option<u64>,
+}
+
+/// The calls of one hop in the order in which they were begun. A slot is a place in that order.
+#[derive(Debug, Clone, Default)]
+pub struct CallTable {
+    hidden: Names,
+    calls: Vec<CallPieces>,
+    /// The lowest index above all under which calls were shown.
+    next_shown: u64,
+    /// The names that the client was shown, by index, as long as each may become a hidden one.
+    shown_names: Vec<ShownName>,
+}
+
+/// The name that the client reads under one index.
+#[derive(Debug, Clone)]
+struct ShownName {
+    index: u64,
+    /// The call of the first piece.
+    slot: usize,
+    /// `None` once it can no longer become a hidden name.
+    name: Option<String>,
+}
+
+impl CallTable {
+    pub fn new(hidden: &Names) -> Self {
+        Self {
+            hidden: hidden.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether any call is known to be kept from the client.
+    pub fn hides(&self) -> bool {
+        let kept = |call: &CallPieces| {
+            matches!(call.visibility, Visibility::Hidden | Visibility::Withheld)
+        };
+        self.calls.iter().any(kept)
+    }
+
+    /// Whether any call is kept from the client, or may have to be.
+    pub fn keeps(&self) -> bool {
+        self.calls
+            .iter()
+            .any(|call| call.visibility != Visibility::Visible)
+    }
+
+    /// An empty table for the next hop, which continues the numbers that the client sees.
+    pub fn next_hop(&self) -> Self {
+        Self {
+            next_shown: self.next_shown,
+            ..Self::new(&self.hidden)
+        }
+    }
+
+    /// Whether unreadable bytes contain the id of a call that is kept from the client, or may have
+    /// to be.
+    pub fn has_hidden_id(&self, bytes: &[u8]) -> bool {
+        let kept =
+            |call: &&CallPieces| call.visibility != Visibility::Visible && call.id.len() >= LONG_ID;
+        let mut kept = self.calls.iter().filter(kept);
+        kept.any(|call| memchr::memmem::find(bytes, call.id.as_bytes()).is_some())
+    }
+
+    /// Notes a piece of a name that the client is shown under an index. Returns whether the piece
+    /// and those of another call spell a hidden name together: clients join pieces by index alone,
+    /// even if their ids belong to two calls.
+    pub fn spells_hidden(&mut self, index: u64, slot: usize, piece: &str) -> bool {
+        if piece.is_empty() || self.hidden.is_empty() {
+            return false;
+        }
+        let known = self
+            .shown_names
+            .iter_mut()
+            .find(|shown| shown.index == index);
+        let Some(shown) = known else {
+            let name = Some(piece.to_owned());
+            self.shown_names.push(ShownName { index, slot, name });
+            return false;
+        };
+        let whole = shown.name.take().map(|name| name + piece);
+        // A name that begins no hidden one is never going to.
+        let meant = |name: &String| self.hidden.meant(name).is_some();
+        let begins = |name: &String| self.hidden.may_become(name) || meant(name);
+        shown.name = whole.filter(begins);
+        let spells = shown.name.as_ref().is_some_and(meant);
+        spells && shown.slot != slot
+    }
+
+    /// Adds one piece and returns the slot of the call that it belongs to.
+    pub fn absorb(&mut self, chunk: &Chunk<'_>, part: &CallPart<'_>) -> usize {
+        let slot = if chunk.has_whole_calls() {
+            self.begin(part)
+        } else {
+            self.slot(part)
+        };
+        let hidden = &self.hidden;
+        let Some(call) = self.calls.get_mut(slot) else {
+            return slot;
+        };
+        if call.visibility != Visibility::Hidden && *part.name != *call.name {
+            call.name.push_str(&part.name);
+        }
+        call.kind = call
+            .kind
+            .take()
+            .or_else(|| part.kind.as_deref().map(str::to_owned));
+        match &part.arguments {
+            Arguments::Nothing => {}
+            Arguments::Text(span) => call.arguments.extend_from_slice(chunk.bytes(span)),
+            Arguments::Value(span) => {
+                let quoted = raw::quote(&String::from_utf8_lossy(chunk.bytes(span)));
+                let inner = quoted.get(1..quoted.len() - 1).unwrap_or_default();
+                call.arguments.extend_from_slice(inner.as_bytes());
+            }
+        }
+        for (field, value) in &part.extra {
+            call.extra.retain(|(known, _)| known != field);
+            call.extra.push((field.clone(), value.clone()));
+        }
+        if call.visibility == Visibility::Open {
+            call.visibility = call.decide(hidden, part);
+        }
+        slot
+    }
+
+    /// Adds a piece of arguments to a call that changes in nothing else.
+    pub fn extend(&mut self, slot: usize, inner: &[u8]) {
+        if let Some(call) = self.calls.get_mut(slot) {
+            call.arguments.extend_from_slice(inner);
+        }
+    }
+
+    pub fn visibility(&self, slot: usize) -> Visibility {
+        self.calls
+            .get(slot)
+            .map_or(Visibility::Visible, |call| call.visibility)
+    }
+
+    /// Decides the calls that are open, because no piece follows. If the hop was `cut`, a call
+    /// whose name might have become a hidden one is withheld.
+    pub fn settle(&mut self, cut: bool) {
+        for call in self
+            .calls
+            .iter_mut()
+            .filter(|call| call.visibility == Visibility::Open)
+        {
+            call.visibility = if self.hidden.meant(&call.name).is_some() {
+                Visibility::Hidden
+            } else if cut && self.hidden.may_become(&call.name) {
+                Visibility::Withheld
+            } else {
+                Visibility::Visible
+            };
+        }
+    }
+
+    /// The index under which the client sees a call: the upstream's own, or if `renumber` is set
+    /// the next one in the order in which calls are shown.
+    pub fn shown_as(&mut self, slot: usize, own: Option<u64>, renumber: bool) -> u64 {
+        let next = self.next_shown;
+        let Some(call) = self.calls.get_mut(slot) else {
+            return next;
+        };
+        let fresh = if renumber { next } else { own.unwrap_or(next) };
+        let shown = *call.shown_as.get_or_insert(fresh);
+        self.next_shown = next.max(shown.saturating_add(1));
+        shown
+    }
+
+    /// The signature that a visible call is owed of the hidden calls right before it; none if it
+    /// has its own. The first hidden call has it, because a provider signs the first of the calls
+    /// that it makes at once.
+    pub fn owed_to(&self, slot: usize) -> Option<Signature> {
+        let own = self.calls.get(slot)?;
+        let before = self.calls.get(..slot).unwrap_or_default();
+        let hidden = before
+            .iter()
+            .rev()
+            .take_while(|call| call.visibility != Visibility::Visible);
+        let signed = hidden.filter(|call| call.visibility == Visibility::Hidden);
+        let owed = signed.filter_map(|call| of_members(&call.extra)).last()?;
+        of_members(&own.extra).is_none().then_some(owed)
+    }
+
+    /// Whether no call has begun.
+    pub fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Whether a call with this id has begun.
+    pub fn has_id(&self, id: &str) -> bool {
+        self.calls.iter().any(|call| call.id == id)
+    }
+
+    /// Whether there are hidden tools at all.
+    pub fn may_hide(&self) -> bool {
+        !self.hidden.is_empty()
+    }
+
+    /// The hidden call with this id.
+    pub fn hidden_with_id(&self, id: &str) -> Option<usize> {
+        let hidden = |call: &CallPieces| call.visibility == Visibility::Hidden && call.id == id;
+        self.calls.iter().position(hidden)
+    }
+
+    /// The first visible call behind this one.
+    pub fn next_visible(&self, slot: usize) -> Option<usize> {
+        let visible = |slot: &usize| self.visibility(*slot) == Visibility::Visible;
+        (slot + 1..self.calls.len()).find(visible)
+    }
+
+    /// Whether the client was shown a piece of this call.
+    pub fn was_shown(&self, slot: usize) -> bool {
+        let call = self.calls.get(slot);
+        call.is_some_and(|call| call.shown_as.is_some())
+    }
+
+    /// The id of a call, if it has one.
+    pub fn id(&self, slot: usize) -> Option<&str> {
+        let call = self.calls.get(slot)?;
+        (!call.id.is_empty()).then_some(call.id.as_str())
+    }
+
+    /// The calls for the hop's answer. `ended` says that the hop came to its own end; if it did
+    /// not, incomplete hidden calls are left out.
+    pub fn into_calls(self, ended: bool) -> Vec<Call> {
+        let last = self.calls.len().saturating_sub(1);
+        let calls = self.calls.into_iter().enumerate();
+        calls
+            .filter(|(_, call)| call.visibility != Visibility::Withheld)
+            .map(|(place, call)| call.finished(&self.hidden, ended || place < last))
+            .filter(|call| !call.hidden || call.complete)
+            .collect()
+    }
+
+    /// The call that a piece belongs to: by id first, because some servers use an index twice; then
+    /// by index; and without either the last call.
+    fn slot(&mut self, part: &CallPart<'_>) -> usize {
+        let found = if part.id.is_empty() {
+            self.by_index(part.index)
+                .filter(|slot| !self.starts_anew(*slot, part))
+        } else {
+            self.by_id(part).or_else(|| self.nameless(part))
+        };
+        if let Some(slot) = found {
+            if let Some(call) = self.calls.get_mut(slot).filter(|call| call.id.is_empty()) {
+                call.id = part.id.to_string();
+            }
+            return slot;
+        }
+        self.begin(part)
+    }
+
+    fn begin(&mut self, part: &CallPart<'_>) -> usize {
+        self.calls.push(CallPieces {
+            id: part.id.to_string(),
+            index: part.index,
+            name: String::new(),
+            kind: None,
+            arguments: Vec::new(),
+            extra: Vec::new(),
+            visibility: Visibility::Open,
+            shown_as: None,
+        });
+        self.calls.len() - 1
+    }
+
+    fn by_id(&self, part: &CallPart<'_>) -> Option<usize> {
+        self.calls.iter().rposition(|call| {
+            let apart = call.index.is_some() && part.index.is_some() && call.index != part.index;
+            call.id == part.id && !apart
+        })
+    }
+
+    fn by_index(&self, index: Option<u64>) -> Option<usize> {
+        match index {
+            Some(_) => self.calls.iter().rposition(|call| call.index == index),
+            None => self.calls.len().checked_sub(1),
+        }
+    }
+
+    /// A call at this index that has no id yet and gets the piece's. If both have a name they are
+    /// two calls.
+    fn nameless(&self, part: &CallPart<'_>) -> Option<usize> {
+        let slot = self.by_index(Some(part.index?))?;
+        let call = self.calls.get(slot)?;
+        let same = call.id.is_empty() && (call.name.is_empty() || part.name.is_empty());
+        same.then_some(slot)
+    }
+
+    /// Whether a piece without an id begins a new call, though its index (or the lack of one)
+    /// points to this slot: it brings a name after arguments have begun, and not the same name
+    /// again.
+    fn starts_anew(&self, slot: usize, part: &CallPart<'_>) -> bool {
+        let Some(call) = self.calls.get(slot) else {
+            return false;
+        };
+        if part.name.is_empty() || call.name.is_empty() || call.arguments.is_empty() {
+            return false;
+        }
+        if *part.name == *call.name {
+            return part.index.is_none() && call.is_whole();
+        }
+        let joined = format!("{}{}", call.name, part.name);
+        let goes_on = call.visibility == Visibility::Open
+            && (self.hidden.meant(&joined).is_some() || self.hidden.may_become(&joined));
+        !goes_on
+    }
+}
+
+impl CallPieces {
+    fn decide(&self, hidden: &Names, part: &CallPart<'_>) -> Visibility {
+        let begun = !self.arguments.is_empty();
+        if hidden.meant(&self.name).is_some() {
+            // A name that is a hidden one could still grow until the arguments begin.
+            return if begun {
+                Visibility::Hidden
+            } else {
+                Visibility::Open
+            };
+        }
+        if !hidden.may_become(&self.name) {
+            return Visibility::Visible;
+        }
+        // The beginning of a hidden name is a whole name of the client's once arguments follow that
+        // bring no more of it, or that are whole.
+        let named = begun && !self.name.is_empty() && (part.name.is_empty() || self.is_whole());
+        if named {
+            Visibility::Visible
+        } else {
+            Visibility::Open
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.arguments.starts_with(b"{") && raw::is_json(raw::unescape(&self.arguments).as_bytes())
+    }
+
+    fn finished(self, hidden: &Names, ended: bool) -> Call {
+        let meant = hidden.meant(&self.name);
+        let own = meant.filter(|_| self.visibility == Visibility::Hidden);
+        Call {
+            complete: ended || self.is_whole(),
+            id: self.id,
+            // A misspelt name is stored as the provider was offered it, since some check names.
+            name: own.map_or_else(|| self.name.clone(), str::to_owned),
+            arguments: raw::unescape(&self.arguments),
+            kind: self.kind.unwrap_or_else(|| "function".to_owned()),
+            extra: self.extra,
+            hidden: self.visibility == Visibility::Hidden,
+        }
+    }
+}

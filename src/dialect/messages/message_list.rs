@@ -1,0 +1,539 @@
+//! The list of messages as it is sent. Units go back into the hosts that they came from, and
+//! unchanged hosts share the client's bytes. If something between two hosts is gone, the list is
+//! repaired until it meets what the API demands of neighbours; what the client itself sends is not
+//! repaired. Never decides what stands where.
+//!
+//! The API demands: results come first in the user message right behind their calls; reasoning is
+//! bound to the message that it stands in, and neighbouring messages of the assistant count as one;
+//! a system message stands behind a user's, and before an assistant's or last; no message is empty.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use super::block;
+use super::breakpoint::{self, Message};
+use super::request::{Host, Hosts};
+use crate::dialect::json;
+use crate::dialect::list::{Addition, Breakpoint, List, View};
+use crate::dialect::request_fields::RequestFields;
+use crate::model::raw::{Edit, Object};
+use crate::model::{Role, Rope};
+
+/// The message that keeps two messages of the assistant apart once something between them is gone.
+const SEPARATOR: &[u8] = br#"{"role":"user","content":"[results evicted]"}"#;
+
+/// The messages of a request that are being written.
+#[derive(Debug)]
+pub struct MessageList<'a> {
+    request: &'a RequestFields,
+    hosts: &'a Hosts,
+    entries: Vec<Entry>,
+    system: Option<Edit>,
+    /// Where breakpoints are of use: before which of the entries.
+    wanted: Vec<(Breakpoint, usize)>,
+    /// How many breakpoints the request may hold, the client's counted.
+    allowed: usize,
+}
+
+/// One entry of the list.
+#[derive(Debug)]
+enum Entry {
+    /// Units of one host.
+    Host(usize, Vec<ListedUnit>),
+    /// The message of a hop.
+    Hop(Bytes),
+    /// The result of a hidden call.
+    Result(Bytes),
+}
+
+/// A unit of the client's.
+#[derive(Debug)]
+struct ListedUnit {
+    index: usize,
+    /// Its bytes, if they differ from the client's.
+    edited: Option<Bytes>,
+}
+
+impl List for MessageList<'_> {
+    fn client(&mut self, unit: usize) {
+        if let Some(host) = self.host_of(unit) {
+            let (index, edited) = (unit, None);
+            self.push(host, ListedUnit { index, edited });
+        }
+    }
+
+    fn edited(&mut self, unit: usize, bytes: &[u8]) {
+        let bytes = Bytes::copy_from_slice(bytes);
+        match self.host_of(unit) {
+            Some(host) => {
+                let (index, edited) = (unit, Some(bytes));
+                self.push(host, ListedUnit { index, edited });
+            }
+            None => {
+                let place = self.request.messages.get(unit);
+                self.system = place.map(|span| (span.clone(), bytes));
+            }
+        }
+    }
+
+    fn add(&mut self, what: Addition, bytes: &[u8]) {
+        match what {
+            Addition::System => {
+                let (span, before) = &self.hosts.system;
+                let system = Bytes::from([before, bytes].concat());
+                self.system = Some((span.clone(), system));
+            }
+            Addition::Hop => self.entries.push(Entry::Hop(Bytes::copy_from_slice(bytes))),
+            Addition::Result => {
+                let result = Bytes::copy_from_slice(bytes);
+                self.entries.push(Entry::Result(result));
+            }
+        }
+    }
+
+    fn allow(&mut self, breakpoints: usize) {
+        self.allowed = breakpoints;
+    }
+
+    fn breakpoint(&mut self, what: Breakpoint) {
+        self.wanted.push((what, self.entries.len()));
+    }
+
+    fn close(&mut self) -> View {
+        let mut writer = Writer::new(self.request, self.hosts);
+        let mut next = self.hosts.hosts.len();
+        // The host that follows an entry tells whether a hop was made right behind the host before.
+        let following: Vec<usize> = self
+            .entries
+            .iter()
+            .rev()
+            .map(|entry| {
+                if let Entry::Host(host, _) = entry {
+                    next = *host;
+                }
+                next
+            })
+            .collect();
+        let entries = self.entries.iter().zip(following.into_iter().rev());
+        for (at, (entry, next)) in entries.enumerate() {
+            writer.wanted(self.wanted.iter().filter(|(_, before)| *before == at));
+            match entry {
+                Entry::Result(bytes) => writer.results.push(bytes.clone()),
+                Entry::Hop(bytes) => writer.hop(next, bytes),
+                Entry::Host(host, units) => writer.host(*host, units),
+            }
+        }
+        let end = self.entries.len();
+        writer.wanted(self.wanted.iter().filter(|(_, at)| *at == end));
+        View {
+            messages: writer.close(self.allowed),
+            edits: self.system.take().into_iter().collect(),
+        }
+    }
+}
+
+impl<'a> MessageList<'a> {
+    /// An empty one.
+    pub fn new(request: &'a RequestFields, hosts: &'a Hosts) -> Self {
+        Self {
+            request,
+            hosts,
+            entries: Vec::new(),
+            system: None,
+            wanted: Vec::new(),
+            allowed: 0,
+        }
+    }
+
+    /// The host of a unit; `None` for the system text.
+    fn host_of(&self, unit: usize) -> Option<usize> {
+        let hosts = &self.hosts.hosts;
+        let at = hosts.partition_point(|host| host.units.end <= unit);
+        let host = hosts.get(at)?;
+        host.units.contains(&unit).then_some(at)
+    }
+
+    fn push(&mut self, host: usize, unit: ListedUnit) {
+        match self.entries.last_mut() {
+            Some(Entry::Host(last, units)) if *last == host => {
+                units.push(unit);
+                // A breakpoint inside a host stands before that host.
+                let inside = self.entries.len();
+                let wanted = self.wanted.iter_mut().filter(|(_, at)| *at == inside);
+                wanted.for_each(|(_, at)| *at = inside - 1);
+            }
+            _ => self.entries.push(Entry::Host(host, vec![unit])),
+        }
+    }
+}
+
+/// A system message that waits for its place.
+struct Held {
+    host: usize,
+    /// Its bytes; `None` if they are the client's.
+    edited: Option<Bytes>,
+    /// Whether the host before it in the client's list was written right before it.
+    follows: bool,
+}
+
+/// A message that is written. Without bytes of its own it is a host as the client sent it.
+struct Written {
+    role: Role,
+    host: Option<usize>,
+    bytes: Option<Bytes>,
+}
+
+/// Writes messages in order, and what the API demands between them.
+struct Writer<'a> {
+    request: &'a RequestFields,
+    hosts: &'a Hosts,
+    out: Vec<Written>,
+    /// Where breakpoints are of use: before which of the messages.
+    wanted: Vec<(Breakpoint, usize)>,
+    /// Results that wait for a message of the user's.
+    results: Vec<Bytes>,
+    held: Vec<Held>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(request: &'a RequestFields, hosts: &'a Hosts) -> Self {
+        Self {
+            request,
+            hosts,
+            out: Vec::new(),
+            wanted: Vec::new(),
+            results: Vec::new(),
+            held: Vec::new(),
+        }
+    }
+
+    /// Writes the message of a hop that the client never saw; `next` is the next host of the
+    /// client's.
+    fn hop(&mut self, next: usize, bytes: &[u8]) {
+        self.settle_held(next);
+        self.separate(next);
+        self.write(Role::Assistant, None, bytes);
+    }
+
+    fn host(&mut self, at: usize, units: &[ListedUnit]) {
+        let Some(host) = self.hosts.hosts.get(at) else {
+            return;
+        };
+        match host.role {
+            Role::System => {
+                if self.in_place(at) {
+                    self.emit_held();
+                }
+                self.held.push(Held {
+                    host: at,
+                    edited: units.first().and_then(|unit| unit.edited.clone()),
+                    follows: self.follows(at) && self.results.is_empty(),
+                });
+            }
+            Role::User => {
+                if self.in_place(at) {
+                    self.emit_held();
+                }
+                self.user(at, host, units);
+            }
+            Role::Assistant => {
+                self.settle_held(at);
+                self.separate(at);
+                self.whole(at, host.role, units);
+            }
+            // Nothing is known of what its neighbours may be.
+            Role::Tool | Role::Other => {
+                self.settle_held(at);
+                self.whole(at, host.role, units);
+            }
+        }
+    }
+
+    /// Whether the message that was written last stands before this host in the client's list.
+    fn follows(&self, host: usize) -> bool {
+        match self.out.last() {
+            None => host == 0,
+            Some(last) => last.host.is_some_and(|last| last + 1 == host),
+        }
+    }
+
+    /// Whether the system message that waits stands between the same two messages as at the client.
+    fn in_place(&self, next: usize) -> bool {
+        let mut held = self.held.iter();
+        let first = held.next();
+        first.is_some_and(|held| held.follows && held.host + 1 == next)
+            && held.next().is_none()
+            && self.results.is_empty()
+    }
+
+    /// Writes everything that waits, because the next message is no user's.
+    fn settle_held(&mut self, next: usize) {
+        if self.in_place(next) {
+            self.emit_held();
+            return;
+        }
+        self.own_results();
+        if !self.held.is_empty() {
+            if self.out.last().is_none_or(|last| last.role != Role::User) {
+                self.write(Role::User, None, SEPARATOR);
+            }
+            self.emit_held();
+        }
+    }
+
+    /// Keeps an assistant's message apart from one that did not stand before it.
+    fn separate(&mut self, place: usize) {
+        let behind = self
+            .out
+            .last()
+            .is_some_and(|last| last.role == Role::Assistant);
+        if behind && !self.follows(place) {
+            self.write(Role::User, None, SEPARATOR);
+        }
+    }
+
+    /// Writes the results that wait as a message of their own.
+    fn own_results(&mut self) {
+        if self.results.is_empty() {
+            return;
+        }
+        let results = std::mem::take(&mut self.results);
+        let content = json::list(&results);
+        let message = [br#"{"role":"user","content":"#, &content[..], b"}"].concat();
+        self.write(Role::User, None, &message);
+    }
+
+    /// Writes the system messages that wait as one.
+    fn emit_held(&mut self) {
+        let held = std::mem::take(&mut self.held);
+        match held.as_slice() {
+            [] => {}
+            [
+                Held {
+                    host, edited: None, ..
+                },
+            ] => self.share(*host, Role::System),
+            held => {
+                let messages: Vec<Bytes> = held
+                    .iter()
+                    .map(|held| held.edited.clone().unwrap_or_else(|| self.bytes(held.host)))
+                    .collect();
+                let host = held
+                    .first()
+                    .filter(|_| held.len() == 1)
+                    .map(|held| held.host);
+                match merged(&messages) {
+                    Some(bytes) => self.write(Role::System, host, &bytes),
+                    // Messages without a content are wrong by themselves, and stay so.
+                    None => messages
+                        .iter()
+                        .for_each(|bytes| self.write(Role::System, None, bytes)),
+                }
+            }
+        }
+    }
+
+    /// Writes a host that is one unit.
+    fn whole(&mut self, at: usize, role: Role, units: &[ListedUnit]) {
+        match units.first().and_then(|unit| unit.edited.as_ref()) {
+            Some(bytes) => self.write(role, Some(at), bytes),
+            None => self.share(at, role),
+        }
+    }
+
+    /// Writes a user's message, with the results that wait at its front.
+    fn user(&mut self, at: usize, host: &Host, units: &[ListedUnit]) {
+        let complete = units.iter().map(|unit| unit.index).eq(host.units.clone());
+        let untouched = complete && units.iter().all(|unit| unit.edited.is_none());
+        if untouched && self.results.is_empty() {
+            return self.share(at, Role::User);
+        }
+        let spans = self.request.messages.get(host.units.clone());
+        let spans = spans.unwrap_or_default();
+        let (Some(first), Some(last)) = (spans.first(), spans.last()) else {
+            return;
+        };
+        if *first == host.span {
+            let bytes = match units.first().and_then(|unit| unit.edited.clone()) {
+                Some(bytes) => bytes,
+                None => self.bytes(at),
+            };
+            return self.with_results(at, &bytes);
+        }
+        let body = &self.request.body;
+        let mut message = body.slice(host.span.start..first.start).to_vec();
+        let results = std::mem::take(&mut self.results);
+        let own = units.iter().map(|unit| match &unit.edited {
+            Some(bytes) => bytes.clone(),
+            None => Bytes::copy_from_slice(self.request.message(unit.index)),
+        });
+        let blocks: Vec<Bytes> = results.into_iter().chain(own).collect();
+        json::push_joined(&mut message, &blocks);
+        message.extend_from_slice(&body.slice(last.end..host.span.end));
+        self.write(Role::User, Some(at), &message);
+    }
+
+    /// Writes a message without results of its own, with those that wait at its front.
+    fn with_results(&mut self, at: usize, bytes: &[u8]) {
+        match in_front(bytes, &self.results) {
+            Some(message) => {
+                self.results.clear();
+                self.write(Role::User, Some(at), &message);
+            }
+            // To the API neighbouring messages of the user are one.
+            None => {
+                self.own_results();
+                self.write(Role::User, Some(at), bytes);
+            }
+        }
+    }
+
+    fn bytes(&self, host: usize) -> Bytes {
+        let span = self.hosts.hosts.get(host).map(|host| host.span.clone());
+        span.map_or_else(Bytes::new, |span| self.request.body.slice(span))
+    }
+
+    /// Writes a host as the client sent it.
+    fn share(&mut self, host: usize, role: Role) {
+        self.out.push(Written {
+            role,
+            host: Some(host),
+            bytes: None,
+        });
+    }
+
+    fn write(&mut self, role: Role, host: Option<usize>, bytes: &[u8]) {
+        self.out.push(Written {
+            role,
+            host,
+            bytes: Some(Bytes::copy_from_slice(bytes)),
+        });
+    }
+
+    fn close(mut self, breakpoints: usize) -> Rope {
+        self.settle_held(self.hosts.hosts.len());
+        self.mark(breakpoints);
+        let mut shared = self.out.iter().map(Written::shared);
+        if shared.by_ref().eq((0..self.hosts.hosts.len()).map(Some)) {
+            let whole = self.request.messages_span.clone();
+            return Rope::from(self.request.body.slice(whole));
+        }
+        let mut rope = Rope::default();
+        let runs = self.out.chunk_by(|one, next| match one.shared() {
+            Some(host) => next.shared() == Some(host + 1),
+            None => false,
+        });
+        let mut before: &[u8] = b"[";
+        for run in runs {
+            rope.write(std::mem::replace(&mut before, b","));
+            match run {
+                [
+                    Written {
+                        bytes: Some(bytes), ..
+                    },
+                ] => rope.write(bytes),
+                run => rope.share(self.run(run)),
+            }
+        }
+        if self.out.is_empty() {
+            rope.write(b"[");
+        }
+        rope.write(b"]");
+        rope
+    }
+
+    /// Neighbouring hosts as the client sent them, with what stands between them.
+    fn run(&self, run: &[Written]) -> Bytes {
+        let ends = [run.first(), run.last()];
+        let hosts = ends.map(|one| self.hosts.hosts.get(one?.shared()?));
+        match hosts {
+            [Some(first), Some(last)] => self.request.body.slice(first.span.start..last.span.end),
+            _ => Bytes::new(),
+        }
+    }
+
+    /// Breakpoints are of use behind what is written by now.
+    fn wanted<'b>(&mut self, wanted: impl Iterator<Item = &'b (Breakpoint, usize)>) {
+        let end = self.out.len();
+        self.wanted.extend(wanted.map(|(what, _)| (*what, end)));
+    }
+
+    /// Sets our breakpoints.
+    fn mark(&mut self, breakpoints: usize) {
+        if breakpoints == 0 || self.wanted.is_empty() {
+            return;
+        }
+        for (at, bytes) in self.marked(breakpoints) {
+            if let Some(message) = self.out.get_mut(at) {
+                message.bytes = Some(bytes);
+            }
+        }
+    }
+
+    fn marked(&self, breakpoints: usize) -> Vec<(usize, Bytes)> {
+        let messages = self.out.iter().map(|one| Message {
+            role: one.role,
+            bytes: match (&one.bytes, one.host) {
+                (Some(bytes), _) => bytes.clone(),
+                (None, host) => host.map_or_else(Bytes::new, |host| self.bytes(host)),
+            },
+        });
+        let messages: Vec<Message> = messages.collect();
+        let all = (Breakpoint::Tail, messages.len());
+        // Messages that waited when the end was named have been written since.
+        let wanted = self.wanted.iter().map(|(what, at)| match what {
+            Breakpoint::Tail => all,
+            Breakpoint::Prologue | Breakpoint::Cut => (*what, *at),
+        });
+        let wanted: Vec<(Breakpoint, usize)> = wanted.collect();
+        breakpoint::place(&messages, &self.hosts.markers, &wanted, breakpoints)
+    }
+}
+
+impl Written {
+    /// The host that it is, if it is one as the client sent it.
+    fn shared(&self) -> Option<usize> {
+        self.host.filter(|_| self.bytes.is_none())
+    }
+}
+
+/// A user's message with blocks at its front.
+fn in_front(bytes: &[u8], blocks: &[Bytes]) -> Option<Bytes> {
+    if blocks.is_empty() {
+        return Some(Bytes::copy_from_slice(bytes));
+    }
+    let object = Object::parse(bytes).ok()?;
+    let content = object.raw("content")?;
+    let mut all: Vec<Cow<'_, [u8]>> = blocks.iter().map(|block| Cow::Borrowed(&**block)).collect();
+    all.extend(elements(content)?);
+    Some(json::with(&object, "content", &json::list(&all)))
+}
+
+/// The blocks of a content as elements of an array.
+fn elements(content: &[u8]) -> Option<Vec<Cow<'_, [u8]>>> {
+    match content.first()? {
+        b'"' if content == b"\"\"" => Some(Vec::new()),
+        b'"' => Some(vec![Cow::Owned(block::text_of(content))]),
+        _ => Some(json::array(content)?.map(Cow::Borrowed).collect()),
+    }
+}
+
+/// Several messages as one: the last, with the contents of all.
+fn merged(messages: &[Bytes]) -> Option<Bytes> {
+    let (last, before) = messages.split_last()?;
+    if before.is_empty() {
+        return Some(last.clone());
+    }
+    let mut blocks = Vec::new();
+    for message in before {
+        let object = Object::parse(message).ok()?;
+        let content = elements(object.raw("content")?)?;
+        blocks.extend(
+            content
+                .into_iter()
+                .map(|block| Bytes::copy_from_slice(&block)),
+        );
+    }
+    in_front(last, &blocks)
+}

@@ -1,0 +1,191 @@
+//! The parts of a request's body that every wire format has: where its units and its tools lie, and
+//! the few values that decide how it is served. Keeps the client's bytes; never judges what only
+//! the upstream can judge.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::json;
+use super::usage::UsageWish;
+use crate::model::raw::{Object, RawError, Span};
+use crate::model::{Dialect, label_set};
+
+/// Why a body could not be read.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum RequestError {
+    /// The body is no JSON object.
+    #[error("the request body could not be read: {0}")]
+    Body(#[from] RawError),
+    /// The conversation is not where it belongs.
+    #[error("send `{field}` as {form}")]
+    Missing {
+        /// The member that should hold it.
+        field: &'static str,
+        /// What that should be.
+        form: &'static str,
+    },
+    /// A key twice: parsers disagree on which one counts, so nothing may be edited.
+    #[error("each key may stand once in a request")]
+    DuplicateKey,
+}
+
+label_set!(
+    /// Why a request can't be managed as it stands.
+    Unmanaged {
+        /// It asks for several answers.
+        N => "n",
+        /// It holds no message.
+        Empty => "empty",
+        /// It is answered later, and elsewhere.
+        Background => "background",
+        /// Its history is a conversation that the provider keeps.
+        Conversation => "conversation",
+        /// Its input is a prompt that the provider keeps.
+        Prompt => "prompt",
+        /// It asks the provider to shorten the history.
+        CompactionTrigger => "compaction_trigger",
+        /// It goes on from a response that is not known here.
+        PreviousResponseId => "previous_response_id",
+        /// It names an item that is not known here.
+        ItemReference => "item_reference",
+    }
+);
+
+/// The token limit of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// The member that holds it.
+    pub field: &'static str,
+    /// What the client allows.
+    pub tokens: u64,
+    /// The least limit that the provider takes.
+    pub least: u64,
+}
+
+/// The parts of a request that every wire format has. The conversation is a list of units, each of
+/// them contiguous bytes; the format says what a unit is.
+#[derive(Clone, Debug)]
+pub struct RequestFields {
+    /// The wire format.
+    pub dialect: Dialect,
+    /// The client's bytes.
+    pub body: Bytes,
+    /// The model that is asked; empty if the field is missing.
+    pub model: String,
+    /// The span of each unit.
+    pub messages: Vec<Range<usize>>,
+    /// The span of the list of messages, brackets included.
+    pub messages_span: Range<usize>,
+    /// The span of the array of tools, if there is one with at least one tool.
+    pub tools: Option<Range<usize>>,
+    /// The names of the client's tools.
+    pub tool_names: Vec<String>,
+    /// Whether the answer is streamed.
+    pub stream: bool,
+    /// Whether the client wants to hear of usage.
+    pub usage_wish: UsageWish,
+    /// The token limit of the answer.
+    pub limit: Option<Limit>,
+    /// The client's own name for the conversation, such as a `prompt_cache_key`.
+    pub hint: Option<String>,
+    /// Why it can't be managed as it stands; `None` if it can.
+    pub unmanaged: Option<Unmanaged>,
+    /// Whether the answer must be JSON. The joined texts of several hops would be none.
+    pub structured: bool,
+    /// Whether the answer may hold one call at most.
+    pub one_call: bool,
+    /// Whether the client asks that the response can be referred to later.
+    pub stored: bool,
+}
+
+impl RequestFields {
+    /// A request of which only the model is known, and whether it is streamed.
+    pub(super) fn new(dialect: Dialect, body: &Bytes, object: &Object<'_>) -> Self {
+        Self {
+            dialect,
+            body: body.clone(),
+            model: object.text("model").unwrap_or_default().into_owned(),
+            messages: Vec::new(),
+            messages_span: Range::default(),
+            tools: None,
+            tool_names: Vec::new(),
+            stream: object.raw("stream") == Some(b"true"),
+            usage_wish: UsageWish::Refused,
+            limit: None,
+            hint: None,
+            unmanaged: None,
+            structured: false,
+            one_call: false,
+            stored: false,
+        }
+    }
+
+    /// The bytes of one unit.
+    #[must_use]
+    pub fn message(&self, index: usize) -> &[u8] {
+        self.messages
+            .get(index)
+            .and_then(|span| self.body.get(span.clone()))
+            .unwrap_or_default()
+    }
+
+    /// The bytes of the tools array.
+    #[must_use]
+    pub fn tools_bytes(&self) -> Option<&[u8]> {
+        self.tools.clone().and_then(|span| self.body.get(span))
+    }
+
+    /// The limit that is left once this many tokens are used up.
+    #[must_use]
+    pub fn limit_left(&self, used: u64) -> Option<u64> {
+        let limit = self.limit?;
+        Some(limit.tokens.saturating_sub(used).max(limit.least))
+    }
+}
+
+/// Splits a body whose conversation is the array `messages`: its members, the spans of the
+/// messages, and the span of the array.
+///
+/// # Errors
+/// [`RequestError`] if the body is no object with such an array, or has a key twice.
+pub fn with_messages(body: &[u8]) -> Result<(Object<'_>, Vec<Span>, Span), RequestError> {
+    let (object, messages) = Object::parse_with_array(body, "messages")?;
+    let span = object.get("messages");
+    let (Some(messages), Some(span)) = (messages, span) else {
+        return Err(RequestError::Missing {
+            field: "messages",
+            form: "an array of message objects",
+        });
+    };
+    if object.has_duplicates() {
+        return Err(RequestError::DuplicateKey);
+    }
+    Ok((object, messages, span))
+}
+
+/// The span of the array of tools, if it has any, and their names. `name` reads the name of one
+/// tool.
+pub fn tools(
+    object: &Object<'_>,
+    name: impl Fn(Object<'_>) -> String,
+) -> (Option<Span>, Vec<String>) {
+    let tools = json::elements(object.present("tools").unwrap_or_default());
+    let names: Vec<String> = tools
+        .map(|tool| Object::parse(tool).map(&name).unwrap_or_default())
+        .collect();
+    let span = object.get("tools").filter(|_| !names.is_empty());
+    (span, names)
+}
+
+/// The `format` inside a member, if both are there.
+pub fn format_in<'a>(object: &Object<'a>, holder: &str) -> Option<&'a [u8]> {
+    let holder = Object::parse(object.present(holder)?).ok()?;
+    holder.present("format")
+}
+
+/// Whether a member that says how an answer is to be written asks for JSON.
+pub fn asks_for_json(format: Option<&[u8]>) -> bool {
+    let format = format.and_then(|format| Object::parse(format).ok());
+    format.is_some_and(|format| format.text("type").is_some_and(|kind| kind != "text"))
+}

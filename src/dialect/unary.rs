@@ -1,0 +1,68 @@
+//! A turn of whole bodies that has come to its end, as the formats write its one body for the
+//! client. It never reads a body.
+
+use bytes::Bytes;
+
+use super::answer::Answer;
+use super::names::Names;
+use super::usage::{UsageMode, combined};
+use crate::model::Usage;
+
+/// How a turn came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnEnd<'a> {
+    /// The model ended it, or the upstream did.
+    Upstream,
+    /// The proxy ended it at the hop cap, with a line of its own if the model said nothing.
+    HopCap {
+        /// The line.
+        line: Option<&'a str>,
+    },
+}
+
+impl<'a> TurnEnd<'a> {
+    /// The line of the proxy's own.
+    pub fn line(self) -> Option<&'a str> {
+        match self {
+            Self::Upstream => None,
+            Self::HopCap { line } => line,
+        }
+    }
+}
+
+/// A turn of whole bodies that has come to its end.
+#[derive(Clone, Copy, Debug)]
+pub struct Unstreamed<'a> {
+    /// How usage is told.
+    pub usage: UsageMode,
+    /// The names of the hidden tools.
+    pub hidden: &'a Names,
+    /// The first hop's body.
+    pub first: &'a Bytes,
+    /// The last hop's body.
+    pub last: &'a Bytes,
+    /// The answers of all hops in order, the last one's included.
+    pub hops: &'a [Answer],
+    /// How it ended.
+    pub end: TurnEnd<'a>,
+}
+
+impl<'a> Unstreamed<'a> {
+    /// The answers of all hops but the last.
+    pub(super) fn earlier(&self) -> &'a [Answer] {
+        let split = self.hops.split_last();
+        split.map_or(&[][..], |(_, earlier)| earlier)
+    }
+
+    /// Whether the last body goes to the client as it came: no hop stands before it and nothing is
+    /// added to it.
+    pub(super) fn is_last_alone(&self) -> bool {
+        self.hops.len() <= 1 && self.end == TurnEnd::Upstream
+    }
+
+    /// The usage that the client is told.
+    pub(super) fn usage(&self) -> Option<Usage> {
+        let reported = self.hops.iter().filter_map(|hop| hop.usage.as_ref());
+        combined(self.usage, reported)
+    }
+}

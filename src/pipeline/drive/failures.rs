@@ -1,0 +1,213 @@
+//! How a streamed turn ends when it fails: the upstream refused a later hop, broke off or sent what
+//! can't be read, the proxy can't go on, or the client left. Tells the client in the way that is
+//! true for what it has seen, and records what was sent. Never sends a hop.
+
+use std::io;
+
+use bytes::Bytes;
+use http::{HeaderMap, Response, StatusCode};
+
+use super::{Begin, Driver, HopEnd};
+use crate::dialect::stream::StreamError;
+use crate::dialect::stream::unary::TurnEnd;
+use crate::pipeline::error::ProxyError;
+use crate::pipeline::incoming::Incoming;
+use crate::pipeline::send::{HopAnswer, refusal_body, retry_refused};
+use crate::record::AbortSide;
+use crate::upstream::{self, ResponseBody};
+
+/// The message for a body that is not a stream.
+const NO_STREAM: &str = "the upstream's answer is no stream of events";
+
+impl Driver {
+    /// Handles a refusal of a later hop. Tries the hop again if it was too long or was refused for
+    /// an edit. Otherwise the upstream's answer goes to the client if that has seen nothing yet. A
+    /// client that has gets an error event, or a broken connection where asking again may help,
+    /// because some agents only retry after a broken connection.
+    pub(super) async fn refused(&mut self, response: Response<ResponseBody>) -> Option<Incoming> {
+        let (head, body) = response.into_parts();
+        // The body is empty if the refusal breaks off or never ends.
+        let body = refusal_body(body).await.unwrap_or_default();
+        let (head, body) = match retry_refused(&self.app, &mut self.turn, (head, body)).await {
+            Ok(HopAnswer::Accepted(response)) => return Some(Incoming::of(response).1),
+            Ok(HopAnswer::Refused(refusal)) => refusal,
+            Err(error) => {
+                self.cut(&error.to_string()).await;
+                return None;
+            }
+        };
+        let mut headers = head.headers;
+        upstream::to_client(&mut headers);
+        if let Err(body) = self.answer_unless_begun(head.status, headers, body) {
+            if may_pass(head.status) {
+                self.cut(&format!("a later hop was answered {}", head.status))
+                    .await;
+            } else {
+                self.tell(&body, "a later hop was refused").await;
+            }
+        }
+        None
+    }
+
+    /// Answers a client that has seen nothing yet, which ends the turn. Gives the body back if the
+    /// client has seen something, because then it can't be an answer.
+    fn answer_unless_begun(
+        &mut self,
+        status: StatusCode,
+        mut headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<(), Bytes> {
+        let Some(begin) = self.client.begin.take() else {
+            return Err(body);
+        };
+        headers.extend(self.turn.reporter.headers());
+        let _ = begin.send(Begin::Refusal(status, Box::new(headers), body));
+        self.turn.reporter.replied(status);
+        self.close_report();
+        Ok(())
+    }
+
+    /// Does the same with an error of the proxy's own.
+    fn answer_with_error(&mut self, cause: &str) -> Result<(), Bytes> {
+        if self.client.begin.is_some() {
+            tracing::warn!(cause, "a stream broke before it began");
+            self.turn.reporter.aborted(AbortSide::Upstream);
+        }
+        let mut headers = HeaderMap::new();
+        let json = http::HeaderValue::from_static("application/json");
+        headers.insert(http::header::CONTENT_TYPE, json);
+        let body = self.turn.upstream_error(cause);
+        self.answer_unless_begun(StatusCode::BAD_GATEWAY, headers, body)
+    }
+
+    /// Handles a stream that stopped without its end.
+    pub(super) async fn broken(&mut self, end: HopEnd) {
+        let last = self.answers.last();
+        if last.is_some_and(|answer| answer.error.is_some()) {
+            // The upstream sent an error event itself. The client gets that one.
+            let mut out = Vec::new();
+            self.machine.release(&mut out);
+            let _ = self.say(out).await;
+            return self.lost("the upstream sent an error event");
+        }
+        match end {
+            HopEnd::Whole => self.cut("the stream ended early").await,
+            HopEnd::Cut(cause) => self.cut(&cause).await,
+            HopEnd::Unreadable(cause) => self.refuse(&cause).await,
+            HopEnd::Other(_) => self.cut(NO_STREAM).await,
+        }
+    }
+
+    /// Handles an answer that can't be read and may hold calls that the client must not see. If the
+    /// client has seen nothing yet, its own request is served. Otherwise the stream breaks off.
+    pub(super) async fn withhold(mut self: Box<Self>) {
+        match self.client.begin.take() {
+            Some(begin) => {
+                tracing::warn!("the client's own request is served: the answer can't be read");
+                // The receiver is gone if the client left.
+                let _ = begin.send(Begin::Own(Box::new(self.turn)));
+            }
+            None => self.cut(&StreamError::Withheld.to_string()).await,
+        }
+    }
+
+    /// Handles a body that is not a stream. If it is the first hop and the client has seen nothing
+    /// yet, it is read as a whole body. Nothing else can follow what was streamed.
+    pub(super) async fn other(mut self: Box<Self>, body: Incoming) {
+        let first = self.answers.is_empty() && !body.coded;
+        match self.client.begin.take() {
+            Some(begin) if first => {
+                let turn = Box::new(self.turn);
+                let _ = begin.send(Begin::Whole(turn, self.client.headers, body));
+            }
+            Some(begin) => {
+                let _ = begin.send(Begin::Own(Box::new(self.turn)));
+            }
+            None => self.cut(NO_STREAM).await,
+        }
+    }
+
+    /// Breaks the client's connection off, as the upstream broke off. Each agent then does what it
+    /// would do without the proxy. Some would take an error event as the end.
+    pub(super) async fn cut(&mut self, cause: &str) {
+        if self.answer_with_error(cause).is_err() {
+            // A client that left meanwhile does not need the error.
+            let broken = io::Error::other(cause.to_owned());
+            self.client.sender.fail(broken);
+            self.lost(cause);
+        }
+    }
+
+    /// Refuses to read on, and tells the client why.
+    pub(super) async fn refuse(&mut self, cause: &str) {
+        if let Err(body) = self.answer_with_error(cause) {
+            self.tell(&body, cause).await;
+        }
+    }
+
+    /// Ends the turn because the next hop can't be sent. A client that has seen nothing yet is
+    /// answered as in an unstreamed turn. Otherwise it gets an error event.
+    pub(super) async fn stop(&mut self, error: ProxyError) {
+        let Some(begin) = self.client.begin.take() else {
+            let body = error.body(self.turn.state.request.dialect);
+            return self.tell(&body, &error.to_string()).await;
+        };
+        self.turn.reporter.replied(error.status());
+        let _ = begin.send(Begin::Error(error));
+        self.close_report();
+    }
+
+    /// Ends the client's stream with an error event.
+    async fn tell(&mut self, error: &[u8], cause: &str) {
+        let mut out = Vec::new();
+        self.machine.fail(error, &mut out);
+        let _ = self.say(out).await;
+        self.lost(cause);
+    }
+
+    /// Ends a turn that failed. Records what was sent to the client.
+    fn lost(&mut self, cause: &str) {
+        tracing::warn!(cause, "a stream broke");
+        self.turn.reporter.aborted(AbortSide::Upstream);
+        self.keep();
+        self.close_report();
+    }
+
+    /// Ends a turn whose client left. Records what it was sent.
+    pub(super) fn gone(&mut self) {
+        self.turn.reporter.aborted(AbortSide::Client);
+        self.keep();
+        self.close_report();
+    }
+
+    /// Records what was sent of a turn that did not reach its end. Does not wait for the disk.
+    fn keep(&mut self) {
+        if self.early.is_some() {
+            return;
+        }
+        // A turn of which the client saw nothing leaves no trace, so that a retry begins where it
+        // began.
+        let said = self.answers.iter().any(|answer| !answer.text.is_empty())
+            || self
+                .answers
+                .last()
+                .is_some_and(|answer| answer.visible_calls().next().is_some());
+        if !said {
+            return;
+        }
+        // Nobody waits until the record is durable.
+        if self.answers.len() > self.turn.state.pending.len() {
+            drop(
+                self.turn
+                    .commit(&self.app, &self.answers, TurnEnd::Upstream),
+            );
+        } else {
+            drop(self.turn.commit_settled(&self.app, &self.answers));
+        }
+    }
+}
+
+/// Whether a refusal may be temporary, so that a retry makes sense.
+pub(super) fn may_pass(status: StatusCode) -> bool {
+    status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()
+}

@@ -1,0 +1,145 @@
+//! Gathers what the ledger needs to know of a turn, call by call: what was asked, which calls were
+//! accepted, what was reported and what was answered. Never computes anything: `tokens::ledger`
+//! does that.
+
+use crate::dialect::answer::{Answer, Verdict};
+use crate::model::Usage;
+use crate::tokens::ledger::{
+    self, Account, AnswerSizes, LedgerCall, LedgerTerms, RequestSizes, UnsentView,
+};
+use crate::turn::hidden;
+use crate::turn::hop::{Prepared, State};
+use crate::turn::known::Reader;
+
+/// The ledger's input for one turn. It is empty until the terms are set.
+#[derive(Debug, Default)]
+pub(super) struct LedgerInput {
+    terms: Option<LedgerTerms>,
+    /// The client's own request.
+    client: RequestSizes,
+    /// The client's own request, where it is sent in place of a view.
+    own: RequestSizes,
+    /// The calls in order. The flag says whether the upstream accepted the call.
+    calls: Vec<(LedgerCall, bool)>,
+    /// The view that was not sent, because the turn is only watched.
+    unsent: Option<UnsentView>,
+}
+
+impl LedgerInput {
+    /// Sets what both sides of the ledger have in common.
+    pub(super) fn open(&mut self, terms: LedgerTerms) {
+        self.terms = Some(terms);
+    }
+
+    /// Notes that a view is about to be sent. If it replaces a view that was refused, it may not
+    /// count on more of the cache than the refused view could.
+    pub(super) fn prepared(&mut self, state: &State, prepared: &Prepared) {
+        (self.client, self.own) = (state.client_asked(), state.own_asked());
+        let mut asked = prepared.asked;
+        if let Some((refused, _)) = self.calls.pop_if(|(_, accepted)| !*accepted) {
+            asked.held = asked.held.min(refused.asked.held);
+        }
+        let call = LedgerCall {
+            asked,
+            whole: prepared.whole,
+            ..LedgerCall::default()
+        };
+        self.calls.push((call, false));
+    }
+
+    /// Notes that the client's own request is about to be sent, because a view was refused or the
+    /// answer to a view can't be read.
+    pub(super) fn own(&mut self) {
+        self.calls.pop_if(|(_, accepted)| !*accepted);
+        let call = LedgerCall {
+            asked: self.own,
+            whole: self.own.tokens,
+            ..LedgerCall::default()
+        };
+        self.calls.push((call, false));
+    }
+
+    /// Notes that the client's own request is about to be sent, because the turn is only watched.
+    /// `anew` says that the conversation goes on but nothing is known of its past: the provider has
+    /// it in its cache, and the view would have changed it.
+    pub(super) fn watched(&mut self, state: &State, anew: bool) {
+        if let Some((view, _)) = self.calls.pop() {
+            let (mut asked, whole) = (view.asked, view.whole);
+            // `breaks` compares these two: the view would have broken the prefix that the provider holds.
+            if anew {
+                asked.before = asked.before.max(asked.held + 1);
+            }
+            let alike = state.before_answers();
+            self.unsent = Some(UnsentView {
+                asked,
+                whole,
+                alike,
+            });
+        }
+        let call = LedgerCall {
+            asked: self.client,
+            whole: self.client.tokens,
+            ..LedgerCall::default()
+        };
+        self.calls.push((call, false));
+    }
+
+    /// Whether the turn is only watched.
+    pub(super) fn is_watched(&self) -> bool {
+        self.unsent.is_some()
+    }
+
+    /// Notes whether the upstream accepted the newest call.
+    pub(super) fn answered(&mut self, accepted: bool) {
+        if let Some((_, is_accepted)) = self.calls.last_mut() {
+            *is_accepted = accepted;
+        }
+    }
+
+    /// Notes the end of the newest call's answer.
+    pub(super) fn ended(&mut self, usage: Option<Usage>, said: AnswerSizes) {
+        if let Some((call, _)) = self.calls.last_mut() {
+            (call.usage, call.said) = (usage, said);
+        }
+    }
+
+    /// The account of the turn. `None` if no call was accepted, or if the terms are not known.
+    pub(super) fn account(&self) -> Option<Account> {
+        let accepted = self.calls.iter().filter(|(_, accepted)| *accepted);
+        let calls: Vec<LedgerCall> = accepted.map(|(call, _)| *call).collect();
+        let terms = self.terms.as_ref()?;
+        match (self.unsent, calls.as_slice()) {
+            (Some(_), [call]) => Some(ledger::untouched(terms, call)),
+            _ => ledger::account(terms, self.client, &calls),
+        }
+    }
+
+    /// The account that a watched turn would have had as a managed one. `None` for any other turn.
+    pub(super) fn projected(&self) -> Option<Account> {
+        let (call, accepted) = self.calls.last()?;
+        let terms = self.terms.as_ref().filter(|_| *accepted)?;
+        Some(ledger::projected(terms, self.unsent?, call))
+    }
+}
+
+/// The sizes of an answer that the ledger asks for. What the upstream reported is not counted
+/// again.
+pub(super) fn answer_sizes(answer: &Answer, reader: &Reader<'_>) -> AnswerSizes {
+    let call = |call: &crate::dialect::answer::Call| {
+        u64::from(reader.count(&call.name)) + u64::from(reader.count(&call.arguments))
+    };
+    let hidden = answer.hidden_calls().map(|(_, one)| call(one)).sum();
+    let alone = answer.verdict() == Verdict::HiddenOnly;
+    let mut said = AnswerSizes {
+        hidden,
+        alone,
+        ..AnswerSizes::default()
+    };
+    if alone || answer.usage.is_none() {
+        let (text, reasoning) = hidden::weigh(answer, reader);
+        let visible: u64 = answer.visible_calls().map(|(_, one)| call(one)).sum();
+        said.text = u64::from(text);
+        said.all = said.text + u64::from(reasoning) + hidden + visible;
+    }
+    said
+}

@@ -1,0 +1,386 @@
+//! A managed turn between its first hop and its end: answers hidden calls, prepares the next hop
+//! and begins the record. Owns what streamed and unstreamed turns have in common. Never sends
+//! anything and never reads a body.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+
+use super::app::App;
+use super::error::{Interruption, ProxyError};
+use super::finish::{self, Committed, Ended};
+use super::learned::TenantModel;
+use super::ledger_input::answer_sizes;
+use super::record_place::RecordPlace;
+use super::reporter::Reporter;
+use super::request::TurnRequest;
+use crate::dialect::answer::{Answer, Verdict};
+use crate::dialect::stream::Spec;
+use crate::dialect::stream::unary::TurnEnd;
+use crate::dialect::{ErrorSide, ErrorText};
+use crate::model::{EditKind, Edits, Hop};
+use crate::record::{FailedStage, Phase, StoreOp};
+use crate::tokens::Family;
+use crate::turn::ending::{self, Ending};
+use crate::turn::hidden::{self, Keep};
+use crate::turn::hop::{MiddleError, Prepared, State};
+use crate::turn::{Mode, Unmet};
+use crate::upstream::{self, Outbound, Payload};
+
+/// What the client reads if a turn ended at the bound on hops and nothing else was said.
+pub(super) const CAP_LINE: &str = "the model only annotated; send \"continue\"";
+
+/// A turn whose first hop is prepared.
+pub(super) struct ManagedTurn {
+    /// What the turn keeps between hops.
+    pub state: State,
+    /// The hop in hand.
+    pub prepared: Prepared,
+    /// The client's request.
+    pub request: TurnRequest,
+    /// The place of its record.
+    pub place: RecordPlace,
+    /// What is known of its model.
+    pub family: Family,
+    /// Gathers the facts of the turn.
+    pub reporter: Reporter,
+}
+
+impl ManagedTurn {
+    /// Answers the hidden calls of a hop that the client never sees, and keeps that hop.
+    pub(super) fn pend(&mut self, app: &App, answer: &Answer) {
+        let hop = self.settle_hop(app, answer, Keep::Message);
+        self.state.pending.push(hop);
+    }
+
+    /// Prepares the hop that follows a hidden one.
+    ///
+    /// # Errors
+    /// [`ProxyError`] if the middle fails, or if the budget can't be met and the operator refuses
+    /// such requests.
+    pub(super) fn next_hop(&mut self, app: &App) -> Result<(), ProxyError> {
+        let prepared = self.prepare(app, None);
+        let prepared = prepared.map_err(|error| {
+            ProxyError::Interrupted(Interruption::Stage(FailedStage::of(&error)))
+        })?;
+        self.reporter.prepared(&self.state, &prepared);
+        if let Some(error) = over_budget(&self.state, &prepared) {
+            return Err(error);
+        }
+        self.prepared = prepared;
+        Ok(())
+    }
+
+    /// Notes the end of a hop's answer.
+    pub(super) fn heard(&mut self, app: &App, answer: &Answer) {
+        let reader = app.reader(&self.family, self.place.tenant, self.state.request.dialect);
+        let said = answer_sizes(answer, &reader);
+        self.reporter.ended(answer, said);
+    }
+
+    /// Runs and counts the hidden calls of an answer. Returns the hop to record.
+    pub(super) fn settle_hop(&mut self, app: &App, answer: &Answer, keep: Keep) -> Hop {
+        let reader = app.reader(&self.family, self.place.tenant, self.state.request.dialect);
+        let (state, prepared) = (&self.state, &self.prepared);
+        let (hop, counted) = self.reporter.timed(Phase::Intercept, || {
+            hidden::settle(state, prepared, answer, keep, &reader)
+        });
+        self.reporter.hidden(counted);
+        hop
+    }
+
+    /// Begins to write the record of a turn that ends with the last of `answers`. Returns `None` if
+    /// that failed. The client never pays for such a failure.
+    pub(super) fn commit(
+        &mut self,
+        app: &App,
+        answers: &[Answer],
+        end: TurnEnd<'_>,
+    ) -> Option<Committed> {
+        self.guarded(app, |turn| turn.record(app, answers, end))
+    }
+
+    /// Does the same for a turn that broke off after its hidden calls were answered. The client has
+    /// what the hops said and nothing else.
+    pub(super) fn commit_settled(&mut self, app: &App, answers: &[Answer]) -> Option<Committed> {
+        self.guarded(app, |turn| {
+            let last = turn.state.pending.pop()?;
+            turn.ended(app, answers, last, TurnEnd::Upstream)
+        })
+    }
+
+    fn guarded(
+        &mut self,
+        app: &App,
+        ended: impl FnOnce(&mut Self) -> Option<Ended>,
+    ) -> Option<Committed> {
+        let run = AssertUnwindSafe(|| {
+            let ended = ended(self)?;
+            Some(finish::commit(app, &self.place, &self.state, ended))
+        });
+        catch_unwind(run).unwrap_or_else(|_| {
+            tracing::error!("a turn could not be recorded: the proxy made a mistake");
+            self.reporter.failed_open(FailedStage::Panic);
+            None
+        })
+    }
+
+    /// The record of a turn that ends with the last of `answers`.
+    fn record(&mut self, app: &App, answers: &[Answer], end: TurnEnd<'_>) -> Option<Ended> {
+        let answer = answers.last()?;
+        // A capped turn shows the client none of the last hop, so the hop is kept whole.
+        let keep = match end {
+            TurnEnd::HopCap { .. } => Keep::Message,
+            TurnEnd::Upstream => Keep::HiddenCalls,
+        };
+        let last = self.settle_hop(app, answer, keep);
+        self.ended(app, answers, last, end)
+    }
+
+    fn ended(&self, app: &App, answers: &[Answer], last: Hop, end: TurnEnd<'_>) -> Option<Ended> {
+        let answer = answers.last()?;
+        let line = end.line();
+        let transcript = self.prepared.view.transcript();
+        let record = ending::record(
+            &self.state,
+            transcript.base,
+            transcript.first_item,
+            Ending {
+                texts: answers.iter().map(|answer| answer.text.as_str()).collect(),
+                answer,
+                last,
+                line,
+                now: app.now(),
+            },
+        );
+        let request = &self.state.request;
+        let (stored, asked) = match self.state.terms.mode {
+            Mode::Manage => self.state.terms.keeps(request.stored),
+            // A watched client can refer only to the copy that the provider keeps.
+            Mode::Observe | Mode::Off => (false, false),
+        };
+        // A client can't go on from an answer that broke off.
+        let whole = match answer.verdict() {
+            Verdict::Done | Verdict::Mixed | Verdict::Cut => true,
+            Verdict::HiddenOnly => end != TurnEnd::Upstream,
+            Verdict::Broken => false,
+        };
+        // The client knows the turn by the id of its first hop.
+        let first = answers.first().filter(|_| asked && whole);
+        Some(Ended {
+            record,
+            said: stored.then(|| request.dialect.said(answers, line)),
+            response: first.and_then(|first| first.id.clone()),
+        })
+    }
+
+    /// Prepares the next hop. `refused` is the size that the upstream refused as too long.
+    ///
+    /// # Errors
+    /// [`MiddleError`] if the middle fails.
+    pub(super) fn prepare(
+        &mut self,
+        app: &App,
+        refused: Option<u64>,
+    ) -> Result<Prepared, MiddleError> {
+        let dialect = self.state.request.dialect;
+        let tools = app.tools(&self.family, self.place.tenant, dialect);
+        self.reporter.prepare(&mut self.state, &tools, refused)
+    }
+
+    /// Prepares the hop in hand again, without some edits.
+    ///
+    /// # Errors
+    /// [`MiddleError`] if the middle fails.
+    pub(super) fn prepare_without(
+        &mut self,
+        app: &App,
+        edits: Edits,
+    ) -> Result<Prepared, MiddleError> {
+        let dialect = self.state.request.dialect;
+        let tools = app.tools(&self.family, self.place.tenant, dialect);
+        self.state.go_without(edits, &tools)?;
+        self.reporter.prepare(&mut self.state, &tools, None)
+    }
+
+    /// The prepared hop with the client's headers, ready to be sent.
+    ///
+    /// # Errors
+    /// [`ProxyError`] if the client's path leaves the base URL.
+    pub(super) fn outbound(&self, app: &App) -> Result<Outbound, ProxyError> {
+        let url = app.upstream.target(&self.request.asked)?;
+        let mut headers = self.request.headers.clone();
+        upstream::to_upstream(&mut headers);
+        // The body was decompressed, and the proxy must be able to read the answer.
+        headers.remove(CONTENT_ENCODING);
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        let method = self.request.method.clone();
+        Ok(Outbound {
+            method,
+            url,
+            headers,
+            payload: Payload::Whole(self.prepared.body.clone()),
+        })
+    }
+
+    /// What the stream machine must know of the turn.
+    pub(super) fn spec(&self) -> Spec {
+        Spec {
+            dialect: self.state.request.dialect,
+            hidden: self.state.hidden_names(),
+            usage_wish: self.state.request.usage_wish,
+            echo: self.state.request.echo(),
+        }
+    }
+
+    /// The client's own request. That is the body as it came. If the conversation has hidden calls
+    /// that the provider keeps, it is the expanded body: nobody would answer those calls at the
+    /// provider.
+    pub(super) fn own(&self) -> &Bytes {
+        let hops = self
+            .state
+            .path
+            .entries
+            .iter()
+            .map(|entry| &entry.record.hops);
+        if hops.flatten().any(|hop| !hop.calls.is_empty()) {
+            &self.state.request.body
+        } else {
+            &self.request.body
+        }
+    }
+
+    /// Whether the client's own request is shorter than the view. The view may then be too long
+    /// only because of what the proxy added.
+    pub(super) fn is_shorter(&self) -> bool {
+        let fewer_tokens = self.state.client_tokens < self.prepared.estimate;
+        fewer_tokens || self.own().len() < self.prepared.body.len()
+    }
+
+    /// The model whose habits this turn meets.
+    pub(super) fn whose(&self) -> TenantModel {
+        let request = &self.state.request;
+        TenantModel::new(self.place.tenant, request.dialect, &request.model)
+    }
+
+    /// Notes that the upstream accepted the hop in hand.
+    pub(super) fn note_accepted(&self, app: &App) {
+        app.learned.accepted(&self.whose(), self.prepared.edits);
+    }
+
+    /// Notes what the turn learned of its upstream, for this session and for the report.
+    pub(super) fn teach(&mut self, learned: Edits) {
+        let new = learned.without(self.state.known);
+        if new.is_empty() {
+            return;
+        }
+        self.state.known = self.state.known.or(new);
+        self.reporter.learned(new);
+        let kinds: Vec<&str> = new.iter().map(EditKind::name).collect();
+        tracing::warn!(
+            model = self.state.request.model,
+            kinds = kinds.join(","),
+            "the upstream refuses these edits; views for the model go without them: in sessions that know \
+             it for good, in others until the next start"
+        );
+    }
+
+    /// Waits until a record is durable, as long as the settings allow. After that the record is
+    /// written late and the client does not wait.
+    pub(super) async fn durable(&mut self, app: &Arc<App>, committed: Committed) {
+        let begun = Instant::now();
+        let waited = tokio::time::timeout(app.settings.store_wait, committed.durable()).await;
+        app.metrics.observe_store(StoreOp::Commit, begun.elapsed());
+        self.reporter.took(Phase::Store, begun.elapsed());
+        match waited {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "a turn could not be recorded");
+                self.reporter.unrecorded();
+            }
+            Err(_) => {
+                tracing::warn!("a turn's record is late; the client did not wait for it");
+                self.reporter.unrecorded();
+            }
+        }
+    }
+
+    /// Records the turn and waits until it is durable, as long as the settings allow.
+    pub(super) async fn settle(&mut self, app: &Arc<App>, answers: &[Answer], end: TurnEnd<'_>) {
+        if let Some(committed) = self.commit(app, answers, end) {
+            self.durable(app, committed).await;
+        }
+    }
+
+    /// The body of an error about the upstream, in the dialect's shape.
+    pub(super) fn upstream_error(&self, cause: &str) -> Bytes {
+        self.state.request.dialect.error(&ErrorText {
+            status: StatusCode::BAD_GATEWAY.as_u16(),
+            side: ErrorSide::Upstream,
+            message: cause,
+            param: None,
+            code: "upstream_stream_failed",
+        })
+    }
+
+    /// Ends the report of a turn that fails.
+    pub(super) fn failed(self, error: ProxyError) -> ProxyError {
+        self.reporter.refuse(error.status());
+        error
+    }
+
+    /// Passes a response on unread, and ends the report.
+    pub(super) fn forward(self, response: Response<upstream::ResponseBody>) -> Response<Body> {
+        let mut reporter = self.reporter;
+        let mut response = response.map(Body::new);
+        upstream::to_client(response.headers_mut());
+        response.headers_mut().extend(reporter.headers());
+        reporter.finish(Some(response.status()));
+        response
+    }
+
+    /// Answers with bytes that were read whole, under the upstream's status and headers.
+    pub(super) fn reply(
+        mut self,
+        status: StatusCode,
+        mut headers: HeaderMap,
+        body: Bytes,
+    ) -> Response<Body> {
+        upstream::to_client(&mut headers);
+        headers.extend(self.reporter.headers());
+        // The server computes the length again, because the body may not be the upstream's.
+        headers.remove(http::header::CONTENT_LENGTH);
+        self.reporter.finish(Some(status));
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = status;
+        *response.headers_mut() = headers;
+        response
+    }
+}
+
+/// The end of a turn that reached the bound on hops with these answers: the client reads a line if
+/// nothing else was said.
+pub(super) fn at_hop_cap(answers: &[Answer]) -> TurnEnd<'static> {
+    let silent = answers.iter().all(|answer| answer.text.is_empty());
+    TurnEnd::HopCap {
+        line: silent.then_some(CAP_LINE),
+    }
+}
+
+/// The error for a hop that stays above its ceiling, if the operator refuses such requests.
+pub(super) fn over_budget(state: &State, prepared: &Prepared) -> Option<ProxyError> {
+    let pinned = prepared
+        .pinned
+        .filter(|_| state.terms.unmet == Unmet::Refuse)?;
+    Some(ProxyError::Budget {
+        ceiling: u64::from(state.terms.ceiling),
+        windowed: state.terms.windowed,
+        size: prepared.calibrated(prepared.estimate),
+        pinned,
+    })
+}

@@ -1,0 +1,74 @@
+//! Where a record belongs: the tenant, the session, and the parent of the session. Owns the names
+//! of sessions that clients see. Never looks anything up.
+
+use crate::model::{Dialect, Digest, Role, Scope, TenantId};
+use crate::turn::hop::State;
+
+/// Where a record belongs.
+#[derive(Clone, Debug)]
+pub struct RecordPlace {
+    /// The tenant that owns the record.
+    pub tenant: TenantId,
+    /// The explicit session.
+    pub scope: Scope,
+    /// The session's records in this dialect. An agent that changes its dialect in the middle
+    /// begins anew, because one dialect can't use the bytes of another. Watched turns have records
+    /// of their own, because their views were never sent.
+    pub keys: Scope,
+    /// The parent of the session, if the client names one.
+    pub parent: Option<Scope>,
+}
+
+impl RecordPlace {
+    /// The place of a tenant's session in a dialect.
+    #[must_use]
+    pub fn new(tenant: TenantId, scope: Scope, parent: Option<Scope>, dialect: Dialect) -> Self {
+        let keys = match dialect {
+            Dialect::Chat => scope.clone(),
+            Dialect::Responses | Dialect::Messages => {
+                Scope(format!("{}\u{1e}{}", dialect.name(), scope.0))
+            }
+        };
+        Self {
+            tenant,
+            scope,
+            keys,
+            parent,
+        }
+    }
+
+    /// The place of the same session's watched turns.
+    #[must_use]
+    pub fn watched(self) -> Self {
+        let keys = Scope(format!("watched\u{1e}{}", self.keys.0));
+        Self { keys, ..self }
+    }
+}
+
+/// The name of the session that the client sees: a hash of its scope, or else of the root of its
+/// chain.
+#[must_use]
+pub fn session(place: &RecordPlace, state: &State) -> String {
+    let tenant = place.tenant.0;
+    if place.scope.0.is_empty() {
+        let first = state
+            .shapes
+            .iter()
+            .position(|shape| shape.role == Role::User);
+        let root = first.and_then(|at| state.heads.get(at + 1)).copied();
+        let root = root.map_or(Digest([0; 32]), |head| head.0);
+        return Digest::of(&[b"session", tenant.as_bytes(), root.as_bytes()]).short();
+    }
+    explicit(place.tenant, &place.scope)
+}
+
+/// The name of the parent session, as the client sees it in that session.
+#[must_use]
+pub fn parent_session(place: &RecordPlace) -> Option<String> {
+    let parent = place.parent.as_ref()?;
+    Some(explicit(place.tenant, parent))
+}
+
+fn explicit(tenant: TenantId, scope: &Scope) -> String {
+    Digest::of(&[b"session", tenant.0.as_bytes(), scope.0.as_bytes()]).short()
+}

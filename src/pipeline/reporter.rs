@@ -1,0 +1,346 @@
+//! Gathers the facts of a turn as its stages return them. Owns the report until `record` gets it,
+//! exactly once. Never writes a metric or a log line itself.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::{HeaderMap, Method, StatusCode};
+
+use super::app::App;
+use super::ledger_input::LedgerInput;
+use crate::dialect::answer::Answer;
+use crate::dialect::request::{Request, Unmanaged};
+use crate::model::{Edits, TenantId};
+use crate::policy::Pinned;
+use crate::record::{
+    Abort, AbortPhase, AbortSide, Budget, Context, Evicted, FailedStage, HopReport, PassReport,
+    Phase, Projection, RetryReason, Route, TurnReport, lossy, response_headers,
+};
+use crate::tokens::ledger::{Account, AnswerSizes, LedgerTerms};
+use crate::turn::Mode;
+use crate::turn::hidden::Counted;
+use crate::turn::hop::{MiddleError, Prepared, State, Tools};
+
+/// Gathers the report of a request from its head to its end, and hands it over once, however the
+/// request ends.
+pub struct Reporter {
+    /// What is known so far.
+    report: TurnReport,
+    ledger: LedgerInput,
+    begun: Instant,
+    hop_begun: Instant,
+    /// Whether this turn has been counted as one whose view is shown differently than before.
+    otherwise: bool,
+    /// Where the report goes. `None` once it went there.
+    app: Option<Arc<App>>,
+}
+
+impl Drop for Reporter {
+    /// A turn that is dropped was left by its client, or lost by a panic.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.failed_open(FailedStage::Panic);
+            // If a stream had begun, it breaks off. Otherwise the client gets an error.
+            let begun = self.report.first_token.map(|_| StatusCode::OK);
+            return self.finish(begun.or(Some(StatusCode::BAD_GATEWAY)));
+        }
+        if self.app.is_some() && self.report.abort.is_none() {
+            self.aborted(AbortSide::Client);
+        }
+        self.finish(None);
+    }
+}
+
+impl Reporter {
+    /// Begins the report of a request whose head has arrived.
+    #[must_use]
+    pub fn begin(app: &Arc<App>, route: Route, method: Method) -> Self {
+        let mut report = TurnReport::new(route, method);
+        report.provider = app.provider;
+        let now = Instant::now();
+        Self {
+            report,
+            ledger: LedgerInput::default(),
+            begun: now,
+            hop_begun: now,
+            otherwise: false,
+            app: Some(Arc::clone(app)),
+        }
+    }
+
+    /// Ends the report of a request that gets only an answer of the proxy's own.
+    pub fn refuse(mut self, status: StatusCode) {
+        self.finish(Some(status));
+    }
+
+    /// Notes that a stage failed, so that the client's own bytes are sent.
+    pub fn failed_open(&mut self, stage: FailedStage) {
+        self.report.fail_open = Some(stage);
+    }
+
+    /// Notes whose request it is.
+    pub(super) fn tenant(&mut self, tenant: TenantId) {
+        self.report.tenant = tenant.0.short();
+    }
+
+    /// Notes the names of the session and of its parent.
+    pub(super) fn session(&mut self, session: String, parent: Option<String>) {
+        self.report.session = session;
+        self.report.parent_session = parent;
+    }
+
+    /// Notes what in the request keeps it from being managed.
+    pub(super) fn unmanaged(&mut self, why: Unmanaged) {
+        self.report.unmanaged = Some(why);
+    }
+
+    /// Notes that the record is late or was not written. A stage that failed before is kept.
+    pub(super) fn unrecorded(&mut self) {
+        self.report.fail_open.get_or_insert(FailedStage::Record);
+    }
+
+    /// Notes which kinds of edits the upstream was found to refuse.
+    pub(super) fn learned(&mut self, edits: Edits) {
+        self.report.learned = self.report.learned.or(edits);
+    }
+
+    /// Notes how much is known about a watched turn.
+    pub(super) fn projection(&mut self, projection: Projection) {
+        self.report.projection = Some(projection);
+    }
+
+    /// Adds the time that a phase took.
+    pub(super) fn took(&mut self, phase: Phase, time: Duration) {
+        self.report.overhead.add(phase, time);
+    }
+
+    /// Notes what the body says.
+    pub(super) fn asked(&mut self, request: &Request, mode: Mode) {
+        self.report.model.clone_from(&request.model);
+        self.report.streamed = request.stream;
+        self.report.one_call = request.one_call;
+        self.report.dialect = request.dialect;
+        self.report.mode = mode;
+    }
+
+    /// Runs a phase and notes how long it took.
+    pub(super) fn timed<T>(&mut self, phase: Phase, run: impl FnOnce() -> T) -> T {
+        let begun = Instant::now();
+        let value = run();
+        self.report.overhead.add(phase, begun.elapsed());
+        value
+    }
+
+    /// Prepares a hop and notes how long its two halves took.
+    pub(super) fn prepare(
+        &mut self,
+        state: &mut State,
+        tools: &Tools<'_>,
+        refused: Option<u64>,
+    ) -> Result<Prepared, MiddleError> {
+        let planned = self.timed(Phase::Policy, || state.plan(tools, refused))?;
+        self.timed(Phase::Render, || state.render(planned))
+    }
+
+    /// Notes the terms under which the turn is accounted for.
+    pub(super) fn account(&mut self, terms: LedgerTerms) {
+        self.ledger.open(terms);
+    }
+
+    /// Notes the place of the request and its next hop.
+    pub(super) fn prepared(&mut self, state: &State, prepared: &Prepared) {
+        self.ledger.prepared(state, prepared);
+        self.report.number = u64::from(state.path.next_turn());
+        // A watched turn commits no pass and breaks no prefix.
+        let managed = state.terms.mode == Mode::Manage;
+        let committed = prepared.pass.as_ref().filter(|_| managed);
+        let pass = committed.map(|(trigger, proposal)| PassReport {
+            trigger: *trigger,
+            above_floor: prepared.estimate > prepared.floor,
+            evicted: proposal
+                .gone
+                .iter()
+                .map(|(level, gone)| Evicted {
+                    policy: state.terms.policy,
+                    level: *level,
+                    tokens: u64::try_from(gone.tokens).unwrap_or(0),
+                    items: u64::from(gone.items),
+                })
+                .collect(),
+        });
+        // A pass breaks what the provider has cached. So does text that the client changed, and so
+        // does a change of what the view shows because of what was learned of the upstream.
+        let cached = state.path.newest().is_some() || !state.pending.is_empty();
+        let guided = prepared.guided.filter(|_| managed);
+        // Guidance enters a conversation once, so the first reason of the turn stands.
+        self.report.guided = self.report.guided.or(guided);
+        self.report.prologue_changed = state.prologue_changed;
+        self.report.prefix_breaks += u64::from((pass.is_some() || guided.is_some()) && cached);
+        // Text that the client changed is seen again by each hop, and breaks the prefix only once.
+        let first = state.pending.is_empty();
+        self.report.prefix_breaks += u64::from(first && prepared.view.transcript().changed);
+        if managed && !self.otherwise && state.shows_otherwise() {
+            self.otherwise = true;
+            self.report.prefix_breaks += 1;
+        }
+        let ceiling = u64::from(state.terms.ceiling);
+        let out = prepared.calibrated(prepared.estimate);
+        // A turn meets its budget only if each of its hops does.
+        let earlier = self.report.context.map(|context| context.budget);
+        let met = prepared.pinned.is_none()
+            && out <= ceiling
+            && earlier.is_none_or(|budget| budget == Budget::Met);
+        self.report.context = Some(Context {
+            tokens_in: prepared.calibrated(state.client_tokens),
+            tokens_out: out,
+            evicted: prepared.calibrated(prepared.whole.saturating_sub(prepared.estimate)),
+            ceiling,
+            floor: prepared.calibrated(prepared.floor),
+            parts: state
+                .parts(prepared)
+                .map(|tokens| prepared.calibrated(tokens)),
+            budget: if met { Budget::Met } else { Budget::Exceeded },
+            pinned: prepared.pinned.map(|pinned| Pinned {
+                fixed: prepared.calibrated(pinned.fixed),
+                system: prepared.calibrated(pinned.system),
+                user: prepared.calibrated(pinned.user),
+                newest: prepared.calibrated(pinned.newest),
+                opaque: prepared.calibrated(pinned.opaque),
+                rest: prepared.calibrated(pinned.rest),
+            }),
+        });
+        // A watched turn is sent as it came, so its ratio says nothing.
+        self.report.hops.push(HopReport {
+            estimated: prepared.estimate,
+            ceiling_ratio: managed.then(|| lossy(out) / lossy(ceiling.max(1))),
+            pass,
+            declined: prepared.declined,
+            ..HopReport::default()
+        });
+        self.hop_begun = Instant::now();
+    }
+
+    /// Notes that the client's own request is sent next.
+    pub(super) fn own(&mut self) {
+        self.ledger.own();
+    }
+
+    /// Notes that the client's own request is sent, because the turn is only watched.
+    pub(super) fn watched(&mut self, state: &State, projection: Projection) {
+        self.ledger.watched(state, projection == Projection::Anew);
+        self.report.projection = Some(projection);
+        if let Some(hop) = self.report.hops.last_mut() {
+            hop.estimated = state.client_tokens;
+        }
+    }
+
+    /// The account that a watched turn would have had as a managed one.
+    pub(super) fn projected(&self) -> Option<Account> {
+        self.ledger.projected()
+    }
+
+    /// Notes that the hop was sent again as the client had made it, and was answered with this
+    /// status.
+    pub(super) fn unshortened(&mut self, status: StatusCode) {
+        self.ledger.own();
+        self.ledger.answered(status.is_success());
+        let Some(context) = self.report.context else {
+            return;
+        };
+        if let Some(hop) = self.report.hops.last_mut() {
+            let whole = lossy(context.tokens_in) / lossy(context.ceiling.max(1));
+            hop.ceiling_ratio = hop.ceiling_ratio.map(|_| whole);
+        }
+    }
+
+    /// Notes that the upstream answered.
+    pub(super) fn answered(&mut self, status: StatusCode) {
+        self.ledger.answered(status.is_success());
+        let waited = self.hop_begun.elapsed();
+        if let Some(hop) = self.report.hops.last_mut() {
+            hop.status = Some(status);
+            hop.first_byte.get_or_insert(waited);
+        }
+    }
+
+    /// Notes the first byte that the client could see.
+    pub(super) fn spoken(&mut self) {
+        let since = self.begun.elapsed();
+        self.report.first_token.get_or_insert(since);
+    }
+
+    /// Notes that an upstream call is tried again.
+    pub(super) fn retried(&mut self, reason: impl Into<RetryReason>) {
+        self.report.retries.push(reason.into());
+    }
+
+    /// Notes the end of a hop.
+    pub(super) fn ended(&mut self, answer: &Answer, said: AnswerSizes) {
+        let usage = answer.usage;
+        self.ledger.ended(usage, said);
+        if answer.model.is_some() {
+            self.report.response_model.clone_from(&answer.model);
+        }
+        let took = self.hop_begun.elapsed();
+        if let Some(hop) = self.report.hops.last_mut() {
+            hop.duration = took;
+            hop.usage = usage;
+        }
+    }
+
+    /// Notes what hidden calls did, and what the agent fetched again.
+    pub(super) fn hidden(&mut self, counted: Counted) {
+        // A watched turn hides nothing and evicts nothing.
+        if self.ledger.is_watched() {
+            return;
+        }
+        self.report.delimiter_calls.extend(counted.delimiters);
+        self.report.recalls.extend(counted.recalls);
+        self.report.refetches += counted.refetches;
+    }
+
+    /// Notes that the answer stopped before its end.
+    pub(super) fn aborted(&mut self, side: AbortSide) {
+        let phase = match (self.report.first_token, self.report.hops.len()) {
+            (None, _) => AbortPhase::FirstByte,
+            (Some(_), 0 | 1) => AbortPhase::Body,
+            (Some(_), _) => AbortPhase::BetweenHops,
+        };
+        self.report.abort = Some(Abort { side, phase });
+    }
+
+    /// The response headers for what is known so far. There are none if the upstream did not accept
+    /// the credential, because its sender may not be the owner of the session.
+    #[must_use]
+    pub(super) fn headers(&self) -> HeaderMap {
+        let refused = |hop: &HopReport| matches!(hop.status.map(|s| s.as_u16()), Some(401 | 403));
+        if self.report.hops.iter().any(refused) {
+            return HeaderMap::new();
+        }
+        response_headers(&self.report)
+    }
+
+    /// Notes the status of an answer that the client got in place of a stream.
+    pub(super) fn replied(&mut self, status: StatusCode) {
+        self.report.status = Some(status);
+    }
+
+    /// Hands the report over. `answered` is the status if none was noted before.
+    pub(super) fn close(&mut self, answered: Option<StatusCode>) {
+        self.finish(self.report.status.or(answered));
+    }
+
+    /// Hands the report over. Only the first call does anything.
+    pub(super) fn finish(&mut self, status: Option<StatusCode>) {
+        let Some(app) = self.app.take() else { return };
+        self.report.status = status;
+        self.report.duration = self.begun.elapsed();
+        // A view that was only counted costs nothing.
+        if self.report.route != Route::CountTokens {
+            self.report.ledger = self.ledger.account();
+            self.report.projected = self.ledger.projected();
+        }
+        app.active.touch(&self.report.session);
+        crate::record::finish(&app.metrics, &self.report);
+    }
+}

@@ -1,0 +1,379 @@
+//! The report of one turn: the facts that its stages returned. Owns their shape and the sums over
+//! hops. Holds sizes, durations, counts and words of closed sets. Never holds the text of a message,
+//! the arguments of a tool or a credential, so that nothing downstream can leak one.
+
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+
+use super::labels::{
+    AbortPhase, AbortSide, Budget, FailedStage, Label, LedgerSide, LedgerTokens, Phase, Projection,
+    RetryReason, Route, UNKNOWN_PROVIDER,
+};
+use crate::commit::Trigger;
+use crate::dialect::request::Unmanaged;
+use crate::intercept::delimiter::DelimiterCall;
+use crate::model::{Dialect, Edits, GuideReason, RecallCall, Usage};
+use crate::policy::{Level, Pinned, Policy};
+use crate::session::view::Parts;
+use crate::tokens::Cost;
+use crate::tokens::ledger::Account;
+use crate::turn::Mode;
+
+/// The report of one turn. A forwarded request has one as well, with at most one hop and no
+/// context.
+#[derive(Clone, Debug)]
+pub struct TurnReport {
+    /// The route that the request took.
+    pub route: Route,
+    /// The request's method.
+    pub method: Method,
+    /// The status that the client got. `None` if it left before it got one.
+    pub status: Option<StatusCode>,
+    /// From the request's last header byte to the response's last byte.
+    pub duration: Duration,
+    /// From the same start to the first byte of an answer that the client could see.
+    pub first_token: Option<Duration>,
+    /// Whether the client asked for a stream.
+    pub streamed: bool,
+    /// The upstream, as [`provider_name`](super::provider_name) names it.
+    pub provider: Label,
+    /// The model as the client named it. It becomes a label only if the operator listed it.
+    pub model: String,
+    /// The model that answered, as the upstream named it.
+    pub response_model: Option<String>,
+    /// The wire format.
+    pub dialect: Dialect,
+    /// What in the request keeps it from being managed, if anything does.
+    pub unmanaged: Option<Unmanaged>,
+    /// The short hash of the tenant, for the log only.
+    pub tenant: String,
+    /// The short hash of the session, for the log and the client.
+    pub session: String,
+    /// The short hash of the parent session.
+    pub parent_session: Option<String>,
+    /// The number of the turn on its path, from 1. 0 if the request has no place in a session.
+    pub number: u64,
+    /// How the request was served.
+    pub mode: Mode,
+    /// The upstream calls, in order: one for each hop.
+    pub hops: Vec<HopReport>,
+    /// The sizes and the budget. `None` if nothing was counted.
+    pub context: Option<Context>,
+    /// The proxy's own time.
+    pub overhead: Overhead,
+    /// The `delimiter` calls of all hops, in order.
+    pub delimiter_calls: Vec<DelimiterCall>,
+    /// The `recall` calls of all hops, in order.
+    pub recalls: Vec<RecallCall>,
+    /// Evicted items that the agent fetched again by its own tools.
+    pub refetches: u64,
+    /// How often this turn's requests did not extend the prefix that the provider has cached.
+    pub prefix_breaks: u64,
+    /// Whether the client changed its system text or its tools since the turn before.
+    pub prologue_changed: bool,
+    /// How the response broke off, if it did.
+    pub abort: Option<Abort>,
+    /// Why upstream calls were repeated, in order.
+    pub retries: Vec<RetryReason>,
+    /// Why the guidance came in with this turn, if it did.
+    pub guided: Option<GuideReason>,
+    /// Whether the client takes one call per message, so that each annotation costs a request.
+    pub one_call: bool,
+    /// The kinds of edits that the upstream refused in this turn.
+    pub learned: Edits,
+    /// The stage whose failure caused the client's own bytes to be sent, or the record to be missing.
+    pub fail_open: Option<FailedStage>,
+    /// What the turn cost, and what the client's own request would have cost. `None` if the upstream
+    /// accepted nothing, or if nothing is known of what it accepted.
+    pub ledger: Option<Account>,
+    /// What a watched turn would have cost as a managed one.
+    pub projected: Option<Account>,
+    /// How much is known about that.
+    pub projection: Option<Projection>,
+}
+
+impl TurnReport {
+    /// The report of a request that has just arrived. The stages fill in the rest.
+    #[must_use]
+    pub fn new(route: Route, method: Method) -> Self {
+        Self {
+            route,
+            method,
+            status: None,
+            duration: Duration::ZERO,
+            first_token: None,
+            streamed: false,
+            provider: UNKNOWN_PROVIDER,
+            model: String::new(),
+            response_model: None,
+            dialect: Dialect::default(),
+            unmanaged: None,
+            tenant: String::new(),
+            session: String::new(),
+            parent_session: None,
+            number: 0,
+            mode: Mode::Off,
+            hops: Vec::new(),
+            context: None,
+            overhead: Overhead::default(),
+            delimiter_calls: Vec::new(),
+            recalls: Vec::new(),
+            refetches: 0,
+            prefix_breaks: 0,
+            prologue_changed: false,
+            abort: None,
+            retries: Vec::new(),
+            guided: None,
+            one_call: false,
+            learned: Edits::default(),
+            fail_open: None,
+            ledger: None,
+            projected: None,
+            projection: None,
+        }
+    }
+
+    /// The sum of what the provider reported for each hop. `None` if it reported nothing.
+    #[must_use]
+    pub fn usage(&self) -> Option<Usage> {
+        self.hops
+            .iter()
+            .filter_map(|hop| hop.usage)
+            .reduce(|sum, hop| Usage {
+                prompt: sum.prompt.saturating_add(hop.prompt),
+                cached: sum.cached.saturating_add(hop.cached),
+                cache_write: sum.cache_write.saturating_add(hop.cache_write),
+                completion: sum.completion.saturating_add(hop.completion),
+                reasoning: sum.reasoning.saturating_add(hop.reasoning),
+            })
+    }
+
+    /// The share of prompt tokens that came from the cache, over all hops. `None` if no prompt was
+    /// reported.
+    #[must_use]
+    pub fn cached_ratio(&self) -> Option<f64> {
+        let usage = self.usage().filter(|usage| usage.prompt > 0)?;
+        Some((lossy(usage.cached) / lossy(usage.prompt)).clamp(0.0, 1.0))
+    }
+
+    /// What was paid for a kind of token, in US dollars. 0 if the price is not known.
+    #[must_use]
+    pub fn cost_usd(&self, kind: LedgerTokens) -> f64 {
+        let Some(Account {
+            sent_cost: cost,
+            usd: Some(usd),
+            ..
+        }) = self.ledger
+        else {
+            return 0.0;
+        };
+        usd * match kind {
+            LedgerTokens::Input => cost.plain,
+            LedgerTokens::CacheRead => cost.read,
+            LedgerTokens::CacheWrite => cost.write,
+            LedgerTokens::Output => cost.output,
+        }
+    }
+
+    /// The tokens and the cost of one side of the ledger, and the price of a unit in US dollars.
+    #[must_use]
+    pub fn side(&self, side: LedgerSide) -> Option<(&Usage, &Cost, Option<f64>)> {
+        let account = match side {
+            LedgerSide::Sent | LedgerSide::Client => self.ledger.as_ref()?,
+            LedgerSide::Projected => self.projected.as_ref()?,
+        };
+        let (usage, cost) = match side {
+            LedgerSide::Sent | LedgerSide::Projected => (&account.sent, &account.sent_cost),
+            LedgerSide::Client => (&account.client, &account.client_cost),
+        };
+        Some((usage, cost, account.usd))
+    }
+    /// The number of hops after the first. Hidden calls caused each of them.
+    #[must_use]
+    pub fn hidden_hops(&self) -> usize {
+        self.hops.len().saturating_sub(1)
+    }
+
+    /// How many tokens the passes of this turn evicted.
+    #[must_use]
+    pub fn evicted_now(&self) -> u64 {
+        let passes = self.hops.iter().filter_map(|hop| hop.pass.as_ref());
+        passes
+            .flat_map(|pass| &pass.evicted)
+            .map(|evicted| evicted.tokens)
+            .sum()
+    }
+}
+
+/// One upstream call.
+#[derive(Clone, Debug, Default)]
+pub struct HopReport {
+    /// The upstream's status. `None` if it gave none.
+    pub status: Option<StatusCode>,
+    /// From sending the request to the last byte of the answer.
+    pub duration: Duration,
+    /// From sending the request to the first byte of the answer.
+    pub first_byte: Option<Duration>,
+    /// What the provider reported.
+    pub usage: Option<Usage>,
+    /// The tokens of the request as the proxy counted them, without the session's ratio. 0 if it did
+    /// not count them.
+    pub estimated: u64,
+    /// The size of the request over its ceiling. `None` if the proxy did not hold it under one.
+    pub ceiling_ratio: Option<f64>,
+    /// The pass that was committed before this hop.
+    pub pass: Option<PassReport>,
+    /// What started a pass that was then declined, because it would have freed too little.
+    pub declined: Option<Trigger>,
+}
+
+/// One committed pass.
+#[derive(Clone, Debug)]
+pub struct PassReport {
+    /// Why it ran.
+    pub trigger: Trigger,
+    /// Whether it stopped above the floor, which brings the next pass closer.
+    pub above_floor: bool,
+    /// What it evicted, by policy and level.
+    pub evicted: Vec<Evicted>,
+}
+
+/// What one policy evicted at one level.
+#[derive(Clone, Debug)]
+pub struct Evicted {
+    /// The policy.
+    pub policy: Policy,
+    /// The level.
+    pub level: Level,
+    /// How many tokens the view lost.
+    pub tokens: u64,
+    /// How many items were marked anew.
+    pub items: u64,
+}
+
+/// The sizes of a turn's last request, in calibrated tokens.
+#[derive(Clone, Copy, Debug)]
+pub struct Context {
+    /// The size of the client's request.
+    pub tokens_in: u64,
+    /// The size of the request that was sent upstream.
+    pub tokens_out: u64,
+    /// How much the marks of all passes so far keep out of the view.
+    pub evicted: u64,
+    /// The ceiling that held for this request.
+    pub ceiling: u64,
+    /// The floor that held for this request.
+    pub floor: u64,
+    /// The size of the request that was sent upstream, by part.
+    pub parts: Parts,
+    /// Whether the budget was met.
+    pub budget: Budget,
+    /// What keeps the view above the ceiling, if the budget was not met.
+    pub pinned: Option<Pinned>,
+}
+
+/// How a response broke off.
+#[derive(Clone, Copy, Debug)]
+pub struct Abort {
+    /// Who broke it off.
+    pub side: AbortSide,
+    /// How far it had come.
+    pub phase: AbortPhase,
+}
+
+/// The proxy's own time by phase. A phase that did not run has no time, which differs from zero.
+#[derive(Clone, Debug, Default)]
+pub struct Overhead([Option<Duration>; Phase::ALL.len()]);
+
+impl Overhead {
+    /// Adds time to a phase. A phase that runs in each hop adds up.
+    pub fn add(&mut self, phase: Phase, time: Duration) {
+        if let Some(slot) = self.0.get_mut(phase as usize) {
+            *slot = Some(slot.unwrap_or_default().saturating_add(time));
+        }
+    }
+
+    /// The time of a phase. `None` if it did not run.
+    #[must_use]
+    pub fn get(&self, phase: Phase) -> Option<Duration> {
+        self.0.get(phase as usize).copied().flatten()
+    }
+
+    /// The time of all phases together. `None` if none ran.
+    #[must_use]
+    pub fn total(&self) -> Option<Duration> {
+        self.0
+            .iter()
+            .flatten()
+            .copied()
+            .reduce(Duration::saturating_add)
+    }
+}
+
+/// Converts a count for a measurement. This is exact up to 2^53, far beyond any number of tokens.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts of tokens stay far below 2^53"
+)]
+pub const fn lossy(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usage_adds_up_over_hops_and_keeps_its_absence() {
+        let mut turn = TurnReport::new(Route::Chat, Method::POST);
+        turn.hops.push(HopReport::default());
+        assert_eq!(turn.usage(), None);
+        assert_eq!(turn.cached_ratio(), None);
+        let one = Usage {
+            prompt: 100,
+            cached: 0,
+            cache_write: 4,
+            completion: 10,
+            reasoning: 3,
+        };
+        let two = Usage {
+            prompt: 300,
+            cached: 100,
+            cache_write: 1,
+            completion: 5,
+            reasoning: 2,
+        };
+        turn.hops.push(HopReport {
+            usage: Some(one),
+            ..HopReport::default()
+        });
+        turn.hops.push(HopReport {
+            usage: Some(two),
+            ..HopReport::default()
+        });
+        let sum = Usage {
+            prompt: 400,
+            cached: 100,
+            cache_write: 5,
+            completion: 15,
+            reasoning: 5,
+        };
+        assert_eq!(turn.usage(), Some(sum));
+        assert_eq!(turn.cached_ratio(), Some(0.25));
+        assert_eq!(turn.hidden_hops(), 2);
+    }
+
+    #[test]
+    fn a_phase_that_never_ran_is_not_zero() {
+        let mut overhead = Overhead::default();
+        assert_eq!(overhead.total(), None);
+        overhead.add(Phase::Parse, Duration::from_micros(3));
+        overhead.add(Phase::Parse, Duration::from_micros(4));
+        overhead.add(Phase::Store, Duration::ZERO);
+        assert_eq!(overhead.get(Phase::Parse), Some(Duration::from_micros(7)));
+        assert_eq!(overhead.get(Phase::Store), Some(Duration::ZERO));
+        assert_eq!(overhead.get(Phase::Render), None);
+        assert_eq!(overhead.total(), Some(Duration::from_micros(7)));
+    }
+}
