@@ -48,6 +48,16 @@ engine server model *flags:
     python3 tests/engine/engine.py --server {{server}} --model {{model}} \
         --session target/session.jsonl {{flags}}
 
+# How likely a real model finds recorded answers behind what policies send; docs/quality.md says more.
+likelihood traces out="target/likelihood" *flags:
+    cargo build --release --bin plimsoll
+    mkdir -p {{out}}
+    target/release/plimsoll replay {{traces}} --ceiling 5000 --annotate none \
+        --policies none,cwl,cwl-paper,recency,oldest-turn,compaction --longest 14000 \
+        --views {{out}}/sent.jsonl
+    python3 tests/likelihood/score.py {{out}}/sent.jsonl {{out}}/scores.jsonl {{flags}}
+    python3 tests/likelihood/report.py {{out}}/sent.jsonl {{out}}/scores.jsonl
+
 # Format, then everything that is checked without running.
 lint:
     cargo fmt --all

@@ -20,6 +20,8 @@ mod state;
 mod tenant_key;
 #[cfg(feature = "lab")]
 mod tune;
+#[cfg(feature = "lab")]
+mod views;
 pub mod wire;
 
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! `plimsoll replay TRACE…`. Owns its flags and what it prints. Never measures anything.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -9,10 +9,11 @@ use clap::builder::PossibleValuesParser;
 
 use super::lab::{LabArgs, ProgressBar, ceiling, floor, not_empty, rising};
 use super::output::write;
+use super::views::ViewsArgs;
 use crate::commit::Floor;
 use crate::policy::Policy;
 use crate::replay::explain::{self, ExplainError};
-use crate::replay::{Lab, Options, html, json, policy_named, table, trace};
+use crate::replay::{Lab, Options, html, json, policy_named, table, trace, views};
 
 /// Replays recorded sessions through the code that serves, once for each policy, and compares what
 /// would have been sent, what it would have cost, and what would have been missing.
@@ -41,6 +42,8 @@ pub struct ReplayArgs {
     /// one file, one policy and one ceiling.
     #[arg(long, value_name = "ITEM", conflicts_with_all = ["json", "html"])]
     explain: Option<String>,
+    #[command(flatten)]
+    views: ViewsArgs,
 }
 
 impl ReplayArgs {
@@ -79,6 +82,9 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
         std::io::stdout().lock().write_all(text.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some(file) = &args.views.views {
+        return written(args, &lab, &files, file);
+    }
     let progress = ProgressBar::default();
     let report = lab.run(&files, &progress);
     progress.end();
@@ -93,5 +99,34 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     if let Some(file) = &args.html {
         write(file, &html::page(&report, lab.options()))?;
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the views of some turns, and says on stderr how large they are.
+fn written(
+    args: &ReplayArgs,
+    lab: &Lab,
+    files: &[PathBuf],
+    file: &Path,
+) -> anyhow::Result<ExitCode> {
+    let [ceiling] = lab.options().ceilings.as_slice() else {
+        anyhow::bail!("views are written at one ceiling: give one");
+    };
+    let progress = ProgressBar::default();
+    let choice = args.views.choice(*ceiling)?;
+    let views = views::write(lab, files, &choice, args.views.size(), &progress);
+    progress.end();
+    let views = views?;
+    let (turns, sessions) = views.counts;
+    anyhow::ensure!(
+        turns > 0,
+        "no session has a turn between the ceiling and --longest"
+    );
+    write(file, &(views.lines.join("\n") + "\n"))?;
+    let mut text = format!("{turns} turns of {sessions} sessions\n");
+    for (name, size, setting) in &views.sizes {
+        text.push_str(&format!("{name}: {size:.0} tokens, {setting}\n"));
+    }
+    std::io::stdout().lock().write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

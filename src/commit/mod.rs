@@ -66,7 +66,7 @@ pub struct Growth {
 /// With fewer turns of data `Auto` takes its default.
 pub const AUTO_TURNS: usize = 8;
 /// The floor of `Auto` before there is enough data.
-const AUTO_DEFAULT: f64 = 0.7;
+pub const AUTO_DEFAULT: f64 = 0.7;
 /// The chosen floor may cost this many times as much as the lowest. What a pass leaves of items
 /// keeps most of what a higher floor would.
 const AUTO_SLACK: f64 = 1.1;

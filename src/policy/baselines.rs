@@ -32,8 +32,8 @@ const ENDS: usize = 3;
 const END_BYTES: usize = 240;
 /// Results that `keep-recent` leaves.
 const KEEP: usize = 3;
-/// Tokens at the tail that `compaction` keeps word for word.
-const VERBATIM: u32 = 8000;
+/// Tokens at the tail that `compaction` keeps word for word, or a quarter of a small ceiling.
+const VERBATIM: u64 = 8000;
 
 /// Proposes a pass of one of the baselines.
 ///
@@ -41,7 +41,9 @@ const VERBATIM: u32 = 8000;
 /// [`PlanError`] if the moves break a rule, which is a mistake in here.
 pub(super) fn propose(policy: Policy, ask: &PolicyAsk<'_>) -> Result<Proposal, PlanError> {
     let recent = match policy {
-        Policy::Compaction => VERBATIM,
+        Policy::Compaction => {
+            u32::try_from(VERBATIM.min(ask.target.ceiling / 4)).unwrap_or(u32::MAX)
+        }
         Policy::ThreeTier | Policy::KeepRecent | Policy::None => 0,
         Policy::Recency
         | Policy::OldestTurn

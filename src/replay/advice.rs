@@ -14,7 +14,7 @@ use crate::commit::Floor;
 /// How a figure of a setting is shown.
 type Show = fn(&Cell, &Outcome) -> String;
 
-const COLUMNS: [(&str, Show); 13] = [
+const COLUMNS: [(&str, Show); 14] = [
     ("τ", |cell, _| cell.ceiling.to_string()),
     ("floor", |cell, _| word(cell.floor)),
     ("cost", |cell, _| millions(cell.outcome.cost)),
@@ -29,6 +29,7 @@ const COLUMNS: [(&str, Show); 13] = [
     ("K", |cell, _| fine(cell.kept())),
     ("K+named", |cell, _| fine(cell.outcome.recoverable.kept())),
     ("L", |cell, _| fine(cell.outcome.lines.kept())),
+    ("P", |cell, _| fine(cell.outcome.passages.kept())),
     ("again", |cell, _| cell.outcome.refetches.to_string()),
 ];
 

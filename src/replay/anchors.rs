@@ -1,12 +1,14 @@
-//! What later calls need of what was said before: the distinctive strings (K) and the lines (L) of
-//! their arguments, and which calls are made again. Owns what counts as needed; a recording tells
-//! it beforehand, so that of each message only what is needed is kept. Never looks at a view.
+//! What later answers need of what was said before: the distinctive strings (K) and the lines (L) of
+//! their calls' arguments, the passages (P) that they repeat, and which calls are made again. Owns what
+//! counts as needed; a recording tells it beforehand, so that of each message only what is needed is
+//! kept. Never looks at a view.
 
 use std::collections::HashMap;
 
 use serde_json::Value;
 use twox_hash::XxHash3_64;
 
+use super::blocks::{PASSAGE, runs, weight, words};
 use super::trace::Trace;
 use crate::dialect::message;
 use crate::model::{CallId, Dialect, Role, strings};
@@ -32,6 +34,8 @@ pub struct Held {
     pub parts: Vec<(Part, u32)>,
     /// Lines by number, each once.
     pub lines: Vec<u32>,
+    /// Passages by number, each once.
+    pub passages: Vec<u32>,
 }
 
 impl Held {
@@ -45,27 +49,41 @@ impl Held {
     }
 }
 
-/// What the calls of one answer need of what stood before it.
+/// What one answer needs of what stood before it: its calls, and of passages its text, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ask {
     /// Strings by number, once for each call that has them.
     pub strings: Vec<u32>,
     /// Lines by number, once for each call that has them.
     pub lines: Vec<u32>,
+    /// Passages by number, each once, with what they weigh.
+    pub passages: Vec<(u32, u32)>,
     /// For each call that was made before with the same arguments the message that last answered
     /// it.
     pub again: Vec<usize>,
 }
 
-/// Everything that the calls of a session need.
+/// Everything that the answers of a session need.
 #[derive(Default)]
 pub struct Needs {
     strings: HashMap<Box<str>, u32>,
     lines: HashMap<u64, u32>,
+    passages: HashMap<u64, u32>,
     /// For each message what its calls need; empty for all but answers.
     pub asks: Vec<Ask>,
     /// For each string the messages that hold it, in order.
     holders: Vec<Vec<(usize, Part)>>,
+}
+
+/// How much there is of each that may be needed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Strings.
+    pub strings: usize,
+    /// Lines.
+    pub lines: usize,
+    /// Passages.
+    pub passages: usize,
 }
 
 /// One call as it is looked for.
@@ -81,21 +99,25 @@ impl Needs {
     #[must_use]
     pub fn of(trace: &Trace) -> Self {
         let mut needs = Self::default();
-        let calls: Vec<Vec<Need>> = trace
+        let answers: Vec<(Vec<Need>, Vec<u32>)> = trace
             .messages
             .iter()
             .map(|message| match message.role {
-                Role::Assistant => needs.calls(&message.raw),
-                Role::System | Role::User | Role::Tool | Role::Other => Vec::new(),
+                Role::Assistant => (needs.calls(&message.raw), needs.repeats(&message.raw)),
+                Role::System | Role::User | Role::Tool | Role::Other => Default::default(),
             })
             .collect();
         needs.holders = vec![Vec::new(); needs.strings.len()];
         let mut before = Before {
             lines: vec![false; needs.lines.len()],
+            passages: vec![0; needs.passages.len()],
             ..Before::default()
         };
-        for (at, (message, calls)) in trace.messages.iter().zip(&calls).enumerate() {
-            let ask = needs.ask(calls, &before);
+        for (at, (message, (calls, passages))) in trace.messages.iter().zip(&answers).enumerate() {
+            let ask = Ask {
+                passages: before.passages(at, passages),
+                ..needs.ask(calls, &before)
+            };
             needs.asks.push(ask);
             let held = needs.held(&message.raw).unwrap_or_default();
             for (part, string) in &held.parts {
@@ -108,15 +130,24 @@ impl Needs {
                     *seen = true;
                 }
             }
+            for passage in &held.passages {
+                if let Some(count) = before.passages.get_mut(*passage as usize) {
+                    *count += 1;
+                }
+            }
             before.answered(at, message.role, &message.raw, calls);
         }
         needs
     }
 
-    /// How many strings and lines there are.
+    /// How much there is of each.
     #[must_use]
-    pub fn counts(&self) -> (usize, usize) {
-        (self.strings.len(), self.lines.len())
+    pub fn counts(&self) -> Counts {
+        Counts {
+            strings: self.strings.len(),
+            lines: self.lines.len(),
+            passages: self.passages.len(),
+        }
     }
 
     /// The messages before one that hold a string, and where in them, newest first.
@@ -146,6 +177,9 @@ impl Needs {
                     held.parts.push((part, *number));
                 }
             }
+            let words = words(text);
+            let own = runs(&words, PASSAGE).filter_map(|run| self.passages.get(&run).copied());
+            held.passages.extend(own);
             if self.lines.is_empty() {
                 return;
             }
@@ -155,8 +189,10 @@ impl Needs {
                     .extend(unnumbered(line).and_then(|line| self.line(line)));
             }
         });
-        held.lines.sort_unstable();
-        held.lines.dedup();
+        for list in [&mut held.lines, &mut held.passages] {
+            list.sort_unstable();
+            list.dedup();
+        }
         held.parts
             .sort_unstable_by_key(|(part, string)| (*string, rank(*part)));
         held.parts.dedup();
@@ -167,6 +203,23 @@ impl Needs {
         self.lines
             .get(&XxHash3_64::oneshot(line.as_bytes()))
             .copied()
+    }
+
+    /// Takes in the passages of an answer, each once.
+    fn repeats(&mut self, bytes: &[u8]) -> Vec<u32> {
+        let mut own = Vec::new();
+        texts(bytes, &mut |part, text| {
+            if part == Part::Reasoning {
+                return;
+            }
+            for run in runs(&words(text), PASSAGE) {
+                let next = u32::try_from(self.passages.len()).unwrap_or(u32::MAX);
+                own.push(*self.passages.entry(run).or_insert(next));
+            }
+        });
+        own.sort_unstable();
+        own.dedup();
+        own
     }
 
     /// Takes in the calls of an answer.
@@ -231,6 +284,8 @@ impl Needs {
 #[derive(Default)]
 struct Before {
     lines: Vec<bool>,
+    /// The messages that hold each passage.
+    passages: Vec<u32>,
     /// The newest result of each call by name and arguments.
     same: HashMap<u64, usize>,
     /// The newest answer's calls that wait for their results.
@@ -238,6 +293,14 @@ struct Before {
 }
 
 impl Before {
+    /// Those of some passages that had been said in the first so many messages, with their weights.
+    fn passages(&self, messages: usize, own: &[u32]) -> Vec<(u32, u32)> {
+        let holders = |passage: &u32| self.passages.get(*passage as usize).copied().unwrap_or(0);
+        let said = own.iter().filter(|passage| holders(passage) > 0);
+        said.map(|passage| (*passage, weight(messages, holders(passage))))
+            .collect()
+    }
+
     fn answered(&mut self, at: usize, role: Role, bytes: &[u8], calls: &[Need]) {
         match role {
             Role::Assistant => {
@@ -302,7 +365,7 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
 
 /// A line without the number that reading tools put before it: the text behind it is what an edit
 /// repeats.
-fn unnumbered(line: &str) -> Option<&str> {
+pub fn unnumbered(line: &str) -> Option<&str> {
     let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
     if rest.len() == line.len() {
         return None;
@@ -375,6 +438,24 @@ mod tests {
         assert_eq!(needs.asks[3].lines.len(), 1, "the line behind its number");
         assert_eq!(needs.asks[5].again, [2], "answered by the third message");
         assert!(needs.asks[3].again.is_empty());
+    }
+
+    #[test]
+    fn passages_are_runs_of_words_and_the_rare_ones_weigh_more() {
+        let needs = Needs::of(&session());
+        // `src / lib .` and `/ lib . rs`, said by the user alone.
+        let weights = |at: usize| {
+            let passages = needs.asks[at].passages.iter();
+            passages.map(|(_, weight)| *weight).collect::<Vec<u32>>()
+        };
+        assert_eq!(weights(1), [693, 693], "ln 2: one message of one");
+        // Of three messages two hold the path, and one the line.
+        let mut found = weights(3);
+        found.sort_unstable();
+        assert_eq!(found, [916, 916, 1386, 1386]);
+        let index = json!({"role": "tool", "tool_call_id": "a", "content": "[src/lib.rs distinctive 1234567]"});
+        let held = needs.held(index.to_string().as_bytes()).unwrap();
+        assert_eq!((held.strings().len(), held.passages.len()), (3, 2));
     }
 
     #[test]

@@ -32,11 +32,12 @@ pub fn is_annotated(policy: Policy) -> bool {
 }
 
 /// Tokens of the summary that a policy has a model write with each pass, and that stands in every
-/// view from then on. The code that serves calls no model, so that the lab puts it in.
+/// view from then on, and no more than a tenth of the ceiling. The code that serves calls no model,
+/// so that the lab puts it in.
 #[must_use]
-pub fn summary(policy: Policy) -> u32 {
+pub fn summary(policy: Policy, ceiling: u32) -> u32 {
     match policy {
-        Policy::Compaction => 2_000,
+        Policy::Compaction => (ceiling / 10).min(2_000),
         Policy::None
         | Policy::Recency
         | Policy::OldestTurn
@@ -127,7 +128,7 @@ impl Contender {
                 ceiling: if policy == Policy::None {
                     u32::MAX
                 } else {
-                    ceiling.saturating_sub(summary(policy))
+                    ceiling.saturating_sub(summary(policy, ceiling))
                 },
                 floor,
                 offer: options.offer,

@@ -50,7 +50,8 @@ pub fn shapes(lab: &Lab, trace: &Trace) -> Result<Vec<Arc<Shape>>, ReplayError> 
     trace.messages.iter().enumerate().map(shape).collect()
 }
 
-fn reader(lab: &Lab) -> Reader<'_> {
+/// Reads messages as all of the lab does.
+pub fn reader(lab: &Lab) -> Reader<'_> {
     let encoding = lab.options.pricing.family.encoding;
     lab.memo
         .reader(&lab.counter, encoding, TENANT, Dialect::Chat)
@@ -78,6 +79,21 @@ pub fn play<'a>(
     trace: &Trace,
     contenders: &'a [Contender],
     follow: Option<ItemNo>,
+) -> Result<PlayedSession<'a>, ReplayError> {
+    watched(lab, trace, contenders, follow, &mut |_, _| {})
+}
+
+/// The same, where somebody looks at the players behind every request; the number is the answer's
+/// among the session's messages.
+///
+/// # Errors
+/// As [`play`].
+pub fn watched<'a>(
+    lab: &Lab,
+    trace: &Trace,
+    contenders: &'a [Contender],
+    follow: Option<ItemNo>,
+    each: &mut dyn FnMut(usize, &[Player<'a>]),
 ) -> Result<PlayedSession<'a>, ReplayError> {
     let shapes = shapes(lab, trace)?;
     let needs = Needs::of(trace);
@@ -124,6 +140,7 @@ pub fn play<'a>(
                     let played = player.turn(&mut shared, &turn);
                     played.map_err(|cause| failed(trace, at, &cause))?;
                 }
+                each(at, &players);
             }
         }
         clients.push(pool.client(&message.raw, &needs, shape));

@@ -1,12 +1,14 @@
-//! Which of the needed strings and lines a view holds, kept up by what comes and goes, and which
+//! Which of the needed strings, lines and passages a view holds, kept up by what comes and goes, and which
 //! pass took away what is missed. Owns those counts; never reads a message.
 
-use super::sent::{Element, Pool};
+use super::anchors::Counts;
+use super::sent::Pool;
 
 /// What one policy's newest view holds.
 pub struct Holdings {
     strings: Vec<u32>,
     lines: Vec<u32>,
+    passages: Vec<u32>,
     /// How often each message of the pool is shown.
     shown: Vec<u32>,
     /// The pass that took a string out of view, from 1; 0 while it is in view or was never.
@@ -16,14 +18,15 @@ pub struct Holdings {
 }
 
 impl Holdings {
-    /// Of so many strings and lines, none is held yet.
+    /// Of so much as there is, nothing is held yet.
     #[must_use]
-    pub fn new((strings, lines): (usize, usize)) -> Self {
+    pub fn new(of: Counts) -> Self {
         Self {
-            strings: vec![0; strings],
-            lines: vec![0; lines],
+            strings: vec![0; of.strings],
+            lines: vec![0; of.lines],
+            passages: vec![0; of.passages],
             shown: Vec::new(),
-            lost: vec![0; strings],
+            lost: vec![0; of.strings],
             hurt: Vec::new(),
         }
     }
@@ -41,6 +44,14 @@ impl Holdings {
     pub fn holds_line(&self, line: u32) -> bool {
         self.lines
             .get(line as usize)
+            .is_some_and(|count| *count > 0)
+    }
+
+    /// Whether a passage is in view.
+    #[must_use]
+    pub fn holds_passage(&self, passage: u32) -> bool {
+        self.passages
+            .get(passage as usize)
             .is_some_and(|count| *count > 0)
     }
 
@@ -105,10 +116,14 @@ impl Holdings {
     }
 
     fn each(&mut self, pool: &Pool, id: u32, change: impl Fn(&mut u32)) {
-        let Some(Element { strings, lines, .. }) = pool.get(id) else {
+        let Some(one) = pool.get(id) else {
             return;
         };
-        for (counts, numbers) in [(&mut self.strings, strings), (&mut self.lines, lines)] {
+        for (counts, numbers) in [
+            (&mut self.strings, &one.strings),
+            (&mut self.lines, &one.lines),
+            (&mut self.passages, &one.passages),
+        ] {
             for number in numbers {
                 counts
                     .get_mut(*number as usize)
@@ -125,7 +140,15 @@ impl Holdings {
 
 #[cfg(test)]
 mod tests {
+    use super::super::sent::Element;
     use super::*;
+
+    fn of(strings: usize) -> Counts {
+        Counts {
+            strings,
+            ..Counts::default()
+        }
+    }
 
     /// A pool of messages that hold the given strings.
     fn pool(messages: &[&[u32]]) -> Pool {
@@ -139,7 +162,7 @@ mod tests {
     #[test]
     fn a_miss_belongs_to_the_pass_that_took_the_last_copy() {
         let pool = pool(&[&[0, 1], &[0], &[2]]);
-        let mut holdings = Holdings::new((4, 0));
+        let mut holdings = Holdings::new(of(4));
         holdings.change(&pool, &[], &[0, 1, 2]);
         holdings.pass();
         holdings.change(&pool, &[0], &[]);
@@ -161,7 +184,7 @@ mod tests {
     #[test]
     fn what_comes_back_is_nobodys_loss() {
         let pool = pool(&[&[0]]);
-        let mut holdings = Holdings::new((1, 0));
+        let mut holdings = Holdings::new(of(1));
         holdings.change(&pool, &[], &[0]);
         holdings.pass();
         holdings.change(&pool, &[0], &[]);

@@ -14,7 +14,7 @@ const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
 
 /// The figures of the page, by their names in the JSON.
-const FIGURES: [&str; 15] = [
+const FIGURES: [&str; 16] = [
     "requests",
     "tokens_sent",
     "peak",
@@ -27,6 +27,7 @@ const FIGURES: [&str; 15] = [
     "retention_visible",
     "retention_recoverable",
     "retention_lines",
+    "retention_passages",
     "no_impact_rate",
     "refetches",
     "us_per_request",

@@ -86,6 +86,7 @@ pub fn policy(name: &str, outcome: &Outcome) -> Value {
         "retention_visible": outcome.visible.kept(),
         "retention_recoverable": outcome.recoverable.kept(),
         "retention_lines": outcome.lines.kept(),
+        "retention_passages": outcome.passages.kept(),
         "no_impact_rate": outcome.no_impact().kept(),
         "refetches": outcome.refetches,
         "us_per_request": outcome.micros(),

@@ -4,6 +4,7 @@
 
 pub(crate) mod advice;
 pub(crate) mod anchors;
+mod blocks;
 pub(crate) mod cache;
 mod contender;
 mod drive;
@@ -15,8 +16,11 @@ mod named;
 pub(crate) mod outcome;
 mod plans;
 mod player;
+pub mod sample;
+mod seats;
 mod sent;
 mod shown;
+mod standin;
 pub(crate) mod surface;
 pub(crate) mod table;
 #[cfg(test)]
@@ -24,6 +28,7 @@ mod tests;
 mod time;
 pub mod trace;
 pub(crate) mod tune;
+pub mod views;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -173,29 +178,14 @@ impl Lab {
     /// # Errors
     /// The first [`ReplayError`] in the order of the files.
     pub fn run(&self, files: &[PathBuf], watch: &dyn Watch) -> Result<Report, ReplayError> {
+        let length = |at: &usize| files.get(*at).and_then(|file| std::fs::metadata(file).ok());
         let mut order: Vec<usize> = (0..files.len()).collect();
         // The largest first: the last to end are short then.
-        let length = |at: &usize| files.get(*at).and_then(|file| std::fs::metadata(file).ok());
         order.sort_by_key(|at| std::cmp::Reverse(length(at).map_or(0, |data| data.len())));
-        let next = AtomicUsize::new(0);
-        let done: Mutex<Vec<(usize, Result<One, ReplayError>)>> = Mutex::default();
-        std::thread::scope(|scope| {
-            for _ in 0..self.options.threads.clamp(1, files.len().max(1)) {
-                scope.spawn(|| {
-                    while let Some(at) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        let Some(file) = files.get(*at) else { break };
-                        let one = self.one(file, watch);
-                        let mut done = done.lock();
-                        done.push((*at, one));
-                        watch.done(done.len(), files.len());
-                    }
-                });
-            }
-        });
-        let mut done = done.into_inner();
-        done.sort_by_key(|(at, _)| *at);
+        let one = |at: usize| files.get(at).map(|file| self.one(file, watch));
+        let done = across(self.options.threads, &order, &one, watch);
         let mut report = Report::default();
-        for (_, one) in done {
+        for one in done.into_iter().flatten() {
             match one? {
                 One::Played(session) => report.sessions.push(session),
                 One::Short => report.short += 1,
@@ -212,6 +202,33 @@ impl Lab {
         }
         self.session(&trace).map(One::Played)
     }
+}
+
+/// Does something for each of some numbers, several at once and in their order; the results stand in the
+/// order of the numbers themselves.
+fn across<T: Send>(
+    threads: usize,
+    order: &[usize],
+    work: &(dyn Fn(usize) -> T + Sync),
+    watch: &dyn Watch,
+) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let done: Mutex<Vec<(usize, T)>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for _ in 0..threads.clamp(1, order.len().max(1)) {
+            scope.spawn(|| {
+                while let Some(at) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let one = work(*at);
+                    let mut done = done.lock();
+                    done.push((*at, one));
+                    watch.done(done.len(), order.len());
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner();
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, one)| one).collect()
 }
 
 /// What became of one file.

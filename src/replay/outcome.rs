@@ -82,6 +82,9 @@ pub struct Outcome {
     pub recoverable: Share,
     /// Lines that calls needed of what was said before, and those still visible.
     pub lines: Share,
+    /// Passages that answers repeat of what was said before, and those still visible, each by its weight
+    /// in thousandths.
+    pub passages: Share,
     /// Calls that were made again though an evicted one had the same name and arguments.
     pub refetches: u64,
     /// Time of the policy's part of all requests, in nanoseconds.
@@ -108,6 +111,7 @@ impl Outcome {
         self.visible.add(other.visible);
         self.recoverable.add(other.recoverable);
         self.lines.add(other.lines);
+        self.passages.add(other.passages);
         self.refetches += other.refetches;
         self.nanos += other.nanos;
     }

@@ -172,7 +172,7 @@ impl<'a> Player<'a> {
             transcript: Arc::default(),
             follow,
             followed: Vec::new(),
-            summary: u64::from(summary(contender.policy)),
+            summary: u64::from(summary(contender.policy, contender.ceiling)),
             asked: None,
             last: (0, 0, 0),
         }
@@ -498,6 +498,11 @@ impl<'a> Player<'a> {
             .filter(|line| self.holdings.holds_line(**line))
             .count() as u64;
         outcome.lines.whole += turn.ask.lines.len() as u64;
+        for (passage, weight) in &turn.ask.passages {
+            let held = self.holdings.holds_passage(*passage);
+            outcome.passages.part += u64::from(held) * u64::from(*weight);
+            outcome.passages.whole += u64::from(*weight);
+        }
         for message in &turn.ask.again {
             let client = shared.clients.get(*message);
             if client.is_some_and(|id| !self.holdings.shows(*id)) {

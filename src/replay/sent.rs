@@ -23,6 +23,8 @@ pub struct Element {
     pub strings: Box<[u32]>,
     /// Its lines that some later call needs, by number, each once.
     pub lines: Box<[u32]>,
+    /// Its passages that some later answer repeats, by number, each once.
+    pub passages: Box<[u32]>,
     /// What it says, where it is not as the client sent it.
     pub note: Option<Note>,
 }
@@ -118,6 +120,7 @@ fn element(bytes: &[u8], needs: &Needs, shape: &Shape) -> Option<Element> {
         tokens: shape.tokens() - free,
         strings: held.strings(),
         lines: held.lines.into_boxed_slice(),
+        passages: held.passages.into_boxed_slice(),
         note: None,
     })
 }

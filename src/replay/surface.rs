@@ -33,7 +33,7 @@ struct Figure {
     less: bool,
 }
 
-const FIGURES: [Figure; 4] = [
+const FIGURES: [Figure; 5] = [
     Figure {
         title: "Cost",
         note: "All input, to what sending everything costs. Darker is cheaper.",
@@ -52,6 +52,13 @@ const FIGURES: [Figure; 4] = [
         title: "Retention of lines (L)",
         note: "Of the whole lines that calls needed, the share that was still visible. Darker is more.",
         value: |cell, _| cell.outcome.lines.kept(),
+        shown: fine,
+        less: false,
+    },
+    Figure {
+        title: "Retention of passages (P)",
+        note: "Of the passages that answers repeated, the share that was still visible, by rarity. Darker is more.",
+        value: |cell, _| cell.outcome.passages.kept(),
         shown: fine,
         less: false,
     },
@@ -214,12 +221,13 @@ fn front(surface: &Surface, take: Option<usize>) -> String {
 /// A setting with its figures, for who points at it.
 fn told(cell: &Cell) -> String {
     format!(
-        "τ = {}, floor {}: cost {}, K {}, L {}, {} passes, {} of {} requests over τ",
+        "τ = {}, floor {}: cost {}, K {}, L {}, P {}, {} passes, {} of {} requests over τ",
         cell.ceiling,
         advice::word(cell.floor),
         millions(cell.outcome.cost),
         fine(cell.kept()),
         fine(cell.outcome.lines.kept()),
+        fine(cell.outcome.passages.kept()),
         cell.outcome.passes,
         cell.outcome.over,
         cell.outcome.requests + cell.outcome.extra,

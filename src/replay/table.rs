@@ -11,7 +11,7 @@ use crate::policy::Policy;
 type Show = fn(&Outcome) -> String;
 
 /// The columns: a head, and what stands under it.
-const COLUMNS: [(&str, Show); 17] = [
+const COLUMNS: [(&str, Show); 18] = [
     ("requests", |o| o.requests.to_string()),
     ("sent", |o| millions(o.sent as f64)),
     ("peak", |o| o.peak.to_string()),
@@ -26,6 +26,7 @@ const COLUMNS: [(&str, Show); 17] = [
     ("K", |o| fine(o.visible.kept())),
     ("K+named", |o| fine(o.recoverable.kept())),
     ("L", |o| fine(o.lines.kept())),
+    ("P", |o| fine(o.passages.kept())),
     ("no impact", no_impact),
     ("again", |o| o.refetches.to_string()),
     ("µs", |o| format!("{:.0}", o.micros())),
@@ -84,7 +85,8 @@ fn legend(report: &Report, options: &Options) -> String {
          Tools were not recorded in {derived} of them; they are made up from the calls.\n\
          sent and cost in millions (cost: of plain input tokens). K: distinctive strings that calls \
          needed and\nthat were still visible; K+named: visible, or named in the view by item or \
-         episode; L: whole lines.\nno impact: passes after which nothing was missed that they took, \
+         episode; L: whole lines; P: passages of four words that answers repeated,\nthe rare ones \
+         weighing more.\nno impact: passes after which nothing was missed that they took, \
          with its 95 % interval.\n\
          above floor: passes that stopped above it; runs: those that were the third of their kind \
          within ten turns,\nall three with the ceiling met.\n{}",
@@ -97,8 +99,8 @@ fn legend(report: &Report, options: &Options) -> String {
         ceilings.join(" + "),
         options.pricing.name,
         if options.policies.contains(&Policy::Compaction) {
-            "compaction: a summary of 2,000 tokens is charged as written by a model and sent; what it \
-             tells is not known\nand counts as nothing.\n"
+            "compaction: a summary of 2,000 tokens, or a tenth of τ, is charged as written by a model and \
+             sent;\nwhat it tells is not known and counts as nothing.\n"
         } else {
             ""
         },

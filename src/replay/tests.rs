@@ -37,7 +37,7 @@ fn sending_everything_loses_nothing_and_breaks_nothing() {
     let run = &played.policies[0].runs[0];
     let none = &run.outcome;
     assert_eq!((none.passes, none.breaks, none.refetches), (0, 0, 0));
-    for share in [none.visible, none.recoverable, none.lines] {
+    for share in [none.visible, none.recoverable, none.lines, none.passages] {
         assert!(share.whole > 100 && share.part == share.whole, "{share:?}");
     }
     assert_eq!(none.prune_rate(), 0.0);
@@ -49,6 +49,24 @@ fn sending_everything_loses_nothing_and_breaks_nothing() {
     assert_eq!(none.sent - none.cached, new);
     let cost = 0.1 * none.cached as f64 + 1.25 * new as f64;
     assert!((none.cost - cost).abs() < 1e-6 * cost);
+}
+
+/// What no change of the order may lose unseen: strings, lines and passages of the bundled session.
+#[test]
+fn the_default_keeps_what_it_kept() {
+    let kept = outcomes(options(&[Policy::Cwl], 40_000))[0];
+    for (measure, share, least) in [
+        ("K", kept.visible, 0.96),
+        ("L", kept.lines, 0.92),
+        ("P", kept.passages, 0.855),
+    ] {
+        assert!(
+            share.kept() >= least,
+            "{measure}: {} of {least}",
+            share.kept()
+        );
+    }
+    assert!(kept.over == 0 && kept.prune_rate() > 0.7, "{kept:?}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// The figures that every policy has.
-const FIGURES: [&str; 17] = [
+const FIGURES: [&str; 18] = [
     "requests",
     "tokens_sent",
     "peak",
@@ -41,6 +41,7 @@ const FIGURES: [&str; 17] = [
     "retention_visible",
     "retention_recoverable",
     "retention_lines",
+    "retention_passages",
     "no_impact_rate",
     "refetches",
     "us_per_request",
@@ -92,6 +93,132 @@ fn policies_are_compared_in_a_table_and_as_json() {
     assert!(cwl["cost"].as_f64() < none["cost"].as_f64());
 }
 
+/// Writes views of the bundled session, and reads them.
+fn views(file: &std::path::Path, arguments: &[&str]) -> Vec<Value> {
+    let mut all = vec!["--policies", "none,cwl,recency", "--ceiling", "8000"];
+    all.extend(["--annotate", "none", "--views", file.to_str().unwrap()]);
+    all.extend(arguments);
+    let output = replay(&all);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let written = std::fs::read_to_string(file).unwrap();
+    let lines = written.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn of<'a>(views: &'a [Value], policy: &str) -> Vec<&'a Value> {
+    let own = views.iter().filter(|view| view["policy"] == policy);
+    own.collect()
+}
+
+fn mean_size(views: &[&Value]) -> f64 {
+    let sizes = views.iter().map(|view| view["tokens"].as_f64().unwrap());
+    sizes.sum::<f64>() / views.len() as f64
+}
+
+const MAKERS: [&str; 4] = ["none", "cwl", "recency", "truncated"];
+
+#[test]
+fn views_of_some_turns_are_written_as_they_are_sent() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("views.jsonl");
+    let drawn = ["--turns", "6", "--run", "2", "--longest", "20000"];
+    let first = views(&file, &drawn);
+    let recorded = zstd::decode_all(std::fs::File::open(bundled()).unwrap()).unwrap();
+    let recorded = text(&recorded);
+    let recorded = recorded
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let recorded: Vec<Value> = recorded
+        .filter(|one: &Value| one["role"].is_string())
+        .collect();
+    assert_eq!(first.len(), 6 * MAKERS.len());
+    for (at, view) in first.iter().enumerate() {
+        assert_eq!(view["policy"], MAKERS[at % MAKERS.len()], "turn by turn");
+        let turn = usize::try_from(view["turn"].as_u64().unwrap()).unwrap();
+        let messages = view["messages"].as_array().unwrap();
+        let told = |message: &Value| (message["role"].clone(), message["content"].clone());
+        assert_eq!(told(&view["answer"]), told(&recorded[turn]));
+        assert_eq!(view["answer"]["role"], "assistant");
+        let (tokens, history) = (view["tokens"].as_u64(), view["history"].as_u64());
+        assert!(
+            history > Some(8_000) && history <= Some(20_000),
+            "{history:?}"
+        );
+        let share = |name: &str| {
+            let measure = &view["measures"][name];
+            (measure[0].as_f64().unwrap(), measure[1].as_f64().unwrap())
+        };
+        if view["policy"] == "none" {
+            assert_eq!(tokens, history);
+            let sent: Vec<_> = messages.iter().map(told).collect();
+            let before: Vec<_> = recorded[..turn].iter().map(told).collect();
+            assert_eq!(sent, before);
+            for name in ["K", "L", "P"] {
+                let (part, whole) = share(name);
+                assert_eq!(part, whole, "{name}");
+            }
+            assert!(share("P").1 > 0.0);
+            assert_eq!(view["strings"]["hidden"], Value::Array(Vec::new()));
+        } else {
+            assert!(tokens <= Some(8_000) && tokens < history, "{tokens:?}");
+        }
+    }
+    // Two that follow each other, three times, and no turn twice.
+    let turns: Vec<u64> = of(&first, "none")
+        .iter()
+        .map(|view| view["turn"].as_u64().unwrap())
+        .collect();
+    for pair in turns.chunks(2) {
+        let between = usize::try_from(pair[0] + 1).unwrap()..usize::try_from(pair[1]).unwrap();
+        assert!(
+            !between.is_empty()
+                && recorded[between]
+                    .iter()
+                    .all(|one| one["role"] != "assistant")
+        );
+    }
+    let other = views(&file, &[&drawn[..], &["--seed", "7"]].concat());
+    assert_ne!(of(&other, "none"), of(&first, "none"));
+    assert_eq!(views(&file, &drawn), first);
+}
+
+#[test]
+fn views_are_brought_to_one_size_at_the_same_turns() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, other) = (
+        directory.path().join("a.jsonl"),
+        directory.path().join("b.jsonl"),
+    );
+    let sent = views(&file, &["--turns", "8", "--longest", "20000"]);
+    let like = ["--like", file.to_str().unwrap(), "--match-size"];
+    let equal = views(&other, &like);
+    let turns = |all: &[Value]| {
+        let turns = all
+            .iter()
+            .map(|view| (view["turn"].clone(), view["block"].clone()));
+        turns.collect::<Vec<_>>()
+    };
+    assert_eq!(turns(&sent), turns(&equal));
+    assert_eq!(of(&sent, "none"), of(&equal, "none"), "nothing is evicted");
+    let sizes = |all: &[Value]| MAKERS.map(|maker| mean_size(&of(all, maker)));
+    let [_, least, ..] = sizes(&equal);
+    for (maker, size) in MAKERS.iter().zip(sizes(&equal)).skip(1) {
+        assert!(
+            (size / least - 1.0).abs() < 0.1,
+            "{maker}: {size} of {least}"
+        );
+    }
+    let given = views(
+        &other,
+        &["--like", file.to_str().unwrap(), "--match-size", "5000"],
+    );
+    for (maker, size) in MAKERS.iter().zip(sizes(&given)).skip(1) {
+        assert!((size / 5_000.0 - 1.0).abs() < 0.1, "{maker}: {size}");
+    }
+}
+
 #[test]
 fn an_item_has_a_story() {
     let explain = |item| {
@@ -132,6 +259,17 @@ fn what_cannot_be_done_is_said_in_words() {
         ),
         (&["--ceiling", "100"], 2, "at least 4000 tokens"),
         (&["--floor", "2"], 2, "at most 1"),
+        (&["--turns", "5"], 2, "--views <FILE>"),
+        (
+            &["--views", "none.jsonl", "--ceiling", "40k,80k"],
+            1,
+            "give one",
+        ),
+        (
+            &["--views", "none.jsonl", "--longest", "50k"],
+            1,
+            "no session has a turn",
+        ),
     ] {
         let output = replay(arguments);
         let errors = text(&output.stderr);

@@ -17,6 +17,7 @@
     ["retention_visible", "K", fine, 1, "distinctive strings that calls needed and that were still visible"],
     ["retention_recoverable", "K + named", fine, 1, "the same, and those that the view names by item or episode"],
     ["retention_lines", "L", fine, 1, "whole lines that calls needed and that were still visible"],
+    ["retention_passages", "P", fine, 1, "passages of four words that answers repeated and that were still visible, rare ones weighing more"],
     ["cost", "cost", short, -1, "input, and what the policy had a model write, in plain input tokens"],
     ["tokens_sent", "sent", short, -1, "tokens of all requests"],
     ["cached_share", "cached", share, 1, "share of the input that the provider's cache held"],

@@ -1,0 +1,97 @@
+//! The flags of `plimsoll replay --views`. Owns what they mean; never plays anything.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::Args;
+use serde_json::Value;
+
+use crate::replay::sample::{Choice, Place};
+use crate::replay::views::Match;
+use crate::turn::tokens;
+
+/// Which views are written.
+#[derive(Debug, Args)]
+pub struct ViewsArgs {
+    /// Write what each policy sends at some turns, and the recorded answer, for a model to judge
+    /// (docs/quality.md). Takes one ceiling.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "html", "explain"])]
+    pub views: Option<PathBuf>,
+    /// Bring the views to one mean size: so many tokens, or the least that all of them reach.
+    #[arg(long, value_name = "TOKENS", requires = "views", num_args = 0..=1,
+          default_missing_value = "least", value_parser = size)]
+    match_size: Option<Match>,
+    /// Turns that are drawn.
+    #[arg(long, default_value_t = 120, value_name = "COUNT", requires = "views")]
+    turns: usize,
+    /// Of these, turns that follow each other.
+    #[arg(long, default_value_t = 2, value_name = "COUNT", requires = "views")]
+    run: usize,
+    /// Draws other turns.
+    #[arg(long, default_value_t = 1, value_name = "NUMBER", requires = "views")]
+    seed: u64,
+    /// The longest history that a turn may have, in tokens [default: four times the ceiling].
+    #[arg(long, value_name = "TOKENS", requires = "views", value_parser = history)]
+    longest: Option<u32>,
+    /// Take the turns of views that were written before, in place of a draw.
+    #[arg(long, value_name = "FILE", requires = "views")]
+    like: Option<PathBuf>,
+}
+
+impl ViewsArgs {
+    /// The turns that are asked for under a ceiling.
+    ///
+    /// # Errors
+    /// If the file that names them can't be read.
+    pub fn choice(&self, ceiling: u32) -> anyhow::Result<Choice> {
+        Ok(Choice {
+            like: self.like.as_deref().map(places).transpose()?,
+            turns: self.turns,
+            run: self.run,
+            seed: self.seed,
+            longest: u64::from(self.longest.unwrap_or(ceiling.saturating_mul(4))),
+        })
+    }
+
+    /// The size that is asked for.
+    #[must_use]
+    pub fn size(&self) -> Match {
+        self.match_size.unwrap_or(Match::Nothing)
+    }
+}
+
+/// The turns of a file of views, each once.
+fn places(file: &Path) -> anyhow::Result<Vec<Place>> {
+    let named = || format!("can't read {}", file.display());
+    let text = std::fs::read_to_string(file).with_context(named)?;
+    let mut places: Vec<Place> = Vec::new();
+    for line in text.lines() {
+        let view: Value = serde_json::from_str(line).with_context(named)?;
+        let number = |field: &str| view.get(field).and_then(Value::as_u64);
+        let session = view.get("session").and_then(Value::as_str);
+        let (Some(session), Some(turn), Some(block)) = (session, number("turn"), number("block"))
+        else {
+            anyhow::bail!("{} holds no views", file.display());
+        };
+        let place = Place {
+            session: session.to_owned(),
+            turn: usize::try_from(turn)?,
+            block: usize::try_from(block)?,
+        };
+        if places.last() != Some(&place) {
+            places.push(place);
+        }
+    }
+    Ok(places)
+}
+
+fn size(text: &str) -> Result<Match, String> {
+    if text == "least" {
+        return Ok(Match::Least);
+    }
+    history(text).map(|tokens| Match::Tokens(u64::from(tokens)))
+}
+
+fn history(text: &str) -> Result<u32, String> {
+    tokens(text).ok_or_else(|| "give tokens, like 5000 or 5k".to_owned())
+}
