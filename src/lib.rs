@@ -1,9 +1,27 @@
 //! Plimsoll: the load line for an agent's context window.
 //!
 //! An OpenAI-compatible reverse proxy that keeps what a model reads below a budget of tokens.
-//! `pipeline` names every stage of a request, and `turn` names those of the pure core: `dialect`,
-//! `session`, `tokens`, `policy`, `commit`, `render`, `turn` and `intercept` do no IO, read no clock
-//! and run nothing asynchronous.
+//! Where each part of a request's life is:
+//!
+//! | part | modules |
+//! |---|---|
+//! | the command line, the settings | [`cli`], [`config`] |
+//! | connections, limits, who calls; hands each request to `pipeline` | [`ingress`] |
+//! | the order of the stages, and everything that waits | [`pipeline`] |
+//! | a wire format, read and written | [`dialect`] |
+//! | what was recorded of the conversation | [`store`], and [`history`] which reads it |
+//! | one turn | [`turn`] |
+//! | the conversation as the model is to see it, and its size in tokens | [`session`], [`tokens`] |
+//! | whether a pass is due and how deep it goes; what it evicts | [`commit`]; [`policy`] |
+//! | the view as bytes | `render` |
+//! | what hidden calls mean | `intercept` |
+//! | the provider | [`upstream`] |
+//! | metrics, the log line, response headers | [`record`] |
+//! | beside requests: stored sessions, the lab | [`inspect`], [`replay`] |
+//! | what all of them share | [`model`] |
+//!
+//! The pure core is `dialect`, `session`, `tokens`, `policy`, `commit`, `render`, `intercept` and
+//! `turn`: it does no IO, reads no clock and runs nothing asynchronous.
 
 pub mod model;
 

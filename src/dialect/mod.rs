@@ -6,7 +6,7 @@
 //!
 //! | layer | modules |
 //! |---|---|
-//! | the door, for any format | this one, [`request`], `splice`, [`stream`] |
+//! | what other code uses, whatever the format | this one, [`request`], `splice`, [`stream`] |
 //! | the formats | [`chat`], `responses`, `messages`; `blocks` is the stream machine of the last two |
 //! | what the formats share | [`answer`], `edit`, `errors`, `guard`, `json`, `list`, `machine`, [`message`], [`names`], `request_fields`, `shape`, [`sse`], `unary`, `usage` |
 

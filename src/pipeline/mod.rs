@@ -1,24 +1,34 @@
-//! The life of a request. [`turn`] serves a managed one, and [`forward`] all others. Owns the order
-//! of the stages and everything that waits. What a turn decides in between belongs to the `turn`
-//! module. Never parses HTTP, and never decides what an error looks like.
+//! The life of a request. `ingress` calls [`turn`] for a managed one, and [`forward`] for all others.
+//! Owns the order of the stages and everything that waits. What a turn decides in between belongs to
+//! the module [`crate::turn`]. Never parses HTTP, and never decides what an error looks like.
 //!
-//! The request half, up to the first hop:
+//! The request half, up to the first hop. `open` runs it:
 //!
 //! 1. `standing` decides how far the caller is trusted with what was recorded.
-//! 2. `open` decodes the request (`dialect`), and reads and counts its messages (`turn::memo`). If the
-//!    request names what was said before, `refer` reads that from the store.
+//! 2. `dialect` decodes the request, and `turn::memo` reads and counts its messages. If the request names
+//!    what was said before, `refer` reads that from the store.
 //! 3. `find` looks up the path of records behind it, in memory first and then through `history`.
-//! 4. `turn::state` prepares the first hop: injection, size, a pass if one is due, bytes.
+//! 4. `turn::state` injects the hidden tools and prepares the first hop: view, size, a pass if one is due,
+//!    bytes.
+//!
+//! `opening` decides on which threads these steps run and how long they are waited for; `record_place`
+//! says under which tenant and session the turn will be recorded.
 //!
 //! The response half, hop after hop:
 //!
 //! 5. `serve` sends the first hop and hands on what the upstream accepts. `send` tries another view if
 //!    one was refused, and `learned` keeps what a refusal taught.
-//! 6. `drive` reads a stream, `unary` a whole body. If all calls of a hop are hidden, `managed_turn` has them
-//!    answered (`turn::hidden`) and prepares the next hop, which both of them send.
+//! 6. `incoming` tells what kind of body came. `drive` reads a stream, `unary` a whole body, both with
+//!    `dialect::stream`. If all calls of a hop are hidden, `managed_turn` has them answered (`turn::hidden`)
+//!    and prepares the next hop, which both of them send.
 //! 7. `finish` writes the record that `turn::ending` makes, the content (`stored_content`), and the keys
 //!    that lead to them. The end of the answer waits for that.
-//! 8. `reporter` gathers the facts of all stages and hands them to `record`.
+//! 8. `reporter` gathers the facts of all stages, and `ledger_input` those for the ledger; `record` gets
+//!    them.
+//!
+//! A request in the mode `observe` is forwarded and only watched (`watch`). Requests share the [`App`]:
+//! among it, what the process knows of windows (`windows`), of credentials (`accepted_credentials`) and of
+//! sessions in use (`active_sessions`).
 
 mod accepted_credentials;
 mod active_sessions;

@@ -7,10 +7,12 @@
 //!
 //! 1. [`memo`] parses and counts each message once; [`text_results`] finds results that came as text.
 //! 2. [`state::TurnState::inject`] adds the hidden tools and their guidance.
-//! 3. [`state::TurnState::prepare`] makes one hop: the transcript, its size, a pass if one is due,
-//!    the bytes. `originals` reads the client's texts for passes and for texts of the proxy.
-//! 4. [`hidden::settle`] runs the hidden calls of an answer and turns it into the hop that is
-//!    recorded. `recall` brings back what was evicted; `bounded` limits what is kept of a call.
+//! 3. [`state::TurnState::prepare`] makes one hop: the view of the conversation (`session`) and its size
+//!    (`tokens`); a pass, if `commit` says that one is due, by which `policy` evicts; the bytes (`render`).
+//!    `originals` reads the client's texts for passes and for texts of the proxy.
+//! 4. [`hidden::settle`] runs the hidden calls of an answer (`intercept` says what they mean) and turns it
+//!    into the hop that is recorded. `recall` brings back what was evicted; `bounded` limits what is
+//!    kept of a call.
 //! 5. [`ending::record`] makes the turn's record of all hops.
 
 mod bounded;
