@@ -289,7 +289,7 @@ impl Run {
         }
     }
 
-    fn complain(&mut self, found: &[audit::Violation]) {
+    fn complain(&mut self, found: &[plimsoll_scripted::Violation]) {
         for violation in found {
             self.broken += 1;
             if self.broken <= 20 {

@@ -11,39 +11,12 @@ use crate::plan::{Episode, Plan, TOOL};
 use crate::player::{Session, TURN_HEADER};
 use crate::received::{Received, Verdict};
 use crate::size::{Outline, Sizer};
+use crate::violation::Violation;
 
 /// Results shorter than this, in bytes of JSON, may stay where others go: a stub is no shorter.
 const SMALL_RESULT: usize = 400;
 /// How much of a description a ledger line keeps, in characters.
 const LEDGER_LINE: usize = 80;
-
-/// A rule that was broken, with enough text to look into it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Violation {
-    /// The rule's name, to filter by.
-    pub rule: &'static str,
-    /// Where: session, turn, number of the request.
-    pub place: String,
-    /// What was found.
-    pub text: String,
-}
-
-impl Violation {
-    /// A violation.
-    pub fn new(rule: &'static str, place: impl std::fmt::Display, text: impl Into<String>) -> Self {
-        Self {
-            rule,
-            place: place.to_string(),
-            text: text.into(),
-        }
-    }
-}
-
-impl std::fmt::Display for Violation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} at {}: {}", self.rule, self.place, self.text)
-    }
-}
 
 /// Requests for completions by session, from the turn's header; in order of arrival.
 #[must_use]

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::audit::Violation;
 use crate::heard::Heard;
 use crate::plan::TOOL;
 use crate::player::{Session, TURN_HEADER};
 use crate::script::Call;
+use crate::violation::Violation;
 
 /// How a client writes an assistant message without text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

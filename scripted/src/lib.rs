@@ -23,8 +23,8 @@ pub mod wire;
 mod link;
 mod send;
 mod side;
+mod violation;
 
-pub use audit::Violation;
 pub use client::{Client, ClientOptions, ClientRequest, NoText, Outcome};
 pub use heard::Heard;
 pub use plan::Plan;
@@ -34,3 +34,4 @@ pub use rules::{Edit, Form, Rule, Rules, Scope};
 pub use script::{Call, Extra, Fault, IndexStyle, Reply, RequestView, Script, Style, UsagePlace};
 pub use server::{Auth, Options, Provider};
 pub use trace::Recording;
+pub use violation::Violation;

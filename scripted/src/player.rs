@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-use crate::audit::Violation;
 use crate::plan::{Hop, Plan, TOOL};
 use crate::rng::Rng;
 use crate::script::{Fault, Reply, RequestView, Script, Style};
 use crate::trace::Recording;
+use crate::violation::Violation;
 
 /// The header by which the client tells `<session>:<turn>`; a proxy passes it on.
 pub const TURN_HEADER: &str = "x-scripted-turn";
@@ -257,7 +257,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn unknown(header: &str) -> Reply {
     let text = format!("no session and turn {header:?}: send {TURN_HEADER}: <session>:<turn>");
-    Reply::error(404, crate::side::error(&text))
+    Reply::error(404, crate::send::error(&text))
 }
 
 /// The newest assistant message with what follows it.

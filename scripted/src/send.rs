@@ -16,7 +16,6 @@ use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use crate::link::Link;
 use crate::received::Watch;
 use crate::script::{ErrorReply, Fault, Reply};
-use crate::side;
 use crate::validate::Refusal;
 use crate::wire::Step;
 
@@ -104,7 +103,7 @@ pub(crate) async fn early(
             retry_after,
             retry_after_ms,
         }) => {
-            let mut response = json(status, side::error(status_text(status)).into());
+            let mut response = json(status, error(status_text(status)).into());
             let headers = response.headers_mut();
             if let Some(seconds) = retry_after {
                 headers.insert("retry-after", HeaderValue::from(seconds));
@@ -156,4 +155,11 @@ pub(crate) fn json(status: u16, body: Bytes) -> Response {
     let kind = HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, kind);
     response
+}
+
+/// A text in the provider's error shape.
+pub(crate) fn error(message: &str) -> String {
+    let kind = "invalid_request_error";
+    serde_json::json!({"error": {"message": message, "type": kind, "param": null, "code": null}})
+        .to_string()
 }

@@ -317,7 +317,7 @@ async fn handle(State(shared): State<Arc<Shared>>, request: Request) -> Response
     let body = match to_bytes(body, BODY_MAX).await {
         Ok(body) => body,
         // The other side left within its body, or sent too much: nobody waits for more.
-        Err(_) => return send::json(413, side::error("request body is too large").into()),
+        Err(_) => return send::json(413, send::error("request body is too large").into()),
     };
     if parts.method == http::Method::POST && parts.uri.path() == "/v1/chat/completions" {
         return chat(&shared, &parts, body, link).await;

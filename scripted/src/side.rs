@@ -27,17 +27,11 @@ pub(crate) fn answer(parts: &Parts, body: &Bytes, watch: Watch) -> Response {
         "/v1/slow" => return send::steps(slow(parts), true, 0, watch),
         path => {
             let text = format!("Invalid URL ({} {path})", parts.method);
-            send::json(404, error(&text).into())
+            send::json(404, send::error(&text).into())
         }
     };
     watch.finish();
     response
-}
-
-/// A text in the provider's error shape.
-pub(crate) fn error(message: &str) -> String {
-    let kind = "invalid_request_error";
-    json!({"error": {"message": message, "type": kind, "param": null, "code": null}}).to_string()
 }
 
 fn models() -> String {

@@ -9,7 +9,7 @@ use std::hash::Hasher as _;
 use serde_json::Value;
 use twox_hash::XxHash3_64;
 
-use super::anchors::{self, Part};
+use super::message_text::{self, Part};
 use crate::model::Dialect;
 
 /// Words of a passage, which the lab measures beside strings and lines. The views that are written for a
@@ -58,7 +58,7 @@ impl Texts {
         for bytes in messages {
             let mut own: HashMap<usize, HashSet<u64>> = HashMap::new();
             let mut inside = Vec::new();
-            anchors::texts(bytes, &mut |_: Part, text: &str| {
+            message_text::texts(bytes, &mut |_: Part, text: &str| {
                 let words = words(text);
                 for length in RUNS {
                     own.entry(length).or_default().extend(runs(&words, length));
@@ -99,7 +99,7 @@ impl Needed {
     #[must_use]
     pub fn of(answer: &[u8], history: &Texts) -> Self {
         let mut texts = Vec::new();
-        anchors::texts(answer, &mut |part: Part, text: &str| {
+        message_text::texts(answer, &mut |part: Part, text: &str| {
             if part != Part::Reasoning {
                 texts.push(text.to_owned());
             }
@@ -220,7 +220,7 @@ pub fn runs(words: &[u64], length: usize) -> impl Iterator<Item = u64> {
 /// A line as it is compared: without the number before it and without indentation.
 fn line(text: &str) -> u64 {
     let text = text.trim();
-    hash(anchors::unnumbered(text).unwrap_or(text))
+    hash(message_text::unnumbered(text).unwrap_or(text))
 }
 
 /// Lines that follow each other.

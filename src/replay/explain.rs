@@ -3,15 +3,16 @@
 
 use std::fmt::Write as _;
 
-use super::anchors::{Needs, Part};
+use super::anchors::Needs;
 use super::drive;
+use super::message_text::Part;
 use super::player::{Followed, Passed, Player};
-use super::shown::View;
+use super::shown::{View, item};
 use super::trace::Trace;
 use super::{Lab, ReplayError};
-use crate::model::{Dialect, ItemKind, ItemNo};
+use crate::model::{ItemKind, ItemNo};
 use crate::session::tombstone;
-use crate::session::transcript::{Item, Source, Transcript};
+use crate::session::transcript::Item;
 
 /// Characters of a text that are quoted.
 const QUOTED: usize = 240;
@@ -73,12 +74,6 @@ pub fn explain(lab: &Lab, trace: &Trace, asked: &str) -> Result<String, ExplainE
         item,
     }
     .tell())
-}
-
-/// The item of a number: the call where the number is a pair's.
-fn item(transcript: &Transcript, number: ItemNo) -> Option<&Item> {
-    let mut items = transcript.items.iter();
-    items.find(|item| item.no == number && item.kind != ItemKind::Result)
 }
 
 fn word(item: &Item) -> &str {
@@ -243,20 +238,4 @@ fn quoted(text: &str) -> String {
         short.push('…');
     }
     format!("{short:?}")
-}
-
-/// The id of the call of an item, as the client's message tells it.
-pub(super) fn call_id(
-    transcript: &Transcript,
-    number: ItemNo,
-    message: impl Fn(usize) -> Option<Vec<u8>>,
-) -> Option<String> {
-    let item = item(transcript, number)?;
-    let result = transcript.items.get(item.pair?)?;
-    let entry = transcript.entries.get(result.entry)?;
-    let (Source::Client(at) | Source::LastHop { message: at, .. }) = entry.source else {
-        return None;
-    };
-    let bytes = message(at)?;
-    Some(Dialect::Chat.parse(&bytes).ok()?.result_of?.0)
 }

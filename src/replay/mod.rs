@@ -12,6 +12,7 @@ pub(crate) mod explain;
 mod holdings;
 pub(crate) mod html;
 pub(crate) mod json;
+mod message_text;
 mod named;
 pub(crate) mod outcome;
 mod plans;

@@ -11,12 +11,11 @@ use plimsoll_scripted::plan;
 use super::anchors::{Ask, Needs};
 use super::cache::{Asked, Meter, Pricing};
 use super::contender::{Annotate, Contender, summary};
-use super::explain;
 use super::holdings::Holdings;
 use super::outcome::{Point, Run};
 use super::plans::Plans;
 use super::sent::{Change, Pool, Sent};
-use super::shown::View;
+use super::shown::{self, View};
 use crate::commit::Trigger;
 use crate::dialect::answer::{Answer, Call, Reasoning};
 use crate::dialect::message;
@@ -338,7 +337,7 @@ impl<'a> Player<'a> {
         no: ItemNo,
     ) {
         let bytes = |at: usize| Some(state.request.message(at).to_vec());
-        let id = explain::call_id(transcript, no, bytes);
+        let id = shown::call_id(transcript, no, bytes);
         let result = id.and_then(|id| {
             let parsed = self
                 .sent

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use plimsoll_scripted::rng::Rng;
 
-use super::anchors::{self, Part};
+use super::message_text::{self, Part};
 use super::standin::Size;
 use super::trace::{self, Trace};
 use super::{Lab, ReplayError, Watch, across, drive};
@@ -160,7 +160,7 @@ fn session(
 /// Whether an answer says enough to be looked at.
 fn says(answer: &[u8]) -> bool {
     let mut bytes = 0;
-    anchors::texts(answer, &mut |part: Part, text: &str| {
+    message_text::texts(answer, &mut |part: Part, text: &str| {
         if part != Part::Reasoning {
             bytes += text.len();
         }

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 
 use twox_hash::XxHash3_128;
 
-use super::anchors::{self, Needs, Part};
+use super::anchors::Needs;
+use super::message_text::{self, Part};
 use super::named::{self, Ids};
 use crate::model::{Role, Shape, raw};
 use crate::turn::memo::Reader;
@@ -75,7 +76,7 @@ impl Pool {
             let shape = reader.shape(bytes).ok()?;
             let mut element = element(bytes, needs, &shape)?;
             let mut text = String::new();
-            anchors::texts(bytes, &mut |_: Part, part: &str| {
+            message_text::texts(bytes, &mut |_: Part, part: &str| {
                 text.push_str(part);
                 text.push('\n');
             });

@@ -2,10 +2,10 @@
 //! tombstone or a ledger line, or its episode by name. Decided by the text that was sent, with the
 //! transcript only to tell what an item is called.
 
-use super::anchors::Part;
+use super::message_text::Part;
 use super::named::{self, Ids};
 use super::sent::{Note, Pool};
-use crate::model::{ItemKind, ItemNo, Role};
+use crate::model::{Dialect, ItemKind, ItemNo, Role};
 use crate::session::tombstone;
 use crate::session::transcript::{Item, Source, Transcript};
 
@@ -93,4 +93,26 @@ fn is_named(item: &Item, ids: &Ids) -> bool {
 /// The names that items without a tool go by.
 fn is_text(name: &str) -> bool {
     matches!(name, "text" | "assistant" | "reasoning")
+}
+
+/// The item of a number: the call where the number is a pair's.
+pub fn item(transcript: &Transcript, number: ItemNo) -> Option<&Item> {
+    let mut items = transcript.items.iter();
+    items.find(|item| item.no == number && item.kind != ItemKind::Result)
+}
+
+/// The id of the call of an item, as the client's message tells it.
+pub fn call_id(
+    transcript: &Transcript,
+    number: ItemNo,
+    message: impl Fn(usize) -> Option<Vec<u8>>,
+) -> Option<String> {
+    let item = item(transcript, number)?;
+    let result = transcript.items.get(item.pair?)?;
+    let entry = transcript.entries.get(result.entry)?;
+    let (Source::Client(at) | Source::LastHop { message: at, .. }) = entry.source else {
+        return None;
+    };
+    let bytes = message(at)?;
+    Some(Dialect::Chat.parse(&bytes).ok()?.result_of?.0)
 }

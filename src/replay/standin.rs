@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use super::anchors::{self, Part};
+use super::message_text::{self, Part};
 use crate::model::Role;
 
 /// The name of the view that holds the newest messages alone.
@@ -82,7 +82,7 @@ pub fn summary<'a>(
         if message.get("role").and_then(Value::as_str) != Some("assistant") {
             continue;
         }
-        anchors::texts(bytes, &mut |part: Part, text: &str| {
+        message_text::texts(bytes, &mut |part: Part, text: &str| {
             let first = text.trim().lines().next().unwrap_or_default();
             if part == Part::Text && !first.is_empty() {
                 lines.push(cut(first, SAID));

@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use serde_json::{Map, Value, json};
 use twox_hash::XxHash3_64;
 
-use super::anchors::{self, Needs, Part};
+use super::anchors::Needs;
 use super::blocks::{Needed, Texts};
+use super::message_text::{self, Part};
 use super::sample::{self, Choice, Drawn};
 pub use super::seats::Match;
 use super::seats::{self, Seat, ceiling, play, search, tokens};
@@ -186,13 +187,13 @@ impl Strings {
     fn of(history: &[&[u8]], answer: &[u8]) -> Self {
         let (mut known, mut lines) = (HashSet::new(), HashSet::new());
         for bytes in history {
-            anchors::texts(bytes, &mut |_: Part, text: &str| {
+            message_text::texts(bytes, &mut |_: Part, text: &str| {
                 known.extend(strings(text).map(|(_, string)| string.to_owned()));
                 lines.extend(text.lines().map(line));
             });
         }
         let mut said = HashSet::new();
-        anchors::texts(answer, &mut |part: Part, text: &str| {
+        message_text::texts(answer, &mut |part: Part, text: &str| {
             if part != Part::Reasoning {
                 let all = strings(text).map(|(_, string)| string.to_owned());
                 said.extend(all.filter(|string| known.contains(string)));
@@ -208,7 +209,7 @@ impl Strings {
     fn told(&self, messages: &[Vec<u8>]) -> Value {
         let (mut shown, mut noted) = (HashSet::new(), HashSet::new());
         for bytes in messages {
-            anchors::texts(bytes, &mut |_: Part, text: &str| {
+            message_text::texts(bytes, &mut |_: Part, text: &str| {
                 for one in text.lines() {
                     let own = strings(one).map(|(_, string)| string.to_owned());
                     if self.lines.contains(&line(one)) {
