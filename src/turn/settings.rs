@@ -531,29 +531,4 @@ fn share_of(share: f64, window: Option<u32>, model: &str) -> Result<u32, TermsEr
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_window_holds_the_ceiling_and_what_follows_from_it() {
-        let tokens = |tokens| Some(AskedBudget::Tokens(tokens));
-        let share = Some(AskedBudget::WindowShare(0.5));
-        for (asked, window, ceiling, windowed, recent) in [
-            (None, None, 80_000, false, 8_000),
-            (None, Some(80_000), 80_000, false, 8_000),
-            (None, Some(8_192), 8_192, true, 1_638),
-            (None, Some(2_000), 2_000, true, 400),
-            (tokens(5_000), Some(8_192), 5_000, false, 1_000),
-            (tokens(60_000), Some(8_192), 8_192, true, 1_638),
-            (share, Some(20_000), 10_000, false, 2_000),
-        ] {
-            let overrides = Overrides {
-                budget: asked,
-                ..Overrides::default()
-            };
-            let terms = Terms::of(&Settings::default(), &overrides, window, "m").unwrap();
-            let found = (terms.ceiling, terms.windowed, terms.protect_recent);
-            assert_eq!(found, (ceiling, windowed, recent), "{asked:?} {window:?}");
-        }
-    }
-}
+mod tests;

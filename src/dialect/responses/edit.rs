@@ -332,8 +332,7 @@ pub fn result(bytes: &[u8], text: &str) -> Option<Bytes> {
     Some(json::with(&item.object, "output", &output))
 }
 
-/// A system unit with a block of text appended: behind a blank line to a string, as one more part
-/// to an array.
+/// Appends a block of text to a system unit: a blank line and the block, or one more part.
 pub fn append_text(bytes: &[u8], block: &str) -> Option<Bytes> {
     // A lone surrogate in the text makes the unit unreadable. Its stand-in has the same length, so
     // the span that is found fits the client's own bytes.

@@ -1,0 +1,176 @@
+//! Tests of `headers`.
+
+use super::*;
+
+fn map(pairs: &[(&str, &str)]) -> HeaderMap {
+    let mut map = HeaderMap::new();
+    for (name, value) in pairs {
+        map.append(
+            name.parse::<http::HeaderName>().unwrap(),
+            value.parse().unwrap(),
+        );
+    }
+    map
+}
+
+fn parse(pairs: &[(&str, &str)]) -> Result<Overrides, ProxyError> {
+    overrides(&map(pairs), &BTreeSet::from(["small".to_owned()]))
+}
+
+#[test]
+fn good_values_are_read() {
+    let read = parse(&[
+        (MODE, "observe"),
+        (BUDGET, " 40000 "),
+        (PROFILE, "small"),
+        (POLICY, "cwl"),
+        (RECALL, "off"),
+        (GUIDE, "now"),
+    ]);
+    let wanted = Overrides {
+        mode: Some(Mode::Observe),
+        budget: Some(AskedBudget::Tokens(40_000)),
+        profile: Some("small".to_owned()),
+        policy: Some(Policy::Cwl),
+        recall: Some(false),
+        guide: true,
+    };
+    assert_eq!(read.unwrap(), wanted);
+    assert_eq!(parse(&[]).unwrap(), Overrides::default());
+    for (text, share) in [("40%", 0.4), ("100%", 1.0), ("12.5%", 0.125)] {
+        let read = parse(&[(BUDGET, text)]).unwrap();
+        assert_eq!(read.budget, Some(AskedBudget::WindowShare(share)), "{text}");
+    }
+    for (text, tokens) in [
+        ("4000", 4_000),
+        ("4k", 4_000),
+        ("40K", 40_000),
+        ("4.5k", 4_500),
+    ] {
+        let read = parse(&[(BUDGET, text)]).unwrap();
+        assert_eq!(read.budget, Some(AskedBudget::Tokens(tokens)), "{text}");
+    }
+}
+
+#[test]
+fn bad_values_name_the_header_and_say_what_is_allowed() {
+    let table = [
+        (MODE, "on", "manage, observe, off"),
+        (MODE, "", "manage, observe, off"),
+        (BUDGET, "3999", "at least 4000"),
+        (BUDGET, "-1", "at least 4000"),
+        (BUDGET, "4e4", "like 40%"),
+        (BUDGET, "3k", "at least 4000"),
+        (BUDGET, "40kk", "80k"),
+        (BUDGET, "k", "80k"),
+        (BUDGET, "0%", "like 40%"),
+        (BUDGET, "101%", "like 40%"),
+        (BUDGET, "%", "like 40%"),
+        (BUDGET, "inf%", "like 40%"),
+        (BUDGET, "NaN%", "like 40%"),
+        (BUDGET, "99999999999999", "at least 4000"),
+        (PROFILE, "huge", "small"),
+        (POLICY, "lru", "cwl"),
+        (RECALL, "no", "on, off"),
+        (GUIDE, "soon", "now"),
+    ];
+    for (name, value, hint) in table {
+        match parse(&[(name, value)]) {
+            Err(ProxyError::Header {
+                name: named,
+                allowed,
+            }) => {
+                assert_eq!(named, name);
+                assert!(allowed.contains(hint), "{name}: {value}: {allowed}");
+            }
+            other => panic!("{name}: {value}: {other:?}"),
+        }
+    }
+    assert!(parse(&[(MODE, "off"), (MODE, "off")]).is_err());
+    assert!(session(&map(&[(SESSION, "a b")])).is_err());
+    assert!(session(&map(&[(SESSION, &"x".repeat(257))])).is_err());
+    assert!(session(&map(&[(PARENT, "")])).is_err());
+}
+
+/// (headers, scope, parent)
+type Row = (
+    &'static [(&'static str, &'static str)],
+    Option<&'static str>,
+    Option<&'static str>,
+);
+
+#[track_caller]
+fn finds(table: &[Row]) {
+    let scope = |text: &str| Scope(text.to_owned());
+    for (pairs, place, parent) in table {
+        let read = session(&map(pairs)).unwrap();
+        assert_eq!(read.explicit, place.map(scope), "{pairs:?}");
+        assert_eq!(read.parent, parent.map(scope), "{pairs:?}");
+    }
+}
+
+const CLAUDE: (&str, &str) = ("X-Claude-Code-Session-Id", "s");
+const AGENT: (&str, &str) = ("x-claude-code-agent-id", "a");
+const CODEX: (&str, &str) = ("session-id", "s");
+const THREAD: (&str, &str) = ("thread-id", "t");
+const PARENT_THREAD: (&str, &str) = ("x-codex-parent-thread-id", "p");
+const OPENCODE: (&str, &str) = ("x-session-id", "c");
+const PARENT_SESSION: (&str, &str) = ("x-parent-session-id", "s");
+
+#[test]
+fn agents_sessions_are_found() {
+    finds(&[
+        (&[], None, None),
+        (&[OPENCODE, ("x-session-affinity", "c")], Some("c"), None),
+        (&[("x-session-affinity", "s")], Some("s"), None),
+        (&[OPENCODE, PARENT_SESSION], Some("c"), Some("s")),
+        (&[CODEX, THREAD], Some("s\u{1f}t"), None),
+        (
+            &[CODEX, THREAD, PARENT_THREAD],
+            Some("s\u{1f}t"),
+            Some("s\u{1f}p"),
+        ),
+        (&[CLAUDE], Some("s"), None),
+        (&[CLAUDE, AGENT], Some("s\u{1f}a"), Some("s")),
+        (&[("session_id", "s")], Some("s"), None),
+        (&[THREAD, (PARENT, "p")], None, Some("p")),
+    ]);
+}
+
+#[test]
+fn a_session_of_ours_holds_an_agents_threads_apart() {
+    const OURS: (&str, &str) = (SESSION, "mine");
+    finds(&[
+        (&[OURS], Some("mine"), None),
+        (&[OURS, CLAUDE], Some("mine"), None),
+        (&[OURS, CLAUDE, AGENT], Some("mine\u{1f}a"), Some("mine")),
+        (&[OURS, CODEX, THREAD], Some("mine\u{1f}t"), None),
+        (
+            &[OURS, CODEX, THREAD, PARENT_THREAD],
+            Some("mine\u{1f}t"),
+            Some("mine\u{1f}p"),
+        ),
+        (&[OURS, OPENCODE], Some("mine\u{1f}c"), None),
+        (
+            &[OURS, OPENCODE, PARENT_SESSION],
+            Some("mine\u{1f}c"),
+            Some("mine\u{1f}s"),
+        ),
+        (
+            &[OURS, OPENCODE, PARENT_SESSION, (PARENT, "p")],
+            Some("mine\u{1f}c"),
+            Some("p"),
+        ),
+    ]);
+}
+
+#[test]
+fn the_cache_key_is_the_last_resort() {
+    let named = session(&map(&[("x-session-id", "s")])).unwrap();
+    assert_eq!(named.scope(Some("key")), Scope("s".to_owned()));
+    assert_eq!(
+        SessionHeaders::default().scope(Some("key")),
+        Scope("key".to_owned())
+    );
+    assert_eq!(SessionHeaders::default().scope(None), Scope::default());
+}

@@ -1,0 +1,135 @@
+//! Tests of `learned`.
+
+use super::*;
+
+const TENANT: TenantId = TenantId(crate::model::Digest([7; 32]));
+
+fn whose(model: &str) -> TenantModel {
+    TenantModel::new(TENANT, Dialect::Chat, model)
+}
+
+fn edits(kinds: &[EditKind]) -> Edits {
+    kinds.iter().copied().collect()
+}
+
+/// One view with these edits is refused. It is accepted without the suspects, or as the
+/// client's own request.
+fn refused(learned: &Learned, all: Edits, text: &str) -> Edits {
+    let body = serde_json::json!({"error": {"message": text}}).to_string();
+    match learned.suspects(&whose("m"), all, body.as_bytes(), true) {
+        Some(suspects) => learned.explained(&whose("m"), suspects),
+        None => learned.unexplained(&whose("m"), all),
+    }
+}
+
+#[test]
+fn what_a_refusal_names_is_learned_at_once() {
+    let learned = Learned::default();
+    let all = edits(&[EditKind::Reasoning, EditKind::Results]);
+    let text = "The `reasoning_content` in the thinking mode must be passed back";
+    let only = edits(&[EditKind::Reasoning]);
+    assert_eq!(refused(&learned, all, text), only);
+    assert_eq!(refused(&learned, all, text), Edits::default(), "told twice");
+    assert_eq!(learned.without(&whose("m")), only);
+    let others = [
+        whose("other"),
+        TenantModel::new(TENANT, Dialect::Messages, "m"),
+        TenantModel::new(TenantId(crate::model::Digest([8; 32])), Dialect::Chat, "m"),
+    ];
+    assert!(others.iter().all(|other| learned.without(other).is_empty()));
+}
+
+#[test]
+fn what_nothing_names_is_learned_when_it_happens_twice() {
+    let learned = Learned::default();
+    learned.accepted(&whose("m"), edits(&[EditKind::Hidden]));
+    let all = edits(&[EditKind::Hidden, EditKind::Reasoning, EditKind::Results]);
+    assert!(refused(&learned, all, "Invalid request").is_empty());
+    let suspected = edits(&[EditKind::Reasoning, EditKind::Results]);
+    assert_eq!(refused(&learned, all, "Invalid request"), suspected);
+    assert_eq!(learned.without(&whose("m")), suspected);
+}
+
+#[test]
+fn a_view_that_is_accepted_between_clears_its_edits() {
+    let learned = Learned::default();
+    let all = edits(&[EditKind::Reasoning, EditKind::Results]);
+    for _ in 0..20 {
+        assert!(refused(&learned, all, "try again").is_empty());
+        learned.accepted(&whose("m"), all);
+    }
+    let late = refused(&learned, all, "try again");
+    assert!(late.is_empty());
+}
+
+#[test]
+fn what_was_accepted_before_takes_two_refusals_that_name_it() {
+    let learned = Learned::default();
+    let all = edits(&[EditKind::Reasoning]);
+    learned.accepted(&whose("m"), all);
+    assert!(refused(&learned, all, "missing thought_signature").is_empty());
+    assert_eq!(refused(&learned, all, "missing thought_signature"), all);
+}
+
+#[test]
+fn an_upstream_that_refuses_by_chance_teaches_later() {
+    let learned = Learned::default();
+    let (old, new) = (edits(&[EditKind::Tools]), edits(&[EditKind::Results]));
+    learned.accepted(&whose("m"), old);
+    learned.unexplained(&whose("m"), old);
+    assert!(refused(&learned, new, "no").is_empty());
+    assert!(refused(&learned, new, "no").is_empty());
+    assert_eq!(refused(&learned, new, "no"), new);
+    // What lies long back counts no more.
+    let (old, new) = (edits(&[EditKind::Hidden]), edits(&[EditKind::Text]));
+    for _ in 0..FORGET_AFTER {
+        learned.accepted(&whose("m"), old);
+    }
+    assert!(refused(&learned, new, "no").is_empty());
+    assert_eq!(refused(&learned, new, "no"), new);
+}
+
+#[test]
+fn edits_that_were_accepted_once_are_suspected_again_after_refusals_in_a_row() {
+    let learned = Learned::default();
+    let all = edits(&[EditKind::Text, EditKind::Arguments]);
+    learned.accepted(&whose("m"), all);
+    for _ in 0..SUSPECT_AFTER {
+        assert_eq!(learned.suspects(&whose("m"), all, b"no", false), None);
+        assert!(learned.unexplained(&whose("m"), all).is_empty());
+    }
+    for _ in 0..=MOST_CHANCE {
+        assert!(refused(&learned, all, "Invalid request").is_empty());
+    }
+    assert_eq!(refused(&learned, all, "Invalid request"), all);
+}
+
+#[test]
+fn only_what_a_refusal_says_counts_and_not_what_it_quotes() {
+    let all = edits(&[EditKind::Reasoning, EditKind::Hidden]);
+    for (body, expect) in [
+        (
+            r#"{"error":{"message":"bad","input":{"reasoning_content":"x"}}}"#,
+            None,
+        ),
+        (
+            r#"[{"error":{"message":"no thought_signature"}}]"#,
+            Some(EditKind::Reasoning),
+        ),
+        (
+            r#"{"error":{"message":"Provider returned error","metadata":{"raw":"{\"m\":\"thinking must be back\"}"}}}"#,
+            Some(EditKind::Reasoning),
+        ),
+        (
+            r#"{"error":{"message":"Expecting ',' delimiter: line 1"}}"#,
+            None,
+        ),
+        (
+            r#"{"error":{"message":"no tool named `delimiter`"}}"#,
+            Some(EditKind::Hidden),
+        ),
+        ("thinking is required", Some(EditKind::Reasoning)),
+    ] {
+        assert_eq!(named(all, body.as_bytes()), expect, "{body}");
+    }
+}

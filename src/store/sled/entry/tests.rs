@@ -1,0 +1,123 @@
+//! Tests of `entry`.
+
+use std::io::Write as _;
+
+use super::super::super::tests::noise;
+use super::*;
+use crate::model::blob_id;
+
+fn batch(seed: u64, length: usize) -> Batch {
+    let bytes = noise(seed, length);
+    let id = blob_id(&bytes);
+    let link = |turn| Link {
+        key: blob_id(&seed.to_le_bytes()),
+        id,
+        // The last byte is none that a file is filled up with.
+        turn: u32::MAX - turn,
+    };
+    Batch {
+        blobs: vec![(id, bytes), (blob_id(b""), Bytes::new())],
+        links: (0..3).map(link).collect(),
+    }
+}
+
+fn stamp(group: u64) -> Stamp {
+    let (blobs, links) = (group * 2, group * 3);
+    Stamp {
+        first: group,
+        last: group,
+        counts: Counts { blobs, links },
+    }
+}
+
+/// The groups that are read whole, and the last of which there is a trace.
+fn read(bytes: &[u8]) -> (Vec<(u64, Vec<Batch>)>, u64) {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(bytes).unwrap();
+    let mut reader = EntryReader::new(&file, 0).unwrap();
+    let (mut whole, mut top) = (Vec::new(), 0);
+    while let Some(found) = reader.next().unwrap() {
+        let met = match found {
+            Scanned::Whole(met, batches) => {
+                whole.push((met.last, batches));
+                met
+            }
+            Scanned::Trace(met) => met,
+        };
+        assert_eq!(met, stamp(met.last));
+        top = top.max(met.last);
+    }
+    (whole, top)
+}
+
+fn file(groups: &[(u64, Vec<Batch>)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (number, group) in groups {
+        let at = bytes.len() as u64;
+        bytes.extend(seal(at, usize::MAX, &stamp(*number), group).unwrap());
+    }
+    bytes
+}
+
+#[test]
+fn what_was_sealed_is_read_again_and_only_at_its_place() {
+    let groups = [
+        (1, vec![batch(1, 700), batch(2, 0)]),
+        (2, vec![batch(3, 90_000)]),
+        (3, vec![]),
+    ];
+    let bytes = file(&groups);
+    assert_eq!(read(&bytes), (groups.to_vec(), 3));
+    let moved = [&[0][..], &bytes].concat();
+    assert_eq!(read(&moved), (vec![], 0));
+    assert_eq!(read(&[]), (vec![], 0));
+}
+
+#[test]
+fn an_entry_takes_the_room_that_it_says_or_none() {
+    let group = [batch(1, 500)];
+    let length = seal(0, usize::MAX, &stamp(1), &group).unwrap().len();
+    assert!(seal(0, length, &stamp(1), &group).is_some());
+    assert!(seal(0, length - 1, &stamp(1), &group).is_none());
+}
+
+#[test]
+fn one_flipped_bit_takes_one_entry_and_never_its_trace() {
+    let groups: Vec<_> = (1..4).map(|n| (n, vec![batch(n, 60)])).collect();
+    let sound = file(&groups);
+    let ends: Vec<usize> = (1..4).map(|n| file(&groups[..n]).len()).collect();
+    for at in 0..sound.len() {
+        let mut bytes = sound.clone();
+        bytes[at] ^= 1 << (at % 8);
+        let hit = ends.iter().filter(|end| **end <= at).count();
+        let (whole, top) = read(&bytes);
+        assert_eq!(top, 3, "byte {at}");
+        let left: Vec<u64> = whole.iter().map(|(number, _)| *number).collect();
+        let tail = ends[hit] - STAMP_BYTES <= at;
+        let want: Vec<u64> = (1..4).filter(|n| tail || *n != hit as u64 + 1).collect();
+        assert_eq!(left, want, "byte {at}");
+        assert!(whole.iter().all(|entry| groups.contains(entry)));
+    }
+}
+
+#[test]
+fn a_cut_file_keeps_what_stands_before_the_cut() {
+    let groups: Vec<_> = (1..4).map(|n| (n, vec![batch(n, 60)])).collect();
+    let sound = file(&groups);
+    for at in (0..sound.len()).step_by(7) {
+        let whole = (1..4).filter(|n| file(&groups[..*n]).len() <= at).count();
+        assert!(read(&sound[..at]).0.len() >= whole, "cut at {at}");
+    }
+}
+
+#[test]
+fn what_follows_a_long_damage_is_found() {
+    let groups: Vec<_> = (1..4).map(|n| (n, vec![batch(n, 200_000)])).collect();
+    let mut bytes = file(&groups);
+    let from = file(&groups[..1]).len();
+    let to = file(&groups[..2]).len();
+    bytes[from..to].fill(0xd1);
+    let (whole, top) = read(&bytes);
+    assert_eq!(whole, [groups[0].clone(), groups[2].clone()]);
+    assert_eq!(top, 3);
+}
