@@ -55,7 +55,7 @@ likelihood traces out="target/likelihood" *flags:
     target/release/plimsoll replay {{traces}} --ceiling 5000 --annotate none \
         --policies none,cwl,cwl-paper,recency,oldest-turn,compaction --longest 14000 \
         --views {{out}}/sent.jsonl
-    python3 tests/likelihood/score.py {{out}}/sent.jsonl {{out}}/scores.jsonl {{flags}}
+    python3 tests/likelihood/score.py {{out}}/sent.jsonl --scores {{out}}/scores.jsonl {{flags}}
     python3 tests/likelihood/report.py {{out}}/sent.jsonl {{out}}/scores.jsonl
 
 # Format, then everything that is checked without running.

@@ -1,7 +1,7 @@
 // What `engine.py` needs of llama.cpp: tokens of a text, and the log-probability of given tokens, with
 // keys and values of what was read before kept. Knows no jobs and no messages.
 //
-// A cache of a model with a sliding window can't be cut back, so that its state is saved where the next
+// A cache of a model with a sliding window can't be cut back, so that its state is saved where a later
 // text will part from this one (`pl_mark`), and brought back from there (`pl_keep`).
 
 #include <algorithm>
@@ -12,6 +12,9 @@
 
 #include "ggml-backend.h"
 #include "llama.h"
+
+// States that are kept at a time: 15 MB each for the small model.
+static const size_t MARKS = 32;
 
 struct Mark {
     int at;
@@ -111,7 +114,7 @@ void pl_mark(Engine * engine) {
     const llama_state_seq_flags part = LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY;
     Mark mark{engine->length, std::vector<uint8_t>(llama_state_seq_get_size_ext(engine->context, 0, part))};
     if (!llama_state_seq_get_data_ext(engine->context, mark.state.data(), mark.state.size(), 0, part)) return;
-    if (marks.size() >= 8) marks.erase(marks.begin());
+    if (marks.size() >= MARKS) marks.erase(marks.begin());
     marks.push_back(std::move(mark));
 }
 

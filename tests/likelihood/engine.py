@@ -75,6 +75,19 @@ def resumed(have, context, answer):
     return min(common(have, context + answer), len(context) - 1)
 
 
+def cuts(texts, at):
+    """Where the texts behind the one at `at` will part from it, in a list in which neighbours have most
+    in common. A text further on has no more in common with this one than any between them."""
+    whole = sum(texts[at], [])
+    shared, found = len(whole), set()
+    for before, answer in texts[at + 1 :]:
+        shared = min(shared, common(whole[:shared], before + answer))
+        found.add(min(shared, len(before) - 1))
+        if shared == 0:
+            break
+    return found
+
+
 class Reader:
     """Reads text after text, and only what the one before it did not have at its front."""
 
@@ -82,27 +95,26 @@ class Reader:
         self.model, self.pause = model, pause
         self.have = []
 
-    def score(self, context, answer, then=None):
+    def score(self, context, answer, cuts=()):
         """The log-probability of each token of an answer behind a context, and how many tokens had to be
-        read. `then` is the context and answer that come next: where they part from this one the model's
-        state is marked."""
+        read. `cuts` are the places where later texts part from this one: there the model's state is
+        marked."""
         whole = context + answer
         # Nobody asks what follows the last token.
         first, stop = len(context) - 1, len(whole) - 1
         kept = at = self.model.keep(resumed(self.have, context, answer))
-        cut = resumed(whole, *then) if then else 0
         found = []
         while at < stop:
             self.wait()
             end = min(stop, at + ROOM, max(at, first) + OUTPUTS)
-            end = cut if at < cut < end else end
+            end = min((cut for cut in cuts if at < cut < end), default=end)
             following = [whole[i + 1] if i >= first else -1 for i in range(at, end)]
             # A model that fails has forgotten all.
             self.have = []
             read = self.model.read(whole[at:end], following)
             found += [lp for lp, token in zip(read, following) if token >= 0]
             self.have, at = whole[:end], end
-            if at == cut:
+            if at in cuts:
                 self.model.mark()
         return found, stop - kept
 

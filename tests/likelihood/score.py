@@ -1,12 +1,14 @@
 """How likely a real model finds the recorded answers, given what each policy sent.
 
     plimsoll replay TRACES --ceiling 5000 --annotate none --views views.jsonl …
-    python score.py views.jsonl scores.jsonl [--model gemma] [--threads 1]
+    python score.py views.jsonl [more.jsonl …] --scores scores.jsonl [--model gemma] [--threads 1]
     python report.py views.jsonl scores.jsonl
 
 Reads views, appends one line a scored view, and goes on where it stopped: what is scored is known by a
 digest of its text, whichever policy sent it. Block by block as the views were chosen, so that whatever is
-done is a balanced sample; within a block view by view, so that consecutive turns cost their new tokens.
+done is a balanced sample. Within a session's block, texts are read in the order of their tokens, so that
+what several have at their front is read once, whichever turn, policy or file they come from: give the
+files that are to be scored together.
 Owns order and resumption; never judges a score.
 """
 
@@ -18,6 +20,7 @@ import time
 from pathlib import Path
 
 import text
+from engine import Reader, cuts
 
 
 def digest(view, form, tokens):
@@ -43,14 +46,19 @@ def scored(files):
     return {row["key"]: row for file in files for row in lines(file)}
 
 
-def ordered(views):
-    """Views block by block, in each policy by policy, in each turn by turn."""
-    blocks, policies = {}, {}
+def blocks(views):
+    """Views by block and session, in the order of the blocks."""
+    found = {}
     for view in views:
-        blocks.setdefault((view["block"], view["session"]), []).append(view)
-        policies.setdefault(view["policy"], len(policies))
-    for block in blocks.values():
-        yield sorted(block, key=lambda view: (policies[view["policy"]], view["turn"]))
+        found.setdefault((view["block"], view["session"]), []).append(view)
+    return [found[key] for key in sorted(found, key=lambda key: key[0])]
+
+
+def part(views, which):
+    """The views of one of several equal shares of the sessions."""
+    share, shares = (int(number) for number in which.split("/"))
+    sessions = list(dict.fromkeys(view["session"] for view in views))
+    return [view for view in views if sessions.index(view["session"]) % shares == share - 1]
 
 
 def context(model, view, form):
@@ -72,27 +80,26 @@ def form_of(model, asked):
 def score(model, reader, views, done, out, tokens, form):
     """Scores what is not scored yet; yields after each view what it took."""
     form = form_of(model, form)
-    for block in ordered(views):
-        jobs = []
+    for block in blocks(views):
+        jobs = {}
         for view in block:
             key = digest(view, form, tokens)
-            if key not in done and all(key != known for known, _ in jobs):
-                jobs.append((key, view))
-        texts = []
-        for _, view in jobs:
-            before, answer = context(model, view, form)
-            texts.append((before, answer[:tokens]))
-        for at, (key, view) in enumerate(jobs):
-            before, answer = texts[at]
+            if key not in done:
+                jobs.setdefault(key, view)
+        read = {key: context(model, view, form) for key, view in jobs.items()}
+        texts = {key: (before, answer[:tokens]) for key, (before, answer) in read.items()}
+        keys = sorted(texts, key=lambda key: sum(texts[key], []))
+        for at, key in enumerate(keys):
+            view, (before, answer) = jobs[key], texts[key]
             row = {"key": key, "form": form, "size": len(before)}
             row |= {name: view[name] for name in ("session", "turn", "policy")}
             if len(before) + len(answer) > model.window:
                 row["error"] = "longer than the window"
             else:
                 begun = time.time()
-                then = texts[at + 1] if at + 1 < len(texts) else None
-                found, read = reader.score(before, answer, then)
-                row |= {"read": read, "secs": round(time.time() - begun, 2)}
+                later = cuts([texts[key] for key in keys], at)
+                found, count = reader.score(before, answer, later)
+                row |= {"read": count, "secs": round(time.time() - begun, 2)}
                 row["lp"] = [round(one, 5) for one in found]
                 row["bytes"] = [model.length(token) for token in answer]
             out.write(json.dumps(row) + "\n")
@@ -103,8 +110,8 @@ def score(model, reader, views, done, out, tokens, form):
 
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("views", help="what `plimsoll replay --views` wrote")
-    options.add_argument("scores", help="the file that is added to")
+    options.add_argument("views", nargs="+", help="what `plimsoll replay --views` wrote")
+    options.add_argument("--scores", required=True, help="the file that is added to")
     options.add_argument("--model", default="gemma", help="gemma, qwen, or a GGUF file")
     options.add_argument("--policies", help="these alone, with commas")
     options.add_argument("--turns", type=int, help="the first so many turns alone")
@@ -112,6 +119,7 @@ def main():
     options.add_argument("--window", type=int, default=28_672, help="tokens of the longest text")
     options.add_argument("--form", default="auto", choices=["auto", *text.FORMS])
     options.add_argument("--threads", type=int, default=1)
+    options.add_argument("--part", default="1/1", help="2/3: the second third of the sessions, for three at a time")
     options.add_argument("--pause", help="wait while this file exists")
     options.add_argument("--backend", default="linux-x64", help="which libraries npm has: linux-x64-cuda, …")
     options.add_argument("--llama", help="a build of llama.cpp and its source in its place: BUILD:SOURCE")
@@ -119,11 +127,12 @@ def main():
     asked = options.parse_args()
     # Here, so that nothing else needs the network or a library.
     import fetch
-    from engine import Llama, Reader
+    from engine import Llama
 
     library, backends = fetch.engine(asked.backend, asked.llama)
     weights = fetch.model(asked.model)
-    views = chosen(lines(asked.views), asked.policies, asked.turns)
+    views = [view for file in asked.views for view in chosen(lines(file), asked.policies, asked.turns)]
+    views = part(views, asked.part)
     done = scored([asked.scores])
     model = Llama(library, backends, weights, asked.window, asked.threads, asked.layers)
     reader = Reader(model, asked.pause)

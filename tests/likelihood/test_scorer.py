@@ -14,7 +14,7 @@ import figures
 import report
 import score
 import text
-from engine import Reader, resumed
+from engine import Reader, cuts, resumed
 
 
 class Toy:
@@ -68,16 +68,22 @@ class Reading(unittest.TestCase):
             ("another", " answer"),
         ]
         coded = [([ord(c) for c in a], [ord(c) for c in b]) for a, b in texts]
+        coded.sort(key=lambda pair: pair[0] + pair[1])
         toy = Toy()
         reader = Reader(toy)
         for at, (context, answer) in enumerate(coded):
-            then = coded[at + 1] if at + 1 < len(coded) else None
-            found, read = reader.score(context, answer, then)
-            self.assertEqual(found, fresh(context, answer), texts[at])
+            found, read = reader.score(context, answer, cuts(coded, at))
+            self.assertEqual(found, fresh(context, answer), coded[at])
             self.assertEqual(len(found), len(answer))
             self.assertLessEqual(len(answer), read)
         whole = sum(len(a) + len(b) - 1 for a, b in coded)
-        self.assertLess(toy.count, whole * 0.7, "what both texts have was read twice")
+        self.assertLess(toy.count, whole * 0.6, "what both texts have was read twice")
+
+    def test_a_state_is_kept_for_each_text_that_parts_from_this_one(self):
+        texts = [([1, 2, 3, 4], [5]), ([1, 2, 3, 9], [5]), ([1, 2, 3, 9, 9], [5]), ([1, 7], [5]), ([8], [5])]
+        self.assertEqual(cuts(texts, 0), {3, 1, 0})
+        self.assertEqual(cuts(texts, 1), {4, 1, 0})
+        self.assertEqual(cuts(texts, 4), set())
 
     def test_the_last_of_the_context_is_always_read(self):
         self.assertEqual(resumed([1, 2, 3, 4, 5], [1, 2, 3], [4]), 2)
@@ -122,11 +128,15 @@ class Scoring(unittest.TestCase):
         rows, _ = self.run_once([view("none", told="x" * 10_001)], {})
         self.assertIn("error", rows[0])
 
-    def test_blocks_stay_whole_and_policies_follow_each_other(self):
-        views = [view(policy, turn, block=block) for block, turn in ((0, 3), (0, 5), (1, 9)) for policy in ("none", "cwl")]
-        order = [[(v["policy"], v["turn"]) for v in block] for block in score.ordered(views)]
-        self.assertEqual(order[0], [("none", 3), ("none", 5), ("cwl", 3), ("cwl", 5)])
-        self.assertEqual(order[1], [("none", 9), ("cwl", 9)])
+    def test_blocks_follow_each_other_whichever_file_they_come_from(self):
+        views = [view(policy, turn, block=block) for policy in ("none", "cwl") for block, turn in ((0, 3), (1, 9))]
+        found = [[(v["policy"], v["turn"]) for v in block] for block in score.blocks(views)]
+        self.assertEqual(found, [[("none", 3), ("cwl", 3)], [("none", 9), ("cwl", 9)]])
+
+    def test_parts_share_the_sessions(self):
+        views = [view("none", session=name) for name in "abcab"]
+        halves = [[v["session"] for v in score.part(views, f"{half}/2")] for half in (1, 2)]
+        self.assertEqual(halves, [["a", "c", "a"], ["b", "b"]])
 
     def test_turns_are_chosen_whole(self):
         views = [view(policy, turn) for turn in (3, 5) for policy in ("none", "cwl", "recency")]
