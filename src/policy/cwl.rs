@@ -57,6 +57,7 @@ pub(super) fn propose(ask: &PolicyAsk<'_>) -> Result<Proposal, PlanError> {
     if pass.falls_short() {
         pass.strip_depended();
     }
+    pass.merge_to_ceiling();
     conclude(pass.work, ask)
 }
 
@@ -262,6 +263,23 @@ impl<'a> LevelsPass<'a> {
         // The last of these episodes may hold the ledger.
         self.work.ledger();
     }
+
+    /// Merges tombstones, oldest first, if they alone are why the view is above the ceiling. If the
+    /// view stays above it whatever is merged, their descriptions stay.
+    fn merge_to_ceiling(&mut self) {
+        let standing = standing(&self.work);
+        let sizes = standing.iter().map(|one| tombstone_size(&self.work, one));
+        let own: u64 = sizes.map(u64::from).sum();
+        if self.work.total().saturating_sub(own) > self.ceiling {
+            return;
+        }
+        for episode in standing {
+            if self.unmet() {
+                merge_unless_needed(&mut self.work, episode);
+                self.work.ledger();
+            }
+        }
+    }
 }
 
 /// The moves that strip an episode at a level: reasoning, calls of search and listing tools, or all
@@ -286,14 +304,10 @@ fn strip(work: &Work<'_>, episode: &Episode, level: Level) -> Vec<Move> {
 /// stays and holds the ledger, and so does the tombstone of an expl that an act in view depends on.
 fn merge_tombstones(work: &mut Work<'_>) {
     let transcript = work.transcript;
-    let folded = |episode: &&Episode| {
-        let seen = work.view.marked();
-        seen.tombstone(episode).is_some() && seen.is_removed(episode)
-    };
-    let standing: Vec<&Episode> = transcript.graph.episodes.iter().filter(folded).collect();
-    let Some(host) = work.view.marked().ledger_host() else {
+    if work.view.marked().ledger_host().is_none() {
         return;
-    };
+    }
+    let standing = standing(work);
     let size: u32 = standing
         .iter()
         .map(|episode| tombstone_size(work, episode))
@@ -301,10 +315,7 @@ fn merge_tombstones(work: &mut Work<'_>) {
     // Few tombstones are kept; many cost more than the ledger.
     if size > work.measure.ceiling / 10 {
         for episode in standing {
-            let holds = episode.carrier == Some(host);
-            if !holds && !work.view.marked().has_dependents(episode) {
-                merge(work, episode);
-            }
+            merge_unless_needed(work, episode);
         }
     }
     for episode in &transcript.graph.episodes {
@@ -313,6 +324,25 @@ fn merge_tombstones(work: &mut Work<'_>) {
         }
     }
     work.ledger();
+}
+
+/// The episodes of which nothing but a tombstone is shown, oldest first.
+fn standing<'a>(work: &Work<'a>) -> Vec<&'a Episode> {
+    let seen = work.view.marked();
+    let all = work.transcript.graph.episodes.iter();
+    let folded = |one: &&Episode| seen.tombstone(one).is_some() && seen.is_removed(one);
+    all.filter(folded).collect()
+}
+
+/// Merges an episode unless its tombstone holds the ledger, or an act in view depends on it.
+fn merge_unless_needed(work: &mut Work<'_>, episode: &Episode) {
+    let seen = work.view.marked();
+    let holds = seen
+        .ledger_host()
+        .is_none_or(|host| episode.carrier == Some(host));
+    if !holds && !seen.has_dependents(episode) {
+        merge(work, episode);
+    }
 }
 
 /// The tokens of a tombstone: its call and the result that holds its text.

@@ -37,7 +37,8 @@ enum Stage {
     Skeletons,
     /// All other results.
     Stubs,
-    /// Long strings in the arguments of calls.
+    /// Long strings in the arguments of calls. What a model wrote it often writes again, so they go
+    /// only to meet the ceiling.
     Arguments,
 }
 
@@ -101,6 +102,7 @@ fn kept(work: &Work<'_>, call: ItemIndex) -> Arc<Kept> {
 pub(super) struct Levels<'a> {
     lexicon: Lexicon<'a>,
     superseded: HashSet<ItemIndex>,
+    ceiling: u64,
 }
 
 impl<'a> Levels<'a> {
@@ -109,6 +111,7 @@ impl<'a> Levels<'a> {
         Self {
             superseded: lexicon.superseded(),
             lexicon,
+            ceiling: ask.target.ceiling,
         }
     }
 
@@ -125,7 +128,7 @@ impl<'a> Levels<'a> {
         // A level goes through all episodes before the next level begins.
         for stage in STAGES {
             for pair in &pairs {
-                if work.met() {
+                if work.met() || (stage == Stage::Arguments && work.total() <= self.ceiling) {
                     return;
                 }
                 self.step(work, stage, *pair);

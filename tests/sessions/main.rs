@@ -100,7 +100,13 @@ async fn recorded_sessions_stay_under_their_ceiling() {
             let mut figures = Figures::default();
             for group in recordings.chunks(TOGETHER) {
                 let play = Play::new(group, ceiling, streamed, guide);
+                let before = found.len();
                 figures.add(play.run(&mut found).await);
+                // Printed at once, so that they are known even if a later play stops the test.
+                found[before..]
+                    .iter()
+                    .take(4)
+                    .for_each(|one| println!("{one:?}"));
             }
             println!(
                 "τ {ceiling} {} {guide:?}: {figures}",
@@ -117,12 +123,9 @@ async fn recorded_sessions_stay_under_their_ceiling() {
             );
         }
     }
-    for violation in found.iter().take(40) {
-        println!("{violation:?}");
-    }
     assert!(
         found.is_empty(),
-        "{} rules broken, the first ones above",
+        "{} rules broken, the first of each play above",
         found.len()
     );
 }

@@ -230,12 +230,13 @@ impl Play {
             let (id, turn) = audit::turn_of(request).unwrap_or_default();
             let pinned = audit::pinned(request, sizer);
             let rightly = pinned as f64 > PINNED * f64::from(self.ceiling);
-            if self.reported.contains(&(id.to_owned(), turn)) && rightly {
+            let reported = self.reported.contains(&(id.to_owned(), turn));
+            if reported && rightly {
                 figures.unmet += 1;
                 continue;
             }
             let text = format!(
-                "{} tokens, {pinned} pinned, rightly {rightly}",
+                "{} tokens, {pinned} pinned, reported {reported}, rightly {rightly}",
                 request.size
             );
             found.push(Violation::new("ceiling", format!("{id} turn {turn}"), text));

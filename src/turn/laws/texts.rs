@@ -170,6 +170,38 @@ fn the_tombstone_of_an_expl_that_an_act_stands_on_is_not_merged() {
 }
 
 #[test]
+fn a_view_is_not_above_its_ceiling_for_tombstones_that_could_be_merged() {
+    // All tombstones together are less than a tenth of it.
+    let ceiling = 9000;
+    let sim = many(6, ceiling);
+    let (mut merged, mut unmet) = (0, 0);
+    for tokens in (8000..9200).step_by(40) {
+        let mut sim = sim.clone();
+        sim.user(tokens);
+        let (sent, prepared) = sim.look();
+        let is_own = |text: &&String| text.starts_with("~expl") || text.starts_with("~ledger");
+        let own: Vec<u32> = sent
+            .gist
+            .iter()
+            .filter(is_own)
+            .map(|text| count(text))
+            .collect();
+        merged += usize::from(sent.gist.iter().any(|text| text.starts_with("~ledger")));
+        if sent.exceeded {
+            unmet += 1;
+            // The newest stays, with the ledger.
+            let rest = prepared.estimate - u64::from(own.iter().sum::<u32>());
+            assert!(
+                own.len() <= 1 || rest > ceiling,
+                "{tokens}: {:#?}",
+                sent.gist
+            );
+        }
+    }
+    assert!(merged > 0 && unmet > 0, "{merged} {unmet}");
+}
+
+#[test]
 fn the_ledger_changes_at_passes_only() {
     // Judged at every hop by the prefix law; here it is only made sure that there is one.
     let sim = many(30, 4500);
