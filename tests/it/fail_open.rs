@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::agent::{
     Agent, WHOLE, annotated, bash, extends, last_key, message, metric, newest, none_refused,
-    outline, plan, provider,
+    outline, plan, provider, total,
 };
 use super::support::Proxy;
 
@@ -109,6 +109,67 @@ async fn a_store_that_is_stuck_at_reading_stalls_neither_its_turns_nor_others() 
         assert_ne!(newest(&provider).body, stranger.body(), "managed again");
         none_refused(&provider);
     }
+}
+
+/// How many readings of the store the metrics tell of.
+async fn readings(proxy: &Proxy, op: &str) -> f64 {
+    total(
+        proxy,
+        &format!("plimsoll_store_op_seconds_count{{op=\"{op}\"}}"),
+    )
+    .await
+}
+
+#[tokio::test]
+async fn a_look_up_that_is_late_reads_no_further() {
+    let provider = provider(working()).await;
+    let (proxy, faults) = faulty(&provider).await;
+    let mut agent = Agent::new(&proxy, false).told("go");
+    // Nothing of this history is known, and finding that out takes dozens of readings.
+    for turn in 0..300 {
+        let said = json!({"role": "assistant", "content": format!("said {turn}")});
+        agent.history.push(said);
+        agent.user("go on");
+    }
+    let slow = faults.hold_reads(READ_WAIT / 5);
+    let answer = agent.ask().await;
+    assert_eq!(answer.header("x-plimsoll-fail-open"), "store");
+    let read = readings(&proxy, "links").await;
+    assert!(read > 0.0, "the look-up had begun");
+    tokio::time::sleep(READ_WAIT).await;
+    // The reading that was under way comes to its end, and no other begins.
+    let later = readings(&proxy, "links").await - read;
+    assert!(later <= 1.0, "{later} more readings");
+    drop(slow);
+}
+
+#[tokio::test]
+async fn an_id_that_many_sessions_have_costs_few_readings() {
+    const SESSIONS: usize = 200;
+    // Some providers give the same id to the first call of every session.
+    let one = Script::ask(|_| Reply::calls(vec![bash("b1")]));
+    let provider = provider(one).await;
+    let proxy = Proxy::before(provider.address).await;
+    for session in 0..SESSIONS {
+        Agent::new(&proxy, false)
+            .told(&format!("task {session}"))
+            .turn()
+            .await;
+    }
+    let before = readings(&proxy, "blobs").await;
+    // Another task with such a call: any of the sessions might be behind it.
+    let mut stranger = Agent::new(&proxy, false).told("another task");
+    stranger.history.push(
+        json!({"role": "assistant", "content": null, "tool_calls": [{
+            "id": "b1", "type": "function", "function": {"name": "bash", "arguments": "{}"},
+        }]}),
+    );
+    stranger.result("b1", "out");
+    stranger.ask().await.whole();
+    let read = readings(&proxy, "blobs").await - before;
+    assert!(read > 0.0, "none of the sessions was tried");
+    // Each of the few that are tried is read twice at most: as a record and as a path.
+    assert!(read < 150.0, "{read} readings for {SESSIONS} sessions");
 }
 
 #[tokio::test]

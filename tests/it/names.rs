@@ -173,3 +173,27 @@ async fn a_client_with_both_names_of_a_tool_has_none_of_ours_beside_them() {
         assert_eq!(provider.newest().tools(), ["recall", "bash"], "{dialect:?}");
     }
 }
+
+#[tokio::test]
+async fn a_tool_whose_name_is_like_one_of_ours_is_the_clients() {
+    for dialect in DIALECTS {
+        for stream in [false, true] {
+            let own = ["Delimiter", "Recall"];
+            let provider = Provider::start(move |_, sent| match sent.key().as_str() {
+                // Without such a tool of the client's, these would be ours in another case.
+                "go" => says("", own.map(|name| call(name, name, "{}")).to_vec()),
+                _ => says("done", vec![]),
+            })
+            .await;
+            let proxy = Proxy::before(provider.addr).await;
+            let mut agent = Agent::new(&proxy, dialect, stream, "s");
+            agent.tools = vec!["bash", "Delimiter", "Recall"];
+            agent.user("go");
+            let answer = agent.ask().await;
+            let got: Vec<&str> = answer.calls.iter().map(|call| call.name.as_str()).collect();
+            assert_eq!(got, own, "{dialect:?} {stream}: {}", answer.bytes);
+            let all = ["delimiter", "recall", "bash", "Delimiter", "Recall"];
+            assert_eq!(provider.newest().tools(), all, "{dialect:?} {stream}");
+        }
+    }
+}

@@ -200,6 +200,48 @@ async fn flipped(provider: &Provider, image: &Path, file: &str, bytes: &[u8], at
     assert!(gone == 0 || lost > 0.0, "{story}");
 }
 
+/// Makes zeros of a part of a file, from one tenth of it to another.
+fn blank(path: &Path, tenths: std::ops::Range<usize>) {
+    let mut bytes = fs::read(path).unwrap();
+    let used = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+    bytes[used * tenths.start / 10..used * tenths.end / 10].fill(0);
+    fs::write(path, bytes).unwrap();
+}
+
+#[tokio::test]
+async fn what_every_copy_has_lost_is_told_and_the_rest_is_there() {
+    let provider = Provider::start().await;
+    for signal in ["-TERM", "-KILL"] {
+        let directory = tempfile::tempdir().unwrap();
+        let process = Process::start(directory.path(), provider.addr, &[], &[]);
+        // Several entries in the archive.
+        for first in (0..SESSIONS).step_by(5) {
+            turns(&process, first..first + 5, false).await;
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+        end(process, signal).await;
+        let data = directory.path().join("data");
+        fs::write(data.join("sled/db"), b"").unwrap();
+        blank(&data.join("archive"), 4..6);
+        blank(&data.join("journal"), 0..10);
+        let process = Process::start(directory.path(), provider.addr, &[], &[]);
+        let before = process.before().to_owned();
+        let (status, said) = ready(&process).await;
+        let lost = metric(&process, "store_lost_total").await;
+        turns(&process, 0..SESSIONS, true).await;
+        let gone = (0..SESSIONS).filter(|n| !provider.remembers(*n)).count();
+        let story = format!("{signal}: {gone} gone, {lost} lost; {said}{before}");
+        assert_eq!(status, 200, "{story}");
+        // What stands before the damage is there, and what stands behind it.
+        assert!(gone > 0 && gone < SESSIONS * 6 / 10, "{story}");
+        assert!(provider.remembers(0), "{story}");
+        assert!(provider.remembers(SESSIONS - 1), "{story}");
+        assert!(lost > 0.0, "{story}");
+        assert!(said.contains("records are lost"), "{story}");
+        assert!(before.contains("records are lost"), "{story}");
+    }
+}
+
 #[tokio::test]
 async fn files_removed_in_use_are_told_and_later_turns_kept() {
     let provider = Provider::start().await;

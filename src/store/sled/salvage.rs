@@ -18,11 +18,9 @@ impl Trees {
         damaged: &Self,
         aside: &Path,
     ) -> Result<Counts, StoreError> {
-        let mut counts = Counts::default();
-        let blobs = |key: &[u8]| counts.blobs += u64::from(key.ends_with(&[0; 4]));
-        copy_readable((&damaged.blobs, aside), (&self.blobs, path), blobs)?;
-        let links = |_: &[u8]| counts.links += 1;
-        copy_readable((&damaged.links, aside), (&self.links, path), links)?;
+        copy_readable((&damaged.blobs, aside), (&self.blobs, path))?;
+        copy_readable((&damaged.links, aside), (&self.links, path))?;
+        let counts = self.check(path, usize::MAX)?.counts;
         // The new engine knows of no group, so everything in the archive and the journal is applied
         // to it.
         let position = Position {
@@ -40,15 +38,11 @@ impl Trees {
 fn copy_readable(
     (from, aside): (&Tree, &Path),
     (to, path): (&Tree, &Path),
-    mut copied: impl FnMut(&[u8]),
 ) -> Result<(), StoreError> {
     let mut last = None;
     let mut forward = from.iter();
     while let Ok(Some((key, value))) = guarded(aside, || forward.next().transpose()) {
-        // A damaged tree may show an entry twice.
-        if guarded(path, || to.insert(&key, value))?.is_none() {
-            copied(&key);
-        }
+        guarded(path, || to.insert(&key, value))?;
         last = Some(key);
     }
     let mut backward = from.iter().rev();
@@ -56,9 +50,7 @@ fn copy_readable(
         if last.as_ref().is_some_and(|last| key <= *last) {
             break;
         }
-        if guarded(path, || to.insert(&key, value))?.is_none() {
-            copied(&key);
-        }
+        guarded(path, || to.insert(&key, value))?;
     }
     Ok(())
 }

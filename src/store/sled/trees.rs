@@ -79,7 +79,7 @@ pub(super) enum StoredBlob {
 /// What was done to put a blob.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PutBlob {
-    /// Nothing was stored under its id.
+    /// It was not stored whole.
     pub(super) new: bool,
     /// At least a part of it was written.
     pub(super) wrote: bool,
@@ -249,13 +249,13 @@ impl Trees {
             for (number, chunk) in (0u32..).zip(stored.chunks(CHUNK_BYTES)) {
                 let key = chunk_key(id, number);
                 // Writing the same bytes again would only wear the log. Bytes that differ were
-                // damaged, and are repaired here.
+                // damaged, and are repaired here. A blob that lacked a chunk was not counted.
                 let old = self.blobs.get(key)?;
                 if old.as_deref() != Some(chunk) {
                     self.blobs.insert(key, chunk)?;
                     put.wrote = true;
                 }
-                put.new |= number == 0 && old.is_none();
+                put.new |= old.is_none();
             }
             Ok(put)
         })
@@ -406,14 +406,15 @@ impl Trees {
     }
 
     /// Reads up to `limit` entries of each tree. If that is all of them, checks them against the
-    /// noted counts.
+    /// noted counts. A blob that lacks a chunk does not count.
     pub(super) fn check(&self, path: &Path, limit: usize) -> Result<Checked, StoreError> {
         let (met, read, all) = guarded(path, || {
             let (mut met, mut read) = (Counts::default(), 0u64);
             let mut entries = self.blobs.iter();
+            let mut blob = BlobAtHand::default();
             for entry in entries.by_ref().take(limit) {
-                let (key, _) = entry?;
-                met.blobs += u64::from(key.ends_with(&[0; 4]));
+                let (key, chunk) = entry?;
+                met.blobs += u64::from(blob.is_whole_with(&key, &chunk));
                 read += 1;
             }
             let mut rest = self.links.iter();
@@ -461,6 +462,36 @@ fn unreadable(error: CodecError) -> Result<StoredBlob, StoreError> {
         CodecError::TooLarge(_) | CodecError::Damaged | CodecError::Compressor => {
             Ok(StoredBlob::Mismatch)
         }
+    }
+}
+
+/// The blob whose chunks are being read, in their order.
+#[derive(Default)]
+struct BlobAtHand {
+    id: Option<Digest>,
+    /// How many bytes its chunks had so far.
+    have: usize,
+    /// How many bytes it has to have. Its first chunk says so.
+    want: usize,
+}
+
+impl BlobAtHand {
+    /// Takes the next chunk. Returns whether its blob is whole with it.
+    fn is_whole_with(&mut self, key: &[u8], chunk: &[u8]) -> bool {
+        match parse_chunk(key) {
+            Some((id, 0)) => {
+                // What can't be read is not missing.
+                let want = codec::stored_len(chunk).unwrap_or(chunk.len());
+                *self = Self {
+                    id: Some(id),
+                    have: chunk.len(),
+                    want,
+                };
+            }
+            Some((id, _)) if self.id == Some(id) => self.have += chunk.len(),
+            _ => return false,
+        }
+        self.have == self.want
     }
 }
 

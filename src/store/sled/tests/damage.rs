@@ -344,3 +344,61 @@ fn a_flipped_bit_in_the_log_is_found_before_the_engine_steps_over_it() {
     );
     opened.store.close().unwrap();
 }
+
+/// Behind a kill the engine may step over a message that held one chunk of a blob and not the first.
+#[test]
+fn a_blob_that_lacks_a_chunk_is_missed_at_the_start_and_made_whole_again() {
+    const BLOBS: u64 = 5;
+    for copies in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let blob = |n: u64| {
+            let bytes = noise(n, 40_000);
+            (blob_id(&bytes), bytes)
+        };
+        let store = open(dir.path()).store;
+        for n in 0..BLOBS {
+            let batch = Batch {
+                blobs: vec![blob(n)],
+                links: Vec::new(),
+            };
+            wait(store.commit(batch)).unwrap();
+        }
+        store.close().unwrap();
+        let engine = ::sled::Config::new().path(dir.path().join("sled"));
+        let engine = engine.segment_size(trees::SEGMENT_BYTES).open().unwrap();
+        let lost = [&blob(2).0.as_bytes()[..], &3_u32.to_be_bytes()].concat();
+        let chunks = engine.open_tree("blobs").unwrap();
+        assert!(chunks.remove(lost).unwrap().is_some());
+        engine.flush().unwrap();
+        drop((chunks, engine));
+        // All is counted, as where the log is damaged.
+        fs::write(dir.path().join("suspect"), b"").unwrap();
+        if !copies {
+            fs::remove_file(dir.path().join("archive")).unwrap();
+            fs::remove_file(dir.path().join("journal")).unwrap();
+        }
+        let opened = open(dir.path());
+        let there = |n: &u64| {
+            opened
+                .store
+                .blobs(&[blob(*n).0])
+                .unwrap()
+                .remove(0)
+                .is_some()
+        };
+        let found = (0..BLOBS).filter(there).count() as u64;
+        assert!(opened.report.quarantined.is_some(), "{copies}: in silence");
+        assert_eq!(found, BLOBS - u64::from(!copies), "{copies}");
+        assert_eq!(opened.report.blobs, found, "{copies}");
+        if copies {
+            assert_eq!(opened.report.lost, Loss::default());
+        }
+        opened.store.close().unwrap();
+        // Once, and not at each start.
+        fs::write(dir.path().join("suspect"), b"").unwrap();
+        let again = open(dir.path());
+        assert_eq!(again.report.quarantined, None, "{copies}");
+        assert_eq!(again.report.blobs, found, "{copies}");
+        again.store.close().unwrap();
+    }
+}
