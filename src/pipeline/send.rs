@@ -46,7 +46,7 @@ pub(super) type Refusal = (Parts, Bytes);
 /// client's own request if the view is too long. The earlier hops do not make the client's request
 /// longer.
 ///
-/// [`ProxyError`] if the upstream gave no response.
+/// # Errors
 /// [`ProxyError`] if the upstream gave no response.
 pub(super) async fn retry_refused(
     app: &App,
@@ -100,7 +100,7 @@ impl HopAnswer {
 /// Sends another view in place of a refused one: first without the edits that it may have been
 /// refused for, and then a shorter one if it was too long.
 ///
-/// [`ProxyError`] if the upstream gave no response.
+/// # Errors
 /// [`ProxyError`] if the upstream gave no response.
 pub(super) async fn send_another_view(
     app: &App,
