@@ -105,19 +105,9 @@ impl<'a> Request<'a> {
         let key = ((item.no, &*item.name, mark as u8), digests, call, kept);
         reader.left(&key, || {
             let arguments = || self.original(call).unwrap_or_default();
-            let spans = !kept.lines.is_empty() || !kept.index.is_empty();
-            let pair = item.pair.filter(|_| spans);
+            let pair = item.pair.filter(|_| !kept.lines.is_empty());
             let text = pair.and_then(|pair| self.original(pair));
             let text = text.unwrap_or_default();
-            if mark == Mark::Removed {
-                let arguments = kept.trimmed.as_ref().map(|_| arguments());
-                let arguments = arguments.unwrap_or_default();
-                let names = stub::names(kept, &text, &stub::flat(&arguments));
-                return Left {
-                    names: (!names.is_empty()).then(|| names.into()),
-                    ..Left::default()
-                };
-            }
             let result = kept.of.map(|_| {
                 let tokens = item.pair.and_then(|pair| self.transcript.items.get(pair));
                 let tokens = tokens.map_or(0, |result| result.tokens);
@@ -126,15 +116,13 @@ impl<'a> Request<'a> {
                 let size = reader.count(&text);
                 Note::new(text, size)
             });
-            let trimmed = kept.trimmed.as_ref();
-            let short = trimmed.and_then(|index| stub::trimmed(&arguments(), index));
+            let short = kept.trimmed.then(|| stub::trimmed(&arguments())).flatten();
             Left {
                 result,
                 arguments: short.map(|text| {
                     let size = reader.call(&item.name, &text);
                     Note::new(text, size)
                 }),
-                names: None,
             }
         })
     }

@@ -80,13 +80,37 @@ pub struct Kept {
     /// Runs of whole lines of the result that stay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<(u32, u32)>,
-    /// Strings of the result that are named once it is gone.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub index: Vec<(u32, u32)>,
-    /// Strings of the parts that were cut out of the call's arguments; none if they are not cut.
-    /// Spans are of the arguments' texts as [`crate::session::stub::flat`] joins them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trimmed: Option<Vec<(u32, u32)>>,
+    /// Whether long strings of the call's arguments are cut. Records hold an empty list if so:
+    /// earlier versions listed strings there that they named in the cut.
+    #[serde(default, skip_serializing_if = "is_not", with = "as_list")]
+    pub trimmed: bool,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
+fn is_not(it: &bool) -> bool {
+    !it
+}
+
+/// A flag that records hold as a list if it is set.
+mod as_list {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde calls it with a reference"
+    )]
+    pub fn serialize<S: Serializer>(it: &bool, to: S) -> Result<S::Ok, S::Error> {
+        let list: Option<[(u32, u32); 0]> = it.then_some([]);
+        list.serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+        let list: Option<Vec<(u32, u32)>> = Option::deserialize(from)?;
+        Ok(list.is_some())
+    }
 }
 
 /// Marks by item number. An item without a mark is live.
@@ -123,7 +147,7 @@ impl Marks {
         if let Some(slot) = self.marks.get_mut(at) {
             *slot = mark.max(*slot);
         }
-        // Nothing is shown of it any more. What its tombstone names is kept again by the same move.
+        // Nothing is shown of it any more.
         if mark == Mark::Removed {
             self.drop_kept(item);
         }
@@ -135,13 +159,16 @@ impl Marks {
         }
     }
 
-    /// Sets what is kept of an item. A removed item may keep strings that the tombstone of its
-    /// episode names.
+    /// Sets what is kept of an item. Of a removed item nothing is: earlier versions named strings of
+    /// it in the tombstone of its episode, and recorded them here.
     pub fn keep(&mut self, item: ItemNo, kept: Arc<Kept>) {
+        if self.get(item) == Mark::Removed {
+            return;
+        }
         self.drop_kept(item);
         // Records don't distinguish a trimmed call with a tombstone from other trimmed calls.
         // Replicas have to agree, so marks don't either: `session::marked` does, by the transcript.
-        if kept.trimmed.is_some()
+        if kept.trimmed
             && let Some(mark @ Mark::Tombstone) = self.marks.get_mut(item.0 as usize)
         {
             *mark = Mark::Trimmed;
@@ -208,7 +235,7 @@ mod tests {
     #[test]
     fn recorded_moves_come_to_the_marks_that_they_were_made_of() {
         let cut = Kept {
-            trimmed: Some(vec![]),
+            trimmed: true,
             ..Kept::default()
         };
         let stub = Kept {
@@ -244,7 +271,7 @@ mod tests {
     #[test]
     fn a_tombstone_whose_call_is_trimmed_is_a_trimmed_call() {
         let cut = Kept {
-            trimmed: Some(vec![(0, 1)]),
+            trimmed: true,
             ..Kept::default()
         };
         let mut marks = Marks::default();

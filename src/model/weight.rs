@@ -93,7 +93,7 @@ impl Kept {
     /// Bytes that it owns.
     #[must_use]
     pub fn owned(&self) -> usize {
-        list(&self.lines) + list(&self.index) + self.trimmed.as_ref().map_or(0, list)
+        list(&self.lines)
     }
 }
 
@@ -191,8 +191,6 @@ mod tests {
                 ..StoredHop::default()
             }),
             kept(|kept, spans| kept.lines = spans),
-            kept(|kept, spans| kept.index = spans),
-            kept(|kept, spans| kept.trimmed = Some(spans)),
             hidden(|call, much| call.id = CallId(much)),
             hidden(|call, much| call.bytes = much),
             hidden(|call, much| call.arguments = much),

@@ -67,8 +67,8 @@ impl Policy {
 /// In which order `cwl` evicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// Results of all eligible episodes before any call, text or episode; strings that occur
-    /// nowhere else are kept.
+    /// Results of all eligible episodes before any call, text or episode; large ones keep the lines
+    /// whose strings occur nowhere else for a while.
     #[default]
     Levels,
     /// Episode by episode, as published (paper 000, Algorithm 1).

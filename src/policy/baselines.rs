@@ -138,7 +138,7 @@ fn clear(work: &mut Work<'_>, calls: Vec<ItemIndex>) {
         if own || work.mark(call) >= Mark::Masked || work.protected(call) {
             continue;
         }
-        work.shrink(Level::Stub, call, Mark::Masked, Some(bare()));
+        work.shrink(Level::Stub, call, Mark::Masked, Some(Arc::new(bare())));
     }
 }
 

@@ -2,8 +2,6 @@
 //! 000 §4.4, design §5). Acts go before exploration, oldest first, level by level; the view is
 //! counted again after each step. Pure. Never touches what [`Protection`] covers.
 
-use std::sync::Arc;
-
 use super::ask::{Level, PolicyAsk};
 use super::levels::Levels;
 use super::open_episode;
@@ -221,14 +219,14 @@ impl<'a> LevelsPass<'a> {
             }
             let mut step = std::mem::take(&mut first);
             step.push(call);
-            self.levels.fold(&self.work, episode, &mut step);
+            self.levels.fold(&self.work, &mut step);
             self.work.apply_part(episode, level, step);
         }
         self.work.line(episode, level);
     }
 
     fn apply(&mut self, episode: &'a Episode, level: Level, mut moves: Vec<Move>) {
-        self.levels.fold(&self.work, episode, &mut moves);
+        self.levels.fold(&self.work, &mut moves);
         self.work.apply(episode, level, moves);
     }
 
@@ -238,8 +236,8 @@ impl<'a> LevelsPass<'a> {
         self.episodes().iter().filter(held).collect()
     }
 
-    /// Shortens results of exploration that an act in view depends on. Strings that occur nowhere
-    /// else are kept, and so are its calls, its start and its description.
+    /// Shortens results of exploration that an act in view depends on. Its calls, its start and its
+    /// description stay.
     fn shorten_depended(&mut self) {
         self.work.protection = self.work.protection.without_depended();
         for episode in self.depended() {
@@ -353,22 +351,15 @@ fn tombstone_size(work: &Work<'_>, episode: &Episode) -> u32 {
     })
 }
 
-/// Removes what is left of an episode. From now on the ledger names it, and none of its strings.
+/// Removes what is left of an episode. From now on the ledger names it.
 fn merge(work: &mut Work<'_>, episode: &Episode) {
     if work.holds_protected(episode) {
         return;
     }
-    let due = |index: &ItemIndex| {
-        let kept = work.kept(work.item(*index)?).map(|_| Arc::default());
-        let due = work.mark(*index) != Mark::Removed || kept.is_some();
-        due.then_some(Move {
-            item: *index,
-            mark: Mark::Removed,
-            kept,
-        })
-    };
-    // What was kept of removed items is dropped, too: the ledger names nothing of it.
-    let moves = episode.items.iter().filter_map(due).collect();
+    let due = episode.items.iter();
+    let due = due.filter(|index| work.mark(**index) != Mark::Removed);
+    let moves = due.map(|index| Move::whole(*index, Mark::Removed));
+    let moves = moves.collect();
     work.apply(episode, Level::Ledger, moves);
 }
 

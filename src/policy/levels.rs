@@ -1,14 +1,14 @@
 //! The finer levels of the eviction order (design §5, "Finer levels"): results of all eligible
-//! episodes before any call, text or episode. Each keeps strings that occur nowhere else. Acts come
-//! before exploration, oldest first. Never removes a whole item.
+//! episodes before any call, text or episode. A skeleton keeps strings that occur nowhere else. Acts
+//! come before exploration, oldest first. Never removes a whole item.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::ask::{Level, PolicyAsk};
-use super::lexicon::{ItemTexts, Lexicon, names_bytes};
+use super::lexicon::Lexicon;
 use super::plan::Move;
-use super::work::{STUB_FROM, Work};
+use super::work::{STUB_FROM, Work, bare};
 use crate::model::{ItemKind, Kept, Mark, ToolClass};
 use crate::session::graph::{Episode, EpisodeKind};
 use crate::session::index::{EntryIndex, ItemIndex};
@@ -173,8 +173,9 @@ impl<'a> Levels<'a> {
 
     fn stub(&mut self, work: &mut Work<'a>, level: Level, pair: Pair) {
         if pair.tokens >= STUB_FROM {
-            let kept = kept(work, pair.call);
-            let kept = Some(Arc::new(self.lexicon.stub(pair.result, &kept)));
+            self.lexicon.hide(pair.result);
+            let trimmed = kept(work, pair.call).trimmed;
+            let kept = Some(Arc::new(Kept { trimmed, ..bare() }));
             work.shrink(level, pair.call, Mark::Masked, kept);
         }
     }
@@ -185,8 +186,8 @@ impl<'a> Levels<'a> {
         let Some(item) = work.item(text).filter(|_| work.is_line_due(text)) else {
             return;
         };
-        let kept = Some(Arc::new(self.lexicon.stub(text, &Kept::default())));
-        work.shrink(Level::Stub, text, Mark::Masked, kept);
+        self.lexicon.hide(text);
+        work.shrink(Level::Stub, text, Mark::Masked, Some(Arc::new(bare())));
         // Providers demand reasoning back only with calls. Without calls in the message it goes
         // with the text.
         let transcript = work.transcript;
@@ -204,56 +205,36 @@ impl<'a> Levels<'a> {
         }
     }
 
-    /// Chooses which strings of the items that these moves remove are named in the tombstone of
-    /// their episode. Trims the calls that become tombstones.
-    pub fn fold(&mut self, work: &Work<'a>, episode: &Episode, moves: &mut [Move]) {
-        let gone = |one: &&mut Move| one.mark == Mark::Removed;
-        for one in moves.iter_mut().filter(gone) {
-            self.lexicon.hide(one.item);
-            if let Some(pair) = work.item(one.item).and_then(|item| item.pair) {
-                self.lexicon.hide(pair);
-            }
-        }
-        // Strings of all removed items are taken out of the view first: a string that several of
-        // them have occurs nowhere else now.
-        self.name(work, episode, moves);
-        for one in moves.iter_mut().filter(|one| one.mark == Mark::Tombstone) {
-            let written = |item: &&Item| item.delimiter.is_none() && !item.said;
-            let Some(item) = work.item(one.item).filter(written) else {
+    /// Takes the strings of the items that these moves remove out of the view. Trims the calls that
+    /// become tombstones.
+    pub fn fold(&mut self, work: &Work<'a>, moves: &mut [Move]) {
+        for one in moves {
+            let Some(item) = work.item(one.item) else {
                 continue;
             };
-            let kept = work.kept(item).cloned().unwrap_or_default();
-            one.kept = self.lexicon.trim(one.item, &kept).map(Arc::new);
+            if one.mark == Mark::Removed {
+                self.lexicon.hide(one.item);
+                if let Some(pair) = item.pair {
+                    self.lexicon.hide(pair);
+                }
+            }
+            let written = item.delimiter.is_none() && !item.said;
+            if one.mark == Mark::Tombstone && written {
+                one.kept = self.trimmed(work, one.item);
+            }
         }
     }
 
-    /// Chooses which strings the tombstone of an episode names of the removed items. An act has no
-    /// tombstone.
-    fn name(&mut self, work: &Work<'a>, episode: &Episode, moves: &mut [Move]) {
-        if !episode.is_expl() {
-            return;
-        }
-        let removed = |index: &ItemIndex| {
-            let kept = work.kept(work.item(*index)?)?;
-            (work.mark(*index) == Mark::Removed).then_some(kept)
-        };
-        let named = episode.items.iter().filter_map(removed);
-        let mut used: usize = named.map(|kept| names_bytes(kept)).sum();
-        for one in moves.iter_mut().filter(|one| one.mark == Mark::Removed) {
-            let item = work.item(one.item).filter(|item| item.delimiter.is_none());
-            let Some(item) = item else { continue };
-            let parts = ItemTexts {
-                text: item.pair.unwrap_or(one.item),
-                call: item.kind == ItemKind::Call && !item.said,
-            };
-            let result = work.result(item);
-            let tokens = item.tokens + result.map_or(0, |result| result.tokens);
-            let kept = self
-                .lexicon
-                .names(one.item, parts, tokens as usize * 4, used);
-            used += kept.as_ref().map_or(0, names_bytes);
-            one.kept = kept.map(Arc::new);
-        }
+    /// What is kept of a call once its arguments are trimmed. `None` if no string of them is long
+    /// enough to cut.
+    fn trimmed(&mut self, work: &Work<'a>, call: ItemIndex) -> Option<Arc<Kept>> {
+        let kept = kept(work, call);
+        self.lexicon.trim(call).then(|| {
+            Arc::new(Kept {
+                trimmed: true,
+                ..Kept::clone(&kept)
+            })
+        })
     }
 
     /// Trims the arguments of a call. The carrier of an implicit episode is left out: it is trimmed
@@ -268,8 +249,8 @@ impl<'a> Levels<'a> {
         if episode.is_some_and(|episode| episode.carrier == Some(call)) {
             return;
         }
-        if let Some(kept) = self.lexicon.trim(call, &kept(work, call)) {
-            work.shrink(Level::Arguments, call, Mark::Trimmed, Some(Arc::new(kept)));
+        if let Some(kept) = self.trimmed(work, call) {
+            work.shrink(Level::Arguments, call, Mark::Trimmed, Some(kept));
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Which distinctive strings the view shows, and how often: a string that occurs once would be lost
-//! with its item. Chooses what is kept of a result or of arguments. Never moves a mark.
+//! with its item. Chooses what is kept of a result. Never moves a mark.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -16,14 +16,6 @@ use crate::session::view::Shown;
 
 /// The largest share of a result's bytes that a skeleton keeps.
 const SKELETON: f64 = 0.3;
-/// The largest share of what is cut that an index takes.
-const INDEX: f64 = 0.15;
-/// The most bytes that an index takes. Names have about three bytes a token.
-const INDEX_BYTES: usize = 900;
-/// The largest share of a removed item that the tombstone of its episode names.
-const NAMES: f64 = 0.08;
-/// The most bytes that a tombstone names.
-const NAMES_BYTES: usize = 800;
 /// The worth of a string that says where something is, such as a path.
 const PLACE: f64 = 0.03;
 /// The worth of any other string.
@@ -155,104 +147,27 @@ impl<'a> Lexicon<'a> {
         (self.words)(item).unwrap_or_default()
     }
 
-    /// The stub of a result or of a text: an index of the strings that occur nowhere else.
-    pub fn stub(&mut self, result: ItemIndex, kept: &Kept) -> Kept {
-        self.hide(result);
-        let words = self.original(result);
-        let index = self.index(result, words.all(), words.bytes());
-        Kept {
-            of: Some(offset(words.bytes())),
-            lines: Vec::new(),
-            index,
-            trimmed: kept.trimmed.clone(),
-        }
-    }
-
-    /// Shortened arguments, with an index of the strings that were cut out and occur nowhere else.
-    /// `None` if no string is long enough to cut.
-    pub fn trim(&mut self, call: ItemIndex, kept: &Kept) -> Option<Kept> {
+    /// Whether a string in the arguments of a call is long enough to cut. If so, the view shows what
+    /// is left of them from now on.
+    pub fn trim(&mut self, call: ItemIndex) -> bool {
         // No string of these is long enough, so the arguments need not be read.
         if let Some(Shows::All(words)) = self.of.get(call)
             && words.longest() <= stub::LONG
         {
-            return None;
+            return false;
         }
-        let arguments = (self.originals)(call)?;
+        let Some(arguments) = (self.originals)(call) else {
+            return false;
+        };
         let cuts = stub::cuts(&arguments);
         if cuts.is_empty() {
-            return None;
+            return false;
         }
         self.hide(call);
         let words = self.original(call);
-        let (cut, left) = parted(words.all(), &cuts);
-        let own = left.iter().map(|word| word.hash());
-        self.set(call, Shows::Left(distinct(own.collect())));
-        let size = cuts.iter().map(ExactSizeIterator::len).sum();
-        let index = self.index(call, &cut, size);
-        Some(Kept {
-            trimmed: Some(index),
-            ..kept.clone()
-        })
-    }
-
-    /// The strings that a tombstone names of an item that is removed and already hidden: those that
-    /// occur nowhere else. `size` is the size of the original in bytes, and `used` what the
-    /// tombstone names already. `None` if no string is worth naming.
-    pub fn names(
-        &mut self,
-        item: ItemIndex,
-        parts: ItemTexts,
-        size: usize,
-        used: usize,
-    ) -> Option<Kept> {
-        let mut left = share(size, NAMES).min(NAMES_BYTES.saturating_sub(used));
-        if left == 0 {
-            return None;
-        }
-        let arguments = (self.words)(item).filter(|_| parts.call);
-        let trimmed = arguments.map(|words| self.choose(item, words.all(), left));
-        left = left.saturating_sub(named(trimmed.iter().flatten()));
-        let words = self.original(parts.text);
-        let index = self.choose(item, words.all(), left);
-        let kept = Kept {
-            of: Some(offset(words.bytes())),
-            lines: Vec::new(),
-            index,
-            trimmed,
-        };
-        (names_bytes(&kept) > 0).then_some(kept)
-    }
-
-    /// The index of what is cut out of an item, which shows it from now on. `size` is the size of
-    /// the cut in bytes.
-    fn index(&mut self, item: ItemIndex, cut: &[Word], size: usize) -> Vec<(u32, u32)> {
-        self.choose(item, cut, share(size, INDEX).min(INDEX_BYTES))
-    }
-
-    /// Chooses strings that were cut out and occur nowhere else, those that say where something is
-    /// first, and adds them to what the item shows.
-    fn choose(&mut self, item: ItemIndex, cut: &[Word], budget: usize) -> Vec<(u32, u32)> {
-        let mut chosen = Chosen {
-            budget,
-            ..Chosen::default()
-        };
-        // Places first: paths and names are what later calls need.
-        for places in [true, false] {
-            for word in cut.iter().filter(|word| word.is_place() == places) {
-                chosen.add(self, *word);
-            }
-        }
-        let mut spans = chosen.spans;
-        spans.sort_unstable();
-        let mut own = Vec::from_iter(chosen.keys);
-        for key in &own {
-            *self.shown.entry(*key).or_default() += 1;
-        }
-        if let Some(slot) = self.of.get_mut(item) {
-            slot.each(|key| own.push(key));
-            *slot = Shows::Left(own);
-        }
-        spans
+        let left = outside(words.all(), &cuts);
+        self.set(call, Shows::Left(distinct(left)));
+        true
     }
 
     /// The skeleton of a result: the lines whose strings occur nowhere else. `None` if no line has
@@ -340,24 +255,14 @@ fn scored(text: &str, words: &[Word], own: &[Option<Word>]) -> Vec<ScoredLine> {
     scored
 }
 
-/// The words that are wholly inside a cut, and those that are wholly outside all cuts.
-fn parted(words: &[Word], cuts: &[Range<usize>]) -> (Vec<Word>, Vec<Word>) {
-    let (mut inside, mut outside) = (Vec::new(), Vec::new());
-    for word in words {
+/// The strings that no cut touches, by their hashes.
+fn outside(words: &[Word], cuts: &[Range<usize>]) -> Vec<u64> {
+    let touches = |word: &Word, cut: &Range<usize>| {
         let span = word.span();
-        if cuts
-            .iter()
-            .any(|cut| cut.start <= span.start && span.end <= cut.end)
-        {
-            inside.push(*word);
-        } else if !cuts
-            .iter()
-            .any(|cut| cut.start < span.end && span.start < cut.end)
-        {
-            outside.push(*word);
-        }
-    }
-    (inside, outside)
+        cut.start < span.end && span.start < cut.end
+    };
+    let whole = |word: &&Word| !cuts.iter().any(|cut| touches(word, cut));
+    words.iter().filter(whole).map(|word| word.hash()).collect()
 }
 
 /// A line of a result.
@@ -367,27 +272,6 @@ struct ScoredLine {
     end: usize,
     /// The words of the result that are in it.
     words: Range<usize>,
-}
-
-/// Strings that are named once the item that had them is gone.
-#[derive(Default)]
-struct Chosen {
-    budget: usize,
-    used: usize,
-    spans: Vec<(u32, u32)>,
-    keys: HashSet<u64, Hashed>,
-}
-
-impl Chosen {
-    /// Adds a string, if it fits and occurs nowhere else.
-    fn add(&mut self, lexicon: &Lexicon<'_>, word: Word) {
-        let fits = self.used + word.bytes() < self.budget;
-        if fits && !lexicon.is_shown(word.hash()) && self.keys.insert(word.hash()) {
-            self.used += word.bytes() + 1;
-            let span = word.span();
-            self.spans.push((offset(span.start), offset(span.end)));
-        }
-    }
 }
 
 /// Whether the view shows nothing of an item.
@@ -408,24 +292,6 @@ fn note<'w>(work: &'w Work<'_>, index: ItemIndex, item: &Item) -> Option<&'w Not
         ItemKind::System | ItemKind::User | ItemKind::Opaque | ItemKind::Reasoning => return None,
     };
     notes.get(&item.holder(index))
-}
-
-/// Which texts an item has.
-#[derive(Clone, Copy)]
-pub(super) struct ItemTexts {
-    /// The item that has the text: a call's result, or the item itself.
-    pub text: ItemIndex,
-    /// Whether the item has arguments as well.
-    pub call: bool,
-}
-
-/// Bytes that a tombstone shows of an item.
-pub(super) fn names_bytes(kept: &Kept) -> usize {
-    named(kept.index.iter().chain(kept.trimmed.iter().flatten()))
-}
-
-fn named<'s>(spans: impl Iterator<Item = &'s (u32, u32)>) -> usize {
-    spans.map(|(start, end)| (end - start + 1) as usize).sum()
 }
 
 /// Whether an item is a result that is shown unedited.

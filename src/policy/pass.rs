@@ -63,7 +63,7 @@ fn last_moves(moves: &[Move]) -> Vec<Move> {
     for one in moves {
         let before = last.remove(&one.item).and_then(|before| before.kept);
         let kept = match one.mark {
-            Mark::Removed => one.kept.clone(),
+            Mark::Removed => None,
             Mark::Live | Mark::Clipped | Mark::Masked | Mark::Tombstone | Mark::Trimmed => {
                 one.kept.clone().or(before)
             }

@@ -107,9 +107,7 @@ impl Plan {
             if one.mark < now || (one.mark == now && one.kept.is_none()) {
                 return Err(PlanError::Left(one.item));
             }
-            // Protection no longer matters for a removed item. Its strings go when the tombstone
-            // that names them does.
-            if now < Mark::Removed && protection.covers(transcript, one.item) {
+            if protection.covers(transcript, one.item) {
                 return Err(PlanError::Protected(one.item));
             }
             after.raise(item.no, one.mark);

@@ -18,11 +18,11 @@ use crate::session::view::View;
 pub(super) const STUB_FROM: u32 = 24;
 
 /// What is left of a text or result that a bare line replaces.
-pub(super) fn bare() -> Arc<Kept> {
-    Arc::new(Kept {
+pub(super) fn bare() -> Kept {
+    Kept {
         of: Some(0),
         ..Kept::default()
-    })
+    }
 }
 
 /// What was evicted at one level.
@@ -319,7 +319,7 @@ impl<'a> Work<'a> {
         self.is_line_due(index).then(|| Move {
             item: index,
             mark: Mark::Masked,
-            kept: Some(bare()),
+            kept: Some(Arc::new(bare())),
         })
     }
 

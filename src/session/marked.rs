@@ -3,7 +3,6 @@
 
 use super::graph::{DelimiterRole, Episode, EpisodeKind};
 use super::index::{EntryIndex, EpisodeIndex, ItemIndex};
-use super::measure::Measure;
 use super::transcript::{Item, Source, Transcript, TranscriptEntry};
 use crate::model::{EditKind, ItemKind, Mark, Marks, Role};
 
@@ -140,27 +139,6 @@ impl<'a> Marked<'a> {
             }
         }
         merged.then_some((host, gone))
-    }
-
-    /// A line that says what is gone, and below it the strings that occurred only there.
-    pub(super) fn with_names(
-        self,
-        mut text: String,
-        episode: &Episode,
-        measure: Measure<'_>,
-    ) -> String {
-        let name = |index: &ItemIndex| {
-            let item = self.transcript.items.get(*index)?;
-            let kept = self.marks.kept(item.no)?;
-            let removed = self.marks.get(item.no) == Mark::Removed;
-            let left = removed.then(|| (measure.left)(*index, Mark::Removed, kept))?;
-            left.names
-        };
-        for (place, names) in episode.items.iter().filter_map(name).enumerate() {
-            text.push(if place == 0 { '\n' } else { ' ' });
-            text.push_str(&names);
-        }
-        text
     }
 
     /// Whether an item is shown. Only text, reasoning and calls have marks; a result is shown with

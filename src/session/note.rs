@@ -73,8 +73,6 @@ pub struct Left {
     pub result: Option<Note>,
     /// In place of its arguments.
     pub arguments: Option<Note>,
-    /// The strings that its episode's tombstone names once the call is removed.
-    pub names: Option<Arc<str>>,
 }
 
 impl Left {
@@ -82,7 +80,6 @@ impl Left {
     #[must_use]
     pub fn weight(&self) -> usize {
         let notes = self.result.iter().chain(&self.arguments);
-        let names = self.names.as_ref().map_or(0, |names| names.len() + 16);
-        notes.map(Note::weight).sum::<usize>() + block(names)
+        notes.map(Note::weight).sum()
     }
 }

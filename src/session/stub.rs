@@ -18,55 +18,30 @@ const FRONT: usize = 1000;
 const BACK: usize = 300;
 
 /// What replaces the result of `id`, such as `read:12`: some of its lines if it is clipped, else
-/// one line with the strings that occurred nowhere else. `tokens` is the size of the original.
+/// one line that names it. `tokens` is the size of the original.
 #[must_use]
 pub fn result(id: &str, tokens: u32, mark: Mark, kept: &Kept, original: &str) -> String {
     let tokens = thousands(tokens);
     // Spans mean nothing if the client has edited the text since.
     let same = kept.of.is_some_and(|of| of as usize == original.len());
-    let runs = |spans: &[(u32, u32)]| -> Vec<String> {
-        let spans = spans.iter().filter(|_| same);
-        spans
-            .filter_map(|span| original.get(range(*span)))
-            .map(str::to_owned)
-            .collect()
-    };
-    let lines = runs(&kept.lines);
+    if mark != Mark::Clipped || kept.lines.is_empty() || !same {
+        return format!("[evicted {id}, {tokens} tokens]");
+    }
     // A skeleton: runs of lines, with a sign wherever lines are missing.
-    if mark == Mark::Clipped && !lines.is_empty() {
-        let mut text = format!("[clipped {id}, {tokens} tokens; lines left out: …]");
-        let mut end = 0;
-        for (run, span) in lines.iter().zip(&kept.lines) {
-            if span.0 > end {
-                text.push_str("\n…");
-            }
-            let _ = write!(text, "\n{}", run.trim_end_matches(['\n', '\r']));
-            end = span.1;
-        }
-        if (end as usize) < original.len() {
+    let mut text = format!("[clipped {id}, {tokens} tokens; lines left out: …]");
+    let mut end = 0;
+    for span in &kept.lines {
+        if span.0 > end {
             text.push_str("\n…");
         }
-        return text;
+        let run = original.get(range(*span)).unwrap_or_default();
+        let _ = write!(text, "\n{}", run.trim_end_matches(['\n', '\r']));
+        end = span.1;
     }
-    let mut text = format!("[evicted {id}, {tokens} tokens]");
-    let index = runs(&kept.index);
-    if !index.is_empty() {
-        let _ = write!(text, " {}", index.join(" "));
+    if (end as usize) < original.len() {
+        text.push_str("\n…");
     }
     text
-}
-
-/// The strings that a tombstone names of a removed item: of the text of a result or message, and of
-/// a call's arguments as [`flat`] joins them.
-#[must_use]
-pub fn names(kept: &Kept, original: &str, arguments: &str) -> String {
-    let same = kept.of.is_some_and(|of| of as usize == original.len());
-    let result = kept.index.iter().filter(|_| same);
-    let result = result.filter_map(|span| original.get(range(*span)));
-    let call = kept.trimmed.iter().flatten();
-    let call = call.filter_map(|span| arguments.get(range(*span)));
-    let names: Vec<&str> = call.chain(result).collect();
-    names.join(" ")
 }
 
 /// The texts of a call's arguments: its decoded string values, joined by newlines. Arguments that
@@ -117,44 +92,27 @@ pub fn cuts(arguments: &str) -> Vec<Range<usize>> {
     out
 }
 
-/// Arguments with their long strings cut: the front and the end of each stay, and between them the
-/// strings at `index`, which are spans of [`flat`]. `None` if no string is long enough.
+/// Arguments with their long strings cut: the front and the end of each stay. `None` if no string is
+/// long enough.
 #[must_use]
-pub fn trimmed(arguments: &str, index: &[(u32, u32)]) -> Option<String> {
+pub fn trimmed(arguments: &str) -> Option<String> {
     let mut out = String::with_capacity(arguments.len() / 2);
-    let (mut written, mut at) = (0, 0);
-    let mut changed = false;
+    let mut written = 0;
     for literal in literals(arguments)? {
         let text = decoded(arguments, &literal);
         if let Some(cut) = cut(&text) {
-            // Only strings of this cut are named in it.
-            let inside = index.iter().map(|span| range(*span)).filter(|span| {
-                span.start >= at + cut.start && span.end <= at + cut.end && span.start < span.end
-            });
-            let names: Vec<&str> = inside
-                .filter_map(|span| text.get(span.start - at..span.end - at))
-                .collect();
             let mut new = String::from(text.get(..cut.start)?);
-            let _ = write!(
-                new,
-                " …[{} characters cut]",
-                text.get(cut.clone())?.chars().count()
-            );
-            for name in names {
-                let _ = write!(new, " {name}");
-            }
-            new.push_str("… ");
+            let gone = text.get(cut.clone())?.chars().count();
+            let _ = write!(new, " …[{gone} characters cut]… ");
             new.push_str(text.get(cut.end..)?);
             out.push_str(arguments.get(written..literal.start)?);
             // Everything around the literal is copied byte for byte.
             out.push_str(&raw::quote(&new));
             written = literal.end;
-            changed = true;
         }
-        at += text.len() + usize::from(at + text.len() > 0);
     }
     out.push_str(arguments.get(written..)?);
-    changed.then_some(out)
+    (written > 0).then_some(out)
 }
 
 /// The part that is cut out of a text; none if the text is short.
@@ -214,8 +172,7 @@ mod tests {
         let kept = Kept {
             of: Some(19),
             lines: vec![(4, 8), (8, 14)],
-            index: vec![(0, 3)],
-            trimmed: None,
+            trimmed: false,
         };
         assert_eq!(
             result("read:3", 2100, Mark::Clipped, &kept, original),
@@ -223,7 +180,7 @@ mod tests {
         );
         assert_eq!(
             result("read:3", 2100, Mark::Masked, &kept, original),
-            "[evicted read:3, 2.1k tokens] one"
+            "[evicted read:3, 2.1k tokens]"
         );
     }
 
@@ -249,23 +206,21 @@ mod tests {
         assert_eq!(cuts.len(), 2);
         assert_eq!(words(&arguments).longest(), 2_000);
         assert_eq!(&text[cuts[1].clone()], &text[cuts[0].clone()]);
-        let name = u32::try_from(cuts[1].start).unwrap();
-        let short = trimmed(&arguments, &[(name, name + 3)]).unwrap();
+        let short = trimmed(&arguments).unwrap();
         let parsed: serde_json::Value = serde_json::from_str(&short).unwrap();
         assert_eq!(parsed["a"], "");
         assert_eq!(parsed["s"], "short");
         assert!(short.contains("[1e3, "), "{short}");
-        let first = parsed["k"].as_str().unwrap();
-        let second = parsed["n"][1].as_str().unwrap();
-        assert!(first.contains("[300 characters cut]… "), "{first}");
-        let marker = format!("[300 characters cut] {}", &text[name as usize..][..3]);
-        assert!(second.contains(&marker), "{second}");
+        for cut in [&parsed["k"], &parsed["n"][1]] {
+            let cut = cut.as_str().unwrap();
+            assert!(cut.contains(" …[300 characters cut]… "), "{cut}");
+        }
     }
 
     #[test]
     fn what_is_short_or_no_json_is_left_alone() {
         for arguments in ["{}", r#"{"a":"b"}"#, "not json at all"] {
-            assert_eq!(trimmed(arguments, &[]), None);
+            assert_eq!(trimmed(arguments), None);
             assert!(cuts(arguments).is_empty());
         }
         assert_eq!(flat("not json"), "not json");

@@ -254,7 +254,7 @@ impl View {
             }
             StandIn::Tombstone(carrier) => {
                 let text = tombstone::tombstone(seen, episode);
-                put(carrier, seen.with_names(text, episode, measure));
+                put(carrier, text);
             }
             StandIn::Line(call) => {
                 let state = if episode.end == Some(call) {
@@ -263,7 +263,7 @@ impl View {
                     "opened"
                 };
                 if let Some(text) = tombstone::stripped(seen, episode, state) {
-                    put(call, seen.with_names(text, episode, measure));
+                    put(call, text);
                 }
             }
         }

@@ -219,18 +219,12 @@ impl<'a> Originals<'a> {
         // Everything that the note depends on is part of the key.
         let name = (item.no, &*item.name, mark as u8);
         let originals = (self.digest(call), item.pair.and_then(|at| self.digest(at)));
-        let make = || {
-            if mark == Mark::Removed {
-                return Left {
-                    names: self.names(item, call, kept),
-                    ..Left::default()
-                };
-            }
-            Left {
-                result: self.result(reader, call, mark, kept),
-                arguments: self.arguments(reader, item, call, kept),
-                names: None,
-            }
+        let make = || Left {
+            result: self.result(reader, call, mark, kept),
+            arguments: kept
+                .trimmed
+                .then(|| self.trimmed(reader, item, call))
+                .flatten(),
         };
         let result = item.pair.and_then(|at| self.transcript.items.get(at));
         let front = result.and_then(|result| result.front.as_deref());
@@ -273,8 +267,7 @@ impl<'a> Originals<'a> {
         };
         let tokens = self.transcript.items.get(result)?.tokens;
         // If no part of the text is kept, it need not be decoded.
-        let spans = !kept.lines.is_empty() || !kept.index.is_empty();
-        let original = spans
+        let original = (!kept.lines.is_empty())
             .then(|| self.text(result))
             .flatten()
             .unwrap_or_default();
@@ -285,27 +278,9 @@ impl<'a> Originals<'a> {
         Some(Note::new(text, size))
     }
 
-    /// The strings that a tombstone names of a removed item: of a text, or of a call and its
-    /// result.
-    fn names(&self, item: &Item, index: ItemIndex, kept: &Kept) -> Option<Arc<str>> {
-        let (result, call) = (!kept.index.is_empty(), kept.trimmed.is_some());
-        let text = |asked: bool, at: ItemIndex| asked.then(|| self.text(at)).flatten();
-        let own = text(result, item.pair.unwrap_or(index)).unwrap_or_default();
-        let call = call && item.kind == ItemKind::Call;
-        let arguments = text(call, index).unwrap_or_default();
-        let names = stub::names(kept, &own, &stub::flat(&arguments));
-        (!names.is_empty()).then(|| names.into())
-    }
-
-    fn arguments(
-        &self,
-        reader: Reader<'_>,
-        item: &Item,
-        call: ItemIndex,
-        kept: &Kept,
-    ) -> Option<Note> {
-        let index = kept.trimmed.as_ref()?;
-        let text = stub::trimmed(&self.text(call)?, index)?;
+    /// The note that replaces the arguments of a call whose long strings are cut.
+    fn trimmed(&self, reader: Reader<'_>, item: &Item, call: ItemIndex) -> Option<Note> {
+        let text = stub::trimmed(&self.text(call)?)?;
         let size = reader.call(&item.name, &text);
         Some(Note::new(text, size))
     }

@@ -21,16 +21,12 @@ impl TurnState {
         }
         let mark = |marks: &Marks, item| StoredMark::from(marks.get(item));
         let moved = |item| mark(&before, item) < mark(&self.marks, item);
-        // What is left of a moved item is always recorded, and so is that nothing is left of an
-        // item any more.
+        // What is left of a moved item is always recorded.
         let chosen =
             |(item, kept): &(ItemNo, &Arc<Kept>)| moved(*item) || before.kept(*item) != Some(*kept);
-        let gone = |item: &ItemNo| !moved(*item) && self.marks.kept(*item).is_none();
         let kept = self.marks.iter_kept().filter(chosen);
         let kept = kept.map(|(item, kept)| (item, Kept::clone(kept)));
-        let gone = before.iter_kept().map(|(item, _)| item).filter(gone);
-        let gone = gone.map(|item| (item, Kept::default()));
         let moved = self.marks.stored().filter(|(item, _)| moved(*item));
-        (moved.collect(), kept.chain(gone).collect())
+        (moved.collect(), kept.collect())
     }
 }
