@@ -16,7 +16,7 @@ use crate::session::transcript::Item;
 
 /// If a pass leaves more than one part in this many of the room between floor and ceiling filled,
 /// it goes on to what open work needs. A higher number keeps less of that.
-const HELD_PART: u64 = 6;
+const HELD_PART: u64 = 12;
 
 /// A pass in progress.
 struct LevelsPass<'a> {
