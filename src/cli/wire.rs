@@ -15,7 +15,7 @@ use crate::pipeline::{
     AcceptedCredentials, ActiveSessions, App, Learned, ServingSettings, Windows,
 };
 use crate::record::{Metrics, provider_name};
-use crate::store::{self, Keepsake, Opened, Store};
+use crate::store::{self, Keepsake, OpenedStore, Store};
 use crate::tokens::{Counter, Models};
 use crate::turn::memo::Memo;
 use crate::turn::{Classes, Settings};
@@ -87,7 +87,7 @@ pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Resul
 }
 
 /// Logs what opening the store found.
-fn say(opened: &Opened) {
+fn say(opened: &OpenedStore) {
     let closed = &opened.report.closed;
     if let Some(first) = closed.first() {
         tracing::warn!(

@@ -32,7 +32,7 @@ pub enum Breakpoint {
 
 /// The conversation as the upstream gets it.
 #[derive(Clone, Debug, Default)]
-pub struct View {
+pub struct UpstreamView {
     /// What stands in place of the list of messages, brackets included.
     pub messages: Rope,
     /// What changes outside it, by places in the client's body.
@@ -57,7 +57,7 @@ pub trait List: Debug {
     fn breakpoint(&mut self, _what: Breakpoint) {}
 
     /// The whole list; the list is empty afterwards.
-    fn close(&mut self) -> View;
+    fn close(&mut self) -> UpstreamView;
 }
 
 /// A JSON array of units that is being written. Runs of the client's units are shared, not copied,
@@ -133,14 +133,14 @@ impl List for UnitArray<'_> {
 
     /// An array of all the client's units as they came is the client's own, with what stands beside
     /// the brackets.
-    fn close(&mut self) -> View {
+    fn close(&mut self) -> UpstreamView {
         let untouched = match &self.run {
             Some(run) => *run == self.all,
             None => self.all.is_empty(),
         };
         if self.rope.is_empty() && untouched {
             let span = self.request.messages_span.clone();
-            return View {
+            return UpstreamView {
                 messages: self.request.body.slice(span).into(),
                 edits: Vec::new(),
             };
@@ -150,7 +150,7 @@ impl List for UnitArray<'_> {
             self.rope.write(b"[");
         }
         self.rope.write(b"]");
-        View {
+        UpstreamView {
             messages: std::mem::take(&mut self.rope),
             edits: Vec::new(),
         }

@@ -14,7 +14,7 @@ use super::{chat, messages, responses};
 use crate::model::raw::{Edit, Object};
 use crate::model::{Dialect, Rope};
 
-pub use super::list::View;
+pub use super::list::UpstreamView;
 pub use super::request_fields::{Limit, RequestError, RequestFields, Unmanaged};
 
 /// A request: its bytes and where things lie in them. The fields of [`RequestFields`] are its own.
@@ -193,7 +193,7 @@ impl Request {
 #[derive(Debug)]
 pub struct Rewrite<'a> {
     /// The conversation.
-    pub view: View,
+    pub view: UpstreamView,
     /// The tools array, if it differs from the client's.
     pub tools: Option<&'a [u8]>,
     /// Whether to ask for the usage chunk of a stream.

@@ -22,12 +22,12 @@ pub(super) enum Sink {
 
 /// A frame with holes.
 #[derive(Debug)]
-pub(super) struct Shape {
+pub(super) struct FrameShape {
     frame: Bytes,
     /// The literal bytes before the first hole, between the two, and after the last; without
     /// padding the middle is empty.
     literals: [Range<usize>; 3],
-    order: Order,
+    order: HoleOrder,
     /// Where the string goes.
     pub(super) sink: Sink,
     /// Whether fitting frames go to the client.
@@ -35,13 +35,13 @@ pub(super) struct Shape {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Order {
+enum HoleOrder {
     Alone,
     BeforePadding,
     BehindPadding,
 }
 
-impl Shape {
+impl FrameShape {
     /// The shape of a frame whose string and padding stand at these spans of its raw bytes.
     pub(super) fn of(
         frame: &Bytes,
@@ -52,13 +52,13 @@ impl Shape {
     ) -> Self {
         let end = frame.len();
         let (order, literals) = match padding {
-            None => (Order::Alone, [0..hole.start, 0..0, hole.end..end]),
+            None => (HoleOrder::Alone, [0..hole.start, 0..0, hole.end..end]),
             Some(pad) if pad.start >= hole.end => (
-                Order::BeforePadding,
+                HoleOrder::BeforePadding,
                 [0..hole.start, hole.end..pad.start, pad.end..end],
             ),
             Some(pad) => (
-                Order::BehindPadding,
+                HoleOrder::BehindPadding,
                 [0..pad.start, pad.end..hole.start, hole.end..end],
             ),
         };
@@ -79,11 +79,11 @@ impl Shape {
             .each_ref()
             .map(|literal| self.frame.get(literal.clone()).unwrap_or_default());
         let (one, rest) = cut_string(frame.strip_prefix(first)?)?;
-        if let Order::Alone = self.order {
+        if let HoleOrder::Alone = self.order {
             return (rest == last).then_some(one);
         }
         let (two, rest) = cut_string(rest.strip_prefix(middle)?)?;
-        let string = if let Order::BehindPadding = self.order {
+        let string = if let HoleOrder::BehindPadding = self.order {
             two
         } else {
             one
@@ -108,12 +108,12 @@ fn cut_string(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 mod tests {
     use super::*;
 
-    fn shape(frame: &str, hole: &str, padding: Option<&str>) -> Shape {
+    fn shape(frame: &str, hole: &str, padding: Option<&str>) -> FrameShape {
         let span = |part: &str| {
             let start = frame.find(part).unwrap();
             start..start + part.len()
         };
-        Shape::of(
+        FrameShape::of(
             &Bytes::copy_from_slice(frame.as_bytes()),
             span(hole),
             padding.map(span),

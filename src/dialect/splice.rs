@@ -1,7 +1,7 @@
 //! The list of messages of a request as it is written anew, in any wire format. Never decides what
 //! stands where.
 
-use super::list::{List, UnitArray, View};
+use super::list::{List, UnitArray, UpstreamView};
 use super::messages::message_list::MessageList;
 use super::responses::input_list::InputList;
 
@@ -55,7 +55,7 @@ impl<'a> Splice<'a> {
 
     /// The whole list.
     #[must_use]
-    pub fn close(mut self) -> View {
+    pub fn close(mut self) -> UpstreamView {
         self.list().close()
     }
 }

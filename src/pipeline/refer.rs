@@ -150,7 +150,7 @@ impl Room {
 }
 
 /// A conversation that ends with a response.
-struct Conversation {
+struct LinkedConversation {
     /// The path to the response.
     path: Path,
     /// The digests of its messages.
@@ -164,7 +164,7 @@ fn conversation(
     reads: &Reads<'_>,
     key: Digest,
     room: &mut Room,
-) -> Result<Option<Conversation>, FindError> {
+) -> Result<Option<LinkedConversation>, FindError> {
     let mut newest = None;
     let links = reads.links(&[key])?.into_iter().flatten();
     let links: Vec<_> = links.collect();
@@ -193,7 +193,7 @@ fn conversation(
             }
         }
     }
-    Ok(Some(Conversation {
+    Ok(Some(LinkedConversation {
         path,
         ids: said.messages,
         messages,

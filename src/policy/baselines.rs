@@ -227,9 +227,9 @@ fn folded<'a>(work: &Work<'a>, turn: Range<ItemIndex>) -> Option<Vec<(&'a Episod
         let known = spans.iter().any(|(one, _)| std::ptr::eq(*one, episode));
         if !known {
             let moves = match line(work, episode) {
-                Line::Stands => Vec::new(),
-                Line::Goes(line) => vec![line],
-                Line::Held => return None,
+                SpanLine::Stands => Vec::new(),
+                SpanLine::Goes(line) => vec![line],
+                SpanLine::Held => return None,
             };
             spans.push((episode, moves));
         }
@@ -252,7 +252,7 @@ fn folded<'a>(work: &Work<'a>, turn: Range<ItemIndex>) -> Option<Vec<(&'a Episod
 }
 
 /// Whether a span can have its line, in the result of its carrier.
-enum Line {
+enum SpanLine {
     /// It is there already, or the span has no carrier and needs none.
     Stands,
     /// This move puts it there.
@@ -261,9 +261,9 @@ enum Line {
     Held,
 }
 
-fn line(work: &Work<'_>, episode: &Episode) -> Line {
+fn line(work: &Work<'_>, episode: &Episode) -> SpanLine {
     let Some(carrier) = episode.carrier else {
-        return Line::Stands;
+        return SpanLine::Stands;
     };
     // An act has no tombstone; only a line at its start can be shown.
     let mark = if episode.is_expl() {
@@ -272,11 +272,11 @@ fn line(work: &Work<'_>, episode: &Episode) -> Line {
         Mark::Masked
     };
     if work.mark(carrier) >= mark {
-        Line::Stands
+        SpanLine::Stands
     } else if work.protected(carrier) {
-        Line::Held
+        SpanLine::Held
     } else {
-        Line::Goes(Move::whole(carrier, mark))
+        SpanLine::Goes(Move::whole(carrier, mark))
     }
 }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::dialect;
 use crate::dialect::edit::{AssistantEdit, CallEdit, Insert};
-use crate::dialect::request::{Request, View};
+use crate::dialect::request::{Request, UpstreamView};
 use crate::dialect::splice::{Addition, Breakpoint};
 use crate::model::{
     EditKind, Handed, HiddenCall, HiddenTool, ItemKind, Role, StoredHop, TurnRecord,
@@ -72,7 +72,7 @@ pub struct RenderError(pub EntryIndex);
 ///
 /// # Errors
 /// [`RenderError`] where an entry has no readable bytes; the caller fails open.
-pub fn messages(input: &RenderInput<'_>) -> Result<View, RenderError> {
+pub fn messages(input: &RenderInput<'_>) -> Result<UpstreamView, RenderError> {
     let mut out = input.request.splice();
     if let Some((None, message)) = &input.guidance {
         out.add(Addition::System, message);

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use twox_hash::XxHash3_64;
 
 use super::blocks::{PASSAGE, runs, weight, words};
-use super::message_text::{Part, lines, texts, unnumbered, values};
+use super::message_text::{TextPart, lines, texts, unnumbered, values};
 use super::trace::Trace;
 use crate::model::{CallId, Dialect, Role, strings};
 
@@ -16,7 +16,7 @@ use crate::model::{CallId, Dialect, Role, strings};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// Strings by number with the part that they stand in.
-    pub parts: Vec<(Part, u32)>,
+    pub parts: Vec<(TextPart, u32)>,
     /// Lines by number, each once.
     pub lines: Vec<u32>,
     /// Passages by number, each once.
@@ -57,7 +57,7 @@ pub struct Needs {
     /// For each message what its calls need; empty for all but answers.
     pub asks: Vec<Ask>,
     /// For each string the messages that hold it, in order.
-    holders: Vec<Vec<(usize, Part)>>,
+    holders: Vec<Vec<(usize, TextPart)>>,
 }
 
 /// How much there is of each that may be needed.
@@ -136,7 +136,7 @@ impl Needs {
     }
 
     /// The messages before one that hold a string, and where in them, newest first.
-    pub fn holders(&self, string: u32, before: usize) -> impl Iterator<Item = (usize, Part)> {
+    pub fn holders(&self, string: u32, before: usize) -> impl Iterator<Item = (usize, TextPart)> {
         let all = self
             .holders
             .get(string as usize)
@@ -194,7 +194,7 @@ impl Needs {
     fn repeats(&mut self, bytes: &[u8]) -> Vec<u32> {
         let mut own = Vec::new();
         texts(bytes, &mut |part, text| {
-            if part == Part::Reasoning {
+            if part == TextPart::Reasoning {
                 return;
             }
             for run in runs(&words(text), PASSAGE) {
@@ -311,11 +311,11 @@ impl Before {
     }
 }
 
-fn rank(part: Part) -> usize {
+fn rank(part: TextPart) -> usize {
     match part {
-        Part::Text => 0,
-        Part::Reasoning => 1,
-        Part::Call(at) => 2 + at,
+        TextPart::Text => 0,
+        TextPart::Reasoning => 1,
+        TextPart::Call(at) => 2 + at,
     }
 }
 

@@ -9,7 +9,7 @@ use std::hash::Hasher as _;
 use serde_json::Value;
 use twox_hash::XxHash3_64;
 
-use super::message_text::{self, Part};
+use super::message_text::{self, TextPart};
 use crate::model::Dialect;
 
 /// Words of a passage, which the lab measures beside strings and lines. The views that are written for a
@@ -58,7 +58,7 @@ impl Texts {
         for bytes in messages {
             let mut own: HashMap<usize, HashSet<u64>> = HashMap::new();
             let mut inside = Vec::new();
-            message_text::texts(bytes, &mut |_: Part, text: &str| {
+            message_text::texts(bytes, &mut |_: TextPart, text: &str| {
                 let words = words(text);
                 for length in RUNS {
                     own.entry(length).or_default().extend(runs(&words, length));
@@ -99,8 +99,8 @@ impl Needed {
     #[must_use]
     pub fn of(answer: &[u8], history: &Texts) -> Self {
         let mut texts = Vec::new();
-        message_text::texts(answer, &mut |part: Part, text: &str| {
-            if part != Part::Reasoning {
+        message_text::texts(answer, &mut |part: TextPart, text: &str| {
+            if part != TextPart::Reasoning {
                 texts.push(text.to_owned());
             }
         });

@@ -90,7 +90,7 @@ pub struct Asked {
 
 /// A prefix that a breakpoint cache holds.
 #[derive(Clone, Copy, Debug)]
-struct Standing {
+struct CachedPrefix {
     tokens: u64,
     messages: usize,
     used: u64,
@@ -101,7 +101,7 @@ struct Standing {
 pub struct Meter {
     cache: Cache,
     prices: Prices,
-    standing: Vec<Standing>,
+    standing: Vec<CachedPrefix>,
     last: u64,
     /// Input tokens so far that the cache held.
     pub cached: u64,
@@ -179,10 +179,11 @@ impl Meter {
     /// that is not too far back from its end.
     fn breakpoints(&mut self, asked: &Asked, ttl: u64, look_back: Option<u32>) -> u64 {
         let (messages, common) = asked.messages;
-        let alive =
-            |one: &Standing| one.messages <= common && asked.now.saturating_sub(one.used) <= ttl;
+        let alive = |one: &CachedPrefix| {
+            one.messages <= common && asked.now.saturating_sub(one.used) <= ttl
+        };
         self.standing.retain(alive);
-        let near = |one: &&mut Standing| {
+        let near = |one: &&mut CachedPrefix| {
             let behind = messages - one.messages.min(messages);
             one.tokens == asked.prologue || look_back.is_none_or(|most| behind <= most as usize)
         };
@@ -193,7 +194,7 @@ impl Meter {
         });
         for (tokens, messages) in [(asked.prologue, 0), (asked.total, messages)] {
             if tokens > 0 && !self.standing.iter().any(|one| one.tokens == tokens) {
-                self.standing.push(Standing {
+                self.standing.push(CachedPrefix {
                     tokens,
                     messages,
                     used: asked.now,

@@ -9,9 +9,9 @@ use super::anchors::Needs;
 use super::contender::Contender;
 use super::outcome::{Played, SessionOutcome};
 use super::plans::Plans;
-use super::player::{Player, Shared, Turn};
+use super::player::{ForAllPolicies, PlayedTurn, Player};
 use super::sent::Pool;
-use super::trace::{Message, Trace};
+use super::trace::{Trace, TraceMessage};
 use super::{Lab, ReplayError};
 use crate::dialect::request::Request;
 use crate::model::{CALL_TOKENS, Dialect, Digest, ItemNo, Role, Shape, TenantId, raw};
@@ -38,7 +38,7 @@ pub struct PlayedSession<'a> {
 /// [`ReplayError`] for the first message that can't be read.
 pub fn shapes(lab: &Lab, trace: &Trace) -> Result<Vec<Arc<Shape>>, ReplayError> {
     let reader = reader(lab);
-    let shape = |(at, message): (usize, &Message)| {
+    let shape = |(at, message): (usize, &TraceMessage)| {
         reader
             .shape(&message.raw)
             .map_err(|cause| ReplayError::Message {
@@ -115,7 +115,7 @@ pub fn watched<'a>(
                 let before = shapes.get(..at).unwrap_or_default();
                 let heads = chain::heads(TENANT, before);
                 let empty = super::anchors::Ask::default();
-                let turn = Turn {
+                let turn = PlayedTurn {
                     request: &request,
                     shapes: before,
                     heads: &heads,
@@ -124,7 +124,7 @@ pub fn watched<'a>(
                     answer,
                     times: times(&trace.messages, at),
                 };
-                let mut shared = Shared {
+                let mut shared = ForAllPolicies {
                     tools: HopContext {
                         reader: reader(lab),
                         classes: &lab.classes,
@@ -169,7 +169,7 @@ fn request(trace: &Trace, body: &Body) -> Result<Request, ReplayError> {
 }
 
 /// When a request is made and answered: the newest time before it, and that of its answer.
-fn times(messages: &[Message], at: usize) -> (u64, u64) {
+fn times(messages: &[TraceMessage], at: usize) -> (u64, u64) {
     let before = messages.get(..at).unwrap_or_default().iter().rev();
     let asked = before
         .filter_map(|message| message.time)

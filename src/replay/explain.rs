@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 
 use super::anchors::Needs;
 use super::drive;
-use super::message_text::Part;
+use super::message_text::TextPart;
 use super::player::{Followed, Passed, Player};
-use super::shown::{View, item};
+use super::shown::{SentView, item};
 use super::trace::Trace;
 use super::{Lab, ReplayError};
 use crate::model::{ItemKind, ItemNo};
@@ -187,7 +187,7 @@ impl Story<'_> {
             }
         }
         for (request, message) in &self.player.again {
-            if self.holds(*message, Part::Text) {
+            if self.holds(*message, TextPart::Text) {
                 lines.push(format!("  request {request}: the same call was made again"));
             }
         }
@@ -205,8 +205,8 @@ impl Story<'_> {
         text
     }
 
-    fn holds(&self, message: usize, part: Part) -> bool {
-        let view = View {
+    fn holds(&self, message: usize, part: TextPart) -> bool {
+        let view = SentView {
             pool: &super::sent::Pool::default(),
             ids: &[],
             transcript: &self.player.transcript,

@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use super::json;
-use super::outcome::{Played, Point, Report, Run, SessionOutcome};
+use super::outcome::{Played, Point, PolicyRun, Report, SessionOutcome};
 use super::{Annotate, Options};
 use crate::policy::Policy;
 
@@ -118,7 +118,7 @@ fn session(session: &SessionOutcome, options: &Options, most: usize) -> Value {
             .iter()
             .map(move |one| (one, one.runs.get(at)))
     };
-    let by_ceiling = |show: fn(&Played, &Run, usize) -> Value| -> Vec<Value> {
+    let by_ceiling = |show: fn(&Played, &PolicyRun, usize) -> Value| -> Vec<Value> {
         let one = |at| {
             runs(at)
                 .map(|(played, run)| run.map_or(Value::Null, |run| show(played, run, most)))
@@ -140,7 +140,7 @@ fn session(session: &SessionOutcome, options: &Options, most: usize) -> Value {
 }
 
 /// The sizes that a policy sent; nothing for the one that sends what it is given.
-fn series(played: &Played, run: &Run, most: usize) -> Value {
+fn series(played: &Played, run: &PolicyRun, most: usize) -> Value {
     if played.policy == Policy::None.name() {
         return Value::Null;
     }
@@ -201,7 +201,7 @@ pub(super) mod tests {
             ceilings: vec![40_000, 80_000],
             ..Options::default()
         };
-        let run = |ceiling: &u32| Run {
+        let run = |ceiling: &u32| PolicyRun {
             ceiling: *ceiling,
             outcome: Outcome {
                 requests,

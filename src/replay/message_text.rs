@@ -11,7 +11,7 @@ const LINE: usize = 12;
 
 /// The part of a message that a text stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum TextPart {
     /// Its text.
     Text,
     /// Its reasoning.
@@ -22,22 +22,22 @@ pub enum Part {
 
 /// Hands on all texts of a message, unescaped: of arguments their values. False where it
 /// can't be read.
-pub fn texts(bytes: &[u8], each: &mut dyn FnMut(Part, &str)) -> bool {
+pub fn texts(bytes: &[u8], each: &mut dyn FnMut(TextPart, &str)) -> bool {
     let Ok(parsed) = Dialect::Chat.parse(bytes) else {
         return false;
     };
     for part in &parsed.parts {
         match part {
-            message::Part::Text(text) => each(Part::Text, text),
+            message::Part::Text(text) => each(TextPart::Text, text),
             message::Part::Image { .. } | message::Part::Picture(_) => {}
-            message::Part::Other(raw) => each(Part::Text, &String::from_utf8_lossy(raw)),
+            message::Part::Other(raw) => each(TextPart::Text, &String::from_utf8_lossy(raw)),
         }
     }
     for text in &parsed.reasoning {
-        each(Part::Reasoning, text);
+        each(TextPart::Reasoning, text);
     }
     for (at, call) in parsed.calls.iter().enumerate() {
-        values(&call.arguments, &mut |text| each(Part::Call(at), text));
+        values(&call.arguments, &mut |text| each(TextPart::Call(at), text));
     }
     true
 }

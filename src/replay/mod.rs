@@ -39,7 +39,7 @@ use plimsoll_scripted::plan::Habits;
 
 pub use cache::{PricesError, Pricing};
 pub use contender::{Annotate, Contender, is_annotated, policy_named, summary};
-pub use outcome::{Outcome, Played, Point, Report, Run, SessionOutcome, Share};
+pub use outcome::{Outcome, Played, Point, PolicyRun, Report, SessionOutcome, Share};
 pub use trace::{Trace, TraceError};
 
 use crate::commit::Floor;

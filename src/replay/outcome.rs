@@ -166,7 +166,7 @@ pub struct Point {
 
 /// One policy at one ceiling on one session.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Run {
+pub struct PolicyRun {
     /// The ceiling.
     pub ceiling: u32,
     /// The figures.
@@ -181,7 +181,7 @@ pub struct Played {
     /// The policy's name.
     pub policy: String,
     /// One for each ceiling.
-    pub runs: Vec<Run>,
+    pub runs: Vec<PolicyRun>,
 }
 
 impl Played {

@@ -12,10 +12,10 @@ use super::anchors::{Ask, Needs};
 use super::cache::{Asked, Meter, Pricing};
 use super::contender::{Annotate, Contender, summary};
 use super::holdings::Holdings;
-use super::outcome::{Point, Run};
+use super::outcome::{Point, PolicyRun};
 use super::plans::Plans;
 use super::sent::{Change, Pool, Sent};
-use super::shown::{self, View};
+use super::shown::{self, SentView};
 use crate::commit::Trigger;
 use crate::dialect::answer::{Answer, Call, Reasoning};
 use crate::dialect::message;
@@ -29,7 +29,7 @@ use crate::turn::hidden::{self, Keep};
 use crate::turn::state::{HopContext, MiddleError, Prepared, TurnState};
 
 /// One request of the client's and what answers it; the same for all policies.
-pub struct Turn<'a> {
+pub struct PlayedTurn<'a> {
     /// The request.
     pub request: &'a Request,
     /// The shapes of its messages.
@@ -47,7 +47,7 @@ pub struct Turn<'a> {
 }
 
 /// What the policies of a session share.
-pub struct Shared<'a> {
+pub struct ForAllPolicies<'a> {
     /// Counters and classes.
     pub tools: HopContext<'a>,
     /// What calls need.
@@ -118,7 +118,7 @@ pub struct Player<'a> {
     holdings: Holdings,
     meter: Meter,
     /// What was measured.
-    pub run: Run,
+    pub run: PolicyRun,
     /// Passes in order.
     pub passes: Vec<Passed>,
     /// Needs that were not met.
@@ -161,9 +161,9 @@ impl<'a> Player<'a> {
             sent: Sent::default(),
             holdings: Holdings::new(needs.counts()),
             meter: Meter::new(pricing),
-            run: Run {
+            run: PolicyRun {
                 ceiling: contender.ceiling,
-                ..Run::default()
+                ..PolicyRun::default()
             },
             passes: Vec::new(),
             misses: Vec::new(),
@@ -181,7 +181,11 @@ impl<'a> Player<'a> {
     ///
     /// # Errors
     /// [`MiddleError`] where the middle fails; a server would forward the client's bytes.
-    pub fn turn(&mut self, shared: &mut Shared<'_>, turn: &Turn<'_>) -> Result<(), MiddleError> {
+    pub fn turn(
+        &mut self,
+        shared: &mut ForAllPolicies<'_>,
+        turn: &PlayedTurn<'_>,
+    ) -> Result<(), MiddleError> {
         let mut state = TurnState::new(
             turn.request.clone(),
             turn.shapes.to_vec(),
@@ -223,8 +227,8 @@ impl<'a> Player<'a> {
     /// All hops of a turn, each answered as planned, and its record.
     fn hops(
         &mut self,
-        shared: &mut Shared<'_>,
-        turn: &Turn<'_>,
+        shared: &mut ForAllPolicies<'_>,
+        turn: &PlayedTurn<'_>,
         state: &mut TurnState,
     ) -> Result<(), MiddleError> {
         // The view of the first hop may be the one that asks for annotations.
@@ -281,8 +285,8 @@ impl<'a> Player<'a> {
     /// Prepares a hop as a server does, and measures what it would send.
     fn prepare(
         &mut self,
-        shared: &mut Shared<'_>,
-        turn: &Turn<'_>,
+        shared: &mut ForAllPolicies<'_>,
+        turn: &PlayedTurn<'_>,
         state: &mut TurnState,
     ) -> Result<Prepared, MiddleError> {
         let marks = state.marks.clone();
@@ -331,7 +335,7 @@ impl<'a> Player<'a> {
     /// Notes what the view shows of an item.
     fn look(
         &mut self,
-        shared: &Shared<'_>,
+        shared: &ForAllPolicies<'_>,
         state: &TurnState,
         transcript: &Transcript,
         no: ItemNo,
@@ -355,7 +359,7 @@ impl<'a> Player<'a> {
             });
             texts.collect::<Vec<_>>().join("\n")
         });
-        let view = View {
+        let view = SentView {
             pool: shared.pool,
             ids: &self.sent.ids,
             transcript,
@@ -371,7 +375,7 @@ impl<'a> Player<'a> {
     /// The hop that a planned answer makes, its hidden calls run by the code that serves.
     fn answered(
         &mut self,
-        shared: &Shared<'_>,
+        shared: &ForAllPolicies<'_>,
         state: &TurnState,
         prepared: &Prepared,
         planned: &plan::Hop,
@@ -398,12 +402,12 @@ impl<'a> Player<'a> {
     /// Takes in what was sent.
     fn measure(
         &mut self,
-        shared: &mut Shared<'_>,
-        turn: &Turn<'_>,
+        shared: &mut ForAllPolicies<'_>,
+        turn: &PlayedTurn<'_>,
         state: &TurnState,
         hop: &Hopped,
     ) {
-        let Shared {
+        let ForAllPolicies {
             tools, needs, pool, ..
         } = shared;
         let first = self.sent.ids.is_empty();
@@ -462,7 +466,7 @@ impl<'a> Player<'a> {
     }
 
     /// Holds the view against what the answer's calls needed.
-    fn settle(&mut self, shared: &Shared<'_>, turn: &Turn<'_>) {
+    fn settle(&mut self, shared: &ForAllPolicies<'_>, turn: &PlayedTurn<'_>) {
         let request = self.run.series.len();
         let (mut visible, mut named) = (0, 0);
         for string in &turn.ask.strings {
@@ -471,7 +475,7 @@ impl<'a> Player<'a> {
                 continue;
             }
             self.holdings.missed(*string);
-            let view = View {
+            let view = SentView {
                 pool: shared.pool,
                 ids: &self.sent.ids,
                 transcript: &self.transcript,

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use plimsoll_scripted::rng::Rng;
 
-use super::message_text::{self, Part};
+use super::message_text::{self, TextPart};
 use super::standin::Size;
 use super::trace::{self, Trace};
 use super::{Lab, ReplayError, Watch, across, drive};
@@ -160,8 +160,8 @@ fn session(
 /// Whether an answer says enough to be looked at.
 fn says(answer: &[u8]) -> bool {
     let mut bytes = 0;
-    message_text::texts(answer, &mut |part: Part, text: &str| {
-        if part != Part::Reasoning {
+    message_text::texts(answer, &mut |part: TextPart, text: &str| {
+        if part != TextPart::Reasoning {
             bytes += text.len();
         }
     });

@@ -250,7 +250,7 @@ fn sizes(
 }
 
 /// One view as it was sent.
-pub struct Shown {
+pub struct SeatView {
     /// Whose, by number.
     pub seat: usize,
     /// The answer, by its place among the messages.
@@ -269,7 +269,7 @@ pub fn play(
     lab: &Lab,
     session: &Drawn,
     seats: &[Seat],
-    each: &mut dyn FnMut(Shown),
+    each: &mut dyn FnMut(SeatView),
 ) -> Result<(), ReplayError> {
     let mut contenders = Vec::new();
     let mut seated = Vec::new();
@@ -300,7 +300,7 @@ pub fn play(
                 if let Some(block) = block(at) {
                     let messages = kept.iter().filter_map(|at| raw.get(*at));
                     let messages = messages.map(|message| message.raw.to_vec()).collect();
-                    each(Shown {
+                    each(SeatView {
                         seat: *seat,
                         at,
                         block,
@@ -311,7 +311,7 @@ pub fn play(
             let Some(block) = block(at) else { return };
             for (player, seat) in players.iter().zip(&seated) {
                 let history: Vec<&[u8]> = before(at).iter().map(|one| one.raw.as_ref()).collect();
-                each(Shown {
+                each(SeatView {
                     seat: *seat,
                     at,
                     block,

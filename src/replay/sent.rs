@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use twox_hash::XxHash3_128;
 
 use super::anchors::Needs;
-use super::message_text::{self, Part};
+use super::message_text::{self, TextPart};
 use super::named::{self, Ids};
 use crate::model::{Role, Shape, raw};
 use crate::turn::memo::Reader;
@@ -27,12 +27,12 @@ pub struct Element {
     /// Its passages that some later answer repeats, by number, each once.
     pub passages: Box<[u32]>,
     /// What it says, where it is not as the client sent it.
-    pub note: Option<Note>,
+    pub note: Option<SentNote>,
 }
 
 /// The text of a message that the proxy wrote or edited.
 #[derive(Clone, Debug)]
-pub struct Note {
+pub struct SentNote {
     /// All its texts.
     pub text: Box<str>,
     /// The item ids in it.
@@ -76,11 +76,11 @@ impl Pool {
             let shape = reader.shape(bytes).ok()?;
             let mut element = element(bytes, needs, &shape)?;
             let mut text = String::new();
-            message_text::texts(bytes, &mut |_: Part, part: &str| {
+            message_text::texts(bytes, &mut |_: TextPart, part: &str| {
                 text.push_str(part);
                 text.push('\n');
             });
-            element.note = Some(Note {
+            element.note = Some(SentNote {
                 ids: named::ids(&text).into_boxed_slice(),
                 text: text.into_boxed_str(),
                 result: shape.role == Role::Tool,

@@ -2,15 +2,15 @@
 //! tombstone or a ledger line, or its episode by name. Decided by the text that was sent, with the
 //! transcript only to tell what an item is called.
 
-use super::message_text::Part;
+use super::message_text::TextPart;
 use super::named::{self, Ids};
-use super::sent::{Note, Pool};
+use super::sent::{Pool, SentNote};
 use crate::model::{Dialect, ItemKind, ItemNo, Role};
 use crate::session::tombstone;
 use crate::session::transcript::{Item, Source, Transcript};
 
 /// One request's view.
-pub struct View<'a> {
+pub struct SentView<'a> {
     /// The messages that were sent.
     pub pool: &'a Pool,
     /// Those of this view.
@@ -19,10 +19,10 @@ pub struct View<'a> {
     pub transcript: &'a Transcript,
 }
 
-impl View<'_> {
+impl SentView<'_> {
     /// Whether any of some places is named: messages of the client's, and the parts of them.
     #[must_use]
-    pub fn names_any(&self, mut places: impl Iterator<Item = (usize, Part)>) -> bool {
+    pub fn names_any(&self, mut places: impl Iterator<Item = (usize, TextPart)>) -> bool {
         places.any(|(message, part)| {
             let item = self.item(message, part);
             item.is_some_and(|item| self.names(item))
@@ -31,7 +31,7 @@ impl View<'_> {
 
     /// The item at a part of a message of the client's; a call in place of its result.
     #[must_use]
-    pub fn item(&self, message: usize, part: Part) -> Option<&Item> {
+    pub fn item(&self, message: usize, part: TextPart) -> Option<&Item> {
         let entries = &self.transcript.entries;
         // Entries stand in the order of the client's messages, with hidden ones between them.
         let entry = entries.iter().find(|entry| match entry.source {
@@ -45,9 +45,9 @@ impl View<'_> {
         }
         let kind = |kind: ItemKind| items.iter().find(move |item| item.kind == kind);
         match part {
-            Part::Text => kind(ItemKind::Text),
-            Part::Reasoning => kind(ItemKind::Reasoning),
-            Part::Call(place) => items
+            TextPart::Text => kind(ItemKind::Text),
+            TextPart::Reasoning => kind(ItemKind::Reasoning),
+            TextPart::Call(place) => items
                 .iter()
                 .filter(|item| {
                     item.kind == ItemKind::Call && item.delimiter.is_none() && !item.said
@@ -61,7 +61,7 @@ impl View<'_> {
     pub fn line_of(&self, number: ItemNo) -> Option<String> {
         let items = self.transcript.items.iter();
         let item = items.clone().find(|item| item.no == number)?;
-        let named = |note: &Note| note.ids.iter().any(|ids| is_named(item, ids));
+        let named = |note: &SentNote| note.ids.iter().any(|ids| is_named(item, ids));
         let note = self.notes().find(|note| named(note))?;
         let tells = |line: &&str| named::ids(line).iter().any(|ids| is_named(item, ids));
         note.text.lines().find(tells).map(str::to_owned)
@@ -79,7 +79,7 @@ impl View<'_> {
         })
     }
 
-    fn notes(&self) -> impl Iterator<Item = &Note> {
+    fn notes(&self) -> impl Iterator<Item = &SentNote> {
         let elements = self.ids.iter().filter_map(|id| self.pool.get(*id));
         elements.filter_map(|element| element.note.as_ref())
     }

@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use super::message_text::{self, Part};
+use super::message_text::{self, TextPart};
 use crate::model::Role;
 
 /// The name of the view that holds the newest messages alone.
@@ -82,9 +82,9 @@ pub fn summary<'a>(
         if message.get("role").and_then(Value::as_str) != Some("assistant") {
             continue;
         }
-        message_text::texts(bytes, &mut |part: Part, text: &str| {
+        message_text::texts(bytes, &mut |part: TextPart, text: &str| {
             let first = text.trim().lines().next().unwrap_or_default();
-            if part == Part::Text && !first.is_empty() {
+            if part == TextPart::Text && !first.is_empty() {
                 lines.push(cut(first, SAID));
             }
         });

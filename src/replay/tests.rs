@@ -203,7 +203,7 @@ fn an_item_is_explained_from_its_pass_to_its_later_need() {
     let player = &played.players[0];
     let miss = player.misses.iter().find(|miss| miss.named).unwrap();
     let (message, part) = played.needs.holders(miss.string, miss.at).next().unwrap();
-    let view = shown::View {
+    let view = shown::SentView {
         pool: &sent::Pool::default(),
         ids: &[],
         transcript: &player.transcript,

@@ -51,7 +51,7 @@ pub enum TraceError {
 
 /// One message as it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct TraceMessage {
     /// Its JSON.
     pub raw: Bytes,
     /// Who speaks.
@@ -80,7 +80,7 @@ pub struct Trace {
     /// The model that answered, where it is told.
     pub model: String,
     /// Its messages.
-    pub messages: Vec<Message>,
+    pub messages: Vec<TraceMessage>,
     /// The tools array.
     pub tools: Option<String>,
     /// Where that comes from.
@@ -244,8 +244,10 @@ fn is_account(text: &str) -> bool {
 }
 
 /// The end of a turn is the time of its answer, where that has none of its own.
-fn timed(answer: Option<&mut Message>, turn: &Value) {
-    if let (Some(answer @ Message { time: None, .. }), Some(ended)) = (answer, turn.get("ended")) {
+fn timed(answer: Option<&mut TraceMessage>, turn: &Value) {
+    if let (Some(answer @ TraceMessage { time: None, .. }), Some(ended)) =
+        (answer, turn.get("ended"))
+    {
         answer.time = time::read(ended.to_string().as_bytes());
     }
 }
@@ -257,7 +259,7 @@ fn recorded_tools(meta: &Value) -> Option<String> {
     whole.then(|| Value::from(tools.clone()).to_string())
 }
 
-fn message(text: &str) -> Option<Message> {
+fn message(text: &str) -> Option<TraceMessage> {
     let object = Object::parse(text.as_bytes()).ok()?;
     let role = match object.text("role")?.as_ref() {
         "system" | "developer" => Role::System,
@@ -277,7 +279,7 @@ fn message(text: &str) -> Option<Message> {
         .collect();
     let cuts = object.remove_spans(|place| places.contains(&place));
     let edits: Vec<_> = cuts.into_iter().map(|span| (span, Bytes::new())).collect();
-    Some(Message {
+    Some(TraceMessage {
         raw: raw::splice(text.as_bytes(), &edits),
         role,
         time,

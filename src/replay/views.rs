@@ -9,7 +9,7 @@ use twox_hash::XxHash3_64;
 
 use super::anchors::Needs;
 use super::blocks::{Needed, Texts};
-use super::message_text::{self, Part};
+use super::message_text::{self, TextPart};
 use super::sample::{self, Choice, Drawn};
 pub use super::seats::Match;
 use super::seats::{self, Seat, ceiling, play, search, tokens};
@@ -68,7 +68,7 @@ pub fn write(
 }
 
 /// One line of the file.
-struct Line {
+struct ViewLine {
     block: usize,
     at: usize,
     seat: usize,
@@ -77,10 +77,10 @@ struct Line {
     text: String,
 }
 
-fn lines(lab: &Lab, session: &Drawn, seats: &[Seat]) -> Result<Vec<Line>, ReplayError> {
+fn lines(lab: &Lab, session: &Drawn, seats: &[Seat]) -> Result<Vec<ViewLine>, ReplayError> {
     let needs = Needs::of(&session.trace);
     let mut lines = Vec::new();
-    let mut turn: Option<(usize, Turn)> = None;
+    let mut turn: Option<(usize, DrawnTurn)> = None;
     let raw = &session.trace.messages;
     play(lab, session, seats, &mut |shown| {
         let Some(seat) = seats.get(shown.seat) else {
@@ -93,7 +93,7 @@ fn lines(lab: &Lab, session: &Drawn, seats: &[Seat]) -> Result<Vec<Line>, Replay
         let known = turn.take().filter(|(at, _)| *at == shown.at);
         let (_, own) = known.unwrap_or_else(|| {
             let history: Vec<&[u8]> = before.iter().map(|one| one.raw.as_ref()).collect();
-            (shown.at, Turn::of(&history, &answer.raw))
+            (shown.at, DrawnTurn::of(&history, &answer.raw))
         });
         let size = tokens(lab, &shown.messages);
         let sizes = session.sizes.get(..shown.at).unwrap_or_default();
@@ -112,7 +112,7 @@ fn lines(lab: &Lab, session: &Drawn, seats: &[Seat]) -> Result<Vec<Line>, Replay
             "messages": shown.messages.iter().filter_map(|one| value(one)).collect::<Vec<_>>(),
             "answer": value(&answer.raw),
         });
-        lines.push(Line {
+        lines.push(ViewLine {
             block: shown.block,
             at: shown.at,
             seat: shown.seat,
@@ -130,23 +130,23 @@ fn value(bytes: &[u8]) -> Option<Value> {
 }
 
 /// What an answer needs, however the view came about.
-struct Turn {
+struct DrawnTurn {
     needed: Needed,
-    strings: Strings,
+    strings: AnswerStrings,
 }
 
-impl Turn {
+impl DrawnTurn {
     fn of(history: &[&[u8]], answer: &[u8]) -> Self {
         let texts = Texts::of(history.iter().copied());
         Self {
             needed: Needed::of(answer, &texts),
-            strings: Strings::of(history, answer),
+            strings: AnswerStrings::of(history, answer),
         }
     }
 }
 
 /// Each measure's part and whole.
-fn measures(needs: &Needs, at: usize, turn: &Turn, messages: &[Vec<u8>]) -> Value {
+fn measures(needs: &Needs, at: usize, turn: &DrawnTurn, messages: &[Vec<u8>]) -> Value {
     let (mut strings, mut lines) = (HashSet::new(), HashSet::new());
     let mut passages = HashSet::new();
     for held in messages.iter().filter_map(|one| needs.held(one)) {
@@ -178,23 +178,23 @@ fn measures(needs: &Needs, at: usize, turn: &Turn, messages: &[Vec<u8>]) -> Valu
 }
 
 /// The distinctive strings of an answer that had been said before, and the lines of its history.
-struct Strings {
+struct AnswerStrings {
     said: Vec<String>,
     lines: HashSet<u64>,
 }
 
-impl Strings {
+impl AnswerStrings {
     fn of(history: &[&[u8]], answer: &[u8]) -> Self {
         let (mut known, mut lines) = (HashSet::new(), HashSet::new());
         for bytes in history {
-            message_text::texts(bytes, &mut |_: Part, text: &str| {
+            message_text::texts(bytes, &mut |_: TextPart, text: &str| {
                 known.extend(strings(text).map(|(_, string)| string.to_owned()));
                 lines.extend(text.lines().map(line));
             });
         }
         let mut said = HashSet::new();
-        message_text::texts(answer, &mut |part: Part, text: &str| {
-            if part != Part::Reasoning {
+        message_text::texts(answer, &mut |part: TextPart, text: &str| {
+            if part != TextPart::Reasoning {
                 let all = strings(text).map(|(_, string)| string.to_owned());
                 said.extend(all.filter(|string| known.contains(string)));
             }
@@ -209,7 +209,7 @@ impl Strings {
     fn told(&self, messages: &[Vec<u8>]) -> Value {
         let (mut shown, mut noted) = (HashSet::new(), HashSet::new());
         for bytes in messages {
-            message_text::texts(bytes, &mut |_: Part, text: &str| {
+            message_text::texts(bytes, &mut |_: TextPart, text: &str| {
                 for one in text.lines() {
                     let own = strings(one).map(|(_, string)| string.to_owned());
                     if self.lines.contains(&line(one)) {

@@ -46,7 +46,7 @@ pub enum Store {
 }
 
 /// A store that was opened.
-pub struct Opened {
+pub struct OpenedStore {
     /// The store.
     pub store: Store,
     /// What opening it found.
@@ -61,21 +61,21 @@ impl Store {
     /// # Errors
     /// [`StoreError::Locked`] if another process holds the directory, [`StoreError::Format`] if a
     /// newer version wrote it, [`StoreError::Io`] if the system refuses.
-    pub fn open(settings: &StoreSettings) -> Result<Opened, StoreError> {
+    pub fn open(settings: &StoreSettings) -> Result<OpenedStore, StoreError> {
         match settings.backend {
             Backend::Memory => {
                 let report = OpenReport {
                     clean: true,
                     ..OpenReport::default()
                 };
-                Ok(Opened {
+                Ok(OpenedStore {
                     store: Self::Memory(memory::Memory::default()),
                     report,
                 })
             }
             Backend::Sled => {
                 let (store, report) = sled::SledStore::open(settings)?;
-                Ok(Opened {
+                Ok(OpenedStore {
                     store: Self::Sled(store),
                     report,
                 })
@@ -88,10 +88,10 @@ impl Store {
     ///
     /// # Errors
     /// The errors of [`Self::open`] that somebody has to act on first.
-    pub fn open_or_stand_by(settings: &StoreSettings) -> Result<Opened, StoreError> {
+    pub fn open_or_stand_by(settings: &StoreSettings) -> Result<OpenedStore, StoreError> {
         let there = settings.path.exists();
         match Self::open(settings) {
-            Err(error) if error.is_of_disk(there) => Ok(Opened {
+            Err(error) if error.is_of_disk(there) => Ok(OpenedStore {
                 store: Self::Standby(standby::Standby::new(settings, error)?),
                 report: OpenReport::default(),
             }),

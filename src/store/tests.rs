@@ -30,7 +30,7 @@ pub(super) fn config(dir: &Path) -> StoreSettings {
     }
 }
 
-pub(super) fn open(dir: &Path) -> Opened {
+pub(super) fn open(dir: &Path) -> OpenedStore {
     Store::open(&config(dir)).unwrap()
 }
 

@@ -521,7 +521,7 @@ impl TurnState {
         self.fixed + View::live(Arc::clone(transcript)).size()
     }
 
-    fn body(&self, view: request::View) -> Rope {
+    fn body(&self, view: request::UpstreamView) -> Rope {
         let ask = self.request.stream && self.request.usage_wish == UsageWish::Added;
         self.request.with(Rewrite {
             view,

@@ -137,7 +137,7 @@ pub struct TurnFacts<'a> {
 }
 
 /// Measures the session turn by turn.
-pub struct Meter {
+pub struct DemoMeter {
     ceiling: usize,
     prices: Prices,
     count: CountFn,
@@ -149,7 +149,7 @@ pub struct Meter {
     figures: Figures,
 }
 
-impl Meter {
+impl DemoMeter {
     /// A meter that has measured nothing yet.
     #[must_use]
     pub fn new(ceiling: u32, prices: Prices, count: CountFn) -> Self {

@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use super::closing::MetricsText;
 use crate::tokens::{Counter, Encoding, Models};
 use agent::{Agent, MODEL, http_client};
-use measure::{Figures, Meter, TurnFacts};
+use measure::{DemoMeter, Figures, TurnFacts};
 use screen::{Scene, Screen};
 use session::{Cue, Session};
 use stage::DemoStage;
@@ -121,7 +121,7 @@ impl Play<'_> {
         let scene = self.scene();
         let mut screen = Screen::open(&scene);
         let prices = Models::builtin().family(MODEL).prices;
-        let mut meter = Meter::new(self.args.budget, prices, Arc::clone(self.count));
+        let mut meter = DemoMeter::new(self.args.budget, prices, Arc::clone(self.count));
         let mut agent = Agent::new(self.stage.proxy, &self.session.recording)?;
         let begun = Instant::now();
         for turn in 0..scene.turns {
@@ -156,7 +156,12 @@ impl Play<'_> {
         Ok(verdict(figures))
     }
 
-    async fn turn(&self, turn: usize, agent: &mut Agent, meter: &mut Meter) -> anyhow::Result<()> {
+    async fn turn(
+        &self,
+        turn: usize,
+        agent: &mut Agent,
+        meter: &mut DemoMeter,
+    ) -> anyhow::Result<()> {
         let recorded = self.session.recording.turns.get(turn);
         let adds = recorded.map_or(&[][..], |turn| turn.before.as_slice());
         self.cue.begin(turn);

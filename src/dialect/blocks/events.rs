@@ -81,7 +81,7 @@ pub struct Numbers {
 
 /// What the client is told at the end of its response.
 #[derive(Debug, Clone, Copy)]
-pub struct Ending<'a> {
+pub struct BlocksEnding<'a> {
     /// Whether the response differs from the upstream's: something was kept from the client, or
     /// hops stand before this one. If not, the frame keeps its own numbers, and all but what it
     /// repeats of the request (tools, instructions).
@@ -138,13 +138,13 @@ pub trait Events: Debug + Send + Sync {
 
     /// Like `show`, for the frame with the finish ([`FrameKind::Finish`]) or the failure
     /// ([`FrameKind::Error`]): it also tells what all hops add up to.
-    fn end(&self, frame: &Frame, ending: &Ending<'_>) -> Bytes;
+    fn end(&self, frame: &Frame, ending: &BlocksEnding<'_>) -> Bytes;
 
     /// The end of a turn that the model would have continued: a block of text of the proxy's own if
     /// a line is given, at the numbers of the ending, then the format's own end, made of the held
     /// frames ([`FrameKind::Finish`] and all behind it) but ending as if the model had ended it.
     /// One element per event.
-    fn close(&self, held: &[Frame], line: Option<&str>, ending: &Ending<'_>) -> Vec<Bytes>;
+    fn close(&self, held: &[Frame], line: Option<&str>, ending: &BlocksEnding<'_>) -> Vec<Bytes>;
 
     /// An error event of the proxy's own, whole. The error is a JSON object, with or without the
     /// format's wrapping around it, or another format's; anything else becomes the message.

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::events::{Ending, Events, FrameKind, Numbers, Visibility};
+use super::events::{BlocksEnding, Events, FrameKind, Numbers, Visibility};
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::guard::Guard;
 use crate::dialect::machine::{Client, FormatMachine};
@@ -437,8 +437,8 @@ impl<E: Events> BlockMachine<E> {
         client.say(bytes);
     }
 
-    fn ending<'a>(&'a self, usage: Option<&'a Usage>) -> Ending<'a> {
-        Ending {
+    fn ending<'a>(&'a self, usage: Option<&'a Usage>) -> BlocksEnding<'a> {
+        BlocksEnding {
             edited: self.numbering.own,
             blocks: &self.shown,
             usage,

@@ -15,7 +15,7 @@ use super::block;
 use super::breakpoint::{self, Message};
 use super::request::{Host, Hosts};
 use crate::dialect::json;
-use crate::dialect::list::{Addition, Breakpoint, List, View};
+use crate::dialect::list::{Addition, Breakpoint, List, UpstreamView};
 use crate::dialect::request_fields::RequestFields;
 use crate::model::raw::{Edit, Object};
 use crate::model::{Role, Rope};
@@ -100,7 +100,7 @@ impl List for MessageList<'_> {
         self.wanted.push((what, self.entries.len()));
     }
 
-    fn close(&mut self) -> View {
+    fn close(&mut self) -> UpstreamView {
         let mut writer = Writer::new(self.request, self.hosts);
         let mut next = self.hosts.hosts.len();
         // The host that follows an entry tells whether a hop was made right behind the host before.
@@ -126,7 +126,7 @@ impl List for MessageList<'_> {
         }
         let end = self.entries.len();
         writer.wanted(self.wanted.iter().filter(|(_, at)| *at == end));
-        View {
+        UpstreamView {
             messages: writer.close(self.allowed),
             edits: self.system.take().into_iter().collect(),
         }
@@ -169,7 +169,7 @@ impl<'a> MessageList<'a> {
 }
 
 /// A system message that waits for its place.
-struct Held {
+struct HeldSystem {
     host: usize,
     /// Its bytes; `None` if they are the client's.
     edited: Option<Bytes>,
@@ -193,7 +193,7 @@ struct Writer<'a> {
     wanted: Vec<(Breakpoint, usize)>,
     /// Results that wait for a message of the user's.
     results: Vec<Bytes>,
-    held: Vec<Held>,
+    held: Vec<HeldSystem>,
 }
 
 impl<'a> Writer<'a> {
@@ -225,7 +225,7 @@ impl<'a> Writer<'a> {
                 if self.in_place(at) {
                     self.emit_held();
                 }
-                self.held.push(Held {
+                self.held.push(HeldSystem {
                     host: at,
                     edited: units.first().and_then(|unit| unit.edited.clone()),
                     follows: self.follows(at) && self.results.is_empty(),
@@ -310,7 +310,7 @@ impl<'a> Writer<'a> {
         match held.as_slice() {
             [] => {}
             [
-                Held {
+                HeldSystem {
                     host, edited: None, ..
                 },
             ] => self.share(*host, Role::System),

@@ -11,7 +11,7 @@ mod units;
 
 use bytes::Bytes;
 
-use crate::dialect::request::{Request, Rewrite, View};
+use crate::dialect::request::{Request, Rewrite, UpstreamView};
 use crate::model::Dialect;
 
 /// A body that is a request.
@@ -21,7 +21,7 @@ fn request(body: &str) -> Request {
 }
 
 /// The body with another view.
-fn body(request: &Request, view: View) -> String {
+fn body(request: &Request, view: UpstreamView) -> String {
     let rope = request.with(Rewrite {
         view,
         tools: None,

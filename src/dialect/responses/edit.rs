@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use super::item::{self, Item, ItemType, Unit};
+use super::item::{self, ItemType, ResponsesItem, Unit};
 use crate::dialect::edit::{
     AssistantEdit, CallEdit, Insert, bare, behind, handed_at_cap, set_members,
 };
@@ -179,7 +179,7 @@ fn without_id(raw: &[u8]) -> Option<Bytes> {
 
 /// An item of the client's, or the rest of one, that no earlier hop showed.
 struct Remainder<'b, 'a> {
-    item: &'b Item<'a>,
+    item: &'b ResponsesItem<'a>,
     /// The rest of its text, if the client joined its text to what an earlier hop showed.
     text: Option<String>,
     /// Whether its id belongs to an earlier hop's item.
@@ -201,7 +201,7 @@ impl<'a> Remainder<'_, 'a> {
 /// client may drop reasoning and the items of the provider's own tools. Some clients put all
 /// reasoning first, and join all text to one message; `joined` says whether that may be.
 fn remainders<'b, 'a>(
-    items: &'b [Item<'a>],
+    items: &'b [ResponsesItem<'a>],
     hops: &[&str],
     joined: bool,
 ) -> Option<Vec<Remainder<'b, 'a>>> {
@@ -229,7 +229,7 @@ fn remainders<'b, 'a>(
 }
 
 /// Takes out an item that was shown, if it is the first of the client's items that is no reasoning.
-fn take(left: &mut Vec<Remainder<'_, '_>>, shown: &Item<'_>, joined: bool) -> bool {
+fn take(left: &mut Vec<Remainder<'_, '_>>, shown: &ResponsesItem<'_>, joined: bool) -> bool {
     let text = shown.said();
     let mut said = left.iter_mut().enumerate();
     let first = said.find(|(_, own)| own.item.kind != ItemType::Reasoning);
@@ -258,18 +258,18 @@ fn take(left: &mut Vec<Remainder<'_, '_>>, shown: &Item<'_>, joined: bool) -> bo
 }
 
 /// Whether the client saw this item of a hop whose calls were all hidden. Reasoning does not count.
-fn is_shown(item: &Item<'_>) -> bool {
+fn is_shown(item: &ResponsesItem<'_>) -> bool {
     matches!(item.kind, ItemType::Message(_) | ItemType::Fixed)
 }
 
 /// Whether the client's item is the hop's, or refers to it.
-fn same(client: &Item<'_>, hop: &Item<'_>) -> bool {
+fn same(client: &ResponsesItem<'_>, hop: &ResponsesItem<'_>) -> bool {
     let named = client.kind == ItemType::Fixed && client.id().is_some() && client.id() == hop.id();
     let said = || hop.kind == client.kind && client.kind != ItemType::Fixed;
     named || (said() && client.said() == hop.said())
 }
 
-fn same_thought(client: &Item<'_>, hop: &Item<'_>) -> bool {
+fn same_thought(client: &ResponsesItem<'_>, hop: &ResponsesItem<'_>) -> bool {
     if hop.kind != ItemType::Reasoning {
         return false;
     }
@@ -302,7 +302,7 @@ pub fn handed(bytes: &[u8], record: &TurnRecord) -> Handed {
         return Handed::Changed;
     };
     // Another text may begin alike, so a joined text must be all that the turn said.
-    let said = || items.iter().map(Item::said).collect::<String>();
+    let said = || items.iter().map(ResponsesItem::said).collect::<String>();
     let joined = || bare(&said()) == record.bare && remainders(&items, &hops, true).is_some();
     if remainders(&items, &hops, false).is_some() || joined() {
         Handed::Split
@@ -319,14 +319,14 @@ fn capped(bytes: &[u8], handed: &str) -> Handed {
     let Ok(items) = item::items(bytes) else {
         return Handed::Changed;
     };
-    let said: String = items.iter().map(Item::said).collect();
+    let said: String = items.iter().map(ResponsesItem::said).collect();
     let calls = items.iter().any(|item| item.kind == ItemType::Call);
     handed_at_cap(&said, calls, handed)
 }
 
 /// A result with other content.
 pub fn result(bytes: &[u8], text: &str) -> Option<Bytes> {
-    let item = Item::read(bytes).ok()?;
+    let item = ResponsesItem::read(bytes).ok()?;
     let output = item.shell_saying(text);
     let output = output.unwrap_or_else(|| raw::quote(text).into_bytes().into());
     Some(json::with(&item.object, "output", &output))

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::dialect::list::{Addition, List, UnitArray, View};
+use crate::dialect::list::{Addition, List, UnitArray, UpstreamView};
 use crate::dialect::request_fields::RequestFields;
 use crate::model::raw::Edit;
 
@@ -47,8 +47,8 @@ impl List for InputList<'_> {
         self.array.add(what, bytes);
     }
 
-    fn close(&mut self) -> View {
-        View {
+    fn close(&mut self) -> UpstreamView {
+        UpstreamView {
             edits: std::mem::take(&mut self.edits),
             ..self.array.close()
         }

@@ -95,14 +95,14 @@ fn role_of(object: &Object<'_>) -> Role {
 
 /// One item, borrowing from its bytes.
 #[derive(Debug)]
-pub struct Item<'a> {
+pub struct ResponsesItem<'a> {
     /// What it is.
     pub kind: ItemType,
     /// Its members.
     pub object: Object<'a>,
 }
 
-impl<'a> Item<'a> {
+impl<'a> ResponsesItem<'a> {
     /// Reads an item.
     ///
     /// # Errors
@@ -330,7 +330,7 @@ pub enum Unit<'a> {
     /// An input that is a string.
     Input(Cow<'a, str>),
     /// One item, or a run of an answer's.
-    Items(Vec<Item<'a>>),
+    Items(Vec<ResponsesItem<'a>>),
 }
 
 /// Reads a unit.
@@ -359,11 +359,11 @@ pub fn read(unit: &[u8]) -> Result<Unit<'_>, MessageError> {
 ///
 /// # Errors
 /// [`MessageError`] if it is neither.
-pub fn items(unit: &[u8]) -> Result<Vec<Item<'_>>, MessageError> {
+pub fn items(unit: &[u8]) -> Result<Vec<ResponsesItem<'_>>, MessageError> {
     let whole = [b"[", unit, b"]"].concat();
     let spans = raw::array(&whole)?.into_iter();
     let inner = spans.filter_map(|span| unit.get(span.start - 1..span.end - 1));
-    let items: Vec<Item<'_>> = inner.map(Item::read).collect::<Result<_, _>>()?;
+    let items: Vec<ResponsesItem<'_>> = inner.map(ResponsesItem::read).collect::<Result<_, _>>()?;
     match items.as_slice() {
         [] => Err(MessageError::Shape(RawError::NotObject)),
         [_] => Ok(items),

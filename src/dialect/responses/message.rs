@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::item::{self, Item, ItemType, Unit};
+use super::item::{self, ItemType, ResponsesItem, Unit};
 use crate::dialect::message::{Canonical, MessageError, Parsed, ParsedCall, Part, canonical_part};
 use crate::model::{CallId, Digest, Role};
 
@@ -23,7 +23,7 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, MessageError> {
 }
 
 /// An item that stands for itself.
-fn single<'a>(item: &Item<'a>) -> Result<Parsed<'a>, MessageError> {
+fn single<'a>(item: &ResponsesItem<'a>) -> Result<Parsed<'a>, MessageError> {
     match item.kind {
         ItemType::Message(role) => {
             let name = item.object.text("role");
@@ -49,7 +49,7 @@ fn spoken<'a>(role: Role, name: &str, parts: Vec<Part<'a>>) -> Parsed<'a> {
     }
 }
 
-fn result<'a>(item: &Item<'a>) -> Result<Parsed<'a>, MessageError> {
+fn result<'a>(item: &ResponsesItem<'a>) -> Result<Parsed<'a>, MessageError> {
     let parts = item.parts()?;
     let id = item.call_id();
     let mut canonical = canonical("tool");
@@ -68,7 +68,7 @@ fn result<'a>(item: &Item<'a>) -> Result<Parsed<'a>, MessageError> {
 }
 
 /// An item that only the provider understands.
-fn unknown<'a>(item: &Item<'a>) -> Parsed<'a> {
+fn unknown<'a>(item: &ResponsesItem<'a>) -> Parsed<'a> {
     let mut canonical = canonical("other");
     let sealed = item.sealed();
     match item.object.present("encrypted_content") {
@@ -87,7 +87,7 @@ fn unknown<'a>(item: &Item<'a>) -> Parsed<'a> {
 }
 
 /// The items of an answer.
-fn answer<'a>(run: &[Item<'a>]) -> Result<Parsed<'a>, MessageError> {
+fn answer<'a>(run: &[ResponsesItem<'a>]) -> Result<Parsed<'a>, MessageError> {
     let mut parsed = bare(Role::Assistant, Digest([0; 32]));
     let mut text = String::new();
     let mut kept = Vec::new();

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use super::item::{self, Item, ItemType};
+use super::item::{self, ItemType, ResponsesItem};
 use super::message;
 use crate::dialect::message::Part;
 use crate::model::raw;
@@ -37,7 +37,8 @@ pub fn arguments(bytes: &[u8], place: usize) -> Option<Cow<'_, str>> {
 /// The text of an assistant's unit, without refusals.
 pub fn assistant_text(bytes: &[u8]) -> Option<String> {
     let items = item::items(bytes).ok()?;
-    let said = |item: &Item<'_>| matches!(item.kind, ItemType::Message(_)).then(|| item.said());
+    let said =
+        |item: &ResponsesItem<'_>| matches!(item.kind, ItemType::Message(_)).then(|| item.said());
     Some(items.iter().filter_map(said).collect())
 }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use super::item::{self, Item, Unit};
+use super::item::{self, ResponsesItem, Unit};
 use super::request::{PREVIOUS, References, decode};
 use crate::dialect::json;
 use crate::dialect::request_fields::RequestFields;
@@ -92,7 +92,7 @@ fn join(items: &[Bytes]) -> Bytes {
 /// The ids of a unit's items, by which they may be referred to.
 pub fn ids(unit: &[u8]) -> Vec<String> {
     let items = item::items(unit).unwrap_or_default();
-    let ids = items.iter().filter_map(Item::id);
+    let ids = items.iter().filter_map(ResponsesItem::id);
     ids.map(Cow::into_owned).collect()
 }
 

@@ -72,6 +72,10 @@ fn holders_are_told_with_their_parts() {
     let holders: Vec<_> = needs.holders(path, 5).collect();
     assert_eq!(
         holders,
-        [(3, Part::Call(0)), (1, Part::Call(0)), (0, Part::Text)]
+        [
+            (3, TextPart::Call(0)),
+            (1, TextPart::Call(0)),
+            (0, TextPart::Text)
+        ]
     );
 }

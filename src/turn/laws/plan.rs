@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::properties::{self, Terms};
+use super::properties::{self, SessionTerms};
 use super::say::{Say, act, call, done, end, expl, text};
 use super::sim::Sim;
 use crate::model::{ItemKind, Mark, Marks};
@@ -238,7 +238,7 @@ proptest! {
         turns in prop::collection::vec(properties::turn(), 1..12),
         asks in prop::collection::vec(ask(), 1..12),
     ) {
-        let sim = properties::play(&Terms::endless(), &turns);
+        let sim = properties::play(&SessionTerms::endless(), &turns);
         let (_, prepared) = sim.look();
         let transcript = prepared.view.transcript();
         let protection = Protection::new(Marked::new(transcript, &Marks::default()), 0);

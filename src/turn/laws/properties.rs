@@ -73,7 +73,7 @@ fn event(edits: bool) -> impl Strategy<Value = Event> {
 
 /// The settings of a session.
 #[derive(Clone, Debug)]
-pub struct Terms {
+pub struct SessionTerms {
     ceiling: u32,
     floor: Option<f64>,
     recent: u32,
@@ -91,7 +91,7 @@ pub struct Terms {
     guide_at: f64,
 }
 
-impl Terms {
+impl SessionTerms {
     /// A session that never needs a pass.
     pub fn endless() -> Self {
         Self {
@@ -123,7 +123,7 @@ impl Terms {
     }
 }
 
-fn terms() -> impl Strategy<Value = Terms> {
+fn terms() -> impl Strategy<Value = SessionTerms> {
     let budget = (700_u32..5000, prop::option::of(0.2_f64..0.95), 0_u32..700);
     let flags = any::<[bool; 8]>();
     let guide = (
@@ -132,7 +132,7 @@ fn terms() -> impl Strategy<Value = Terms> {
     );
     let all = (budget, 50_u32..1200, flags, guide);
     all.prop_map(
-        |((ceiling, floor, recent), implicit, flags, (offer, guide_at))| Terms {
+        |((ceiling, floor, recent), implicit, flags, (offer, guide_at))| SessionTerms {
             ceiling,
             floor,
             recent,
@@ -152,7 +152,7 @@ fn terms() -> impl Strategy<Value = Terms> {
     )
 }
 
-fn session(terms: &Terms) -> Sim {
+fn session(terms: &SessionTerms) -> Sim {
     let mut sim = Sim::new();
     sim.thorough = true;
     sim.prologue = terms.prologue;
@@ -284,17 +284,17 @@ fn wrong(which: u8) -> Say {
     }
 }
 
-pub fn play(terms: &Terms, events: &[Event]) -> Sim {
+pub fn play(terms: &SessionTerms, events: &[Event]) -> Sim {
     play_in(Dialect::Chat, terms, events)
 }
 
-fn play_in(dialect: Dialect, terms: &Terms, events: &[Event]) -> Sim {
+fn play_in(dialect: Dialect, terms: &SessionTerms, events: &[Event]) -> Sim {
     let mut sim = session(terms);
     sim.dialect = dialect;
     play_on(sim, terms, events)
 }
 
-fn play_on(mut sim: Sim, terms: &Terms, events: &[Event]) -> Sim {
+fn play_on(mut sim: Sim, terms: &SessionTerms, events: &[Event]) -> Sim {
     let mut script = Script {
         auto_close: terms.auto_close,
         ..Script::default()
@@ -390,7 +390,7 @@ proptest! {
         policy in prop::sample::select(&Policy::ALL[..]),
         events in prop::collection::vec(event(true), 1..40),
     ) {
-        let terms = Terms { policy, ..terms };
+        let terms = SessionTerms { policy, ..terms };
         play(&terms, &events);
     }
 
@@ -408,7 +408,7 @@ proptest! {
         place in any::<prop::sample::Index>(),
         drops in any::<bool>(),
     ) {
-        let terms = Terms {
+        let terms = SessionTerms {
             ceiling: 1985,
             implicit: 50,
             guidance: true,
@@ -416,7 +416,7 @@ proptest! {
             levels: true,
             offer: Offer::Line,
             guide_at: 1.0,
-            ..Terms::endless()
+            ..SessionTerms::endless()
         };
         let turn = |piece| Event::Turn(vec![piece]);
         let edit = if drops { Event::Drop(place) } else { Event::Reword(place) };
@@ -449,7 +449,7 @@ proptest! {
     ) {
         let edits = edits && dialect == Dialect::Chat;
         let drops_reasoning = terms.drops_reasoning && dialect == Dialect::Chat;
-        let terms = Terms { recall: false, drops_reasoning, ..terms };
+        let terms = SessionTerms { recall: false, drops_reasoning, ..terms };
         let edit = |event: &Event| matches!(event, Event::Blank(_) | Event::Drop(_) | Event::Reword(_));
         events.retain(|event| edits || !edit(event));
         for event in &mut events {
@@ -471,7 +471,7 @@ proptest! {
         terms in terms(),
         events in prop::collection::vec(event(false), 1..40),
     ) {
-        let terms = Terms { recall: false, drops_reasoning: false, ..terms };
+        let terms = SessionTerms { recall: false, drops_reasoning: false, ..terms };
         play_in(dialect, &terms, &events);
     }
 }

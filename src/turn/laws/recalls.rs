@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::properties::{self, Terms};
+use super::properties::{self, SessionTerms};
 use super::say::{Say, act, call, done, end, expl, hop, recall, text};
 use super::sim::{Sim, count};
 use crate::model::{Effect, ItemKind, Mark};
@@ -320,7 +320,7 @@ proptest! {
         events in prop::collection::vec(properties::turn(), 4..24),
         ceiling in 900_u32..2500,
     ) {
-        let mut sim = properties::play(&Terms::tight(ceiling), &events);
+        let mut sim = properties::play(&SessionTerms::tight(ceiling), &events);
         sim.lift();
         let (_, prepared) = sim.look();
         let marks = sim.path.marks.clone();

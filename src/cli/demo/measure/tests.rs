@@ -34,7 +34,7 @@ async fn received(bodies: &[String]) -> Vec<Received> {
 
 /// A turn in which the agent said `body`, and the provider received `requests`.
 fn play(
-    meter: &mut Meter,
+    meter: &mut DemoMeter,
     body: String,
     requests: &[Received],
     change: impl FnOnce(&mut TurnResult),
@@ -92,7 +92,7 @@ async fn every_broken_promise_is_a_fault() {
         ),
     ];
     for (requests, ceiling, change, expect) in table {
-        let mut meter = Meter::new(ceiling, Prices::default(), bytes());
+        let mut meter = DemoMeter::new(ceiling, Prices::default(), bytes());
         play(&mut meter, asked.clone(), requests, change);
         let faults = &meter.figures().faults;
         assert_eq!(faults.len(), expect.len(), "{faults:?}");
@@ -124,7 +124,7 @@ async fn a_rewritten_prefix_is_a_pass_and_is_paid_for() {
         usd_per_mtok: Some(1e6),
         ..Prices::default()
     };
-    let mut meter = Meter::new(1_000, prices, bytes());
+    let mut meter = DemoMeter::new(1_000, prices, bytes());
     for (request, body) in requests.iter().zip(whole) {
         // The turn's users differ from the request's in the last: only sums are looked at.
         play(&mut meter, body, std::slice::from_ref(request), |_| {});

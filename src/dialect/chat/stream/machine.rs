@@ -11,13 +11,13 @@ use std::collections::VecDeque;
 use super::answer_builder::AnswerBuilder;
 use super::call_table::{CallTable, Visibility};
 use super::signature_debts::SignatureDebts;
-use super::wire::{self, Body, CallPart, CallPlan, Chunk, Origin, Plan, Seam, UsagePlan};
+use super::wire::{self, Body, CallPart, CallPlan, Chunk, Origin, RewritePlan, Seam, UsagePlan};
 use crate::dialect::answer::{Answer, Verdict, missing_newlines, seam};
 use crate::dialect::guard::Guard;
 use crate::dialect::json;
 use crate::dialect::machine::{Client, FormatMachine};
 use crate::dialect::names::Names;
-use crate::dialect::shape::Shape;
+use crate::dialect::shape::FrameShape;
 use crate::dialect::sse::{self, Frame};
 use crate::dialect::usage::{UsageMode, UsageWish, combined};
 use crate::model::{Usage, raw};
@@ -46,7 +46,7 @@ pub struct ChatMachine {
     role_said: bool,
     /// Whether usage was taken out of a frame of this hop that has gone to the client.
     usage_taken: bool,
-    shape: Option<Shape>,
+    shape: Option<FrameShape>,
     queue: VecDeque<Routed>,
     held: Vec<Routed>,
     /// The held frames as the client may see them: known once the hop has ended.
@@ -125,10 +125,10 @@ impl FormatMachine for ChatMachine {
             let Some(chunk) = Chunk::read(&data, Body::Delta, self.hop.choice) else {
                 continue;
             };
-            let plan = Plan {
+            let plan = RewritePlan {
                 usage: UsagePlan::Remove,
                 goes_on: true,
-                ..Plan::default()
+                ..RewritePlan::default()
             };
             let said = chunk.has_delta().then(|| chunk.rewrite(&plan)).flatten();
             if let Some(data) = said {
@@ -298,7 +298,7 @@ impl ChatMachine {
         }
         let padding = chunk.padding().map(|span| raw::shift(&span, data.start));
         let hole = raw::shift(&hole, data.start);
-        self.shape = Some(Shape::of(frame.raw(), hole, padding, sink, passes));
+        self.shape = Some(FrameShape::of(frame.raw(), hole, padding, sink, passes));
     }
 
     /// Hands out, in order, the frames whose calls are decided by now.
@@ -363,7 +363,7 @@ impl ChatMachine {
             false => UsagePlan::Keep,
         };
         self.usage_taken |= later && !held && chunk.has_usage();
-        let plan = Plan {
+        let plan = RewritePlan {
             origin: self.origin.as_ref(),
             drop_role: later && self.role_said,
             seam: seam_in(&self.earlier, &mut self.opening, chunk),

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::answer_builder::AnswerBuilder;
 use super::call_table::{CallTable, Visibility};
 use super::signature_debts::SignatureDebts;
-use super::wire::{Body, CallPlan, Chunk, ChunkSigns, Origin, Plan, UsagePlan};
+use super::wire::{Body, CallPlan, Chunk, ChunkSigns, Origin, RewritePlan, UsagePlan};
 use crate::dialect::answer::{Answer, is_cut, join};
 use crate::dialect::json;
 use crate::dialect::names::Names;
@@ -39,11 +39,11 @@ pub fn compose(turn: &Unstreamed<'_>) -> Bytes {
     if turn.is_last_alone() && !hides {
         return last.clone();
     }
-    let plan = Plan {
+    let plan = RewritePlan {
         calls: &calls,
         signs: Some(&signs),
         hides,
-        ..Plan::default()
+        ..RewritePlan::default()
     };
     let mut edits = chunk.delta_edits(&plan);
     // The tokens are those of all texts, in their order.

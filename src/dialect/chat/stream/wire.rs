@@ -13,4 +13,4 @@ mod usage;
 pub use call_part::{Arguments, Body, CallPart};
 pub use chunk::{Chunk, DONE, ReasoningPart};
 pub use proxy_events::{Origin, details_event, error_event, finish_event, text_event, usage_event};
-pub use rewrite::{CallPlan, ChunkSigns, Plan, Seam, UsagePlan};
+pub use rewrite::{CallPlan, ChunkSigns, RewritePlan, Seam, UsagePlan};

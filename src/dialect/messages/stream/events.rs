@@ -6,10 +6,10 @@ use bytes::Bytes;
 use super::answer_builder::AnswerBuilder;
 use super::usage;
 use crate::dialect::answer::Answer;
-use crate::dialect::blocks::events::{Ending, Events, FrameKind, Numbers, Visibility, event};
+use crate::dialect::blocks::events::{BlocksEnding, Events, FrameKind, Numbers, Visibility, event};
 use crate::dialect::json;
 use crate::dialect::names::Names;
-use crate::dialect::shape::{Shape, Sink};
+use crate::dialect::shape::{FrameShape, Sink};
 use crate::dialect::sse::Frame;
 use crate::model::Usage;
 use crate::model::raw::{self, Edit, Object, Span};
@@ -27,7 +27,7 @@ pub struct MessagesEvents {
 /// The delta that was read last, for a next one that differs from it in one string only.
 #[derive(Debug)]
 struct Fast {
-    shape: Shape,
+    shape: FrameShape,
     /// The block's number.
     at: u64,
     /// Where the string goes in the hop: the block's place and the member's.
@@ -86,7 +86,7 @@ impl Events for MessagesEvents {
         renumbered.unwrap_or_else(|| frame.raw().clone())
     }
 
-    fn end(&self, frame: &Frame, ending: &Ending<'_>) -> Bytes {
+    fn end(&self, frame: &Frame, ending: &BlocksEnding<'_>) -> Bytes {
         let (Some(usage), Some(data)) = (ending.usage, frame.data()) else {
             return frame.raw().clone();
         };
@@ -98,7 +98,7 @@ impl Events for MessagesEvents {
         }
     }
 
-    fn close(&self, held: &[Frame], line: Option<&str>, ending: &Ending<'_>) -> Vec<Bytes> {
+    fn close(&self, held: &[Frame], line: Option<&str>, ending: &BlocksEnding<'_>) -> Vec<Bytes> {
         let mut events = Vec::new();
         if let Some(line) = line {
             events.extend(text_block(ending.index, line));
@@ -203,7 +203,7 @@ impl MessagesEvents {
         {
             let hole = raw::shift(&hole, data.start + span.start);
             // The shape's own sink is of no use here, because it knows no blocks.
-            let shape = Shape::of(frame.raw(), hole, None, Sink::Text, true);
+            let shape = FrameShape::of(frame.raw(), hole, None, Sink::Text, true);
             self.fast = Some(Fast { shape, at, to });
         }
         FrameKind::Within { at }
@@ -221,7 +221,7 @@ pub fn ended(object: &Object<'_>) -> Bytes {
 
 /// A held `message_delta` with its end rewritten, as if the model had ended it; `None` for another
 /// frame.
-fn ended_delta(frame: &Frame, ending: &Ending<'_>) -> Option<Bytes> {
+fn ended_delta(frame: &Frame, ending: &BlocksEnding<'_>) -> Option<Bytes> {
     let data = frame.data()?;
     let object = Object::parse(&data).ok()?;
     let delta = child(&object, "delta")?;

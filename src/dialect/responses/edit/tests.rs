@@ -353,8 +353,9 @@ fn made(at: usize, made: Made) -> String {
 
 /// What the API would refuse: an item with an id whose reasoning is gone, or reasoning that nothing
 /// follows any longer.
-fn refused(before: &[Made], after: &[Item<'_>]) -> Option<usize> {
-    let place = |item: &Item<'_>| -> Option<usize> { item.id()?.rsplit('_').next()?.parse().ok() };
+fn refused(before: &[Made], after: &[ResponsesItem<'_>]) -> Option<usize> {
+    let place =
+        |item: &ResponsesItem<'_>| -> Option<usize> { item.id()?.rsplit('_').next()?.parse().ok() };
     let left: Vec<usize> = after.iter().filter_map(place).collect();
     let mut thoughts = Vec::new();
     let mut led = false;
@@ -379,7 +380,7 @@ fn refused(before: &[Made], after: &[Item<'_>]) -> Option<usize> {
         let next = before.get(at + 1);
         matches!(next, Some(Made::Text | Made::Call | Made::Server))
     };
-    let alone = |(at, thought): (usize, &Item<'_>)| {
+    let alone = |(at, thought): (usize, &ResponsesItem<'_>)| {
         let made = place(thought).filter(|_| thought.kind == ItemType::Reasoning)?;
         let next = after.get(at + 1).map(|next| next.kind);
         (led(made) && matches!(next, None | Some(ItemType::Reasoning))).then_some(made)

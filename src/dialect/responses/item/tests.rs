@@ -38,7 +38,11 @@ fn items_are_told_apart_by_type() {
         (r#"{"type":7}"#, ItemType::Message(Role::Other)),
     ];
     for (json, kind) in table {
-        assert_eq!(Item::read(json.as_bytes()).unwrap().kind, kind, "{json}");
+        assert_eq!(
+            ResponsesItem::read(json.as_bytes()).unwrap().kind,
+            kind,
+            "{json}"
+        );
         assert_eq!(ItemType::peek(json.as_bytes()), kind, "{json}");
     }
     assert_eq!(ItemType::peek(b"7"), ItemType::Unknown);

@@ -10,7 +10,7 @@ use super::output_item::{self, OutputItem, OutputKind};
 use super::proxy_events::{self, ProxyMessage};
 use super::response::{Echo, Origin, Response};
 use crate::dialect::answer::{Answer, is_cut};
-use crate::dialect::blocks::events::{Ending, Events, FrameKind, Numbers, Visibility};
+use crate::dialect::blocks::events::{BlocksEnding, Events, FrameKind, Numbers, Visibility};
 use crate::dialect::json::{Node, splice};
 use crate::dialect::names::Names;
 use crate::dialect::sse::Frame;
@@ -126,13 +126,13 @@ impl Events for ResponsesEvents {
         rewrite(frame, &data, edits)
     }
 
-    fn end(&self, frame: &Frame, ending: &Ending<'_>) -> Bytes {
+    fn end(&self, frame: &Frame, ending: &BlocksEnding<'_>) -> Bytes {
         let mut blocks = ending.blocks.to_vec();
         blocks.extend(self.hop.late.iter().filter_map(|at| self.block(*at)));
         self.end_with(frame, ending, &blocks, ending.sequence)
     }
 
-    fn close(&self, held: &[Frame], line: Option<&str>, ending: &Ending<'_>) -> Vec<Bytes> {
+    fn close(&self, held: &[Frame], line: Option<&str>, ending: &BlocksEnding<'_>) -> Vec<Bytes> {
         let mut blocks = ending.blocks.to_vec();
         let mut said = Vec::new();
         if let Some(text) = line {
@@ -299,7 +299,7 @@ impl ResponsesEvents {
     fn end_with(
         &self,
         frame: &Frame,
-        ending: &Ending<'_>,
+        ending: &BlocksEnding<'_>,
         blocks: &[Bytes],
         sequence: Option<u64>,
     ) -> Bytes {

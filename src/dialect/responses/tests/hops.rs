@@ -94,7 +94,7 @@ fn outline(unit: &[u8]) -> (Vec<String>, Vec<String>) {
     let texts = of(|kind| matches!(kind, ItemType::Message(_)));
     let calls = of(|kind| kind == ItemType::Call);
     (
-        texts.map(item::Item::said).collect(),
+        texts.map(item::ResponsesItem::said).collect(),
         calls
             .map(|item| item.call_id().unwrap().into_owned())
             .collect(),

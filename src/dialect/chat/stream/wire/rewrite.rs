@@ -15,7 +15,7 @@ use crate::model::raw::{self, Edit};
 
 /// How a chunk is written anew.
 #[derive(Default)]
-pub struct Plan<'a> {
+pub struct RewritePlan<'a> {
     /// The first hop's id and time, if the chunk is of a later hop.
     pub origin: Option<&'a Origin>,
     /// Whether the client has been told the role already.
@@ -89,7 +89,7 @@ impl ChunkSigns {
     }
 }
 
-impl Plan<'_> {
+impl RewritePlan<'_> {
     fn new_details(&self) -> Option<&Bytes> {
         self.signs.and_then(ChunkSigns::new_details)
     }
@@ -108,7 +108,7 @@ impl Plan<'_> {
 
 impl Chunk<'_> {
     /// Writes the chunk anew by the plan; `None` if nothing is left that says anything.
-    pub fn rewrite(&self, plan: &Plan<'_>) -> Option<Bytes> {
+    pub fn rewrite(&self, plan: &RewritePlan<'_>) -> Option<Bytes> {
         if self.says_nothing(plan) {
             return None;
         }
@@ -130,7 +130,7 @@ impl Chunk<'_> {
 
     /// The edits of the delta: they take out hidden calls and a second role, give the visible calls
     /// their numbers, and put in what signs calls.
-    pub fn delta_edits(&self, plan: &Plan<'_>) -> Vec<Edit> {
+    pub fn delta_edits(&self, plan: &RewritePlan<'_>) -> Vec<Edit> {
         let Some(delta) = &self.delta else {
             return Vec::new();
         };
@@ -176,7 +176,7 @@ impl Chunk<'_> {
     }
 
     /// The edit that takes out `logprobs` that the client must not read.
-    pub fn token_edit(&self, plan: &Plan<'_>) -> Option<Edit> {
+    pub fn token_edit(&self, plan: &RewritePlan<'_>) -> Option<Edit> {
         let stray = plan.hides.then(|| self.stray_tokens()).flatten()?;
         Some((stray, Bytes::from_static(b"null")))
     }
@@ -221,7 +221,7 @@ impl Chunk<'_> {
     }
 
     /// Whether nothing is left that says anything once the plan was carried out.
-    fn says_nothing(&self, plan: &Plan<'_>) -> bool {
+    fn says_nothing(&self, plan: &RewritePlan<'_>) -> bool {
         let counts = !matches!(plan.usage, UsagePlan::Remove) && self.has_usage();
         let ends = !plan.goes_on && self.finish().is_some();
         // A token that is half a character comes without a text, and is still needed.
