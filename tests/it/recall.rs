@@ -466,7 +466,7 @@ async fn the_third_recall_of_an_id_stays_in_view() {
             let id = format!("m{fresh}");
             agent.user(&format!("bash {id}"));
             agent.turn().await;
-            agent.result(&id, &output(&id).repeat(2));
+            agent.result(&id, &output(&id).repeat(3));
         }
         agent.turn().await;
         assert_eq!(shows(&provider, "b1"), time == 3, "{time}");
