@@ -115,6 +115,7 @@ def main():
     options.add_argument("--model", default="gemma", help="gemma, qwen, or a GGUF file")
     options.add_argument("--policies", help="these alone, with commas")
     options.add_argument("--turns", type=int, help="the first so many turns alone")
+    options.add_argument("--longest", type=int, help="turns alone whose full history has at most so many of the lab's tokens")
     options.add_argument("--tokens", type=int, default=220, help="tokens of an answer that are scored")
     options.add_argument("--window", type=int, default=28_672, help="tokens of the longest text")
     options.add_argument("--form", default="auto", choices=["auto", *text.FORMS])
@@ -131,7 +132,7 @@ def main():
 
     library, backends = fetch.engine(asked.backend, asked.llama)
     weights = fetch.model(asked.model)
-    views = [view for file in asked.views for view in chosen(lines(file), asked.policies, asked.turns)]
+    views = [view for file in asked.views for view in chosen(lines(file), asked.policies, asked.turns, asked.longest)]
     views = part(views, asked.part)
     done = scored([asked.scores])
     model = Llama(library, backends, weights, asked.window, asked.threads, asked.layers)
@@ -144,11 +145,15 @@ def main():
             print(f"{count} views, {read} tokens, {rate:.0f} a second", file=sys.stderr, flush=True)
 
 
-def chosen(views, policies, turns):
-    """The views of some policies and of the first turns."""
+def chosen(views, policies, turns, longest=None):
+    """The views of some policies and of the first turns, of those with no longer a history."""
+    views = list(views)
+    short = {(v["session"], v["turn"]) for v in views if v["policy"] == "none" and v["tokens"] <= (longest or 0)}
     kept, seen = [], {}
     for view in views:
         turn = (view["session"], view["turn"])
+        if longest is not None and turn not in short:
+            continue
         seen.setdefault(turn, len(seen))
         if turns is not None and seen[turn] >= turns:
             continue

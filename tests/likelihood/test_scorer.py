@@ -143,6 +143,13 @@ class Scoring(unittest.TestCase):
         kept = score.chosen(views, "none,cwl", 1)
         self.assertEqual([(v["turn"], v["policy"]) for v in kept], [(3, "none"), (3, "cwl")])
 
+    def test_turns_with_a_longer_history_are_left_out(self):
+        views = [view(policy, turn) for turn in (3, 5, 7) for policy in ("none", "cwl")]
+        for one, tokens in zip(views, (900, 20, 500, 20, 500, 20)):
+            one["tokens"] = tokens
+        kept = score.chosen(views, None, 1, 500)
+        self.assertEqual([(v["turn"], v["policy"]) for v in kept], [(5, "none"), (5, "cwl")])
+
 
 class Texts(unittest.TestCase):
     def test_a_longer_history_begins_with_the_shorter(self):
