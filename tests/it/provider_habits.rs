@@ -220,3 +220,23 @@ async fn reasoning_of_hidden_hops_goes_back_as_it_came_to_its_own_model_alone() 
         }
     }
 }
+
+#[tokio::test]
+async fn own_fields_of_a_hidden_call_are_kept_up_to_a_bound() {
+    for (length, kept) in [(60_000, true), (70_000, false)] {
+        for stream in [false, true] {
+            let hidden = signed(call("call_one", "delimiter", MARK), &"S".repeat(length));
+            let answers = [
+                json!({"role": "assistant", "content": null, "tool_calls": [hidden]}),
+                json!({"role": "assistant", "content": null,
+                    "tool_calls": [call("call_bash", "bash", "{}")]}),
+            ];
+            let (sent, _) = played(&answers, &["m", "m"], stream).await;
+            for later in &sent[1..] {
+                let back = &said(later)[0]["tool_calls"][0];
+                assert_eq!(back["function"]["name"], "delimiter", "{length} {stream}");
+                assert_eq!(!back["extra_content"].is_null(), kept, "{length} {stream}");
+            }
+        }
+    }
+}

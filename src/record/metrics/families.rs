@@ -446,6 +446,7 @@ pub(super) struct InternalMetrics {
     pub store_ops: Each<StoreOp, Histogram>,
     pub store_bytes: IntGauge,
     pub store_lost: IntCounter,
+    pub store_mismatched: IntCounter,
     pub store_rebuilt: IntCounter,
     pub store_wiped: IntCounter,
     pub store_durable: IntGauge,
@@ -488,6 +489,10 @@ impl InternalMetrics {
             store_lost: r.counter(
                 "store_lost_total",
                 "Records that were acknowledged and are gone",
+            )?,
+            store_mismatched: r.counter(
+                "store_mismatched_total",
+                "Blobs that did not match their id when they were read, and were taken as absent",
             )?,
             store_rebuilt: r.counter(
                 "store_rebuilt_total",

@@ -292,6 +292,7 @@ impl Metrics {
         let internal = &self.families.internal;
         let counts = [
             (&internal.store_lost, health.lost),
+            (&internal.store_mismatched, health.mismatched),
             (&internal.store_rebuilt, health.rebuilt),
             (&internal.store_wiped, health.wiped),
         ];

@@ -76,6 +76,7 @@ const CONVENTIONS: &[(&str, &str, &[&str])] = &[
     ("unmanaged_total", "counter", &["why"]),
     ("store_op_seconds", "histogram", &["op"]),
     ("store_lost_total", "counter", &[]),
+    ("store_mismatched_total", "counter", &[]),
     ("store_rebuilt_total", "counter", &[]),
     ("store_wiped_total", "counter", &[]),
     ("store_durable", "gauge", &[]),

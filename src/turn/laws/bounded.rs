@@ -1,6 +1,6 @@
-//! Records of a time when nothing bounded what was kept of hidden calls, or what was no object was
-//! kept as it came: such a session is served as
-//! if its calls had been refused then. Every other view keeps its bytes.
+//! Records of a time when nothing bounded what was kept of hidden calls, or when arguments that are no
+//! object were kept as they came. Such a session is served as if its calls had been refused then.
+//! Every other view keeps its bytes.
 
 use std::sync::Arc;
 
