@@ -3,8 +3,8 @@
 //! eighth kills of the proxy. Measures what is lost, what leaks, and whether anything grows.
 //!
 //! `cargo bench --bench soak` plays 200,000 turns of 20,000 sessions; `SOAK_SESSIONS=600` plays
-//! fewer, ten turns each. The caches are bounded to 96 MiB, which they fill by half-time, so that
-//! whatever still grows behind it is a leak; `SOAK_CACHES=16MiB` does the same for a short soak.
+//! fewer, ten turns each. The caches are bounded to 96 MiB, so that what grows outside them is seen;
+//! `SOAK_CACHES=16MiB` bounds them more for a short soak.
 //! Ends with 1 where an acknowledged turn was lost, the provider had to refuse a request, a client
 //! heard of a hidden call or a session was stuck, where resident memory at the end is above 1.05
 //! times that at half-time (1.25 times in a short soak), or where descriptors or threads stay taken.
@@ -46,7 +46,7 @@ const GROWTH: f64 = 1.05;
 /// The same in a soak of fewer sessions than [`LONG`], which ends while the pages of the engine and
 /// the memos of the tokeniser still fill.
 const EARLY_GROWTH: f64 = 1.25;
-/// From so many sessions on everything that fills is full at half-time.
+/// From so many sessions on a soak is long: its caches are nearly full at half-time.
 const LONG: u32 = 10_000;
 /// What all caches take in a soak of so many sessions.
 const LONG_CACHES: &str = "96MiB";
