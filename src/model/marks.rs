@@ -82,16 +82,8 @@ pub struct Kept {
     pub lines: Vec<(u32, u32)>,
     /// Whether long strings of the call's arguments are cut. Records hold an empty list if so:
     /// earlier versions listed strings there that they named in the cut.
-    #[serde(default, skip_serializing_if = "is_not", with = "as_list")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not", with = "as_list")]
     pub trimmed: bool,
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde calls it with a reference"
-)]
-fn is_not(it: &bool) -> bool {
-    !it
 }
 
 /// A flag that records hold as a list if it is set.

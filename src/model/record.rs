@@ -344,6 +344,10 @@ mod tests {
         };
         let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
         assert_eq!(read, alone);
+        // Such a record is written without the field, now as then.
+        let written = rmp_serde::to_vec_named(&alone).unwrap();
+        let field = |bytes: &[u8]| memchr::memmem::find(bytes, b"parent_session").is_some();
+        assert!(!field(&written) && !field(fixture));
     }
 
     #[test]

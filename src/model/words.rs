@@ -79,7 +79,6 @@ pub struct Words {
     all: Box<[Word]>,
     distinct: usize,
     text: Option<u64>,
-    bytes: usize,
     longest: usize,
 }
 
@@ -96,7 +95,6 @@ impl Words {
             all: all.collect(),
             distinct: seen.len(),
             text: (!text.is_empty()).then(|| hash(text)),
-            bytes: text.len(),
             longest: text.len(),
         }
     }
@@ -129,12 +127,6 @@ impl Words {
     #[must_use]
     pub fn text(&self) -> Option<u64> {
         self.text
-    }
-
-    /// The length of the text in bytes.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.bytes
     }
 
     /// The length in bytes of the longest of the texts that were joined, or of the text itself.
@@ -202,6 +194,6 @@ mod tests {
         );
         assert_eq!(Words::of("").text(), None);
         let plain = Words::of("no such");
-        assert_eq!((plain.distinct(), plain.bytes()), (0, 7));
+        assert_eq!((plain.distinct(), plain.longest()), (0, 7));
     }
 }

@@ -139,7 +139,7 @@ pub struct PolicyAsk<'a> {
     /// if it has none or can't be edited.
     pub originals: &'a dyn Fn(ItemIndex) -> Option<Text<'a>>,
     /// The strings of an original, which are read only once. Those of a call are the strings of its
-    /// arguments' texts, as [`crate::session::stub::flat`] joins them. `None` if an item has none.
+    /// arguments' texts, as [`crate::session::stub::words`] joins them. `None` if an item has none.
     pub words: &'a dyn Fn(ItemIndex) -> Option<Arc<Words>>,
 }
 

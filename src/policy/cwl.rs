@@ -265,6 +265,9 @@ impl<'a> LevelsPass<'a> {
     /// Merges tombstones, oldest first, if they alone are why the view is above the ceiling. If the
     /// view stays above it whatever is merged, their descriptions stay.
     fn merge_to_ceiling(&mut self) {
+        if !self.unmet() {
+            return;
+        }
         let standing = standing(&self.work);
         let sizes = standing.iter().map(|one| tombstone_size(&self.work, one));
         let own: u64 = sizes.map(u64::from).sum();

@@ -44,14 +44,8 @@ pub fn result(id: &str, tokens: u32, mark: Mark, kept: &Kept, original: &str) ->
     text
 }
 
-/// The texts of a call's arguments: its decoded string values, joined by newlines. Arguments that
-/// are not JSON are one text.
-#[must_use]
-pub fn flat(arguments: &str) -> Cow<'_, str> {
-    joined(arguments).0
-}
-
-/// The distinctive strings of [`flat`].
+/// The distinctive strings of a call's arguments, read as one text: its decoded string values, joined
+/// by newlines. Arguments that are not JSON are one text as they are.
 #[must_use]
 pub fn words(arguments: &str) -> Words {
     let (text, longest) = joined(arguments);
@@ -76,7 +70,7 @@ fn joined(arguments: &str) -> (Cow<'_, str>, usize) {
     (Cow::Owned(out), longest)
 }
 
-/// The spans of [`flat`] that trimming cuts out; empty if no string is long enough.
+/// The spans that trimming cuts out of the text that [`words`] reads; empty if no string is long enough.
 #[must_use]
 pub fn cuts(arguments: &str) -> Vec<Range<usize>> {
     let mut out = Vec::new();
@@ -86,7 +80,7 @@ pub fn cuts(arguments: &str) -> Vec<Range<usize>> {
         if let Some(cut) = cut(&text) {
             out.push(at + cut.start..at + cut.end);
         }
-        // An empty first literal has no newline after it, as in `flat`.
+        // An empty first literal has no newline after it, as in `joined`.
         at += text.len() + usize::from(at + text.len() > 0);
     }
     out
@@ -201,7 +195,7 @@ mod tests {
     fn long_strings_are_cut_wherever_they_stand_and_nothing_else_changes() {
         let long = "äb\\n\\\"".repeat(400);
         let arguments = format!(r#"{{"a" : "", "k":"{long}", "n": [1e3, "{long}"], "s":"short"}}"#);
-        let text = flat(&arguments);
+        let text = joined(&arguments).0;
         let cuts = cuts(&arguments);
         assert_eq!(cuts.len(), 2);
         assert_eq!(words(&arguments).longest(), 2_000);
@@ -223,6 +217,6 @@ mod tests {
             assert_eq!(trimmed(arguments), None);
             assert!(cuts(arguments).is_empty());
         }
-        assert_eq!(flat("not json"), "not json");
+        assert_eq!(joined("not json").0, "not json");
     }
 }
