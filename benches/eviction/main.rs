@@ -182,7 +182,7 @@ impl<'a> Request<'a> {
                 originals: &|item| self.original(item),
                 words: &|item| self.words(reader, item),
             };
-            policy::propose(Policy::Cwl, &ask).unwrap()
+            policy::propose(Policy::Cwl, &ask)
         })
     }
 }

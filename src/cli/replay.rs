@@ -5,24 +5,23 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use clap::builder::PossibleValuesParser;
 
 use super::lab::{LabArgs, ProgressBar, ceiling, floor, not_empty, rising};
 use super::output::write;
 use super::views::ViewsArgs;
 use crate::commit::Floor;
-use crate::policy::Policy;
+use crate::policy::Ladder;
 use crate::replay::explain::{self, ExplainError};
-use crate::replay::{Lab, Options, html, json, policy_named, table, trace, views};
+use crate::replay::{Lab, Options, html, json, table, trace, views};
 
 /// Replays recorded sessions through the code that serves, once for each policy, and compares what
 /// would have been sent, what it would have cost, and what would have been missing.
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
-    /// Policies to compare [default: all].
-    #[arg(long, value_delimiter = ',', value_name = "NAMES",
-          value_parser = PossibleValuesParser::new(Policy::ALL.map(Policy::name)))]
-    policies: Vec<String>,
+    /// Policies to compare [default: all that evict]. Several that run together are joined by `+`:
+    /// cwl,repeat+cwl.
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    policies: Vec<Ladder>,
     /// Ceilings in tokens. The figures are summed over them.
     #[arg(long, value_delimiter = ',', default_value = "80000", value_name = "TOKENS",
           value_parser = ceiling)]
@@ -53,10 +52,10 @@ impl ReplayArgs {
             floor: self.floor,
             ..self.lab.options()?
         };
-        let mut policies: Vec<Policy> = Vec::new();
-        for policy in self.policies.iter().filter_map(|name| policy_named(name)) {
-            if !policies.contains(&policy) {
-                policies.push(policy);
+        let mut policies: Vec<Ladder> = Vec::new();
+        for ladder in &self.policies {
+            if !policies.contains(ladder) {
+                policies.push(ladder.clone());
             }
         }
         if !policies.is_empty() {

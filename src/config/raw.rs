@@ -116,8 +116,10 @@ pub struct RawBudget {
     pub unmet: Option<String>,
     /// Whether the paper's rule holds for episodes that never end.
     pub strict_active: Option<bool>,
-    /// A policy's name.
+    /// A policy's name, or several joined by `+`.
     pub policy: Option<String>,
+    /// The same as a list.
+    pub policies: Option<Vec<String>>,
     /// `levels` or `paper`.
     pub order: Option<String>,
     /// In profiles only. See `[delimiter]`.

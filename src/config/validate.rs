@@ -19,7 +19,7 @@ use super::units;
 use crate::dialect::stream::UsageMode;
 use crate::ingress::{Hosts, Origins, Sources};
 use crate::pipeline::StreamSettings;
-use crate::policy::{Order, Policy};
+use crate::policy::{Ladder, Order};
 use crate::store::Backend;
 use crate::turn::text_results::{TextProfile, TextResults, pattern};
 use crate::turn::{
@@ -266,8 +266,19 @@ impl Check<'_> {
             )
         });
         take!(self, (section): raw.strict_active => budget.strict_active, Ok);
-        self.set(&key("policy"), raw.policy, &mut budget.policy, |text| {
-            word(&text, Policy::WORDS)
+        if raw.policy.is_some() && raw.policies.is_some() {
+            self.problem(&key("policies"), "says the same as `policy`: set one of them");
+        }
+        let ladder = |text: String| {
+            let ladder = text.parse::<Ladder>().and_then(Ladder::served);
+            ladder.map_err(|error| error.to_string())
+        };
+        self.set(&key("policy"), raw.policy, &mut budget.ladder, ladder);
+        self.set(&key("policies"), raw.policies, &mut budget.ladder, |rungs| {
+            if rungs.is_empty() {
+                return Err("names no policy: write [\"none\"] to evict nothing".to_owned());
+            }
+            ladder(rungs.join("+"))
         });
         self.set(&key("order"), raw.order, &mut budget.order, |text| {
             word(&text, Order::WORDS)

@@ -7,7 +7,7 @@ use http::HeaderMap;
 
 use crate::model::Scope;
 use crate::pipeline::{ProxyError, SessionHeaders};
-use crate::policy::Policy;
+use crate::policy::Ladder;
 use crate::turn::text_results::TextProfile;
 use crate::turn::{AskedBudget, MIN_CEILING, Mode, Overrides, PAPER_PROFILE, tokens};
 
@@ -21,7 +21,7 @@ pub const MODE: &str = "x-plimsoll-mode";
 pub const BUDGET: &str = "x-plimsoll-budget";
 /// The name of a profile in the configuration.
 pub const PROFILE: &str = "x-plimsoll-profile";
-/// The name of a policy.
+/// The names of policies, joined by `+`.
 pub const POLICY: &str = "x-plimsoll-policy";
 /// `on` or `off`.
 pub const RECALL: &str = "x-plimsoll-recall";
@@ -106,7 +106,10 @@ pub fn overrides(
         mode: read(headers, MODE, |text| word(text, Mode::WORDS))?,
         budget: read(headers, BUDGET, budget)?,
         profile: read(headers, PROFILE, |text| profile(text, profiles))?,
-        policy: read(headers, POLICY, |text| word(text, Policy::WORDS))?,
+        ladder: read(headers, POLICY, |text| {
+            let ladder = text.parse::<Ladder>().and_then(Ladder::served);
+            ladder.map_err(|error| error.to_string())
+        })?,
         recall: read(headers, RECALL, |text| word(text, SWITCH))?,
         guide: read(headers, GUIDE, |text| word(text, NOW))?.is_some(),
     })

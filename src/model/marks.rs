@@ -16,7 +16,7 @@ pub enum Mark {
     /// As it was said.
     #[default]
     Live,
-    /// A call: only some lines of its result are shown.
+    /// A call: only some lines of its result are shown, or a pointer to the same text.
     Clipped,
     /// A call: its result is a stub. A text: it is one line. A `delimiter` call: its result says
     /// what is gone of its episode.
@@ -84,6 +84,9 @@ pub struct Kept {
     /// earlier versions listed strings there that they named in the cut.
     #[serde(default, skip_serializing_if = "std::ops::Not::not", with = "as_list")]
     pub trimmed: bool,
+    /// The call whose result is the same text and is shown in full, if this one only points to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same: Option<ItemNo>,
 }
 
 /// A flag that records hold as a list if it is set.

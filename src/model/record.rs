@@ -277,6 +277,7 @@ mod tests {
             of: Some(40),
             lines: vec![(0, 8)],
             trimmed: true,
+            same: None,
         };
         let hop = StoredHop {
             message: None,
@@ -326,6 +327,21 @@ mod tests {
         assert_eq!(rmp_serde::to_vec_named(&newest()).unwrap(), fixture);
         let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
         assert_eq!(read, newest());
+    }
+
+    #[test]
+    fn a_record_with_a_pointer_is_written_as_its_fixture_and_read_back() {
+        let pointer = Kept {
+            of: Some(900),
+            same: Some(ItemNo(2)),
+            ..Kept::default()
+        };
+        let mut pointing = newest();
+        pointing.hops[0].kept = vec![(ItemNo(5), pointer)];
+        let fixture = include_bytes!("../../tests/fixtures/records/v6-pointer.bin");
+        assert_eq!(rmp_serde::to_vec_named(&pointing).unwrap(), fixture);
+        let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
+        assert_eq!(read, pointing);
     }
 
     #[test]

@@ -160,8 +160,8 @@ impl Reporter {
             evicted: proposal
                 .gone
                 .iter()
-                .map(|(level, gone)| Evicted {
-                    policy: state.terms.policy,
+                .map(|((policy, level), gone)| Evicted {
+                    policy: *policy,
                     level: *level,
                     tokens: u64::try_from(gone.tokens).unwrap_or(0),
                     items: u64::from(gone.items),

@@ -19,6 +19,8 @@ label_set!(
     Policy {
         /// Nothing is ever evicted.
         None => "none",
+        /// A new result that is still shown in full further up becomes a pointer to it.
+        Repeat => "repeat",
         /// Calls with their results go, oldest first.
         Recency => "recency",
         /// Whole assistant turns are folded, oldest first, into a line for each span of them that names
@@ -51,6 +53,7 @@ label_set!(
 impl Policy {
     /// The words for those that a request may ask for: all that need no model.
     pub const WORDS: &'static [(&'static str, Self)] = &[
+        (Self::Repeat.name(), Self::Repeat),
         (Self::Cwl.name(), Self::Cwl),
         (Self::CwlPaper.name(), Self::CwlPaper),
         (Self::None.name(), Self::None),
@@ -147,6 +150,8 @@ label_set!(
     /// The level at which something was evicted (paper 000 §4.4; the finer ones are of design §5).
     #[derive(PartialOrd, Ord, Hash)]
     Level {
+        /// A new result of which a pointer to the same text further up is left.
+        Repeat => "repeat",
         /// Reasoning traces of an expl.
         Reasoning => "reasoning",
         /// A result that occurs again later; a stub is left.

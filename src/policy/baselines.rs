@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::ask::{Level, Policy, PolicyAsk};
 use super::pass::{Proposal, conclude};
-use super::plan::{Move, PlanError};
+use super::plan::Move;
 use super::protect::Protection;
 use super::work::{Work, bare};
 use crate::model::{ItemKind, Kept, Mark, Role, ToolClass};
@@ -36,10 +36,7 @@ const KEEP: usize = 3;
 const VERBATIM: u64 = 8000;
 
 /// Proposes a pass of one of the baselines.
-///
-/// # Errors
-/// [`PlanError`] if the moves break a rule, which is a mistake in here.
-pub(super) fn propose(policy: Policy, ask: &PolicyAsk<'_>) -> Result<Proposal, PlanError> {
+pub(super) fn propose(policy: Policy, ask: &PolicyAsk<'_>) -> Proposal {
     let recent = match policy {
         Policy::Compaction => {
             u32::try_from(VERBATIM.min(ask.target.ceiling / 4)).unwrap_or(u32::MAX)
@@ -51,7 +48,8 @@ pub(super) fn propose(policy: Policy, ask: &PolicyAsk<'_>) -> Result<Proposal, P
         | Policy::ToolMaskPrune
         | Policy::Hybrid
         | Policy::CwlPaper
-        | Policy::Cwl => ask.config.protect_recent,
+        | Policy::Cwl
+        | Policy::Repeat => ask.config.protect_recent,
     };
     let protection = Protection::new(ask.view.marked(), recent).without_episodes();
     let mut work = Work::new(ask, protection);
@@ -61,12 +59,12 @@ pub(super) fn propose(policy: Policy, ask: &PolicyAsk<'_>) -> Result<Proposal, P
         work.protection = work.protection.without_recent();
         run(policy, &mut work, ask);
     }
-    conclude(work, ask)
+    conclude(work, ask, policy)
 }
 
 fn run(policy: Policy, work: &mut Work<'_>, ask: &PolicyAsk<'_>) {
     match policy {
-        Policy::None | Policy::Cwl | Policy::CwlPaper => {}
+        Policy::None | Policy::Cwl | Policy::CwlPaper | Policy::Repeat => {}
         Policy::Recency => {
             let calls = calls(work);
             remove(work, calls);

@@ -2,11 +2,11 @@
 //! 000 §4.4, design §5). Acts go before exploration, oldest first, level by level; the view is
 //! counted again after each step. Pure. Never touches what [`Protection`] covers.
 
-use super::ask::{Level, PolicyAsk};
+use super::ask::{Level, Policy, PolicyAsk};
 use super::levels::Levels;
 use super::open_episode;
 use super::pass::{Proposal, conclude};
-use super::plan::{Move, PlanError};
+use super::plan::Move;
 use super::protect::Protection;
 use super::work::Work;
 use crate::model::{ItemKind, Mark};
@@ -29,10 +29,7 @@ struct LevelsPass<'a> {
 /// what open work needs: it shortens results of exploration that an act in view depends on, then
 /// removes calls inside an open episode, then whole calls of such exploration. The protected tail
 /// of recent tokens goes before those, but only to meet the ceiling.
-///
-/// # Errors
-/// [`PlanError`] if the moves break a rule, which is a mistake in here.
-pub(super) fn propose(ask: &PolicyAsk<'_>) -> Result<Proposal, PlanError> {
+pub(super) fn propose(ask: &PolicyAsk<'_>) -> Proposal {
     let protection = Protection::new(ask.view.marked(), ask.config.protect_recent);
     // The paper's rule: nothing of an open episode goes.
     let protection = if ask.config.strict_active {
@@ -56,7 +53,7 @@ pub(super) fn propose(ask: &PolicyAsk<'_>) -> Result<Proposal, PlanError> {
         pass.strip_depended();
     }
     pass.merge_to_ceiling();
-    conclude(pass.work, ask)
+    conclude(pass.work, ask, Policy::Cwl)
 }
 
 impl<'a> LevelsPass<'a> {
@@ -290,7 +287,8 @@ fn strip(work: &Work<'_>, episode: &Episode, level: Level) -> Vec<Move> {
         Level::Reasoning => item.kind == ItemKind::Reasoning,
         Level::Bulk => item.kind == ItemKind::Call && work.is_bulk(item),
         Level::Intermediate => item.kind == ItemKind::Call && !work.is_bulk(item),
-        Level::Superseded
+        Level::Repeat
+        | Level::Superseded
         | Level::Stub
         | Level::Skeleton
         | Level::Arguments

@@ -56,12 +56,24 @@ struct Pair {
 impl Pair {
     /// `None` if it is no pair of the client's, is protected, or can't be shortened further.
     fn new(work: &Work<'_>, call: ItemIndex) -> Option<Self> {
+        let protected = work.protected(call);
+        Self::shortened(work, call).filter(|_| !protected)
+    }
+
+    /// The pair to whose result this one points: it goes behind its newest pointer.
+    fn pointed_to(work: &Work<'_>, call: ItemIndex) -> Option<Self> {
+        let to = work.points_to(call)?;
+        let covered = work.protection.covers(work.transcript, to);
+        Self::shortened(work, to).filter(|_| !covered)
+    }
+
+    fn shortened(work: &Work<'_>, call: ItemIndex) -> Option<Self> {
         let item = work.item(call)?;
         let result = item.pair?;
         let tokens = work.item(result)?.tokens;
         let pair = item.kind == ItemKind::Call && item.delimiter.is_none();
         let shown = work.mark(call) < Mark::Tombstone;
-        (pair && shown && !work.protected(call)).then_some(Self {
+        (pair && shown).then_some(Self {
             call,
             result,
             tokens,
@@ -90,6 +102,11 @@ pub fn next_cut(seen: Marked<'_>) -> Option<EntryIndex> {
             && result.is_some_and(|result| !result.stays && result.tokens >= from)
     };
     transcript.items.iter().find(next).map(|item| item.entry)
+}
+
+/// Whether a call belongs to an episode.
+fn holds(episode: &Episode, call: ItemIndex) -> bool {
+    episode.items.binary_search(&call).is_ok() || episode.bound.contains(&call)
 }
 
 /// What earlier moves left of a call.
@@ -124,7 +141,14 @@ impl<'a> Levels<'a> {
         // What an act did lasts without its results, so acts come first.
         let all = of_kind(true).chain(of_kind(false));
         let items = all.flat_map(|episode| episode.items.iter().chain(&episode.bound));
-        let pairs: Vec<Pair> = items.filter_map(|call| Pair::new(work, *call)).collect();
+        let mut pairs: Vec<Pair> = Vec::new();
+        for call in items {
+            let pair = Pair::new(work, *call);
+            pairs.extend(pair);
+            let to = pair.and_then(|_| Pair::pointed_to(work, *call));
+            // The rules of its own episode hold for it.
+            pairs.extend(to.filter(|to| episodes.iter().any(|one| holds(one, to.call))));
+        }
         // A level goes through all episodes before the next level begins.
         for stage in STAGES {
             for pair in &pairs {
@@ -143,6 +167,10 @@ impl<'a> Levels<'a> {
             tokens,
             effects,
         } = pair;
+        // Its newest pointer may be protected, or be spared by this level.
+        if work.is_pointed_to(call) {
+            return;
+        }
         let mark = work.mark(call);
         match stage {
             // Only an untouched result is known to occur again.

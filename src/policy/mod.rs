@@ -5,6 +5,8 @@
 mod ask;
 mod baselines;
 mod cwl;
+mod fresh;
+mod ladder;
 mod levels;
 mod lexicon;
 mod open_episode;
@@ -12,21 +14,22 @@ mod paper;
 mod pass;
 mod plan;
 mod protect;
+mod repeat;
 mod work;
 
 pub use ask::{EvictionSettings, Level, Order, Policy, PolicyAsk, Target, Text};
+pub use ladder::{Ladder, LadderError, Rung, When};
 pub use levels::next_cut;
 pub use pass::{Pinned, Proposal};
 pub use plan::{Move, Plan, PlanError};
 pub use protect::Protection;
 pub use work::Freed;
 
-/// Proposes a pass.
-///
-/// # Errors
-/// [`PlanError`] if the moves break a rule, which is a mistake of the policy.
-pub fn propose(policy: Policy, ask: &PolicyAsk<'_>) -> Result<Proposal, PlanError> {
+/// Proposes what a policy would do with a view: a pass, or an edit of new results.
+#[must_use]
+pub fn propose(policy: Policy, ask: &PolicyAsk<'_>) -> Proposal {
     match policy {
+        Policy::Repeat => repeat::propose(ask),
         Policy::Cwl => match ask.config.order {
             Order::Levels => cwl::propose(ask),
             Order::Paper => paper::propose(ask),

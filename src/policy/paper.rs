@@ -2,9 +2,9 @@
 //! `docs/papers.md` says what we add. Pure. Never evicts anything of an open episode, of the
 //! prologue, or of exploration that an act in view depends on.
 
-use super::ask::{Level, PolicyAsk};
+use super::ask::{Level, Policy, PolicyAsk};
 use super::pass::{Proposal, conclude};
-use super::plan::{Move, PlanError};
+use super::plan::Move;
 use super::protect::Protection;
 use super::work::Work;
 use crate::model::{ItemKind, ToolClass};
@@ -31,10 +31,7 @@ struct PaperPass<'a> {
 
 /// Proposes a pass. If an operator protects the newest tokens, these are freed last, as in every
 /// order; the published order protects none.
-///
-/// # Errors
-/// [`PlanError`] if the moves break a rule, which is a mistake in here.
-pub(super) fn propose(ask: &PolicyAsk<'_>) -> Result<Proposal, PlanError> {
+pub(super) fn propose(ask: &PolicyAsk<'_>) -> Proposal {
     let prologue = prologue(ask);
     let recent = ask.config.protect_recent;
     let protection = Protection::new(ask.view.marked(), recent);
@@ -50,7 +47,7 @@ pub(super) fn propose(ask: &PolicyAsk<'_>) -> Result<Proposal, PlanError> {
     }
     // Only line 2 spares the prologue. The check of the moves verifies that.
     pass.work.protection = pass.work.protection.with_prologue(prologue);
-    conclude(pass.work, ask)
+    conclude(pass.work, ask, Policy::CwlPaper)
 }
 
 /// The first episode after the prologue (§4.3, prologue protection), which ends at the first
@@ -69,6 +66,19 @@ impl<'a> PaperPass<'a> {
     /// Runs Algorithm 1. The budget is the floor of the pass, which in the published order is the
     /// ceiling.
     fn evict(&mut self) {
+        loop {
+            let before = self.work.moves.len();
+            self.walk();
+            // A result that another one pointed to may go once that is gone, which the walk may
+            // have come to later.
+            let freed = self.work.has_pointers() && self.work.moves.len() > before;
+            if self.work.met() || !freed {
+                return;
+            }
+        }
+    }
+
+    fn walk(&mut self) {
         let transcript = self.work.transcript;
         self.graph = graph(transcript, &self.work);
         // 1: while countTokens(episodeGraph) > tokenBudget do
@@ -156,7 +166,8 @@ impl<'a> PaperPass<'a> {
                 texts.filter_map(|at| work.leave_line(*at)).collect()
             }
             Level::Episode => work.remove(episode),
-            Level::Superseded
+            Level::Repeat
+            | Level::Superseded
             | Level::Stub
             | Level::Skeleton
             | Level::Arguments

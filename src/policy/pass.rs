@@ -1,8 +1,9 @@
 //! What a pass would do: the types that all policies share. Never chooses what is evicted.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::ask::{Level, PolicyAsk};
+use super::ask::{Level, Policy, PolicyAsk};
 use super::plan::{Move, Plan, PlanError};
 use super::work::{Freed, Work};
 use crate::model::{ItemKind, Mark};
@@ -16,8 +17,10 @@ pub struct Proposal {
     pub plan: Plan,
     /// The size of the view after them.
     pub size: u64,
-    /// What was evicted at each level.
-    pub gone: BTreeMap<Level, Freed>,
+    /// What each policy evicted, by level.
+    pub gone: BTreeMap<(Policy, Level), Freed>,
+    /// Moves that broke a rule and were dropped, each of which is a mistake of the policy.
+    pub dropped: Vec<(Policy, PlanError)>,
     /// What can't be evicted, if the ceiling can't be met.
     pub pinned: Option<Pinned>,
 }
@@ -39,21 +42,27 @@ pub struct Pinned {
     pub rest: u64,
 }
 
-/// Turns a finished pass into a proposal.
-///
-/// # Errors
-/// [`PlanError`] if its moves break a rule.
-pub(super) fn conclude(work: Work<'_>, ask: &PolicyAsk<'_>) -> Result<Proposal, PlanError> {
+/// Turns a finished pass of a policy into a proposal. Moves that break a rule are dropped.
+pub(super) fn conclude(work: Work<'_>, ask: &PolicyAsk<'_>, policy: Policy) -> Proposal {
     let moves = last_moves(&work.moves);
-    let plan = Plan::check(ask.view.marked(), &work.protection, &moves)?;
-    let unmet = work.total() > ask.target.ceiling;
+    let (plan, dropped) = Plan::judge(ask.view.marked(), &work.protection, moves);
+    let mut size = work.total();
+    if !dropped.is_empty() {
+        // The pass counted with moves that are dropped now.
+        let marks = Arc::new(plan.applied(ask.view.marks()));
+        let view = ask.view.under(marks, ask.measure);
+        size = view.size() + ask.target.fixed;
+    }
+    let unmet = size > ask.target.ceiling;
     let pinned = unmet.then(|| pinned(&work, ask.target.fixed));
-    Ok(Proposal {
+    let gone = work.gone.into_iter();
+    Proposal {
         plan,
-        size: work.total(),
-        gone: work.gone,
+        size,
+        gone: gone.map(|(level, gone)| ((policy, level), gone)).collect(),
+        dropped: dropped.into_iter().map(|error| (policy, error)).collect(),
         pinned,
-    })
+    }
 }
 
 /// The last move of each item, with what was last left of it: an item may move more than once in a
@@ -77,6 +86,25 @@ fn last_moves(moves: &[Move]) -> Vec<Move> {
         );
     }
     last.into_values().collect()
+}
+
+impl Proposal {
+    /// The same, followed by what a later policy proposes for the view that this one leaves.
+    #[must_use]
+    pub fn then(mut self, later: Self) -> Self {
+        self.plan.append(later.plan);
+        for (of, gone) in later.gone {
+            let sum = self.gone.entry(of).or_default();
+            sum.items += gone.items;
+            sum.tokens += gone.tokens;
+        }
+        self.dropped.extend(later.dropped);
+        Self {
+            size: later.size,
+            pinned: later.pinned,
+            ..self
+        }
+    }
 }
 
 impl Pinned {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::protect::Protection;
-use crate::model::{ItemKind, ItemNo, Kept, Mark};
+use crate::model::{ItemKind, ItemNo, Kept, Mark, Marks};
 use crate::session::graph::{DelimiterRole, Episode};
 use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::marked::Marked;
@@ -67,6 +67,28 @@ pub enum PlanError {
     /// The description of the expl would be lost: no tombstone is left to hold the ledger.
     #[error("item {0} may only go while a tombstone stands")]
     Lost(ItemIndex),
+    /// Another result points to this one, which has to stay whole as long as that is shown.
+    #[error("item {0} is what another result points to")]
+    PointedTo(ItemIndex),
+}
+
+impl PlanError {
+    /// The item whose move breaks the rule.
+    #[must_use]
+    pub fn item(self) -> ItemIndex {
+        match self {
+            Self::Absent(item)
+            | Self::Fixed(item)
+            | Self::Unshowable(item)
+            | Self::Left(item)
+            | Self::Protected(item)
+            | Self::Depended(item)
+            | Self::Open(item)
+            | Self::Part(item)
+            | Self::Lost(item)
+            | Self::PointedTo(item) => item,
+        }
+    }
 }
 
 /// Checked moves by item number, ready to be recorded.
@@ -112,13 +134,43 @@ impl Plan {
             }
             after.raise(item.no, one.mark);
             plan.moves.push((item.no, one.mark));
-            let kept = one.kept.as_ref().map(|kept| Kept::clone(kept));
-            plan.kept.extend(kept.map(|kept| (item.no, kept)));
+            if let Some(kept) = &one.kept {
+                after.keep(item.no, Arc::clone(kept));
+                plan.kept.push((item.no, Kept::clone(kept)));
+            }
         }
+        let after = Marked::new(transcript, &after);
         if protection.heeds_episodes() {
-            episodes(Marked::new(transcript, &after), protection, moves)?;
+            episodes(after, protection, moves)?;
         }
+        pointers(after, moves)?;
         Ok(plan)
+    }
+
+    /// The plan of all moves that break no rule, and why each of the others was dropped. What one
+    /// policy gets wrong must not undo the rest.
+    #[must_use]
+    pub fn judge(
+        seen: Marked<'_>,
+        protection: &Protection,
+        mut moves: Vec<Move>,
+    ) -> (Self, Vec<PlanError>) {
+        let mut dropped = Vec::new();
+        loop {
+            match Self::check(seen, protection, &moves) {
+                Ok(plan) => return (plan, dropped),
+                Err(error) => {
+                    moves.retain(|one| one.item != error.item());
+                    dropped.push(error);
+                }
+            }
+        }
+    }
+
+    /// The same plan, followed by the moves of another.
+    pub fn append(&mut self, other: Self) {
+        self.moves.extend(other.moves);
+        self.kept.extend(other.kept);
     }
 
     /// The moves by item number.
@@ -131,6 +183,14 @@ impl Plan {
     #[must_use]
     pub fn kept(&self) -> &[(ItemNo, Kept)] {
         &self.kept
+    }
+
+    /// Marks after its moves.
+    #[must_use]
+    pub fn applied(&self, marks: &Marks) -> Marks {
+        let mut marks = marks.clone();
+        marks.apply(&self.moves, &self.kept);
+        marks
     }
 
     /// Whether nothing moves.
@@ -239,6 +299,20 @@ fn episodes(after: Marked<'_>, protection: &Protection, moves: &[Move]) -> Resul
         Some(item) if after.ledger_host().is_none() => Err(PlanError::Lost(item)),
         Some(_) | None => Ok(()),
     }
+}
+
+/// Checks that every result to which another points stays whole.
+fn pointers(after: Marked<'_>, moves: &[Move]) -> Result<(), PlanError> {
+    let pointed = after.pointers();
+    if pointed.is_empty() {
+        return Ok(());
+    }
+    for one in moves {
+        if pointed.contains_key(&one.item) && after.mark_of(one.item) != Mark::Live {
+            return Err(PlanError::PointedTo(one.item));
+        }
+    }
+    Ok(())
 }
 
 /// Whether all of an episode is evicted, except its tombstone and reasoning, which stands for

@@ -70,6 +70,21 @@ impl Protection {
         }
     }
 
+    /// Protects nothing but what must never be edited: nothing that came in just now was sent
+    /// before.
+    #[must_use]
+    pub fn of_entry() -> Self {
+        Self {
+            newest: ItemIndex(usize::MAX),
+            recent: ItemIndex(usize::MAX),
+            unpinned: true,
+            depended: true,
+            episodes: false,
+            open: false,
+            prologue: EpisodeIndex(0),
+        }
+    }
+
     /// The same, but nothing of an open episode may be evicted.
     #[must_use]
     pub fn with_open(&self) -> Self {

@@ -44,6 +44,8 @@ pub(super) struct Work<'a> {
     pub view: View,
     pub moves: Vec<Move>,
     pub gone: BTreeMap<Level, Freed>,
+    /// The calls whose results others point to, with the calls that do.
+    pointers: BTreeMap<ItemIndex, Vec<ItemIndex>>,
     /// The size of what is sent beside the transcript.
     fixed: u64,
     /// The size at which the pass stops.
@@ -61,6 +63,7 @@ impl<'a> Work<'a> {
             view: ask.view.clone(),
             moves: Vec::new(),
             gone: BTreeMap::new(),
+            pointers: ask.view.marked().pointers(),
             fixed: ask.target.fixed,
             target: ask.target.floor,
         }
@@ -83,8 +86,29 @@ impl<'a> Work<'a> {
         self.transcript.items.get(item)
     }
 
+    /// Whether an item may not be touched now: it is protected, or another result points to it.
     pub fn protected(&self, item: ItemIndex) -> bool {
-        self.protection.covers(self.transcript, item)
+        self.protection.covers(self.transcript, item) || self.is_pointed_to(item)
+    }
+
+    /// Whether there were any pointers when the pass began.
+    pub fn has_pointers(&self) -> bool {
+        !self.pointers.is_empty()
+    }
+
+    /// Whether a result that is shown points to the result of this call. Both are one item, as old
+    /// as the newest pointer, so that no pointer ever points at what is gone.
+    pub fn is_pointed_to(&self, call: ItemIndex) -> bool {
+        let shown = |at: &ItemIndex| self.mark(*at) == Mark::Clipped;
+        let pointers = self.pointers.get(&call);
+        pointers.is_some_and(|pointers| pointers.iter().any(shown))
+    }
+
+    /// The call to whose result this call's result points.
+    pub fn points_to(&self, call: ItemIndex) -> Option<ItemIndex> {
+        let mut all = self.pointers.iter();
+        let to = all.find(|(_, pointers)| pointers.contains(&call));
+        to.map(|(to, _)| *to)
     }
 
     /// Whether a call and its result belong to the bulk level: by the class of the tool, or by size

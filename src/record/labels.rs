@@ -174,8 +174,6 @@ label_set!(
         Dialect => "dialect",
         /// The store could not be read in time, or at all.
         Store => "store",
-        /// The eviction broke one of its rules.
-        Policy => "policy",
         /// A view could not be turned into bytes.
         Render => "render",
         /// The proxy made a mistake and caught it.
@@ -240,7 +238,6 @@ impl FailedStage {
     pub const fn of(error: &MiddleError) -> Self {
         match error {
             MiddleError::Message(_) => Self::Dialect,
-            MiddleError::Plan(_) => Self::Policy,
             MiddleError::Render(_) | MiddleError::Inject => Self::Render,
         }
     }

@@ -3,51 +3,26 @@
 
 use super::Options;
 use crate::commit::Floor;
-use crate::policy::Policy;
+use crate::policy::{Ladder, Policy};
 use crate::turn::{
     Budget, DelimiterSettings, Overrides, RecallSettings, Settings, Terms, TermsError,
 };
 
-/// The policy of a name.
+/// Whether a ladder has a policy that builds on episodes that the model marks.
 #[must_use]
-pub fn policy_named(name: &str) -> Option<Policy> {
-    Policy::ALL.into_iter().find(|policy| policy.name() == name)
+pub fn is_annotated(ladder: &Ladder) -> bool {
+    ladder.has(Policy::CwlPaper) || ladder.has(Policy::Cwl)
 }
 
-/// Whether a policy builds on episodes that the model marks.
+/// Tokens of the summary that `compaction` has a model write with each pass, and that stands in
+/// every view from then on, and no more than a tenth of the ceiling. The code that serves calls no
+/// model, so that the lab puts it in.
 #[must_use]
-pub fn is_annotated(policy: Policy) -> bool {
-    match policy {
-        Policy::CwlPaper | Policy::Cwl => true,
-        Policy::None
-        | Policy::Recency
-        | Policy::OldestTurn
-        | Policy::ToolPrune
-        | Policy::ToolMaskPrune
-        | Policy::Hybrid
-        | Policy::ThreeTier
-        | Policy::KeepRecent
-        | Policy::Compaction => false,
-    }
-}
-
-/// Tokens of the summary that a policy has a model write with each pass, and that stands in every
-/// view from then on, and no more than a tenth of the ceiling. The code that serves calls no model,
-/// so that the lab puts it in.
-#[must_use]
-pub fn summary(policy: Policy, ceiling: u32) -> u32 {
-    match policy {
-        Policy::Compaction => (ceiling / 10).min(2_000),
-        Policy::None
-        | Policy::Recency
-        | Policy::OldestTurn
-        | Policy::ToolPrune
-        | Policy::ToolMaskPrune
-        | Policy::Hybrid
-        | Policy::ThreeTier
-        | Policy::KeepRecent
-        | Policy::CwlPaper
-        | Policy::Cwl => 0,
+pub fn summary(ladder: &Ladder, ceiling: u32) -> u32 {
+    if ladder.has(Policy::Compaction) {
+        (ceiling / 10).min(2_000)
+    } else {
+        0
     }
 }
 
@@ -91,11 +66,11 @@ impl Annotate {
     }
 }
 
-/// One policy at one ceiling.
+/// One ladder at one ceiling.
 #[derive(Clone, Debug)]
 pub struct Contender {
-    /// The policy.
-    pub policy: Policy,
+    /// The policies.
+    pub ladder: Ladder,
     /// The ceiling that it is held to.
     pub ceiling: u32,
     /// The terms of its requests.
@@ -105,17 +80,17 @@ pub struct Contender {
 }
 
 impl Contender {
-    /// A policy under the terms of the settings that serve by default.
+    /// A ladder under the terms of the settings that serve by default.
     ///
     /// # Errors
     /// [`TermsError`] where there are none for it.
     pub fn new(
-        policy: Policy,
+        ladder: Ladder,
         ceiling: u32,
         floor: Floor,
         options: &Options,
     ) -> Result<Self, TermsError> {
-        let annotate = if is_annotated(policy) {
+        let annotate = if is_annotated(&ladder) {
             options.annotate
         } else {
             Annotate::None
@@ -123,12 +98,12 @@ impl Contender {
         let charged = annotate.is_charged();
         let settings = Settings {
             budget: Budget {
-                policy,
+                ladder: ladder.clone(),
                 // Nothing is asked of it below a ceiling that no session reaches.
-                ceiling: if policy == Policy::None {
+                ceiling: if ladder.main() == Policy::None {
                     u32::MAX
                 } else {
-                    ceiling.saturating_sub(summary(policy, ceiling))
+                    ceiling.saturating_sub(summary(&ladder, ceiling))
                 },
                 floor,
                 offer: options.offer,
@@ -149,7 +124,7 @@ impl Contender {
         // Marks that nobody was asked for stand from the first request on.
         terms.prologue_until_start = annotate == Annotate::Inferred;
         Ok(Self {
-            policy,
+            ladder,
             ceiling,
             terms,
             annotate,

@@ -184,12 +184,12 @@ fn times(messages: &[TraceMessage], at: usize) -> (u64, u64) {
 pub fn outcome(trace: &Trace, played: &PlayedSession<'_>) -> SessionOutcome {
     let mut policies: Vec<Played> = Vec::new();
     for player in &played.players {
-        let name = player.contender.policy.name();
+        let name = player.contender.ladder.to_string();
         let run = player.run.clone();
         match policies.iter_mut().find(|played| played.policy == name) {
             Some(played) => played.runs.push(run),
             None => policies.push(Played {
-                policy: name.to_owned(),
+                policy: name,
                 runs: vec![run],
             }),
         }

@@ -9,7 +9,7 @@ use super::message_text::TextPart;
 use super::player::{Followed, Passed, Player};
 use super::shown::{SentView, item};
 use super::trace::Trace;
-use super::{Lab, ReplayError};
+use super::{Contender, Lab, ReplayError};
 use crate::model::{ItemKind, ItemNo};
 use crate::session::tombstone;
 use crate::session::transcript::Item;
@@ -138,16 +138,17 @@ impl Story<'_> {
         let inside = episode.map_or_else(String::new, |episode| {
             format!(", episode {}", tombstone::name(transcript, episode))
         });
-        let (policy, ceiling) = (self.player.contender.policy, self.player.contender.ceiling);
+        let Contender {
+            ladder, ceiling, ..
+        } = self.player.contender;
         format!(
-            "{}: {tokens} tokens{}{inside}; policy {} at τ = {ceiling}\n",
+            "{}: {tokens} tokens{}{inside}; policy {ladder} at τ = {ceiling}\n",
             called(self.item),
             if result.is_some() {
                 ", its result included"
             } else {
                 ""
             },
-            policy.name(),
         )
     }
 

@@ -183,6 +183,7 @@ fn thinned(series: &[Point], most: usize, size: impl Fn(&Point) -> u64) -> Value
 pub(super) mod tests {
     use proptest::prelude::*;
 
+    use super::super::evicting;
     use super::super::outcome::Outcome;
     use super::*;
 
@@ -197,7 +198,7 @@ pub(super) mod tests {
     /// A report of two sessions, one of them named by somebody who means no good.
     fn report(policies: &[&str], requests: u64) -> (Report, Options) {
         let options = Options {
-            policies: vec![Policy::None, Policy::Cwl],
+            policies: vec![Policy::None.into(), Policy::Cwl.into()],
             ceilings: vec![40_000, 80_000],
             ..Options::default()
         };
@@ -307,7 +308,7 @@ pub(super) mod tests {
 
     #[test]
     fn all_policies_have_a_colour() {
-        for policy in Policy::ALL {
+        for policy in evicting() {
             let rule = format!("--{}: #", policy.name());
             assert_eq!(STYLE.matches(&rule).count(), 2, "{rule}");
         }
@@ -315,7 +316,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_page_of_a_long_report_stays_small() {
-        let names: Vec<&str> = Policy::ALL.iter().map(|policy| policy.name()).collect();
+        let names: Vec<&str> = evicting().map(Policy::name).collect();
         let (mut report, options) = report(&names, 500);
         let one = report.sessions[0].clone();
         report.sessions = (0..38).map(|_| one.clone()).collect();

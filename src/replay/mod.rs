@@ -38,12 +38,12 @@ use parking_lot::Mutex;
 use plimsoll_scripted::plan::Habits;
 
 pub use cache::{PricesError, Pricing};
-pub use contender::{Annotate, Contender, is_annotated, policy_named, summary};
+pub use contender::{Annotate, Contender, is_annotated, summary};
 pub use outcome::{Outcome, Played, Point, PolicyRun, Report, SessionOutcome, Share};
 pub use trace::{Trace, TraceError};
 
 use crate::commit::Floor;
-use crate::policy::Policy;
+use crate::policy::{Ladder, Policy};
 use crate::tokens::Counter;
 use crate::turn::memo::Memo;
 use crate::turn::{Budget, Classes, GlobError, Offer, TermsError, ToolClasses};
@@ -52,7 +52,7 @@ use crate::turn::{Budget, Classes, GlobError, Offer, TermsError, ToolClasses};
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The policies, in the order in which they are shown.
-    pub policies: Vec<Policy>,
+    pub policies: Vec<Ladder>,
     /// The ceilings that are summed over, in tokens.
     pub ceilings: Vec<u32>,
     /// Down to where a pass evicts.
@@ -76,7 +76,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            policies: Policy::ALL.to_vec(),
+            policies: evicting().map(Ladder::from).collect(),
             ceilings: vec![80_000],
             floor: Floor::Auto,
             annotate: Annotate::default(),
@@ -123,6 +123,11 @@ pub struct Lab {
     classes: Classes,
 }
 
+/// The policies that evict, which are those that can be compared alone.
+fn evicting() -> impl Iterator<Item = Policy> {
+    Policy::ALL.into_iter().filter(|policy| !policy.enters())
+}
+
 impl Lab {
     /// A lab for some options.
     ///
@@ -130,9 +135,9 @@ impl Lab {
     /// [`ReplayError`] where a policy has no terms under them.
     pub fn new(options: Options) -> Result<Self, ReplayError> {
         let mut contenders = Vec::new();
-        for policy in &options.policies {
+        for ladder in &options.policies {
             for ceiling in &options.ceilings {
-                let new = Contender::new(*policy, *ceiling, options.floor, &options);
+                let new = Contender::new(ladder.clone(), *ceiling, options.floor, &options);
                 contenders.push(new?);
             }
         }

@@ -171,7 +171,7 @@ impl<'a> Player<'a> {
             transcript: Arc::default(),
             follow,
             followed: Vec::new(),
-            summary: u64::from(summary(contender.policy, contender.ceiling)),
+            summary: u64::from(summary(&contender.ladder, contender.ceiling)),
             asked: None,
             last: (0, 0, 0),
         }
@@ -311,7 +311,7 @@ impl<'a> Player<'a> {
                 gone: proposal
                     .gone
                     .iter()
-                    .map(|(level, gone)| (*level, gone.items, gone.tokens))
+                    .map(|((_, level), gone)| (*level, gone.items, gone.tokens))
                     .collect(),
             });
             self.run.outcome.passes += 1;

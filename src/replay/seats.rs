@@ -12,7 +12,7 @@ use super::sample::Drawn;
 use super::standin::{self, TRUNCATED, Truncation};
 use super::{Lab, ReplayError, Watch, across, drive, json};
 use crate::commit::{self, Floor};
-use crate::policy::Policy;
+use crate::policy::{Ladder, Policy};
 
 /// Which size the views are to have on the mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,10 +26,10 @@ pub enum Match {
 }
 
 /// Who makes a view.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Maker {
-    /// A policy of the lab's.
-    Policy(Policy),
+    /// Policies of the lab's.
+    Policies(Ladder),
     /// Nobody: the newest messages alone.
     Truncated,
 }
@@ -45,7 +45,7 @@ pub enum Depth {
     Ceiling(f64),
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Seat {
     /// Who.
     pub maker: Maker,
@@ -56,43 +56,50 @@ pub struct Seat {
 impl Seat {
     /// The view's name.
     #[must_use]
-    pub fn name(self) -> &'static str {
-        match self.maker {
-            Maker::Policy(policy) => policy.name(),
-            Maker::Truncated => TRUNCATED,
+    pub fn name(&self) -> String {
+        match &self.maker {
+            Maker::Policies(ladder) => ladder.to_string(),
+            Maker::Truncated => TRUNCATED.to_owned(),
         }
     }
 
     /// The depths between which its size is looked for; none where nothing is evicted.
-    fn range(self) -> Option<(f64, f64)> {
-        match self.maker {
-            Maker::Policy(Policy::None) => None,
-            Maker::Policy(Policy::Compaction | Policy::KeepRecent | Policy::ThreeTier) => {
-                Some((0.3, 2.0))
-            }
-            Maker::Policy(_) | Maker::Truncated => Some((0.1, 1.0)),
+    fn range(&self) -> Option<(f64, f64)> {
+        match &self.maker {
+            Maker::Policies(ladder) if ladder.main() == Policy::None => None,
+            Maker::Policies(ladder) if knows_no_floor(ladder) => Some((0.3, 2.0)),
+            Maker::Policies(_) | Maker::Truncated => Some((0.1, 1.0)),
         }
     }
 
-    fn at(self, share: f64) -> Self {
-        let depth = match self.maker {
-            Maker::Policy(Policy::Compaction | Policy::KeepRecent | Policy::ThreeTier) => {
-                Depth::Ceiling(share)
-            }
-            Maker::Policy(_) | Maker::Truncated => Depth::Floor(share),
+    fn at(&self, share: f64) -> Self {
+        let depth = match &self.maker {
+            Maker::Policies(ladder) if knows_no_floor(ladder) => Depth::Ceiling(share),
+            Maker::Policies(_) | Maker::Truncated => Depth::Floor(share),
         };
-        Self { depth, ..self }
+        Self {
+            depth,
+            maker: self.maker.clone(),
+        }
     }
 
     /// How deep it goes, for the record.
     #[must_use]
-    pub fn setting(self, lab: &Lab) -> Value {
+    pub fn setting(&self, lab: &Lab) -> Value {
         match self.depth {
             Depth::Own => json!({ "floor": json::floor(lab.options.floor) }),
             Depth::Floor(share) => json!({ "floor": share }),
             Depth::Ceiling(share) => json!({ "ceiling": share }),
         }
     }
+}
+
+/// Whether the size of a ladder's views follows from its ceiling alone.
+fn knows_no_floor(ladder: &Ladder) -> bool {
+    matches!(
+        ladder.main(),
+        Policy::Compaction | Policy::KeepRecent | Policy::ThreeTier
+    )
 }
 
 /// The answers before which each of some seats had left something out, and met the ceiling: what leaves
@@ -108,7 +115,7 @@ pub fn fair(lab: &Lab, session: &Drawn, seats: &[Seat]) -> Result<HashSet<usize>
         turns: answers.map(|at| (at, 0)).collect(),
     };
     let evicting = seats.iter().filter(|seat| seat.range().is_some());
-    let evicting: Vec<Seat> = evicting.copied().collect();
+    let evicting: Vec<Seat> = evicting.cloned().collect();
     let mut met: HashMap<usize, usize> = HashMap::new();
     play(lab, &whole, &evicting, &mut |shown| {
         let history = whole.sizes.get(..shown.at).unwrap_or_default();
@@ -124,7 +131,7 @@ pub fn fair(lab: &Lab, session: &Drawn, seats: &[Seat]) -> Result<HashSet<usize>
 /// The policies of a lab as it plays them, and plain truncation.
 #[must_use]
 pub fn all(lab: &Lab) -> Vec<Seat> {
-    let makers = lab.options.policies.iter().copied().map(Maker::Policy);
+    let makers = lab.options.policies.iter().cloned().map(Maker::Policies);
     let makers = makers.chain(std::iter::once(Maker::Truncated));
     let depth = Depth::Own;
     makers.map(|maker| Seat { maker, depth }).collect()
@@ -158,13 +165,13 @@ pub fn search(
         first
             .iter()
             .map(|size| far(*size))
-            .zip(seats.iter().copied()),
+            .zip(seats.iter().cloned()),
     );
     let mut ranges: Vec<(f64, f64)> = Vec::new();
     ranges.extend(seats.iter().map(|seat| seat.range().unwrap_or_default()));
     for _ in 0..ROUNDS {
         let near = |(at, _): &(usize, &(f64, Seat))| {
-            let seat = seats.get(*at).copied();
+            let seat = seats.get(*at);
             seat.is_some_and(|seat| seat.range().is_some())
         };
         let open = best.iter().enumerate().filter(near);
@@ -189,7 +196,7 @@ pub fn search(
             if let Some(best) = best.get_mut(*at)
                 && far(size) < best.0
             {
-                *best = (far(size), *seat);
+                *best = (far(size), seat.clone());
             }
         }
     }
@@ -275,9 +282,9 @@ pub fn play(
     let mut seated = Vec::new();
     let mut cuts = Vec::new();
     for (number, seat) in seats.iter().enumerate() {
-        match seat.maker {
-            Maker::Policy(policy) => {
-                contenders.push(contender(lab, policy, seat.depth)?);
+        match &seat.maker {
+            Maker::Policies(ladder) => {
+                contenders.push(contender(lab, ladder.clone(), seat.depth)?);
                 seated.push(number);
             }
             Maker::Truncated => cuts.push((number, truncation(lab, seat.depth))),
@@ -323,20 +330,20 @@ pub fn play(
     Ok(())
 }
 
-fn contender(lab: &Lab, policy: Policy, depth: Depth) -> Result<Contender, ReplayError> {
+fn contender(lab: &Lab, ladder: Ladder, depth: Depth) -> Result<Contender, ReplayError> {
     let options = &lab.options;
     let ceiling = ceiling(lab);
     Ok(match depth {
-        Depth::Own => Contender::new(policy, ceiling, options.floor, options)?,
+        Depth::Own => Contender::new(ladder, ceiling, options.floor, options)?,
         Depth::Floor(share) => {
             let floor = Floor::Fraction(share);
-            let mut contender = Contender::new(policy, ceiling, floor, options)?;
+            let mut contender = Contender::new(ladder, ceiling, floor, options)?;
             // The published order has a floor of its own.
             contender.terms.commit.floor = floor;
             contender
         }
         Depth::Ceiling(share) => {
-            Contender::new(policy, part(ceiling, share), options.floor, options)?
+            Contender::new(ladder, part(ceiling, share), options.floor, options)?
         }
     })
 }
@@ -372,7 +379,7 @@ fn part(ceiling: u32, share: f64) -> u32 {
 fn sent(lab: &Lab, player: &Player<'_>, history: &[&[u8]]) -> Vec<Vec<u8>> {
     let mut messages: Vec<Vec<u8>> = player.sent.messages().map(<[u8]>::to_vec).collect();
     let contender = player.contender;
-    let most = u64::from(summary(contender.policy, contender.ceiling));
+    let most = u64::from(summary(&contender.ladder, contender.ceiling));
     if most == 0 || player.passes.is_empty() {
         return messages;
     }

@@ -14,7 +14,7 @@ static SESSION: LazyLock<String> =
 
 fn options(policies: &[Policy], ceiling: u32) -> Options {
     Options {
-        policies: policies.to_vec(),
+        policies: policies.iter().copied().map(Ladder::from).collect(),
         ceilings: vec![ceiling],
         threads: 1,
         ..Options::default()
@@ -104,7 +104,7 @@ fn only_passes_break_a_prefix_and_most_policies_hold_the_ceiling() {
             );
         }
     };
-    let all: Vec<Policy> = (Policy::ALL.into_iter())
+    let all: Vec<Policy> = evicting()
         .filter(|policy| *policy != Policy::None)
         .collect();
     check(&all, Annotate::None);

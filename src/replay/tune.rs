@@ -8,7 +8,7 @@ use super::contender::Contender;
 use super::outcome::{Outcome, Report};
 use super::{Lab, Options, ReplayError, Watch, trace};
 use crate::commit::Floor;
-use crate::policy::Policy;
+use crate::policy::{Ladder, Policy};
 use crate::turn::MIN_CEILING;
 
 /// How much of K may be given up for money: what is closer together than this is noise.
@@ -149,7 +149,8 @@ pub fn sweep(
         .iter()
         .flat_map(|ceiling| floors.iter().map(|floor| (*ceiling, *floor)))
         .collect();
-    let contender = |policy, ceiling, floor| Contender::new(policy, ceiling, floor, &options);
+    let contender =
+        |policy, ceiling, floor| Contender::new(Ladder::from(policy), ceiling, floor, &options);
     let mut contenders = vec![contender(Policy::None, MIN_CEILING, Floor::Auto)?];
     for (ceiling, floor) in &settings {
         contenders.push(contender(Policy::Cwl, *ceiling, *floor)?);

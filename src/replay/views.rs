@@ -72,7 +72,7 @@ struct ViewLine {
     block: usize,
     at: usize,
     seat: usize,
-    name: &'static str,
+    name: String,
     tokens: u64,
     text: String,
 }

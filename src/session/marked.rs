@@ -1,10 +1,13 @@
 //! A transcript with its marks: what is shown of items and what stands for episodes, before any
 //! text of the proxy is written. Never writes a text and never moves a mark.
 
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
 use super::graph::{DelimiterRole, Episode, EpisodeKind};
 use super::index::{EntryIndex, EpisodeIndex, ItemIndex};
 use super::transcript::{Item, Source, Transcript, TranscriptEntry};
-use crate::model::{EditKind, ItemKind, Mark, Marks, Role};
+use crate::model::{EditKind, ItemKind, ItemNo, Kept, Mark, Marks, Role};
 
 /// What stands for an episode in the view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +45,30 @@ impl<'a> Marked<'a> {
             .items
             .get(item)
             .map_or(Mark::Live, |item| self.marks.get(item.no))
+    }
+
+    /// The calls whose results others point to, each with the calls that do, oldest first. A pointer
+    /// counts only while it is shown.
+    #[must_use]
+    pub fn pointers(self) -> BTreeMap<ItemIndex, Vec<ItemIndex>> {
+        let shown = |(no, kept): (ItemNo, &Arc<Kept>)| {
+            let same = kept.same?;
+            (self.marks.get(no) == Mark::Clipped).then_some((no, same))
+        };
+        let pairs: Vec<(ItemNo, ItemNo)> = self.marks.iter_kept().filter_map(shown).collect();
+        let mut out: BTreeMap<ItemIndex, Vec<ItemIndex>> = BTreeMap::new();
+        if pairs.is_empty() {
+            return out;
+        }
+        let calls = self.transcript.items.indexed();
+        let calls = calls.filter(|(_, item)| item.kind == ItemKind::Call);
+        let at: HashMap<ItemNo, ItemIndex> = calls.map(|(at, item)| (item.no, at)).collect();
+        for (from, to) in pairs {
+            if let (Some(from), Some(to)) = (at.get(&from), at.get(&to)) {
+                out.entry(*to).or_default().push(*from);
+            }
+        }
+        out
     }
 
     /// What stands for an episode.

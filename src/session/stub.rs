@@ -44,6 +44,24 @@ pub fn result(id: &str, tokens: u32, mark: Mark, kept: &Kept, original: &str) ->
     text
 }
 
+/// Characters of a call that a pointer quotes.
+const QUOTED: usize = 80;
+
+/// What replaces a result whose text the result of `id` still shows in full further up. `made` is
+/// the call of that, if it is not the same call.
+#[must_use]
+pub fn pointer(id: &str, tokens: u32, made: Option<&str>) -> String {
+    let tokens = thousands(tokens);
+    let mut call = String::from("the same call");
+    if let Some(made) = made {
+        call = made.chars().take(QUOTED).collect();
+        if call.len() < made.len() {
+            call.push('…');
+        }
+    }
+    format!("[unchanged since {id}, {tokens} tokens: the result of {call} above shows it in full]")
+}
+
 /// The distinctive strings of a call's arguments, read as one text: its decoded string values, joined
 /// by newlines. Arguments that are not JSON are one text as they are.
 #[must_use]
@@ -166,7 +184,7 @@ mod tests {
         let kept = Kept {
             of: Some(19),
             lines: vec![(4, 8), (8, 14)],
-            trimmed: false,
+            ..Kept::default()
         };
         assert_eq!(
             result("read:3", 2100, Mark::Clipped, &kept, original),

@@ -92,6 +92,12 @@ impl View {
         view
     }
 
+    /// The view of the same transcript under other marks.
+    #[must_use]
+    pub fn under(&self, marks: Arc<Marks>, measure: Measure<'_>) -> Self {
+        Self::new(self.shared(), marks, measure)
+    }
+
     /// The transcript.
     #[must_use]
     pub fn transcript(&self) -> &Transcript {

@@ -25,6 +25,7 @@ pub mod memo;
 mod originals;
 mod overrides;
 mod recall;
+mod rungs;
 mod settings;
 pub mod state;
 pub mod text_results;

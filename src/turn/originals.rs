@@ -9,8 +9,10 @@ use std::sync::Arc;
 use super::memo::{Decoded, Reader};
 use crate::dialect::edit::AssistantEdit;
 use crate::dialect::request::Request;
-use crate::model::{Digest, Handed, ItemKind, Kept, Mark, Marks, Role, Shape, StoredHop, Words};
-use crate::policy::{self, PlanError, Policy, PolicyAsk, Proposal, Target, Text};
+use crate::model::{
+    Digest, Handed, ItemKind, ItemNo, Kept, Mark, Marks, Role, Shape, StoredHop, Words,
+};
+use crate::policy::{self, Policy, PolicyAsk, Proposal, Target, Text};
 use crate::render;
 use crate::session::index::{ItemIndex, indices};
 use crate::session::marked::fronted;
@@ -216,6 +218,12 @@ impl<'a> Originals<'a> {
         let Some(item) = self.transcript.items.get(call) else {
             return Left::default();
         };
+        if let Some(same) = kept.same.filter(|_| mark == Mark::Clipped) {
+            return Left {
+                result: self.pointer(reader, call, same),
+                arguments: None,
+            };
+        }
         // Everything that the note depends on is part of the key.
         let name = (item.no, &*item.name, mark as u8);
         let originals = (self.digest(call), item.pair.and_then(|at| self.digest(at)));
@@ -278,6 +286,30 @@ impl<'a> Originals<'a> {
         Some(Note::new(text, size))
     }
 
+    /// The note that replaces a result that an earlier one still shows in full. `None` if the client
+    /// has changed or left out one of them since: then the result is shown as it is.
+    fn pointer(&self, reader: Reader<'_>, call: ItemIndex, same: ItemNo) -> Option<Note> {
+        let item = self.transcript.items.get(call)?;
+        let result = item.pair?;
+        let mut before = self.transcript.items.indexed();
+        let (at, first) = before.find(|(at, item)| {
+            item.kind == ItemKind::Call && item.no == same && *at < call && item.pair.is_some()
+        })?;
+        let text = |at: ItemIndex| self.words(reader, at).and_then(|words| words.text());
+        let equal = text(first.pair?).filter(|first| text(result) == Some(*first));
+        equal?;
+        let tokens = self.transcript.items.get(result)?.tokens;
+        let made = if first.digest == item.digest {
+            None
+        } else {
+            self.call(at)
+        };
+        let text = stub::pointer(&ids::id(first), tokens, made.as_deref());
+        let text = fronted(self.transcript, call, text);
+        let size = reader.count(&text);
+        Some(Note::new(text, size))
+    }
+
     /// The note that replaces the arguments of a call whose long strings are cut.
     fn trimmed(&self, reader: Reader<'_>, item: &Item, call: ItemIndex) -> Option<Note> {
         let text = stub::trimmed(&self.text(call)?)?;
@@ -304,17 +336,14 @@ impl OwnTexts<'_> {
         self.measured(|measure| View::new(transcript, marks, measure))
     }
 
-    /// What a policy would evict from a view.
-    ///
-    /// # Errors
-    /// [`PlanError`] if its moves break a rule.
+    /// What one policy would do with a view.
     pub fn propose(
         &self,
         policy: Policy,
         view: &View,
         config: &policy::EvictionSettings,
         target: Target,
-    ) -> Result<Proposal, PlanError> {
+    ) -> Proposal {
         let originals = self.originals;
         self.measured(|measure| {
             policy::propose(

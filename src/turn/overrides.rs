@@ -1,7 +1,7 @@
 //! What a request asks for instead of the configuration: mode, budget, profile, policy. Never reads
 //! a header.
 
-use crate::policy::Policy;
+use crate::policy::Ladder;
 
 /// The smallest ceiling that is accepted, in tokens.
 pub const MIN_CEILING: u32 = 4_000;
@@ -15,8 +15,8 @@ pub struct Overrides {
     pub budget: Option<AskedBudget>,
     /// `x-plimsoll-profile`: a profile of the configuration.
     pub profile: Option<String>,
-    /// `x-plimsoll-policy`
-    pub policy: Option<Policy>,
+    /// `x-plimsoll-policy`: one policy, or several joined by `+`.
+    pub ladder: Option<Ladder>,
     /// `x-plimsoll-recall`: whether `recall` is injected into a conversation that begins here.
     pub recall: Option<bool>,
     /// `x-plimsoll-guide`: whether the guidance comes with this request.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use super::memo::Reader;
 use super::originals::{Originals, OwnTexts};
 use super::state::{Prepared, TurnState};
+use crate::commit::Trigger;
 use crate::intercept::recall::{self as protocol, EVERYTHING, NoExcerpt, RecallAsk};
 use crate::model::{Effect, HiddenCall, HiddenTool, ItemNo, RecallCall, RecallOutcome};
 use crate::policy::Target;
@@ -295,10 +296,10 @@ impl<'a> Recalls<'a> {
             floor: 0,
         };
         let view = self.written().view(&self.marked(), &self.state.marks);
-        let (policy, config) = (self.state.terms.policy, &self.prepared.eviction);
-        let proposal = self.written().propose(policy, &view, config, target);
-        let least = proposal.map_or(self.prepared.estimate, |proposal| proposal.size);
-        *self.least.insert(least)
+        let (ladder, config) = (&self.state.terms.ladder, &self.prepared.eviction);
+        let written = self.written();
+        let proposal = written.pass(ladder, Trigger::Ceiling, &view, config, target);
+        *self.least.insert(proposal.size)
     }
 
     /// The transcript with the episodes that this hop began: a new act protects what it depends on.

@@ -14,7 +14,7 @@ use crate::commit::{self, Floor};
 use crate::dialect::request::Request;
 use crate::intercept::delimiter::Protocol;
 use crate::model::{Dialect, EditKind, Edits, Given, Guide, HiddenTool, Shape};
-use crate::policy::{self, Order, Policy};
+use crate::policy::{self, Ladder, Order, Policy};
 use crate::render::tools::{self, Injected};
 use crate::tokens::{CacheModel, Family};
 
@@ -74,8 +74,8 @@ pub struct Budget {
     pub unmet: Unmet,
     /// Whether the open episode is never touched, as the paper has it.
     pub strict_active: bool,
-    /// The policy of requests that name none.
-    pub policy: Policy,
+    /// The policies of requests that name none, in order.
+    pub ladder: Ladder,
     /// The order in which `cwl` evicts.
     pub order: Order,
     /// When the hidden tools are offered.
@@ -96,7 +96,7 @@ impl Default for Budget {
             implicit_tokens: 8_000,
             unmet: Unmet::Surface,
             strict_active: false,
-            policy: Policy::Cwl,
+            ladder: Ladder::default(),
             order: Order::Levels,
             offer: Offer::Start,
             guide_at: 1.0,
@@ -278,8 +278,8 @@ pub struct Terms {
     pub hops: usize,
     /// Whether results may carry a reminder.
     pub nudge: bool,
-    /// The policy.
-    pub policy: Policy,
+    /// The policies, in order.
+    pub ladder: Ladder,
     /// Where breakpoints are set.
     pub breakpoints: SetBreakpoints,
     /// Edits that its views do without, because the upstream refuses them.
@@ -333,8 +333,9 @@ impl Terms {
         // A profile replaces the whole budget; the policy and the number of tokens can be set apart
         // from it.
         let mut budget = settings.budget_of(overrides);
-        let policy = overrides.policy.unwrap_or(budget.policy);
-        if policy == Policy::CwlPaper {
+        let asked = overrides.ladder.as_ref();
+        let ladder = asked.unwrap_or(&budget.ladder).clone();
+        if ladder.has(Policy::CwlPaper) {
             budget = Cow::Owned(budget.into_owned().as_published());
         }
         let wanted = match overrides.budget {
@@ -374,7 +375,7 @@ impl Terms {
             asked: overrides.profile.as_deref().and_then(TextProfile::named),
             protect_recent: budget.protect_recent.tokens(ceiling),
             strict_active: budget.strict_active,
-            policy,
+            ladder,
             order: budget.order,
             prologue_until_start: false,
         })

@@ -25,7 +25,7 @@ use crate::model::{
     Digest, EditKind, Edits, Guide, GuideReason, Head, HiddenTool, Marks, Role, Rope, Shape,
     StoredHop, TurnRecord,
 };
-use crate::policy::{self, Order, Pinned, PlanError, Policy, Proposal, Target};
+use crate::policy::{self, Order, Pinned, Policy, Proposal, Target};
 use crate::render::tools::Injected;
 use crate::render::{self, Breakpoints, RenderError};
 use crate::session::index::EntryIndex;
@@ -43,9 +43,6 @@ pub enum MiddleError {
     /// A message that the dialect does not allow.
     #[error(transparent)]
     Message(#[from] MessageError),
-    /// A policy broke a rule.
-    #[error(transparent)]
-    Plan(#[from] PlanError),
     /// A view could not be turned into bytes.
     #[error(transparent)]
     Render(#[from] RenderError),
@@ -119,6 +116,8 @@ pub struct Prepared {
     pub eviction: policy::EvictionSettings,
     /// The kinds of edits in its view.
     pub edits: Edits,
+    /// What was made of new results.
+    pub entered: Option<Proposal>,
     /// The pass that was committed.
     pub pass: Option<(Trigger, Proposal)>,
     /// What started a pass that was not committed, because it would free too little for the cached
@@ -294,27 +293,36 @@ impl TurnState {
         };
         let limits = self.limits(tools, &transcript, ratio, refused);
         let mut view = written.view(&transcript, &self.marks);
-        let size = view.size();
-        let mut estimate = size + self.fixed;
-        let whole = self.whole(&transcript, estimate);
+        let whole = self.whole(&transcript, view.size() + self.fixed);
         let (mut pass, mut declined, mut pinned) = (None, None, None);
         let (mut cut, mut moved) = (None, None);
         let mut config = self.terms.eviction(tools.family, self.request.dialect);
         config.prologue_until_start |= self.was_guided_from_the_start();
+        // Rungs for new results run in the turn's first hop, and before a pass: what they free may
+        // make it needless. Their marks and those of a pass become the turn's only at the end,
+        // because the originals borrow the turn until then.
+        let ladder = &self.terms.ladder;
+        let new = self.pending.is_empty() && self.is_managed();
+        let entered = new.then(|| written.enter(ladder, &view, &config, limits));
+        let entered = entered.flatten();
+        if let Some(entered) = &entered {
+            let marks = Arc::new(entered.plan.applied(&self.marks));
+            view = written.view(&transcript, &marks);
+            moved = Some(marks);
+        }
+        let size = view.size();
+        let mut estimate = size + self.fixed;
         // The provider has cached what comes before the message that this pass was expected to
         // edit.
         let most = self.terms.breakpoints(tools.family);
         let before = most.and_then(|_| policy::next_cut(view.marked()));
-        // A pass, if one is due and worth what it breaks. Its marks become the turn's only at the
-        // end, because the originals borrow the turn until then.
-        if let Some(trigger) = self.trigger(tools, estimate, &limits, refused) {
-            let proposal = written.propose(self.terms.policy, &view, &config, limits)?;
+        // A pass, if one is due and worth what it breaks.
+        let trigger = self.trigger(tools, estimate, &limits, refused);
+        if let Some(trigger) = trigger {
+            let proposal = written.pass(ladder, trigger, &view, &config, limits);
             pinned = proposal.pinned;
             if is_taken(trigger, &proposal, estimate, limits.ceiling) {
-                let (moves, kept) = (proposal.plan.moves(), proposal.plan.kept());
-                let mut marks = Marks::clone(&self.marks);
-                marks.apply(moves, kept);
-                let marks = Arc::new(marks);
+                let marks = Arc::new(proposal.plan.applied(view.marks()));
                 let after = written.view(&transcript, &marks);
                 moved = Some(marks);
                 cut = Some(self.cut(&view, &after));
@@ -342,6 +350,7 @@ impl TurnState {
             ceiling: limits.ceiling,
             eviction: config,
             view,
+            entered,
             pass,
             declined,
             pinned,
@@ -435,7 +444,7 @@ impl TurnState {
 
     /// Whether a pass of this turn would read the strings of all texts.
     fn reads_ahead(&self, config: &policy::EvictionSettings) -> bool {
-        self.is_managed() && self.terms.policy == Policy::Cwl && config.order == Order::Levels
+        self.is_managed() && self.terms.ladder.has(Policy::Cwl) && config.order == Order::Levels
     }
 
     fn transcript(&self, tools: &HopContext<'_>) -> Transcript {

@@ -135,7 +135,7 @@ async fn recorded_sessions_stay_under_their_ceiling() {
 fn recorded_sessions_without_tools_stay_under_their_ceiling_too() {
     let ceiling = 40_000;
     let lab = Lab::new(Options {
-        policies: vec![Policy::Cwl],
+        policies: vec![Policy::Cwl.into()],
         ceilings: vec![ceiling],
         threads: 1,
         ..Options::default()
@@ -170,7 +170,7 @@ fn recorded_sessions_without_tools_stay_under_their_ceiling_too() {
 fn recorded_sessions_see_no_run_of_passes_above_the_floor() {
     for annotate in [Annotate::Scripted, Annotate::Obedient] {
         let lab = Lab::new(Options {
-            policies: vec![Policy::Cwl],
+            policies: vec![Policy::Cwl.into()],
             ceilings: vec![40_000],
             annotate,
             threads: 1,

@@ -23,7 +23,7 @@ fn good_values_are_read() {
         (MODE, "observe"),
         (BUDGET, " 40000 "),
         (PROFILE, "small"),
-        (POLICY, "cwl"),
+        (POLICY, "repeat + cwl"),
         (RECALL, "off"),
         (GUIDE, "now"),
     ]);
@@ -31,7 +31,7 @@ fn good_values_are_read() {
         mode: Some(Mode::Observe),
         budget: Some(AskedBudget::Tokens(40_000)),
         profile: Some("small".to_owned()),
-        policy: Some(Policy::Cwl),
+        ladder: Some("repeat+cwl".parse().unwrap()),
         recall: Some(false),
         guide: true,
     };

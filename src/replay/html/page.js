@@ -34,7 +34,11 @@
   const figure = (key) => FIGURES.find((f) => f[0] === key);
 
   const DASH = { "none": "6 3", "cwl-paper": "7 2 2 2", "compaction": "4 3", "keep-recent": "2 2", "three-tier": "8 3", "hybrid": "1 2" };
-  const colour = (name) => `var(--${name})`;
+  // Of several policies that run together the last one evicts; each rung before it shades its colour.
+  const colour = (name) => name.split("+").reduce((mixed, rung, at) => {
+    const own = `var(--${rung.split("@")[0]}, var(--cwl))`;
+    return at ? `color-mix(in srgb, ${mixed} 35%, ${own})` : own;
+  }, "");
   const dash = (name) => DASH[name] ? ` stroke-dasharray="${DASH[name]}"` : "";
   const state = { session: 0, ceiling: 0, scope: "all", measure: FIGURES[0][0], figure: "cost", sort: {} };
   const first = [ours, "none", "cwl-paper", "recency"].filter((name) => data.policies.includes(name));

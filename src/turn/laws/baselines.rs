@@ -8,7 +8,7 @@ use crate::turn::settings::ProtectRecent;
 /// A session under a policy, with nothing protected but what always is.
 fn under(policy: Policy) -> Sim {
     let mut sim = Sim::new();
-    sim.settings.budget.policy = policy;
+    sim.settings.budget.ladder = policy.into();
     sim.settings.budget.protect_recent = ProtectRecent::Tokens(0);
     sim
 }

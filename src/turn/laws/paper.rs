@@ -362,7 +362,7 @@ fn the_policy_of_the_paper_is_its_order_under_its_terms() {
         ]);
         let (_, all) = sim.look();
         let budget = &mut sim.settings.budget;
-        (budget.policy, budget.order, budget.floor) = (policy, order, floor);
+        (budget.ladder, budget.order, budget.floor) = (policy.into(), order, floor);
         budget.protect_recent = ProtectRecent::Tokens(recent);
         sim.ceiling(all.estimate - 100);
         sim.look().0.messages

@@ -4,11 +4,11 @@
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::say::{Say, act, call, done, end, expl, hop, text, think, unhidden};
+use super::say::{Say, act, again, call, done, end, expl, hop, text, think, unhidden};
 use super::sim::Sim;
 use crate::commit::Floor;
 use crate::model::Dialect;
-use crate::policy::{Order, Policy};
+use crate::policy::{Ladder, Order, Policy, Rung};
 use crate::turn::settings::{Guidance, Offer, ProtectRecent};
 
 /// A piece of a turn before it is known what is open.
@@ -17,6 +17,8 @@ pub enum Piece {
     Text(u32),
     Think(u32),
     Call(usize, u32),
+    /// A call whose result is that of an earlier one.
+    Again(usize, usize),
     /// Whatever is due: an end where something is open, else a start.
     Mark,
     /// A call of `delimiter` out of place, which is refused.
@@ -48,6 +50,7 @@ fn piece() -> impl Strategy<Value = Piece> {
         2 => (1_u32..60).prop_map(Piece::Text),
         2 => (1_u32..80).prop_map(Piece::Think),
         8 => (0..TOOLS.len(), 1_u32..400).prop_map(|(tool, size)| Piece::Call(tool, size)),
+        2 => (0..TOOLS.len(), 0_usize..9).prop_map(|(tool, back)| Piece::Again(tool, back)),
         5 => Just(Piece::Mark),
         1 => (0_u8..4).prop_map(Piece::Wrong),
         2 => (any::<prop::sample::Index>(), 0_u8..8).prop_map(|(id, part)| Piece::Recall(id, part)),
@@ -86,7 +89,7 @@ pub struct SessionTerms {
     auto_close: bool,
     recall: bool,
     levels: bool,
-    policy: Policy,
+    ladder: Ladder,
     offer: Offer,
     guide_at: f64,
 }
@@ -107,7 +110,7 @@ impl SessionTerms {
             auto_close: false,
             recall: true,
             levels: false,
-            policy: Policy::Cwl,
+            ladder: Ladder::default(),
             offer: Offer::Start,
             guide_at: 0.0,
         }
@@ -125,7 +128,7 @@ impl SessionTerms {
 
 fn terms() -> impl Strategy<Value = SessionTerms> {
     let budget = (700_u32..5000, prop::option::of(0.2_f64..0.95), 0_u32..700);
-    let flags = any::<[bool; 8]>();
+    let flags = any::<[bool; 9]>();
     let guide = (
         prop::sample::select(&[Offer::Start, Offer::Line][..]),
         prop::sample::select(&[0.0, 0.0, 0.4, 1.0, 1.0][..]),
@@ -145,11 +148,20 @@ fn terms() -> impl Strategy<Value = SessionTerms> {
             auto_close: flags[4],
             recall: flags[6],
             levels: flags[5],
-            policy: Policy::Cwl,
+            ladder: ladder(flags[8]),
             offer,
             guide_at,
         },
     )
+}
+
+/// The episode graph alone, or with pointers.
+fn ladder(repeats: bool) -> Ladder {
+    if repeats {
+        Ladder::new([Policy::Repeat, Policy::Cwl].map(Rung::new).to_vec()).unwrap()
+    } else {
+        Ladder::default()
+    }
 }
 
 fn session(terms: &SessionTerms) -> Sim {
@@ -164,7 +176,7 @@ fn session(terms: &SessionTerms) -> Sim {
     budget.protect_recent = ProtectRecent::Tokens(terms.recent);
     budget.implicit_tokens = terms.implicit;
     budget.strict_active = terms.strict;
-    budget.policy = terms.policy;
+    budget.ladder = terms.ladder.clone();
     (budget.offer, budget.guide_at) = (terms.offer, terms.guide_at);
     if terms.levels {
         budget.order = Order::Levels;
@@ -200,6 +212,7 @@ impl Script {
                     said.push(think(*tokens));
                 }
                 Piece::Call(tool, size) => said.push(call(TOOLS[*tool], *size)),
+                Piece::Again(tool, back) => said.push(again(TOOLS[*tool], *back)),
                 Piece::Mark => said.push(self.mark()),
                 Piece::Wrong(which) => said.push(wrong(*which)),
                 Piece::Recall(id, part) if !ids.is_empty() => {
@@ -212,7 +225,7 @@ impl Script {
                         .any(|say| matches!(say, Say::Delimit(_) | Say::Recall(_)));
                     let visible = last_hop(&said)
                         .iter()
-                        .any(|say| matches!(say, Say::Call(..)));
+                        .any(|say| matches!(say, Say::Call(..) | Say::Again(..)));
                     if hidden && !visible {
                         said.push(hop());
                         thought = false;
@@ -390,7 +403,8 @@ proptest! {
         policy in prop::sample::select(&Policy::ALL[..]),
         events in prop::collection::vec(event(true), 1..40),
     ) {
-        let terms = SessionTerms { policy, ..terms };
+        let ladder = Ladder::from(policy);
+        let terms = SessionTerms { ladder, ..terms };
         play(&terms, &events);
     }
 

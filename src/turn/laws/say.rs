@@ -18,6 +18,9 @@ pub enum Say {
     Think(u32),
     /// A call of the client's tool, and the size of its result.
     Call(String, u32),
+    /// A call of the client's tool whose result is that of an earlier one, counted back from the
+    /// newest.
+    Again(String, usize),
     /// A call of `delimiter` with these arguments.
     Delimit(Value),
     /// A call of `recall` with these arguments.
@@ -36,6 +39,10 @@ pub fn think(tokens: u32) -> Say {
 
 pub fn call(tool: &str, result: u32) -> Say {
     Say::Call(tool.to_owned(), result)
+}
+
+pub fn again(tool: &str, back: usize) -> Say {
+    Say::Again(tool.to_owned(), back)
 }
 
 pub fn expl(name: &str) -> Say {
@@ -73,7 +80,7 @@ pub fn unhidden(said: &mut Vec<Say>) {
     let mut thought = false;
     said.retain(|say| match say {
         Say::Think(_) => !std::mem::replace(&mut thought, true),
-        Say::Text(_) | Say::Call(..) | Say::Delimit(_) | Say::Recall(_) | Say::Hop => true,
+        Say::Text(_) | Say::Call(..) | Say::Again(..) | Say::Delimit(_) | Say::Recall(_) | Say::Hop => true,
     });
     if said.iter().all(|say| matches!(say, Say::Think(_))) {
         said.push(text(1));
@@ -90,7 +97,7 @@ pub fn hops(said: &[Say]) -> Vec<Vec<Say>> {
     let last = hops.last().map(Vec::as_slice).unwrap_or_default();
     let has = |wanted: fn(&Say) -> bool| last.iter().any(wanted);
     let hidden = has(|say| matches!(say, Say::Delimit(_) | Say::Recall(_)));
-    let call = has(|say| matches!(say, Say::Call(..)));
+    let call = has(|say| matches!(say, Say::Call(..) | Say::Again(..)));
     let text = has(|say| matches!(say, Say::Text(_)));
     if !call && (hidden || !text) {
         hops.push(vec![Say::Text(3)]);
@@ -104,6 +111,8 @@ pub fn hops(said: &[Say]) -> Vec<Vec<Say>> {
 #[derive(Clone, Debug, Default)]
 pub struct Labels {
     given: BTreeMap<String, u32>,
+    /// All results so far.
+    results: Vec<String>,
     /// Whether results and arguments hold lines with names of their own.
     pub rich: bool,
 }
@@ -144,8 +153,17 @@ impl Labels {
                         };
                         arguments["text"] = listing(&label, lines).into();
                     }
+                    self.results.push(result.clone());
                     results.push((id.clone(), result));
                     let arguments = arguments.to_string();
+                    answer.calls.push(one(id, tool, arguments, false));
+                }
+                Say::Again(tool, back) => {
+                    let id = self.next("id-");
+                    let arguments = json!({"label": self.next(tool)}).to_string();
+                    let earlier = self.results.iter().rev().cycle().nth(*back);
+                    let result = earlier.cloned().unwrap_or_default();
+                    results.push((id.clone(), result));
                     answer.calls.push(one(id, tool, arguments, false));
                 }
                 Say::Delimit(arguments) => {

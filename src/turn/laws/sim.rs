@@ -249,6 +249,11 @@ impl Sim {
         };
         self.messages
             .push(String::from_utf8(message.to_vec()).unwrap());
+        // A client may bring in once more what it brought in before.
+        for (_, result) in results {
+            let label = result.split_whitespace().next().unwrap_or_default();
+            self.gone.remove(&format!("={label}"));
+        }
         self.messages.extend(wire::results(self.dialect, results));
         self.spoke = results.is_empty();
     }

@@ -52,6 +52,16 @@ impl Sim {
         let own = wire::shown(self.dialect, &self.body());
         assert_eq!(users(&messages), users(&own), "user text changed");
         marks_move_right(state, prepared, before);
+        if prepared.pass.is_none() {
+            let entered = prepared.entered.as_ref();
+            let after = entered.map_or_else(|| before.clone(), |one| one.plan.applied(before));
+            assert_eq!(after, *state.marks);
+        }
+        // What the rungs for new results did is judged apart from the pass.
+        let before = &prepared.entered.as_ref().map_or_else(
+            || before.clone(),
+            |entered| entered.plan.applied(before),
+        );
         if !self.tools {
             assert!(
                 prepared
@@ -69,8 +79,9 @@ impl Sim {
             extends(last.map(|sent| &sent.elements), &elements);
         }
         budget(state, prepared, &context);
+        entered(prepared);
         self.room_was_there(prepared, &context);
-        let episodes = matches!(state.terms.policy, Policy::Cwl | Policy::CwlPaper);
+        let episodes = matches!(state.terms.ladder.main(), Policy::Cwl | Policy::CwlPaper);
         if episodes {
             open_goes_last(state, prepared, before);
             self.descriptions(state, prepared, &messages);
@@ -130,7 +141,7 @@ impl Sim {
     ) {
         let items = &prepared.view.transcript().items;
         let called = items.iter().any(|item| item.kind == ItemKind::Call);
-        let ours = matches!(state.terms.policy, Policy::Cwl | Policy::CwlPaper);
+        let ours = matches!(state.terms.ladder.main(), Policy::Cwl | Policy::CwlPaper);
         if called || !ours {
             return;
         }
@@ -224,9 +235,6 @@ fn marks_move_right(state: &TurnState, prepared: &Prepared, before: &Marks) {
         let now = state.marks.get(item);
         assert!(now >= mark, "the mark of {item} moved left");
     }
-    if prepared.pass.is_none() {
-        assert_eq!(*before, *state.marks);
-    }
 }
 
 /// Under the ceiling, or reported with what is pinned.
@@ -240,6 +248,29 @@ fn budget(state: &TurnState, prepared: &Prepared, context: &str) {
     if let Some((_, proposal)) = &prepared.pass {
         let counted = (proposal.size, prepared.estimate);
         assert_eq!(counted.0, counted.1, "the pass counted otherwise");
+    }
+}
+
+/// No policy broke a rule, what was made of new results is smaller, and each pointer points at a
+/// result that is shown in full and says the same.
+fn entered(prepared: &Prepared) {
+    let proposals = prepared.pass.iter().map(|(_, proposal)| proposal);
+    for proposal in proposals.chain(&prepared.entered) {
+        assert_eq!(proposal.dropped, []);
+    }
+    for gone in prepared.entered.iter().flat_map(|one| one.gone.values()) {
+        assert!(gone.tokens > 0, "a new result grew by {}", -gone.tokens);
+    }
+    let view = &prepared.view;
+    for (to, pointers) in view.marked().pointers() {
+        assert!(view.is_whole(to), "{to} is pointed to and not shown in full");
+        for from in pointers {
+            assert!(from > to, "{from} points forward");
+            let note = view.notes().results.get(&from);
+            // If the client has edited one of them, both are shown.
+            let says = note.is_none_or(|note| note.text().contains("unchanged since"));
+            assert!(says, "{from} is no pointer: {note:?}");
+        }
     }
 }
 
@@ -316,10 +347,11 @@ fn to_the_floor(state: &TurnState, prepared: &Prepared, before: &Marks) {
             .dependents
             .iter()
             .any(|act| !removed(&transcript.graph.episodes[*act]));
+        let pointed = prepared.view.marked().pointers();
         let protected = episode
             .items
             .iter()
-            .any(|item| protection.covers(transcript, *item));
+            .any(|item| protection.covers(transcript, *item) || pointed.contains_key(item));
         assert!(
             depended || protected || episode.carrier.is_none() || removed(episode),
             "{:?} {:?} stands although the floor was not met",
@@ -389,7 +421,10 @@ fn open_goes_last(state: &TurnState, prepared: &Prepared, before: &Marks) {
     };
     let config = &prepared.eviction;
     let protection = Protection::new(Marked::new(transcript, before), config.protect_recent);
-    let recent = |item: &ItemIndex| protection.covers(transcript, *item);
+    let pointed = prepared.view.marked().pointers();
+    let recent = |item: &ItemIndex| {
+        protection.covers(transcript, *item) || pointed.contains_key(item)
+    };
     for episode in transcript
         .graph
         .episodes
