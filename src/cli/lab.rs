@@ -9,8 +9,9 @@ use clap::builder::PossibleValuesParser;
 use plimsoll_scripted::plan::Habits;
 
 use crate::commit::Floor;
+use crate::config::{Config, Flags};
 use crate::replay::{Annotate, Options, Pricing, Trace, Watch};
-use crate::turn::{MIN_CEILING, Offer, tokens};
+use crate::turn::{Budget, MIN_CEILING, Offer, tokens};
 
 /// How sessions are played.
 #[derive(Debug, Args)]
@@ -40,6 +41,9 @@ pub struct LabArgs {
     /// from the first request on.
     #[arg(long, default_value_t = 1.0, value_name = "SHARE", value_parser = share)]
     guide_at: f64,
+    /// A configuration file of which [admit] and [keep] hold here too.
+    #[arg(long, value_name = "FILE")]
+    settings: Option<PathBuf>,
     /// Leave out sessions with fewer tokens.
     #[arg(long, default_value_t = 0, value_name = "TOKENS")]
     pub min_tokens: u64,
@@ -64,6 +68,14 @@ impl LabArgs {
         let how = words.find(|(word, _)| *word == self.annotate);
         let mut offers = Offer::WORDS.iter();
         let offer = offers.find(|(word, _)| *word == self.offer);
+        let budget = self.settings.as_ref().map(|file| {
+            let flags = Flags {
+                config: Some(file.clone()),
+                ..Flags::default()
+            };
+            Config::load(&flags, std::iter::empty()).map(|config| config.budget)
+        });
+        let Budget { admit, keep, .. } = budget.transpose()?.unwrap_or_default();
         Ok(Options {
             min_tokens: self.min_tokens,
             pricing: Pricing::named(&self.prices)?,
@@ -74,6 +86,8 @@ impl LabArgs {
             },
             offer: offer.map_or(default.offer, |(_, offer)| *offer),
             guide_at: self.guide_at,
+            admit,
+            keep,
             threads: self.threads.map_or(default.threads, usize::from),
             ..default
         })

@@ -18,6 +18,10 @@ pub struct RawConfig {
     pub upstream: RawUpstream,
     /// The ceiling and what holds it.
     pub budget: RawBudget,
+    /// What passes take last.
+    pub keep: RawKeep,
+    /// What the policy `admit` clips.
+    pub admit: RawAdmit,
     /// The hidden tool that marks episodes.
     pub delimiter: RawDelimiter,
     /// The hidden tool that brings back what was evicted.
@@ -116,16 +120,49 @@ pub struct RawBudget {
     pub unmet: Option<String>,
     /// Whether the paper's rule holds for episodes that never end.
     pub strict_active: Option<bool>,
-    /// A policy's name, or several joined by `+`.
-    pub policy: Option<String>,
-    /// The same as a list.
-    pub policies: Option<Vec<String>>,
+    /// Names of policies as a list, or as one text joined by `+`.
+    #[serde(alias = "policy")]
+    pub policies: Option<Value>,
     /// `levels` or `paper`.
     pub order: Option<String>,
     /// In profiles only. See `[delimiter]`.
     pub offer: Option<String>,
     /// In profiles only. See `[delimiter]`.
     pub guide_at: Option<f64>,
+}
+
+/// `[keep]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawKeep {
+    /// Tools whose results are kept.
+    pub tools: Option<Vec<String>>,
+    /// Names of files whose contents are kept.
+    pub files: Option<Vec<String>>,
+    /// `off`, `last` or `all`.
+    pub errors: Option<String>,
+    /// Texts by which a result is kept.
+    pub texts: Option<Vec<String>>,
+    /// How many of the newest results are kept.
+    pub newest: Option<usize>,
+    /// The largest share of the ceiling that all of it may take.
+    pub share: Option<f64>,
+}
+
+/// `[admit]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawAdmit {
+    /// The largest result that is shown whole, in tokens. 0: no limit.
+    pub tokens: Option<Value>,
+    /// The same in lines.
+    pub lines: Option<u32>,
+    /// The same in bytes, or with a unit.
+    pub bytes: Option<Value>,
+    /// Whether results of reads are clipped too.
+    pub reads: Option<bool>,
+    /// Tools whose results are never clipped.
+    pub except: Option<Vec<String>>,
 }
 
 /// `[delimiter]`

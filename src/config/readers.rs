@@ -18,6 +18,7 @@ use super::settings::TenantKey;
 use super::units;
 use crate::commit::Floor;
 use crate::model::caches;
+use crate::policy::Ladder;
 use crate::tokens::Models;
 use crate::turn::{Guidance, MIN_CEILING, ProtectRecent};
 
@@ -125,6 +126,33 @@ pub(super) fn at_least(least: u32, value: Value) -> Result<u32, String> {
             "must be a number of tokens, at least {least}, like 80000 or \"80k\""
         )),
     }
+}
+
+/// Reads a number of tokens that is 0, for none, or not below `least`.
+pub(super) fn none_or(least: u32, value: Value) -> Result<u32, String> {
+    if value == Value::Integer(0) {
+        return Ok(0);
+    }
+    at_least(least, value).map_err(|message| format!("{message}, or 0 for no limit"))
+}
+
+/// Reads policies: a list of names, or one text that joins them by `+`.
+pub(super) fn ladder(value: Value) -> Result<Ladder, String> {
+    let names = match &value {
+        Value::String(text) => vec![text.as_str()],
+        Value::Array(list) => list.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let all = value
+        .as_array()
+        .is_none_or(|list| list.len() == names.len());
+    if names.is_empty() || !all {
+        return Err("must be names of policies, like [\"repeat\", \"cwl\"]".to_owned());
+    }
+    let ladder = names.join("+").parse::<Ladder>();
+    ladder
+        .and_then(Ladder::served)
+        .map_err(|error| error.to_string())
 }
 
 /// Reads the ceiling.

@@ -7,24 +7,25 @@ use std::path::PathBuf;
 use super::level::log_level;
 use super::problem::{Problem, SettingSource};
 use super::raw::{
-    RawBudget, RawCache, RawConfig, RawDelimiter, RawServer, RawStore, RawTenant, RawTools,
-    RawUpstream,
+    RawAdmit, RawBudget, RawCache, RawConfig, RawDelimiter, RawKeep, RawServer, RawStore,
+    RawTenant, RawTools, RawUpstream,
 };
 use super::readers::{
     address, at_least, at_least_one, cache_memory, ceiling, families, floor, fraction, globs,
-    guidance, guide_at, protect_recent, size, tenant_key, timeout, word,
+    guidance, guide_at, ladder, none_or, protect_recent, size, tenant_key, timeout, word,
 };
 use super::settings::{Config, LogFormat, StoreSection};
 use super::units;
 use crate::dialect::stream::UsageMode;
 use crate::ingress::{Hosts, Origins, Sources};
+use crate::model::Globs;
 use crate::pipeline::StreamSettings;
-use crate::policy::{Ladder, Order};
+use crate::policy::{AdmitSettings, Order};
 use crate::store::Backend;
 use crate::turn::text_results::{TextProfile, TextResults, pattern};
 use crate::turn::{
-    Budget, CacheSettings, DelimiterSettings, Mode, Offer, PAPER_PROFILE, ProtectRecent,
-    SetBreakpoints, StoreContent, ToolClasses, Unmet,
+    Budget, CacheSettings, DelimiterSettings, KeepErrors, KeepSettings, Mode, Offer, PAPER_PROFILE,
+    ProtectRecent, SetBreakpoints, StoreContent, ToolClasses, Unmet,
 };
 use crate::upstream::BaseUrl;
 use crate::{ingress, upstream};
@@ -46,6 +47,8 @@ pub fn validate(
     // A profile overrides the guidance as well, but `[budget]` itself may not hold it.
     check.no_guide(&raw.budget);
     check.budget("budget", raw.budget, &mut config.budget);
+    check.admit(raw.admit, &mut config.budget.admit);
+    check.keep(raw.keep, &mut config.budget.keep);
     let (offer, at) = (raw.delimiter.offer.clone(), raw.delimiter.guide_at);
     check.guide("delimiter", offer, at, &mut config.budget);
     check.delimiter(raw.delimiter, &mut config.delimiter, &mut config.streams);
@@ -266,20 +269,7 @@ impl Check<'_> {
             )
         });
         take!(self, (section): raw.strict_active => budget.strict_active, Ok);
-        if raw.policy.is_some() && raw.policies.is_some() {
-            self.problem(&key("policies"), "says the same as `policy`: set one of them");
-        }
-        let ladder = |text: String| {
-            let ladder = text.parse::<Ladder>().and_then(Ladder::served);
-            ladder.map_err(|error| error.to_string())
-        };
-        self.set(&key("policy"), raw.policy, &mut budget.ladder, ladder);
-        self.set(&key("policies"), raw.policies, &mut budget.ladder, |rungs| {
-            if rungs.is_empty() {
-                return Err("names no policy: write [\"none\"] to evict nothing".to_owned());
-            }
-            ladder(rungs.join("+"))
-        });
+        take!(self, (section): raw.policies => budget.ladder, ladder);
         self.set(&key("order"), raw.order, &mut budget.order, |text| {
             word(&text, Order::WORDS)
         });
@@ -291,6 +281,63 @@ impl Check<'_> {
                 "must be below the ceiling, or nothing could be evicted",
             );
         }
+    }
+
+    fn admit(&mut self, raw: RawAdmit, admit: &mut AdmitSettings) {
+        let limits = &mut admit.limits;
+        take!(self, admit: raw.tokens => limits.tokens, |value| none_or(200, value));
+        self.set(
+            "admit.lines",
+            raw.lines,
+            &mut limits.lines,
+            |lines| match lines {
+                1..10 => Err("must be 0 or at least 10".to_owned()),
+                _ => Ok(lines),
+            },
+        );
+        take!(self, admit: raw.bytes => limits.bytes, |value| match value {
+            toml::Value::Integer(0) => Ok(0),
+            _ => size(value).map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)),
+        });
+        take!(self, admit: raw.reads => admit.reads, Ok);
+        take!(self, admit: raw.except => admit.except, |list| {
+            Globs::new(&list).map_err(|error| error.to_string())
+        });
+    }
+
+    fn keep(&mut self, raw: RawKeep, keep: &mut KeepSettings) {
+        let list = |list: Vec<String>| Globs::new(&list).map_err(|error| error.to_string());
+        take!(self, keep: raw.tools => keep.tools, list);
+        take!(self, keep: raw.files => keep.files, |names: Vec<String>| {
+            let full = names.iter().any(|name| name.is_empty());
+            if full {
+                Err("a name of a file must not be empty".to_owned())
+            } else {
+                Ok(names)
+            }
+        });
+        self.set("keep.errors", raw.errors, &mut keep.errors, |text| {
+            word(&text, KeepErrors::WORDS)
+        });
+        take!(self, keep: raw.texts => keep.texts, |texts: Vec<String>| {
+            let short = texts.iter().any(|text| text.trim().len() < 3);
+            if short {
+                Err("a text must have at least 3 characters, or it keeps nearly everything".to_owned())
+            } else {
+                Ok(texts)
+            }
+        });
+        take!(self, keep: raw.newest => keep.newest, |pairs: usize| match pairs {
+            1 | 2 => Err("must be 0 or at least 3".to_owned()),
+            _ => Ok(pairs),
+        });
+        take!(self, keep: raw.share => keep.share, |share: f64| {
+            if (0.0..=0.5).contains(&share) {
+                Ok(share)
+            } else {
+                Err("must be a share of the ceiling from 0 to 0.5".to_owned())
+            }
+        });
     }
 
     /// Guidance and budget are two sections, although a profile may override both.

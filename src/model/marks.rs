@@ -87,6 +87,12 @@ pub struct Kept {
     /// The call whose result is the same text and is shown in full, if this one only points to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub same: Option<ItemNo>,
+    /// The shape by which the result was clipped when it came in; none if a pass chose the lines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shape: Option<ResultShape>,
+    /// How many times running the call had brought this result, if a line below it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<u32>,
 }
 
 /// A flag that records hold as a list if it is set.
@@ -106,6 +112,24 @@ mod as_list {
         let list: Option<Vec<(u32, u32)>> = Option::deserialize(from)?;
         Ok(list.is_some())
     }
+}
+
+/// How a result is built, by which its clip chooses what stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResultShape {
+    /// Matches of a search, each with its file and line.
+    Search,
+    /// Output of a build, of tests or of a shell.
+    Log,
+    /// JSON with many items, or JSON lines.
+    Json,
+    /// A diff with hunks.
+    Diff,
+    /// Names of files.
+    Listing,
+    /// Anything else.
+    Plain,
 }
 
 /// Marks by item number. An item without a mark is live.

@@ -4,6 +4,7 @@
 pub mod caches;
 mod edits;
 mod facts;
+mod globs;
 mod guide;
 mod ids;
 mod item;
@@ -20,6 +21,7 @@ mod words;
 pub use caches::CacheName;
 pub use edits::{EditKind, Edits};
 pub use facts::{DelimiterAction, GuideReason, RecallCall, RecallOutcome};
+pub use globs::{GlobError, Globs};
 pub use guide::{Given, Guide};
 pub use ids::{CallId, Dialect, Digest, Head, RecordId, Scope, TenantId, blob_id};
 pub use item::{
@@ -27,7 +29,7 @@ pub use item::{
 };
 pub use labels::LabelSet;
 pub(crate) use labels::label_set;
-pub use marks::{Kept, Mark, Marks, StoredMark};
+pub use marks::{Kept, Mark, Marks, ResultShape, StoredMark};
 pub use record::{
     Content, Effect, ExplicitKind, HiddenCall, HiddenTool, Original, Parent, Snapshot,
     SnapshotEntry, StoredHop, TurnRecord,

@@ -277,7 +277,7 @@ mod tests {
             of: Some(40),
             lines: vec![(0, 8)],
             trimmed: true,
-            same: None,
+            ..Kept::default()
         };
         let hop = StoredHop {
             message: None,

@@ -11,7 +11,7 @@ use super::ledger_input::LedgerInput;
 use crate::dialect::answer::Answer;
 use crate::dialect::request::{Request, Unmanaged};
 use crate::model::{Edits, TenantId};
-use crate::policy::Pinned;
+use crate::policy::{Pinned, Policy, Proposal};
 use crate::record::{
     Abort, AbortPhase, AbortSide, Budget, Context, Evicted, FailedStage, HopReport, PassReport,
     Phase, Projection, RetryReason, Route, TurnReport, lossy, response_headers,
@@ -157,17 +157,14 @@ impl Reporter {
         let pass = committed.map(|(trigger, proposal)| PassReport {
             trigger: *trigger,
             above_floor: prepared.estimate > prepared.floor,
-            evicted: proposal
-                .gone
-                .iter()
-                .map(|((policy, level), gone)| Evicted {
-                    policy: *policy,
-                    level: *level,
-                    tokens: u64::try_from(gone.tokens).unwrap_or(0),
-                    items: u64::from(gone.items),
-                })
-                .collect(),
+            evicted: evicted(proposal),
         });
+        let entered = prepared.entered.as_ref().filter(|_| managed);
+        let proposals = entered
+            .into_iter()
+            .chain(committed.map(|(_, proposal)| proposal));
+        let dropped = proposals.flat_map(|proposal| &proposal.dropped);
+        let dropped: Vec<Policy> = dropped.map(|(policy, _)| *policy).collect();
         // A pass breaks what the provider has cached. So does text that the client changed, and so
         // does a change of what the view shows because of what was learned of the upstream.
         let cached = state.path.newest().is_some() || !state.pending.is_empty();
@@ -175,6 +172,8 @@ impl Reporter {
         // Guidance enters a conversation once, so the first reason of the turn stands.
         self.report.guided = self.report.guided.or(guided);
         self.report.prologue_changed = state.prologue_changed;
+        self.report.times_running = self.report.times_running.max(prepared.times_running);
+        self.report.loosened += prepared.loosened;
         self.report.prefix_breaks += u64::from((pass.is_some() || guided.is_some()) && cached);
         // Text that the client changed is seen again by each hop, and breaks the prefix only once.
         let first = state.pending.is_empty();
@@ -213,7 +212,9 @@ impl Reporter {
         self.report.hops.push(HopReport {
             estimated: prepared.estimate,
             ceiling_ratio: managed.then(|| lossy(out) / lossy(ceiling.max(1))),
+            entered: entered.map(evicted).unwrap_or_default(),
             pass,
+            dropped,
             declined: prepared.declined,
             ..HopReport::default()
         });
@@ -343,4 +344,16 @@ impl Reporter {
         app.active.touch(&self.report.session);
         crate::record::finish(&app.metrics, &self.report);
     }
+}
+
+/// What a proposal takes out of a view, by policy and level.
+fn evicted(proposal: &Proposal) -> Vec<Evicted> {
+    let rows = proposal.gone.iter();
+    rows.map(|((policy, level), gone)| Evicted {
+        policy: *policy,
+        level: *level,
+        tokens: u64::try_from(gone.tokens).unwrap_or(0),
+        items: u64::from(gone.items),
+    })
+    .collect()
 }

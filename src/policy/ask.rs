@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::admit::AdmitSettings;
+use super::protect::Held;
 use crate::model::{Words, label_set};
 use crate::session::index::ItemIndex;
 use crate::session::measure::Measure;
@@ -19,6 +21,10 @@ label_set!(
     Policy {
         /// Nothing is ever evicted.
         None => "none",
+        /// A new result over a limit is clipped by its shape.
+        Admit => "admit",
+        /// A line below a new result says that the same call brings the same result again and again.
+        LoopGuard => "loop-guard",
         /// A new result that is still shown in full further up becomes a pointer to it.
         Repeat => "repeat",
         /// Calls with their results go, oldest first.
@@ -54,6 +60,8 @@ impl Policy {
     /// The words for those that a request may ask for: all that need no model.
     pub const WORDS: &'static [(&'static str, Self)] = &[
         (Self::Repeat.name(), Self::Repeat),
+        (Self::Admit.name(), Self::Admit),
+        (Self::LoopGuard.name(), Self::LoopGuard),
         (Self::Cwl.name(), Self::Cwl),
         (Self::CwlPaper.name(), Self::CwlPaper),
         (Self::None.name(), Self::None),
@@ -101,6 +109,10 @@ pub struct EvictionSettings {
     pub keep_reasoning: bool,
     /// Result size in tokens above which a tool that no list names counts as bulk.
     pub bulk_above: u32,
+    /// Which new results `admit` clips.
+    pub admit: AdmitSettings,
+    /// What passes take last, with the tail of recent tokens.
+    pub held: Held,
 }
 
 impl Default for EvictionSettings {
@@ -112,6 +124,8 @@ impl Default for EvictionSettings {
             prologue_until_start: false,
             keep_reasoning: false,
             bulk_above: 2000,
+            admit: AdmitSettings::default(),
+            held: Held::default(),
         }
     }
 }
@@ -152,6 +166,10 @@ label_set!(
     Level {
         /// A new result of which a pointer to the same text further up is left.
         Repeat => "repeat",
+        /// A new result that was clipped by its shape.
+        Clip => "clip",
+        /// A new result that got a line about a loop.
+        Loop => "loop",
         /// Reasoning traces of an expl.
         Reasoning => "reasoning",
         /// A result that occurs again later; a stub is left.

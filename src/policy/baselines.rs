@@ -49,13 +49,18 @@ pub(super) fn propose(policy: Policy, ask: &PolicyAsk<'_>) -> Proposal {
         | Policy::Hybrid
         | Policy::CwlPaper
         | Policy::Cwl
-        | Policy::Repeat => ask.config.protect_recent,
+        | Policy::Repeat
+        | Policy::Admit
+        | Policy::LoopGuard => ask.config.protect_recent,
     };
-    let protection = Protection::new(ask.view.marked(), recent).without_episodes();
+    let protection = Protection::new(ask.view.marked(), recent)
+        .holding(&ask.config.held)
+        .without_episodes();
     let mut work = Work::new(ask, protection);
     run(policy, &mut work, ask);
     // Recent tokens are protected only as long as the ceiling can be met without them.
-    if work.total() > ask.target.ceiling && recent > 0 {
+    let spared = recent > 0 || !ask.config.held.is_empty();
+    if work.total() > ask.target.ceiling && spared {
         work.protection = work.protection.without_recent();
         run(policy, &mut work, ask);
     }
@@ -64,7 +69,12 @@ pub(super) fn propose(policy: Policy, ask: &PolicyAsk<'_>) -> Proposal {
 
 fn run(policy: Policy, work: &mut Work<'_>, ask: &PolicyAsk<'_>) {
     match policy {
-        Policy::None | Policy::Cwl | Policy::CwlPaper | Policy::Repeat => {}
+        Policy::None
+        | Policy::Cwl
+        | Policy::CwlPaper
+        | Policy::Repeat
+        | Policy::Admit
+        | Policy::LoopGuard => {}
         Policy::Recency => {
             let calls = calls(work);
             remove(work, calls);

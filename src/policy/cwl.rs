@@ -31,6 +31,7 @@ struct LevelsPass<'a> {
 /// of recent tokens goes before those, but only to meet the ceiling.
 pub(super) fn propose(ask: &PolicyAsk<'_>) -> Proposal {
     let protection = Protection::new(ask.view.marked(), ask.config.protect_recent);
+    let protection = protection.holding(&ask.config.held);
     // The paper's rule: nothing of an open episode goes.
     let protection = if ask.config.strict_active {
         protection.with_open()
@@ -51,6 +52,10 @@ pub(super) fn propose(ask: &PolicyAsk<'_>) -> Proposal {
     // Still too little: exploration that open work stands on goes as a whole.
     if pass.falls_short() {
         pass.strip_depended();
+        // What its results pointed to was held by them alone.
+        if pass.work.has_pointers() && pass.falls_short() {
+            pass.evict();
+        }
     }
     pass.merge_to_ceiling();
     conclude(pass.work, ask, Policy::Cwl)
@@ -77,6 +82,19 @@ impl<'a> LevelsPass<'a> {
     /// to what an act in view depends on and to the open episode. The cost of the ledger is known
     /// only once it is written, so the first part repeats until the target is met or nothing moves.
     fn evict(&mut self) {
+        loop {
+            let before = self.work.moves.len();
+            self.evict_in_order();
+            // A result to which another one pointed may go once that is gone, which may have been
+            // later in the order.
+            let freed = self.work.has_pointers() && self.work.moves.len() > before;
+            if self.work.met() || !freed {
+                return;
+            }
+        }
+    }
+
+    fn evict_in_order(&mut self) {
         loop {
             let before = self.work.moves.len();
             self.strip_eligible();
@@ -288,6 +306,8 @@ fn strip(work: &Work<'_>, episode: &Episode, level: Level) -> Vec<Move> {
         Level::Bulk => item.kind == ItemKind::Call && work.is_bulk(item),
         Level::Intermediate => item.kind == ItemKind::Call && !work.is_bulk(item),
         Level::Repeat
+        | Level::Clip
+        | Level::Loop
         | Level::Superseded
         | Level::Stub
         | Level::Skeleton

@@ -79,7 +79,7 @@ impl Policy {
     #[must_use]
     pub fn enters(self) -> bool {
         match self {
-            Self::Repeat => true,
+            Self::Repeat | Self::Admit | Self::LoopGuard => true,
             Self::None
             | Self::Recency
             | Self::OldestTurn
@@ -134,13 +134,10 @@ impl FromStr for Rung {
             return Ok(Self::new(policy));
         };
         let fits = |one: &When| one.name() == when && policy.enters() == (*one == When::Entry);
-        let when = When::ALL
-            .into_iter()
-            .find(fits)
-            .ok_or(LadderError::When {
-                rung: policy,
-                when: when.to_owned(),
-            })?;
+        let when = When::ALL.into_iter().find(fits).ok_or(LadderError::When {
+            rung: policy,
+            when: when.to_owned(),
+        })?;
         Ok(Self { policy, when })
     }
 }
@@ -195,8 +192,9 @@ impl Ladder {
 }
 
 impl Default for Ladder {
+    /// What serves where nobody says otherwise.
     fn default() -> Self {
-        Self::from(Policy::default())
+        Self([Policy::Repeat, Policy::Cwl].map(Rung::new).to_vec())
     }
 }
 
@@ -234,7 +232,13 @@ mod tests {
 
     #[test]
     fn ladders_are_read_as_they_are_written() {
-        for text in ["cwl", "repeat+cwl", "repeat+cwl+keep-recent@unmet", "none", "recency@cold+cwl"] {
+        for text in [
+            "cwl",
+            "repeat+cwl",
+            "repeat+cwl+keep-recent@unmet",
+            "none",
+            "recency@cold+cwl",
+        ] {
             let ladder: Ladder = text.parse().unwrap();
             assert_eq!(ladder.to_string(), text);
         }

@@ -51,6 +51,8 @@ struct Pair {
     tokens: u32,
     /// Whether its effects last without its result.
     effects: bool,
+    /// Whether its result only points to the same text.
+    points: bool,
 }
 
 impl Pair {
@@ -78,6 +80,7 @@ impl Pair {
             result,
             tokens,
             effects: matches!(item.class, ToolClass::Shell | ToolClass::Write),
+            points: work.points_to(call).is_some(),
         })
     }
 }
@@ -104,9 +107,29 @@ pub fn next_cut(seen: Marked<'_>) -> Option<EntryIndex> {
     transcript.items.iter().find(next).map(|item| item.entry)
 }
 
-/// Whether a call belongs to an episode.
-fn holds(episode: &Episode, call: ItemIndex) -> bool {
-    episode.items.binary_search(&call).is_ok() || episode.bound.contains(&call)
+/// The pairs that may be shortened, in the order of these calls. A result to which others point is
+/// one item with them: it follows its newest pointer, and none of them goes while one has to stay.
+fn pairs(work: &Work<'_>, calls: &[ItemIndex]) -> Vec<Pair> {
+    let mut pairs: Vec<Pair> = Vec::new();
+    for call in calls {
+        let Some(pair) = Pair::new(work, *call) else {
+            continue;
+        };
+        if !pair.points {
+            pairs.push(pair);
+            continue;
+        }
+        let held = |other: &ItemIndex| {
+            let shown = work.mark(*other) == Mark::Clipped;
+            shown && (!calls.contains(other) || work.protected(*other))
+        };
+        let others = work.pointers_beside(*call);
+        let to = Pair::pointed_to(work, *call).filter(|to| calls.contains(&to.call));
+        if let Some(to) = to.filter(|_| !others.iter().any(held)) {
+            pairs.extend([pair, to]);
+        }
+    }
+    pairs
 }
 
 /// What earlier moves left of a call.
@@ -141,14 +164,8 @@ impl<'a> Levels<'a> {
         // What an act did lasts without its results, so acts come first.
         let all = of_kind(true).chain(of_kind(false));
         let items = all.flat_map(|episode| episode.items.iter().chain(&episode.bound));
-        let mut pairs: Vec<Pair> = Vec::new();
-        for call in items {
-            let pair = Pair::new(work, *call);
-            pairs.extend(pair);
-            let to = pair.and_then(|_| Pair::pointed_to(work, *call));
-            // The rules of its own episode hold for it.
-            pairs.extend(to.filter(|to| episodes.iter().any(|one| holds(one, to.call))));
-        }
+        let items: Vec<ItemIndex> = items.copied().collect();
+        let pairs = pairs(work, &items);
         // A level goes through all episodes before the next level begins.
         for stage in STAGES {
             for pair in &pairs {
@@ -166,8 +183,9 @@ impl<'a> Levels<'a> {
             result,
             tokens,
             effects,
+            points,
         } = pair;
-        // Its newest pointer may be protected, or be spared by this level.
+        // Its newest pointer may be spared by this level.
         if work.is_pointed_to(call) {
             return;
         }
@@ -178,6 +196,10 @@ impl<'a> Levels<'a> {
                 self.stub(work, Level::Superseded, pair);
             }
             Stage::Effects if mark < Mark::Masked && effects => {
+                self.stub(work, Level::Stub, pair);
+            }
+            // What it points to may leave a skeleton, but only once nothing points to it.
+            Stage::Skeletons if points && mark < Mark::Masked => {
                 self.stub(work, Level::Stub, pair);
             }
             // A skeleton is made of the original, so once at most.

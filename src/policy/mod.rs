@@ -2,6 +2,7 @@
 //! never import each other, never decide when a pass happens (`commit` does), and reach a view
 //! only through [`Plan::check`].
 
+mod admit;
 mod ask;
 mod baselines;
 mod cwl;
@@ -9,6 +10,7 @@ mod fresh;
 mod ladder;
 mod levels;
 mod lexicon;
+mod loop_guard;
 mod open_episode;
 mod paper;
 mod pass;
@@ -17,12 +19,14 @@ mod protect;
 mod repeat;
 mod work;
 
+pub use admit::AdmitSettings;
 pub use ask::{EvictionSettings, Level, Order, Policy, PolicyAsk, Target, Text};
 pub use ladder::{Ladder, LadderError, Rung, When};
 pub use levels::next_cut;
+pub use loop_guard::{LOOP_FROM, newest_times_running};
 pub use pass::{Pinned, Proposal};
 pub use plan::{Move, Plan, PlanError};
-pub use protect::Protection;
+pub use protect::{Held, Protection};
 pub use work::Freed;
 
 /// Proposes what a policy would do with a view: a pass, or an edit of new results.
@@ -30,6 +34,8 @@ pub use work::Freed;
 pub fn propose(policy: Policy, ask: &PolicyAsk<'_>) -> Proposal {
     match policy {
         Policy::Repeat => repeat::propose(ask),
+        Policy::Admit => admit::propose(ask),
+        Policy::LoopGuard => loop_guard::propose(ask),
         Policy::Cwl => match ask.config.order {
             Order::Levels => cwl::propose(ask),
             Order::Paper => paper::propose(ask),

@@ -34,14 +34,15 @@ struct PaperPass<'a> {
 pub(super) fn propose(ask: &PolicyAsk<'_>) -> Proposal {
     let prologue = prologue(ask);
     let recent = ask.config.protect_recent;
-    let protection = Protection::new(ask.view.marked(), recent);
+    let protection = Protection::new(ask.view.marked(), recent).holding(&ask.config.held);
     let mut pass = PaperPass {
         work: Work::new(ask, protection.with_open()),
         graph: Vec::new(),
         prologue,
     };
     pass.evict();
-    if recent > 0 && pass.work.total() > ask.target.ceiling {
+    let spared = recent > 0 || !ask.config.held.is_empty();
+    if spared && pass.work.total() > ask.target.ceiling {
         pass.work.protection = pass.work.protection.without_recent();
         pass.evict();
     }
@@ -167,6 +168,8 @@ impl<'a> PaperPass<'a> {
             }
             Level::Episode => work.remove(episode),
             Level::Repeat
+            | Level::Clip
+            | Level::Loop
             | Level::Superseded
             | Level::Stub
             | Level::Skeleton

@@ -2,10 +2,35 @@
 //! everything after it, the last tokens of the view, and what was recalled to stay while its
 //! episode is open. In the published order also the prologue and open episodes.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use crate::model::{ItemKind, MESSAGE_TOKENS, Mark, Role};
 use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::marked::Marked;
 use crate::session::transcript::Transcript;
+
+/// Calls that passes take last, with their results, because somebody asked for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held(Arc<HashSet<ItemIndex>>);
+
+impl Held {
+    /// These calls.
+    #[must_use]
+    pub fn new(calls: HashSet<ItemIndex>) -> Self {
+        Self(Arc::new(calls))
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn has(&self, call: ItemIndex) -> bool {
+        !self.0.is_empty() && self.0.contains(&call)
+    }
+}
 
 /// Which items are protected.
 #[derive(Clone, Debug)]
@@ -14,7 +39,9 @@ pub struct Protection {
     newest: ItemIndex,
     /// The first item of the protected tail.
     recent: ItemIndex,
-    /// Whether items that were recalled to stay may be evicted.
+    /// What somebody asked to keep.
+    held: Held,
+    /// Whether items that were recalled to stay, and those that are held, may be evicted.
     unpinned: bool,
     /// Whether exploration that an act in view depends on may be shortened.
     depended: bool,
@@ -62,11 +89,21 @@ impl Protection {
         Self {
             newest,
             recent: start,
+            held: Held::default(),
             unpinned: false,
             depended: false,
             episodes: true,
             open: false,
             prologue: EpisodeIndex(0),
+        }
+    }
+
+    /// The same, but these calls go last too.
+    #[must_use]
+    pub fn holding(&self, held: &Held) -> Self {
+        Self {
+            held: held.clone(),
+            ..self.clone()
         }
     }
 
@@ -77,6 +114,7 @@ impl Protection {
         Self {
             newest: ItemIndex(usize::MAX),
             recent: ItemIndex(usize::MAX),
+            held: Held::default(),
             unpinned: true,
             depended: true,
             episodes: false,
@@ -103,8 +141,8 @@ impl Protection {
         }
     }
 
-    /// The same without the recent tail and without what was recalled to stay. Both are freed last,
-    /// before a budget is reported unmet.
+    /// The same without the recent tail, what was recalled to stay and what is held. All are freed
+    /// last, before a budget is reported unmet.
     #[must_use]
     pub fn without_recent(&self) -> Self {
         Self {
@@ -162,7 +200,9 @@ impl Protection {
         let stays = one.is_some_and(|item| item.stays);
         let episode = one.and_then(|item| item.episode);
         let prologue = episode.is_some_and(|at| at < self.prologue);
-        recent || stays || prologue || (!self.unpinned && is_pinned(transcript, item))
+        let held = || self.held.has(item) || pair.is_some_and(|pair| self.held.has(pair));
+        let kept = || held() || is_pinned(transcript, item);
+        recent || stays || prologue || (!self.unpinned && kept())
     }
 
     /// Whether an item belongs to the newest assistant message or comes after it. Nothing ever

@@ -104,6 +104,13 @@ impl<'a> Work<'a> {
         pointers.is_some_and(|pointers| pointers.iter().any(shown))
     }
 
+    /// The calls whose results point where this call's result does, itself included.
+    pub fn pointers_beside(&self, call: ItemIndex) -> &[ItemIndex] {
+        let mut all = self.pointers.values();
+        all.find(|pointers| pointers.contains(&call))
+            .map_or(&[], Vec::as_slice)
+    }
+
     /// The call to whose result this call's result points.
     pub fn points_to(&self, call: ItemIndex) -> Option<ItemIndex> {
         let mut all = self.pointers.iter();

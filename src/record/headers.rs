@@ -5,10 +5,12 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::turn_report::{Context, TurnReport, lossy};
 use crate::model::label_set;
+use crate::policy::LOOP_FROM;
 
 const SESSION: HeaderName = HeaderName::from_static("x-plimsoll-session");
 const TURN: HeaderName = HeaderName::from_static("x-plimsoll-turn");
 const CONTEXT_TOKENS: HeaderName = HeaderName::from_static("x-plimsoll-context-tokens");
+const LOOP: HeaderName = HeaderName::from_static("x-plimsoll-loop");
 const EVICTED_TOKENS: HeaderName = HeaderName::from_static("x-plimsoll-evicted-tokens");
 const ZONE: HeaderName = HeaderName::from_static("x-plimsoll-zone");
 const BUDGET: HeaderName = HeaderName::from_static("x-plimsoll-budget");
@@ -77,6 +79,9 @@ pub fn response_headers(turn: &TurnReport) -> HeaderMap {
         if let Ok(value) = HeaderValue::try_from(text) {
             headers.insert(OVERHEAD, value);
         }
+    }
+    if turn.times_running >= LOOP_FROM {
+        headers.insert(LOOP, turn.times_running.into());
     }
     if let Some(why) = turn.unmanaged {
         headers.insert(UNMANAGED, HeaderValue::from_static(why.name()));

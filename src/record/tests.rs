@@ -65,7 +65,7 @@ pub(super) fn full_turn() -> TurnReport {
                     },
                 ],
             }),
-            declined: None,
+            ..HopReport::default()
         },
         HopReport {
             usage: usage(500, 400, 0, 25, 5),

@@ -72,6 +72,11 @@ pub struct TurnReport {
     pub prefix_breaks: u64,
     /// Whether the client changed its system text or its tools since the turn before.
     pub prologue_changed: bool,
+    /// How many times running the client's newest call has brought the same result; 0 if no result
+    /// is new.
+    pub times_running: u32,
+    /// How many results a pass could not keep although the settings ask for it.
+    pub loosened: u32,
     /// How the response broke off, if it did.
     pub abort: Option<Abort>,
     /// Why upstream calls were repeated, in order.
@@ -122,6 +127,8 @@ impl TurnReport {
             refetches: 0,
             prefix_breaks: 0,
             prologue_changed: false,
+            times_running: 0,
+            loosened: 0,
             abort: None,
             retries: Vec::new(),
             guided: None,
@@ -198,11 +205,8 @@ impl TurnReport {
     /// How many tokens the passes of this turn evicted.
     #[must_use]
     pub fn evicted_now(&self) -> u64 {
-        let passes = self.hops.iter().filter_map(|hop| hop.pass.as_ref());
-        passes
-            .flat_map(|pass| &pass.evicted)
-            .map(|evicted| evicted.tokens)
-            .sum()
+        let evicted = self.hops.iter().flat_map(HopReport::evicted);
+        evicted.map(|evicted| evicted.tokens).sum()
     }
 }
 
@@ -222,10 +226,22 @@ pub struct HopReport {
     pub estimated: u64,
     /// The size of the request over its ceiling. `None` if the proxy did not hold it under one.
     pub ceiling_ratio: Option<f64>,
+    /// What the rungs for new results took out of them.
+    pub entered: Vec<Evicted>,
     /// The pass that was committed before this hop.
     pub pass: Option<PassReport>,
+    /// The policies of which a move was dropped because it broke a rule, once for each move.
+    pub dropped: Vec<Policy>,
     /// What started a pass that was then declined, because it would have freed too little.
     pub declined: Option<Trigger>,
+}
+
+impl HopReport {
+    /// What its view lost by rungs for new results and by its pass.
+    pub fn evicted(&self) -> impl Iterator<Item = &Evicted> {
+        let pass = self.pass.iter().flat_map(|pass| &pass.evicted);
+        self.entered.iter().chain(pass)
+    }
 }
 
 /// One committed pass.

@@ -108,6 +108,8 @@ impl Contender {
                 floor,
                 offer: options.offer,
                 guide_at: options.guide_at,
+                admit: options.admit.clone(),
+                keep: options.keep.clone(),
                 ..Budget::default()
             },
             delimiter: DelimiterSettings {

@@ -43,10 +43,11 @@ pub use outcome::{Outcome, Played, Point, PolicyRun, Report, SessionOutcome, Sha
 pub use trace::{Trace, TraceError};
 
 use crate::commit::Floor;
-use crate::policy::{Ladder, Policy};
+use crate::model::GlobError;
+use crate::policy::{AdmitSettings, Ladder, Policy};
 use crate::tokens::Counter;
 use crate::turn::memo::Memo;
-use crate::turn::{Budget, Classes, GlobError, Offer, TermsError, ToolClasses};
+use crate::turn::{Budget, Classes, KeepSettings, Offer, TermsError, ToolClasses};
 
 /// What is compared, and how.
 #[derive(Clone, Debug)]
@@ -65,6 +66,10 @@ pub struct Options {
     pub offer: Offer,
     /// The share of the ceiling past which the guidance comes in.
     pub guide_at: f64,
+    /// Which new results `admit` clips.
+    pub admit: AdmitSettings,
+    /// What passes take last.
+    pub keep: KeepSettings,
     /// Sessions below so many tokens are left out.
     pub min_tokens: u64,
     /// The cache and the prices.
@@ -83,6 +88,8 @@ impl Default for Options {
             habits: Habits::default(),
             offer: Budget::default().offer,
             guide_at: Budget::default().guide_at,
+            admit: AdmitSettings::default(),
+            keep: KeepSettings::default(),
             min_tokens: 0,
             pricing: Pricing::default(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),

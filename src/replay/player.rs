@@ -2,6 +2,7 @@
 //! what was sent is measured. Owns the path in memory, where a server has a store; never sends
 //! anything.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -22,8 +23,10 @@ use crate::dialect::message;
 use crate::dialect::request::Request;
 use crate::model::{Dialect, Head, ItemNo, Mark, Shape, StoredHop};
 use crate::policy::Level;
+use crate::session::index::ItemIndex;
 use crate::session::path::Path;
-use crate::session::transcript::Transcript;
+use crate::session::transcript::{Source, Transcript};
+use crate::session::view::View;
 use crate::turn::ending::{self, Ending};
 use crate::turn::hidden::{self, Keep};
 use crate::turn::state::{HopContext, MiddleError, Prepared, TurnState};
@@ -127,6 +130,8 @@ pub struct Player<'a> {
     pub again: Vec<(usize, usize)>,
     /// The newest request's transcript.
     pub transcript: Arc<Transcript>,
+    /// The client's messages of which the newest view shows a pointer to the same text.
+    pointing: HashSet<usize>,
     /// The item whose story is told, if one is.
     follow: Option<ItemNo>,
     /// What the view showed of it after each pass.
@@ -169,6 +174,7 @@ impl<'a> Player<'a> {
             misses: Vec::new(),
             again: Vec::new(),
             transcript: Arc::default(),
+            pointing: HashSet::new(),
             follow,
             followed: Vec::new(),
             summary: u64::from(summary(&contender.ladder, contender.ceiling)),
@@ -279,6 +285,7 @@ impl<'a> Player<'a> {
         let (id, _) = ending::named(&record);
         self.path = Arc::new(self.path.extend(id, Arc::new(record)));
         self.transcript = prepared.view.shared();
+        self.pointing = pointing(&prepared.view);
         Ok(())
     }
 
@@ -508,7 +515,8 @@ impl<'a> Player<'a> {
         }
         for message in &turn.ask.again {
             let client = shared.clients.get(*message);
-            if client.is_some_and(|id| !self.holdings.shows(*id)) {
+            let told = self.pointing.contains(message);
+            if client.is_some_and(|id| !self.holdings.shows(*id) && !told) {
                 self.run.outcome.refetches += 1;
                 self.again.push((request, *message));
             }
@@ -523,6 +531,20 @@ impl<'a> Player<'a> {
         outcome.cached = self.meter.cached;
         outcome.cost = self.meter.spent;
     }
+}
+
+/// The client's messages that are shown as pointers.
+fn pointing(view: &View) -> HashSet<usize> {
+    let transcript = view.transcript();
+    let pointers = view.marked().pointers().into_values().flatten();
+    let message = |call: ItemIndex| {
+        let result = transcript.items.get(transcript.items.get(call)?.pair?)?;
+        match transcript.entries.get(result.entry)?.source {
+            Source::Client(at) | Source::LastHop { message: at, .. } => Some(at),
+            Source::Hop { .. } | Source::HiddenResult { .. } => None,
+        }
+    };
+    pointers.filter_map(message).collect()
 }
 
 /// How many passes stopped above the floor, and how many of them were the third of their kind within

@@ -98,7 +98,11 @@ fn legend(report: &Report, options: &Options) -> String {
         },
         ceilings.join(" + "),
         options.pricing.name,
-        if options.policies.iter().any(|ladder| ladder.has(Policy::Compaction)) {
+        if options
+            .policies
+            .iter()
+            .any(|ladder| ladder.has(Policy::Compaction))
+        {
             "compaction: a summary of 2,000 tokens, or a tenth of τ, is charged as written by a model and \
              sent;\nwhat it tells is not known and counts as nothing.\n"
         } else {

@@ -4,6 +4,7 @@
 
 pub(crate) mod align;
 pub mod chain;
+pub mod clip;
 pub(crate) mod graph;
 pub(crate) mod ids;
 pub mod index;

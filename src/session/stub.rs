@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::ops::Range;
 
+use super::clip;
 use super::tombstone::thousands;
 use crate::model::{Kept, Mark, Words, raw};
 
@@ -24,6 +25,12 @@ pub fn result(id: &str, tokens: u32, mark: Mark, kept: &Kept, original: &str) ->
     let tokens = thousands(tokens);
     // Spans mean nothing if the client has edited the text since.
     let same = kept.of.is_some_and(|of| of as usize == original.len());
+    if let Some(shape) = kept.shape.filter(|_| mark == Mark::Clipped && same) {
+        return clip::written(id, &tokens, shape, &kept.lines, original);
+    }
+    if kept.times.is_some() && mark == Mark::Clipped && same {
+        return original.to_owned();
+    }
     if mark != Mark::Clipped || kept.lines.is_empty() || !same {
         return format!("[evicted {id}, {tokens} tokens]");
     }
@@ -60,6 +67,12 @@ pub fn pointer(id: &str, tokens: u32, made: Option<&str>) -> String {
         }
     }
     format!("[unchanged since {id}, {tokens} tokens: the result of {call} above shows it in full]")
+}
+
+/// The line below a result that the same call has brought so many times running.
+#[must_use]
+pub fn loop_line(times: u32) -> String {
+    format!("[this call has brought the same result {times} times running]")
 }
 
 /// The distinctive strings of a call's arguments, read as one text: its decoded string values, joined

@@ -1,8 +1,6 @@
 //! Which class each tool belongs to, by globs on its name. Never reads a request.
 
-use globset::{Glob, GlobSet, GlobSetBuilder};
-
-use crate::model::ToolClass;
+use crate::model::{GlobError, Globs, ToolClass};
 
 /// Globs on tool names, by class. Names are compared in lower case.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,26 +80,7 @@ impl Default for ToolClasses {
 /// Tool classes compiled for matching.
 #[derive(Clone, Debug, Default)]
 pub struct Classes {
-    sets: Vec<(ToolClass, GlobSet)>,
-}
-
-/// A glob of a tool class that can't be read.
-#[derive(Debug, thiserror::Error)]
-#[error("write {glob:?} as a glob on tool names, such as \"list_*\": {cause}")]
-pub struct GlobError {
-    /// The glob.
-    pub glob: String,
-    /// What is wrong with it.
-    pub cause: String,
-}
-
-impl GlobError {
-    fn new(glob: String, cause: &globset::Error) -> Self {
-        Self {
-            glob,
-            cause: cause.to_string(),
-        }
-    }
+    sets: Vec<(ToolClass, Globs)>,
 }
 
 impl Classes {
@@ -110,31 +89,20 @@ impl Classes {
     /// # Errors
     /// [`GlobError`] for the first glob that can't be read.
     pub fn new(classes: &ToolClasses) -> Result<Self, GlobError> {
-        let lists = [
-            (ToolClass::Bulk, &classes.bulk),
-            (ToolClass::Read, &classes.read),
-            (ToolClass::Shell, &classes.shell),
-            (ToolClass::Write, &classes.write),
-        ];
-        let mut sets = Vec::with_capacity(lists.len());
-        for (class, globs) in lists {
-            let mut set = GlobSetBuilder::new();
-            for glob in globs {
-                let read = Glob::new(&glob.to_lowercase());
-                set.add(read.map_err(|cause| GlobError::new(glob.clone(), &cause))?);
-            }
-            let set = set.build();
-            let set = set.map_err(|cause| GlobError::new(globs.join(" "), &cause))?;
-            sets.push((class, set));
-        }
-        Ok(Self { sets })
+        Ok(Self {
+            sets: vec![
+                (ToolClass::Bulk, Globs::new(&classes.bulk)?),
+                (ToolClass::Read, Globs::new(&classes.read)?),
+                (ToolClass::Shell, Globs::new(&classes.shell)?),
+                (ToolClass::Write, Globs::new(&classes.write)?),
+            ],
+        })
     }
 
     /// The class of a tool. Names are compared in lower case.
     #[must_use]
     pub fn of(&self, name: &str) -> ToolClass {
-        let name = name.to_lowercase();
-        let found = self.sets.iter().find(|(_, set)| set.is_match(&name));
+        let found = self.sets.iter().find(|(_, globs)| globs.match_name(name));
         found.map_or(ToolClass::Unknown, |(class, _)| *class)
     }
 }

@@ -19,6 +19,7 @@ mod bounded;
 mod classes;
 pub mod ending;
 pub mod hidden;
+mod keep;
 #[cfg(test)]
 mod laws;
 pub mod memo;
@@ -30,7 +31,8 @@ mod settings;
 pub mod state;
 pub mod text_results;
 
-pub use classes::{Classes, GlobError, ToolClasses};
+pub use classes::{Classes, ToolClasses};
+pub use keep::{KeepErrors, KeepSettings};
 pub use overrides::{AskedBudget, MIN_CEILING, Mode, Overrides, tokens};
 pub use settings::{
     Budget, CacheSettings, DelimiterSettings, Guidance, Offer, PAPER_PROFILE, ProtectRecent,

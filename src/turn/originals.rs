@@ -220,7 +220,7 @@ impl<'a> Originals<'a> {
         };
         if let Some(same) = kept.same.filter(|_| mark == Mark::Clipped) {
             return Left {
-                result: self.pointer(reader, call, same),
+                result: self.pointer(reader, call, same, kept.times),
                 arguments: None,
             };
         }
@@ -275,12 +275,19 @@ impl<'a> Originals<'a> {
         };
         let tokens = self.transcript.items.get(result)?.tokens;
         // If no part of the text is kept, it need not be decoded.
-        let original = (!kept.lines.is_empty())
-            .then(|| self.text(result))
-            .flatten()
-            .unwrap_or_default();
+        let shows = !kept.lines.is_empty() || kept.shape.is_some();
+        let original = shows.then(|| self.text(result)).flatten();
+        let original = original.unwrap_or_default();
+        let entered = (kept.shape.is_some() || kept.times.is_some()) && mark == Mark::Clipped;
+        if entered && kept.of != u32::try_from(original.len()).ok() {
+            // The client has changed what was edited when it came in; nothing of that was evicted.
+            return None;
+        }
         let id = ids::id(item);
-        let text = stub::result(&id, tokens, mark, kept, &original);
+        let mut text = stub::result(&id, tokens, mark, kept, &original);
+        if let Some(times) = kept.times.filter(|_| entered) {
+            text = format!("{text}\n{}", stub::loop_line(times));
+        }
         let text = fronted(self.transcript, index, text);
         let size = reader.count(&text);
         Some(Note::new(text, size))
@@ -288,7 +295,13 @@ impl<'a> Originals<'a> {
 
     /// The note that replaces a result that an earlier one still shows in full. `None` if the client
     /// has changed or left out one of them since: then the result is shown as it is.
-    fn pointer(&self, reader: Reader<'_>, call: ItemIndex, same: ItemNo) -> Option<Note> {
+    fn pointer(
+        &self,
+        reader: Reader<'_>,
+        call: ItemIndex,
+        same: ItemNo,
+        times: Option<u32>,
+    ) -> Option<Note> {
         let item = self.transcript.items.get(call)?;
         let result = item.pair?;
         let mut before = self.transcript.items.indexed();
@@ -304,7 +317,10 @@ impl<'a> Originals<'a> {
         } else {
             self.call(at)
         };
-        let text = stub::pointer(&ids::id(first), tokens, made.as_deref());
+        let mut text = stub::pointer(&ids::id(first), tokens, made.as_deref());
+        if let Some(times) = times {
+            text = format!("{text}\n{}", stub::loop_line(times));
+        }
         let text = fronted(self.transcript, call, text);
         let size = reader.count(&text);
         Some(Note::new(text, size))
@@ -358,6 +374,11 @@ impl OwnTexts<'_> {
                 },
             )
         })
+    }
+
+    /// How many times running the newest new call has brought the same result.
+    pub fn times_running(&self, view: &View) -> u32 {
+        policy::newest_times_running(view.transcript(), &|item| self.originals.text(item))
     }
 
     /// The lines of a view's ledger that did not fit.

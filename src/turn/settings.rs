@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::classes::Classes;
+use super::keep::KeepSettings;
 use super::memo::Reader;
 use super::overrides::{AskedBudget, MIN_CEILING, Mode, Overrides};
 use super::text_results::{Fronts, TextProfile, TextResults};
@@ -14,7 +15,7 @@ use crate::commit::{self, Floor};
 use crate::dialect::request::Request;
 use crate::intercept::delimiter::Protocol;
 use crate::model::{Dialect, EditKind, Edits, Given, Guide, HiddenTool, Shape};
-use crate::policy::{self, Ladder, Order, Policy};
+use crate::policy::{self, AdmitSettings, Ladder, Order, Policy};
 use crate::render::tools::{self, Injected};
 use crate::tokens::{CacheModel, Family};
 
@@ -78,6 +79,10 @@ pub struct Budget {
     pub ladder: Ladder,
     /// The order in which `cwl` evicts.
     pub order: Order,
+    /// Which new results `admit` clips.
+    pub admit: AdmitSettings,
+    /// What passes take last.
+    pub keep: KeepSettings,
     /// When the hidden tools are offered.
     pub offer: Offer,
     /// The share of the ceiling, in 0..=1, above which a view brings the guidance in. At 1 the
@@ -98,6 +103,8 @@ impl Default for Budget {
             strict_active: false,
             ladder: Ladder::default(),
             order: Order::Levels,
+            admit: AdmitSettings::default(),
+            keep: KeepSettings::default(),
             offer: Offer::Start,
             guide_at: 1.0,
         }
@@ -297,6 +304,9 @@ pub struct Terms {
     /// from the first request on. Only the published order uses this.
     pub prologue_until_start: bool,
     order: Order,
+    admit: AdmitSettings,
+    /// What passes take last.
+    pub keep: KeepSettings,
     protect_recent: u32,
     strict_active: bool,
 }
@@ -377,6 +387,8 @@ impl Terms {
             strict_active: budget.strict_active,
             ladder,
             order: budget.order,
+            admit: budget.admit.clone(),
+            keep: budget.keep.clone(),
             prologue_until_start: false,
         })
     }
@@ -400,6 +412,7 @@ impl Terms {
             keep_reasoning: family.reasoning_back
                 || dialect.keeps_reasoning()
                 || self.without.has(EditKind::Reasoning),
+            admit: self.admit.clone(),
             ..policy::EvictionSettings::default()
         }
     }

@@ -13,6 +13,7 @@ use bytes::Bytes;
 
 use super::bounded;
 use super::classes::Classes;
+use super::keep;
 use super::memo::{Decoded, Reader};
 use super::originals::{Originals, OwnTexts};
 use super::settings::Terms;
@@ -125,6 +126,12 @@ pub struct Prepared {
     pub declined: Option<Trigger>,
     /// What can't be evicted, if the budget can't be met.
     pub pinned: Option<Pinned>,
+    /// How many results could not be kept although the settings ask for it, because all of them
+    /// would have been too much.
+    pub loosened: u32,
+    /// How many times running the newest new call has brought the same result; 0 if no result is
+    /// new.
+    pub times_running: u32,
     /// Why the guidance came in with this view, if it did.
     pub guided: Option<GuideReason>,
     /// Breakpoints of the provider's cache, if any are to be set.
@@ -305,6 +312,7 @@ impl TurnState {
         let new = self.pending.is_empty() && self.is_managed();
         let entered = new.then(|| written.enter(ladder, &view, &config, limits));
         let entered = entered.flatten();
+        let times_running = if new { written.times_running(&view) } else { 0 };
         if let Some(entered) = &entered {
             let marks = Arc::new(entered.plan.applied(&self.marks));
             view = written.view(&transcript, &marks);
@@ -318,7 +326,11 @@ impl TurnState {
         let before = most.and_then(|_| policy::next_cut(view.marked()));
         // A pass, if one is due and worth what it breaks.
         let trigger = self.trigger(tools, estimate, &limits, refused);
+        let mut loosened = 0;
         if let Some(trigger) = trigger {
+            // Texts are read for this, so it is not done before a pass is due.
+            let keep = &self.terms.keep;
+            (config.held, loosened) = keep::held(keep, self.terms.ceiling, &view, originals);
             let proposal = written.pass(ladder, trigger, &view, &config, limits);
             pinned = proposal.pinned;
             if is_taken(trigger, &proposal, estimate, limits.ceiling) {
@@ -354,6 +366,8 @@ impl TurnState {
             pass,
             declined,
             pinned,
+            loosened,
+            times_running,
             guided: None,
         };
         if let Some(marks) = moved {

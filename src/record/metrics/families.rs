@@ -323,6 +323,9 @@ pub(super) struct ViewMetrics {
     pub passes_declined: Each<Trigger, IntCounter>,
     pub evicted_tokens: Pairs<Policy, Level>,
     pub evicted_items: Pairs<Policy, Level>,
+    pub moves_dropped: Each<Policy, IntCounter>,
+    pub loops: IntCounter,
+    pub keep_loosened: IntCounter,
     pub prefix_breaks: IntCounter,
     pub prologue_changes: IntCounter,
     pub sessions_active: IntGauge,
@@ -371,13 +374,26 @@ impl ViewMetrics {
             )?,
             evicted_tokens: r.pairs(
                 "evicted_tokens_total",
-                "Tokens that passes took out of views",
+                "Tokens that passes, and rungs for new results, took out of views",
                 ["policy", "level"],
             )?,
             evicted_items: r.pairs(
                 "evicted_items_total",
-                "Items whose mark a pass moved",
+                "Items whose mark a pass, or a rung for new results, moved",
                 ["policy", "level"],
+            )?,
+            moves_dropped: r.counters(
+                "moves_dropped_total",
+                "Moves that a policy proposed against a rule: each was dropped, the rest was made",
+                "policy",
+            )?,
+            loops: r.counter(
+                "loops_total",
+                "Times that a client's call brought the same result for the third time running",
+            )?,
+            keep_loosened: r.counter(
+                "keep_loosened_total",
+                "Results that a pass could not keep as [keep] asks, because they were too much",
             )?,
             prefix_breaks: r.counter(
                 "prefix_breaks_total",

@@ -25,6 +25,7 @@ use super::labels::{
 use super::turn_report::{Abort, Context, Evicted, HopReport, PassReport, TurnReport, lossy};
 use crate::intercept::delimiter::DelimiterCall;
 use crate::model::CacheName;
+use crate::policy::LOOP_FROM;
 use crate::session::view::Part;
 use crate::store::Health;
 
@@ -118,6 +119,10 @@ impl Metrics {
         f.view
             .prologue_changes
             .inc_by(u64::from(turn.prologue_changed));
+        // Each run is counted once, when it becomes one.
+        let looped = turn.times_running == LOOP_FROM;
+        f.view.loops.inc_by(u64::from(looped));
+        f.view.keep_loosened.inc_by(u64::from(turn.loosened));
         self.observe_overhead(turn);
         self.observe_events(turn);
         for kind in LedgerTokens::ALL {
@@ -160,6 +165,15 @@ impl Metrics {
         if let Some(pass) = &hop.pass {
             self.observe_pass(pass);
         }
+        // Several policies may evict at several levels, and each is counted for itself.
+        for row in hop.evicted() {
+            let Evicted { policy, level, .. } = *row;
+            f.view.evicted_tokens.at(policy, level).inc_by(row.tokens);
+            f.view.evicted_items.at(policy, level).inc_by(row.items);
+        }
+        for policy in &hop.dropped {
+            f.view.moves_dropped.at(*policy).inc();
+        }
         if let Some(trigger) = hop.declined {
             f.view.passes_declined.at(trigger).inc();
         }
@@ -170,12 +184,6 @@ impl Metrics {
         f.view.passes.at(pass.trigger).inc();
         if pass.above_floor {
             f.view.passes_above_floor.at(pass.trigger).inc();
-        }
-        // A pass may evict by several policies and levels, and each is counted for itself.
-        for row in &pass.evicted {
-            let Evicted { policy, level, .. } = *row;
-            f.view.evicted_tokens.at(policy, level).inc_by(row.tokens);
-            f.view.evicted_items.at(policy, level).inc_by(row.items);
         }
     }
 

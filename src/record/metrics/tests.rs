@@ -55,6 +55,9 @@ const CONVENTIONS: &[(&str, &str, &[&str])] = &[
     ("passes_declined_total", "counter", &["trigger"]),
     ("evicted_tokens_total", "counter", &["level", "policy"]),
     ("evicted_items_total", "counter", &["level", "policy"]),
+    ("moves_dropped_total", "counter", &["policy"]),
+    ("loops_total", "counter", &[]),
+    ("keep_loosened_total", "counter", &[]),
     ("prologue_changes_total", "counter", &[]),
     ("prefix_breaks_total", "counter", &[]),
     ("cache_hit_ratio", "histogram", &[]),
@@ -294,6 +297,7 @@ fn all_kinds() -> Vec<TurnReport> {
             let evicted = evicted.to_vec();
             with(&|turn| {
                 turn.hops[0].declined = Some(trigger);
+                turn.hops[0].dropped = vec![policy];
                 turn.hops[0].pass = Some(PassReport {
                     trigger,
                     above_floor: true,

@@ -4,10 +4,10 @@
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::say::{Say, act, again, call, done, end, expl, hop, text, think, unhidden};
+use super::say::{Say, act, again, call, done, end, expl, hop, same, text, think, unhidden};
 use super::sim::Sim;
 use crate::commit::Floor;
-use crate::model::Dialect;
+use crate::model::{Dialect, Globs};
 use crate::policy::{Ladder, Order, Policy, Rung};
 use crate::turn::settings::{Guidance, Offer, ProtectRecent};
 
@@ -19,6 +19,8 @@ pub enum Piece {
     Call(usize, u32),
     /// A call whose result is that of an earlier one.
     Again(usize, usize),
+    /// The newest call once more, with the same result.
+    Same,
     /// Whatever is due: an end where something is open, else a start.
     Mark,
     /// A call of `delimiter` out of place, which is refused.
@@ -51,6 +53,7 @@ fn piece() -> impl Strategy<Value = Piece> {
         2 => (1_u32..80).prop_map(Piece::Think),
         8 => (0..TOOLS.len(), 1_u32..400).prop_map(|(tool, size)| Piece::Call(tool, size)),
         2 => (0..TOOLS.len(), 0_usize..9).prop_map(|(tool, back)| Piece::Again(tool, back)),
+        2 => Just(Piece::Same),
         5 => Just(Piece::Mark),
         1 => (0_u8..4).prop_map(Piece::Wrong),
         2 => (any::<prop::sample::Index>(), 0_u8..8).prop_map(|(id, part)| Piece::Recall(id, part)),
@@ -90,6 +93,7 @@ pub struct SessionTerms {
     recall: bool,
     levels: bool,
     ladder: Ladder,
+    keeps: bool,
     offer: Offer,
     guide_at: f64,
 }
@@ -111,6 +115,7 @@ impl SessionTerms {
             recall: true,
             levels: false,
             ladder: Ladder::default(),
+            keeps: false,
             offer: Offer::Start,
             guide_at: 0.0,
         }
@@ -128,7 +133,7 @@ impl SessionTerms {
 
 fn terms() -> impl Strategy<Value = SessionTerms> {
     let budget = (700_u32..5000, prop::option::of(0.2_f64..0.95), 0_u32..700);
-    let flags = any::<[bool; 9]>();
+    let flags = any::<[bool; 12]>();
     let guide = (
         prop::sample::select(&[Offer::Start, Offer::Line][..]),
         prop::sample::select(&[0.0, 0.0, 0.4, 1.0, 1.0][..]),
@@ -148,20 +153,23 @@ fn terms() -> impl Strategy<Value = SessionTerms> {
             auto_close: flags[4],
             recall: flags[6],
             levels: flags[5],
-            ladder: ladder(flags[8]),
+            ladder: ladder(&flags[8..11]),
+            keeps: flags[11],
             offer,
             guide_at,
         },
     )
 }
 
-/// The episode graph alone, or with pointers.
-fn ladder(repeats: bool) -> Ladder {
-    if repeats {
-        Ladder::new([Policy::Repeat, Policy::Cwl].map(Rung::new).to_vec()).unwrap()
-    } else {
-        Ladder::default()
-    }
+/// The episode graph, with some of the rungs for new results before it.
+fn ladder(wanted: &[bool]) -> Ladder {
+    let entering = [Policy::Repeat, Policy::Admit, Policy::LoopGuard];
+    let wanted = entering
+        .into_iter()
+        .zip(wanted)
+        .filter(|(_, wanted)| **wanted);
+    let rungs = wanted.map(|(policy, _)| policy).chain([Policy::Cwl]);
+    Ladder::new(rungs.map(Rung::new).collect()).unwrap()
 }
 
 fn session(terms: &SessionTerms) -> Sim {
@@ -177,6 +185,12 @@ fn session(terms: &SessionTerms) -> Sim {
     budget.implicit_tokens = terms.implicit;
     budget.strict_active = terms.strict;
     budget.ladder = terms.ladder.clone();
+    if terms.keeps {
+        budget.keep.tools = Globs::new(&["grep".to_owned()]).unwrap();
+        budget.keep.newest = 3;
+    }
+    budget.admit.limits.tokens = 100;
+    budget.admit.reads = terms.recall;
     (budget.offer, budget.guide_at) = (terms.offer, terms.guide_at);
     if terms.levels {
         budget.order = Order::Levels;
@@ -213,6 +227,7 @@ impl Script {
                 }
                 Piece::Call(tool, size) => said.push(call(TOOLS[*tool], *size)),
                 Piece::Again(tool, back) => said.push(again(TOOLS[*tool], *back)),
+                Piece::Same => said.push(same()),
                 Piece::Mark => said.push(self.mark()),
                 Piece::Wrong(which) => said.push(wrong(*which)),
                 Piece::Recall(id, part) if !ids.is_empty() => {
@@ -225,7 +240,7 @@ impl Script {
                         .any(|say| matches!(say, Say::Delimit(_) | Say::Recall(_)));
                     let visible = last_hop(&said)
                         .iter()
-                        .any(|say| matches!(say, Say::Call(..) | Say::Again(..)));
+                        .any(|say| matches!(say, Say::Call(..) | Say::Again(..) | Say::Same));
                     if hidden && !visible {
                         said.push(hop());
                         thought = false;

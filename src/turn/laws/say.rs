@@ -21,6 +21,8 @@ pub enum Say {
     /// A call of the client's tool whose result is that of an earlier one, counted back from the
     /// newest.
     Again(String, usize),
+    /// The newest call once more, with the same result.
+    Same,
     /// A call of `delimiter` with these arguments.
     Delimit(Value),
     /// A call of `recall` with these arguments.
@@ -43,6 +45,10 @@ pub fn call(tool: &str, result: u32) -> Say {
 
 pub fn again(tool: &str, back: usize) -> Say {
     Say::Again(tool.to_owned(), back)
+}
+
+pub fn same() -> Say {
+    Say::Same
 }
 
 pub fn expl(name: &str) -> Say {
@@ -80,7 +86,13 @@ pub fn unhidden(said: &mut Vec<Say>) {
     let mut thought = false;
     said.retain(|say| match say {
         Say::Think(_) => !std::mem::replace(&mut thought, true),
-        Say::Text(_) | Say::Call(..) | Say::Again(..) | Say::Delimit(_) | Say::Recall(_) | Say::Hop => true,
+        Say::Text(_)
+        | Say::Call(..)
+        | Say::Again(..)
+        | Say::Same
+        | Say::Delimit(_)
+        | Say::Recall(_)
+        | Say::Hop => true,
     });
     if said.iter().all(|say| matches!(say, Say::Think(_))) {
         said.push(text(1));
@@ -97,7 +109,7 @@ pub fn hops(said: &[Say]) -> Vec<Vec<Say>> {
     let last = hops.last().map(Vec::as_slice).unwrap_or_default();
     let has = |wanted: fn(&Say) -> bool| last.iter().any(wanted);
     let hidden = has(|say| matches!(say, Say::Delimit(_) | Say::Recall(_)));
-    let call = has(|say| matches!(say, Say::Call(..) | Say::Again(..)));
+    let call = has(|say| matches!(say, Say::Call(..) | Say::Again(..) | Say::Same));
     let text = has(|say| matches!(say, Say::Text(_)));
     if !call && (hidden || !text) {
         hops.push(vec![Say::Text(3)]);
@@ -113,6 +125,8 @@ pub struct Labels {
     given: BTreeMap<String, u32>,
     /// All results so far.
     results: Vec<String>,
+    /// The newest call: its tool and its arguments.
+    newest: Option<(String, String)>,
     /// Whether results and arguments hold lines with names of their own.
     pub rich: bool,
 }
@@ -156,7 +170,15 @@ impl Labels {
                     self.results.push(result.clone());
                     results.push((id.clone(), result));
                     let arguments = arguments.to_string();
+                    self.newest = Some((tool.clone(), arguments.clone()));
                     answer.calls.push(one(id, tool, arguments, false));
+                }
+                Say::Same => {
+                    let id = self.next("id-");
+                    let newest = self.newest.clone();
+                    let (tool, arguments) = newest.unwrap_or(("odd".to_owned(), "{}".to_owned()));
+                    results.push((id.clone(), self.results.last().cloned().unwrap_or_default()));
+                    answer.calls.push(one(id, &tool, arguments, false));
                 }
                 Say::Again(tool, back) => {
                     let id = self.next("id-");

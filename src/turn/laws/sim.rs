@@ -249,6 +249,12 @@ impl Sim {
         };
         self.messages
             .push(String::from_utf8(message.to_vec()).unwrap());
+        // A model may call once more what it called before.
+        for call in &last.calls {
+            let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
+            self.gone
+                .remove(arguments["label"].as_str().unwrap_or_default());
+        }
         // A client may bring in once more what it brought in before.
         for (_, result) in results {
             let label = result.split_whitespace().next().unwrap_or_default();

@@ -10,7 +10,7 @@ use plimsoll_scripted::validate;
 
 use super::{COUNTER, Sent, Sim, is_label, wire};
 use crate::model::{Dialect, ItemKind, ItemNo, Mark, Marks};
-use crate::policy::{EvictionSettings, Order, Policy, Protection};
+use crate::policy::{EvictionSettings, Level, Order, Policy, Protection};
 use crate::session::graph::EpisodeKind;
 use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::marked::Marked;
@@ -58,10 +58,10 @@ impl Sim {
             assert_eq!(after, *state.marks);
         }
         // What the rungs for new results did is judged apart from the pass.
-        let before = &prepared.entered.as_ref().map_or_else(
-            || before.clone(),
-            |entered| entered.plan.applied(before),
-        );
+        let before = &prepared
+            .entered
+            .as_ref()
+            .map_or_else(|| before.clone(), |entered| entered.plan.applied(before));
         if !self.tools {
             assert!(
                 prepared
@@ -258,12 +258,20 @@ fn entered(prepared: &Prepared) {
     for proposal in proposals.chain(&prepared.entered) {
         assert_eq!(proposal.dropped, []);
     }
-    for gone in prepared.entered.iter().flat_map(|one| one.gone.values()) {
-        assert!(gone.tokens > 0, "a new result grew by {}", -gone.tokens);
+    for ((_, level), gone) in prepared.entered.iter().flat_map(|one| &one.gone) {
+        // A line about a loop is the only thing that is ever added.
+        assert!(
+            gone.tokens > 0 || *level == Level::Loop,
+            "a new result grew by {}",
+            -gone.tokens
+        );
     }
     let view = &prepared.view;
     for (to, pointers) in view.marked().pointers() {
-        assert!(view.is_whole(to), "{to} is pointed to and not shown in full");
+        assert!(
+            view.is_whole(to),
+            "{to} is pointed to and not shown in full"
+        );
         for from in pointers {
             assert!(from > to, "{from} points forward");
             let note = view.notes().results.get(&from);
@@ -323,6 +331,7 @@ fn to_the_floor(state: &TurnState, prepared: &Prepared, before: &Marks) {
     }
     let config = &prepared.eviction;
     let protection = Protection::new(Marked::new(transcript, before), config.protect_recent);
+    let protection = protection.holding(&config.held);
     // The finer order leaves whole items where the next pass can strip results instead.
     let result = |(at, item): &(ItemIndex, &crate::session::transcript::Item)| {
         item.kind == ItemKind::Result && protection.covers(transcript, *at)
@@ -421,9 +430,13 @@ fn open_goes_last(state: &TurnState, prepared: &Prepared, before: &Marks) {
     };
     let config = &prepared.eviction;
     let protection = Protection::new(Marked::new(transcript, before), config.protect_recent);
-    let pointed = prepared.view.marked().pointers();
+    let protection = protection.holding(&config.held);
+    // What open work points to stays as long as that does.
+    let pointed = Marked::new(transcript, before).pointers();
+    let pointing = prepared.view.marked().pointers();
     let recent = |item: &ItemIndex| {
-        protection.covers(transcript, *item) || pointed.contains_key(item)
+        let held = pointed.contains_key(item) || pointing.contains_key(item);
+        protection.covers(transcript, *item) || held
     };
     for episode in transcript
         .graph
@@ -437,6 +450,8 @@ fn open_goes_last(state: &TurnState, prepared: &Prepared, before: &Marks) {
             let stood = before.get(transcript.items[start].no) < Mark::Removed;
             shown || (stood && transcript.graph.episodes[*act].items.iter().any(recent))
         });
+        // Nothing of a span goes while its first call, which would get the tombstone, has to stay.
+        let blocked = blocked || episode.carrier.is_some_and(|carrier| recent(&carrier));
         let due = |item: &&ItemIndex| !blocked && !recent(item);
         for item in episode.items.iter().filter(due) {
             let shown = &transcript.items[*item];

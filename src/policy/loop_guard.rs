@@ -1,0 +1,105 @@
+//! The rung `loop-guard`: a line below a new result says that the same call has brought the same
+//! result several times running (paper 001, "Loop detection"). Also tells how often that was, for
+//! metrics and headers, whether the rung stands on the ladder or not. Never hides a result.
+
+use std::sync::Arc;
+
+use super::ask::{Level, Policy, PolicyAsk, Text};
+use super::fresh;
+use super::pass::{Proposal, conclude};
+use super::protect::Protection;
+use super::work::Work;
+use crate::model::{ItemKind, Kept, Mark};
+use crate::session::index::ItemIndex;
+use crate::session::transcript::{Item, Transcript};
+
+/// From so many times running on it is a loop (paper 001: three).
+pub const LOOP_FROM: u32 = 3;
+
+/// The client's calls that have results, oldest first.
+fn calls(transcript: &Transcript) -> impl DoubleEndedIterator<Item = (ItemIndex, &Item)> {
+    let is_call = |item: &Item| {
+        let client = !item.hidden && item.delimiter.is_none();
+        item.kind == ItemKind::Call && client && item.pair.is_some()
+    };
+    let items = transcript.items.indexed();
+    items.filter(move |(_, item)| is_call(item))
+}
+
+/// How many times running a call had been made when it brought its result, each time with this
+/// result. At least 1.
+#[must_use]
+pub fn times_running<'a>(
+    transcript: &Transcript,
+    call: ItemIndex,
+    originals: &dyn Fn(ItemIndex) -> Option<Text<'a>>,
+) -> u32 {
+    let mut before = calls(transcript).rev().skip_while(|(at, _)| *at > call);
+    let Some((_, newest)) = before.next() else {
+        return 1;
+    };
+    // Most calls differ from the one before, and then no text is read.
+    let mut same = before.take_while(|(_, item)| item.digest == newest.digest);
+    let mut times = 1;
+    let Some(first) = same.next() else {
+        return times;
+    };
+    let text = |item: &Item| item.pair.and_then(originals);
+    let Some(result) = text(newest) else {
+        return times;
+    };
+    for (_, item) in std::iter::once(first).chain(same) {
+        if text(item).is_none_or(|other| *other != *result) {
+            break;
+        }
+        times += 1;
+    }
+    times
+}
+
+/// How many times running the newest new call was made with the same result; 0 if nothing is new.
+#[must_use]
+pub fn newest_times_running<'a>(
+    transcript: &Transcript,
+    originals: &dyn Fn(ItemIndex) -> Option<Text<'a>>,
+) -> u32 {
+    let newest = fresh::calls(transcript).last().copied();
+    newest.map_or(0, |call| times_running(transcript, call, originals))
+}
+
+/// Proposes a line for each new result that ends a loop.
+pub(super) fn propose(ask: &PolicyAsk<'_>) -> Proposal {
+    let mut work = Work::new(ask, Protection::of_entry());
+    for call in fresh::calls(work.transcript) {
+        let times = times_running(work.transcript, call, ask.originals);
+        if times < LOOP_FROM || work.mark(call) > Mark::Clipped {
+            continue;
+        }
+        if let Some(kept) = kept(&work, ask, call, times) {
+            work.shrink(Level::Loop, call, Mark::Clipped, Some(Arc::new(kept)));
+        }
+    }
+    conclude(work, ask, Policy::LoopGuard)
+}
+
+/// What is shown of the result already, and the line.
+fn kept(work: &Work<'_>, ask: &PolicyAsk<'_>, call: ItemIndex, times: u32) -> Option<Kept> {
+    let item = work.item(call)?;
+    if let Some(kept) = work.kept(item) {
+        return Some(Kept {
+            times: Some(times),
+            ..Kept::clone(kept)
+        });
+    }
+    // Nothing may point at a result that has a line of its own.
+    if work.is_pointed_to(call) {
+        return None;
+    }
+    let length = u32::try_from((ask.originals)(item.pair?)?.len()).ok()?;
+    Some(Kept {
+        of: Some(length),
+        lines: vec![(0, length)],
+        times: Some(times),
+        ..Kept::default()
+    })
+}
