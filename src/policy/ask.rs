@@ -25,6 +25,8 @@ label_set!(
         Admit => "admit",
         /// A line below a new result says that the same call brings the same result again and again.
         LoopGuard => "loop-guard",
+        /// What the settings name is taken last by the policies behind this one.
+        Keep => "keep",
         /// A new result that is still shown in full further up becomes a pointer to it.
         Repeat => "repeat",
         /// Calls with their results go, oldest first.
@@ -62,6 +64,7 @@ impl Policy {
         (Self::Repeat.name(), Self::Repeat),
         (Self::Admit.name(), Self::Admit),
         (Self::LoopGuard.name(), Self::LoopGuard),
+        (Self::Keep.name(), Self::Keep),
         (Self::Cwl.name(), Self::Cwl),
         (Self::CwlPaper.name(), Self::CwlPaper),
         (Self::None.name(), Self::None),

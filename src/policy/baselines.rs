@@ -51,7 +51,8 @@ pub(super) fn propose(policy: Policy, ask: &PolicyAsk<'_>) -> Proposal {
         | Policy::Cwl
         | Policy::Repeat
         | Policy::Admit
-        | Policy::LoopGuard => ask.config.protect_recent,
+        | Policy::LoopGuard
+        | Policy::Keep => ask.config.protect_recent,
     };
     let protection = Protection::new(ask.view.marked(), recent)
         .holding(&ask.config.held)
@@ -74,7 +75,8 @@ fn run(policy: Policy, work: &mut Work<'_>, ask: &PolicyAsk<'_>) {
         | Policy::CwlPaper
         | Policy::Repeat
         | Policy::Admit
-        | Policy::LoopGuard => {}
+        | Policy::LoopGuard
+        | Policy::Keep => {}
         Policy::Recency => {
             let calls = calls(work);
             remove(work, calls);

@@ -75,11 +75,17 @@ fn moments(policy: Policy) -> &'static str {
 }
 
 impl Policy {
-    /// Whether it edits new results as they come in. All others evict in passes.
+    /// Whether it edits new results as they come in.
     #[must_use]
     pub fn enters(self) -> bool {
+        matches!(self, Self::Repeat | Self::Admit | Self::LoopGuard)
+    }
+
+    /// Whether it evicts in passes.
+    #[must_use]
+    pub fn evicts(self) -> bool {
         match self {
-            Self::Repeat | Self::Admit | Self::LoopGuard => true,
+            Self::Repeat | Self::Admit | Self::LoopGuard | Self::Keep => false,
             Self::None
             | Self::Recency
             | Self::OldestTurn
@@ -90,7 +96,7 @@ impl Policy {
             | Self::KeepRecent
             | Self::Compaction
             | Self::CwlPaper
-            | Self::Cwl => false,
+            | Self::Cwl => true,
         }
     }
 }
@@ -174,7 +180,7 @@ impl Ladder {
     /// The policy after which the whole is named where one word has to do: the first that evicts.
     #[must_use]
     pub fn main(&self) -> Policy {
-        let mut evicting = self.0.iter().filter(|rung| rung.when != When::Entry);
+        let mut evicting = self.0.iter().filter(|rung| rung.policy.evicts());
         evicting.next().map_or(Policy::None, |rung| rung.policy)
     }
 
@@ -194,7 +200,11 @@ impl Ladder {
 impl Default for Ladder {
     /// What serves where nobody says otherwise.
     fn default() -> Self {
-        Self([Policy::Repeat, Policy::Cwl].map(Rung::new).to_vec())
+        Self(
+            [Policy::Repeat, Policy::Keep, Policy::Cwl]
+                .map(Rung::new)
+                .to_vec(),
+        )
     }
 }
 

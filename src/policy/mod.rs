@@ -42,6 +42,7 @@ pub fn propose(policy: Policy, ask: &PolicyAsk<'_>) -> Proposal {
         },
         Policy::CwlPaper => paper::propose(ask),
         Policy::None
+        | Policy::Keep
         | Policy::Recency
         | Policy::OldestTurn
         | Policy::ToolPrune

@@ -132,7 +132,7 @@ pub struct Lab {
 
 /// The policies that evict, which are those that can be compared alone.
 fn evicting() -> impl Iterator<Item = Policy> {
-    Policy::ALL.into_iter().filter(|policy| !policy.enters())
+    Policy::ALL.into_iter().filter(|policy| policy.evicts())
 }
 
 impl Lab {

@@ -23,10 +23,8 @@ use crate::dialect::message;
 use crate::dialect::request::Request;
 use crate::model::{Dialect, Head, ItemNo, Mark, Shape, StoredHop};
 use crate::policy::Level;
-use crate::session::index::ItemIndex;
 use crate::session::path::Path;
-use crate::session::transcript::{Source, Transcript};
-use crate::session::view::View;
+use crate::session::transcript::Transcript;
 use crate::turn::ending::{self, Ending};
 use crate::turn::hidden::{self, Keep};
 use crate::turn::state::{HopContext, MiddleError, Prepared, TurnState};
@@ -285,7 +283,7 @@ impl<'a> Player<'a> {
         let (id, _) = ending::named(&record);
         self.path = Arc::new(self.path.extend(id, Arc::new(record)));
         self.transcript = prepared.view.shared();
-        self.pointing = pointing(&prepared.view);
+        self.pointing = shown::pointing(&prepared.view);
         Ok(())
     }
 
@@ -531,20 +529,6 @@ impl<'a> Player<'a> {
         outcome.cached = self.meter.cached;
         outcome.cost = self.meter.spent;
     }
-}
-
-/// The client's messages that are shown as pointers.
-fn pointing(view: &View) -> HashSet<usize> {
-    let transcript = view.transcript();
-    let pointers = view.marked().pointers().into_values().flatten();
-    let message = |call: ItemIndex| {
-        let result = transcript.items.get(transcript.items.get(call)?.pair?)?;
-        match transcript.entries.get(result.entry)?.source {
-            Source::Client(at) | Source::LastHop { message: at, .. } => Some(at),
-            Source::Hop { .. } | Source::HiddenResult { .. } => None,
-        }
-    };
-    pointers.filter_map(message).collect()
 }
 
 /// How many passes stopped above the floor, and how many of them were the third of their kind within

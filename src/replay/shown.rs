@@ -2,12 +2,16 @@
 //! tombstone or a ledger line, or its episode by name. Decided by the text that was sent, with the
 //! transcript only to tell what an item is called.
 
+use std::collections::HashSet;
+
 use super::message_text::TextPart;
 use super::named::{self, Ids};
 use super::sent::{Pool, SentNote};
 use crate::model::{Dialect, ItemKind, ItemNo, Role};
+use crate::session::index::ItemIndex;
 use crate::session::tombstone;
 use crate::session::transcript::{Item, Source, Transcript};
+use crate::session::view::View;
 
 /// One request's view.
 pub struct SentView<'a> {
@@ -115,4 +119,19 @@ pub fn call_id(
     };
     let bytes = message(at)?;
     Some(Dialect::Chat.parse(&bytes).ok()?.result_of?.0)
+}
+
+/// The client's messages that are shown as pointers.
+#[must_use]
+pub fn pointing(view: &View) -> HashSet<usize> {
+    let transcript = view.transcript();
+    let pointers = view.marked().pointers().into_values().flatten();
+    let message = |call: ItemIndex| {
+        let result = transcript.items.get(transcript.items.get(call)?.pair?)?;
+        match transcript.entries.get(result.entry)?.source {
+            Source::Client(at) | Source::LastHop { message: at, .. } => Some(at),
+            Source::Hop { .. } | Source::HiddenResult { .. } => None,
+        }
+    };
+    pointers.filter_map(message).collect()
 }

@@ -122,6 +122,12 @@ impl View {
         &self.notes
     }
 
+    /// The same, shared with the caller.
+    #[must_use]
+    pub fn shared_marks(&self) -> Arc<Marks> {
+        Arc::clone(&self.marks)
+    }
+
     /// The transcript with its marks.
     #[must_use]
     pub fn marked(&self) -> Marked<'_> {

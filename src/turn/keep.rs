@@ -1,4 +1,4 @@
-//! Which results passes take last because the operator says so: those of some tools, of instruction
+//! The rung `keep`: which results the policies behind it take last because the operator says so: those of some tools, of instruction
 //! files, failures, texts, the newest few (paper 001, tier 2 and "Selective Tool Output
 //! Preservation"; paper 004 §5.1). Decides nothing else; a budget that can't be met otherwise is
 //! still met.
@@ -34,10 +34,10 @@ impl Default for KeepSettings {
         Self {
             tools: Globs::default(),
             files: Vec::new(),
-            errors: KeepErrors::Off,
+            errors: KeepErrors::Last,
             texts: Vec::new(),
             newest: 0,
-            share: 0.2,
+            share: 0.1,
         }
     }
 }
@@ -58,9 +58,9 @@ impl KeepSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeepErrors {
     /// None.
-    #[default]
     Off,
     /// The newest of each tool, unless the same call has succeeded since.
+    #[default]
     Last,
     /// All, unless the same call has succeeded since.
     All,

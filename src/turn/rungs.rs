@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::originals::OwnTexts;
 use crate::commit::Trigger;
-use crate::policy::{EvictionSettings, Ladder, Policy, Proposal, Rung, Target, When};
+use crate::policy::{EvictionSettings, Held, Ladder, Policy, Proposal, Rung, Target, When};
 use crate::session::view::View;
 
 impl OwnTexts<'_> {
@@ -48,12 +48,22 @@ impl OwnTexts<'_> {
         &self,
         ladder: &Ladder,
         view: &View,
-        config: &EvictionSettings,
+        asked: &EvictionSettings,
         target: Target,
         due: impl Fn(&Rung, u64) -> bool,
     ) -> Option<Proposal> {
         let mut all: Option<Proposal> = None;
+        // What is kept binds the policies behind `keep` alone.
+        let mut config = EvictionSettings {
+            held: Held::default(),
+            ..asked.clone()
+        };
+        let held = &asked.held;
         for rung in ladder.rungs() {
+            if rung.policy == Policy::Keep {
+                config.held = held.clone();
+                continue;
+            }
             let size = all.as_ref().map(|before| before.size);
             if !due(rung, size.unwrap_or(view.size() + target.fixed)) {
                 continue;
@@ -66,7 +76,7 @@ impl OwnTexts<'_> {
                 self.view(&view.shared(), &marks)
             });
             let view = between.as_ref().unwrap_or(view);
-            let proposal = self.propose(rung.policy, view, config, target);
+            let proposal = self.propose(rung.policy, view, &config, target);
             all = Some(match all {
                 Some(before) => before.then(proposal),
                 None => proposal,

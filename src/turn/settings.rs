@@ -112,11 +112,12 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// The same ceiling with the published terms (paper 000 §4.4): the order of Algorithm 1, the
-    /// floor at the ceiling, no protected tail, and guidance from the first request.
+    /// The same ceiling with the published terms (paper 000 §4.4): the order of Algorithm 1 and no
+    /// other policy, the floor at the ceiling, no protected tail, and guidance from the first request.
     #[must_use]
     pub fn as_published(self) -> Self {
         Self {
+            ladder: Ladder::from(Policy::Cwl),
             order: Order::Paper,
             floor: Floor::Ceiling,
             protect_recent: ProtectRecent::Tokens(0),

@@ -6,6 +6,7 @@ mod guidance;
 mod inject;
 mod limits;
 mod moved_marks;
+mod trigger;
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use super::memo::{Decoded, Reader};
 use super::originals::{Originals, OwnTexts};
 use super::settings::Terms;
 use super::text_results::Fronts;
-use crate::commit::{self, Trigger, Warmth};
+use crate::commit::Trigger;
 use crate::dialect::message::MessageError;
 use crate::dialect::request::{self, Request, Rewrite};
 use crate::dialect::stream::UsageWish;
@@ -37,6 +38,7 @@ use crate::tokens::Family;
 use crate::tokens::ledger::RequestSizes;
 
 pub use moved_marks::MovedMarks;
+use trigger::taken;
 
 /// What went wrong in the middle. The caller then forwards the client's bytes.
 #[derive(Debug, thiserror::Error)]
@@ -288,35 +290,21 @@ impl TurnState {
         let transcript = Arc::new(self.transcript(tools));
         let ratio = self.ratio();
         let decoded = Decoded::default();
-        let originals = self.originals(&transcript, Some(&decoded));
-        let written = OwnTexts {
-            originals,
-            reader: tools.reader,
-            ceiling: self.terms.ceiling,
-            recall: self
-                .injected
-                .name(HiddenTool::Recall)
-                .filter(|_| self.offers()),
-        };
+        let written = self.written(tools, &transcript, &decoded);
         let limits = self.limits(tools, &transcript, ratio, refused);
         let mut view = written.view(&transcript, &self.marks);
         let whole = self.whole(&transcript, view.size() + self.fixed);
         let (mut pass, mut declined, mut pinned) = (None, None, None);
-        let (mut cut, mut moved) = (None, None);
+        let mut cut = None;
         let mut config = self.terms.eviction(tools.family, self.request.dialect);
         config.prologue_until_start |= self.was_guided_from_the_start();
-        // Rungs for new results run in the turn's first hop, and before a pass: what they free may
-        // make it needless. Their marks and those of a pass become the turn's only at the end,
-        // because the originals borrow the turn until then.
-        let ladder = &self.terms.ladder;
-        let new = self.pending.is_empty() && self.is_managed();
-        let entered = new.then(|| written.enter(ladder, &view, &config, limits));
-        let entered = entered.flatten();
-        let times_running = if new { written.times_running(&view) } else { 0 };
+        // Rungs for new results run before a pass: what they free may make it needless. Their marks
+        // and those of a pass become the turn's only at the end, because the originals borrow the
+        // turn until then.
+        let (entered, times_running) = self.entered(&written, &view, &config, limits);
         if let Some(entered) = &entered {
             let marks = Arc::new(entered.plan.applied(&self.marks));
             view = written.view(&transcript, &marks);
-            moved = Some(marks);
         }
         let size = view.size();
         let mut estimate = size + self.fixed;
@@ -329,26 +317,27 @@ impl TurnState {
         let mut loosened = 0;
         if let Some(trigger) = trigger {
             // Texts are read for this, so it is not done before a pass is due.
-            let keep = &self.terms.keep;
-            (config.held, loosened) = keep::held(keep, self.terms.ceiling, &view, originals);
-            let proposal = written.pass(ladder, trigger, &view, &config, limits);
+            if self.terms.ladder.has(Policy::Keep) {
+                let keep = &self.terms.keep;
+                let (ceiling, originals) = (self.terms.ceiling, written.originals);
+                (config.held, loosened) = keep::held(keep, ceiling, &view, originals);
+            }
+            let proposal = written.pass(&self.terms.ladder, trigger, &view, &config, limits);
             pinned = proposal.pinned;
-            if is_taken(trigger, &proposal, estimate, limits.ceiling) {
-                let marks = Arc::new(proposal.plan.applied(view.marks()));
-                let after = written.view(&transcript, &marks);
-                moved = Some(marks);
-                cut = Some(self.cut(&view, &after));
-                estimate = after.size() + self.fixed;
-                view = after;
-                pass = Some((trigger, proposal));
-            } else if !proposal.plan.is_empty() {
-                declined = Some(trigger);
+            match taken(trigger, &proposal, &written, &view, estimate, limits) {
+                Some(after) => {
+                    cut = Some(self.cut(&view, &after));
+                    view = after;
+                    pass = Some((trigger, proposal));
+                }
+                None => declined = (!proposal.plan.is_empty()).then_some(trigger),
             }
         } else if self.reads_ahead(&config) && estimate * 2 > limits.ceiling {
             // No pass is due, but one is near: reading now spares it from reading everything at
             // once.
-            originals.read_ahead(tools.reader, view.notes());
+            written.originals.read_ahead(tools.reader, view.notes());
         }
+        estimate = view.size() + self.fixed;
         pinned = pinned.or_else(|| self.unheld(estimate > limits.ceiling, size));
         let planned = Prepared {
             breakpoints: most.map(|max| Self::breakpoints(max, &view, before)),
@@ -370,10 +359,39 @@ impl TurnState {
             times_running,
             guided: None,
         };
-        if let Some(marks) = moved {
-            self.marks = marks;
-        }
+        self.marks = planned.view.shared_marks();
         Ok(Planned(planned))
+    }
+
+    /// What the rungs for new results make of them, and how many times running the newest of them
+    /// has come. Only a turn's first hop brings any of the client's.
+    fn entered(
+        &self,
+        written: &OwnTexts<'_>,
+        view: &View,
+        config: &policy::EvictionSettings,
+        limits: Target,
+    ) -> (Option<Proposal>, u32) {
+        if !self.pending.is_empty() || !self.is_managed() {
+            return (None, 0);
+        }
+        let entered = written.enter(&self.terms.ladder, view, config, limits);
+        (entered, written.times_running(view))
+    }
+
+    fn written<'a>(
+        &'a self,
+        tools: &HopContext<'a>,
+        transcript: &'a Transcript,
+        decoded: &'a Decoded<'a>,
+    ) -> OwnTexts<'a> {
+        let recall = self.injected.name(HiddenTool::Recall);
+        OwnTexts {
+            originals: self.originals(transcript, Some(decoded)),
+            reader: tools.reader,
+            ceiling: self.terms.ceiling,
+            recall: recall.filter(|_| self.offers()),
+        }
     }
 
     /// The originals of a transcript of this turn.
@@ -479,38 +497,6 @@ impl TurnState {
         })
     }
 
-    fn trigger(
-        &self,
-        tools: &HopContext<'_>,
-        size: u64,
-        limits: &Target,
-        refused: Option<u64>,
-    ) -> Option<Trigger> {
-        if !self.is_managed() {
-            return None;
-        }
-        // The upstream refused the last view as too long.
-        if refused.is_some() {
-            return Some(Trigger::Emergency);
-        }
-        if size > limits.ceiling {
-            return Some(Trigger::Ceiling);
-        }
-        // The guidance breaks the prefix anyway.
-        if self.is_newly_guided() && size > limits.floor {
-            return Some(Trigger::Guidance);
-        }
-        let warmth = Warmth {
-            now: tools.now,
-            last: self.path.newest().map(|record| record.ended),
-            ttl: self.terms.cache_ttl(tools.family),
-            changed: self.changed(),
-        };
-        // Only the first hop: the hops after it follow within the time that a cache lasts.
-        let free = self.pending.is_empty() && size > limits.floor && commit::is_cold(&warmth);
-        free.then_some(Trigger::Cold)
-    }
-
     /// Whether the request is managed. Without tools it must belong to a conversation that was
     /// answered before, or the client may continue its answer without sending it again. All others
     /// are asked once, as a title is, and leave nothing behind.
@@ -519,20 +505,6 @@ impl TurnState {
         let known = self.request.tools.is_some() || !self.path.entries.is_empty();
         let answered = || self.shapes.iter().any(|one| one.role == Role::Assistant);
         known || self.terms.keeps(self.request.stored).1 || answered()
-    }
-
-    /// Whether the model or the prologue changed after at least three requests with the same.
-    fn changed(&self) -> bool {
-        let newest: Vec<_> = self.path.entries.iter().rev().take(3).collect();
-        let Some(last) = newest.first().map(|entry| &entry.record) else {
-            return false;
-        };
-        let same = |record: &crate::model::TurnRecord| {
-            record.model == last.model && record.prologue == last.prologue
-        };
-        newest.len() == 3
-            && newest.iter().all(|entry| same(&entry.record))
-            && (last.model != self.request.model || last.prologue != self.prologue)
     }
 
     /// The size of the transcript with nothing evicted. `shown` is the size of the view.
@@ -563,19 +535,5 @@ impl TurnState {
             .map(|usage| usage.completion);
         let used: u64 = used.sum();
         self.request.limit_left(used).filter(|_| used > 0)
-    }
-}
-
-/// Whether a pass is committed. A forced pass that can't reach the ceiling, and a free one, must
-/// free enough to be worth the cached prefix that they break.
-fn is_taken(trigger: Trigger, proposal: &Proposal, before: u64, ceiling: u64) -> bool {
-    if proposal.plan.is_empty() {
-        return false;
-    }
-    let worth = commit::is_worth(before.saturating_sub(proposal.size), ceiling);
-    match trigger {
-        Trigger::Emergency | Trigger::Guidance => true,
-        Trigger::Ceiling => proposal.pinned.is_none() || worth,
-        Trigger::Cold => worth,
     }
 }

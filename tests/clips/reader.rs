@@ -62,10 +62,7 @@ fn numbers(text: &str) -> Vec<usize> {
 pub fn read(text: &str, clip: &Clip, written: &str) {
     let (head, mut rest) = written.split_once('\n').unwrap_or((written, ""));
     let prefix = "[clipped bash:12, 8.1k tokens: ";
-    let said = head
-        .strip_prefix(prefix)
-        .unwrap()
-        .strip_suffix(" shown; the rest by recall]");
+    let said = head.strip_prefix(prefix).unwrap().strip_suffix(" shown]");
     let said = said.unwrap_or_else(|| panic!("{head}"));
     let (mut missing, mut bytes, mut lines_missing) = (0, 0, 0);
     let mut end = 0;

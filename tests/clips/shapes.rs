@@ -28,7 +28,7 @@ fn a_search_keeps_every_file_and_counts_the_rest() {
             ],
         );
     }
-    has(&shown, &[" of 360 matches shown; "]);
+    has(&shown, &[" of 360 matches shown]"]);
     let shown = shaped(&text, 150, ResultShape::Search);
     has(&shown, &[" files]"]);
 }
@@ -153,7 +153,7 @@ fn json_keeps_its_first_and_last_items() {
                 "{\"id\": 0,",
                 "{\"id\": 249,",
                 " of 250 items left out]",
-                " of 250 items shown; ",
+                " of 250 items shown]",
             ],
         );
     }

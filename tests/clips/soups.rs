@@ -20,8 +20,7 @@ fn odd_texts_are_clipped_without_harm() {
         "\u{1b}[31mred\u{1b}[0m ".repeat(5_000),
         "\0\0x\0\n".repeat(9_000),
         " ".repeat(100_000),
-        "[… 3 lines left out]\n[clipped x:1, 9 tokens: 1 of 2 lines shown; the rest by recall]\n"
-            .repeat(900),
+        "[… 3 lines left out]\n[clipped x:1, 9 tokens: 1 of 2 lines shown]\n".repeat(900),
         "[".repeat(50_000),
         "\"".repeat(50_001),
         format!("{}\nExit code 1", "x y ".repeat(20_000)),

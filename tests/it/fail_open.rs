@@ -293,7 +293,9 @@ async fn a_clock_that_jumps_changes_nothing_but_when_a_pass_is_free() {
         NOW.store(now, Ordering::SeqCst);
         agent.user(&format!("ask {number}"));
         // Above the floor of 3,500 tokens from the sixth time on, and never above the ceiling.
-        agent.work(&"lorem ipsum ".repeat(200)).await;
+        agent
+            .work(&format!("{number} {}", "lorem ipsum ".repeat(200)))
+            .await;
         agent.turn().await;
     }
     none_refused(&provider);

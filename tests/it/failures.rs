@@ -538,8 +538,10 @@ async fn marks_of_a_refused_try_stay_where_they_are() {
         .await;
         let proxy = Proxy::with(provider.address, floor).await;
         let mut agent = Agent::new(&proxy, stream).told("go");
-        for _ in 0..5 {
-            agent.work(&"lorem ipsum ".repeat(540)).await;
+        for turn in 0..5 {
+            agent
+                .work(&format!("{turn} {}", "lorem ipsum ".repeat(540)))
+                .await;
         }
         agent.turn().await;
         agent.user("and now with room");

@@ -254,11 +254,7 @@ fn what_cannot_be_done_is_said_in_words() {
         (&["--min-tokens", "9000000"], 1, "lower --min-tokens"),
         (&["--prices", "gold"], 1, "no prices are named \"gold\""),
         (&["--explain", "Read:1"], 1, "one policy"),
-        (
-            &["--policies", "magic"],
-            2,
-            "possible values: none, recency",
-        ),
+        (&["--policies", "magic"], 2, "is not one of \"repeat\""),
         (&["--ceiling", "100"], 2, "at least 4000 tokens"),
         (&["--floor", "2"], 2, "at most 1"),
         (&["--turns", "5"], 2, "--views <FILE>"),

@@ -255,8 +255,11 @@ fn names(text: &str, name: &str) -> bool {
 
 #[test]
 fn policies_do_not_know_each_other() {
-    // What they share is not a policy: the question, the working state, the plan and what is protected.
-    let shared = ["mod", "ask", "work", "pass", "plan", "protect"];
+    // What they share is not a policy: the question, their order, the working state, the plan, what is
+    // protected and which results are new.
+    let shared = [
+        "mod", "ask", "fresh", "ladder", "work", "pass", "plan", "protect",
+    ];
     let name = |source: &Source| {
         source
             .path

@@ -80,7 +80,7 @@ pub fn render(id: &str, tokens: &str, scan: &Scan<'_>, spans: &[Span]) -> String
         body.pop();
     }
     let shown = shown(scan, &missing);
-    format!("[clipped {id}, {tokens} tokens: {shown} shown; the rest by recall]\n{body}")
+    format!("[clipped {id}, {tokens} tokens: {shown} shown]\n{body}")
 }
 
 /// Adds the line that stands at a gap.
@@ -260,12 +260,12 @@ mod tests {
         let text = "one\ntwo\nthree\nfour";
         assert_eq!(
             written("bash:1", "9", ResultShape::Plain, &[(0, 4), (8, 14)], text),
-            "[clipped bash:1, 9 tokens: 2 of 4 lines shown; the rest by recall]\n\
+            "[clipped bash:1, 9 tokens: 2 of 4 lines shown]\n\
              one\n[… 1 line left out]\nthree\n[… 1 line left out]"
         );
         assert_eq!(
             written("bash:1", "9", ResultShape::Plain, &[(0, 6), (10, 18)], text),
-            "[clipped bash:1, 9 tokens: 14 of 18 bytes shown; the rest by recall]\n\
+            "[clipped bash:1, 9 tokens: 14 of 18 bytes shown]\n\
              one\ntw\n[… 4 bytes left out]\nree\nfour"
         );
     }

@@ -168,7 +168,8 @@ fn ladder(wanted: &[bool]) -> Ladder {
         .into_iter()
         .zip(wanted)
         .filter(|(_, wanted)| **wanted);
-    let rungs = wanted.map(|(policy, _)| policy).chain([Policy::Cwl]);
+    let wanted = wanted.map(|(policy, _)| policy);
+    let rungs = wanted.chain([Policy::Keep, Policy::Cwl]);
     Ladder::new(rungs.map(Rung::new).collect()).unwrap()
 }
 

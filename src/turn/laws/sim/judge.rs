@@ -51,7 +51,7 @@ impl Sim {
         }
         let own = wire::shown(self.dialect, &self.body());
         assert_eq!(users(&messages), users(&own), "user text changed");
-        marks_move_right(state, prepared, before);
+        marks_move_right(state, before);
         if prepared.pass.is_none() {
             let entered = prepared.entered.as_ref();
             let after = entered.map_or_else(|| before.clone(), |one| one.plan.applied(before));
@@ -230,7 +230,7 @@ fn users(messages: &[String]) -> Vec<&String> {
     messages.iter().filter(user).collect()
 }
 
-fn marks_move_right(state: &TurnState, prepared: &Prepared, before: &Marks) {
+fn marks_move_right(state: &TurnState, before: &Marks) {
     for (item, mark) in before.iter() {
         let now = state.marks.get(item);
         assert!(now >= mark, "the mark of {item} moved left");

@@ -1,0 +1,88 @@
+//! Decides when a pass happens before a hop, and whether one that was proposed is worth what it
+//! breaks. `commit` has the arithmetic. Never chooses what is evicted.
+
+use std::sync::Arc;
+
+use super::{HopContext, TurnState};
+use crate::commit::{self, Trigger, Warmth};
+use crate::policy::{Proposal, Target};
+use crate::session::view::View;
+use crate::turn::originals::OwnTexts;
+
+impl TurnState {
+    /// What starts a pass before the next hop, if anything does.
+    pub(super) fn trigger(
+        &self,
+        tools: &HopContext<'_>,
+        size: u64,
+        limits: &Target,
+        refused: Option<u64>,
+    ) -> Option<Trigger> {
+        if !self.is_managed() {
+            return None;
+        }
+        // The upstream refused the last view as too long.
+        if refused.is_some() {
+            return Some(Trigger::Emergency);
+        }
+        if size > limits.ceiling {
+            return Some(Trigger::Ceiling);
+        }
+        // The guidance breaks the prefix anyway.
+        if self.is_newly_guided() && size > limits.floor {
+            return Some(Trigger::Guidance);
+        }
+        let warmth = Warmth {
+            now: tools.now,
+            last: self.path.newest().map(|record| record.ended),
+            ttl: self.terms.cache_ttl(tools.family),
+            changed: self.changed(),
+        };
+        // Only the first hop: the hops after it follow within the time that a cache lasts.
+        let free = self.pending.is_empty() && size > limits.floor && commit::is_cold(&warmth);
+        free.then_some(Trigger::Cold)
+    }
+
+    /// Whether the model or the prologue changed after at least three requests with the same.
+    fn changed(&self) -> bool {
+        let newest: Vec<_> = self.path.entries.iter().rev().take(3).collect();
+        let Some(last) = newest.first().map(|entry| &entry.record) else {
+            return false;
+        };
+        let same = |record: &crate::model::TurnRecord| {
+            record.model == last.model && record.prologue == last.prologue
+        };
+        newest.len() == 3
+            && newest.iter().all(|entry| same(&entry.record))
+            && (last.model != self.request.model || last.prologue != self.prologue)
+    }
+}
+
+/// The view after a pass, if the pass is committed.
+pub(super) fn taken(
+    trigger: Trigger,
+    proposal: &Proposal,
+    written: &OwnTexts<'_>,
+    view: &View,
+    estimate: u64,
+    limits: Target,
+) -> Option<View> {
+    is_taken(trigger, proposal, estimate, limits.ceiling).then(|| {
+        let marks = Arc::new(proposal.plan.applied(view.marks()));
+        written.view(&view.shared(), &marks)
+    })
+}
+
+/// Whether a pass is committed. A forced pass that can't reach the ceiling, and a free one, must
+/// free enough to be worth the cached prefix that they break.
+fn is_taken(trigger: Trigger, proposal: &Proposal, before: u64, ceiling: u64) -> bool {
+    if proposal.plan.is_empty() {
+        return false;
+    }
+    let worth = commit::is_worth(before.saturating_sub(proposal.size), ceiling);
+    match trigger {
+        Trigger::Emergency | Trigger::Guidance => true,
+        Trigger::Ceiling => proposal.pinned.is_none() || worth,
+        Trigger::Cold => worth,
+    }
+}
