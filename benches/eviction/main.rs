@@ -192,6 +192,7 @@ fn target(ceiling: u64) -> Target {
         fixed: 0,
         ceiling,
         floor: ceiling * 7 / 10,
+        window: None,
     }
 }
 

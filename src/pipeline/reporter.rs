@@ -194,6 +194,7 @@ impl Reporter {
             tokens_out: out,
             evicted: prepared.calibrated(prepared.whole.saturating_sub(prepared.estimate)),
             ceiling,
+            window: state.terms.window.map(u64::from),
             floor: prepared.calibrated(prepared.floor),
             parts: state
                 .parts(prepared)

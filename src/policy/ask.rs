@@ -142,6 +142,8 @@ pub struct Target {
     pub ceiling: u64,
     /// The size down to which a pass evicts.
     pub floor: u64,
+    /// The model's window, if it is known.
+    pub window: Option<u64>,
 }
 
 /// The question that a policy answers.

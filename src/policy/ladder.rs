@@ -20,6 +20,10 @@ label_set!(
         Cold => "cold",
         /// In passes that leave the view above its ceiling after the rungs before it.
         Unmet => "unmet",
+        /// In passes while the model's window is yellow or red (paper 004 §4.2).
+        Yellow => "yellow",
+        /// In passes while the model's window is red.
+        Red => "red",
     }
 );
 
@@ -70,7 +74,7 @@ fn moments(policy: Policy) -> &'static str {
     if policy.enters() {
         "it runs once for each new result"
     } else {
-        "it runs at `pass`, `cold` or `unmet`"
+        "it runs at `pass`, `cold`, `unmet`, `yellow` or `red`"
     }
 }
 
@@ -248,6 +252,7 @@ mod tests {
             "repeat+cwl+keep-recent@unmet",
             "none",
             "recency@cold+cwl",
+            "cwl@red",
         ] {
             let ladder: Ladder = text.parse().unwrap();
             assert_eq!(ladder.to_string(), text);
@@ -266,7 +271,10 @@ mod tests {
             ("cwl+", "`` is not one of"),
             ("cwl+cwl", "`cwl` stands there twice"),
             ("repeat@pass+cwl", "it runs once for each new result"),
-            ("cwl@entry", "it runs at `pass`, `cold` or `unmet`"),
+            (
+                "cwl@entry",
+                "it runs at `pass`, `cold`, `unmet`, `yellow` or `red`",
+            ),
             ("cwl@noon", "`cwl` can't run at `noon`"),
         ] {
             let refused = text.parse::<Ladder>().unwrap_err().to_string();

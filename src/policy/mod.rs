@@ -18,6 +18,7 @@ mod plan;
 mod protect;
 mod repeat;
 mod work;
+mod zone;
 
 pub use admit::AdmitSettings;
 pub use ask::{EvictionSettings, Level, Order, Policy, PolicyAsk, Target, Text};
@@ -28,6 +29,7 @@ pub use pass::{Pinned, Proposal};
 pub use plan::{Move, Plan, PlanError};
 pub use protect::{Held, Protection};
 pub use work::Freed;
+pub use zone::WindowZone;
 
 /// Proposes what a policy would do with a view: a pass, or an edit of new results.
 #[must_use]

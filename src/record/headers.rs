@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::turn_report::{Context, TurnReport, lossy};
 use crate::model::label_set;
-use crate::policy::LOOP_FROM;
+use crate::policy::{LOOP_FROM, WindowZone};
 
 const SESSION: HeaderName = HeaderName::from_static("x-plimsoll-session");
 const TURN: HeaderName = HeaderName::from_static("x-plimsoll-turn");
@@ -13,6 +13,7 @@ const CONTEXT_TOKENS: HeaderName = HeaderName::from_static("x-plimsoll-context-t
 const LOOP: HeaderName = HeaderName::from_static("x-plimsoll-loop");
 const EVICTED_TOKENS: HeaderName = HeaderName::from_static("x-plimsoll-evicted-tokens");
 const ZONE: HeaderName = HeaderName::from_static("x-plimsoll-zone");
+const WINDOW_ZONE: HeaderName = HeaderName::from_static("x-plimsoll-window-zone");
 const BUDGET: HeaderName = HeaderName::from_static("x-plimsoll-budget");
 /// What keeps a view above its budget: parts in tokens, under names of a closed set.
 const PINNED: HeaderName = HeaderName::from_static("x-plimsoll-pinned");
@@ -97,6 +98,10 @@ fn context_headers(context: &Context, headers: &mut HeaderMap) {
     headers.insert(CONTEXT_TOKENS, context.tokens_out.into());
     headers.insert(EVICTED_TOKENS, context.evicted.into());
     headers.insert(ZONE, HeaderValue::from_static(zone.name()));
+    if let Some(window) = context.window {
+        let zone = WindowZone::of(context.tokens_out, window);
+        headers.insert(WINDOW_ZONE, HeaderValue::from_static(zone.name()));
+    }
     headers.insert(BUDGET, HeaderValue::from_static(context.budget.name()));
     let Some(pinned) = &context.pinned else {
         return;
@@ -148,6 +153,7 @@ mod tests {
             tokens_out: 61_000,
             evicted: 59_000,
             ceiling: 80_000,
+            window: Some(128_000),
             floor: 56_000,
             parts: Parts::default(),
             budget: Budget::Met,
@@ -163,6 +169,7 @@ mod tests {
             ("x-plimsoll-context-tokens", "61000"),
             ("x-plimsoll-evicted-tokens", "59000"),
             ("x-plimsoll-zone", "yellow"),
+            ("x-plimsoll-window-zone", "green"),
             ("x-plimsoll-budget", "met"),
             ("x-plimsoll-overhead-ms", "1.234"),
             ("x-plimsoll-fail-open", "store"),
@@ -185,6 +192,7 @@ mod tests {
             tokens_out: 9_000,
             evicted: 0,
             ceiling: 8_000,
+            window: None,
             floor: 5_000,
             parts: Parts::default(),
             budget: Budget::Exceeded,

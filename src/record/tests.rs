@@ -78,6 +78,7 @@ pub(super) fn full_turn() -> TurnReport {
         tokens_out: 70_000,
         evicted: 30_000,
         ceiling: 80_000,
+        window: None,
         floor: 56_000,
         parts: {
             let mut parts = Parts::default();

@@ -279,6 +279,8 @@ pub struct Context {
     pub evicted: u64,
     /// The ceiling that held for this request.
     pub ceiling: u64,
+    /// The prompt size that the model takes, if that is known.
+    pub window: Option<u64>,
     /// The floor that held for this request.
     pub floor: u64,
     /// The size of the request that was sent upstream, by part.

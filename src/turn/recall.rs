@@ -294,6 +294,7 @@ impl<'a> Recalls<'a> {
             fixed: self.state.fixed,
             ceiling: 0,
             floor: 0,
+            window: None,
         };
         let view = self.written().view(&self.marked(), &self.state.marks);
         let (ladder, config) = (&self.state.terms.ladder, &self.prepared.eviction);

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::originals::OwnTexts;
 use crate::commit::Trigger;
-use crate::policy::{EvictionSettings, Held, Ladder, Policy, Proposal, Rung, Target, When};
+use crate::policy::{
+    EvictionSettings, Held, Ladder, Policy, Proposal, Rung, Target, When, WindowZone,
+};
 use crate::session::view::View;
 
 impl OwnTexts<'_> {
@@ -33,12 +35,19 @@ impl OwnTexts<'_> {
         target: Target,
     ) -> Proposal {
         let free = matches!(trigger, Trigger::Cold | Trigger::Guidance);
+        // A window that is not known is never full.
+        let zone = |size| match target.window {
+            Some(window) => WindowZone::of(size, window),
+            None => WindowZone::Green,
+        };
         // An earlier rung may have done all that there is to do.
         let due = |rung: &Rung, size| match rung.when {
             When::Entry => false,
             When::Pass => size > target.floor,
             When::Cold => free && size > target.floor,
             When::Unmet => size > target.ceiling,
+            When::Yellow => size > target.floor && zone(size) >= WindowZone::Yellow,
+            When::Red => size > target.floor && zone(size) >= WindowZone::Red,
         };
         self.climb(ladder, view, config, target, due)
             .unwrap_or_else(|| self.propose(Policy::None, view, config, target))

@@ -267,6 +267,8 @@ pub struct Terms {
     pub ceiling: u32,
     /// Whether the window is the ceiling.
     pub windowed: bool,
+    /// The prompt size that the model takes, if that is known.
+    pub window: Option<u32>,
     /// How deep a pass goes.
     pub commit: commit::FloorSettings,
     /// What happens if the ceiling can't be met.
@@ -361,6 +363,7 @@ impl Terms {
             mode: settings.mode(overrides),
             ceiling,
             windowed: ceiling < wanted,
+            window,
             commit: commit::FloorSettings {
                 floor: budget.floor,
                 min_floor: budget.min_floor,

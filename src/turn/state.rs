@@ -296,8 +296,7 @@ impl TurnState {
         let whole = self.whole(&transcript, view.size() + self.fixed);
         let (mut pass, mut declined, mut pinned) = (None, None, None);
         let mut cut = None;
-        let mut config = self.terms.eviction(tools.family, self.request.dialect);
-        config.prologue_until_start |= self.was_guided_from_the_start();
+        let mut config = self.eviction(tools);
         // Rungs for new results run before a pass: what they free may make it needless. Their marks
         // and those of a pass become the turn's only at the end, because the originals borrow the
         // turn until then.
@@ -377,6 +376,12 @@ impl TurnState {
         }
         let entered = written.enter(&self.terms.ladder, view, config, limits);
         (entered, written.times_running(view))
+    }
+
+    fn eviction(&self, tools: &HopContext<'_>) -> policy::EvictionSettings {
+        let mut config = self.terms.eviction(tools.family, self.request.dialect);
+        config.prologue_until_start |= self.was_guided_from_the_start();
+        config
     }
 
     fn written<'a>(

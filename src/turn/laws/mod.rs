@@ -4,6 +4,7 @@
 mod annotated;
 mod baselines;
 mod bounded;
+mod ladder;
 mod levels;
 mod paper;
 mod plan;

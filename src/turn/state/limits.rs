@@ -65,6 +65,10 @@ impl TurnState {
             fixed: self.fixed,
             ceiling,
             floor: commit::floor(self.terms.commit, &growth),
+            window: self
+                .terms
+                .window
+                .map(|size| (f64::from(size) / ratio) as u64),
         }
     }
 }

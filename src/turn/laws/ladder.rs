@@ -1,0 +1,189 @@
+//! Several policies over one view: each runs when it is due, over what those before it left, and
+//! what one of them gets wrong does not undo the rest.
+
+use super::say::{again, call, same, text};
+use super::sim::Sim;
+use crate::model::{ItemNo, Kept, Mark, Marks};
+use crate::policy::{Move, Plan, PlanError, Protection};
+use crate::session::index::ItemIndex;
+use crate::session::marked::Marked;
+use crate::turn::state::Prepared;
+
+/// A session of reads and commands under a ladder, which has to free 100 tokens.
+fn session(ladder: &str) -> Sim {
+    let mut sim = Sim::finer();
+    sim.settings.budget.ladder = ladder.parse().unwrap();
+    for _ in 0..4 {
+        sim.turn([call("read", 300)]);
+        sim.turn([call("bash", 300)]);
+    }
+    sim.turn([text(5)]);
+    sim.user(5);
+    sim
+}
+
+/// The next hop with a window of `window` times the size of what is to be sent.
+fn next(sim: &Sim, window: Option<f64>) -> Prepared {
+    let mut whole = sim.clone();
+    whole.settings.budget.ladder = "none".parse().unwrap();
+    let (_, all) = whole.look();
+    let mut sim = sim.clone();
+    sim.ceiling(all.estimate - 100);
+    let mut state = sim.state(&sim.path, sim.path.marks.clone());
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "small sizes"
+    )]
+    let tokens = |times: f64| (all.estimate as f64 * times) as u32;
+    state.terms.window = window.map(tokens);
+    state.prepare(&sim.tools(), None).unwrap()
+}
+
+#[test]
+fn each_rung_runs_when_it_is_due() {
+    for (ladder, window, runs) in [
+        ("recency", None, true),
+        ("recency@unmet", None, true),
+        ("recency@cold", None, false),
+        ("recency@yellow", None, false),
+        ("recency@yellow", Some(2.0), false),
+        ("recency@yellow", Some(1.3), true),
+        ("recency@red", Some(1.3), false),
+        ("recency@red", Some(1.1), true),
+        // The first does all that there is to do.
+        ("recency+tool-prune@unmet", None, true),
+    ] {
+        let prepared = next(&session(ladder), window);
+        assert_eq!(prepared.pass.is_some(), runs, "{ladder} {window:?}");
+        assert_eq!(prepared.pinned.is_none(), runs, "{ladder} {window:?}");
+        let gone = prepared.pass.iter().flat_map(|(_, pass)| pass.gone.keys());
+        let only = gone
+            .filter(|(policy, _)| policy.name() != "recency")
+            .count();
+        assert_eq!(only, 0, "{ladder}");
+    }
+}
+
+#[test]
+fn a_rung_goes_on_where_the_one_before_it_had_to_stop() {
+    // Masking leaves the ends of results, and that is not enough here.
+    let mut sim = session("keep-recent+recency@unmet");
+    for _ in 0..4 {
+        sim.turn([text(400)]);
+    }
+    let mut low = sim.clone();
+    low.ceiling(1_300);
+    let (_, prepared) = low.look();
+    let (_, pass) = prepared.pass.unwrap();
+    let policies: Vec<&str> = pass.gone.keys().map(|(policy, _)| policy.name()).collect();
+    assert_eq!(policies, ["recency", "keep-recent"]);
+    assert_eq!(pass.size, prepared.estimate, "counted over both");
+}
+
+#[test]
+fn a_bad_move_is_dropped_and_the_rest_stands() {
+    let (_, prepared) = session("none").look();
+    let (transcript, marks) = (prepared.view.shared(), Marks::default());
+    let seen = Marked::new(&transcript, &marks);
+    let protection = Protection::new(seen, 0).without_episodes();
+    let calls = transcript.items.indexed();
+    let calls: Vec<ItemIndex> = calls
+        .filter(|(_, item)| !item.name.is_empty() && item.pair.is_some())
+        .map(|(at, _)| at)
+        .collect();
+    let good = [calls[0], calls[1]].map(|at| Move::whole(at, Mark::Removed));
+    let absent = Move::whole(ItemIndex(9_999), Mark::Removed);
+    let user = Move::whole(ItemIndex(1), Mark::Removed);
+    let moves = vec![good[0].clone(), user, absent, good[1].clone()];
+    let (plan, dropped) = Plan::judge(seen, &protection, moves);
+    let kept = Plan::check(seen, &protection, &good).unwrap();
+    assert_eq!(plan, kept);
+    let fixed = PlanError::Fixed(ItemIndex(1));
+    assert_eq!(dropped, [fixed, PlanError::Absent(ItemIndex(9_999))]);
+}
+
+#[test]
+fn nothing_that_is_pointed_to_may_go_before_its_pointer() {
+    let mut sim = session("repeat+cwl");
+    sim.turn([again("odd", 0)]);
+    sim.turn([text(5)]);
+    let (_, prepared) = sim.look();
+    let (view, transcript) = (&prepared.view, prepared.view.transcript());
+    let pointers = view.marked().pointers();
+    let (to, from) = pointers.iter().next().expect("a pointer");
+    let protection = Protection::new(view.marked(), 0).without_episodes();
+    let gone = |at: ItemIndex| Move::whole(at, Mark::Removed);
+    let alone = Plan::check(view.marked(), &protection, &[gone(*to)]);
+    assert_eq!(alone, Err(PlanError::PointedTo(*to)));
+    let both = [gone(*to), gone(from[0])];
+    assert!(Plan::check(view.marked(), &protection, &both).is_ok());
+    assert!(transcript.items[*to].no < transcript.items[from[0]].no);
+}
+
+#[test]
+fn what_is_kept_goes_last_and_no_budget_is_missed_for_it() {
+    let settings = |sim: &mut Sim, tools: &str, share: f64| {
+        let keep = &mut sim.settings.budget.keep;
+        keep.tools = crate::model::Globs::new(&[tools.to_owned()]).unwrap();
+        keep.share = share;
+        keep.errors = crate::turn::KeepErrors::Off;
+    };
+    let mut sim = session("keep+recency");
+    settings(&mut sim, "read", 0.5);
+    let shown = |sim: &Sim, freed: u64| {
+        let (_, all) = sim.look();
+        let mut low = sim.clone();
+        low.ceiling(all.estimate - freed);
+        let (sent, prepared) = low.look();
+        assert!(prepared.pinned.is_none());
+        let labels = sent.gist.iter().filter(|label| label.starts_with('='));
+        (
+            labels.cloned().collect::<Vec<_>>().join(" "),
+            prepared.loosened,
+        )
+    };
+    let (first, loosened) = shown(&sim, 100);
+    assert!(
+        first.contains("=read2") && !first.contains("=bash1"),
+        "{first}"
+    );
+    assert_eq!(loosened, 0);
+    // Commands alone are not enough.
+    let (low, loosened) = shown(&sim, 1_700);
+    assert!(!low.contains("=read1 ") && !low.contains("=bash1"), "{low}");
+    assert!(loosened > 0, "half of the ceiling holds fewer");
+    // Without a share nothing is kept.
+    settings(&mut sim, "read", 0.0);
+    let (none, loosened) = shown(&sim, 100);
+    assert!(
+        none.contains("=bash1") && !none.contains("=read1"),
+        "{none}"
+    );
+    assert_eq!(loosened, 4);
+}
+
+#[test]
+fn a_line_about_a_loop_stays_with_its_result() {
+    let mut sim = session("loop-guard+cwl");
+    sim.turn([call("odd", 30)]);
+    sim.turn([same()]);
+    sim.turn([same()]);
+    let (sent, prepared) = sim.look();
+    assert_eq!(prepared.times_running, 3);
+    let line = "[this call has brought the same result 3 times running]";
+    let told = |messages: &[String]| messages.iter().filter(|one| one.contains(line)).count();
+    assert_eq!(told(&sent.messages), 1);
+    sim.turn([text(5)]);
+    sim.user(5);
+    assert_eq!(told(&sim.look().0.messages), 1, "the prefix holds");
+    let kept: Vec<(ItemNo, Option<u32>)> = sim
+        .path
+        .marks
+        .iter_kept()
+        .map(|(no, kept): (_, &std::sync::Arc<Kept>)| (no, kept.times))
+        .collect();
+    assert_eq!(kept.len(), 1);
+    assert_eq!(kept[0].1, Some(3));
+}
