@@ -4,7 +4,8 @@
 //! same sessions through the lab as a client would send them that brings no tools.
 //!
 //! `PLIMSOLL_SESSIONS=all cargo test --release --test sessions -- --nocapture` plays all of them;
-//! without the variable three are played. `PLIMSOLL_FLOOR=ceiling` plays them at another floor.
+//! without the variable three are played. `PLIMSOLL_FLOOR=ceiling` plays them at another floor,
+//! and `PLIMSOLL_POLICIES=repeat+admit+loop-guard+keep+cwl` with other policies.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

@@ -67,9 +67,11 @@ impl Process {
             format!("--budget={ceiling}"),
             "--log=warn".to_owned(),
         ];
-        let floor = std::env::var("PLIMSOLL_FLOOR").ok();
-        let floor = floor.map(|floor| ("PLIMSOLL__BUDGET__FLOOR", floor));
-        let env: Vec<_> = guide.env().into_iter().chain(floor).collect();
+        let given = |variable: &str, setting| Some((setting, std::env::var(variable).ok()?));
+        let floor = given("PLIMSOLL_FLOOR", "PLIMSOLL__BUDGET__FLOOR");
+        let policies = given("PLIMSOLL_POLICIES", "PLIMSOLL__BUDGET__POLICIES");
+        let env = guide.env().into_iter().chain(floor).chain(policies);
+        let env: Vec<_> = env.collect();
         let child = spawn(&command, &env);
         let process = Self {
             child,
