@@ -313,29 +313,43 @@ fn counts_earlier(body: &str) -> bool {
     })
 }
 
-/// Results of the open episode that are gone or changed while a result of a closed episode
-/// before it still stands whole: rule `open-episode`. Explorations that an open action depends
-/// on are not eligible and therefore don't count, nor do results under 400 bytes.
+/// Results of the open episode that are gone, or otherwise than they were first sent, while a result
+/// of a closed episode before it still stands whole: rule `open-episode`. Explorations that an open
+/// action depends on are not eligible and therefore don't count, nor do results under 400 bytes,
+/// those that came more than once, to which others may point, and those whose text is `spared`.
 #[must_use]
-pub fn open_episode(requests: &[&Received], session: &Session) -> Vec<Violation> {
+pub fn open_episode(
+    requests: &[&Received],
+    session: &Session,
+    spared: &dyn Fn(&str) -> bool,
+) -> Vec<Violation> {
     let plan = session.plan();
     let sent = results_of_client(session);
+    let mut times: HashMap<String, u32> = HashMap::new();
+    for raw in sent.values() {
+        *times.entry(field(raw, "content")).or_default() += 1;
+    }
+    // A result may be edited before it is sent for the first time.
+    let mut first: HashMap<String, String> = HashMap::new();
     let answered = turns_of_calls(session);
     let mut found = Vec::new();
     for request in requests {
+        let have: HashMap<String, String> = results(&request.body);
+        for (id, raw) in &have {
+            first.entry(id.clone()).or_insert_with(|| raw.clone());
+        }
         let Some((_, turn)) = turn_of(request) else {
             continue;
         };
         let Some(open) = open_at(&plan, turn, request) else {
             continue;
         };
-        let have: HashMap<String, String> = results(&request.body);
         let stands = |id: &String| have.get(id).is_some_and(|raw| sent.get(id) == Some(raw));
         let touched = |id: &&String| {
             let cleared = have
                 .get(*id)
                 .is_some_and(|raw| raw.contains("\"[cleared]\""));
-            !stands(id) && !cleared
+            have.get(*id) != first.get(*id) && !cleared
         };
         // Calls of this turn or a later one have no results yet.
         let before = |id: &&String| answered.get(id.as_str()).is_some_and(|made| *made < turn);
@@ -346,9 +360,12 @@ pub fn open_episode(requests: &[&Received], session: &Session) -> Vec<Violation>
         let closed = plan.episodes.iter().filter(|episode| {
             closed_before(episode, turn) && !open.dependencies.contains(&episode.name)
         });
-        let left = closed
-            .flat_map(|episode| &episode.calls)
-            .find(|id| stands(id) && sent.get(*id).is_some_and(|raw| raw.len() >= SMALL_RESULT));
+        let left = closed.flat_map(|episode| &episode.calls).find(|id| {
+            let raw = sent.get(*id).filter(|raw| raw.len() >= SMALL_RESULT);
+            let text = raw.map(|raw| field(raw, "content"));
+            let loose = |text: String| times.get(&text) == Some(&1) && !spared(&text);
+            stands(id) && text.is_some_and(loose)
+        });
         if let Some(left) = left {
             let text = format!(
                 "{gone} of {} is gone, {left} of a closed one stands",

@@ -188,6 +188,22 @@ pub fn with_text(object: &Object<'_>, key: &str, text: &str) -> Bytes {
     with(object, key, raw::quote(text).as_bytes())
 }
 
+/// The object with its `content` set to a text. If a part of the content has a breakpoint of the
+/// client's for the provider's cache, the text is a part that has it.
+pub fn with_content(object: &Object<'_>, text: &str) -> Bytes {
+    let content = object.raw("content").unwrap_or_default();
+    let marker = objects(content).find_map(|part| Some(part.raw("cache_control")?.to_vec()));
+    let Some(marker) = marker else {
+        return with_text(object, "content", text);
+    };
+    let part = format!(
+        r#"[{{"type":"text","text":{},"cache_control":{}}}]"#,
+        raw::quote(text),
+        String::from_utf8_lossy(&marker),
+    );
+    with(object, "content", part.as_bytes())
+}
+
 /// The edits that cut members by their places.
 pub fn cuts(object: &Object<'_>, gone: impl Fn(usize) -> bool) -> Vec<Edit> {
     let cuts = object.remove_spans(gone).into_iter();

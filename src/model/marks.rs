@@ -95,6 +95,14 @@ pub struct Kept {
     pub times: Option<u32>,
 }
 
+impl Kept {
+    /// Whether a rung for new results chose it: then the model never saw more of the result.
+    #[must_use]
+    pub fn is_entered(&self) -> bool {
+        self.same.is_some() || self.shape.is_some() || self.times.is_some()
+    }
+}
+
 /// A flag that records hold as a list if it is set.
 mod as_list {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

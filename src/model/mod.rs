@@ -4,6 +4,7 @@
 pub mod caches;
 mod edits;
 mod facts;
+mod failure;
 mod globs;
 mod guide;
 mod ids;
@@ -21,6 +22,7 @@ mod words;
 pub use caches::CacheName;
 pub use edits::{EditKind, Edits};
 pub use facts::{DelimiterAction, GuideReason, RecallCall, RecallOutcome};
+pub use failure::is_failure;
 pub use globs::{GlobError, Globs};
 pub use guide::{Given, Guide};
 pub use ids::{CallId, Dialect, Digest, Head, RecordId, Scope, TenantId, blob_id};

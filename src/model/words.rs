@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use twox_hash::XxHash3_64;
 
+use super::failure::is_failure;
 use super::strings::{strings, tells_place};
 use super::weight::{block, shared};
 
@@ -80,6 +81,7 @@ pub struct Words {
     distinct: usize,
     text: Option<u64>,
     longest: usize,
+    failure: bool,
 }
 
 impl Words {
@@ -96,7 +98,14 @@ impl Words {
             distinct: seen.len(),
             text: (!text.is_empty()).then(|| hash(text)),
             longest: text.len(),
+            failure: is_failure(text),
         }
+    }
+
+    /// Whether the text says that a call failed, if it is the text of a result.
+    #[must_use]
+    pub fn is_failure(&self) -> bool {
+        self.failure
     }
 
     /// The same words, for a text that joins several, the longest of which has so many bytes.

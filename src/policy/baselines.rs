@@ -58,14 +58,26 @@ pub(super) fn propose(policy: Policy, ask: &PolicyAsk<'_>) -> Proposal {
         .holding(&ask.config.held)
         .without_episodes();
     let mut work = Work::new(ask, protection);
-    run(policy, &mut work, ask);
+    run_out(policy, &mut work, ask);
     // Recent tokens are protected only as long as the ceiling can be met without them.
     let spared = recent > 0 || !ask.config.held.is_empty();
     if work.total() > ask.target.ceiling && spared {
         work.protection = work.protection.without_recent();
-        run(policy, &mut work, ask);
+        run_out(policy, &mut work, ask);
     }
     conclude(work, ask, policy)
+}
+
+/// Runs a policy, and runs it again while pointers that it takes free what they pointed to.
+fn run_out(policy: Policy, work: &mut Work<'_>, ask: &PolicyAsk<'_>) {
+    loop {
+        let before = work.moves.len();
+        run(policy, work, ask);
+        let freed = work.has_pointers() && work.moves.len() > before;
+        if work.total() <= ask.target.ceiling || !freed {
+            return;
+        }
+    }
 }
 
 fn run(policy: Policy, work: &mut Work<'_>, ask: &PolicyAsk<'_>) {

@@ -26,3 +26,9 @@ pub(super) fn calls(transcript: &Transcript) -> Vec<ItemIndex> {
     calls.reverse();
     calls
 }
+
+/// Whether a request brings results of the client's that were never sent before.
+#[must_use]
+pub fn brings_results(transcript: &Transcript) -> bool {
+    !calls(transcript).is_empty()
+}

@@ -57,6 +57,9 @@ pub enum LadderError {
     /// The same policy twice at the same moment.
     #[error("`{}` stands there twice", .0.name())]
     Twice(Policy),
+    /// `keep` with nothing behind it.
+    #[error("`keep` binds the policies behind it, so one has to follow")]
+    Keep,
     /// A policy that needs a model.
     #[error("`{}` is for replays only: it would have to ask a model", .0.name())]
     Model(Policy),
@@ -73,6 +76,8 @@ fn names() -> String {
 fn moments(policy: Policy) -> &'static str {
     if policy.enters() {
         "it runs once for each new result"
+    } else if policy == Policy::Keep {
+        "it holds in every pass"
     } else {
         "it runs at `pass`, `cold`, `unmet`, `yellow` or `red`"
     }
@@ -143,7 +148,10 @@ impl FromStr for Rung {
         let Some(when) = when else {
             return Ok(Self::new(policy));
         };
-        let fits = |one: &When| one.name() == when && policy.enters() == (*one == When::Entry);
+        let fits = |one: &When| {
+            let entry = policy.enters() == (*one == When::Entry);
+            one.name() == when && entry && policy != Policy::Keep
+        };
         let when = When::ALL.into_iter().find(fits).ok_or(LadderError::When {
             rung: policy,
             when: when.to_owned(),
@@ -162,6 +170,9 @@ impl Ladder {
             if rungs.iter().take(at).any(|before| before == rung) {
                 return Err(LadderError::Twice(rung.policy));
             }
+        }
+        if rungs.last().is_some_and(|rung| rung.policy == Policy::Keep) {
+            return Err(LadderError::Keep);
         }
         if rungs.is_empty() {
             return Ok(Self::from(Policy::None));
@@ -269,6 +280,8 @@ mod tests {
             ("clw", "`clw` is not one of \"repeat\""),
             ("", "`` is not one of"),
             ("cwl+", "`` is not one of"),
+            ("cwl+keep", "one has to follow"),
+            ("keep@cold+cwl", "it holds in every pass"),
             ("cwl+cwl", "`cwl` stands there twice"),
             ("repeat@pass+cwl", "it runs once for each new result"),
             (

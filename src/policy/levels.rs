@@ -2,7 +2,7 @@
 //! episodes before any call, text or episode. A skeleton keeps strings that occur nowhere else. Acts
 //! come before exploration, oldest first. Never removes a whole item.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::ask::{Level, PolicyAsk};
@@ -110,6 +110,12 @@ pub fn next_cut(seen: Marked<'_>) -> Option<EntryIndex> {
 /// The pairs that may be shortened, in the order of these calls. A result to which others point is
 /// one item with them: it follows its newest pointer, and none of them goes while one has to stay.
 fn pairs(work: &Work<'_>, calls: &[ItemIndex]) -> Vec<Pair> {
+    let all: HashSet<ItemIndex> = if work.has_pointers() {
+        calls.iter().copied().collect()
+    } else {
+        HashSet::new()
+    };
+    let mut free: HashMap<ItemIndex, bool> = HashMap::new();
     let mut pairs: Vec<Pair> = Vec::new();
     for call in calls {
         let Some(pair) = Pair::new(work, *call) else {
@@ -121,11 +127,16 @@ fn pairs(work: &Work<'_>, calls: &[ItemIndex]) -> Vec<Pair> {
         }
         let held = |other: &ItemIndex| {
             let shown = work.mark(*other) == Mark::Clipped;
-            shown && (!calls.contains(other) || work.protected(*other))
+            shown && (!all.contains(other) || work.protected(*other))
         };
-        let others = work.pointers_beside(*call);
-        let to = Pair::pointed_to(work, *call).filter(|to| calls.contains(&to.call));
-        if let Some(to) = to.filter(|_| !others.iter().any(held)) {
+        let to = Pair::pointed_to(work, *call).filter(|to| all.contains(&to.call));
+        let Some(to) = to else {
+            continue;
+        };
+        let free = free
+            .entry(to.call)
+            .or_insert_with(|| !work.pointers_beside(*call).iter().any(held));
+        if *free {
             pairs.extend([pair, to]);
         }
     }

@@ -16,6 +16,9 @@ use crate::session::transcript::{Item, Transcript};
 /// From so many times running on it is a loop (paper 001: three).
 pub const LOOP_FROM: u32 = 3;
 
+/// No more calls than this are compared.
+const LOOP_MOST: usize = 50;
+
 /// The client's calls that have results, oldest first.
 fn calls(transcript: &Transcript) -> impl DoubleEndedIterator<Item = (ItemIndex, &Item)> {
     let is_call = |item: &Item| {
@@ -27,7 +30,7 @@ fn calls(transcript: &Transcript) -> impl DoubleEndedIterator<Item = (ItemIndex,
 }
 
 /// How many times running a call had been made when it brought its result, each time with this
-/// result. At least 1.
+/// result. At least 1, and at most 51.
 #[must_use]
 pub fn times_running<'a>(
     transcript: &Transcript,
@@ -39,7 +42,8 @@ pub fn times_running<'a>(
         return 1;
     };
     // Most calls differ from the one before, and then no text is read.
-    let mut same = before.take_while(|(_, item)| item.digest == newest.digest);
+    let same = before.take_while(|(_, item)| item.is_same_call(newest));
+    let mut same = same.take(LOOP_MOST);
     let mut times = 1;
     let Some(first) = same.next() else {
         return times;
@@ -86,7 +90,7 @@ pub(super) fn propose(ask: &PolicyAsk<'_>) -> Proposal {
 fn kept(work: &Work<'_>, ask: &PolicyAsk<'_>, call: ItemIndex, times: u32) -> Option<Kept> {
     let item = work.item(call)?;
     if let Some(kept) = work.kept(item) {
-        return Some(Kept {
+        return (kept.times != Some(times)).then(|| Kept {
             times: Some(times),
             ..Kept::clone(kept)
         });
@@ -97,7 +101,6 @@ fn kept(work: &Work<'_>, ask: &PolicyAsk<'_>, call: ItemIndex, times: u32) -> Op
     }
     let length = u32::try_from((ask.originals)(item.pair?)?.len()).ok()?;
     Some(Kept {
-        of: Some(length),
         lines: vec![(0, length)],
         times: Some(times),
         ..Kept::default()

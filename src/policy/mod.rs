@@ -22,6 +22,7 @@ mod zone;
 
 pub use admit::AdmitSettings;
 pub use ask::{EvictionSettings, Level, Order, Policy, PolicyAsk, Target, Text};
+pub use fresh::brings_results;
 pub use ladder::{Ladder, LadderError, Rung, When};
 pub use levels::next_cut;
 pub use loop_guard::{LOOP_FROM, newest_times_running};
@@ -29,7 +30,7 @@ pub use pass::{Pinned, Proposal};
 pub use plan::{Move, Plan, PlanError};
 pub use protect::{Held, Protection};
 pub use work::Freed;
-pub use zone::WindowZone;
+pub use zone::Zone;
 
 /// Proposes what a policy would do with a view: a pass, or an edit of new results.
 #[must_use]

@@ -107,8 +107,8 @@ impl Protection {
         }
     }
 
-    /// Protects nothing but what must never be edited: nothing that came in just now was sent
-    /// before.
+    /// For rungs that edit new results: they were never sent, so nothing protects them except a form
+    /// that no edit could write back.
     #[must_use]
     pub fn of_entry() -> Self {
         Self {
@@ -205,8 +205,8 @@ impl Protection {
         recent || stays || prologue || (!self.unpinned && kept())
     }
 
-    /// Whether an item belongs to the newest assistant message or comes after it. Nothing ever
-    /// frees those.
+    /// Whether an item belongs to the newest assistant message or comes after it. No pass ever frees
+    /// those.
     #[must_use]
     pub fn is_newest(&self, item: ItemIndex) -> bool {
         item >= self.newest

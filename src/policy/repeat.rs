@@ -42,14 +42,19 @@ fn point(work: &mut Work<'_>, ask: &PolicyAsk<'_>) {
         let Some(text) = (ask.originals)(one.result) else {
             continue;
         };
+        let hash = (ask.words)(one.result).and_then(|words| words.text());
         let earlier = whole.get(&one.tokens).into_iter().flatten();
         // The newest stays in view longest.
         let mut earlier = earlier.rev().filter(|at| **at < one.result);
-        let equal = |at: &&ItemIndex| (ask.originals)(**at).is_some_and(|other| *other == *text);
+        // Hashes are remembered, so that few texts are read again.
+        let equal = |at: &&ItemIndex| {
+            let other = (ask.words)(**at).and_then(|words| words.text());
+            other == hash && (ask.originals)(**at).is_some_and(|other| *other == *text)
+        };
         let same = earlier.find_map(|at| anchor(work, *at).filter(|_| equal(&at)));
         if let Some(same) = same {
+            // Without a length, versions that know no pointers show the result whole.
             let kept = Kept {
-                of: u32::try_from(text.len()).ok(),
                 same: Some(same),
                 ..Kept::default()
             };

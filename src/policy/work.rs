@@ -1,7 +1,7 @@
 //! The state of a pass in progress: marks that move, notes and sizes that follow, and the total
 //! that is compared with the target after each step. Never chooses what is evicted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::ask::{EvictionSettings, Level, PolicyAsk};
@@ -46,6 +46,8 @@ pub(super) struct Work<'a> {
     pub gone: BTreeMap<Level, Freed>,
     /// The calls whose results others point to, with the calls that do.
     pointers: BTreeMap<ItemIndex, Vec<ItemIndex>>,
+    /// The calls whose results point to others, with the call that each points to.
+    targets: HashMap<ItemIndex, ItemIndex>,
     /// The size of what is sent beside the transcript.
     fixed: u64,
     /// The size at which the pass stops.
@@ -55,7 +57,13 @@ pub(super) struct Work<'a> {
 impl<'a> Work<'a> {
     /// The state before the first step of a pass down to the floor.
     pub fn new(ask: &PolicyAsk<'a>, protection: Protection) -> Self {
+        let pointers = ask.view.marked().pointers();
+        let of = |(to, from): (&ItemIndex, &Vec<ItemIndex>)| {
+            let to = *to;
+            from.clone().into_iter().map(move |from| (from, to))
+        };
         Self {
+            targets: pointers.iter().flat_map(of).collect(),
             transcript: ask.view.transcript(),
             config: ask.config,
             measure: ask.measure,
@@ -63,7 +71,7 @@ impl<'a> Work<'a> {
             view: ask.view.clone(),
             moves: Vec::new(),
             gone: BTreeMap::new(),
-            pointers: ask.view.marked().pointers(),
+            pointers,
             fixed: ask.target.fixed,
             target: ask.target.floor,
         }
@@ -106,16 +114,14 @@ impl<'a> Work<'a> {
 
     /// The calls whose results point where this call's result does, itself included.
     pub fn pointers_beside(&self, call: ItemIndex) -> &[ItemIndex] {
-        let mut all = self.pointers.values();
-        all.find(|pointers| pointers.contains(&call))
+        let to = self.targets.get(&call);
+        to.and_then(|to| self.pointers.get(to))
             .map_or(&[], Vec::as_slice)
     }
 
     /// The call to whose result this call's result points.
     pub fn points_to(&self, call: ItemIndex) -> Option<ItemIndex> {
-        let mut all = self.pointers.iter();
-        let to = all.find(|(_, pointers)| pointers.contains(&call));
-        to.map(|(to, _)| *to)
+        self.targets.get(&call).copied()
     }
 
     /// Whether a call and its result belong to the bulk level: by the class of the tool, or by size

@@ -1,11 +1,10 @@
-//! The response headers that tell a client about its turn. Owns their names and the zones. Never
+//! The response headers that tell a client about its turn. Owns their names. Never
 //! touches a header of the upstream, and never says more than sizes, counts and hashes.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::turn_report::{Context, TurnReport, lossy};
-use crate::model::label_set;
-use crate::policy::{LOOP_FROM, WindowZone};
+use crate::policy::{LOOP_FROM, Zone};
 
 const SESSION: HeaderName = HeaderName::from_static("x-plimsoll-session");
 const TURN: HeaderName = HeaderName::from_static("x-plimsoll-turn");
@@ -23,35 +22,6 @@ pub const FAIL_OPEN: HeaderName = HeaderName::from_static("x-plimsoll-fail-open"
 
 /// What in the request keeps it from being managed, if it was forwarded for that reason.
 pub const UNMANAGED: HeaderName = HeaderName::from_static("x-plimsoll-unmanaged");
-
-label_set!(
-    /// How near a view is to its ceiling. The limits lie above the default floor of 0.7, so a session
-    /// is green after a pass and goes through yellow and red until the next.
-    Zone {
-        /// Below 0.75 of the ceiling.
-        Green => "green",
-        /// From 0.75 to below 0.9 of the ceiling.
-        Yellow => "yellow",
-        /// From 0.9 of the ceiling on. If this turn brought no pass, one of the next will.
-        Red => "red",
-    }
-);
-
-impl Zone {
-    /// The zone of a view of `tokens` under a `ceiling`, both in tokens. Under a ceiling of 0 every
-    /// view is red.
-    #[must_use]
-    pub const fn of(tokens: u64, ceiling: u64) -> Self {
-        let (tokens, ceiling) = (tokens as u128, ceiling as u128);
-        if tokens * 4 < ceiling * 3 {
-            Self::Green
-        } else if tokens * 10 < ceiling * 9 {
-            Self::Yellow
-        } else {
-            Self::Red
-        }
-    }
-}
 
 /// The headers of a turn, as far as it is known when the response begins. What comes later, such as
 /// a second hop or the store's wait, is in the metrics and in the log. A fact that is not known
@@ -94,12 +64,12 @@ pub fn response_headers(turn: &TurnReport) -> HeaderMap {
 }
 
 fn context_headers(context: &Context, headers: &mut HeaderMap) {
-    let zone = Zone::of(context.tokens_out, context.ceiling);
+    let zone = Zone::of_ceiling(context.tokens_out, context.ceiling);
     headers.insert(CONTEXT_TOKENS, context.tokens_out.into());
     headers.insert(EVICTED_TOKENS, context.evicted.into());
     headers.insert(ZONE, HeaderValue::from_static(zone.name()));
     if let Some(window) = context.window {
-        let zone = WindowZone::of(context.tokens_out, window);
+        let zone = Zone::of_window(context.tokens_out, window);
         headers.insert(WINDOW_ZONE, HeaderValue::from_static(zone.name()));
     }
     headers.insert(BUDGET, HeaderValue::from_static(context.budget.name()));
@@ -126,22 +96,6 @@ mod tests {
     use crate::policy::Pinned;
     use crate::record::{Budget, FailedStage, Phase, Route};
     use crate::session::view::Parts;
-
-    #[test]
-    fn zones_change_exactly_at_their_marks() {
-        for (tokens, ceiling, expect) in [
-            (0, 80_000, Zone::Green),
-            (59_999, 80_000, Zone::Green),
-            (60_000, 80_000, Zone::Yellow),
-            (71_999, 80_000, Zone::Yellow),
-            (72_000, 80_000, Zone::Red),
-            (90_000, 80_000, Zone::Red),
-            (0, 0, Zone::Red),
-            (u64::MAX, u64::MAX, Zone::Red),
-        ] {
-            assert_eq!(Zone::of(tokens, ceiling), expect, "{tokens} of {ceiling}");
-        }
-    }
 
     #[test]
     fn every_fact_becomes_its_header() {

@@ -12,7 +12,7 @@ mod metrics;
 mod tests;
 mod turn_report;
 
-pub use headers::{FAIL_OPEN, Zone, response_headers};
+pub use headers::{FAIL_OPEN, response_headers};
 pub use labels::{
     AbortPhase, AbortSide, AcceptError, Budget, ConnectionCut, FailedStage, Label, LedgerSide,
     LedgerTokens, Phase, Projection, RetryReason, Route, SavedPart, StoreOp, provider_name,

@@ -48,7 +48,7 @@ impl<'a> Marked<'a> {
     }
 
     /// The calls whose results others point to, each with the calls that do, oldest first. A pointer
-    /// counts only while it is shown.
+    /// counts until a pass evicts it, even where a client's edit has it shown whole.
     #[must_use]
     pub fn pointers(self) -> BTreeMap<ItemIndex, Vec<ItemIndex>> {
         let shown = |(no, kept): (ItemNo, &Arc<Kept>)| {
@@ -170,8 +170,9 @@ impl<'a> Marked<'a> {
 
     /// Whether an item is shown. Only text, reasoning and calls have marks; a result is shown with
     /// its call. A `delimiter` call whose episode is not on the path is left out. If the upstream
-    /// refuses edited results, calls that have one are left out; if it refuses hidden calls, all of
-    /// them are.
+    /// refuses edited results, calls that have one are left out, unless the result was edited only
+    /// when it came in: then it is shown as it came. If it refuses hidden calls, all of them are left
+    /// out.
     pub(super) fn shown(self, item: &Item) -> bool {
         let mark = self.marks.get(item.no);
         match item.kind {
@@ -183,11 +184,28 @@ impl<'a> Marked<'a> {
                     mark != Mark::Live
                         && !item.bound
                         && self.transcript.without.has(EditKind::Results)
+                        && !self.is_entered(item)
                 };
                 item.delimiter != Some(DelimiterRole::Stray) && mark != Mark::Removed && !refused
             }
             ItemKind::Result | ItemKind::System | ItemKind::User | ItemKind::Opaque => true,
         }
+    }
+
+    /// Whether the result of a call was edited when it came in, and by no pass since.
+    pub(super) fn is_entered(self, call: &Item) -> bool {
+        let kept = self.marks.kept(call.no);
+        self.marks.get(call.no) == Mark::Clipped && kept.is_some_and(|kept| kept.is_entered())
+    }
+
+    /// Whether a result is shown as it was edited when it came in. It is shown whole if the upstream
+    /// refuses edited results, and a pointer is if what it points to is not whole.
+    pub(super) fn is_told(self, call: &Item, kept: &Kept) -> bool {
+        if !self.is_entered(call) {
+            return true;
+        }
+        let stands = |to: ItemNo| self.marks.get(to) == Mark::Live;
+        !self.transcript.without.has(EditKind::Results) && kept.same.is_none_or(stands)
     }
 
     pub(super) fn call_shown(self, call: ItemIndex) -> bool {

@@ -28,9 +28,6 @@ pub fn result(id: &str, tokens: u32, mark: Mark, kept: &Kept, original: &str) ->
     if let Some(shape) = kept.shape.filter(|_| mark == Mark::Clipped && same) {
         return clip::written(id, &tokens, shape, &kept.lines, original);
     }
-    if kept.times.is_some() && mark == Mark::Clipped && same {
-        return original.to_owned();
-    }
     if mark != Mark::Clipped || kept.lines.is_empty() || !same {
         return format!("[evicted {id}, {tokens} tokens]");
     }
@@ -51,7 +48,7 @@ pub fn result(id: &str, tokens: u32, mark: Mark, kept: &Kept, original: &str) ->
     text
 }
 
-/// Characters of a call that a pointer quotes.
+/// Bytes of a call that a pointer quotes, so that it is shorter than what it stands for.
 const QUOTED: usize = 80;
 
 /// What replaces a result whose text the result of `id` still shows in full further up. `made` is
@@ -61,7 +58,10 @@ pub fn pointer(id: &str, tokens: u32, made: Option<&str>) -> String {
     let tokens = thousands(tokens);
     let mut call = String::from("the same call");
     if let Some(made) = made {
-        call = made.chars().take(QUOTED).collect();
+        call = made
+            .get(..made.floor_char_boundary(QUOTED))
+            .unwrap_or_default()
+            .to_owned();
         if call.len() < made.len() {
             call.push('…');
         }

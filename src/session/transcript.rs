@@ -96,6 +96,12 @@ pub struct Item {
 }
 
 impl Item {
+    /// Whether it is the same call as another. A call that was written as text is like no other.
+    #[must_use]
+    pub fn is_same_call(&self, other: &Self) -> bool {
+        self.digest != 0 && self.digest == other.digest
+    }
+
     /// The item whose mark and notes decide how this one is shown: the call of a result, else the
     /// item itself, whose index is given.
     #[must_use]

@@ -238,6 +238,9 @@ impl View {
                 let Some(kept) = seen.marks.kept(item.no) else {
                     return;
                 };
+                if !seen.is_told(item, kept) {
+                    return;
+                }
                 let left = (measure.left)(index, mark, kept);
                 if let Some(note) = left.result {
                     self.notes.results.insert(index, note);
@@ -366,6 +369,19 @@ impl View {
         let noted =
             self.notes.results.contains_key(&call) || self.notes.arguments.contains_key(&call);
         !noted && seen.call_shown(call)
+    }
+
+    /// Whether the view shows all that a call and its result say: both whole, or the result with a
+    /// line below it, or as a pointer to the same text.
+    #[must_use]
+    pub fn is_told(&self, call: ItemIndex) -> bool {
+        let seen = Marked::new(&self.transcript, &self.marks);
+        let item = seen.transcript.items.get(call);
+        let clipped = |item: &Item| {
+            let kept = seen.marks.kept(item.no);
+            !seen.is_entered(item) || kept.is_some_and(|kept| kept.shape.is_some())
+        };
+        self.is_whole(call) || !item.is_none_or(clipped)
     }
 
     fn assistant(&self, entry: &TranscriptEntry) -> Shown<'_> {

@@ -1,10 +1,11 @@
-//! The rung `keep`: which results the policies behind it take last because the operator says so: those of some tools, of instruction
-//! files, failures, texts, the newest few (paper 001, tier 2 and "Selective Tool Output
-//! Preservation"; paper 004 §5.1). Decides nothing else; a budget that can't be met otherwise is
-//! still met.
+//! The rung `keep`: finds the results that the policies behind it take last, because an operator names
+//! their tools, files or texts, because they are failures, or because they are the newest (paper 001,
+//! tier 2 and "Selective Tool Output Preservation"; paper 004 §5.1). Never keeps a request above its
+//! ceiling.
 
 use std::collections::HashSet;
 
+use super::memo::Reader;
 use super::originals::Originals;
 use crate::model::{Globs, ItemKind, Mark};
 use crate::policy::Held;
@@ -78,17 +79,23 @@ pub(super) fn held(
     ceiling: u32,
     view: &View,
     originals: Originals<'_>,
+    reader: Reader<'_>,
 ) -> (Held, u32) {
     if settings.is_empty() {
         return (Held::default(), 0);
     }
-    let calls: Vec<(ItemIndex, &Item)> = shown(view).collect();
-    let failed = failed(settings.errors, &calls, originals);
+    let calls: Vec<(ItemIndex, &Item)> = calls(view).collect();
+    let failed = failed(settings.errors, &calls, originals, reader);
     let first_newest = calls.len().saturating_sub(settings.newest);
+    let seen = view.marked();
     let mut room = share(settings.share, ceiling);
     let (mut held, mut loosened) = (HashSet::new(), 0);
     // The newest first: what does not fit is let go, oldest first.
     for (place, (at, call)) in calls.iter().enumerate().rev() {
+        // What a pass has evicted stays evicted.
+        if seen.mark_of(*at) > Mark::Clipped {
+            continue;
+        }
         let kept = place >= first_newest
             || failed.contains(at)
             || settings.tools.match_name(&call.name)
@@ -109,21 +116,22 @@ pub(super) fn held(
     (Held::new(held), loosened)
 }
 
-/// The client's calls whose results are still shown whole, oldest first.
-fn shown(view: &View) -> impl Iterator<Item = (ItemIndex, &Item)> {
-    let seen = view.marked();
+/// The client's calls that have results, oldest first.
+fn calls(view: &View) -> impl Iterator<Item = (ItemIndex, &Item)> {
     let calls = view.transcript().items.indexed();
-    calls.filter(move |(at, item)| {
+    calls.filter(|(_, item)| {
         let own = item.kind == ItemKind::Call && !item.hidden && item.delimiter.is_none();
-        own && item.pair.is_some() && seen.mark_of(*at) <= Mark::Clipped
+        own && item.pair.is_some()
     })
 }
 
-/// The calls that failed and have not succeeded since.
+/// The calls that failed and have not succeeded since, evicted ones included: of each tool the newest,
+/// or all.
 fn failed(
     which: KeepErrors,
     calls: &[(ItemIndex, &Item)],
     originals: Originals<'_>,
+    reader: Reader<'_>,
 ) -> HashSet<ItemIndex> {
     let mut out = HashSet::new();
     if which == KeepErrors::Off {
@@ -132,10 +140,12 @@ fn failed(
     // Walked from the newest on: what a call came to later decides.
     let (mut worked, mut seen) = (HashSet::new(), HashSet::new());
     for (at, call) in calls.iter().rev() {
-        let text = call.pair.and_then(|result| originals.text(result));
-        let failure = text.is_some_and(|text| is_failure(&text));
+        // A text is read once for all passes.
+        let words = call.pair.and_then(|result| originals.words(reader, result));
+        let failure = words.is_some_and(|words| words.is_failure());
+        // A call that was written as text is like no other.
         if !failure {
-            worked.insert(call.digest);
+            worked.extend((call.digest != 0).then_some(call.digest));
         } else if !worked.contains(&call.digest)
             && (which == KeepErrors::All || seen.insert(call.name.clone()))
         {
@@ -143,54 +153,6 @@ fn failed(
         }
     }
     out
-}
-
-/// Lines at either end of a result that are read for how a command ended.
-const ENDS: usize = 12;
-
-/// Whether a result says that its call failed.
-fn is_failure(text: &str) -> bool {
-    let head = text.lines().take(ENDS);
-    let tail = text.lines().rev().take(ENDS);
-    head.chain(tail).any(says_failure)
-}
-
-fn says_failure(line: &str) -> bool {
-    let line = line.trim().to_ascii_lowercase();
-    let begins = [
-        "traceback (most recent call last)",
-        "error:",
-        "fatal:",
-        "panicked at",
-        "command failed",
-        "<tool_use_error>",
-        "<error>",
-    ];
-    begins.iter().any(|begin| line.starts_with(begin))
-        || exit_code(&line).is_some_and(|code| code != 0)
-}
-
-/// The exit code that a line tells.
-fn exit_code(line: &str) -> Option<i32> {
-    let told = [
-        "exit code",
-        "exit status",
-        "exited with",
-        "returncode",
-        "return code",
-        "exit_code",
-    ];
-    let at = told
-        .iter()
-        .find_map(|word| line.find(word).map(|at| at + word.len()))?;
-    let rest = line.get(at..)?;
-    let number = rest.trim_start_matches(|c: char| !c.is_ascii_digit() && c != '-');
-    // A number far from the word is about something else.
-    if rest.len() - number.len() > 12 {
-        return None;
-    }
-    let end = number.find(|c: char| !c.is_ascii_digit() && c != '-');
-    number.get(..end.unwrap_or(number.len()))?.parse().ok()
 }
 
 fn names_file(settings: &KeepSettings, call: ItemIndex, originals: Originals<'_>) -> bool {
@@ -240,31 +202,6 @@ fn share(share: f64, ceiling: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn failures_are_told_by_what_stands_at_the_ends() {
-        for text in [
-            "Exit code 1\nsrc/a.rs",
-            "<returncode>2</returncode>\n<output>",
-            "...\nTraceback (most recent call last):\n  File \"a.py\"",
-            "building\nerror: could not compile `a`",
-            "Process exited with code -9",
-            "<tool_use_error>File has not been read</tool_use_error>",
-        ] {
-            assert!(is_failure(text), "{text}");
-        }
-        let deep = format!("{}error: x\n{}", "fine\n".repeat(30), "fine\n".repeat(30));
-        for text in [
-            "Exit code 0\nok",
-            "<returncode>0</returncode>",
-            "exit code\nis what 12 lines below is about",
-            "fn error() {}",
-            "",
-            &deep,
-        ] {
-            assert!(!is_failure(text), "{text}");
-        }
-    }
 
     #[test]
     fn a_file_is_named_by_its_whole_name() {

@@ -262,7 +262,10 @@ impl<'a> Originals<'a> {
         mark: Mark,
         kept: &Kept,
     ) -> Option<Note> {
-        kept.of?;
+        // Without a length the result is whole, or has at most a line below it.
+        if kept.of.is_none() && (kept.times.is_none() || mark != Mark::Clipped) {
+            return None;
+        }
         let item = self.transcript.items.get(index)?;
         let result = match item.kind {
             ItemKind::Text => index,
@@ -278,17 +281,24 @@ impl<'a> Originals<'a> {
         let shows = !kept.lines.is_empty() || kept.shape.is_some();
         let original = shows.then(|| self.text(result)).flatten();
         let original = original.unwrap_or_default();
-        let entered = (kept.shape.is_some() || kept.times.is_some()) && mark == Mark::Clipped;
-        if entered && kept.of != u32::try_from(original.len()).ok() {
-            // The client has changed what was edited when it came in; nothing of that was evicted.
+        let entered = kept.is_entered() && mark == Mark::Clipped;
+        // The client may have changed what was edited when it came in; nothing of that was evicted.
+        if entered && !is_length(kept, &original) {
             return None;
         }
-        let id = ids::id(item);
-        let mut text = stub::result(&id, tokens, mark, kept, &original);
-        if let Some(times) = kept.times.filter(|_| entered) {
-            text = format!("{text}\n{}", stub::loop_line(times));
-        }
-        let text = fronted(self.transcript, index, text);
+        let text = match kept.times.filter(|_| entered) {
+            // The result is whole, so it still begins as it did.
+            Some(times) if kept.shape.is_none() => {
+                format!("{original}\n{}", stub::loop_line(times))
+            }
+            times => {
+                let mut text = stub::result(&ids::id(item), tokens, mark, kept, &original);
+                if let Some(times) = times {
+                    text = format!("{text}\n{}", stub::loop_line(times));
+                }
+                fronted(self.transcript, index, text)
+            }
+        };
         let size = reader.count(&text);
         Some(Note::new(text, size))
     }
@@ -304,7 +314,8 @@ impl<'a> Originals<'a> {
     ) -> Option<Note> {
         let item = self.transcript.items.get(call)?;
         let result = item.pair?;
-        let mut before = self.transcript.items.indexed();
+        // Most pointers are near to what they point to.
+        let mut before = self.transcript.items.indexed().rev();
         let (at, first) = before.find(|(at, item)| {
             item.kind == ItemKind::Call && item.no == same && *at < call && item.pair.is_some()
         })?;
@@ -312,7 +323,7 @@ impl<'a> Originals<'a> {
         let equal = text(first.pair?).filter(|first| text(result) == Some(*first));
         equal?;
         let tokens = self.transcript.items.get(result)?.tokens;
-        let made = if first.digest == item.digest {
+        let made = if first.is_same_call(item) {
             None
         } else {
             self.call(at)
@@ -322,8 +333,7 @@ impl<'a> Originals<'a> {
             text = format!("{text}\n{}", stub::loop_line(times));
         }
         let text = fronted(self.transcript, call, text);
-        let size = reader.count(&text);
-        Some(Note::new(text, size))
+        Some(reader.note(text))
     }
 
     /// The note that replaces the arguments of a call whose long strings are cut.
@@ -398,6 +408,13 @@ impl OwnTexts<'_> {
             recall: self.recall,
         })
     }
+}
+
+/// Whether a text is as long as it was when it was edited. A result that only got a line about a loop
+/// is kept as one run of lines.
+fn is_length(kept: &Kept, text: &str) -> bool {
+    let whole = kept.lines.first().map(|(_, end)| *end);
+    kept.of.or(whole) == u32::try_from(text.len()).ok()
 }
 
 /// Whether an item is a call that the client sees.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::originals::OwnTexts;
 use crate::commit::Trigger;
 use crate::policy::{
-    EvictionSettings, Held, Ladder, Policy, Proposal, Rung, Target, When, WindowZone,
+    self, EvictionSettings, Held, Ladder, Policy, Proposal, Rung, Target, When, Zone,
 };
 use crate::session::view::View;
 
@@ -19,6 +19,10 @@ impl OwnTexts<'_> {
         config: &EvictionSettings,
         target: Target,
     ) -> Option<Proposal> {
+        // Most requests bring nothing new that is a result, and copying a view costs.
+        if !policy::brings_results(view.transcript()) {
+            return None;
+        }
         let entry = |rung: &Rung, _| rung.when == When::Entry;
         let proposal = self.climb(ladder, view, config, target, entry)?;
         (!proposal.plan.is_empty()).then_some(proposal)
@@ -37,8 +41,8 @@ impl OwnTexts<'_> {
         let free = matches!(trigger, Trigger::Cold | Trigger::Guidance);
         // A window that is not known is never full.
         let zone = |size| match target.window {
-            Some(window) => WindowZone::of(size, window),
-            None => WindowZone::Green,
+            Some(window) => Zone::of_window(size, window),
+            None => Zone::Green,
         };
         // An earlier rung may have done all that there is to do.
         let due = |rung: &Rung, size| match rung.when {
@@ -46,8 +50,8 @@ impl OwnTexts<'_> {
             When::Pass => size > target.floor,
             When::Cold => free && size > target.floor,
             When::Unmet => size > target.ceiling,
-            When::Yellow => size > target.floor && zone(size) >= WindowZone::Yellow,
-            When::Red => size > target.floor && zone(size) >= WindowZone::Red,
+            When::Yellow => size > target.floor && zone(size) >= Zone::Yellow,
+            When::Red => size > target.floor && zone(size) >= Zone::Red,
         };
         self.climb(ladder, view, config, target, due)
             .unwrap_or_else(|| self.propose(Policy::None, view, config, target))

@@ -319,7 +319,7 @@ impl TurnState {
             if self.terms.ladder.has(Policy::Keep) {
                 let keep = &self.terms.keep;
                 let (ceiling, originals) = (self.terms.ceiling, written.originals);
-                (config.held, loosened) = keep::held(keep, ceiling, &view, originals);
+                (config.held, loosened) = keep::held(keep, ceiling, &view, originals, tools.reader);
             }
             let proposal = written.pass(&self.terms.ladder, trigger, &view, &config, limits);
             pinned = proposal.pinned;
@@ -374,8 +374,13 @@ impl TurnState {
         if !self.pending.is_empty() || !self.is_managed() {
             return (None, 0);
         }
+        let times_running = written.times_running(view);
+        // What an upstream refuses to see edited goes up as it came.
+        if self.terms.without.has(EditKind::Results) {
+            return (None, times_running);
+        }
         let entered = written.enter(&self.terms.ladder, view, config, limits);
-        (entered, written.times_running(view))
+        (entered, times_running)
     }
 
     fn eviction(&self, tools: &HopContext<'_>) -> policy::EvictionSettings {

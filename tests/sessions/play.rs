@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
+use plimsoll::model::is_failure;
 use plimsoll::tokens::{Counter, Encoding};
 use plimsoll_scripted::size::Sizer;
 use plimsoll_scripted::{
@@ -191,7 +192,7 @@ impl Play {
                 .peak
                 .max(requests.iter().map(|r| r.size).max().unwrap_or(0));
             found.extend(audit::always(requests, session));
-            found.extend(audit::open_episode(requests, session));
+            found.extend(audit::open_episode(requests, session, &is_failure));
             let missing = audit::descriptions(requests, session);
             found.extend(
                 missing

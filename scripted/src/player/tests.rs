@@ -360,7 +360,7 @@ fn play(wrong: Wrong, options: ClientOptions, turns: usize) -> Played {
     all.extend(audit::always(&requests, &session));
     if wrong != Wrong::Passive {
         all.extend(audit::descriptions(&requests, &session));
-        all.extend(audit::open_episode(&requests, &session));
+        all.extend(audit::open_episode(&requests, &session, &|_| false));
     }
     let growth = audit::growth(&requests, &Sizer::new(quarter_of_bytes()));
     let rules = all.iter().map(|violation| violation.rule).collect();
@@ -470,7 +470,7 @@ fn a_blanked_result_breaks_the_prefix_and_nothing_else() {
     let requests: Vec<&Received> = proxy.log.iter().collect();
     assert_eq!(audit::growth(&requests, &proxy.sizer).breaks.len(), 1);
     assert_eq!(audit::always(&requests, &session), []);
-    assert_eq!(audit::open_episode(&requests, &session), []);
+    assert_eq!(audit::open_episode(&requests, &session, &|_| false), []);
 }
 
 #[test]

@@ -83,11 +83,7 @@ fn text_handed(bytes: &[u8], handed: &str) -> Handed {
 
 /// A tool message with other content.
 pub fn result(bytes: &[u8], text: &str) -> Option<Bytes> {
-    Some(json::with_text(
-        &Object::parse(bytes).ok()?,
-        "content",
-        text,
-    ))
+    Some(json::with_content(&Object::parse(bytes).ok()?, text))
 }
 
 /// A system message with a block of text appended: behind a blank line to a string, as one more

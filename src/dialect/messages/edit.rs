@@ -299,11 +299,7 @@ pub fn handed(bytes: &[u8], record: &TurnRecord) -> Handed {
 
 /// A result with other content. Whether it is an error stays, and so does a marker of the client's.
 pub fn result(bytes: &[u8], text: &str) -> Option<Bytes> {
-    Some(json::with_text(
-        &Object::parse(bytes).ok()?,
-        "content",
-        text,
-    ))
+    Some(json::with_content(&Object::parse(bytes).ok()?, text))
 }
 
 /// A system text, or a system message, with a block of text appended: behind a blank line to a

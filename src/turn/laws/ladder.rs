@@ -3,7 +3,7 @@
 
 use super::say::{again, call, same, text};
 use super::sim::Sim;
-use crate::model::{ItemNo, Kept, Mark, Marks};
+use crate::model::{EditKind, Edits, ItemKind, ItemNo, Kept, Mark, Marks};
 use crate::policy::{Move, Plan, PlanError, Protection};
 use crate::session::index::ItemIndex;
 use crate::session::marked::Marked;
@@ -68,7 +68,7 @@ fn each_rung_runs_when_it_is_due() {
 
 #[test]
 fn a_rung_goes_on_where_the_one_before_it_had_to_stop() {
-    // Masking leaves the ends of results, and that is not enough here.
+    // Clearing all results but three is not enough here.
     let mut sim = session("keep-recent+recency@unmet");
     for _ in 0..4 {
         sim.turn([text(400)]);
@@ -162,6 +162,35 @@ fn what_is_kept_goes_last_and_no_budget_is_missed_for_it() {
         "{none}"
     );
     assert_eq!(loosened, 4);
+}
+
+/// An upstream that refuses edited results sees new ones as they came, and no call is left out.
+#[test]
+fn where_results_may_not_be_edited_new_ones_go_up_as_they_came() {
+    for ladder in ["repeat+cwl", "admit+cwl", "loop-guard+cwl"] {
+        let mut sim = session(ladder);
+        sim.settings.budget.admit.limits.tokens = 100;
+        sim.turn([call("odd", 200)]);
+        sim.turn([same()]);
+        sim.turn([same()]);
+        let edited = |without: bool| {
+            let mut state = sim.state(&sim.path, sim.path.marks.clone());
+            if without {
+                let results: Edits = [EditKind::Results].into_iter().collect();
+                state.terms.go_without(results);
+            }
+            let prepared = state.prepare(&sim.tools(), None).unwrap();
+            let items = prepared.view.transcript().items.indexed();
+            let hidden = items
+                .filter(|(at, item)| item.kind == ItemKind::Call && !prepared.view.is_whole(*at));
+            (hidden.count(), prepared.view.size())
+        };
+        let (shown_otherwise, size) = edited(false);
+        assert!(shown_otherwise > 0, "{ladder}");
+        let (none, whole) = edited(true);
+        assert_eq!(none, 0, "{ladder}: each call is shown with its own result");
+        assert!(whole > size || ladder.starts_with("loop"), "{ladder}");
+    }
 }
 
 #[test]

@@ -289,6 +289,12 @@ fn a_result_keeps_what_is_said_of_it() {
         result(unit.as_bytes(), "stub\n").unwrap(),
         r#"{"tool_use_id":"a","content":"stub\n","is_error":true,"type":"tool_result","cache_control":{"type":"ephemeral"}}"#
     );
+    // A breakpoint inside the content stays, on the text that replaces it.
+    let unit = r#"{"type":"tool_result","tool_use_id":"a","content":[{"type":"text","text":"x","cache_control":{"type":"ephemeral"}}]}"#;
+    assert_eq!(
+        result(unit.as_bytes(), "stub").unwrap(),
+        r#"{"type":"tool_result","tool_use_id":"a","content":[{"type":"text","text":"stub","cache_control":{"type":"ephemeral"}}]}"#
+    );
     assert_eq!(
         result(br#"{"type":"tool_result","tool_use_id":"a"}"#, "s").unwrap(),
         r#"{"type":"tool_result","tool_use_id":"a","content":"s"}"#
