@@ -313,10 +313,10 @@ fn counts_earlier(body: &str) -> bool {
     })
 }
 
-/// Results of the open episode that are gone, or otherwise than they were first sent, while a result
-/// of a closed episode before it still stands whole: rule `open-episode`. Explorations that an open
+/// Results of the open episode that are gone or changed, unless they were edited before they were first
+/// sent, while a result of a closed episode before it still stands whole: rule `open-episode`. Explorations that an open
 /// action depends on are not eligible and therefore don't count, nor do results under 400 bytes,
-/// those that came more than once, to which others may point, and those whose text is `spared`.
+/// those to which others may point, and those whose text is `spared`.
 #[must_use]
 pub fn open_episode(
     requests: &[&Received],
@@ -349,8 +349,11 @@ pub fn open_episode(
             let cleared = have
                 .get(*id)
                 .is_some_and(|raw| raw.contains("\"[cleared]\""));
-            have.get(*id) != first.get(*id) && !cleared
+            let entered = first.get(*id).filter(|raw| is_entry(raw));
+            !stands(id) && !cleared && (entered.is_none() || have.get(*id) != entered)
         };
+        let points = |raw: &String| field(raw, "content").starts_with("[unchanged since ");
+        let pointing = have.values().any(points);
         // Calls of this turn or a later one have no results yet.
         let before = |id: &&String| answered.get(id.as_str()).is_some_and(|made| *made < turn);
         let mut known = open.calls.iter().filter(before);
@@ -363,7 +366,9 @@ pub fn open_episode(
         let left = closed.flat_map(|episode| &episode.calls).find(|id| {
             let raw = sent.get(*id).filter(|raw| raw.len() >= SMALL_RESULT);
             let text = raw.map(|raw| field(raw, "content"));
-            let loose = |text: String| times.get(&text) == Some(&1) && !spared(&text);
+            // Others may point to a result that came more than once.
+            let again = |text: &String| pointing && times.get(text) > Some(&1);
+            let loose = |text: String| !again(&text) && !spared(&text);
             stands(id) && text.is_some_and(loose)
         });
         if let Some(left) = left {
@@ -375,6 +380,19 @@ pub fn open_episode(
         }
     }
     found
+}
+
+/// Whether a result reads as a rung for new results leaves it: a pointer, a clip with its counts, or
+/// the whole of it with a line about a loop.
+fn is_entry(raw: &str) -> bool {
+    let text = field(raw, "content");
+    let mut lines = text.lines();
+    let head = lines.next().unwrap_or_default();
+    let clipped = head.starts_with("[clipped ") && head.ends_with(" shown]");
+    let looped = lines
+        .next_back()
+        .is_some_and(|line| line.ends_with("times running]"));
+    clipped || looped || head.starts_with("[unchanged since ")
 }
 
 /// The episode that is open for certain when a turn's request is sent: opened in an earlier turn,

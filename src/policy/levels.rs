@@ -107,8 +107,8 @@ pub fn next_cut(seen: Marked<'_>) -> Option<EntryIndex> {
     transcript.items.iter().find(next).map(|item| item.entry)
 }
 
-/// The pairs that may be shortened, in the order of these calls. A result to which others point is
-/// one item with them: it follows its newest pointer, and none of them goes while one has to stay.
+/// The pairs that may be shortened, in the order of these calls. A result and the pointers to it are
+/// one item: the result follows its newest pointer, and if one of them has to stay, all of them stay.
 fn pairs(work: &Work<'_>, calls: &[ItemIndex]) -> Vec<Pair> {
     let all: HashSet<ItemIndex> = if work.has_pointers() {
         calls.iter().copied().collect()
