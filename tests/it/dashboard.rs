@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
@@ -99,6 +100,22 @@ pub fn spread(scrapes: &[Scrape], steps: usize) -> impl Iterator<Item = &Scrape>
     (0..steps).map(move |step| &scrapes[step * scrapes.len() / steps])
 }
 
+/// The address that a Prometheus says it listens on. The rest of its log is read and dropped, so
+/// that it never waits for a reader.
+fn listening(log: ChildStderr) -> SocketAddr {
+    let mut lines = BufReader::new(log).lines().map_while(Result::ok);
+    let mut said = Vec::new();
+    let address = lines.by_ref().find_map(|line| {
+        let is_bound = line.contains("\"Listening on\"");
+        let address = line.rsplit_once("address=").filter(|_| is_bound);
+        let address = address.and_then(|(_, address)| address.trim().parse().ok());
+        said.push(line);
+        address
+    });
+    std::thread::spawn(move || lines.for_each(drop));
+    address.unwrap_or_else(|| panic!("Prometheus never listened:\n{}", said.join("\n")))
+}
+
 /// A Prometheus over data that it is given. It ends when it is dropped.
 struct Prometheus {
     child: Child,
@@ -136,17 +153,18 @@ impl Prometheus {
         run("promtool", &[words[0], words[1], words[2], &samples, &data]);
         let config = directory.path().join("prometheus.yml");
         fs::write(&config, "global: {}\n").unwrap();
-        let at = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap();
-        let child = Command::new("prometheus")
+        // It picks its port itself: one that was free a moment ago may be another test's by now.
+        let mut child = Command::new("prometheus")
             .arg(format!("--config.file={}", config.display()))
             .arg(format!("--storage.tsdb.path={}", data.display()))
-            .arg(format!("--web.listen-address={at}"))
+            .arg("--web.listen-address=127.0.0.1:0")
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
+            .unwrap();
+        let log = child.stderr.take().unwrap();
+        let at = tokio::task::spawn_blocking(|| listening(log))
+            .await
             .unwrap();
         let running = Self {
             child,

@@ -26,7 +26,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// Long enough for a busy machine; no test waits for it unless it fails.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A future that has to end.
 pub async fn soon<T>(future: impl Future<Output = T>) -> T {
