@@ -17,7 +17,7 @@ use super::secret::Secret;
 use super::settings::TenantKey;
 use super::units;
 use crate::commit::Floor;
-use crate::model::caches;
+use crate::model::{Globs, caches};
 use crate::policy::Ladder;
 use crate::tokens::Models;
 use crate::turn::{Guidance, MIN_CEILING, ProtectRecent};
@@ -149,10 +149,7 @@ pub(super) fn ladder(value: Value) -> Result<Ladder, String> {
     if names.is_empty() || !all {
         return Err("must be names of policies, like [\"repeat\", \"cwl\"]".to_owned());
     }
-    let ladder = names.join("+").parse::<Ladder>();
-    ladder
-        .and_then(Ladder::served)
-        .map_err(|error| error.to_string())
+    Ladder::served(&names.join("+")).map_err(|error| error.to_string())
 }
 
 /// Reads the ceiling.
@@ -260,6 +257,11 @@ pub(super) fn globs(list: Vec<String>) -> Result<Vec<String>, String> {
             .map_err(|error| format!("`{pattern}` is not a glob: {}", error.kind()))?;
     }
     Ok(list)
+}
+
+/// Reads globs on names, and compiles them.
+pub(super) fn name_globs(list: Vec<String>) -> Result<Globs, String> {
+    Globs::new(&list).map_err(|error| error.to_string())
 }
 
 /// Reads the path of a file of model families, and checks the file. Empty means that there is none.

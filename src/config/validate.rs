@@ -12,13 +12,13 @@ use super::raw::{
 };
 use super::readers::{
     address, at_least, at_least_one, cache_memory, ceiling, families, floor, fraction, globs,
-    guidance, guide_at, ladder, none_or, protect_recent, size, tenant_key, timeout, word,
+    guidance, guide_at, ladder, name_globs, none_or, protect_recent, size, tenant_key, timeout,
+    word,
 };
 use super::settings::{Config, LogFormat, StoreSection};
 use super::units;
 use crate::dialect::stream::UsageMode;
 use crate::ingress::{Hosts, Origins, Sources};
-use crate::model::Globs;
 use crate::pipeline::StreamSettings;
 use crate::policy::{AdmitSettings, Order};
 use crate::store::Backend;
@@ -300,17 +300,13 @@ impl Check<'_> {
             _ => size(value).map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)),
         });
         take!(self, admit: raw.reads => admit.reads, Ok);
-        take!(self, admit: raw.except => admit.except, |list| {
-            Globs::new(&list).map_err(|error| error.to_string())
-        });
+        take!(self, admit: raw.except => admit.except, name_globs);
     }
 
     fn keep(&mut self, raw: RawKeep, keep: &mut KeepSettings) {
-        let list = |list: Vec<String>| Globs::new(&list).map_err(|error| error.to_string());
-        take!(self, keep: raw.tools => keep.tools, list);
+        take!(self, keep: raw.tools => keep.tools, name_globs);
         take!(self, keep: raw.files => keep.files, |names: Vec<String>| {
-            let full = names.iter().any(|name| name.is_empty());
-            if full {
+            if names.iter().any(String::is_empty) {
                 Err("a name of a file must not be empty".to_owned())
             } else {
                 Ok(names)

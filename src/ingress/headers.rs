@@ -107,8 +107,7 @@ pub fn overrides(
         budget: read(headers, BUDGET, budget)?,
         profile: read(headers, PROFILE, |text| profile(text, profiles))?,
         ladder: read(headers, POLICY, |text| {
-            let ladder = text.parse::<Ladder>().and_then(Ladder::served);
-            ladder.map_err(|error| error.to_string())
+            Ladder::served(text).map_err(|error| error.to_string())
         })?,
         recall: read(headers, RECALL, |text| word(text, SWITCH))?,
         guide: read(headers, GUIDE, |text| word(text, NOW))?.is_some(),

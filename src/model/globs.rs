@@ -50,7 +50,13 @@ impl Globs {
     /// Whether one of them matches a name.
     #[must_use]
     pub fn match_name(&self, name: &str) -> bool {
-        !self.set.is_empty() && self.set.is_match(name.to_lowercase())
+        !self.set.is_empty() && self.match_lower(&name.to_lowercase())
+    }
+
+    /// Whether one of them matches a name that is in lower case already.
+    #[must_use]
+    pub fn match_lower(&self, name: &str) -> bool {
+        self.set.is_match(name)
     }
 
     /// Whether there are none.

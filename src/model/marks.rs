@@ -96,10 +96,12 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Whether a rung for new results chose it: then the model never saw more of the result.
+    /// Whether a result under this mark is shown as a rung for new results left it, and no pass since:
+    /// then the model never saw more of it.
     #[must_use]
-    pub fn is_entered(&self) -> bool {
-        self.same.is_some() || self.shape.is_some() || self.times.is_some()
+    pub fn is_entered(&self, mark: Mark) -> bool {
+        let entered = self.same.is_some() || self.shape.is_some() || self.times.is_some();
+        entered && mark == Mark::Clipped
     }
 }
 

@@ -11,6 +11,7 @@ mod ids;
 mod item;
 mod labels;
 mod marks;
+mod numbers;
 pub mod raw;
 mod record;
 mod rope;
@@ -32,6 +33,7 @@ pub use item::{
 pub use labels::LabelSet;
 pub(crate) use labels::label_set;
 pub use marks::{Kept, Mark, Marks, ResultShape, StoredMark};
+pub use numbers::grouped;
 pub use record::{
     Content, Effect, ExplicitKind, HiddenCall, HiddenTool, Original, Parent, Snapshot,
     SnapshotEntry, StoredHop, TurnRecord,

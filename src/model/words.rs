@@ -7,7 +7,6 @@ use std::ops::Range;
 
 use twox_hash::XxHash3_64;
 
-use super::failure::is_failure;
 use super::strings::{strings, tells_place};
 use super::weight::{block, shared};
 
@@ -98,11 +97,17 @@ impl Words {
             distinct: seen.len(),
             text: (!text.is_empty()).then(|| hash(text)),
             longest: text.len(),
-            failure: is_failure(text),
+            failure: false,
         }
     }
 
-    /// Whether the text says that a call failed, if it is the text of a result.
+    /// The same words, for the text of a result that says that its call failed, or that it did not.
+    #[must_use]
+    pub fn with_failure(self, failure: bool) -> Self {
+        Self { failure, ..self }
+    }
+
+    /// Whether the text is that of a result, and says that its call failed.
     #[must_use]
     pub fn is_failure(&self) -> bool {
         self.failure

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::admit::AdmitSettings;
-use super::protect::Held;
-use crate::model::{Words, label_set};
+use super::protect::{Held, Protection};
+use crate::model::{Globs, Words, label_set};
+use crate::session::clip::ClipLimits;
 use crate::session::index::ItemIndex;
 use crate::session::measure::Measure;
 use crate::session::view::View;
@@ -59,22 +59,22 @@ label_set!(
 );
 
 impl Policy {
-    /// The words for those that a request may ask for: all that need no model.
-    pub const WORDS: &'static [(&'static str, Self)] = &[
-        (Self::Repeat.name(), Self::Repeat),
-        (Self::Admit.name(), Self::Admit),
-        (Self::LoopGuard.name(), Self::LoopGuard),
-        (Self::Keep.name(), Self::Keep),
-        (Self::Cwl.name(), Self::Cwl),
-        (Self::CwlPaper.name(), Self::CwlPaper),
-        (Self::None.name(), Self::None),
-        (Self::Recency.name(), Self::Recency),
-        (Self::OldestTurn.name(), Self::OldestTurn),
-        (Self::ToolPrune.name(), Self::ToolPrune),
-        (Self::ToolMaskPrune.name(), Self::ToolMaskPrune),
-        (Self::Hybrid.name(), Self::Hybrid),
-        (Self::ThreeTier.name(), Self::ThreeTier),
-        (Self::KeepRecent.name(), Self::KeepRecent),
+    /// Those that a request may ask for: all that need no model.
+    pub const SERVED: &'static [Self] = &[
+        Self::Repeat,
+        Self::Admit,
+        Self::LoopGuard,
+        Self::Keep,
+        Self::Cwl,
+        Self::CwlPaper,
+        Self::None,
+        Self::Recency,
+        Self::OldestTurn,
+        Self::ToolPrune,
+        Self::ToolMaskPrune,
+        Self::Hybrid,
+        Self::ThreeTier,
+        Self::KeepRecent,
     ];
 }
 
@@ -133,6 +133,33 @@ impl Default for EvictionSettings {
     }
 }
 
+/// Which new results are clipped, and to what size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdmitSettings {
+    /// The largest size of a result that is shown whole.
+    pub limits: ClipLimits,
+    /// Whether results of reads are clipped too. Of what a model reads it needs the lines that it
+    /// edits.
+    pub reads: bool,
+    /// Tools whose results are never clipped.
+    pub except: Globs,
+}
+
+impl Default for AdmitSettings {
+    fn default() -> Self {
+        Self {
+            // Paper 002 clips strings over 4,000 tokens.
+            limits: ClipLimits {
+                tokens: 4_000,
+                lines: 0,
+                bytes: 0,
+            },
+            reads: false,
+            except: Globs::default(),
+        }
+    }
+}
+
 /// How much a pass has to evict, in raw tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
@@ -163,6 +190,19 @@ pub struct PolicyAsk<'a> {
     /// The strings of an original, which are read only once. Those of a call are the strings of its
     /// arguments' texts, as [`crate::session::stub::words`] joins them. `None` if an item has none.
     pub words: &'a dyn Fn(ItemIndex) -> Option<Arc<Words>>,
+}
+
+impl PolicyAsk<'_> {
+    /// What a pass may not touch at first: the newest message, the last `recent` raw tokens of what is
+    /// shown, and what is held.
+    pub(super) fn protection(&self, recent: u32) -> Protection {
+        Protection::new(self.view.marked(), recent).holding(&self.config.held)
+    }
+
+    /// Whether any of that may go before a budget is reported unmet.
+    pub(super) fn spares(&self, recent: u32) -> bool {
+        recent > 0 || !self.config.held.is_empty()
+    }
 }
 
 label_set!(

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use super::ask::{Level, Policy, PolicyAsk};
 use super::pass::{Proposal, conclude};
 use super::plan::Move;
-use super::protect::Protection;
 use super::work::{Work, bare};
 use crate::model::{ItemKind, Kept, Mark, Role, ToolClass};
 use crate::session::graph::Episode;
@@ -54,14 +53,10 @@ pub(super) fn propose(policy: Policy, ask: &PolicyAsk<'_>) -> Proposal {
         | Policy::LoopGuard
         | Policy::Keep => ask.config.protect_recent,
     };
-    let protection = Protection::new(ask.view.marked(), recent)
-        .holding(&ask.config.held)
-        .without_episodes();
-    let mut work = Work::new(ask, protection);
+    let mut work = Work::new(ask, ask.protection(recent).without_episodes());
     run_out(policy, &mut work, ask);
     // Recent tokens are protected only as long as the ceiling can be met without them.
-    let spared = recent > 0 || !ask.config.held.is_empty();
-    if work.total() > ask.target.ceiling && spared {
+    if work.total() > ask.target.ceiling && ask.spares(recent) {
         work.protection = work.protection.without_recent();
         run_out(policy, &mut work, ask);
     }
@@ -73,8 +68,7 @@ fn run_out(policy: Policy, work: &mut Work<'_>, ask: &PolicyAsk<'_>) {
     loop {
         let before = work.moves.len();
         run(policy, work, ask);
-        let freed = work.has_pointers() && work.moves.len() > before;
-        if work.total() <= ask.target.ceiling || !freed {
+        if work.total() <= ask.target.ceiling || !work.frees_since(before) {
             return;
         }
     }

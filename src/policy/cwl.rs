@@ -1,13 +1,12 @@
 //! Context Window Lifecycle in the finer order: graduated eviction along the episode graph (paper
 //! 000 §4.4, design §5). Acts go before exploration, oldest first, level by level; the view is
-//! counted again after each step. Pure. Never touches what [`Protection`] covers.
+//! counted again after each step. Pure. Never touches what is protected.
 
 use super::ask::{Level, Policy, PolicyAsk};
 use super::levels::Levels;
 use super::open_episode;
 use super::pass::{Proposal, conclude};
 use super::plan::Move;
-use super::protect::Protection;
 use super::work::Work;
 use crate::model::{ItemKind, Mark};
 use crate::session::graph::{Episode, EpisodeKind};
@@ -30,8 +29,7 @@ struct LevelsPass<'a> {
 /// removes calls inside an open episode, then whole calls of such exploration. The protected tail
 /// of recent tokens goes before those, but only to meet the ceiling.
 pub(super) fn propose(ask: &PolicyAsk<'_>) -> Proposal {
-    let protection = Protection::new(ask.view.marked(), ask.config.protect_recent);
-    let protection = protection.holding(&ask.config.held);
+    let protection = ask.protection(ask.config.protect_recent);
     // The paper's rule: nothing of an open episode goes.
     let protection = if ask.config.strict_active {
         protection.with_open()
@@ -87,8 +85,7 @@ impl<'a> LevelsPass<'a> {
             self.evict_in_order();
             // A result to which another one pointed may go once that is gone, which may have been
             // later in the order.
-            let freed = self.work.has_pointers() && self.work.moves.len() > before;
-            if self.work.met() || !freed {
+            if self.work.met() || !self.work.frees_since(before) {
                 return;
             }
         }

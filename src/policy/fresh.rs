@@ -1,27 +1,29 @@
-//! Results that came in with the request and were never sent before. Editing them breaks no cached
-//! prefix. Never edits any.
+//! Results that came in with the request and were never sent before, and how a rung edits them. What was
+//! sent before is never touched, so no cached prefix breaks. Never chooses what is edited.
 
-use crate::model::{ItemKind, Role};
+use std::sync::Arc;
+
+use super::ask::{Level, Policy, PolicyAsk};
+use super::pass::{Proposal, conclude};
+use super::protect::Protection;
+use super::work::Work;
+use crate::model::{ItemKind, Kept, Mark};
 use crate::session::index::ItemIndex;
-use crate::session::transcript::Transcript;
+use crate::session::transcript::{Item, Transcript};
 
 /// The client's calls whose results are new, in order: those results stand behind the newest
 /// assistant message.
 pub(super) fn calls(transcript: &Transcript) -> Vec<ItemIndex> {
-    let mut entries = transcript.entries.iter();
-    let Some(newest) = entries.rfind(|entry| entry.role == Role::Assistant) else {
+    let Some(newest) = transcript.newest_answer() else {
         return Vec::new();
     };
     let behind = transcript.items.indexed().rev();
     let behind = behind.take_while(|(at, _)| *at >= newest.items.end);
     let results = behind.filter(|(_, item)| item.kind == ItemKind::Result && !item.stays);
-    let is_clients = |call: &ItemIndex| {
-        let call = transcript.items.get(*call);
-        call.is_some_and(|call| !call.hidden && !call.stays && call.delimiter.is_none())
-    };
+    let editable = |call: &Item| call.is_clients_call() && !call.stays;
     let mut calls: Vec<ItemIndex> = results
         .filter_map(|(_, item)| item.pair)
-        .filter(is_clients)
+        .filter(|call| transcript.items.get(*call).is_some_and(editable))
         .collect();
     calls.reverse();
     calls
@@ -31,4 +33,26 @@ pub(super) fn calls(transcript: &Transcript) -> Vec<ItemIndex> {
 #[must_use]
 pub fn brings_results(transcript: &Transcript) -> bool {
     !calls(transcript).is_empty()
+}
+
+/// Proposes an edit of each new result of which `choose` says what stays.
+pub(super) fn edit(
+    ask: &PolicyAsk<'_>,
+    policy: Policy,
+    level: Level,
+    mut choose: impl FnMut(ItemIndex) -> Option<Kept>,
+) -> Proposal {
+    let calls = calls(ask.view.transcript()).into_iter();
+    let chosen: Vec<_> = calls
+        .filter_map(|call| Some((call, Arc::new(choose(call)?))))
+        .collect();
+    // Most requests bring nothing that is edited, and the state of a pass is a copy of the view.
+    if chosen.is_empty() {
+        return Proposal::nothing(ask);
+    }
+    let mut work = Work::new(ask, Protection::of_entry());
+    for (call, kept) in chosen {
+        work.shrink(level, call, Mark::Clipped, Some(kept));
+    }
+    conclude(work, ask, policy)
 }

@@ -66,9 +66,9 @@ pub enum LadderError {
 }
 
 fn names() -> String {
-    let names: Vec<String> = Policy::WORDS
-        .iter()
-        .map(|(name, _)| format!("\"{name}\""))
+    let served = Policy::SERVED.iter();
+    let names: Vec<String> = served
+        .map(|policy| format!("\"{}\"", policy.name()))
         .collect();
     format!("{}, or several joined by `+`", names.join(", "))
 }
@@ -199,15 +199,16 @@ impl Ladder {
         evicting.next().map_or(Policy::None, |rung| rung.policy)
     }
 
-    /// The same ladder if no rung needs a model.
+    /// Reads a ladder that is to serve.
     ///
     /// # Errors
-    /// [`LadderError::Model`] if one does.
-    pub fn served(self) -> Result<Self, LadderError> {
-        let model = self.0.iter().find(|rung| rung.policy == Policy::Compaction);
-        match model {
+    /// Why the text is none, or [`LadderError::Model`] if a rung needs a model.
+    pub fn served(text: &str) -> Result<Self, LadderError> {
+        let ladder: Self = text.parse()?;
+        let served = |rung: &&Rung| Policy::SERVED.contains(&rung.policy);
+        match ladder.0.iter().find(|rung| !served(rung)) {
             Some(rung) => Err(LadderError::Model(rung.policy)),
-            None => Ok(self),
+            None => Ok(ladder),
         }
     }
 }
@@ -293,7 +294,7 @@ mod tests {
             let refused = text.parse::<Ladder>().unwrap_err().to_string();
             assert!(refused.contains(says), "{text}: {refused}");
         }
-        let model = "compaction".parse::<Ladder>().unwrap().served();
+        let model = Ladder::served("compaction");
         assert_eq!(model, Err(LadderError::Model(Policy::Compaction)));
     }
 }

@@ -2,14 +2,10 @@
 //! result several times running (paper 001, "Loop detection"). Also tells how often that was, for
 //! metrics and headers, whether the rung stands on the ladder or not. Never hides a result.
 
-use std::sync::Arc;
-
 use super::ask::{Level, Policy, PolicyAsk, Text};
 use super::fresh;
-use super::pass::{Proposal, conclude};
-use super::protect::Protection;
-use super::work::Work;
-use crate::model::{ItemKind, Kept, Mark};
+use super::pass::Proposal;
+use crate::model::{Kept, Mark};
 use crate::session::index::ItemIndex;
 use crate::session::transcript::{Item, Transcript};
 
@@ -19,16 +15,6 @@ pub const LOOP_FROM: u32 = 3;
 /// No more calls than this are compared.
 const LOOP_MOST: usize = 50;
 
-/// The client's calls that have results, oldest first.
-fn calls(transcript: &Transcript) -> impl DoubleEndedIterator<Item = (ItemIndex, &Item)> {
-    let is_call = |item: &Item| {
-        let client = !item.hidden && item.delimiter.is_none();
-        item.kind == ItemKind::Call && client && item.pair.is_some()
-    };
-    let items = transcript.items.indexed();
-    items.filter(move |(_, item)| is_call(item))
-}
-
 /// How many times running a call had been made when it brought its result, each time with this
 /// result. At least 1, and at most 51.
 #[must_use]
@@ -37,7 +23,8 @@ pub fn times_running<'a>(
     call: ItemIndex,
     originals: &dyn Fn(ItemIndex) -> Option<Text<'a>>,
 ) -> u32 {
-    let mut before = calls(transcript).rev().skip_while(|(at, _)| *at > call);
+    let calls = transcript.answered_calls().rev();
+    let mut before = calls.skip_while(|(at, _)| *at > call);
     let Some((_, newest)) = before.next() else {
         return 1;
     };
@@ -73,33 +60,28 @@ pub fn newest_times_running<'a>(
 
 /// Proposes a line for each new result that ends a loop.
 pub(super) fn propose(ask: &PolicyAsk<'_>) -> Proposal {
-    let mut work = Work::new(ask, Protection::of_entry());
-    for call in fresh::calls(work.transcript) {
-        let times = times_running(work.transcript, call, ask.originals);
-        if times < LOOP_FROM || work.mark(call) > Mark::Clipped {
-            continue;
-        }
-        if let Some(kept) = kept(&work, ask, call, times) {
-            work.shrink(Level::Loop, call, Mark::Clipped, Some(Arc::new(kept)));
-        }
-    }
-    conclude(work, ask, Policy::LoopGuard)
+    fresh::edit(ask, Policy::LoopGuard, Level::Loop, |call| kept(ask, call))
 }
 
-/// What is shown of the result already, and the line.
-fn kept(work: &Work<'_>, ask: &PolicyAsk<'_>, call: ItemIndex, times: u32) -> Option<Kept> {
-    let item = work.item(call)?;
-    if let Some(kept) = work.kept(item) {
+/// What is shown of a result already, and the line; `None` if it ends no loop.
+fn kept(ask: &PolicyAsk<'_>, at: ItemIndex) -> Option<Kept> {
+    let seen = ask.view.marked();
+    let times = times_running(seen.transcript, at, ask.originals);
+    if times < LOOP_FROM || seen.mark_of(at) > Mark::Clipped {
+        return None;
+    }
+    let call = seen.transcript.items.get(at)?;
+    if let Some(kept) = seen.marks.kept(call.no) {
         return (kept.times != Some(times)).then(|| Kept {
             times: Some(times),
             ..Kept::clone(kept)
         });
     }
     // Nothing may point at a result that has a line of its own.
-    if work.is_pointed_to(call) {
+    if seen.pointers().contains_key(&at) {
         return None;
     }
-    let length = u32::try_from((ask.originals)(item.pair?)?.len()).ok()?;
+    let length = u32::try_from((ask.originals)(call.pair?)?.len()).ok()?;
     Some(Kept {
         lines: vec![(0, length)],
         times: Some(times),

@@ -20,8 +20,7 @@ mod repeat;
 mod work;
 mod zone;
 
-pub use admit::AdmitSettings;
-pub use ask::{EvictionSettings, Level, Order, Policy, PolicyAsk, Target, Text};
+pub use ask::{AdmitSettings, EvictionSettings, Level, Order, Policy, PolicyAsk, Target, Text};
 pub use fresh::brings_results;
 pub use ladder::{Ladder, LadderError, Rung, When};
 pub use levels::next_cut;

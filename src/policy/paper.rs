@@ -5,7 +5,6 @@
 use super::ask::{Level, Policy, PolicyAsk};
 use super::pass::{Proposal, conclude};
 use super::plan::Move;
-use super::protect::Protection;
 use super::work::Work;
 use crate::model::{ItemKind, ToolClass};
 use crate::session::graph::{Episode, EpisodeKind};
@@ -34,15 +33,13 @@ struct PaperPass<'a> {
 pub(super) fn propose(ask: &PolicyAsk<'_>) -> Proposal {
     let prologue = prologue(ask);
     let recent = ask.config.protect_recent;
-    let protection = Protection::new(ask.view.marked(), recent).holding(&ask.config.held);
     let mut pass = PaperPass {
-        work: Work::new(ask, protection.with_open()),
+        work: Work::new(ask, ask.protection(recent).with_open()),
         graph: Vec::new(),
         prologue,
     };
     pass.evict();
-    let spared = recent > 0 || !ask.config.held.is_empty();
-    if spared && pass.work.total() > ask.target.ceiling {
+    if ask.spares(recent) && pass.work.total() > ask.target.ceiling {
         pass.work.protection = pass.work.protection.without_recent();
         pass.evict();
     }
@@ -72,8 +69,7 @@ impl<'a> PaperPass<'a> {
             self.walk();
             // A result that another one pointed to may go once that is gone, which the walk may
             // have come to later.
-            let freed = self.work.has_pointers() && self.work.moves.len() > before;
-            if self.work.met() || !freed {
+            if self.work.met() || !self.work.frees_since(before) {
                 return;
             }
         }

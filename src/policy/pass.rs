@@ -1,7 +1,6 @@
 //! What a pass would do: the types that all policies share. Never chooses what is evicted.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use super::ask::{Level, Policy, PolicyAsk};
 use super::plan::{Move, Plan, PlanError};
@@ -49,9 +48,7 @@ pub(super) fn conclude(work: Work<'_>, ask: &PolicyAsk<'_>, policy: Policy) -> P
     let mut size = work.total();
     if !dropped.is_empty() {
         // The pass counted with moves that are dropped now.
-        let marks = Arc::new(plan.applied(ask.view.marks()));
-        let view = ask.view.under(marks, ask.measure);
-        size = view.size() + ask.target.fixed;
+        size = plan.view(ask.view, ask.measure).size() + ask.target.fixed;
     }
     let unmet = size > ask.target.ceiling;
     let pinned = unmet.then(|| pinned(&work, ask.target.fixed));
@@ -89,6 +86,17 @@ fn last_moves(moves: &[Move]) -> Vec<Move> {
 }
 
 impl Proposal {
+    /// Nothing moves.
+    pub(super) fn nothing(ask: &PolicyAsk<'_>) -> Self {
+        Self {
+            plan: Plan::default(),
+            size: ask.view.size() + ask.target.fixed,
+            gone: BTreeMap::new(),
+            dropped: Vec::new(),
+            pinned: None,
+        }
+    }
+
     /// The same, followed by what a later policy proposes for the view that this one leaves.
     #[must_use]
     pub fn then(mut self, later: Self) -> Self {

@@ -11,7 +11,9 @@ use crate::model::{ItemKind, ItemNo, Kept, Mark, Marks};
 use crate::session::graph::{DelimiterRole, Episode};
 use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::marked::Marked;
+use crate::session::measure::Measure;
 use crate::session::transcript::Item;
+use crate::session::view::View;
 
 /// A proposed move of one item's mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -191,6 +193,13 @@ impl Plan {
         let mut marks = marks.clone();
         marks.apply(&self.moves, &self.kept);
         marks
+    }
+
+    /// A view after its moves.
+    #[must_use]
+    pub fn view(&self, before: &View, measure: Measure<'_>) -> View {
+        let marks = self.applied(before.marks());
+        View::new(before.shared(), Arc::new(marks), measure)
     }
 
     /// Whether nothing moves.

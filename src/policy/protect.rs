@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::model::{ItemKind, MESSAGE_TOKENS, Mark, Role};
+use crate::model::{ItemKind, MESSAGE_TOKENS, Mark};
 use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::marked::Marked;
 use crate::session::transcript::Transcript;
@@ -60,9 +60,7 @@ impl Protection {
     pub fn new(seen: Marked<'_>, recent: u32) -> Self {
         let Marked { transcript, marks } = seen;
         let newest = transcript
-            .entries
-            .iter()
-            .rfind(|entry| entry.role == Role::Assistant)
+            .newest_answer()
             .map_or(transcript.items.end(), |entry| entry.items.start);
         let mut start = transcript.items.end();
         let mut left = recent;

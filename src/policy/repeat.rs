@@ -1,94 +1,95 @@
 //! The rung `repeat`: a new result that is still shown in full further up becomes a pointer to it.
 //! Nothing is lost, and nothing that was sent before changes. Never points at what is not shown.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
 
 use super::ask::{Level, Policy, PolicyAsk};
 use super::fresh;
-use super::pass::{Proposal, conclude};
-use super::protect::Protection;
-use super::work::Work;
+use super::pass::Proposal;
 use crate::model::{ItemKind, ItemNo, Kept, Mark};
 use crate::session::index::ItemIndex;
 
 /// A result with fewer tokens than this is hardly longer than a pointer.
 const FROM: u32 = 120;
 
+/// Whole results by their size in tokens: only texts of the same size are compared, so that hardly
+/// any others are read.
+type BySize = HashMap<u32, Vec<ItemIndex>>;
+
 /// Proposes a pointer for each new result whose text an earlier result still shows.
 pub(super) fn propose(ask: &PolicyAsk<'_>) -> Proposal {
-    let mut work = Work::new(ask, Protection::of_entry());
-    point(&mut work, ask);
-    conclude(work, ask, Policy::Repeat)
+    let whole = whole(ask);
+    // A result that becomes a pointer itself is nothing to point to.
+    let mut pointing = HashSet::new();
+    fresh::edit(ask, Policy::Repeat, Level::Repeat, |call| {
+        let same = same(ask, &whole, &pointing, call)?;
+        pointing.insert(call);
+        // Without a length, versions that know no pointers show the result whole.
+        Some(Kept {
+            same: Some(same),
+            ..Kept::default()
+        })
+    })
 }
 
-fn point(work: &mut Work<'_>, ask: &PolicyAsk<'_>) {
-    let due: Vec<Repeated> = fresh::calls(work.transcript)
-        .into_iter()
-        .filter_map(|call| Repeated::new(work, call))
+/// The result of a call that is large enough, and its size in tokens.
+fn sized(ask: &PolicyAsk<'_>, call: ItemIndex) -> Option<(ItemIndex, u32)> {
+    let items = &ask.view.transcript().items;
+    let result = items.get(call)?.pair?;
+    let tokens = items.get(result)?.tokens;
+    (tokens >= FROM).then_some((result, tokens))
+}
+
+/// The results that are as large as some new one and are shown whole.
+fn whole(ask: &PolicyAsk<'_>) -> BySize {
+    let transcript = ask.view.transcript();
+    let due = fresh::calls(transcript).into_iter();
+    let due: HashSet<u32> = due
+        .filter_map(|call| sized(ask, call).map(|(_, tokens)| tokens))
         .collect();
+    let mut whole = BySize::new();
     if due.is_empty() {
-        return;
+        return whole;
     }
-    // Only texts of the same size in tokens are compared, so that hardly any others are read.
-    let mut whole: HashMap<u32, Vec<ItemIndex>> = HashMap::new();
-    for (at, item) in work.transcript.items.indexed() {
-        let sized = due.iter().any(|one| one.tokens == item.tokens);
-        if item.kind == ItemKind::Result && sized && ask.view.is_whole(at) {
+    for (at, item) in transcript.items.indexed() {
+        let result = item.kind == ItemKind::Result && due.contains(&item.tokens);
+        if result && ask.view.is_whole(at) {
             whole.entry(item.tokens).or_default().push(at);
         }
     }
-    for one in due {
-        let Some(text) = (ask.originals)(one.result) else {
-            continue;
-        };
-        let hash = (ask.words)(one.result).and_then(|words| words.text());
-        let earlier = whole.get(&one.tokens).into_iter().flatten();
-        // The newest stays in view longest.
-        let mut earlier = earlier.rev().filter(|at| **at < one.result);
-        // Hashes are remembered, so that few texts are read again.
-        let equal = |at: &&ItemIndex| {
-            let other = (ask.words)(**at).and_then(|words| words.text());
-            other == hash && (ask.originals)(**at).is_some_and(|other| *other == *text)
-        };
-        let same = earlier.find_map(|at| anchor(work, *at).filter(|_| equal(&at)));
-        if let Some(same) = same {
-            // Without a length, versions that know no pointers show the result whole.
-            let kept = Kept {
-                same: Some(same),
-                ..Kept::default()
-            };
-            work.shrink(Level::Repeat, one.call, Mark::Clipped, Some(Arc::new(kept)));
-        }
-    }
+    whole
 }
 
-/// A new result that is large enough.
-#[derive(Clone, Copy)]
-struct Repeated {
+/// The call whose result still shows the text that the result of a new call has.
+fn same(
+    ask: &PolicyAsk<'_>,
+    whole: &BySize,
+    pointing: &HashSet<ItemIndex>,
     call: ItemIndex,
-    result: ItemIndex,
-    tokens: u32,
-}
-
-impl Repeated {
-    fn new(work: &Work<'_>, call: ItemIndex) -> Option<Self> {
-        let result = work.item(call)?.pair?;
-        let tokens = work.item(result)?.tokens;
-        let due = tokens >= FROM && work.mark(call) == Mark::Live;
-        due.then_some(Self {
-            call,
-            result,
-            tokens,
-        })
+) -> Option<ItemNo> {
+    let (result, tokens) = sized(ask, call)?;
+    if ask.view.marked().mark_of(call) != Mark::Live {
+        return None;
     }
+    let text = (ask.originals)(result)?;
+    // Hashes are remembered, so that few texts are read again.
+    let hash = |at: ItemIndex| (ask.words)(at).and_then(|words| words.text());
+    let equal = |at: ItemIndex| {
+        let same = hash(at) == hash(result);
+        same && (ask.originals)(at).is_some_and(|other| *other == *text)
+    };
+    // The newest stays in view longest.
+    let earlier = whole.get(&tokens)?.iter().rev();
+    let mut earlier = earlier.filter(|at| **at < result);
+    earlier.find_map(|at| anchor(ask, pointing, *at).filter(|_| equal(*at)))
 }
 
 /// The number of the call of a result to which another may point. A pass may have to shorten the
 /// result later, so it must be one that marks can shorten.
-fn anchor(work: &Work<'_>, result: ItemIndex) -> Option<ItemNo> {
-    let at = work.item(result)?.pair?;
-    let call = work.item(at)?;
-    let shows = work.mark(at) == Mark::Live && !call.hidden && call.delimiter.is_none();
-    shows.then_some(call.no)
+fn anchor(ask: &PolicyAsk<'_>, pointing: &HashSet<ItemIndex>, result: ItemIndex) -> Option<ItemNo> {
+    let seen = ask.view.marked();
+    let at = seen.transcript.items.get(result)?.pair?;
+    let call = seen.transcript.items.get(at)?;
+    let shows = seen.mark_of(at) == Mark::Live && !pointing.contains(&at);
+    (shows && call.is_clients_call()).then_some(call.no)
 }

@@ -58,12 +58,12 @@ impl<'a> Work<'a> {
     /// The state before the first step of a pass down to the floor.
     pub fn new(ask: &PolicyAsk<'a>, protection: Protection) -> Self {
         let pointers = ask.view.marked().pointers();
-        let of = |(to, from): (&ItemIndex, &Vec<ItemIndex>)| {
-            let to = *to;
-            from.clone().into_iter().map(move |from| (from, to))
-        };
+        let mut targets = HashMap::new();
+        for (to, from) in &pointers {
+            targets.extend(from.iter().map(|from| (*from, *to)));
+        }
         Self {
-            targets: pointers.iter().flat_map(of).collect(),
+            targets,
             transcript: ask.view.transcript(),
             config: ask.config,
             measure: ask.measure,
@@ -102,6 +102,12 @@ impl<'a> Work<'a> {
     /// Whether there were any pointers when the pass began.
     pub fn has_pointers(&self) -> bool {
         !self.pointers.is_empty()
+    }
+
+    /// Whether moves since there were `before` of them may have freed a result that others pointed
+    /// to, and that a policy has passed by meanwhile.
+    pub fn frees_since(&self, before: usize) -> bool {
+        self.has_pointers() && self.moves.len() > before
     }
 
     /// Whether a result that is shown points to the result of this call. Both are one item, as old

@@ -184,7 +184,7 @@ impl<'a> Marked<'a> {
                     mark != Mark::Live
                         && !item.bound
                         && self.transcript.without.has(EditKind::Results)
-                        && !self.is_entered(item)
+                        && self.entered(item).is_none()
                 };
                 item.delimiter != Some(DelimiterRole::Stray) && mark != Mark::Removed && !refused
             }
@@ -192,20 +192,21 @@ impl<'a> Marked<'a> {
         }
     }
 
-    /// Whether the result of a call was edited when it came in, and by no pass since.
-    pub(super) fn is_entered(self, call: &Item) -> bool {
-        let kept = self.marks.kept(call.no);
-        self.marks.get(call.no) == Mark::Clipped && kept.is_some_and(|kept| kept.is_entered())
+    /// How the result of a call was edited when it came in, if it was, and by no pass since.
+    pub(super) fn entered(self, call: &Item) -> Option<&'a Kept> {
+        let kept = self.marks.kept(call.no)?;
+        let mark = self.marks.get(call.no);
+        kept.is_entered(mark).then_some(kept)
     }
 
-    /// Whether a result is shown as it was edited when it came in. It is shown whole if the upstream
-    /// refuses edited results, and a pointer is if what it points to is not whole.
-    pub(super) fn is_told(self, call: &Item, kept: &Kept) -> bool {
-        if !self.is_entered(call) {
-            return true;
-        }
+    /// Whether a result that was edited when it came in is shown whole all the same: the upstream
+    /// refuses edited results, or it is a pointer to what is not whole.
+    pub(super) fn is_bared(self, call: &Item) -> bool {
+        let Some(kept) = self.entered(call) else {
+            return false;
+        };
         let stands = |to: ItemNo| self.marks.get(to) == Mark::Live;
-        !self.transcript.without.has(EditKind::Results) && kept.same.is_none_or(stands)
+        self.transcript.without.has(EditKind::Results) || !kept.same.is_none_or(stands)
     }
 
     pub(super) fn call_shown(self, call: ItemIndex) -> bool {

@@ -96,6 +96,12 @@ pub struct Item {
 }
 
 impl Item {
+    /// Whether it is a call to a tool of the client's.
+    #[must_use]
+    pub fn is_clients_call(&self) -> bool {
+        self.kind == ItemKind::Call && !self.hidden && self.delimiter.is_none()
+    }
+
     /// Whether it is the same call as another. A call that was written as text is like no other.
     #[must_use]
     pub fn is_same_call(&self, other: &Self) -> bool {
@@ -143,6 +149,19 @@ impl Transcript {
     #[must_use]
     pub fn items_of(&self, entry: &TranscriptEntry) -> &[Item] {
         self.items.range(entry.items.clone()).unwrap_or_default()
+    }
+
+    /// The newest assistant message.
+    #[must_use]
+    pub fn newest_answer(&self) -> Option<&TranscriptEntry> {
+        let mut entries = self.entries.iter();
+        entries.rfind(|entry| entry.role == Role::Assistant)
+    }
+
+    /// The client's calls that have results, oldest first.
+    pub fn answered_calls(&self) -> impl DoubleEndedIterator<Item = (ItemIndex, &Item)> {
+        let answered = |item: &Item| item.is_clients_call() && item.pair.is_some();
+        self.items.indexed().filter(move |(_, item)| answered(item))
     }
 
     /// The items of a message with their indices.

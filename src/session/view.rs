@@ -92,12 +92,6 @@ impl View {
         view
     }
 
-    /// The view of the same transcript under other marks.
-    #[must_use]
-    pub fn under(&self, marks: Arc<Marks>, measure: Measure<'_>) -> Self {
-        Self::new(self.shared(), marks, measure)
-    }
-
     /// The transcript.
     #[must_use]
     pub fn transcript(&self) -> &Transcript {
@@ -238,7 +232,7 @@ impl View {
                 let Some(kept) = seen.marks.kept(item.no) else {
                     return;
                 };
-                if !seen.is_told(item, kept) {
+                if seen.is_bared(item) {
                     return;
                 }
                 let left = (measure.left)(index, mark, kept);
@@ -374,14 +368,11 @@ impl View {
     /// Whether the view shows all that a call and its result say: both whole, or the result with a
     /// line below it, or as a pointer to the same text.
     #[must_use]
-    pub fn is_told(&self, call: ItemIndex) -> bool {
+    pub fn tells_all(&self, call: ItemIndex) -> bool {
         let seen = Marked::new(&self.transcript, &self.marks);
         let item = seen.transcript.items.get(call);
-        let clipped = |item: &Item| {
-            let kept = seen.marks.kept(item.no);
-            !seen.is_entered(item) || kept.is_some_and(|kept| kept.shape.is_some())
-        };
-        self.is_whole(call) || !item.is_none_or(clipped)
+        let entered = item.and_then(|item| seen.entered(item));
+        self.is_whole(call) || entered.is_some_and(|kept| kept.shape.is_none())
     }
 
     fn assistant(&self, entry: &TranscriptEntry) -> Shown<'_> {

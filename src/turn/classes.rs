@@ -102,7 +102,8 @@ impl Classes {
     /// The class of a tool. Names are compared in lower case.
     #[must_use]
     pub fn of(&self, name: &str) -> ToolClass {
-        let found = self.sets.iter().find(|(_, globs)| globs.match_name(name));
+        let name = name.to_lowercase();
+        let found = self.sets.iter().find(|(_, globs)| globs.match_lower(&name));
         found.map_or(ToolClass::Unknown, |(class, _)| *class)
     }
 }

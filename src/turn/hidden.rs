@@ -270,11 +270,11 @@ fn refetches(state: &TurnState, prepared: &Prepared, answer: &Answer) -> u64 {
     }
     let again = |call: &&Call| {
         let digest = call_digest(&call.name, &call.arguments);
-        let items = prepared.view.transcript().items.indexed();
-        let mut same = items.filter(|(_, item)| {
-            item.kind == ItemKind::Call && !item.hidden && item.digest == digest
-        });
-        same.any(|(index, _)| !prepared.view.is_told(index))
+        let mut items = prepared.view.transcript().items.indexed();
+        items.any(|(index, item)| {
+            let same = item.kind == ItemKind::Call && !item.hidden && item.digest == digest;
+            same && !prepared.view.tells_all(index)
+        })
     };
     let calls = answer.visible_calls().map(|(_, call)| call);
     calls.filter(again).count() as u64

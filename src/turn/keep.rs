@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use super::memo::Reader;
 use super::originals::Originals;
-use crate::model::{Globs, ItemKind, Mark};
+use crate::model::{Globs, Mark};
 use crate::policy::Held;
 use crate::session::index::ItemIndex;
 use crate::session::transcript::Item;
@@ -84,7 +84,7 @@ pub(super) fn held(
     if settings.is_empty() {
         return (Held::default(), 0);
     }
-    let calls: Vec<(ItemIndex, &Item)> = calls(view).collect();
+    let calls: Vec<(ItemIndex, &Item)> = view.transcript().answered_calls().collect();
     let failed = failed(settings.errors, &calls, originals, reader);
     let first_newest = calls.len().saturating_sub(settings.newest);
     let seen = view.marked();
@@ -114,15 +114,6 @@ pub(super) fn held(
         held.insert(*at);
     }
     (Held::new(held), loosened)
-}
-
-/// The client's calls that have results, oldest first.
-fn calls(view: &View) -> impl Iterator<Item = (ItemIndex, &Item)> {
-    let calls = view.transcript().items.indexed();
-    calls.filter(|(_, item)| {
-        let own = item.kind == ItemKind::Call && !item.hidden && item.delimiter.is_none();
-        own && item.pair.is_some()
-    })
 }
 
 /// The calls that failed and have not succeeded since, evicted ones included: of each tool the newest,

@@ -10,9 +10,9 @@ use super::memo::{Decoded, Reader};
 use crate::dialect::edit::AssistantEdit;
 use crate::dialect::request::Request;
 use crate::model::{
-    Digest, Handed, ItemKind, ItemNo, Kept, Mark, Marks, Role, Shape, StoredHop, Words,
+    Digest, Handed, ItemKind, ItemNo, Kept, Mark, Marks, Shape, StoredHop, Words, is_failure,
 };
-use crate::policy::{self, Policy, PolicyAsk, Proposal, Target, Text};
+use crate::policy::{self, Plan, Policy, PolicyAsk, Proposal, Target, Text};
 use crate::render;
 use crate::session::index::{ItemIndex, indices};
 use crate::session::marked::fronted;
@@ -176,6 +176,7 @@ impl<'a> Originals<'a> {
             let text = self.decode(index)?;
             Some(match item.kind {
                 ItemKind::Call if !item.said => stub::words(&text),
+                ItemKind::Result => Words::of(&text).with_failure(is_failure(&text)),
                 _ => Words::of(&text),
             })
         };
@@ -199,8 +200,7 @@ impl<'a> Originals<'a> {
         for note in notes.results.values().chain(notes.arguments.values()) {
             let _ = note.words();
         }
-        let mut entries = self.transcript.entries.iter();
-        let newest = entries.rfind(|entry| entry.role == Role::Assistant);
+        let newest = self.transcript.newest_answer();
         let from = newest.map_or(ItemIndex(0), |entry| entry.items.start);
         for index in indices(from..self.transcript.items.end()) {
             self.words(reader, index);
@@ -281,7 +281,7 @@ impl<'a> Originals<'a> {
         let shows = !kept.lines.is_empty() || kept.shape.is_some();
         let original = shows.then(|| self.text(result)).flatten();
         let original = original.unwrap_or_default();
-        let entered = kept.is_entered() && mark == Mark::Clipped;
+        let entered = kept.is_entered(mark);
         // The client may have changed what was edited when it came in; nothing of that was evicted.
         if entered && !is_length(kept, &original) {
             return None;
@@ -360,6 +360,11 @@ impl OwnTexts<'_> {
     pub fn view(&self, transcript: &Arc<Transcript>, marks: &Arc<Marks>) -> View {
         let (transcript, marks) = (Arc::clone(transcript), Arc::clone(marks));
         self.measured(|measure| View::new(transcript, marks, measure))
+    }
+
+    /// A view after the moves of a plan.
+    pub fn after(&self, view: &View, plan: &Plan) -> View {
+        self.measured(|measure| plan.view(view, measure))
     }
 
     /// What one policy would do with a view.

@@ -1,8 +1,6 @@
 //! Runs the rungs of a ladder in order, each over the view that those before it left (paper 004 §8).
 //! Never decides when a pass happens, and never takes one.
 
-use std::sync::Arc;
-
 use super::originals::OwnTexts;
 use crate::commit::Trigger;
 use crate::policy::{
@@ -84,10 +82,7 @@ impl OwnTexts<'_> {
             // What the rungs before it left. Most ladders have one rung that moves anything, and
             // need no view in between.
             let moved = all.as_ref().filter(|before| !before.plan.is_empty());
-            let between = moved.map(|before| {
-                let marks = Arc::new(before.plan.applied(view.marks()));
-                self.view(&view.shared(), &marks)
-            });
+            let between = moved.map(|before| self.after(view, &before.plan));
             let view = between.as_ref().unwrap_or(view);
             let proposal = self.propose(rung.policy, view, &config, target);
             all = Some(match all {

@@ -38,7 +38,7 @@ use crate::tokens::Family;
 use crate::tokens::ledger::RequestSizes;
 
 pub use moved_marks::MovedMarks;
-use trigger::taken;
+use trigger::is_taken;
 
 /// What went wrong in the middle. The caller then forwards the client's bytes.
 #[derive(Debug, thiserror::Error)]
@@ -302,8 +302,7 @@ impl TurnState {
         // turn until then.
         let (entered, times_running) = self.entered(&written, &view, &config, limits);
         if let Some(entered) = &entered {
-            let marks = Arc::new(entered.plan.applied(&self.marks));
-            view = written.view(&transcript, &marks);
+            view = written.after(&view, &entered.plan);
         }
         let size = view.size();
         let mut estimate = size + self.fixed;
@@ -323,13 +322,13 @@ impl TurnState {
             }
             let proposal = written.pass(&self.terms.ladder, trigger, &view, &config, limits);
             pinned = proposal.pinned;
-            match taken(trigger, &proposal, &written, &view, estimate, limits) {
-                Some(after) => {
-                    cut = Some(self.cut(&view, &after));
-                    view = after;
-                    pass = Some((trigger, proposal));
-                }
-                None => declined = (!proposal.plan.is_empty()).then_some(trigger),
+            if is_taken(trigger, &proposal, estimate, limits.ceiling) {
+                let after = written.after(&view, &proposal.plan);
+                cut = Some(self.cut(&view, &after));
+                view = after;
+                pass = Some((trigger, proposal));
+            } else if !proposal.plan.is_empty() {
+                declined = Some(trigger);
             }
         } else if self.reads_ahead(&config) && estimate * 2 > limits.ceiling {
             // No pass is due, but one is near: reading now spares it from reading everything at

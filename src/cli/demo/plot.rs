@@ -184,25 +184,12 @@ pub fn short(tokens: usize) -> String {
     }
 }
 
-/// A number with its thousands separated: `1,234,567`.
-#[must_use]
-pub fn grouped(number: usize) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::model::grouped;
 
     fn text(lines: &[PlotLine]) -> Vec<String> {
         lines

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::diff;
 use super::lines::Span;
 use super::scan::{Kind, Scan, sound};
-use crate::model::ResultShape;
+use crate::model::{ResultShape, grouped};
 
 /// The text that is shown in place of `original`. `id`, such as `bash:12`, is what the recall tool
 /// takes, and `tokens` is the size of the original as people read it.
@@ -232,28 +232,9 @@ fn counted(number: usize, one: &str, many: &str) -> String {
     )
 }
 
-/// A number with a comma between its thousands.
-fn grouped(number: usize) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len().saturating_add(4));
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && digits.len().saturating_sub(place) % 3 == 0 {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_grouped() {
-        let got = [0, 12, 999, 1000, 52_310, 1_234_567].map(grouped);
-        assert_eq!(got, ["0", "12", "999", "1,000", "52,310", "1,234,567"]);
-    }
 
     #[test]
     fn what_is_missing_stands_at_the_gap() {

@@ -1,13 +1,9 @@
 //! Decides when a pass happens before a hop, and whether one that was proposed is worth what it
 //! breaks. `commit` has the arithmetic. Never chooses what is evicted.
 
-use std::sync::Arc;
-
 use super::{HopContext, TurnState};
 use crate::commit::{self, Trigger, Warmth};
 use crate::policy::{Proposal, Target};
-use crate::session::view::View;
-use crate::turn::originals::OwnTexts;
 
 impl TurnState {
     /// What starts a pass before the next hop, if anything does.
@@ -58,24 +54,9 @@ impl TurnState {
     }
 }
 
-/// The view after a pass, if the pass is committed.
-pub(super) fn taken(
-    trigger: Trigger,
-    proposal: &Proposal,
-    written: &OwnTexts<'_>,
-    view: &View,
-    estimate: u64,
-    limits: Target,
-) -> Option<View> {
-    is_taken(trigger, proposal, estimate, limits.ceiling).then(|| {
-        let marks = Arc::new(proposal.plan.applied(view.marks()));
-        written.view(&view.shared(), &marks)
-    })
-}
-
 /// Whether a pass is committed. A forced pass that can't reach the ceiling, and a free one, must
 /// free enough to be worth the cached prefix that they break.
-fn is_taken(trigger: Trigger, proposal: &Proposal, before: u64, ceiling: u64) -> bool {
+pub(super) fn is_taken(trigger: Trigger, proposal: &Proposal, before: u64, ceiling: u64) -> bool {
     if proposal.plan.is_empty() {
         return false;
     }
