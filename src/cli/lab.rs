@@ -41,7 +41,7 @@ pub struct LabArgs {
     /// from the first request on.
     #[arg(long, default_value_t = 1.0, value_name = "SHARE", value_parser = share)]
     guide_at: f64,
-    /// A configuration file of which [admit] and [keep] hold here too.
+    /// A configuration file of which [admit], [keep] and [rungs] hold here too.
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
     /// Leave out sessions with fewer tokens.
@@ -75,7 +75,10 @@ impl LabArgs {
             };
             Config::load(&flags, std::iter::empty()).map(|config| config.budget)
         });
-        let Budget { admit, keep, .. } = budget.transpose()?.unwrap_or_default();
+        let set = budget.transpose()?.unwrap_or_default();
+        let Budget {
+            admit, keep, rungs, ..
+        } = set;
         Ok(Options {
             min_tokens: self.min_tokens,
             pricing: Pricing::named(&self.prices)?,
@@ -88,6 +91,7 @@ impl LabArgs {
             guide_at: self.guide_at,
             admit,
             keep,
+            rungs,
             threads: self.threads.map_or(default.threads, usize::from),
             ..default
         })

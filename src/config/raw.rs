@@ -22,6 +22,8 @@ pub struct RawConfig {
     pub keep: RawKeep,
     /// What the policy `admit` clips.
     pub admit: RawAdmit,
+    /// What single policies may touch.
+    pub rungs: BTreeMap<String, RawRung>,
     /// The hidden tool that marks episodes.
     pub delimiter: RawDelimiter,
     /// The hidden tool that brings back what was evicted.
@@ -163,6 +165,20 @@ pub struct RawAdmit {
     pub reads: Option<bool>,
     /// Tools whose results are never clipped.
     pub except: Option<Vec<String>>,
+}
+
+/// `[rungs.NAME]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawRung {
+    /// Tools that it may touch.
+    pub tools: Option<Vec<String>>,
+    /// Names of files: it may touch calls that name one.
+    pub files: Option<Vec<String>>,
+    /// `assistant`, `tool`.
+    pub roles: Option<Vec<String>>,
+    /// A fraction of the ceiling.
+    pub floor: Option<f64>,
 }
 
 /// `[delimiter]`

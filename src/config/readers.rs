@@ -18,7 +18,7 @@ use super::settings::TenantKey;
 use super::units;
 use crate::commit::Floor;
 use crate::model::{Globs, caches};
-use crate::policy::Ladder;
+use crate::policy::{Ladder, Policy};
 use crate::tokens::Models;
 use crate::turn::{Guidance, MIN_CEILING, ProtectRecent};
 
@@ -262,6 +262,30 @@ pub(super) fn globs(list: Vec<String>) -> Result<Vec<String>, String> {
 /// Reads globs on names, and compiles them.
 pub(super) fn name_globs(list: Vec<String>) -> Result<Globs, String> {
     Globs::new(&list).map_err(|error| error.to_string())
+}
+
+/// Reads names of files.
+pub(super) fn file_names(names: Vec<String>) -> Result<Vec<String>, String> {
+    if names.iter().any(String::is_empty) {
+        Err("a name of a file must not be empty".to_owned())
+    } else {
+        Ok(names)
+    }
+}
+
+/// Reads the name of a policy that can have a filter.
+pub(super) fn rung_policy(name: &str) -> Result<Policy, String> {
+    let may = |policy: &&Policy| **policy != Policy::Keep && **policy != Policy::None;
+    let policies = || Policy::SERVED.iter().filter(may);
+    policies()
+        .find(|policy| policy.name() == name)
+        .copied()
+        .ok_or_else(|| {
+            let names: Vec<String> = policies()
+                .map(|policy| format!("\"{}\"", policy.name()))
+                .collect();
+            format!("`{name}` is not one of {}", names.join(", "))
+        })
 }
 
 /// Reads the path of a file of model families, and checks the file. Empty means that there is none.

@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use super::level::log_level;
 use super::problem::{Problem, SettingSource};
 use super::raw::{
-    RawAdmit, RawBudget, RawCache, RawConfig, RawDelimiter, RawKeep, RawServer, RawStore,
+    RawAdmit, RawBudget, RawCache, RawConfig, RawDelimiter, RawKeep, RawRung, RawServer, RawStore,
     RawTenant, RawTools, RawUpstream,
 };
 use super::readers::{
-    address, at_least, at_least_one, cache_memory, ceiling, families, floor, fraction, globs,
-    guidance, guide_at, ladder, name_globs, none_or, protect_recent, size, tenant_key, timeout,
-    word,
+    address, at_least, at_least_one, cache_memory, ceiling, families, file_names, floor, fraction,
+    globs, guidance, guide_at, ladder, name_globs, none_or, protect_recent, rung_policy, size,
+    tenant_key, timeout, word,
 };
 use super::settings::{Config, LogFormat, StoreSection};
 use super::units;
@@ -24,8 +24,8 @@ use crate::policy::{AdmitSettings, Order};
 use crate::store::Backend;
 use crate::turn::text_results::{TextProfile, TextResults, pattern};
 use crate::turn::{
-    Budget, CacheSettings, DelimiterSettings, KeepErrors, KeepSettings, Mode, Offer, PAPER_PROFILE,
-    ProtectRecent, SetBreakpoints, StoreContent, ToolClasses, Unmet,
+    Budget, CacheSettings, DelimiterSettings, FilterRole, KeepErrors, KeepSettings, Mode, Offer,
+    PAPER_PROFILE, ProtectRecent, RungTable, SetBreakpoints, StoreContent, ToolClasses, Unmet,
 };
 use crate::upstream::BaseUrl;
 use crate::{ingress, upstream};
@@ -49,6 +49,7 @@ pub fn validate(
     check.budget("budget", raw.budget, &mut config.budget);
     check.admit(raw.admit, &mut config.budget.admit);
     check.keep(raw.keep, &mut config.budget.keep);
+    check.rungs(raw.rungs, &mut config.budget.rungs);
     let (offer, at) = (raw.delimiter.offer.clone(), raw.delimiter.guide_at);
     check.guide("delimiter", offer, at, &mut config.budget);
     check.delimiter(raw.delimiter, &mut config.delimiter, &mut config.streams);
@@ -305,13 +306,7 @@ impl Check<'_> {
 
     fn keep(&mut self, raw: RawKeep, keep: &mut KeepSettings) {
         take!(self, keep: raw.tools => keep.tools, name_globs);
-        take!(self, keep: raw.files => keep.files, |names: Vec<String>| {
-            if names.iter().any(String::is_empty) {
-                Err("a name of a file must not be empty".to_owned())
-            } else {
-                Ok(names)
-            }
-        });
+        take!(self, keep: raw.files => keep.files, file_names);
         self.set("keep.errors", raw.errors, &mut keep.errors, |text| {
             word(&text, KeepErrors::WORDS)
         });
@@ -334,6 +329,33 @@ impl Check<'_> {
                 Err("must be a share of the ceiling from 0 to 0.5".to_owned())
             }
         });
+    }
+
+    /// What single rungs may touch, and how far down they evict.
+    fn rungs(&mut self, raw: BTreeMap<String, RawRung>, rungs: &mut RungTable) {
+        for (name, raw) in raw {
+            let section = format!("rungs.{name}");
+            let policy = match rung_policy(&name) {
+                Ok(policy) => policy,
+                Err(message) => {
+                    self.problem(&section, &message);
+                    continue;
+                }
+            };
+            let rung = rungs.entry(policy).or_default();
+            take!(self, (section): raw.tools => rung.tools, name_globs);
+            take!(self, (section): raw.files => rung.files, file_names);
+            take!(self, (section): raw.roles => rung.roles, |names: Vec<String>| {
+                names.iter().map(|name| word(name, FilterRole::WORDS)).collect()
+            });
+            take!(self, (section): raw.floor => rung.floor, |share| {
+                if policy.evicts() {
+                    fraction(share).map(Some)
+                } else {
+                    Err(format!("`{name}` evicts nothing in passes, so it has no floor"))
+                }
+            });
+        }
     }
 
     /// Guidance and budget are two sections, although a profile may override both.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::protect::{Held, Protection};
+use super::protect::{ItemSet, Protection};
 use crate::model::{Globs, Words, label_set};
 use crate::session::clip::ClipLimits;
 use crate::session::index::ItemIndex;
@@ -115,7 +115,9 @@ pub struct EvictionSettings {
     /// Which new results `admit` clips.
     pub admit: AdmitSettings,
     /// What passes take last, with the tail of recent tokens.
-    pub held: Held,
+    pub held: ItemSet,
+    /// What the policy may not touch at all, because its filter leaves it out.
+    pub spared: ItemSet,
 }
 
 impl Default for EvictionSettings {
@@ -128,7 +130,8 @@ impl Default for EvictionSettings {
             keep_reasoning: false,
             bulk_above: 2000,
             admit: AdmitSettings::default(),
-            held: Held::default(),
+            held: ItemSet::default(),
+            spared: ItemSet::default(),
         }
     }
 }
@@ -194,9 +197,11 @@ pub struct PolicyAsk<'a> {
 
 impl PolicyAsk<'_> {
     /// What a pass may not touch at first: the newest message, the last `recent` raw tokens of what is
-    /// shown, and what is held.
+    /// shown, what is held, and what the policy's filter leaves out.
     pub(super) fn protection(&self, recent: u32) -> Protection {
-        Protection::new(self.view.marked(), recent).holding(&self.config.held)
+        let protection = Protection::new(self.view.marked(), recent);
+        let EvictionSettings { held, spared, .. } = self.config;
+        protection.holding(held).sparing(spared)
     }
 
     /// Whether any of that may go before a budget is reported unmet.

@@ -43,7 +43,8 @@ pub(super) fn edit(
     mut choose: impl FnMut(ItemIndex) -> Option<Kept>,
 ) -> Proposal {
     let calls = calls(ask.view.transcript()).into_iter();
-    let chosen: Vec<_> = calls
+    let touched = calls.filter(|call| !ask.config.spared.has(*call));
+    let chosen: Vec<_> = touched
         .filter_map(|call| Some((call, Arc::new(choose(call)?))))
         .collect();
     // Most requests bring nothing that is edited, and the state of a pass is a copy of the view.

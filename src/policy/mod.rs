@@ -27,7 +27,7 @@ pub use levels::next_cut;
 pub use loop_guard::{LOOP_FROM, newest_times_running};
 pub use pass::{Pinned, Proposal};
 pub use plan::{Move, Plan, PlanError};
-pub use protect::{Held, Protection};
+pub use protect::{ItemSet, Protection};
 pub use work::Freed;
 pub use zone::Zone;
 

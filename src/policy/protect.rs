@@ -10,15 +10,15 @@ use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::marked::Marked;
 use crate::session::transcript::Transcript;
 
-/// Calls that passes take last, with their results, because somebody asked for it.
+/// Items by index: a result counts as part of its call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Held(Arc<HashSet<ItemIndex>>);
+pub struct ItemSet(Arc<HashSet<ItemIndex>>);
 
-impl Held {
-    /// These calls.
+impl ItemSet {
+    /// These items.
     #[must_use]
-    pub fn new(calls: HashSet<ItemIndex>) -> Self {
-        Self(Arc::new(calls))
+    pub fn new(items: HashSet<ItemIndex>) -> Self {
+        Self(Arc::new(items))
     }
 
     /// Whether there are none.
@@ -27,8 +27,10 @@ impl Held {
         self.0.is_empty()
     }
 
-    fn has(&self, call: ItemIndex) -> bool {
-        !self.0.is_empty() && self.0.contains(&call)
+    /// Whether an item is one of them.
+    #[must_use]
+    pub fn has(&self, item: ItemIndex) -> bool {
+        !self.0.is_empty() && self.0.contains(&item)
     }
 }
 
@@ -40,7 +42,9 @@ pub struct Protection {
     /// The first item of the protected tail.
     recent: ItemIndex,
     /// What somebody asked to keep.
-    held: Held,
+    held: ItemSet,
+    /// What the policy may not touch at all.
+    spared: ItemSet,
     /// Whether items that were recalled to stay, and those that are held, may be evicted.
     unpinned: bool,
     /// Whether exploration that an act in view depends on may be shortened.
@@ -87,7 +91,8 @@ impl Protection {
         Self {
             newest,
             recent: start,
-            held: Held::default(),
+            held: ItemSet::default(),
+            spared: ItemSet::default(),
             unpinned: false,
             depended: false,
             episodes: true,
@@ -98,9 +103,18 @@ impl Protection {
 
     /// The same, but these calls go last too.
     #[must_use]
-    pub fn holding(&self, held: &Held) -> Self {
+    pub fn holding(&self, held: &ItemSet) -> Self {
         Self {
             held: held.clone(),
+            ..self.clone()
+        }
+    }
+
+    /// The same, but these items may not be touched at all.
+    #[must_use]
+    pub fn sparing(&self, spared: &ItemSet) -> Self {
+        Self {
+            spared: spared.clone(),
             ..self.clone()
         }
     }
@@ -112,7 +126,8 @@ impl Protection {
         Self {
             newest: ItemIndex(usize::MAX),
             recent: ItemIndex(usize::MAX),
-            held: Held::default(),
+            held: ItemSet::default(),
+            spared: ItemSet::default(),
             unpinned: true,
             depended: true,
             episodes: false,
@@ -198,9 +213,9 @@ impl Protection {
         let stays = one.is_some_and(|item| item.stays);
         let episode = one.and_then(|item| item.episode);
         let prologue = episode.is_some_and(|at| at < self.prologue);
-        let held = || self.held.has(item) || pair.is_some_and(|pair| self.held.has(pair));
-        let kept = || held() || is_pinned(transcript, item);
-        recent || stays || prologue || (!self.unpinned && kept())
+        let in_set = |set: &ItemSet| set.has(item) || pair.is_some_and(|pair| set.has(pair));
+        let kept = || in_set(&self.held) || is_pinned(transcript, item);
+        recent || stays || prologue || in_set(&self.spared) || (!self.unpinned && kept())
     }
 
     /// Whether an item belongs to the newest assistant message or comes after it. No pass ever frees

@@ -110,6 +110,7 @@ impl Contender {
                 guide_at: options.guide_at,
                 admit: options.admit.clone(),
                 keep: options.keep.clone(),
+                rungs: options.rungs.clone(),
                 ..Budget::default()
             },
             delimiter: DelimiterSettings {

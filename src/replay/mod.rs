@@ -47,7 +47,7 @@ use crate::model::GlobError;
 use crate::policy::{AdmitSettings, Ladder, Policy};
 use crate::tokens::Counter;
 use crate::turn::memo::Memo;
-use crate::turn::{Budget, Classes, KeepSettings, Offer, TermsError, ToolClasses};
+use crate::turn::{Budget, Classes, KeepSettings, Offer, RungTable, TermsError, ToolClasses};
 
 /// What is compared, and how.
 #[derive(Clone, Debug)]
@@ -70,6 +70,8 @@ pub struct Options {
     pub admit: AdmitSettings,
     /// What passes take last.
     pub keep: KeepSettings,
+    /// What single rungs may touch, and how far down they evict.
+    pub rungs: RungTable,
     /// Sessions below so many tokens are left out.
     pub min_tokens: u64,
     /// The cache and the prices.
@@ -90,6 +92,7 @@ impl Default for Options {
             guide_at: Budget::default().guide_at,
             admit: AdmitSettings::default(),
             keep: KeepSettings::default(),
+            rungs: RungTable::default(),
             min_tokens: 0,
             pricing: Pricing::default(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),

@@ -5,10 +5,11 @@
 
 use std::collections::HashSet;
 
+use super::files;
 use super::memo::Reader;
 use super::originals::Originals;
 use crate::model::{Globs, Mark};
-use crate::policy::Held;
+use crate::policy::ItemSet;
 use crate::session::index::ItemIndex;
 use crate::session::transcript::Item;
 use crate::session::view::View;
@@ -80,9 +81,9 @@ pub(super) fn held(
     view: &View,
     originals: Originals<'_>,
     reader: Reader<'_>,
-) -> (Held, u32) {
+) -> (ItemSet, u32) {
     if settings.is_empty() {
-        return (Held::default(), 0);
+        return (ItemSet::default(), 0);
     }
     let calls: Vec<(ItemIndex, &Item)> = view.transcript().answered_calls().collect();
     let failed = failed(settings.errors, &calls, originals, reader);
@@ -99,7 +100,7 @@ pub(super) fn held(
         let kept = place >= first_newest
             || failed.contains(at)
             || settings.tools.match_name(&call.name)
-            || names_file(settings, *at, originals)
+            || files::names_one(&settings.files, *at, originals)
             || holds_text(settings, call, originals);
         if !kept {
             continue;
@@ -113,7 +114,7 @@ pub(super) fn held(
         room -= size;
         held.insert(*at);
     }
-    (Held::new(held), loosened)
+    (ItemSet::new(held), loosened)
 }
 
 /// The calls that failed and have not succeeded since, evicted ones included: of each tool the newest,
@@ -146,28 +147,6 @@ fn failed(
     out
 }
 
-fn names_file(settings: &KeepSettings, call: ItemIndex, originals: Originals<'_>) -> bool {
-    if settings.files.is_empty() {
-        return false;
-    }
-    let arguments = originals.text(call);
-    let arguments = arguments.as_deref().map_or("", |text| text);
-    settings.files.iter().any(|name| is_named(arguments, name))
-}
-
-/// Whether some arguments name a file: nothing that could be part of its name stands beside it.
-fn is_named(arguments: &str, name: &str) -> bool {
-    let part = |c: char| c.is_alphanumeric() || c == '_' || c == '-' || c == '.';
-    arguments.match_indices(name).any(|(at, _)| {
-        let before = arguments
-            .get(..at)
-            .and_then(|text| text.chars().next_back());
-        let behind = arguments.get(at + name.len()..);
-        let behind = behind.and_then(|text| text.chars().next());
-        !before.is_some_and(part) && !behind.is_some_and(part)
-    })
-}
-
 fn holds_text(settings: &KeepSettings, call: &Item, originals: Originals<'_>) -> bool {
     if settings.texts.is_empty() {
         return false;
@@ -188,23 +167,4 @@ fn holds_text(settings: &KeepSettings, call: &Item, originals: Originals<'_>) ->
 )]
 fn share(share: f64, ceiling: u32) -> u32 {
     (share * f64::from(ceiling)) as u32
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_is_named_by_its_whole_name() {
-        for arguments in [
-            r#"{"path":"AGENTS.md"}"#,
-            r#"{"path":"/a/b/AGENTS.md"}"#,
-            "cat ./AGENTS.md",
-        ] {
-            assert!(is_named(arguments, "AGENTS.md"), "{arguments}");
-        }
-        for arguments in [r#"{"path":"MY_AGENTS.md"}"#, "AGENTS.md.bak", ""] {
-            assert!(!is_named(arguments, "AGENTS.md"), "{arguments}");
-        }
-    }
 }

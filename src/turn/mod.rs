@@ -18,6 +18,8 @@
 mod bounded;
 mod classes;
 pub mod ending;
+mod files;
+mod filter;
 pub mod hidden;
 mod keep;
 #[cfg(test)]
@@ -32,6 +34,7 @@ pub mod state;
 pub mod text_results;
 
 pub use classes::{Classes, ToolClasses};
+pub use filter::{FilterRole, RungSettings, RungTable};
 pub use keep::{KeepErrors, KeepSettings};
 pub use overrides::{AskedBudget, MIN_CEILING, Mode, Overrides, tokens};
 pub use settings::{

@@ -297,9 +297,9 @@ impl<'a> Recalls<'a> {
             window: None,
         };
         let view = self.written().view(&self.marked(), &self.state.marks);
-        let (ladder, config) = (&self.state.terms.ladder, &self.prepared.eviction);
+        let (terms, config) = (&self.state.terms, &self.prepared.eviction);
         let written = self.written();
-        let proposal = written.pass(ladder, Trigger::Ceiling, &view, config, target);
+        let proposal = written.pass(terms, Trigger::Ceiling, &view, config, target);
         *self.least.insert(proposal.size)
     }
 

@@ -1,18 +1,18 @@
 //! Runs the rungs of a ladder in order, each over the view that those before it left (paper 004 §8).
 //! Never decides when a pass happens, and never takes one.
 
+use super::filter::RungSettings;
 use super::originals::OwnTexts;
+use super::settings::Terms;
 use crate::commit::Trigger;
-use crate::policy::{
-    self, EvictionSettings, Held, Ladder, Policy, Proposal, Rung, Target, When, Zone,
-};
+use crate::policy::{self, EvictionSettings, ItemSet, Policy, Proposal, Rung, Target, When, Zone};
 use crate::session::view::View;
 
 impl OwnTexts<'_> {
     /// What the rungs for new results make of a view. `None` if nothing moves.
     pub fn enter(
         &self,
-        ladder: &Ladder,
+        terms: &Terms,
         view: &View,
         config: &EvictionSettings,
         target: Target,
@@ -21,8 +21,8 @@ impl OwnTexts<'_> {
         if !policy::brings_results(view.transcript()) {
             return None;
         }
-        let entry = |rung: &Rung, _| rung.when == When::Entry;
-        let proposal = self.climb(ladder, view, config, target, entry)?;
+        let entry = |rung: &Rung, _, _| rung.when == When::Entry;
+        let proposal = self.climb(terms, view, config, target, entry)?;
         (!proposal.plan.is_empty()).then_some(proposal)
     }
 
@@ -30,7 +30,7 @@ impl OwnTexts<'_> {
     /// pass. If no rung is due, nothing goes, and what keeps the view above its ceiling is named.
     pub fn pass(
         &self,
-        ladder: &Ladder,
+        terms: &Terms,
         trigger: Trigger,
         view: &View,
         config: &EvictionSettings,
@@ -43,40 +43,48 @@ impl OwnTexts<'_> {
             None => Zone::Green,
         };
         // An earlier rung may have done all that there is to do.
-        let due = |rung: &Rung, size| match rung.when {
+        let due = |rung: &Rung, floor, size| match rung.when {
             When::Entry => false,
-            When::Pass => size > target.floor,
-            When::Cold => free && size > target.floor,
+            When::Pass => size > floor,
+            When::Cold => free && size > floor,
             When::Unmet => size > target.ceiling,
-            When::Yellow => size > target.floor && zone(size) >= Zone::Yellow,
-            When::Red => size > target.floor && zone(size) >= Zone::Red,
+            When::Yellow => size > floor && zone(size) >= Zone::Yellow,
+            When::Red => size > floor && zone(size) >= Zone::Red,
         };
-        self.climb(ladder, view, config, target, due)
+        self.climb(terms, view, config, target, due)
             .unwrap_or_else(|| self.propose(Policy::None, view, config, target))
     }
 
+    /// Runs the rungs that `due` chooses, given the floor of each and the size before it.
     fn climb(
         &self,
-        ladder: &Ladder,
+        terms: &Terms,
         view: &View,
         asked: &EvictionSettings,
         target: Target,
-        due: impl Fn(&Rung, u64) -> bool,
+        due: impl Fn(&Rung, u64, u64) -> bool,
     ) -> Option<Proposal> {
         let mut all: Option<Proposal> = None;
         // What is kept binds the policies behind `keep` alone.
         let mut config = EvictionSettings {
-            held: Held::default(),
+            held: ItemSet::default(),
             ..asked.clone()
         };
         let held = &asked.held;
-        for rung in ladder.rungs() {
+        let plain = RungSettings::default();
+        for rung in terms.ladder.rungs() {
             if rung.policy == Policy::Keep {
                 config.held = held.clone();
                 continue;
             }
             let size = all.as_ref().map(|before| before.size);
-            if !due(rung, size.unwrap_or(view.size() + target.fixed)) {
+            let own = terms.rungs.get(&rung.policy).unwrap_or(&plain);
+            let target = own.target(target);
+            if !due(
+                rung,
+                target.floor,
+                size.unwrap_or(view.size() + target.fixed),
+            ) {
                 continue;
             }
             // What the rungs before it left. Most ladders have one rung that moves anything, and
@@ -84,6 +92,7 @@ impl OwnTexts<'_> {
             let moved = all.as_ref().filter(|before| !before.plan.is_empty());
             let between = moved.map(|before| self.after(view, &before.plan));
             let view = between.as_ref().unwrap_or(view);
+            config.spared = own.spared(view, self.originals);
             let proposal = self.propose(rung.policy, view, &config, target);
             all = Some(match all {
                 Some(before) => before.then(proposal),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::classes::Classes;
+use super::filter::RungTable;
 use super::keep::KeepSettings;
 use super::memo::Reader;
 use super::overrides::{AskedBudget, MIN_CEILING, Mode, Overrides};
@@ -83,6 +84,8 @@ pub struct Budget {
     pub admit: AdmitSettings,
     /// What passes take last.
     pub keep: KeepSettings,
+    /// What single rungs may touch, and how far down they evict.
+    pub rungs: RungTable,
     /// When the hidden tools are offered.
     pub offer: Offer,
     /// The share of the ceiling, in 0..=1, above which a view brings the guidance in. At 1 the
@@ -105,6 +108,7 @@ impl Default for Budget {
             order: Order::Levels,
             admit: AdmitSettings::default(),
             keep: KeepSettings::default(),
+            rungs: RungTable::default(),
             offer: Offer::Start,
             guide_at: 1.0,
         }
@@ -310,6 +314,8 @@ pub struct Terms {
     admit: AdmitSettings,
     /// What passes take last.
     pub keep: KeepSettings,
+    /// What single rungs may touch, and how far down they evict.
+    pub rungs: RungTable,
     protect_recent: u32,
     strict_active: bool,
 }
@@ -393,6 +399,7 @@ impl Terms {
             order: budget.order,
             admit: budget.admit.clone(),
             keep: budget.keep.clone(),
+            rungs: budget.rungs.clone(),
             prologue_until_start: false,
         })
     }

@@ -320,7 +320,7 @@ impl TurnState {
                 let (ceiling, originals) = (self.terms.ceiling, written.originals);
                 (config.held, loosened) = keep::held(keep, ceiling, &view, originals, tools.reader);
             }
-            let proposal = written.pass(&self.terms.ladder, trigger, &view, &config, limits);
+            let proposal = written.pass(&self.terms, trigger, &view, &config, limits);
             pinned = proposal.pinned;
             if is_taken(trigger, &proposal, estimate, limits.ceiling) {
                 let after = written.after(&view, &proposal.plan);
@@ -378,7 +378,7 @@ impl TurnState {
         if self.terms.without.has(EditKind::Results) {
             return (None, times_running);
         }
-        let entered = written.enter(&self.terms.ladder, view, config, limits);
+        let entered = written.enter(&self.terms, view, config, limits);
         (entered, times_running)
     }
 

@@ -3,11 +3,12 @@
 
 use super::say::{again, call, same, text};
 use super::sim::Sim;
-use crate::model::{EditKind, Edits, ItemKind, ItemNo, Kept, Mark, Marks};
-use crate::policy::{Move, Plan, PlanError, Protection};
+use crate::model::{EditKind, Edits, Globs, ItemKind, ItemNo, Kept, Mark, Marks};
+use crate::policy::{Move, Plan, PlanError, Policy, Protection};
 use crate::session::index::ItemIndex;
 use crate::session::marked::Marked;
 use crate::turn::state::Prepared;
+use crate::turn::{FilterRole, RungSettings};
 
 /// A session of reads and commands under a ladder, which has to free 100 tokens.
 fn session(ladder: &str) -> Sim {
@@ -215,4 +216,85 @@ fn a_line_about_a_loop_stays_with_its_result() {
         .collect();
     assert_eq!(kept.len(), 1);
     assert_eq!(kept[0].1, Some(3));
+}
+
+/// What is shown of a session whose only rung is set like this and has to free `freed` tokens.
+fn shown(policy: &str, set: RungSettings, freed: u64) -> (String, Prepared) {
+    let mut sim = session(policy);
+    let (_, all) = sim.look();
+    let of = sim.settings.budget.ladder.main();
+    sim.settings.budget.rungs.insert(of, set);
+    sim.ceiling(all.estimate - freed);
+    let (sent, prepared) = sim.look();
+    let labels = sent.gist.iter().filter(|label| label.starts_with('='));
+    let labels: Vec<String> = labels.cloned().collect();
+    (format!("{} ", labels.join(" ")), prepared)
+}
+
+#[test]
+fn a_rung_touches_only_what_its_filter_names() {
+    let tools = |glob: &str| RungSettings {
+        tools: Globs::new(&[glob.to_owned()]).unwrap(),
+        ..RungSettings::default()
+    };
+    for policy in ["recency", "tool-prune", "oldest-turn", "cwl", "cwl-paper"] {
+        // Even where the ceiling is missed for it.
+        let (left, prepared) = shown(policy, tools("bash"), 2_000);
+        assert_eq!(left.matches("=read").count(), 4, "{policy}: {left}");
+        assert!(prepared.pinned.is_some(), "{policy}");
+        let (none, _) = shown(policy, tools("none"), 2_000);
+        assert_eq!(none.matches('=').count(), 8, "{policy}: {none}");
+    }
+    let (left, prepared) = shown("recency", tools("ba*"), 500);
+    assert!(
+        !left.contains("=bash1") && !left.contains("=bash2"),
+        "{left}"
+    );
+    assert!(prepared.pinned.is_none());
+    let one = RungSettings {
+        files: vec!["bash2".to_owned()],
+        ..RungSettings::default()
+    };
+    let (left, _) = shown("recency", one, 2_000);
+    assert_eq!(left.matches('=').count(), 7, "{left}");
+    assert!(!left.contains("=bash2"), "{left}");
+    let assistant = RungSettings {
+        roles: vec![FilterRole::Assistant],
+        ..RungSettings::default()
+    };
+    let (left, _) = shown("recency", assistant, 2_000);
+    assert_eq!(left.matches('=').count(), 8, "calls are the tools': {left}");
+}
+
+#[test]
+fn a_rung_for_new_results_heeds_its_filter() {
+    let shortened = |glob: &str| {
+        let mut sim = session("admit+cwl");
+        sim.settings.budget.admit.limits.tokens = 100;
+        let of = RungSettings {
+            tools: Globs::new(&[glob.to_owned()]).unwrap(),
+            ..RungSettings::default()
+        };
+        sim.settings.budget.rungs.insert(Policy::Admit, of);
+        sim.turn([call("odd", 400)]);
+        sim.look().1.entered.is_some()
+    };
+    assert!(shortened("odd") && !shortened("even"));
+}
+
+#[test]
+fn a_rung_evicts_down_to_a_floor_of_its_own() {
+    let (_, ceiling) = shown("recency", RungSettings::default(), 100);
+    let deep = RungSettings {
+        floor: Some(0.5),
+        ..RungSettings::default()
+    };
+    let (_, half) = shown("recency", deep, 100);
+    assert!(
+        half.estimate * 2 <= half.ceiling + 1,
+        "{} of {}",
+        half.estimate,
+        half.ceiling
+    );
+    assert!(ceiling.estimate * 2 > ceiling.ceiling);
 }
