@@ -20,10 +20,9 @@ use axum::serve::ListenerExt as _;
 use futures_util::{StreamExt as _, stream};
 use plimsoll::cli::wire;
 use plimsoll::config::{Backend, Config};
-use plimsoll::ingress::{Edge, Probes, Readiness, Server};
+use plimsoll::ingress::{Edge, Server};
 use plimsoll::upstream::BaseUrl;
 use serde_json::{Value, json};
-use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -95,10 +94,7 @@ async fn proxy(upstream: SocketAddr, backend: Backend, data: &std::path::Path) -
     // Nothing is evicted: the history is read, found and rendered whole.
     config.budget.ceiling = 10_000_000;
     let app = wire::app(&config).unwrap();
-    let probes = Probes {
-        metrics: Arc::new(String::new),
-        ready: Arc::new(Readiness::default),
-    };
+    let probes = wire::probes(&app);
     let server = Server::bind(Edge::new(config.server, app, [1; 32]), probes)
         .await
         .unwrap();

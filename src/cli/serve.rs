@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{logs, tenant_key, wire};
 use crate::config::{Config, Flags, is_ours, unread};
-use crate::ingress::{Drained, Edge, Probes, Server, descriptors};
+use crate::ingress::{Drained, Edge, Server, descriptors};
 use crate::pipeline::App;
 use crate::upstream::BaseUrl;
 
@@ -90,17 +90,7 @@ pub(super) async fn start(config: Config) -> anyhow::Result<(Server, Arc<App>)> 
     let app = wire::app_keeping(&config, tenant.keepsake)?;
     let upstream = config.upstream.base_url;
     let edge = Edge::new(config.server, Arc::clone(&app), tenant.key);
-    let probes = Probes {
-        metrics: {
-            let app = Arc::clone(&app);
-            Arc::new(move || app.metrics_text())
-        },
-        ready: {
-            let app = Arc::clone(&app);
-            Arc::new(move || wire::readiness(&app.store))
-        },
-    };
-    let server = Server::bind(edge, probes).await?;
+    let server = Server::bind(edge, wire::probes(&app)).await?;
     // This can only be checked after binding, because the port may have been 0.
     for own in [server.listen_addr()?, server.admin_addr()?] {
         anyhow::ensure!(

@@ -9,10 +9,10 @@ use tokio_util::task::TaskTracker;
 use crate::config::Config;
 use crate::dialect;
 use crate::history::Readers;
-use crate::ingress::Readiness;
+use crate::ingress::{Probes, Readiness};
 use crate::pipeline::find::Paths;
 use crate::pipeline::{
-    AcceptedCredentials, ActiveSessions, App, Learned, ServingSettings, Windows,
+    AcceptedCredentials, ActiveSessions, App, AskedPins, Learned, ServingSettings, Windows,
 };
 use crate::record::{Metrics, provider_name};
 use crate::store::{self, Keepsake, OpenedStore, Store};
@@ -77,6 +77,7 @@ pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Resul
         windows: Arc::new(Windows::new(config.upstream.ask_models)),
         paths: Paths::new(config.server.cache_memory),
         active: ActiveSessions::new(config.server.cache_memory),
+        asked_pins: AskedPins::default(),
         memo: Memo::new(config.server.cache_memory),
         counter: Counter::load(),
         models: models(config)?,
@@ -104,6 +105,17 @@ fn say(opened: &OpenedStore) {
         .chain(now.iter().filter(|note| !notes.contains(note)))
     {
         tracing::warn!("{note}");
+    }
+}
+
+/// What the admin listener asks of the application.
+#[must_use]
+pub fn probes(app: &Arc<App>) -> Probes {
+    let (metrics, ready, pins) = (Arc::clone(app), Arc::clone(app), Arc::clone(app));
+    Probes {
+        metrics: Arc::new(move || metrics.metrics_text()),
+        ready: Arc::new(move || readiness(&ready.store)),
+        pin: Arc::new(move |session, asks| pins.asked_pins.ask(session, asks)),
     }
 }
 

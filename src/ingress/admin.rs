@@ -1,22 +1,34 @@
-//! The admin listener: health and metrics. Owns three paths. Never shares a port with agents.
+//! The admin listener: health, metrics, and what an operator asks of a session. Owns its paths. Never
+//! shares a port with agents.
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::body::{Body, to_bytes};
+use axum::extract::{Path, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
-use axum::routing::get;
-use http::StatusCode;
+use axum::routing::{get, post};
 use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
+use serde::Deserialize;
+use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::errors;
 use super::origin::OriginGuard;
+use crate::pipeline::PinRefused;
+use crate::turn::PinAsk;
 
 /// The content type of Prometheus' text format.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The largest body of a question, in bytes.
+const ASKED_BYTES: usize = 16 << 10;
+
+/// Notes pins that are asked of a session, or says why it can't.
+pub type AskForPins = dyn Fn(&str, Vec<PinAsk>) -> Result<(), PinRefused> + Send + Sync;
 
 /// What the admin listener asks other parts.
 #[derive(Clone)]
@@ -25,6 +37,8 @@ pub struct Probes {
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
     /// Returns whether requests can be served, including by the store.
     pub ready: Arc<dyn Fn() -> Readiness + Send + Sync>,
+    /// Asks a session, by the name that its clients see, for pins.
+    pub pin: Arc<AskForPins>,
 }
 
 /// What `/readyz` answers.
@@ -64,6 +78,8 @@ pub(super) async fn serve(
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
+        .route("/api/sessions/{session}/pin", post(pin))
+        .route("/api/sessions/{session}/unpin", post(unpin))
         .with_state(Admin { probes, draining })
         .layer(middleware::from_fn_with_state(guard, guarded));
     tokio::select! {
@@ -100,4 +116,66 @@ async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
 
 async fn metrics(State(admin): State<Admin>) -> ([(http::HeaderName, &'static str); 1], String) {
     ([(CONTENT_TYPE, METRICS_TYPE)], (admin.probes.metrics)())
+}
+
+/// What is to be pinned, or no longer: ids as `recall` takes them, such as `read:12`. A pin may also be
+/// `none`, which lifts all.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PinBody {
+    ids: Vec<String>,
+}
+
+async fn pin(State(admin): State<Admin>, Path(session): Path<String>, body: Body) -> Response {
+    asked(&admin, &session, body, PinAsk::read).await
+}
+
+async fn unpin(State(admin): State<Admin>, Path(session): Path<String>, body: Body) -> Response {
+    let read = |ids: &str| {
+        let lifted: Vec<String> = ids.split_whitespace().map(|id| format!("-{id}")).collect();
+        PinAsk::read(&lifted.join(" "))
+    };
+    asked(&admin, &session, body, read).await
+}
+
+/// Notes pins for the next turn of a session. Whether the ids name anything is known only then.
+async fn asked(
+    admin: &Admin,
+    session: &str,
+    body: Body,
+    read: impl FnOnce(&str) -> Result<Vec<PinAsk>, String>,
+) -> Response {
+    let refuse = |status, message: &str| answer(status, &json!({"error": {"message": message}}));
+    let is_name = session.len() == 16 && session.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !is_name {
+        let message =
+            "a session is named as in the header x-plimsoll-session: 16 hexadecimal digits";
+        return refuse(StatusCode::BAD_REQUEST, message);
+    }
+    let Ok(body) = to_bytes(body, ASKED_BYTES).await else {
+        return refuse(StatusCode::PAYLOAD_TOO_LARGE, "send at most 16 KiB");
+    };
+    let asks = serde_json::from_slice::<PinBody>(&body)
+        .map_err(|error| format!("send a body like {{\"ids\": [\"read:12\"]}}: {error}"))
+        .and_then(|PinBody { ids }| {
+            read(&ids.join(" ")).map_err(|allowed| format!("`ids` {allowed}"))
+        });
+    match asks {
+        Err(message) => refuse(StatusCode::BAD_REQUEST, &message),
+        Ok(asks) => match (admin.probes.pin)(session, asks) {
+            Err(refused) => refuse(StatusCode::TOO_MANY_REQUESTS, &refused.to_string()),
+            Ok(()) => answer(
+                StatusCode::ACCEPTED,
+                &json!({"session": session, "from": "the session's next turn"}),
+            ),
+        },
+    }
+}
+
+fn answer(status: StatusCode, value: &serde_json::Value) -> Response {
+    let mut response = Response::new(Body::from(value.to_string()));
+    *response.status_mut() = status;
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
 }

@@ -9,7 +9,7 @@ use crate::model::Scope;
 use crate::pipeline::{ProxyError, SessionHeaders};
 use crate::policy::Ladder;
 use crate::turn::text_results::TextProfile;
-use crate::turn::{AskedBudget, MIN_CEILING, Mode, Overrides, PAPER_PROFILE, tokens};
+use crate::turn::{AskedBudget, MIN_CEILING, Mode, Overrides, PAPER_PROFILE, PinAsk, tokens};
 
 /// The name of the session.
 pub const SESSION: &str = "x-plimsoll-session";
@@ -25,6 +25,8 @@ pub const PROFILE: &str = "x-plimsoll-profile";
 pub const POLICY: &str = "x-plimsoll-policy";
 /// `on` or `off`.
 pub const RECALL: &str = "x-plimsoll-recall";
+/// What is to be kept in view: `newest`, `none`, or ids.
+pub const PIN: &str = "x-plimsoll-pin";
 /// `now` asks the model to mark its work from this request on.
 pub const GUIDE: &str = "x-plimsoll-guide";
 
@@ -111,6 +113,7 @@ pub fn overrides(
         })?,
         recall: read(headers, RECALL, |text| word(text, SWITCH))?,
         guide: read(headers, GUIDE, |text| word(text, NOW))?.is_some(),
+        pins: read(headers, PIN, PinAsk::read)?.unwrap_or_default(),
     })
 }
 

@@ -12,6 +12,7 @@ mod item;
 mod labels;
 mod marks;
 mod numbers;
+mod pins;
 pub mod raw;
 mod record;
 mod rope;
@@ -34,6 +35,7 @@ pub use labels::LabelSet;
 pub(crate) use labels::label_set;
 pub use marks::{Kept, Mark, Marks, ResultShape, StoredMark};
 pub use numbers::grouped;
+pub use pins::{MOST_PINS, PinMove, PinOutcome, Pins};
 pub use record::{
     Content, Effect, ExplicitKind, HiddenCall, HiddenTool, Original, Parent, Snapshot,
     SnapshotEntry, StoredHop, TurnRecord,

@@ -2,7 +2,7 @@
 //! is written once, is named by the hash of its bytes, and is never edited. It holds no client
 //! content; if that is stored, the record names it.
 
-use super::{CallId, Digest, Edits, Guide, ItemNo, Kept, RecordId, StoredMark, Usage};
+use super::{CallId, Digest, Edits, Guide, ItemNo, Kept, PinMove, RecordId, StoredMark, Usage};
 use serde::{Deserialize, Serialize};
 
 /// The predecessor of a record.
@@ -193,6 +193,9 @@ pub struct TurnRecord {
     /// What the conversation was told of its hidden tools. Meaningless for a request without tools.
     #[serde(default, skip_serializing_if = "Guide::is_default")]
     pub guide: Guide,
+    /// Pins that the turn set or lifted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pins: Vec<PinMove>,
 }
 
 /// The client's content that was stored with a turn. Together with the contents of the turns before
@@ -239,6 +242,9 @@ pub struct Snapshot {
     /// dropped. None if no request had tools, and in snapshots of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guide: Option<Guide>,
+    /// The pinned items, the oldest pin first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pins: Vec<ItemNo>,
 }
 
 #[cfg(test)]
@@ -318,6 +324,7 @@ mod tests {
             content: Some(Digest([4; 32])),
             without: Edits::default(),
             guide: Guide::default(),
+            pins: Vec::new(),
         }
     }
 
@@ -342,6 +349,18 @@ mod tests {
         assert_eq!(rmp_serde::to_vec_named(&pointing).unwrap(), fixture);
         let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
         assert_eq!(read, pointing);
+    }
+
+    #[test]
+    fn a_record_with_pins_is_written_as_its_fixture_and_read_back() {
+        let pinning = TurnRecord {
+            pins: vec![PinMove::Set(ItemNo(4)), PinMove::Lift(ItemNo(2))],
+            ..newest()
+        };
+        let fixture = include_bytes!("../../tests/fixtures/records/v8-pins.bin");
+        assert_eq!(rmp_serde::to_vec_named(&pinning).unwrap(), fixture);
+        let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
+        assert_eq!(read, pinning);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use super::accepted_credentials::AcceptedCredentials;
 use super::active_sessions::ActiveSessions;
+use super::asked_pins::AskedPins;
 use super::find::Paths;
 use super::learned::Learned;
 use super::settings::ServingSettings;
@@ -50,6 +51,8 @@ pub struct App {
     pub paths: Paths,
     /// Sessions that were served lately.
     pub active: ActiveSessions,
+    /// Pins that an operator asked for and that wait for a turn.
+    pub asked_pins: AskedPins,
     /// Shapes of messages.
     pub memo: Memo,
     /// The tokeniser.

@@ -57,6 +57,7 @@ pub fn commit(app: &App, place: &RecordPlace, state: &TurnState, ended: Ended) -
     record.content = kept.as_ref().map(|kept| kept.id);
     record.session = session(place, state);
     record.parent_session = parent_session(place);
+    app.asked_pins.recorded(&record.session, state.pins_waited);
     let mut batch = Batch::default();
     // The record is immutable and named by its hash, so everything it says must be filled in by
     // now.

@@ -27,12 +27,13 @@
 //!    them.
 //!
 //! A request in the mode `observe` is forwarded and only watched (`watch`). Requests share the [`App`]:
-//! among it, what the process knows of windows (`windows`), of credentials (`accepted_credentials`) and of
-//! sessions in use (`active_sessions`).
+//! among it, what the process knows of windows (`windows`), of credentials (`accepted_credentials`), of
+//! sessions in use (`active_sessions`), and of pins that wait for a turn (`asked_pins`).
 
 mod accepted_credentials;
 mod active_sessions;
 mod app;
+mod asked_pins;
 mod drive;
 mod error;
 pub mod find;
@@ -67,6 +68,7 @@ use http::Response;
 pub use accepted_credentials::AcceptedCredentials;
 pub use active_sessions::ActiveSessions;
 pub use app::App;
+pub use asked_pins::{AskedPins, PinRefused};
 pub use error::{Fault, Interruption, ProxyError, ServingLimit};
 pub use forward::forward;
 pub use learned::Learned;

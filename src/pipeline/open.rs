@@ -369,6 +369,10 @@ fn ready(
     let known = app.learned.without(&whose);
     let mut state = TurnState::new(request, shapes, heads, path, terms, &tools.reader);
     state.know(known);
+    let session = record_place::session(&place, &state);
+    let waiting = app.asked_pins.of(&session);
+    state.pins_waited = waiting.len();
+    state.pin_asks.extend(waiting);
     let failed = |error: MiddleError| Stop::Fail(FailedStage::of(&error));
     let injected = reporter.timed(Phase::Policy, || state.inject(&tools));
     injected.map_err(failed)?;
@@ -376,7 +380,7 @@ fn ready(
     reporter.account(state.ledger_terms(&tools));
     reporter.prepared(&state, &prepared);
     let parent = record_place::parent_session(&place);
-    reporter.session(record_place::session(&place, &state), parent);
+    reporter.session(session, parent);
     // The report is complete by now, so that a request that is forwarded is still reported in full.
     decide(&state, &prepared, opening.request.purpose)?;
     Ok((state, prepared, place, family))

@@ -174,6 +174,7 @@ impl Reporter {
         self.report.prologue_changed = state.prologue_changed;
         self.report.times_running = self.report.times_running.max(prepared.times_running);
         self.report.loosened += prepared.loosened;
+        self.report.pins = state.pin_report;
         self.report.prefix_breaks += u64::from((pass.is_some() || guided.is_some()) && cached);
         // Text that the client changed is seen again by each hop, and breaks the prefix only once.
         let first = state.pending.is_empty();

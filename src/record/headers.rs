@@ -4,11 +4,16 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::turn_report::{Context, TurnReport, lossy};
+use crate::model::PinOutcome;
 use crate::policy::{LOOP_FROM, Zone};
+use crate::turn::PinReport;
 
 const SESSION: HeaderName = HeaderName::from_static("x-plimsoll-session");
 const TURN: HeaderName = HeaderName::from_static("x-plimsoll-turn");
 const CONTEXT_TOKENS: HeaderName = HeaderName::from_static("x-plimsoll-context-tokens");
+/// How many pins the conversation has, how many of them don't hold, and how many of those that the
+/// request asked for name nothing.
+const PIN: HeaderName = HeaderName::from_static("x-plimsoll-pin");
 const LOOP: HeaderName = HeaderName::from_static("x-plimsoll-loop");
 const EVICTED_TOKENS: HeaderName = HeaderName::from_static("x-plimsoll-evicted-tokens");
 const ZONE: HeaderName = HeaderName::from_static("x-plimsoll-zone");
@@ -54,6 +59,7 @@ pub fn response_headers(turn: &TurnReport) -> HeaderMap {
     if turn.times_running >= LOOP_FROM {
         headers.insert(LOOP, turn.times_running.into());
     }
+    pin_header(&turn.pins, &mut headers);
     if let Some(why) = turn.unmanaged {
         headers.insert(UNMANAGED, HeaderValue::from_static(why.name()));
     }
@@ -61,6 +67,26 @@ pub fn response_headers(turn: &TurnReport) -> HeaderMap {
         headers.insert(FAIL_OPEN, HeaderValue::from_static(stage.name()));
     }
     headers
+}
+
+fn pin_header(pins: &PinReport, headers: &mut HeaderMap) {
+    if *pins == PinReport::default() {
+        return;
+    }
+    let parts = [
+        ("pinned", pins.pinned),
+        ("loosened", pins.loosened),
+        ("unknown", pins.count(PinOutcome::Unknown)),
+    ];
+    // The first stands there in any case, so that a client sees that it was heard.
+    let said = parts.iter().enumerate();
+    let said = said.filter(|(at, (_, count))| *at == 0 || *count > 0);
+    let said: Vec<String> = said
+        .map(|(_, (name, count))| format!("{name}={count}"))
+        .collect();
+    if let Ok(value) = HeaderValue::try_from(said.join(", ")) {
+        headers.insert(PIN, value);
+    }
 }
 
 fn context_headers(context: &Context, headers: &mut HeaderMap) {

@@ -13,7 +13,7 @@ use crate::policy::{Level, Policy};
 use crate::session::view::{Part, Parts};
 use crate::tokens::Cost;
 use crate::tokens::ledger::{Account, SavedParts};
-use crate::turn::Mode;
+use crate::turn::{Mode, PinReport};
 
 /// Two hops, a pass, hidden calls, an abort, a retry, a stage that failed: one of everything.
 pub(super) fn full_turn() -> TurnReport {
@@ -102,6 +102,11 @@ pub(super) fn full_turn() -> TurnReport {
     turn.refetches = 2;
     turn.prefix_breaks = 1;
     turn.prologue_changed = true;
+    turn.pins = PinReport {
+        asked: [2, 1, 1],
+        pinned: 3,
+        loosened: 1,
+    };
     turn.abort = Some(Abort {
         side: AbortSide::Client,
         phase: AbortPhase::Body,

@@ -18,7 +18,7 @@ use crate::policy::{Level, Pinned, Policy};
 use crate::session::view::Parts;
 use crate::tokens::Cost;
 use crate::tokens::ledger::Account;
-use crate::turn::Mode;
+use crate::turn::{Mode, PinReport};
 
 /// The report of one turn. A forwarded request has one as well, with at most one hop and no
 /// context.
@@ -77,6 +77,8 @@ pub struct TurnReport {
     pub times_running: u32,
     /// How many results a pass could not keep although the settings ask for it.
     pub loosened: u32,
+    /// The pins of the conversation, and what became of those that this turn was asked for.
+    pub pins: PinReport,
     /// How the response broke off, if it did.
     pub abort: Option<Abort>,
     /// Why upstream calls were repeated, in order.
@@ -129,6 +131,7 @@ impl TurnReport {
             prologue_changed: false,
             times_running: 0,
             loosened: 0,
+            pins: PinReport::default(),
             abort: None,
             retries: Vec::new(),
             guided: None,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::model::weight::{list, shared};
 use crate::model::{
-    Guide, ItemNo, Kept, Marks, RecordId, Snapshot, SnapshotEntry, StoredHop, TurnRecord, Usage,
+    Guide, ItemNo, Kept, Marks, Pins, RecordId, Snapshot, SnapshotEntry, StoredHop, TurnRecord,
+    Usage,
 };
 
 /// Item numbers that an assistant message takes beside those of its calls: one for reasoning and
@@ -67,6 +68,8 @@ pub struct Path {
     /// What the conversation was told of its hidden tools; none if no request had tools. Like a
     /// mark it is kept when an edit drops its record.
     pub guide: Option<Guide>,
+    /// What somebody asked to keep in view. It is kept like a mark, too.
+    pub pins: Pins,
     /// Bytes of memory that the records take.
     records: usize,
 }
@@ -85,6 +88,7 @@ impl Path {
             next,
             aligned: false,
             guide,
+            pins: Pins::default(),
             records,
         }
     }
@@ -104,6 +108,7 @@ impl Path {
         let mut path = Self {
             entries,
             marks: self.marks.clone(),
+            pins: self.pins.clone(),
             ..*self
         };
         path.push(id, record);
@@ -116,6 +121,7 @@ impl Path {
             self.marks.apply(&hop.marks, &hop.kept);
         }
         self.records += record.weight();
+        self.pins.apply(&record.pins);
         self.guide = guided(self.guide, &record);
         self.next = self
             .next
@@ -152,6 +158,7 @@ impl Path {
             .collect();
         let mut path = Self::new(entries, marks, snapshot.next);
         path.told_before(snapshot.guide);
+        path.pins = Pins::new(snapshot.pins.clone());
         path
     }
 
@@ -173,6 +180,7 @@ impl Path {
                 .collect(),
             next: self.next,
             guide: self.guide.filter(|guide| !guide.is_default()),
+            pins: self.pins.items().to_vec(),
         }
     }
 

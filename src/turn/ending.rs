@@ -91,6 +91,7 @@ pub fn record(
         content: None,
         without: state.known,
         guide: state.guide,
+        pins: state.pin_moves.clone(),
     }
 }
 

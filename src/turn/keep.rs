@@ -3,15 +3,15 @@
 //! tier 2 and "Selective Tool Output Preservation"; paper 004 §5.1). Never keeps a request above its
 //! ceiling.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::files;
 use super::memo::Reader;
 use super::originals::Originals;
-use crate::model::{Globs, Mark};
+use crate::model::{Globs, ItemKind, ItemNo, Mark, Pins};
 use crate::policy::ItemSet;
 use crate::session::index::ItemIndex;
-use crate::session::transcript::Item;
+use crate::session::transcript::{Item, Transcript};
 use crate::session::view::View;
 
 /// What is kept.
@@ -74,27 +74,72 @@ impl KeepErrors {
         &[("off", Self::Off), ("last", Self::Last), ("all", Self::All)];
 }
 
+/// The pinned items of a view that are held, how many pins are not, and the room that is left, in tokens.
+/// The newest pins come first: over the share the oldest are let go. What a pass has evicted stays
+/// evicted.
+pub(super) fn pinned(
+    settings: &KeepSettings,
+    ceiling: u32,
+    pins: &Pins,
+    view: &View,
+) -> (HashSet<ItemIndex>, u32, u32) {
+    let mut room = share(settings.share, ceiling);
+    let (mut held, mut loosened) = (HashSet::new(), 0);
+    if pins.is_empty() {
+        return (held, loosened, room);
+    }
+    let (transcript, seen) = (view.transcript(), view.marked());
+    let items = transcript.items.indexed();
+    // A result has the number of its call, and goes with it.
+    let items = items.filter(|(_, item)| item.kind != ItemKind::Result);
+    let places: HashMap<ItemNo, ItemIndex> = items.map(|(at, item)| (item.no, at)).collect();
+    for no in pins.items().iter().rev() {
+        // The client may have left it out, and may bring it back.
+        let Some((at, item)) = places
+            .get(no)
+            .and_then(|at| Some((*at, transcript.items.get(*at)?)))
+        else {
+            continue;
+        };
+        let size = size(transcript, item);
+        if size > room || seen.mark_of(at) > Mark::Clipped {
+            loosened += 1;
+            continue;
+        }
+        room -= size;
+        held.insert(at);
+    }
+    (held, loosened, room)
+}
+
+/// The tokens of an item, and of its result if it is a call.
+fn size(transcript: &Transcript, item: &Item) -> u32 {
+    let result = item.pair.and_then(|at| transcript.items.get(at));
+    item.tokens + result.map_or(0, |result| result.tokens)
+}
+
 /// What is kept of a view, and how many results had to be let go because they were too much.
 pub(super) fn held(
     settings: &KeepSettings,
     ceiling: u32,
+    pins: &Pins,
     view: &View,
     originals: Originals<'_>,
     reader: Reader<'_>,
 ) -> (ItemSet, u32) {
+    // What somebody pinned comes before what a rule keeps.
+    let (mut held, mut loosened, mut room) = pinned(settings, ceiling, pins, view);
     if settings.is_empty() {
-        return (ItemSet::default(), 0);
+        return (ItemSet::new(held), loosened);
     }
     let calls: Vec<(ItemIndex, &Item)> = view.transcript().answered_calls().collect();
     let failed = failed(settings.errors, &calls, originals, reader);
     let first_newest = calls.len().saturating_sub(settings.newest);
     let seen = view.marked();
-    let mut room = share(settings.share, ceiling);
-    let (mut held, mut loosened) = (HashSet::new(), 0);
     // The newest first: what does not fit is let go, oldest first.
     for (place, (at, call)) in calls.iter().enumerate().rev() {
         // What a pass has evicted stays evicted.
-        if seen.mark_of(*at) > Mark::Clipped {
+        if seen.mark_of(*at) > Mark::Clipped || held.contains(at) {
             continue;
         }
         let kept = place >= first_newest
@@ -105,8 +150,7 @@ pub(super) fn held(
         if !kept {
             continue;
         }
-        let result = call.pair.and_then(|at| view.transcript().items.get(at));
-        let size = call.tokens + result.map_or(0, |result| result.tokens);
+        let size = size(view.transcript(), call);
         if size > room {
             loosened += 1;
             continue;

@@ -27,6 +27,7 @@ mod laws;
 pub mod memo;
 mod originals;
 mod overrides;
+mod pins;
 mod recall;
 mod rungs;
 mod settings;
@@ -37,6 +38,7 @@ pub use classes::{Classes, ToolClasses};
 pub use filter::{FilterRole, RungSettings, RungTable};
 pub use keep::{KeepErrors, KeepSettings};
 pub use overrides::{AskedBudget, MIN_CEILING, Mode, Overrides, tokens};
+pub use pins::{PinAsk, PinReport};
 pub use settings::{
     Budget, CacheSettings, DelimiterSettings, Guidance, Offer, PAPER_PROFILE, ProtectRecent,
     RecallSettings, SetBreakpoints, Settings, StoreContent, Terms, TermsError, Unmet,

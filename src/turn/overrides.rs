@@ -1,6 +1,7 @@
 //! What a request asks for instead of the configuration: mode, budget, profile, policy. Never reads
 //! a header.
 
+use super::pins::PinAsk;
 use crate::policy::Ladder;
 
 /// The smallest ceiling that is accepted, in tokens.
@@ -21,6 +22,8 @@ pub struct Overrides {
     pub recall: Option<bool>,
     /// `x-plimsoll-guide`: whether the guidance comes with this request.
     pub guide: bool,
+    /// `x-plimsoll-pin`: what is to be kept in view, or no longer.
+    pub pins: Vec<PinAsk>,
 }
 
 /// What is done with a conversation.

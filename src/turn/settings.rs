@@ -11,6 +11,7 @@ use super::filter::RungTable;
 use super::keep::KeepSettings;
 use super::memo::Reader;
 use super::overrides::{AskedBudget, MIN_CEILING, Mode, Overrides};
+use super::pins::PinAsk;
 use super::text_results::{Fronts, TextProfile, TextResults};
 use crate::commit::{self, Floor};
 use crate::dialect::request::Request;
@@ -304,6 +305,8 @@ pub struct Terms {
     guide_at: f64,
     /// Whether the request asks for the guidance.
     pub guide_now: bool,
+    /// What the request asks to pin.
+    pub pins: Vec<PinAsk>,
     texts: Arc<TextResults>,
     /// The profile of texts that the request names.
     asked: Option<TextProfile>,
@@ -391,6 +394,7 @@ impl Terms {
             offer: budget.offer,
             guide_at: budget.guide_at,
             guide_now: overrides.guide,
+            pins: overrides.pins.clone(),
             texts: settings.texts.clone(),
             asked: overrides.profile.as_deref().and_then(TextProfile::named),
             protect_recent: budget.protect_recent.tokens(ceiling),

@@ -17,6 +17,7 @@ use super::classes::Classes;
 use super::keep;
 use super::memo::{Decoded, Reader};
 use super::originals::{Originals, OwnTexts};
+use super::pins::{PinAsk, PinReport};
 use super::settings::Terms;
 use super::text_results::Fronts;
 use crate::commit::Trigger;
@@ -24,8 +25,8 @@ use crate::dialect::message::MessageError;
 use crate::dialect::request::{self, Request, Rewrite};
 use crate::dialect::stream::UsageWish;
 use crate::model::{
-    Digest, EditKind, Edits, Guide, GuideReason, Head, HiddenTool, Marks, Role, Rope, Shape,
-    StoredHop, TurnRecord,
+    Digest, EditKind, Edits, Guide, GuideReason, Head, HiddenTool, Marks, PinMove, Pins, Role,
+    Rope, Shape, StoredHop, TurnRecord,
 };
 use crate::policy::{self, Order, Pinned, Policy, Proposal, Target};
 use crate::render::tools::Injected;
@@ -93,6 +94,18 @@ pub struct TurnState {
     /// Edits that the upstream is known to refuse, for the record. The terms may exclude more of
     /// them, to find out.
     pub known: Edits,
+    /// What this turn is asked to pin.
+    pub pin_asks: Vec<PinAsk>,
+    /// How many of those, the last, wait for a turn that records them.
+    pub pins_waited: usize,
+    /// What is pinned, by this turn and before.
+    pub pins: Pins,
+    /// Pins that this turn set or lifted.
+    pub pin_moves: Vec<PinMove>,
+    /// What became of them.
+    pub pin_report: PinReport,
+    /// Whether the client's new messages were searched for pins.
+    pub(super) pins_read: bool,
     /// How the client's results begin that came as text.
     fronts: Fronts,
 }
@@ -181,6 +194,7 @@ impl TurnState {
         reader: &Reader<'_>,
     ) -> Self {
         let marks = Arc::new(path.marks.clone());
+        let (pin_asks, pins) = (terms.pins.clone(), path.pins.clone());
         let fronts = terms.fronts(reader, &request, &shapes);
         let path = bounded::path(request.dialect, &path).map_or(path, Arc::new);
         Self {
@@ -202,6 +216,12 @@ impl TurnState {
             pending: Vec::new(),
             marks,
             known: Edits::default(),
+            pin_asks,
+            pins_waited: 0,
+            pins,
+            pin_moves: Vec::new(),
+            pin_report: PinReport::default(),
+            pins_read: false,
             fronts,
         }
     }
@@ -252,6 +272,7 @@ impl TurnState {
         tools: &HopContext<'_>,
         refused: Option<u64>,
     ) -> Result<Planned, MiddleError> {
+        self.pin(tools);
         let before = self.before_guidance();
         // First without the guidance: most views need none.
         let planned = self.look(tools, refused)?;
@@ -314,12 +335,7 @@ impl TurnState {
         let trigger = self.trigger(tools, estimate, &limits, refused);
         let mut loosened = 0;
         if let Some(trigger) = trigger {
-            // Texts are read for this, so it is not done before a pass is due.
-            if self.terms.ladder.has(Policy::Keep) {
-                let keep = &self.terms.keep;
-                let (ceiling, originals) = (self.terms.ceiling, written.originals);
-                (config.held, loosened) = keep::held(keep, ceiling, &view, originals, tools.reader);
-            }
+            (config.held, loosened) = self.held(tools, &written, &view);
             let proposal = written.pass(&self.terms, trigger, &view, &config, limits);
             pinned = proposal.pinned;
             if is_taken(trigger, &proposal, estimate, limits.ceiling) {
@@ -358,6 +374,7 @@ impl TurnState {
             guided: None,
         };
         self.marks = planned.view.shared_marks();
+        self.pin_report = self.pins_held(&planned.view);
         Ok(Planned(planned))
     }
 
@@ -380,6 +397,29 @@ impl TurnState {
         }
         let entered = written.enter(&self.terms, view, config, limits);
         (entered, times_running)
+    }
+
+    /// What a pass takes last, and how many results it can't keep. Texts are read for this, so it is
+    /// not done before a pass is due.
+    fn held(
+        &self,
+        tools: &HopContext<'_>,
+        written: &OwnTexts<'_>,
+        view: &View,
+    ) -> (policy::ItemSet, u32) {
+        let terms = &self.terms;
+        if !terms.ladder.has(Policy::Keep) {
+            return (policy::ItemSet::default(), 0);
+        }
+        let originals = written.originals;
+        keep::held(
+            &terms.keep,
+            terms.ceiling,
+            &self.pins,
+            view,
+            originals,
+            tools.reader,
+        )
     }
 
     fn eviction(&self, tools: &HopContext<'_>) -> policy::EvictionSettings {
@@ -488,7 +528,7 @@ impl TurnState {
         self.is_managed() && self.terms.ladder.has(Policy::Cwl) && config.order == Order::Levels
     }
 
-    fn transcript(&self, tools: &HopContext<'_>) -> Transcript {
+    pub(super) fn transcript(&self, tools: &HopContext<'_>) -> Transcript {
         let handed = |message: usize, record: &TurnRecord| {
             self.request
                 .dialect

@@ -43,6 +43,7 @@ mod names;
 mod observe;
 mod origins;
 mod pass;
+mod pins;
 mod policies;
 mod process;
 mod provider_habits;

@@ -73,10 +73,9 @@ impl Proxy {
         change(&mut config);
         let mut app = wire::app(&config).unwrap();
         rewire(Arc::get_mut(&mut app).unwrap());
-        let metrics = app.clone();
         let probes = Probes {
-            metrics: Arc::new(move || metrics.metrics_text()),
             ready: Arc::new(Readiness::default),
+            ..wire::probes(&app)
         };
         let server = Server::bind(Edge::new(config.server, Arc::clone(&app), [1; 32]), probes)
             .await

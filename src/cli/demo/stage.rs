@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::{tenant_key, wire};
 use crate::config::{Backend, Config};
-use crate::ingress::{Drained, Edge, Probes, Server};
+use crate::ingress::{Drained, Edge, Server};
 use crate::pipeline::App;
 use crate::upstream::BaseUrl;
 
@@ -53,14 +53,8 @@ impl DemoStage {
         let config = config(&provider, &directory, ceiling)?;
         let key = tenant_key::obtain(&config.tenant, &config.store)?.key;
         let app = wire::app(&config)?;
-        let metrics = Arc::clone(&app);
-        let store = Arc::clone(&app);
-        let probes = Probes {
-            metrics: Arc::new(move || metrics.metrics.render().unwrap_or_default()),
-            ready: Arc::new(move || wire::readiness(&store.store)),
-        };
         let edge = Edge::new(config.server, Arc::clone(&app), key);
-        let server = Server::bind(edge, probes).await?;
+        let server = Server::bind(edge, wire::probes(&app)).await?;
         let (proxy, admin) = (server.listen_addr()?, server.admin_addr()?);
         let stop = CancellationToken::new();
         let serving = tokio::spawn(server.run(stop.clone()));

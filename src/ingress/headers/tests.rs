@@ -26,6 +26,7 @@ fn good_values_are_read() {
         (POLICY, "repeat + cwl"),
         (RECALL, "off"),
         (GUIDE, "now"),
+        (PIN, "newest read:3,5 -bash:4 none"),
     ]);
     let wanted = Overrides {
         mode: Some(Mode::Observe),
@@ -34,6 +35,12 @@ fn good_values_are_read() {
         ladder: Some("repeat+cwl".parse().unwrap()),
         recall: Some(false),
         guide: true,
+        pins: vec![
+            PinAsk::Newest,
+            PinAsk::Set("read:3,5".to_owned()),
+            PinAsk::Lift("bash:4".to_owned()),
+            PinAsk::LiftAll,
+        ],
     };
     assert_eq!(read.unwrap(), wanted);
     assert_eq!(parse(&[]).unwrap(), Overrides::default());
@@ -73,6 +80,11 @@ fn bad_values_name_the_header_and_say_what_is_allowed() {
         (POLICY, "lru", "cwl"),
         (RECALL, "no", "on, off"),
         (GUIDE, "soon", "now"),
+        (PIN, "", "newest"),
+        (PIN, "all", "ids like read:12"),
+        (PIN, "read:x", "ids like read:12"),
+        (PIN, "-newest", "ids like read:12"),
+        (PIN, &"read:1 ".repeat(33), "at most 32"),
     ];
     for (name, value, hint) in table {
         match parse(&[(name, value)]) {

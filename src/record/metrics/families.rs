@@ -12,7 +12,7 @@ use super::register::{Each, Pairs, Registrar, each, opts};
 use crate::commit::Trigger;
 use crate::dialect::request::Unmanaged;
 use crate::intercept::delimiter;
-use crate::model::{CacheName, DelimiterAction, EditKind, GuideReason, RecallOutcome};
+use crate::model::{CacheName, DelimiterAction, EditKind, GuideReason, PinOutcome, RecallOutcome};
 use crate::policy::{Level, Policy};
 use crate::record::labels::{
     AbortPhase, AbortSide, AcceptError, ConnectionCut, FailedStage, LedgerSide, LedgerTokens,
@@ -326,6 +326,7 @@ pub(super) struct ViewMetrics {
     pub moves_dropped: Each<Policy, IntCounter>,
     pub loops: IntCounter,
     pub keep_loosened: IntCounter,
+    pub pins: Each<PinOutcome, IntCounter>,
     pub prefix_breaks: IntCounter,
     pub prologue_changes: IntCounter,
     pub sessions_active: IntGauge,
@@ -394,6 +395,11 @@ impl ViewMetrics {
             keep_loosened: r.counter(
                 "keep_loosened_total",
                 "Results that a pass could not keep as [keep] asks, because they were too much",
+            )?,
+            pins: r.counters(
+                "pins_total",
+                "Pins that were asked for, by what became of them",
+                "outcome",
             )?,
             prefix_breaks: r.counter(
                 "prefix_breaks_total",

@@ -24,7 +24,7 @@ use super::labels::{
 };
 use super::turn_report::{Abort, Context, Evicted, HopReport, PassReport, TurnReport, lossy};
 use crate::intercept::delimiter::DelimiterCall;
-use crate::model::CacheName;
+use crate::model::{CacheName, PinOutcome};
 use crate::policy::LOOP_FROM;
 use crate::session::view::Part;
 use crate::store::Health;
@@ -123,6 +123,10 @@ impl Metrics {
         let looped = turn.times_running == LOOP_FROM;
         f.view.loops.inc_by(u64::from(looped));
         f.view.keep_loosened.inc_by(u64::from(turn.loosened));
+        for outcome in PinOutcome::ALL {
+            let count = turn.pins.count(outcome);
+            f.view.pins.at(outcome).inc_by(u64::from(count));
+        }
         self.observe_overhead(turn);
         self.observe_events(turn);
         for kind in LedgerTokens::ALL {

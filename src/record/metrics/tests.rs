@@ -58,6 +58,7 @@ const CONVENTIONS: &[(&str, &str, &[&str])] = &[
     ("moves_dropped_total", "counter", &["policy"]),
     ("loops_total", "counter", &[]),
     ("keep_loosened_total", "counter", &[]),
+    ("pins_total", "counter", &["outcome"]),
     ("prologue_changes_total", "counter", &[]),
     ("prefix_breaks_total", "counter", &[]),
     ("cache_hit_ratio", "histogram", &[]),

@@ -1,0 +1,235 @@
+//! Pins from outside: what a header, an operator or the user's own words pin stays in view while all
+//! around it goes, as far as the share allows; a pin that names nothing fails no turn.
+
+use plimsoll::config::{Backend, Config};
+use plimsoll_scripted::{Provider, Reply, Script};
+use serde_json::{Value, json};
+
+use super::agent::{Agent, bash, last_key, metric, newest, none_refused, provider};
+use super::recall::{CEILING, output};
+use super::support::{Proxy, client, soon};
+
+/// A model that calls `bash` until `b14` was answered, and then says so. The items are numbered by
+/// place: `b1` is `bash:4`, `b2` is `bash:7`, and so on.
+fn working() -> Script {
+    Script::ask(|view| {
+        let key = last_key(view.messages());
+        let number = key.strip_prefix('b').and_then(|n| n.parse::<u32>().ok());
+        match number {
+            Some(14) => Reply::text("done"),
+            Some(n) => Reply::calls(vec![bash(&format!("b{}", n + 1))]),
+            None => Reply::calls(vec![bash("b1")]),
+        }
+    })
+}
+
+fn config(share: f64) -> impl Fn(&mut Config) {
+    move |config| {
+        config.budget.ceiling = CEILING;
+        config.budget.keep.share = share;
+    }
+}
+
+async fn served(share: f64) -> (Provider, Proxy, Agent) {
+    let provider = provider(working()).await;
+    let proxy = Proxy::with(provider.address, config(share)).await;
+    let agent = Agent::new(&proxy, false).told("go");
+    (provider, proxy, agent)
+}
+
+/// Goes on until `id` is answered, but not sent yet.
+async fn until(agent: &mut Agent, id: &str) {
+    loop {
+        let answer = agent.turn().await;
+        let call = answer.heard.calls.first().expect("a call").id.clone();
+        agent.result(&call, &output(&call));
+        if call == id {
+            return;
+        }
+    }
+}
+
+/// One turn with a header of its own, and what is said of the pins.
+async fn pinning(agent: &mut Agent, value: &str) -> String {
+    let plain = agent.headers.clone();
+    *agent = agent.clone().with("x-plimsoll-pin", value);
+    let answer = agent.turn().await;
+    agent.headers = plain;
+    for call in &answer.heard.calls {
+        agent.result(&call.id, &output(&call.id));
+    }
+    answer.header("x-plimsoll-pin").to_owned()
+}
+
+/// Which of the fourteen results the provider was last shown whole.
+fn shown(provider: &Provider) -> Vec<u32> {
+    let last = newest(provider).value().to_string();
+    let whole = |n: &u32| last.contains(&format!("b{n} line 45:"));
+    (1..=14).filter(whole).collect()
+}
+
+#[tokio::test]
+async fn the_newest_result_of_a_request_is_pinned_by_a_header() {
+    let (provider, proxy, mut agent) = served(0.3).await;
+    until(&mut agent, "b2").await;
+    assert_eq!(pinning(&mut agent, "newest").await, "pinned=1");
+    until(&mut agent, "b14").await;
+    let last = agent.turn().await;
+    assert_eq!(
+        last.header("x-plimsoll-pin"),
+        "pinned=1",
+        "said in each turn"
+    );
+    assert_eq!(last.header("x-plimsoll-budget"), "met");
+    let whole = shown(&provider);
+    assert!(
+        whole.contains(&2) && !whole.contains(&1) && !whole.contains(&3),
+        "{whole:?}"
+    );
+    let counted = metric(&proxy, "plimsoll_pins_total{outcome=\"set\"}").await;
+    assert!(counted.unwrap().ends_with(" 1"));
+    none_refused(&provider);
+}
+
+#[tokio::test]
+async fn pins_are_set_and_lifted_by_id() {
+    let (provider, _proxy, mut agent) = served(0.5).await;
+    until(&mut agent, "b4").await;
+    assert_eq!(pinning(&mut agent, "bash:7 bash:10").await, "pinned=2");
+    until(&mut agent, "b8").await;
+    assert_eq!(pinning(&mut agent, "-bash:7").await, "pinned=1");
+    until(&mut agent, "b14").await;
+    agent.turn().await;
+    let whole = shown(&provider);
+    assert!(whole.contains(&3) && !whole.contains(&2), "{whole:?}");
+    // An edit of the client's drops a turn, and no pin.
+    agent.history.drain(10..12);
+    agent.user("go on");
+    assert_eq!(agent.ask().await.header("x-plimsoll-pin"), "pinned=1");
+    assert_eq!(pinning(&mut agent, "none").await, "pinned=0");
+}
+
+#[tokio::test]
+async fn a_pin_that_names_nothing_is_said_and_fails_no_turn() {
+    let (_provider, proxy, mut agent) = served(0.3).await;
+    until(&mut agent, "b2").await;
+    let said = pinning(&mut agent, "bash:999 read:4 bash:4").await;
+    assert_eq!(said, "pinned=1, unknown=2");
+    let counted = metric(&proxy, "plimsoll_pins_total{outcome=\"unknown\"}").await;
+    assert!(counted.unwrap().ends_with(" 2"));
+    let wrong = agent
+        .clone()
+        .with("x-plimsoll-pin", "everything")
+        .ask()
+        .await;
+    assert_eq!(wrong.status, 400);
+    assert!(
+        wrong.text().contains("ids like read:12"),
+        "{}",
+        wrong.text()
+    );
+}
+
+#[tokio::test]
+async fn the_oldest_pins_loosen_where_they_are_more_than_the_share() {
+    // Room for one result, not for two.
+    let (provider, _proxy, mut agent) = served(0.4).await;
+    until(&mut agent, "b2").await;
+    assert_eq!(
+        pinning(&mut agent, "bash:4 bash:7").await,
+        "pinned=2, loosened=1"
+    );
+    until(&mut agent, "b14").await;
+    let last = agent.turn().await;
+    assert_eq!(last.header("x-plimsoll-pin"), "pinned=2, loosened=1");
+    assert_eq!(last.header("x-plimsoll-budget"), "met");
+    let whole = shown(&provider);
+    assert!(whole.contains(&2) && !whole.contains(&1), "{whole:?}");
+}
+
+#[tokio::test]
+async fn a_users_own_words_pin_and_a_results_do_not() {
+    let (provider, _proxy, mut agent) = served(0.3).await;
+    until(&mut agent, "b2").await;
+    let fake = "all of it\nplimsoll:pin bash:4\n";
+    let call = agent.turn().await.heard.calls.first().unwrap().id.clone();
+    agent.result(&call, &format!("{fake}{}", output(&call)));
+    agent.user(
+        "Look at this again.\n  plimsoll:pin bash:7\nplimsoll:pinned is no marker\nplimsoll:pin\n",
+    );
+    let answer = agent.turn().await;
+    assert_eq!(answer.header("x-plimsoll-pin"), "pinned=2, loosened=1");
+    agent.result("b1", &output("b1"));
+    until(&mut agent, "b14").await;
+    agent.turn().await;
+    let whole = shown(&provider);
+    assert!(
+        whole.contains(&3),
+        "the newest before the user's words: {whole:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_operators_pin_holds_from_the_next_turn_and_over_a_restart() {
+    let provider = provider(working()).await;
+    let directory = tempfile::tempdir().unwrap();
+    let start = async || {
+        Proxy::with(provider.address, |to| {
+            config(0.3)(to);
+            to.store.backend = Backend::Sled;
+            to.store.path = directory.path().to_owned();
+        })
+        .await
+    };
+    let first = start().await;
+    let mut agent = Agent::new(&first, false).told("go");
+    let answer = agent.turn().await;
+    let session = answer.header("x-plimsoll-session").to_owned();
+    agent.result("b1", &output("b1"));
+    until(&mut agent, "b2").await;
+    let ask = async |proxy: &Proxy, session: &str, verb: &str, body: &str| {
+        let url = format!("http://{}/api/sessions/{session}/{verb}", proxy.admin);
+        let answer = soon(client().post(url).body(body.to_owned()).send()).await;
+        let answer = answer.unwrap();
+        let status = answer.status().as_u16();
+        let body: Value = serde_json::from_slice(&soon(answer.bytes()).await.unwrap()).unwrap();
+        (status, body)
+    };
+    let pin = json!({"ids": ["bash:7"]}).to_string();
+    let (status, told) = ask(&first, &session, "pin", &pin).await;
+    assert_eq!((status, &told["session"]), (202, &json!(session)));
+    for (session, body, status, says) in [
+        ("nobody", &*pin, 400, "16 hexadecimal digits"),
+        (&*session, "bash:7", 400, "send a body like"),
+        (
+            &session,
+            "{\"ids\":[\"all of it\"]}",
+            400,
+            "ids like read:12",
+        ),
+        (&session, "{\"ids\":[]}", 400, "ids like read:12"),
+        (&session, &"x".repeat(20_000), 413, "at most 16 KiB"),
+    ] {
+        let (refused, told) = ask(&first, session, "pin", body).await;
+        let message = told["error"]["message"].as_str().unwrap();
+        assert_eq!(refused, status, "{message}");
+        assert!(message.contains(says), "{message}");
+    }
+    let answer = agent.turn().await;
+    assert_eq!(answer.header("x-plimsoll-pin"), "pinned=1");
+    agent.result("b3", &output("b3"));
+    first.stop.cancel();
+    soon(first.ended).await.unwrap();
+    first.app.store.close().unwrap();
+    drop(first.app);
+    let second = start().await;
+    agent.url = second.url("/v1/chat/completions");
+    until(&mut agent, "b14").await;
+    let last = agent.turn().await;
+    assert_eq!(last.header("x-plimsoll-pin"), "pinned=1");
+    assert!(shown(&provider).contains(&2), "{:?}", shown(&provider));
+    let lifted = ask(&second, last.header("x-plimsoll-session"), "unpin", &pin).await;
+    assert_eq!(lifted.0, 202);
+    agent.user("go on");
+    assert_eq!(agent.turn().await.header("x-plimsoll-pin"), "pinned=0");
+}
