@@ -57,6 +57,7 @@ pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Resul
             classes: Classes::new(&config.tools)?,
             texts: Arc::new(config.texts.clone()),
             content: config.store.content,
+            partitions: config.partitions,
         },
         serving: ServingSettings {
             streams: config.streams,

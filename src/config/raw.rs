@@ -22,6 +22,8 @@ pub struct RawConfig {
     pub keep: RawKeep,
     /// What the policy `admit` clips.
     pub admit: RawAdmit,
+    /// How the model's window is parted.
+    pub partitions: RawPartitions,
     /// What single policies may touch.
     pub rungs: BTreeMap<String, RawRung>,
     /// The hidden tool that marks episodes.
@@ -165,6 +167,24 @@ pub struct RawAdmit {
     pub reads: Option<bool>,
     /// Tools whose results are never clipped.
     pub except: Option<Vec<String>>,
+}
+
+/// `[partitions]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawPartitions {
+    /// A share of the window.
+    pub system: Option<f64>,
+    /// A share of the window.
+    pub tools: Option<f64>,
+    /// A share of the window.
+    pub messages: Option<f64>,
+    /// A share of the window.
+    pub auxiliary: Option<f64>,
+    /// A share of the window.
+    pub reserve: Option<f64>,
+    /// A share of the window.
+    pub margin: Option<f64>,
 }
 
 /// `[rungs.NAME]`

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::secret::Secret;
 use crate::pipeline::StreamSettings;
+use crate::policy::Partitions;
 use crate::store::Backend;
 use crate::turn::StoreContent;
 use crate::turn::text_results::TextResults;
@@ -22,6 +23,8 @@ pub struct Config {
     pub upstream: upstream::UpstreamSettings,
     /// `[budget]`
     pub budget: Budget,
+    /// `[partitions]`
+    pub partitions: Partitions,
     /// `[delimiter]`
     pub delimiter: DelimiterSettings,
     /// The part of `[delimiter]` about how responses are streamed.

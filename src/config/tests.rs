@@ -326,6 +326,9 @@ fn each_limit_refuses() {
             "[budget]\nmode = \"on\"",
             "\"manage\", \"observe\", \"off\"",
         ),
+        ("[partitions]\nmessages = 1.5", "from 0 to 1"),
+        ("[partitions]\nmessages = 0.9\nreserve = 0.2", "at most 1"),
+        ("[partitions]\nreserve = 0.2", "must be above 0"),
         (
             "[rungs.prune]\nfloor = 0.5",
             "`prune` is not one of \"repeat\", \"admit\"",

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use super::level::log_level;
 use super::problem::{Problem, SettingSource};
 use super::raw::{
-    RawAdmit, RawBudget, RawCache, RawConfig, RawDelimiter, RawKeep, RawRung, RawServer, RawStore,
-    RawTenant, RawTools, RawUpstream,
+    RawAdmit, RawBudget, RawCache, RawConfig, RawDelimiter, RawKeep, RawPartitions, RawRung,
+    RawServer, RawStore, RawTenant, RawTools, RawUpstream,
 };
 use super::readers::{
     address, at_least, at_least_one, cache_memory, ceiling, families, file_names, floor, fraction,
@@ -20,7 +20,7 @@ use super::units;
 use crate::dialect::stream::UsageMode;
 use crate::ingress::{Hosts, Origins, Sources};
 use crate::pipeline::StreamSettings;
-use crate::policy::{AdmitSettings, Order};
+use crate::policy::{AdmitSettings, Order, Partition, Partitions};
 use crate::store::Backend;
 use crate::turn::text_results::{TextProfile, TextResults, pattern};
 use crate::turn::{
@@ -49,6 +49,7 @@ pub fn validate(
     check.budget("budget", raw.budget, &mut config.budget);
     check.admit(raw.admit, &mut config.budget.admit);
     check.keep(raw.keep, &mut config.budget.keep);
+    check.partitions(&raw.partitions, &mut config.partitions);
     check.rungs(raw.rungs, &mut config.budget.rungs);
     let (offer, at) = (raw.delimiter.offer.clone(), raw.delimiter.guide_at);
     check.guide("delimiter", offer, at, &mut config.budget);
@@ -329,6 +330,30 @@ impl Check<'_> {
                 Err("must be a share of the ceiling from 0 to 0.5".to_owned())
             }
         });
+    }
+
+    fn partitions(&mut self, raw: &RawPartitions, parted: &mut Partitions) {
+        let share = |share: f64| {
+            if (0.0..=1.0).contains(&share) {
+                Ok(share)
+            } else {
+                Err("must be a share of the window from 0 to 1".to_owned())
+            }
+        };
+        take!(self, partitions: raw.system => *parted.share(Partition::System), share);
+        take!(self, partitions: raw.tools => *parted.share(Partition::Tools), share);
+        take!(self, partitions: raw.messages => *parted.share(Partition::Messages), share);
+        take!(self, partitions: raw.auxiliary => *parted.share(Partition::Auxiliary), share);
+        take!(self, partitions: raw.reserve => parted.reserve, share);
+        take!(self, partitions: raw.margin => parted.margin, share);
+        let messages = *parted.share(Partition::Messages);
+        let kept = parted.reserve + parted.margin > 0.0;
+        if parted.sum() > 1.0 + 1e-9 {
+            self.problem("partitions", "the shares must come to at most 1");
+        } else if messages <= 0.0 && (parted.is_on() || kept) {
+            let message = "must be above 0 where another share is; without partitions all are 0";
+            self.problem("partitions.messages", message);
+        }
     }
 
     /// What single rungs may touch, and how far down they evict.

@@ -11,7 +11,7 @@ use super::ledger_input::LedgerInput;
 use crate::dialect::answer::Answer;
 use crate::dialect::request::{Request, Unmanaged};
 use crate::model::{Edits, TenantId};
-use crate::policy::{Pinned, Policy, Proposal};
+use crate::policy::{Pinned, Policy, Proposal, partitioned};
 use crate::record::{
     Abort, AbortPhase, AbortSide, Budget, Context, Evicted, FailedStage, HopReport, PassReport,
     Phase, Projection, RetryReason, Route, TurnReport, lossy, response_headers,
@@ -190,16 +190,20 @@ impl Reporter {
         let met = prepared.pinned.is_none()
             && out <= ceiling
             && earlier.is_none_or(|budget| budget == Budget::Met);
+        let parts = state
+            .parts(prepared)
+            .map(|tokens| prepared.calibrated(tokens));
+        let window = state.terms.window.map(u64::from);
+        let partitions = state.terms.partitions.zip(window);
         self.report.context = Some(Context {
             tokens_in: prepared.calibrated(state.client_tokens),
             tokens_out: out,
             evicted: prepared.calibrated(prepared.whole.saturating_sub(prepared.estimate)),
             ceiling,
-            window: state.terms.window.map(u64::from),
+            window,
             floor: prepared.calibrated(prepared.floor),
-            parts: state
-                .parts(prepared)
-                .map(|tokens| prepared.calibrated(tokens)),
+            parts,
+            partitions: partitions.map(|(parted, window)| parted.lend(window, partitioned(&parts))),
             budget: if met { Budget::Met } else { Budget::Exceeded },
             pinned: prepared.pinned.map(|pinned| Pinned {
                 fixed: prepared.calibrated(pinned.fixed),

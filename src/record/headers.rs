@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::turn_report::{Context, TurnReport, lossy};
 use crate::model::PinOutcome;
-use crate::policy::{LOOP_FROM, Zone};
+use crate::policy::{LOOP_FROM, Partition, PartitionUse, Zone};
 use crate::turn::PinReport;
 
 const SESSION: HeaderName = HeaderName::from_static("x-plimsoll-session");
@@ -18,6 +18,8 @@ const LOOP: HeaderName = HeaderName::from_static("x-plimsoll-loop");
 const EVICTED_TOKENS: HeaderName = HeaderName::from_static("x-plimsoll-evicted-tokens");
 const ZONE: HeaderName = HeaderName::from_static("x-plimsoll-zone");
 const WINDOW_ZONE: HeaderName = HeaderName::from_static("x-plimsoll-window-zone");
+/// What each partition of the window takes, and what it is allowed, in tokens.
+const PARTITIONS: HeaderName = HeaderName::from_static("x-plimsoll-partitions");
 const BUDGET: HeaderName = HeaderName::from_static("x-plimsoll-budget");
 /// What keeps a view above its budget: parts in tokens, under names of a closed set.
 const PINNED: HeaderName = HeaderName::from_static("x-plimsoll-pinned");
@@ -98,6 +100,16 @@ fn context_headers(context: &Context, headers: &mut HeaderMap) {
         let zone = Zone::of_window(context.tokens_out, window);
         headers.insert(WINDOW_ZONE, HeaderValue::from_static(zone.name()));
     }
+    if let Some(partitions) = context.partitions {
+        let parts = Partition::ALL.into_iter().zip(partitions);
+        let parts = parts.map(|(name, PartitionUse { used, allowed })| {
+            format!("{}={used}/{allowed}", name.name())
+        });
+        let parts: Vec<String> = parts.collect();
+        if let Ok(value) = HeaderValue::try_from(parts.join(", ")) {
+            headers.insert(PARTITIONS, value);
+        }
+    }
     headers.insert(BUDGET, HeaderValue::from_static(context.budget.name()));
     let Some(pinned) = &context.pinned else {
         return;
@@ -136,6 +148,7 @@ mod tests {
             window: Some(128_000),
             floor: 56_000,
             parts: Parts::default(),
+            partitions: None,
             budget: Budget::Met,
             pinned: None,
         });
@@ -175,6 +188,7 @@ mod tests {
             window: None,
             floor: 5_000,
             parts: Parts::default(),
+            partitions: None,
             budget: Budget::Exceeded,
             pinned: Some(Pinned {
                 user: 1_200,

@@ -80,6 +80,7 @@ pub(super) fn full_turn() -> TurnReport {
         ceiling: 80_000,
         window: None,
         floor: 56_000,
+        partitions: None,
         parts: {
             let mut parts = Parts::default();
             parts.add(Part::Results, 40_000);

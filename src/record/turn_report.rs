@@ -14,7 +14,7 @@ use crate::commit::Trigger;
 use crate::dialect::request::Unmanaged;
 use crate::intercept::delimiter::DelimiterCall;
 use crate::model::{Dialect, Edits, GuideReason, RecallCall, Usage};
-use crate::policy::{Level, Pinned, Policy};
+use crate::policy::{Level, Partition, PartitionUse, Pinned, Policy};
 use crate::session::view::Parts;
 use crate::tokens::Cost;
 use crate::tokens::ledger::Account;
@@ -288,6 +288,8 @@ pub struct Context {
     pub floor: u64,
     /// The size of the request that was sent upstream, by part.
     pub parts: Parts,
+    /// The partitions of the window, if it is parted.
+    pub partitions: Option<[PartitionUse; Partition::ALL.len()]>,
     /// Whether the budget was met.
     pub budget: Budget,
     /// What keeps the view above the ceiling, if the budget was not met.

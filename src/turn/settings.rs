@@ -17,7 +17,7 @@ use crate::commit::{self, Floor};
 use crate::dialect::request::Request;
 use crate::intercept::delimiter::Protocol;
 use crate::model::{Dialect, EditKind, Edits, Given, Guide, HiddenTool, Shape};
-use crate::policy::{self, AdmitSettings, Ladder, Order, Policy};
+use crate::policy::{self, AdmitSettings, Ladder, Order, Partitions, Policy};
 use crate::render::tools::{self, Injected};
 use crate::tokens::{CacheModel, Family};
 
@@ -40,6 +40,8 @@ pub struct Settings {
     pub texts: Arc<TextResults>,
     /// What of the client's content is stored.
     pub content: StoreContent,
+    /// How the model's window is parted.
+    pub partitions: Partitions,
 }
 
 /// What of the client's content is stored.
@@ -274,6 +276,8 @@ pub struct Terms {
     pub windowed: bool,
     /// The prompt size that the model takes, if that is known.
     pub window: Option<u32>,
+    /// How the window is parted, if it is.
+    pub partitions: Option<Partitions>,
     /// How deep a pass goes.
     pub commit: commit::FloorSettings,
     /// What happens if the ceiling can't be met.
@@ -365,8 +369,10 @@ impl Terms {
             Some(AskedBudget::WindowShare(share)) => share_of(share, window, model)?,
             None => budget.ceiling,
         };
-        // No model reads more than its window.
-        let ceiling = window.map_or(wanted, |window| wanted.min(window));
+        // No model reads more than its window, and none of its reserve is lent.
+        let partitions = Some(settings.partitions).filter(Partitions::is_on);
+        let room = |window| partitions.map_or(window, |parted| parted.room(window));
+        let ceiling = window.map_or(wanted, |window| wanted.min(room(window)));
         let delimiter = &settings.delimiter;
         Ok(Self {
             mode: settings.mode(overrides),
@@ -377,6 +383,7 @@ impl Terms {
                 floor: budget.floor,
                 min_floor: budget.min_floor,
             },
+            partitions,
             unmet: budget.unmet,
             implicit_tokens: budget.implicit_tokens,
             content: settings.content,

@@ -5,11 +5,12 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use plimsoll::config::Config;
+use plimsoll::policy::Partition;
 use plimsoll::turn::Unmet;
 use plimsoll_scripted::Reply;
 use serde_json::{Value, json};
 
-use super::agent::{Agent, bash, completion, metric, total, until_metric};
+use super::agent::{Agent, Answer, bash, completion, metric, total, until_metric};
 use super::support::{Lenient, Proxy, client, error_of, soon};
 
 #[tokio::test]
@@ -253,4 +254,54 @@ async fn a_budget_out_of_reach_is_passed_for_only_where_it_pays() {
         let declined = total(&proxy, of_ceiling).await;
         assert!(declined >= 10.0, "{words}: {declined}");
     }
+}
+
+#[tokio::test]
+async fn a_parted_window_says_what_each_part_takes_and_lends_no_reserve() {
+    let upstream = Lenient::saying(Reply::text("done")).await;
+    let proxy = Proxy::with(upstream.addr, |config| {
+        let parts = [(0.02, Partition::Messages), (0.01, Partition::Auxiliary)];
+        for (share, partition) in parts {
+            *config.partitions.share(partition) = share;
+        }
+        *config.partitions.share(Partition::Tools) = 0.01;
+        *config.partitions.share(Partition::System) = 0.01;
+        config.partitions.reserve = 0.5;
+    })
+    .await;
+    let mut agent = Agent::new(&proxy, false).told("go");
+    let parts = |answer: &Answer| -> Vec<(String, u64, u64)> {
+        let said = answer.header("x-plimsoll-partitions");
+        let part = |part: &str| {
+            let (name, sizes) = part.split_once('=').unwrap();
+            let (used, allowed) = sizes.split_once('/').unwrap();
+            (
+                name.to_owned(),
+                used.parse().unwrap(),
+                allowed.parse().unwrap(),
+            )
+        };
+        said.split(", ").map(part).collect()
+    };
+    let small = parts(&agent.turn().await);
+    let names: Vec<&str> = small.iter().map(|(name, ..)| name.as_str()).collect();
+    assert_eq!(names, ["messages", "auxiliary", "tools", "system"]);
+    let room: u64 = small.iter().map(|(.., allowed)| allowed).sum();
+    assert!(
+        small.iter().all(|(_, used, allowed)| used <= allowed),
+        "{small:?}"
+    );
+    // More than the share of messages and less than all shares: it is lent.
+    agent.user(&"user words ".repeat(usize::try_from(small[0].2).unwrap()));
+    let answer = agent.turn().await;
+    let large = parts(&answer);
+    assert!(large[0].1 > small[0].2, "{large:?}");
+    assert_eq!(answer.header("x-plimsoll-budget"), "met");
+    assert_eq!(large.iter().map(|(.., allowed)| allowed).sum::<u64>(), room);
+    // More than all of them: what is reserved is not lent.
+    agent.user(&"user words ".repeat(usize::try_from(room).unwrap()));
+    let answer = agent.turn().await;
+    assert_eq!(answer.header("x-plimsoll-budget"), "exceeded");
+    let over = parts(&answer);
+    assert!(over[0].1 > over[0].2 && over[0].2 <= room, "{over:?}");
 }

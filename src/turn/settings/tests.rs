@@ -24,3 +24,20 @@ fn a_window_holds_the_ceiling_and_what_follows_from_it() {
         assert_eq!(found, (ceiling, windowed, recent), "{asked:?} {window:?}");
     }
 }
+
+#[test]
+fn a_parted_window_holds_the_ceiling_without_its_reserve() {
+    let parted = Settings {
+        partitions: Partitions {
+            allocated: [0.5, 0.15, 0.1, 0.05],
+            reserve: 0.15,
+            margin: 0.05,
+        },
+        ..Settings::default()
+    };
+    let of = |window| Terms::of(&parted, &Overrides::default(), window, "m").unwrap();
+    assert_eq!(of(Some(50_000)).ceiling, 40_000);
+    assert!(of(Some(50_000)).windowed);
+    assert_eq!(of(Some(200_000)).ceiling, 80_000, "the budget is lower");
+    assert_eq!(of(None).ceiling, 80_000, "no window is known");
+}
