@@ -10,6 +10,7 @@ use crate::commit::Floor;
 use crate::model::{Dialect, Globs};
 use crate::policy::{Ladder, Order, Policy, Rung};
 use crate::turn::settings::{Guidance, Offer, ProtectRecent};
+use crate::turn::{PinAsk, RungSettings};
 
 /// A piece of a turn before it is known what is open.
 #[derive(Clone, Debug)]
@@ -35,6 +36,8 @@ pub enum Piece {
 pub enum Event {
     User(u32),
     Turn(Vec<Piece>),
+    /// The next turn is asked to pin one of the ids that there are, or to lift its pin.
+    Pin(prop::sample::Index, bool),
     /// The client blanks the result at this place.
     Blank(prop::sample::Index),
     /// A turn that is cut at the hop cap, with text or with the proxy's own line.
@@ -71,6 +74,7 @@ fn event(edits: bool) -> impl Strategy<Value = Event> {
         3 => (1_u32..60).prop_map(Event::User),
         20 => prop::collection::vec(piece(), 1..7).prop_map(Event::Turn),
         1 => (1_u8..4, any::<bool>()).prop_map(|(hops, said)| Event::Capped(hops, said)),
+        1 => (any::<prop::sample::Index>(), any::<bool>()).prop_map(|(id, set)| Event::Pin(id, set)),
         edit => any::<prop::sample::Index>().prop_map(Event::Blank),
         edit => any::<prop::sample::Index>().prop_map(Event::Drop),
         edit => any::<prop::sample::Index>().prop_map(Event::Reword),
@@ -94,6 +98,8 @@ pub struct SessionTerms {
     levels: bool,
     ladder: Ladder,
     keeps: bool,
+    /// The only tool that `cwl` may touch, and a floor of its own.
+    filter: Option<(usize, f64)>,
     offer: Offer,
     guide_at: f64,
 }
@@ -116,6 +122,7 @@ impl SessionTerms {
             levels: false,
             ladder: Ladder::default(),
             keeps: false,
+            filter: None,
             offer: Offer::Start,
             guide_at: 0.0,
         }
@@ -138,9 +145,10 @@ fn terms() -> impl Strategy<Value = SessionTerms> {
         prop::sample::select(&[Offer::Start, Offer::Line][..]),
         prop::sample::select(&[0.0, 0.0, 0.4, 1.0, 1.0][..]),
     );
-    let all = (budget, 50_u32..1200, flags, guide);
+    let filter = prop::option::weighted(0.2, (0..TOOLS.len(), 0.2_f64..1.0));
+    let all = (budget, 50_u32..1200, flags, filter, guide);
     all.prop_map(
-        |((ceiling, floor, recent), implicit, flags, (offer, guide_at))| SessionTerms {
+        |((ceiling, floor, recent), implicit, flags, filter, (offer, guide_at))| SessionTerms {
             ceiling,
             floor,
             recent,
@@ -155,6 +163,7 @@ fn terms() -> impl Strategy<Value = SessionTerms> {
             levels: flags[5],
             ladder: ladder(&flags[8..11]),
             keeps: flags[11],
+            filter,
             offer,
             guide_at,
         },
@@ -190,6 +199,16 @@ fn session(terms: &SessionTerms) -> Sim {
         budget.keep.tools = Globs::new(&["grep".to_owned()]).unwrap();
         budget.keep.newest = 3;
     }
+    if let Some((tool, floor)) = terms.filter {
+        let of = RungSettings {
+            tools: Globs::new(&[TOOLS[tool].to_owned()]).unwrap(),
+            floor: Some(floor),
+            ..RungSettings::default()
+        };
+        budget.rungs.insert(Policy::Cwl, of);
+    }
+    // So that pins loosen now and then.
+    budget.keep.share = 0.2;
     budget.admit.limits.tokens = 100;
     budget.admit.reads = terms.recall;
     (budget.offer, budget.guide_at) = (terms.offer, terms.guide_at);
@@ -338,6 +357,18 @@ fn play_on(mut sim: Sim, terms: &SessionTerms, events: &[Event]) -> Sim {
                     unhidden(&mut said);
                 }
                 sim.turn(said);
+                sim.pins.clear();
+            }
+            Event::Pin(place, set) => {
+                let ids = sim.calls();
+                if !ids.is_empty() {
+                    let id = place.get(&ids).clone();
+                    sim.pins.push(if *set {
+                        PinAsk::Set(id)
+                    } else {
+                        PinAsk::Lift(id)
+                    });
+                }
             }
             Event::Blank(place) => edit(&mut sim, place, "tool", |messages, at| {
                 let mut message: Value = serde_json::from_str(&messages[at]).unwrap();

@@ -29,7 +29,7 @@ use crate::turn::hidden::{Keep, settle};
 use crate::turn::memo::{Memo, Reader};
 use crate::turn::settings::{Guidance, ProtectRecent, Settings, Terms};
 use crate::turn::state::{HopContext, Prepared, TurnState};
-use crate::turn::{Classes, Overrides, ToolClasses};
+use crate::turn::{Classes, Overrides, PinAsk, ToolClasses};
 
 static COUNTER: LazyLock<Counter> = LazyLock::new(Counter::load);
 static MEMO: LazyLock<Memo> = LazyLock::new(Memo::default);
@@ -74,6 +74,8 @@ pub struct Sim {
     /// Whether what came before the first `start` is prologue.
     pub prologue: bool,
     pub labels: Labels,
+    /// What the next turn is asked to pin.
+    pub pins: Vec<PinAsk>,
     /// Everything that was in view once and is not any longer.
     gone: HashSet<String>,
     /// Whether the client changed its history since the last hop.
@@ -124,6 +126,7 @@ impl Sim {
             thorough: false,
             prologue: false,
             labels: Labels::default(),
+            pins: Vec::new(),
             gone: HashSet::new(),
             edited: false,
             aligned: Path::default(),
@@ -278,7 +281,10 @@ impl Sim {
         let shapes: Vec<Arc<Shape>> = (0..request.messages.len())
             .map(|at| self.reader().shape(request.message(at)).unwrap())
             .collect();
-        let overrides = Overrides::default();
+        let overrides = Overrides {
+            pins: self.pins.clone(),
+            ..Overrides::default()
+        };
         let heads = chain::heads(TENANT, &shapes);
         let mut terms = Terms::of(&self.settings, &overrides, None, "gpt-4o").unwrap();
         terms.prologue_until_start = self.prologue;

@@ -10,7 +10,7 @@ use plimsoll_scripted::validate;
 
 use super::{COUNTER, Sent, Sim, is_label, wire};
 use crate::model::{Dialect, ItemKind, ItemNo, Mark, Marks};
-use crate::policy::{EvictionSettings, Level, Order, Policy, Protection};
+use crate::policy::{EvictionSettings, ItemSet, Level, Order, Policy, Protection, Target};
 use crate::session::graph::EpisodeKind;
 use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::marked::Marked;
@@ -323,22 +323,46 @@ fn appended(before: &Transcript, now: &Transcript, guided: bool) {
     );
 }
 
+/// What the filter of `cwl` leaves out.
+fn spared(state: &TurnState, prepared: &Prepared) -> ItemSet {
+    let originals = state.originals(prepared.view.transcript(), None);
+    let set = state.terms.rungs.get(&Policy::Cwl);
+    set.map_or_else(ItemSet::default, |set| {
+        set.spared(&prepared.view, originals)
+    })
+}
+
+/// The floor of `cwl`.
+fn floor(state: &TurnState, prepared: &Prepared) -> u64 {
+    let asked = Target {
+        fixed: state.fixed,
+        ceiling: prepared.ceiling,
+        floor: prepared.floor,
+        window: None,
+    };
+    let set = state.terms.rungs.get(&Policy::Cwl);
+    set.map_or(asked, |set| set.target(asked)).floor
+}
+
 /// A pass that stops above the floor leaves nothing that it could have evicted.
 fn to_the_floor(state: &TurnState, prepared: &Prepared, before: &Marks) {
     let transcript = prepared.view.transcript();
-    if prepared.pass.is_none() || prepared.estimate <= prepared.floor {
+    let floor = floor(state, prepared);
+    if prepared.pass.is_none() || prepared.estimate <= floor {
         return;
     }
     let config = &prepared.eviction;
     let protection = Protection::new(Marked::new(transcript, before), config.protect_recent);
-    let protection = protection.holding(&config.held);
+    let protection = protection
+        .holding(&config.held)
+        .sparing(&spared(state, prepared));
     // The finer order leaves whole items where the next pass can strip results instead.
     let result = |(at, item): &(ItemIndex, &crate::session::transcript::Item)| {
         item.kind == ItemKind::Result && protection.covers(transcript, *at)
     };
     let items = transcript.items.indexed().filter(result);
     let spared = items.map(|(_, item)| u64::from(item.tokens)).sum::<u64>() / 2;
-    if config.order == Order::Levels && prepared.estimate <= prepared.floor + spared {
+    if config.order == Order::Levels && prepared.estimate <= floor + spared {
         return;
     }
     let removed = |episode: &crate::session::graph::Episode| {
@@ -430,7 +454,9 @@ fn open_goes_last(state: &TurnState, prepared: &Prepared, before: &Marks) {
     };
     let config = &prepared.eviction;
     let protection = Protection::new(Marked::new(transcript, before), config.protect_recent);
-    let protection = protection.holding(&config.held);
+    let protection = protection
+        .holding(&config.held)
+        .sparing(&spared(state, prepared));
     // What open work points to stays as long as that does.
     let pointed = Marked::new(transcript, before).pointers();
     let pointing = prepared.view.marked().pointers();

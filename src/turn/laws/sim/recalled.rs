@@ -24,6 +24,13 @@ impl Sim {
         all
     }
 
+    /// The ids of all calls, in view or not.
+    pub fn calls(&self) -> Vec<String> {
+        let items = self.transcript.items.iter();
+        let calls = items.filter(|item| item.kind == ItemKind::Call);
+        calls.map(ids::id).collect()
+    }
+
     /// Holds the recalls of a hop to their laws.
     pub(super) fn recalled(
         &mut self,
