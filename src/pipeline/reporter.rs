@@ -172,7 +172,9 @@ impl Reporter {
         // Guidance enters a conversation once, so the first reason of the turn stands.
         self.report.guided = self.report.guided.or(guided);
         self.report.prologue_changed = state.prologue_changed;
-        self.report.times_running = self.report.times_running.max(prepared.times_running);
+        if prepared.repetition.times > 0 {
+            self.report.repetition = prepared.repetition;
+        }
         self.report.loosened += prepared.loosened;
         self.report.pins = state.pin_report;
         self.report.prefix_breaks += u64::from((pass.is_some() || guided.is_some()) && cached);

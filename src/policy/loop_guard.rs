@@ -15,6 +15,29 @@ pub const LOOP_FROM: u32 = 3;
 /// No more calls than this are compared.
 const LOOP_MOST: usize = 50;
 
+/// How often the newest call has been made running, each time with the same result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Repetition {
+    /// How many times; 0 if no result is new.
+    pub times: u32,
+    /// How many of those came with this request.
+    pub new: u32,
+}
+
+impl Repetition {
+    /// Whether it is a loop.
+    #[must_use]
+    pub fn is_loop(self) -> bool {
+        self.times >= LOOP_FROM
+    }
+
+    /// Whether it became a loop with this request.
+    #[must_use]
+    pub fn begins(self) -> bool {
+        self.is_loop() && self.times - self.new < LOOP_FROM
+    }
+}
+
 /// How many times running a call had been made when it brought its result, each time with this
 /// result. At least 1, and at most 51.
 #[must_use]
@@ -29,7 +52,15 @@ pub fn times_running<'a>(
         return 1;
     };
     // Most calls differ from the one before, and then no text is read.
-    let same = before.take_while(|(_, item)| item.is_same_call(newest));
+    // A call that was written as text has no digest, but its text is the call.
+    let written = |at| originals(at).filter(|_| newest.said);
+    let said = std::cell::OnceCell::new();
+    let same = before.take_while(|(at, item)| {
+        let newest_said = || said.get_or_init(|| written(call)).as_ref();
+        let equal =
+            || newest_said().is_some_and(|said| written(*at).is_some_and(|one| *one == **said));
+        item.is_same_call(newest) || (newest.said && item.said && equal())
+    });
     let mut same = same.take(LOOP_MOST);
     let mut times = 1;
     let Some(first) = same.next() else {
@@ -48,14 +79,19 @@ pub fn times_running<'a>(
     times
 }
 
-/// How many times running the newest new call was made with the same result; 0 if nothing is new.
+/// How often the newest new call has been made running with the same result.
 #[must_use]
-pub fn newest_times_running<'a>(
+pub fn newest_repetition<'a>(
     transcript: &Transcript,
     originals: &dyn Fn(ItemIndex) -> Option<Text<'a>>,
-) -> u32 {
-    let newest = fresh::calls(transcript).last().copied();
-    newest.map_or(0, |call| times_running(transcript, call, originals))
+) -> Repetition {
+    let calls = fresh::calls(transcript);
+    let Some(newest) = calls.last() else {
+        return Repetition::default();
+    };
+    let times = times_running(transcript, *newest, originals);
+    let new = u32::try_from(calls.len()).unwrap_or(u32::MAX).min(times);
+    Repetition { times, new }
 }
 
 /// Proposes a line for each new result that ends a loop.

@@ -25,7 +25,7 @@ pub use ask::{AdmitSettings, EvictionSettings, Level, Order, Policy, PolicyAsk, 
 pub use fresh::brings_results;
 pub use ladder::{Ladder, LadderError, Rung, When};
 pub use levels::next_cut;
-pub use loop_guard::{LOOP_FROM, newest_times_running};
+pub use loop_guard::{Repetition, newest_repetition};
 pub use partitions::{Partition, PartitionUse, Partitions, partitioned};
 pub use pass::{Pinned, Proposal};
 pub use plan::{Move, Plan, PlanError};

@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::turn_report::{Context, TurnReport, lossy};
 use crate::model::PinOutcome;
-use crate::policy::{LOOP_FROM, Partition, PartitionUse, Zone};
+use crate::policy::{Partition, PartitionUse, Zone};
 use crate::turn::PinReport;
 
 const SESSION: HeaderName = HeaderName::from_static("x-plimsoll-session");
@@ -58,8 +58,8 @@ pub fn response_headers(turn: &TurnReport) -> HeaderMap {
             headers.insert(OVERHEAD, value);
         }
     }
-    if turn.times_running >= LOOP_FROM {
-        headers.insert(LOOP, turn.times_running.into());
+    if turn.repetition.is_loop() {
+        headers.insert(LOOP, turn.repetition.times.into());
     }
     pin_header(&turn.pins, &mut headers);
     if let Some(why) = turn.unmanaged {

@@ -14,7 +14,7 @@ use crate::commit::Trigger;
 use crate::dialect::request::Unmanaged;
 use crate::intercept::delimiter::DelimiterCall;
 use crate::model::{Dialect, Edits, GuideReason, RecallCall, Usage};
-use crate::policy::{Level, Partition, PartitionUse, Pinned, Policy};
+use crate::policy::{Level, Partition, PartitionUse, Pinned, Policy, Repetition};
 use crate::session::view::Parts;
 use crate::tokens::Cost;
 use crate::tokens::ledger::Account;
@@ -74,7 +74,7 @@ pub struct TurnReport {
     pub prologue_changed: bool,
     /// How many times running the client's newest call has brought the same result; 0 if no result
     /// is new.
-    pub times_running: u32,
+    pub repetition: Repetition,
     /// How many results a pass could not keep although the settings ask for it.
     pub loosened: u32,
     /// The pins of the conversation, and what became of those that this turn was asked for.
@@ -129,7 +129,7 @@ impl TurnReport {
             refetches: 0,
             prefix_breaks: 0,
             prologue_changed: false,
-            times_running: 0,
+            repetition: Repetition::default(),
             loosened: 0,
             pins: PinReport::default(),
             abort: None,

@@ -12,7 +12,7 @@ use crate::dialect::request::Request;
 use crate::model::{
     Digest, Handed, ItemKind, ItemNo, Kept, Mark, Marks, Shape, StoredHop, Words, is_failure,
 };
-use crate::policy::{self, Plan, Policy, PolicyAsk, Proposal, Target, Text};
+use crate::policy::{self, Plan, Policy, PolicyAsk, Proposal, Repetition, Target, Text};
 use crate::render;
 use crate::session::index::{ItemIndex, indices};
 use crate::session::marked::fronted;
@@ -392,8 +392,8 @@ impl OwnTexts<'_> {
     }
 
     /// How many times running the newest new call has brought the same result.
-    pub fn times_running(&self, view: &View) -> u32 {
-        policy::newest_times_running(view.transcript(), &|item| self.originals.text(item))
+    pub fn repetition(&self, view: &View) -> Repetition {
+        policy::newest_repetition(view.transcript(), &|item| self.originals.text(item))
     }
 
     /// The lines of a view's ledger that did not fit.

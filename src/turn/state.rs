@@ -28,7 +28,7 @@ use crate::model::{
     Digest, EditKind, Edits, Guide, GuideReason, Head, HiddenTool, Marks, PinMove, Pins, Role,
     Rope, Shape, StoredHop, TurnRecord,
 };
-use crate::policy::{self, Order, Pinned, Policy, Proposal, Target};
+use crate::policy::{self, Order, Pinned, Policy, Proposal, Repetition, Target};
 use crate::render::tools::Injected;
 use crate::render::{self, Breakpoints, RenderError};
 use crate::session::index::EntryIndex;
@@ -146,7 +146,7 @@ pub struct Prepared {
     pub loosened: u32,
     /// How many times running the newest new call has brought the same result; 0 if no result is
     /// new.
-    pub times_running: u32,
+    pub repetition: Repetition,
     /// Why the guidance came in with this view, if it did.
     pub guided: Option<GuideReason>,
     /// Breakpoints of the provider's cache, if any are to be set.
@@ -321,7 +321,7 @@ impl TurnState {
         // Rungs for new results run before a pass: what they free may make it needless. Their marks
         // and those of a pass become the turn's only at the end, because the originals borrow the
         // turn until then.
-        let (entered, times_running) = self.entered(&written, &view, &config, limits);
+        let (entered, repetition) = self.entered(&written, &view, &config, limits);
         if let Some(entered) = &entered {
             view = written.after(&view, &entered.plan);
         }
@@ -370,7 +370,7 @@ impl TurnState {
             declined,
             pinned,
             loosened,
-            times_running,
+            repetition,
             guided: None,
         };
         self.marks = planned.view.shared_marks();
@@ -386,17 +386,17 @@ impl TurnState {
         view: &View,
         config: &policy::EvictionSettings,
         limits: Target,
-    ) -> (Option<Proposal>, u32) {
+    ) -> (Option<Proposal>, Repetition) {
         if !self.pending.is_empty() || !self.is_managed() {
-            return (None, 0);
+            return (None, Repetition::default());
         }
-        let times_running = written.times_running(view);
+        let repetition = written.repetition(view);
         // What an upstream refuses to see edited goes up as it came.
         if self.terms.without.has(EditKind::Results) {
-            return (None, times_running);
+            return (None, repetition);
         }
         let entered = written.enter(&self.terms, view, config, limits);
-        (entered, times_running)
+        (entered, repetition)
     }
 
     /// What a pass takes last, and how many results it can't keep. Texts are read for this, so it is

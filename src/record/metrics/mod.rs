@@ -25,7 +25,6 @@ use super::labels::{
 use super::turn_report::{Abort, Context, Evicted, HopReport, PassReport, TurnReport, lossy};
 use crate::intercept::delimiter::DelimiterCall;
 use crate::model::{CacheName, PinOutcome};
-use crate::policy::LOOP_FROM;
 use crate::session::view::Part;
 use crate::store::Health;
 
@@ -120,8 +119,7 @@ impl Metrics {
             .prologue_changes
             .inc_by(u64::from(turn.prologue_changed));
         // Each run is counted once, when it becomes one.
-        let looped = turn.times_running == LOOP_FROM;
-        f.view.loops.inc_by(u64::from(looped));
+        f.view.loops.inc_by(u64::from(turn.repetition.begins()));
         f.view.keep_loosened.inc_by(u64::from(turn.loosened));
         for outcome in PinOutcome::ALL {
             let count = turn.pins.count(outcome);

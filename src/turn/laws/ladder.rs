@@ -201,7 +201,8 @@ fn a_line_about_a_loop_stays_with_its_result() {
     sim.turn([same()]);
     sim.turn([same()]);
     let (sent, prepared) = sim.look();
-    assert_eq!(prepared.times_running, 3);
+    assert_eq!(prepared.repetition.times, 3);
+    assert!(prepared.repetition.begins());
     let line = "[this call has brought the same result 3 times running]";
     let told = |messages: &[String]| messages.iter().filter(|one| one.contains(line)).count();
     assert_eq!(told(&sent.messages), 1);
@@ -297,4 +298,17 @@ fn a_rung_evicts_down_to_a_floor_of_its_own() {
         half.ceiling
     );
     assert!(ceiling.estimate * 2 > ceiling.ceiling);
+}
+
+#[test]
+fn parallel_calls_that_are_all_alike_begin_one_loop() {
+    let mut sim = session("loop-guard+cwl");
+    sim.turn([call("odd", 30), same(), same(), same()]);
+    let begun = sim.look().1.repetition;
+    assert_eq!((begun.times, begun.new), (4, 4));
+    assert!(begun.begins());
+    sim.turn([same()]);
+    let on = sim.look().1.repetition;
+    assert_eq!((on.times, on.new), (5, 1));
+    assert!(on.is_loop() && !on.begins(), "it is counted once");
 }
