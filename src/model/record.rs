@@ -193,6 +193,10 @@ pub struct TurnRecord {
     /// What the conversation was told of its hidden tools. Meaningless for a request without tools.
     #[serde(default, skip_serializing_if = "Guide::is_default")]
     pub guide: Guide,
+    /// The profile with which the conversation began. None if it began without one, and in records
+    /// of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
 }
 
 /// The client's content that was stored with a turn. Together with the contents of the turns before
@@ -318,6 +322,7 @@ mod tests {
             content: Some(Digest([4; 32])),
             without: Edits::default(),
             guide: Guide::default(),
+            profile: None,
         }
     }
 
@@ -342,6 +347,18 @@ mod tests {
         assert_eq!(rmp_serde::to_vec_named(&pointing).unwrap(), fixture);
         let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
         assert_eq!(read, pointing);
+    }
+
+    #[test]
+    fn a_record_with_a_profile_is_written_as_its_fixture_and_read_back() {
+        let coding = TurnRecord {
+            profile: Some("coding".to_owned()),
+            ..newest()
+        };
+        let fixture = include_bytes!("../../tests/fixtures/records/v7-profile.bin");
+        assert_eq!(rmp_serde::to_vec_named(&coding).unwrap(), fixture);
+        let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
+        assert_eq!(read, coding);
     }
 
     #[test]

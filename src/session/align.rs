@@ -49,6 +49,7 @@ pub fn align(known: &Path, shapes: &[Arc<Shape>]) -> Path {
     path.aligned = true;
     // Guidance was given once, even if the record that says so is dropped.
     path.told_before(known.guide);
+    path.profile.clone_from(&known.profile);
     path
 }
 

@@ -91,6 +91,11 @@ pub fn record(
         content: None,
         without: state.known,
         guide: state.guide,
+        profile: if state.path.has_begun() {
+            state.path.profile.clone()
+        } else {
+            state.terms.profile.clone()
+        },
     }
 }
 
