@@ -60,6 +60,10 @@ const SECTIONS: &str = "`when`, `keep`, `admit`, `delimiter`, `recall`, `cache`,
 impl<'de> Deserialize<'de> for RawProfile {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut table = Table::deserialize(deserializer)?;
+        if table.contains_key("budget") {
+            let message = "the keys of [budget] stand in the profile itself";
+            return Err(D::Error::custom(message));
+        }
         Ok(Self {
             when: section(&mut table, "when")?,
             keep: section(&mut table, "keep")?.unwrap_or_default(),

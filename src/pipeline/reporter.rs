@@ -151,6 +151,7 @@ impl Reporter {
     pub(super) fn prepared(&mut self, state: &TurnState, prepared: &Prepared) {
         self.ledger.prepared(state, prepared);
         self.report.number = u64::from(state.path.next_turn());
+        self.report.profile.clone_from(&state.terms.profile);
         // A watched turn commits no pass and breaks no prefix.
         let managed = state.terms.mode == Mode::Manage;
         let committed = prepared.pass.as_ref().filter(|_| managed);

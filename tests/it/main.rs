@@ -45,6 +45,7 @@ mod origins;
 mod pass;
 mod policies;
 mod process;
+mod profiles;
 mod provider_habits;
 mod providers;
 mod recall;

@@ -96,6 +96,10 @@ fn a_wrong_setting_is_told_with_its_place() {
             "2: unknown key `profiles.a.kep.share`; did you mean `profiles.a.keep`?",
         ),
         (
+            "[profiles.a.budget]\nceiling = 5000",
+            "2: `profiles.a.budget.ceiling`: the keys of [budget] stand in the profile itself",
+        ),
+        (
             "[profiles.a]\nkeep = 3",
             "2: `profiles.a.keep`: invalid type",
         ),
