@@ -27,8 +27,7 @@ pub fn log_turn(turn: &TurnReport) {
             let usage = turn.usage();
             let context = turn.context.as_ref();
             // A watched turn saved nothing.
-            let watched = turn.projected.is_some();
-            let saved = Saved(turn.ledger.as_ref().filter(|_| !watched));
+            let saved = Saved(turn.ledger.as_ref().filter(|_| turn.projected.is_none()));
             let projected = Saved(turn.projected.as_ref());
             tracing::event!(
                 target: "plimsoll::turn",
