@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use tokio_util::task::TaskTracker;
 
-use crate::config::Config;
+use crate::config::{Config, TurnSections};
 use crate::dialect;
 use crate::history::Readers;
 use crate::ingress::{Probes, Readiness};
@@ -18,7 +18,7 @@ use crate::record::{Metrics, provider_name};
 use crate::store::{self, Keepsake, OpenedStore, Store};
 use crate::tokens::{Counter, Models};
 use crate::turn::memo::Memo;
-use crate::turn::{Classes, Settings};
+use crate::turn::{Classes, Profile, Profiles, Settings};
 use crate::upstream::UpstreamClient;
 
 /// Opens the store, loads the tokeniser and wires everything together.
@@ -48,17 +48,7 @@ pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Resul
     Ok(Arc::new(App {
         provider: provider_name(host),
         upstream: UpstreamClient::new(config.upstream.clone())?,
-        settings: Settings {
-            budget: config.budget.clone(),
-            profiles: config.profiles.clone(),
-            delimiter: config.delimiter.clone(),
-            recall: config.recall,
-            cache: config.cache,
-            classes: Classes::new(&config.tools)?,
-            texts: Arc::new(config.texts.clone()),
-            content: config.store.content,
-            partitions: config.partitions,
-        },
+        settings: profiles(config)?,
         serving: ServingSettings {
             streams: config.streams,
             store_wait: config.store.wait,
@@ -86,6 +76,33 @@ pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Resul
         streams: TaskTracker::new(),
         clock: App::system_clock,
     }))
+}
+
+/// The settings of turns, by profile.
+fn profiles(config: &Config) -> anyhow::Result<Profiles> {
+    let settings = |turns: TurnSections| -> anyhow::Result<Settings> {
+        Ok(Settings {
+            classes: Classes::new(&turns.tools)?,
+            budget: turns.budget,
+            delimiter: turns.delimiter,
+            recall: turns.recall,
+            cache: turns.cache,
+            texts: Arc::new(turns.texts),
+            content: config.store.content,
+            partitions: turns.partitions,
+        })
+    };
+    let named = config.profiles.iter().map(|(name, section)| {
+        let profile = Profile {
+            when: section.when.clone(),
+            settings: settings(section.turns.clone())?,
+        };
+        Ok((name.clone(), profile))
+    });
+    Ok(Profiles {
+        base: settings(config.turns())?,
+        named: named.collect::<anyhow::Result<_>>()?,
+    })
 }
 
 /// Logs what opening the store found.

@@ -6,6 +6,7 @@ mod layers;
 mod level;
 mod names;
 mod problem;
+mod profiles;
 mod raw;
 mod readers;
 mod secret;
@@ -22,7 +23,8 @@ pub use names::{is_ours, unread};
 pub use problem::{ConfigError, Problem, SettingSource};
 pub use secret::Secret;
 pub use settings::{
-    Config, LogFormat, LogSection, MetricsSection, ModelsSection, StoreSection, TenantKey,
+    Config, LogFormat, LogSection, MetricsSection, ModelsSection, ProfileSection, StoreSection,
+    TenantKey, TurnSections,
 };
 pub use units::duration;
 

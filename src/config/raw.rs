@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use toml::Value;
 
+use super::profiles::RawProfile;
 use super::secret::Secret;
 
 /// All sections. A setting that is missing is `None`, and one that is unknown is refused.
@@ -44,8 +45,8 @@ pub struct RawConfig {
     pub metrics: RawMetrics,
     /// Model families.
     pub models: RawModels,
-    /// Named sections that override `budget`.
-    pub profiles: BTreeMap<String, RawBudget>,
+    /// Named sections over those of turns.
+    pub profiles: BTreeMap<String, RawProfile>,
 }
 
 /// `[server]`

@@ -11,7 +11,9 @@ use crate::policy::Partitions;
 use crate::store::Backend;
 use crate::turn::StoreContent;
 use crate::turn::text_results::TextResults;
-use crate::turn::{Budget, CacheSettings, DelimiterSettings, RecallSettings, ToolClasses};
+use crate::turn::{
+    Budget, CacheSettings, DelimiterSettings, Occasion, RecallSettings, ToolClasses,
+};
 use crate::{ingress, upstream};
 
 /// All settings, validated.
@@ -47,8 +49,53 @@ pub struct Config {
     pub metrics: MetricsSection,
     /// `[models]`
     pub models: ModelsSection,
-    /// `[profiles.NAME]`, each one put over `budget`.
-    pub profiles: BTreeMap<String, Budget>,
+    /// `[profiles.NAME]`, each one laid over the sections of turns. Reading a configuration adds those
+    /// that are shipped.
+    pub profiles: BTreeMap<String, ProfileSection>,
+}
+
+impl Config {
+    /// The sections of turns that serve without a profile.
+    #[must_use]
+    pub fn turns(&self) -> TurnSections {
+        TurnSections {
+            budget: self.budget.clone(),
+            delimiter: self.delimiter.clone(),
+            recall: self.recall,
+            cache: self.cache,
+            tools: self.tools.clone(),
+            texts: self.texts.clone(),
+            partitions: self.partitions,
+        }
+    }
+}
+
+/// The sections that are decided per turn, of the base or of one profile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TurnSections {
+    /// `[budget]`, `[keep]`, `[admit]`, `[rungs.NAME]`, and when the hidden tools are offered.
+    pub budget: Budget,
+    /// `[delimiter]`
+    pub delimiter: DelimiterSettings,
+    /// `[recall]`
+    pub recall: RecallSettings,
+    /// `[cache]`
+    pub cache: CacheSettings,
+    /// `[tools]`
+    pub tools: ToolClasses,
+    /// The part of `[tools]` about results that come as text.
+    pub texts: TextResults,
+    /// `[partitions]`
+    pub partitions: Partitions,
+}
+
+/// `[profiles.NAME]`: a named set of the sections of turns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProfileSection {
+    /// The requests that it serves although they don't name it.
+    pub when: Option<Occasion>,
+    /// Its sections: those of the base, and its own over them.
+    pub turns: TurnSections,
 }
 
 /// `[store]`: where records are kept.

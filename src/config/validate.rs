@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use super::level::log_level;
 use super::problem::{Problem, SettingSource};
 use super::raw::{
-    RawAdmit, RawBudget, RawCache, RawConfig, RawDelimiter, RawKeep, RawPartitions, RawRung,
-    RawServer, RawStore, RawTenant, RawTools, RawUpstream,
+    RawAdmit, RawBudget, RawCache, RawConfig, RawDelimiter, RawKeep, RawPartitions, RawRecall,
+    RawRung, RawServer, RawStore, RawTenant, RawTools, RawUpstream,
 };
 use super::readers::{
     address, at_least, at_least_one, cache_memory, ceiling, families, file_names, floor, fraction,
@@ -25,7 +25,7 @@ use crate::store::Backend;
 use crate::turn::text_results::{TextProfile, TextResults, pattern};
 use crate::turn::{
     Budget, CacheSettings, DelimiterSettings, FilterRole, KeepErrors, KeepSettings, Mode, Offer,
-    PAPER_PROFILE, ProtectRecent, RungTable, SetBreakpoints, StoreContent, ToolClasses, Unmet,
+    ProtectRecent, RecallSettings, RungTable, SetBreakpoints, StoreContent, ToolClasses, Unmet,
 };
 use crate::upstream::BaseUrl;
 use crate::{ingress, upstream};
@@ -33,12 +33,13 @@ use crate::{ingress, upstream};
 /// Reads a raw configuration. Returns the problems that it finds; if there are any, the
 /// configuration is not valid.
 pub fn validate(
-    raw: RawConfig,
+    mut raw: RawConfig,
     origins: &BTreeMap<String, SettingSource>,
 ) -> (Config, Vec<Problem>) {
     let mut check = Check {
         origins,
         problems: Vec::new(),
+        within: String::new(),
     };
     let mut config = Config::default();
     check.server(raw.server, &mut config.server);
@@ -47,15 +48,17 @@ pub fn validate(
     // A profile overrides the guidance as well, but `[budget]` itself may not hold it.
     check.no_guide(&raw.budget);
     check.budget("budget", raw.budget, &mut config.budget);
+    check.fits("budget", &config.budget);
     check.admit(raw.admit, &mut config.budget.admit);
     check.keep(raw.keep, &mut config.budget.keep);
     check.partitions(&raw.partitions, &mut config.partitions);
+    check.shares("partitions", config.partitions);
     check.rungs(raw.rungs, &mut config.budget.rungs);
     let (offer, at) = (raw.delimiter.offer.clone(), raw.delimiter.guide_at);
     check.guide("delimiter", offer, at, &mut config.budget);
-    check.delimiter(raw.delimiter, &mut config.delimiter, &mut config.streams);
-    let recall = raw.recall.enabled;
-    check.set("recall.enabled", recall, &mut config.recall.enabled, Ok);
+    check.streams(&mut raw.delimiter, &mut config.streams);
+    check.delimiter(raw.delimiter, &mut config.delimiter);
+    check.recall(raw.recall, &mut config.recall);
     check.cache(raw.cache, &mut config.cache);
     check.tools(raw.tools, &mut config.tools, &mut config.texts);
     check.store(raw.store, &mut config.store);
@@ -84,19 +87,8 @@ pub fn validate(
         &mut config.models.families,
         families,
     );
-    for (name, profile) in raw.profiles {
-        // A profile changes a copy of `[budget]`, so all that it does not name stays as it is
-        // there.
-        let mut budget = config.budget.clone();
-        if name == PAPER_PROFILE {
-            budget = budget.as_published();
-        }
-        let (offer, at) = (profile.offer.clone(), profile.guide_at);
-        check.guide(&format!("profiles.{name}"), offer, at, &mut budget);
-        check.budget(&format!("profiles.{name}"), profile, &mut budget);
-        config.server.profiles.insert(name.clone());
-        config.profiles.insert(name, budget);
-    }
+    // Profiles are laid over the other sections, so these come first.
+    check.profiles(raw.profiles, &mut config);
     (config, check.problems)
 }
 
@@ -121,16 +113,20 @@ macro_rules! take {
     };
 }
 
-struct Check<'a> {
+/// Reads section after section and gathers the problems.
+pub(super) struct Check<'a> {
     origins: &'a BTreeMap<String, SettingSource>,
     problems: Vec<Problem>,
+    /// What the names of all settings begin with: nothing, or the profile that is read.
+    pub(super) within: String,
 }
 
 impl Check<'_> {
-    fn problem(&mut self, key: &str, message: &str) {
+    pub(super) fn problem(&mut self, key: &str, message: &str) {
+        let key = format!("{}{key}", self.within);
         let origin = self
             .origins
-            .get(key)
+            .get(&key)
             .cloned()
             .unwrap_or(SettingSource::Default);
         let message = format!("`{key}`: {message}");
@@ -138,7 +134,7 @@ impl Check<'_> {
     }
 
     /// Puts a setting in place of the default, or notes why that is not possible.
-    fn set<R, T>(
+    pub(super) fn set<R, T>(
         &mut self,
         key: &str,
         raw: Option<R>,
@@ -249,7 +245,7 @@ impl Check<'_> {
         take!(self, upstream: raw.ask_models => up.ask_models, Ok);
     }
 
-    fn budget(&mut self, section: &str, raw: RawBudget, budget: &mut Budget) {
+    pub(super) fn budget(&mut self, section: &str, raw: RawBudget, budget: &mut Budget) {
         let key = |name: &str| format!("{section}.{name}");
         self.set(&key("mode"), raw.mode, &mut budget.mode, |text| {
             word(&text, Mode::WORDS)
@@ -275,17 +271,21 @@ impl Check<'_> {
         self.set(&key("order"), raw.order, &mut budget.order, |text| {
             word(&text, Order::WORDS)
         });
+    }
+
+    /// Refuses a tail that leaves nothing to evict.
+    pub(super) fn fits(&mut self, section: &str, budget: &Budget) {
         if let ProtectRecent::Tokens(tokens) = budget.protect_recent
             && tokens >= budget.ceiling
         {
             self.problem(
-                &key("protect_recent"),
+                &format!("{section}.protect_recent"),
                 "must be below the ceiling, or nothing could be evicted",
             );
         }
     }
 
-    fn admit(&mut self, raw: RawAdmit, admit: &mut AdmitSettings) {
+    pub(super) fn admit(&mut self, raw: RawAdmit, admit: &mut AdmitSettings) {
         let limits = &mut admit.limits;
         take!(self, admit: raw.tokens => limits.tokens, |value| none_or(200, value));
         self.set(
@@ -305,7 +305,7 @@ impl Check<'_> {
         take!(self, admit: raw.except => admit.except, name_globs);
     }
 
-    fn keep(&mut self, raw: RawKeep, keep: &mut KeepSettings) {
+    pub(super) fn keep(&mut self, raw: RawKeep, keep: &mut KeepSettings) {
         take!(self, keep: raw.tools => keep.tools, name_globs);
         take!(self, keep: raw.files => keep.files, file_names);
         self.set("keep.errors", raw.errors, &mut keep.errors, |text| {
@@ -332,7 +332,7 @@ impl Check<'_> {
         });
     }
 
-    fn partitions(&mut self, raw: &RawPartitions, parted: &mut Partitions) {
+    pub(super) fn partitions(&mut self, raw: &RawPartitions, parted: &mut Partitions) {
         let share = |share: f64| {
             if (0.0..=1.0).contains(&share) {
                 Ok(share)
@@ -346,18 +346,22 @@ impl Check<'_> {
         take!(self, partitions: raw.auxiliary => *parted.share(Partition::Auxiliary), share);
         take!(self, partitions: raw.reserve => parted.reserve, share);
         take!(self, partitions: raw.margin => parted.margin, share);
+    }
+
+    /// Refuses shares that don't go together.
+    pub(super) fn shares(&mut self, section: &str, mut parted: Partitions) {
         let messages = *parted.share(Partition::Messages);
         let kept = parted.reserve + parted.margin > 0.0;
         if parted.sum() > 1.0 + 1e-9 {
-            self.problem("partitions", "the shares must come to at most 1");
+            self.problem(section, "the shares must come to at most 1");
         } else if messages <= 0.0 && (parted.is_on() || kept) {
             let message = "must be above 0 where another share is; without partitions all are 0";
-            self.problem("partitions.messages", message);
+            self.problem(&format!("{section}.messages"), message);
         }
     }
 
     /// What single rungs may touch, and how far down they evict.
-    fn rungs(&mut self, raw: BTreeMap<String, RawRung>, rungs: &mut RungTable) {
+    pub(super) fn rungs(&mut self, raw: BTreeMap<String, RawRung>, rungs: &mut RungTable) {
         for (name, raw) in raw {
             let section = format!("rungs.{name}");
             let policy = match rung_policy(&name) {
@@ -396,7 +400,7 @@ impl Check<'_> {
         }
     }
 
-    fn guide(
+    pub(super) fn guide(
         &mut self,
         section: &str,
         offer: Option<String>,
@@ -411,12 +415,20 @@ impl Check<'_> {
         self.set(&key, at, &mut budget.guide_at, guide_at);
     }
 
-    fn delimiter(
-        &mut self,
-        raw: RawDelimiter,
-        delimiter: &mut DelimiterSettings,
-        streams: &mut StreamSettings,
-    ) {
+    /// The part of `[delimiter]` that is decided once for the process.
+    fn streams(&mut self, raw: &mut RawDelimiter, streams: &mut StreamSettings) {
+        let (heartbeat, usage) = (raw.heartbeat.take(), raw.usage.take());
+        let slot = &mut streams.heartbeat;
+        self.set("delimiter.heartbeat", heartbeat, slot, timeout);
+        self.set("delimiter.usage", usage, &mut streams.usage, |text| {
+            word(&text, &[("last", UsageMode::Last), ("sum", UsageMode::Sum)])
+        });
+        let slot = &mut streams.finish_cancelled;
+        let finish = raw.finish_cancelled.take();
+        self.set("delimiter.finish_cancelled", finish, slot, Ok);
+    }
+
+    pub(super) fn delimiter(&mut self, raw: RawDelimiter, delimiter: &mut DelimiterSettings) {
         take!(self, delimiter: raw.enabled => delimiter.enabled, Ok);
         take!(self, delimiter: raw.auto_close => delimiter.auto_close, Ok);
         self.set("delimiter.hops", raw.hops, &mut delimiter.hops, |hops| {
@@ -427,15 +439,14 @@ impl Check<'_> {
             }
         });
         take!(self, delimiter: raw.guidance => delimiter.guidance, guidance);
-        take!(self, delimiter: raw.heartbeat => streams.heartbeat, timeout);
         take!(self, delimiter: raw.nudge => delimiter.nudge, Ok);
-        self.set("delimiter.usage", raw.usage, &mut streams.usage, |text| {
-            word(&text, &[("last", UsageMode::Last), ("sum", UsageMode::Sum)])
-        });
-        take!(self, delimiter: raw.finish_cancelled => streams.finish_cancelled, Ok);
     }
 
-    fn cache(&mut self, raw: RawCache, cache: &mut CacheSettings) {
+    pub(super) fn recall(&mut self, raw: RawRecall, recall: &mut RecallSettings) {
+        take!(self, recall: raw.enabled => recall.enabled, Ok);
+    }
+
+    pub(super) fn cache(&mut self, raw: RawCache, cache: &mut CacheSettings) {
         let words = &[("auto", SetBreakpoints::Auto), ("off", SetBreakpoints::Off)];
         self.set(
             "cache.breakpoints",
@@ -445,7 +456,12 @@ impl Check<'_> {
         );
     }
 
-    fn tools(&mut self, raw: RawTools, tools: &mut ToolClasses, texts: &mut TextResults) {
+    pub(super) fn tools(
+        &mut self,
+        raw: RawTools,
+        tools: &mut ToolClasses,
+        texts: &mut TextResults,
+    ) {
         take!(self, tools: raw.bulk => tools.bulk, globs);
         take!(self, tools: raw.read => tools.read, globs);
         take!(self, tools: raw.shell => tools.shell, globs);

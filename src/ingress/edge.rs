@@ -192,8 +192,9 @@ async fn admit(
     if coding == Coding::Unknown {
         return Ok(Admitted::Unreadable(pass(method, asked, headers, body)));
     }
-    let overrides = headers::overrides(&headers, &edge.settings.profiles)?;
+    let overrides = headers::overrides(&headers, &edge.app.settings)?;
     let session = headers::session(&headers)?;
+    let agent = headers::agent(&headers).to_owned();
     let cap = edge.settings.body_cap;
     // Both bodies are kept: the raw one is forwarded if management fails.
     let raw = body::read(body, &headers, cap, edge.budget.share()).await?;
@@ -206,6 +207,7 @@ async fn admit(
         asked,
         headers,
         raw,
+        agent,
         body,
         identity,
         session,

@@ -1,15 +1,13 @@
 //! What the headers of a request ask of the proxy. Owns their names and the values that are
 //! allowed. Never changes a header and never repeats a value.
 
-use std::collections::BTreeSet;
-
 use http::HeaderMap;
+use http::header::USER_AGENT;
 
 use crate::model::Scope;
 use crate::pipeline::{ProxyError, SessionHeaders};
 use crate::policy::Ladder;
-use crate::turn::text_results::TextProfile;
-use crate::turn::{AskedBudget, MIN_CEILING, Mode, Overrides, PAPER_PROFILE, PinAsk, tokens};
+use crate::turn::{AskedBudget, MIN_CEILING, Mode, Overrides, PinAsk, Profiles, tokens};
 
 /// The name of the session.
 pub const SESSION: &str = "x-plimsoll-session";
@@ -100,10 +98,7 @@ const SIGNALS: [SessionSignal; 5] = [
 /// # Errors
 /// [`ProxyError::Header`] if one of Plimsoll's headers is there twice or has a value that is not
 /// allowed.
-pub fn overrides(
-    headers: &HeaderMap,
-    profiles: &BTreeSet<String>,
-) -> Result<Overrides, ProxyError> {
+pub fn overrides(headers: &HeaderMap, profiles: &Profiles) -> Result<Overrides, ProxyError> {
     Ok(Overrides {
         mode: read(headers, MODE, |text| word(text, Mode::WORDS))?,
         budget: read(headers, BUDGET, budget)?,
@@ -173,6 +168,12 @@ impl Children {
         };
         (place.or_else(|| Some(session.to_owned())), parent)
     }
+}
+
+/// The agent's name and version, as it sends them; empty if it sends none.
+#[must_use]
+pub fn agent(headers: &HeaderMap) -> &str {
+    sent(headers, USER_AGENT.as_str()).unwrap_or_default()
 }
 
 /// The value of an agent's header, if it is usable text.
@@ -253,16 +254,11 @@ fn budget(text: &str) -> Result<AskedBudget, String> {
     })
 }
 
-fn profile(text: &str, profiles: &BTreeSet<String>) -> Result<String, String> {
-    let built_in = text == PAPER_PROFILE || TextProfile::named(text).is_some();
-    if built_in || profiles.contains(text) {
+fn profile(text: &str, profiles: &Profiles) -> Result<String, String> {
+    if profiles.has(text) {
         return Ok(text.to_owned());
     }
-    let names = profiles.iter().map(String::as_str);
-    let paper = (!profiles.contains(PAPER_PROFILE)).then_some(PAPER_PROFILE);
-    let names = names.chain(paper);
-    let names = names.chain(TextProfile::WORDS.iter().map(|(name, _)| *name));
-    let names: Vec<&str> = names.collect();
+    let names: Vec<&str> = profiles.names().collect();
     Err(format!("must be one of {}", names.join(", ")))
 }
 

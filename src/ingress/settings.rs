@@ -1,6 +1,5 @@
 //! Where the server listens, and its limits. Owns the defaults. Never reads a configuration.
 
-use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -37,8 +36,6 @@ pub struct ServerSettings {
     pub hosts: Hosts,
     /// The origins of pages that may send requests, besides those of this machine.
     pub origins: Origins,
-    /// The profiles that a request may name.
-    pub profiles: BTreeSet<String>,
 }
 
 impl Default for ServerSettings {
@@ -60,7 +57,6 @@ impl Default for ServerSettings {
             sources: Sources::default(),
             hosts: Hosts::default(),
             origins: Origins::default(),
-            profiles: BTreeSet::new(),
         }
     }
 }

@@ -196,6 +196,10 @@ pub struct TurnRecord {
     /// Pins that the turn set or lifted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<PinMove>,
+    /// The profile with which the conversation began. None if it began without one, and in records
+    /// of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
 }
 
 /// The client's content that was stored with a turn. Together with the contents of the turns before
@@ -325,6 +329,7 @@ mod tests {
             without: Edits::default(),
             guide: Guide::default(),
             pins: Vec::new(),
+            profile: None,
         }
     }
 
@@ -361,6 +366,18 @@ mod tests {
         assert_eq!(rmp_serde::to_vec_named(&pinning).unwrap(), fixture);
         let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
         assert_eq!(read, pinning);
+    }
+
+    #[test]
+    fn a_record_with_a_profile_is_written_as_its_fixture_and_read_back() {
+        let coding = TurnRecord {
+            profile: Some("coding".to_owned()),
+            ..newest()
+        };
+        let fixture = include_bytes!("../../tests/fixtures/records/v7-profile.bin");
+        assert_eq!(rmp_serde::to_vec_named(&coding).unwrap(), fixture);
+        let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
+        assert_eq!(read, coding);
     }
 
     #[test]

@@ -48,7 +48,12 @@ impl TurnRecord {
     pub fn weight(&self) -> usize {
         let calls = all(&self.calls, |(id, name)| text(&id.0) + text(name));
         let words = [&self.handed, &self.model, &self.session];
-        let options = [&self.injected, &self.recall, &self.parent_session];
+        let options = [
+            &self.injected,
+            &self.recall,
+            &self.parent_session,
+            &self.profile,
+        ];
         shared::<Self>()
             + all(&self.hops, StoredHop::owned)
             + calls
@@ -180,6 +185,7 @@ mod tests {
             with(|record, much| record.injected = Some(much)),
             with(|record, much| record.recall = Some(much)),
             with(|record, much| record.parent_session = Some(much)),
+            with(|record, much| record.profile = Some(much)),
             with(|record, much| record.calls = vec![(CallId(much), String::new())]),
             with(|record, much| record.calls = vec![(CallId(String::new()), much)]),
             hop(StoredHop {

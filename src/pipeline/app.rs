@@ -20,7 +20,7 @@ use crate::store::Store;
 use crate::tokens::{Counter, Family, Models};
 use crate::turn::memo::{Memo, Reader};
 use crate::turn::state::HopContext;
-use crate::turn::{Mode, Settings};
+use crate::turn::{Mode, Profiles};
 use crate::{dialect, upstream};
 
 /// What every request may use.
@@ -30,7 +30,7 @@ pub struct App {
     /// The upstream's name in metrics.
     pub provider: Label,
     /// What decides turns.
-    pub settings: Settings,
+    pub settings: Profiles,
     /// How long requests and streams wait, and how much is taken in.
     pub serving: ServingSettings,
     /// The stream machine's settings.
@@ -121,17 +121,18 @@ impl App {
             .reader(&self.counter, family.encoding, tenant, dialect)
     }
 
-    /// What a tenant's conversation needs to prepare its hops.
+    /// What a tenant's conversation under a profile needs to prepare its hops.
     #[must_use]
     pub fn tools<'a>(
         &'a self,
         family: &'a Family,
         tenant: TenantId,
         dialect: Dialect,
+        profile: Option<&str>,
     ) -> HopContext<'a> {
         HopContext {
             reader: self.reader(family, tenant, dialect),
-            classes: &self.settings.classes,
+            classes: &self.settings.settings(profile).classes,
             family,
             now: self.now(),
         }

@@ -195,7 +195,8 @@ impl ManagedTurn {
         refused: Option<u64>,
     ) -> Result<Prepared, MiddleError> {
         let dialect = self.state.request.dialect;
-        let tools = app.tools(&self.family, self.place.tenant, dialect);
+        let profile = self.state.terms.profile.as_deref();
+        let tools = app.tools(&self.family, self.place.tenant, dialect, profile);
         self.reporter.prepare(&mut self.state, &tools, refused)
     }
 
@@ -209,7 +210,8 @@ impl ManagedTurn {
         edits: Edits,
     ) -> Result<Prepared, MiddleError> {
         let dialect = self.state.request.dialect;
-        let tools = app.tools(&self.family, self.place.tenant, dialect);
+        let profile = self.state.terms.profile.as_deref();
+        let tools = app.tools(&self.family, self.place.tenant, dialect, profile);
         self.state.go_without(edits, &tools)?;
         self.reporter.prepare(&mut self.state, &tools, None)
     }

@@ -248,7 +248,7 @@ fn place(app: &App, opening: &mut Opening, asked: DecodedRequest) -> Result<Open
 }
 
 fn asked(app: &App, asked: &TurnRequest, reporter: &mut Reporter) -> Result<DecodedRequest, Stop> {
-    let wanted = app.settings.mode(&asked.overrides);
+    let wanted = app.settings.mode(&asked.overrides, asked.envelope());
     if wanted == Mode::Off {
         return Err(Stop::Forward);
     }
@@ -264,13 +264,9 @@ fn asked(app: &App, asked: &TurnRequest, reporter: &mut Reporter) -> Result<Deco
     let family = app
         .windows
         .told(family, asked.identity.tenant, &request.model);
-    let window = family.prompt(request.limit.map(|limit| limit.tokens));
-    let mut terms = Terms::of(&app.settings, &asked.overrides, window, &request.model)
-        .map_err(|error| Stop::Error(error.into()))?;
-    // A request that is only counted is not cached, so it gets no breakpoints.
-    if asked.purpose == Purpose::Count {
-        terms.breakpoints = SetBreakpoints::Off;
-    }
+    let (overrides, model) = (&asked.overrides, Some(request.model.as_str()));
+    let profile = app.settings.chosen(overrides, asked.envelope(), model);
+    let terms = terms(app, asked, &request, &family, profile)?;
     reporter.asked(&request, terms.mode);
     Ok(DecodedRequest {
         request,
@@ -278,6 +274,27 @@ fn asked(app: &App, asked: &TurnRequest, reporter: &mut Reporter) -> Result<Deco
         terms,
         family,
     })
+}
+
+/// The terms of a request under a profile.
+fn terms(
+    app: &App,
+    asked: &TurnRequest,
+    request: &Request,
+    family: &Family,
+    profile: Option<&str>,
+) -> Result<Terms, Stop> {
+    let (settings, overrides) = (&app.settings, &asked.overrides);
+    let window = family.prompt(request.limit.map(|limit| limit.tokens));
+    let terms = settings.terms(profile, overrides, window, &request.model);
+    let mut terms = terms.map_err(|error| Stop::Error(error.into()))?;
+    // Whatever the conversation began with, the mode was decided before its body was read.
+    terms.mode = settings.mode(overrides, asked.envelope());
+    // A request that is only counted is not cached, so it gets no breakpoints.
+    if asked.purpose == Purpose::Count {
+        terms.breakpoints = SetBreakpoints::Off;
+    }
+    Ok(terms)
 }
 
 fn read(
@@ -355,15 +372,24 @@ fn ready(
         request,
         shapes,
         heads,
-        terms,
+        mut terms,
         place,
         family,
     } = read;
     if opening.patience.is_over() {
         return Err(Stop::Gone);
     }
+    let asked = &opening.request;
+    // Only now is it known which conversation the request belongs to, and with what that began.
+    let chosen = terms.profile.as_deref();
+    if let Some(begun) = app.settings.begun(&asked.overrides, &path, chosen) {
+        let refers = terms.refers;
+        terms = self::terms(app, asked, &request, &family, begun)?;
+        terms.refers = refers;
+    }
     let reporter = &mut opening.reporter;
-    let tools = app.tools(&family, place.tenant, request.dialect);
+    let (dialect, profile) = (request.dialect, terms.profile.clone());
+    let tools = app.tools(&family, place.tenant, dialect, profile.as_deref());
     let whose = TenantModel::new(place.tenant, request.dialect, &request.model);
     // What the upstream refuses decides the first view, so it is looked up before injection.
     let known = app.learned.without(&whose);

@@ -151,6 +151,7 @@ impl Reporter {
     pub(super) fn prepared(&mut self, state: &TurnState, prepared: &Prepared) {
         self.ledger.prepared(state, prepared);
         self.report.number = u64::from(state.path.next_turn());
+        self.report.profile.clone_from(&state.terms.profile);
         // A watched turn commits no pass and breaks no prefix.
         let managed = state.terms.mode == Mode::Manage;
         let committed = prepared.pass.as_ref().filter(|_| managed);
@@ -185,6 +186,24 @@ impl Reporter {
             self.otherwise = true;
             self.report.prefix_breaks += 1;
         }
+        let context = self.context(state, prepared);
+        let (ceiling, out) = (context.ceiling, context.tokens_out);
+        self.report.context = Some(context);
+        // A watched turn is sent as it came, so its ratio says nothing.
+        self.report.hops.push(HopReport {
+            estimated: prepared.estimate,
+            ceiling_ratio: managed.then(|| lossy(out) / lossy(ceiling.max(1))),
+            entered: entered.map(evicted).unwrap_or_default(),
+            pass,
+            dropped,
+            declined: prepared.declined,
+            ..HopReport::default()
+        });
+        self.hop_begun = Instant::now();
+    }
+
+    /// The sizes of a hop that is sent next, and whether the turn has met its budget so far.
+    fn context(&self, state: &TurnState, prepared: &Prepared) -> Context {
         let ceiling = u64::from(state.terms.ceiling);
         let out = prepared.calibrated(prepared.estimate);
         // A turn meets its budget only if each of its hops does.
@@ -197,7 +216,7 @@ impl Reporter {
             .map(|tokens| prepared.calibrated(tokens));
         let window = state.terms.window.map(u64::from);
         let partitions = state.terms.partitions.zip(window);
-        self.report.context = Some(Context {
+        Context {
             tokens_in: prepared.calibrated(state.client_tokens),
             tokens_out: out,
             evicted: prepared.calibrated(prepared.whole.saturating_sub(prepared.estimate)),
@@ -215,18 +234,7 @@ impl Reporter {
                 opaque: prepared.calibrated(pinned.opaque),
                 rest: prepared.calibrated(pinned.rest),
             }),
-        });
-        // A watched turn is sent as it came, so its ratio says nothing.
-        self.report.hops.push(HopReport {
-            estimated: prepared.estimate,
-            ceiling_ratio: managed.then(|| lossy(out) / lossy(ceiling.max(1))),
-            entered: entered.map(evicted).unwrap_or_default(),
-            pass,
-            dropped,
-            declined: prepared.declined,
-            ..HopReport::default()
-        });
-        self.hop_begun = Instant::now();
+        }
     }
 
     /// Notes that the client's own request is sent next.

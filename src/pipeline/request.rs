@@ -7,7 +7,7 @@ use http::{HeaderMap, Method};
 
 use crate::dialect::Purpose;
 use crate::model::{Dialect, Digest, Scope, TenantId};
-use crate::turn::Overrides;
+use crate::turn::{Envelope, Overrides};
 use crate::upstream::Payload;
 
 /// A request that is only forwarded.
@@ -38,6 +38,8 @@ pub struct TurnRequest {
     pub headers: HeaderMap,
     /// The body as it came.
     pub raw: Bytes,
+    /// The client's `user-agent`; empty if it has none.
+    pub agent: String,
     /// The decompressed body. The same bytes as `raw` if it was not compressed.
     pub body: Bytes,
     /// Who sent the request.
@@ -49,6 +51,15 @@ pub struct TurnRequest {
 }
 
 impl TurnRequest {
+    /// What is known of the request before its body is read.
+    #[must_use]
+    pub fn envelope(&self) -> Envelope<'_> {
+        Envelope {
+            path: self.asked.path(),
+            agent: &self.agent,
+        }
+    }
+
     /// The request as it came, to be forwarded.
     #[must_use]
     pub fn untouched(&self) -> Untouched {

@@ -27,8 +27,7 @@ pub fn log_turn(turn: &TurnReport) {
             let usage = turn.usage();
             let context = turn.context.as_ref();
             // A watched turn saved nothing.
-            let watched = turn.projected.is_some();
-            let saved = Saved(turn.ledger.as_ref().filter(|_| !watched));
+            let saved = Saved(turn.ledger.as_ref().filter(|_| turn.projected.is_none()));
             let projected = Saved(turn.projected.as_ref());
             tracing::event!(
                 target: "plimsoll::turn",
@@ -50,6 +49,7 @@ pub fn log_turn(turn: &TurnReport) {
                 tenant = known(&turn.tenant),
                 turn = turn.number,
                 mode = mode(turn.mode),
+                profile = turn.profile,
                 unmanaged = turn.unmanaged.map(Unmanaged::name),
                 streamed = turn.streamed,
                 hops = turn.hops.len(),
@@ -227,6 +227,7 @@ mod tests {
             "tenant": "7e4a47007e4a4700",
             "turn": 12,
             "mode": "manage",
+            "profile": "coding",
             "hops": 2,
             "hop_statuses": "200,none",
             "pass_triggers": "ceiling",
@@ -290,12 +291,14 @@ mod tests {
         turn.unmanaged = None;
         turn.session.clear();
         turn.parent_session = None;
+        turn.profile = None;
         turn.hops.clear();
         let line = logged(&turn).remove(0);
         assert_eq!(line["level"], "INFO");
         for field in [
             "gen_ai.conversation.id",
             "parent_session",
+            "profile",
             "gen_ai.usage.input_tokens",
             "ceiling",
             "fail_open",

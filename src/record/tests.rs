@@ -39,6 +39,7 @@ pub(super) fn full_turn() -> TurnReport {
     turn.parent_session = Some("9a7e479a7e479a7e".into());
     turn.number = 12;
     turn.mode = Mode::Manage;
+    turn.profile = Some("coding".into());
     turn.hops = vec![
         HopReport {
             status: Some(StatusCode::OK),

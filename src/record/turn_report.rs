@@ -56,6 +56,8 @@ pub struct TurnReport {
     pub number: u64,
     /// How the request was served.
     pub mode: Mode,
+    /// The profile under which it was served, for the log only.
+    pub profile: Option<String>,
     /// The upstream calls, in order: one for each hop.
     pub hops: Vec<HopReport>,
     /// The sizes and the budget. `None` if nothing was counted.
@@ -121,6 +123,7 @@ impl TurnReport {
             parent_session: None,
             number: 0,
             mode: Mode::Off,
+            profile: None,
             hops: Vec::new(),
             context: None,
             overhead: Overhead::default(),

@@ -50,6 +50,7 @@ pub fn align(known: &Path, shapes: &[Arc<Shape>]) -> Path {
     // Guidance was given once, even if the record that says so is dropped.
     path.told_before(known.guide);
     path.pins = known.pins.clone();
+    path.profile.clone_from(&known.profile);
     path
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::model::weight::{list, shared};
+use crate::model::weight::{list, shared, text};
 use crate::model::{
     Guide, ItemNo, Kept, Marks, Pins, RecordId, Snapshot, SnapshotEntry, StoredHop, TurnRecord,
     Usage,
@@ -70,6 +70,9 @@ pub struct Path {
     pub guide: Option<Guide>,
     /// What somebody asked to keep in view. It is kept like a mark, too.
     pub pins: Pins,
+    /// The profile with which the conversation began. Each of its records says so; it is kept when
+    /// an edit drops all of them.
+    pub profile: Option<String>,
     /// Bytes of memory that the records take.
     records: usize,
 }
@@ -82,6 +85,8 @@ impl Path {
         let guide = entries
             .iter()
             .fold(None, |guide, entry| guided(guide, &entry.record));
+        let mut profiles = entries.iter().map(|entry| entry.record.profile.as_ref());
+        let profile = profiles.next().flatten().cloned();
         Self {
             entries,
             marks,
@@ -89,6 +94,7 @@ impl Path {
             aligned: false,
             guide,
             pins: Pins::default(),
+            profile,
             records,
         }
     }
@@ -96,7 +102,8 @@ impl Path {
     /// Bytes of memory that it takes with all of its records, which others may share.
     #[must_use]
     pub fn weight(&self) -> usize {
-        shared::<Self>() + list(&self.entries) + self.marks.weight() + self.records
+        let profile = self.profile.as_ref().map_or(0, text);
+        shared::<Self>() + list(&self.entries) + self.marks.weight() + profile + self.records
     }
 
     /// This path with one more turn.
@@ -109,6 +116,7 @@ impl Path {
             entries,
             marks: self.marks.clone(),
             pins: self.pins.clone(),
+            profile: self.profile.clone(),
             ..*self
         };
         path.push(id, record);
@@ -119,6 +127,9 @@ impl Path {
     pub fn push(&mut self, id: RecordId, record: Arc<TurnRecord>) {
         for hop in &record.hops {
             self.marks.apply(&hop.marks, &hop.kept);
+        }
+        if !self.has_begun() {
+            self.profile.clone_from(&record.profile);
         }
         self.records += record.weight();
         self.pins.apply(&record.pins);
@@ -191,6 +202,12 @@ impl Path {
         } else {
             self.guide = guide;
         }
+    }
+
+    /// Whether any turn of the conversation is known, even if an edit dropped all records.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.aligned || !self.entries.is_empty()
     }
 
     /// The newest record.

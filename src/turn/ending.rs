@@ -92,6 +92,11 @@ pub fn record(
         without: state.known,
         guide: state.guide,
         pins: state.pin_moves.clone(),
+        profile: if state.path.has_begun() {
+            state.path.profile.clone()
+        } else {
+            state.terms.profile.clone()
+        },
     }
 }
 

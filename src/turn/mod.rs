@@ -3,7 +3,7 @@
 //! arguments.
 //!
 //! A turn is a [`state::TurnState`], made of a request, its path and the terms under which it is
-//! served (`settings`, `overrides`). In order:
+//! served (`settings`, `profiles`, `overrides`). In order:
 //!
 //! 1. [`memo`] parses and counts each message once; [`text_results`] finds results that came as text.
 //! 2. [`state::TurnState::inject`] adds the hidden tools and their guidance.
@@ -28,6 +28,7 @@ pub mod memo;
 mod originals;
 mod overrides;
 mod pins;
+mod profiles;
 mod recall;
 mod rungs;
 mod settings;
@@ -39,7 +40,8 @@ pub use filter::{FilterRole, RungSettings, RungTable};
 pub use keep::{KeepErrors, KeepSettings};
 pub use overrides::{AskedBudget, MIN_CEILING, Mode, Overrides, tokens};
 pub use pins::{PinAsk, PinReport};
+pub use profiles::{Envelope, Occasion, PAPER_PROFILE, Profile, Profiles};
 pub use settings::{
-    Budget, CacheSettings, DelimiterSettings, Guidance, Offer, PAPER_PROFILE, ProtectRecent,
-    RecallSettings, SetBreakpoints, Settings, StoreContent, Terms, TermsError, Unmet,
+    Budget, CacheSettings, DelimiterSettings, Guidance, Offer, ProtectRecent, RecallSettings,
+    SetBreakpoints, Settings, StoreContent, Terms, TermsError, Unmet,
 };

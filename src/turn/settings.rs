@@ -2,7 +2,6 @@
 //! Never reads a file, a variable or a header.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,13 +20,11 @@ use crate::policy::{self, AdmitSettings, Ladder, Order, Partitions, Policy};
 use crate::render::tools::{self, Injected};
 use crate::tokens::{CacheModel, Family};
 
-/// The operator's settings of turns.
+/// The operator's settings of turns: those without a profile, or those of one profile.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// What is served without a profile.
+    /// The ceiling, the floor and the rules of eviction.
     pub budget: Budget,
-    /// Named budgets for `x-plimsoll-profile`.
-    pub profiles: BTreeMap<String, Budget>,
     /// The hidden tool that marks episodes.
     pub delimiter: DelimiterSettings,
     /// The hidden tool that brings back what was evicted.
@@ -55,9 +52,6 @@ pub enum StoreContent {
     /// Every message and every answer, so that a session can be exported whole.
     All,
 }
-
-/// The name of the profile that always exists: [`Budget::as_published`].
-pub const PAPER_PROFILE: &str = "paper";
 
 /// The ceiling, the floor and the rules of eviction.
 #[derive(Clone, Debug, PartialEq)]
@@ -312,8 +306,8 @@ pub struct Terms {
     /// What the request asks to pin.
     pub pins: Vec<PinAsk>,
     texts: Arc<TextResults>,
-    /// The profile of texts that the request names.
-    asked: Option<TextProfile>,
+    /// The profile under which the request is served.
+    pub profile: Option<String>,
     /// Whether everything before the first `start` is prologue, because the model knew `delimiter`
     /// from the first request on. Only the published order uses this.
     pub prologue_until_start: bool,
@@ -325,23 +319,6 @@ pub struct Terms {
     pub rungs: RungTable,
     protect_recent: u32,
     strict_active: bool,
-}
-
-impl Settings {
-    /// The mode of a request. It is known before the body is read.
-    #[must_use]
-    pub fn mode(&self, overrides: &Overrides) -> Mode {
-        overrides.mode.unwrap_or(self.budget_of(overrides).mode)
-    }
-
-    fn budget_of(&self, overrides: &Overrides) -> Cow<'_, Budget> {
-        let name = overrides.profile.as_deref();
-        match name.and_then(|name| self.profiles.get(name)) {
-            Some(budget) => Cow::Borrowed(budget),
-            None if name == Some(PAPER_PROFILE) => Cow::Owned(self.budget.clone().as_published()),
-            None => Cow::Borrowed(&self.budget),
-        }
-    }
 }
 
 impl Terms {
@@ -356,9 +333,7 @@ impl Terms {
         window: Option<u32>,
         model: &str,
     ) -> Result<Self, TermsError> {
-        // A profile replaces the whole budget; the policy and the number of tokens can be set apart
-        // from it.
-        let mut budget = settings.budget_of(overrides);
+        let mut budget = Cow::Borrowed(&settings.budget);
         let asked = overrides.ladder.as_ref();
         let ladder = asked.unwrap_or(&budget.ladder).clone();
         if ladder.has(Policy::CwlPaper) {
@@ -375,7 +350,7 @@ impl Terms {
         let ceiling = window.map_or(wanted, |window| wanted.min(room(window)));
         let delimiter = &settings.delimiter;
         Ok(Self {
-            mode: settings.mode(overrides),
+            mode: overrides.mode.unwrap_or(budget.mode),
             ceiling,
             windowed: ceiling < wanted,
             window,
@@ -403,7 +378,7 @@ impl Terms {
             guide_now: overrides.guide,
             pins: overrides.pins.clone(),
             texts: settings.texts.clone(),
-            asked: overrides.profile.as_deref().and_then(TextProfile::named),
+            profile: None,
             protect_recent: budget.protect_recent.tokens(ceiling),
             strict_active: budget.strict_active,
             ladder,
@@ -442,7 +417,8 @@ impl Terms {
     /// How the results of a request begin that came as text.
     #[must_use]
     pub fn fronts(&self, reader: &Reader<'_>, request: &Request, shapes: &[Arc<Shape>]) -> Fronts {
-        self.texts.find(self.asked, reader, request, shapes)
+        let agent = self.profile.as_deref().and_then(TextProfile::named);
+        self.texts.find(agent, reader, request, shapes)
     }
 
     /// Whether tools may be injected. A client can continue a response that the provider `stored`

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use axum::body::{Body, to_bytes};
 use axum::response::Response;
 use futures_util::StreamExt as _;
+use plimsoll::config::ProfileSection;
 use plimsoll::ingress::Drained;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -175,7 +176,11 @@ async fn a_coding_that_we_cannot_read_goes_through_and_says_so() {
 #[tokio::test]
 async fn headers_of_ours_with_bad_values_are_400() {
     let proxy = Proxy::with(echo().await, |config| {
-        config.server.profiles.insert("small".to_owned());
+        let small = ProfileSection {
+            when: None,
+            turns: config.turns(),
+        };
+        config.profiles.insert("small".to_owned(), small);
     })
     .await;
     for (name, bad, hint) in [

@@ -46,6 +46,7 @@ mod pass;
 mod pins;
 mod policies;
 mod process;
+mod profiles;
 mod provider_habits;
 mod providers;
 mod recall;

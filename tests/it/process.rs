@@ -328,7 +328,7 @@ async fn no_log_level_gives_away_keys_or_content() {
 }
 
 /// Runs to the end.
-fn run(
+pub fn run(
     directory: &Path,
     arguments: &[&str],
     env: &[(&str, &str)],

@@ -1,6 +1,9 @@
 //! Tests of `headers`.
 
+use std::collections::BTreeMap;
+
 use super::*;
+use crate::turn::{Profile, Settings};
 
 fn map(pairs: &[(&str, &str)]) -> HeaderMap {
     let mut map = HeaderMap::new();
@@ -14,7 +17,15 @@ fn map(pairs: &[(&str, &str)]) -> HeaderMap {
 }
 
 fn parse(pairs: &[(&str, &str)]) -> Result<Overrides, ProxyError> {
-    overrides(&map(pairs), &BTreeSet::from(["small".to_owned()]))
+    let small = Profile {
+        when: None,
+        settings: Settings::default(),
+    };
+    let profiles = Profiles {
+        named: BTreeMap::from([("small".to_owned(), small)]),
+        ..Profiles::default()
+    };
+    overrides(&map(pairs), &profiles)
 }
 
 #[test]
@@ -76,7 +87,9 @@ fn bad_values_name_the_header_and_say_what_is_allowed() {
         (BUDGET, "inf%", "like 40%"),
         (BUDGET, "NaN%", "like 40%"),
         (BUDGET, "99999999999999", "at least 4000"),
-        (PROFILE, "huge", "small"),
+        (PROFILE, "huge", "small, smolagents, mini-swe-agent, dspy"),
+        (PROFILE, "Small", "small"),
+        (PROFILE, "", "small"),
         (POLICY, "lru", "cwl"),
         (RECALL, "no", "on, off"),
         (GUIDE, "soon", "now"),
@@ -102,6 +115,16 @@ fn bad_values_name_the_header_and_say_what_is_allowed() {
     assert!(session(&map(&[(SESSION, "a b")])).is_err());
     assert!(session(&map(&[(SESSION, &"x".repeat(257))])).is_err());
     assert!(session(&map(&[(PARENT, "")])).is_err());
+}
+
+#[test]
+fn an_agent_is_known_by_what_it_calls_itself() {
+    let claude = ("User-Agent", " claude-cli/2.0.1 (external, cli) ");
+    assert_eq!(agent(&map(&[claude])), "claude-cli/2.0.1 (external, cli)");
+    assert_eq!(agent(&map(&[])), "");
+    let mut odd = HeaderMap::new();
+    odd.insert(USER_AGENT, http::HeaderValue::from_bytes(b"\xff").unwrap());
+    assert_eq!(agent(&odd), "", "what is no text has no name");
 }
 
 /// (headers, scope, parent)
