@@ -52,15 +52,15 @@ pub fn times_running<'a>(
         return 1;
     };
     // Most calls differ from the one before, and then no text is read.
-    // A call that was written as text has no digest, but its text is the call.
-    let written = |at| originals(at).filter(|_| newest.said);
-    let said = std::cell::OnceCell::new();
-    let same = before.take_while(|(at, item)| {
-        let newest_said = || said.get_or_init(|| written(call)).as_ref();
-        let equal =
-            || newest_said().is_some_and(|said| written(*at).is_some_and(|one| *one == **said));
-        item.is_same_call(newest) || (newest.said && item.said && equal())
-    });
+    let is_same = |at: ItemIndex, item: &Item| {
+        if !(newest.said && item.said) {
+            return item.is_same_call(newest);
+        }
+        // A call that was written as text has no digest: its text is the call.
+        let own = originals(call);
+        originals(at).is_some_and(|one| own.is_some_and(|own| *own == *one))
+    };
+    let same = before.take_while(|(at, item)| is_same(*at, item));
     let mut same = same.take(LOOP_MOST);
     let mut times = 1;
     let Some(first) = same.next() else {

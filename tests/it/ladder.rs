@@ -2,7 +2,7 @@
 //! large ones are clipped when they come in, and what nobody asked to edit stays as it is.
 
 use plimsoll::model::Globs;
-use plimsoll_scripted::{Call, Provider, Reply};
+use plimsoll_scripted::{Call, Provider, Reply, Script};
 use serde_json::{Value, json};
 
 use super::agent::{Agent, Answer, bash, extends, none_refused, plan, provider};
@@ -183,4 +183,28 @@ async fn what_is_clipped_or_pointed_to_comes_back_whole() {
         let back = shown.last().unwrap();
         assert!(back.ends_with(&whole), "{id}: {back:.200}");
     }
+}
+
+#[tokio::test]
+async fn a_call_that_is_written_as_text_is_told_of_too() {
+    let provider = provider(Script::ask(|_| Reply::text("Action: run the tests"))).await;
+    let proxy = Proxy::before(provider.address).await;
+    let mut agent = Agent::new(&proxy, false)
+        .told("go")
+        .with("x-plimsoll-profile", "mini-swe-agent");
+    let mut told = Vec::new();
+    for _ in 0..4 {
+        let answer = agent.turn().await;
+        told.push(answer.header("x-plimsoll-loop").to_owned());
+        agent.user("<returncode>1</returncode>\n<output>\n1 failed\n</output>");
+    }
+    assert_eq!(told, ["", "", "", "3"]);
+    agent.history.pop();
+    agent.user("<returncode>0</returncode>\n<output>\nall passed\n</output>");
+    let other = agent.turn().await;
+    assert_eq!(
+        other.header("x-plimsoll-loop"),
+        "",
+        "another result ends it"
+    );
 }
