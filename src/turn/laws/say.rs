@@ -23,12 +23,25 @@ pub enum Say {
     Again(String, usize),
     /// The newest call once more, with the same result.
     Same,
+    /// A call that shows the last lines of a terminal, on which so many lines were written since, and of
+    /// which so many are shown.
+    Screen(String, u32, u32),
     /// A call of `delimiter` with these arguments.
     Delimit(Value),
     /// A call of `recall` with these arguments.
     Recall(Value),
     /// The hop ends here, and another follows.
     Hop,
+}
+
+impl Say {
+    /// Whether it is a call of the client's tool.
+    pub fn is_call(&self) -> bool {
+        matches!(
+            self,
+            Say::Call(..) | Say::Again(..) | Say::Same | Say::Screen(..)
+        )
+    }
 }
 
 pub fn text(tokens: u32) -> Say {
@@ -49,6 +62,10 @@ pub fn again(tool: &str, back: usize) -> Say {
 
 pub fn same() -> Say {
     Say::Same
+}
+
+pub fn screen(tool: &str, adds: u32, height: u32) -> Say {
+    Say::Screen(tool.to_owned(), adds, height)
 }
 
 pub fn expl(name: &str) -> Say {
@@ -90,6 +107,7 @@ pub fn unhidden(said: &mut Vec<Say>) {
         | Say::Call(..)
         | Say::Again(..)
         | Say::Same
+        | Say::Screen(..)
         | Say::Delimit(_)
         | Say::Recall(_)
         | Say::Hop => true,
@@ -109,7 +127,7 @@ pub fn hops(said: &[Say]) -> Vec<Vec<Say>> {
     let last = hops.last().map(Vec::as_slice).unwrap_or_default();
     let has = |wanted: fn(&Say) -> bool| last.iter().any(wanted);
     let hidden = has(|say| matches!(say, Say::Delimit(_) | Say::Recall(_)));
-    let call = has(|say| matches!(say, Say::Call(..) | Say::Again(..) | Say::Same));
+    let call = has(Say::is_call);
     let text = has(|say| matches!(say, Say::Text(_)));
     if !call && (hidden || !text) {
         hops.push(vec![Say::Text(3)]);
@@ -125,6 +143,8 @@ pub struct Labels {
     given: BTreeMap<String, u32>,
     /// All results so far.
     results: Vec<String>,
+    /// The lines of each terminal.
+    screens: BTreeMap<String, Vec<String>>,
     /// The newest call: its tool and its arguments.
     newest: Option<(String, String)>,
     /// Whether results and arguments hold lines with names of their own.
@@ -136,6 +156,23 @@ impl Labels {
         let number = self.given.entry(of.to_owned()).or_default();
         *number += 1;
         format!("{of}{number}")
+    }
+
+    /// What a terminal shows once more lines were written on it: its last line is whole, ends with a line
+    /// break, or is a prompt on which the next ones are written.
+    fn screen(&mut self, tool: &str, adds: u32, height: u32) -> String {
+        for _ in 0..adds {
+            let line = filled(&self.next("screen"), 11);
+            self.screens.entry(tool.to_owned()).or_default().push(line);
+        }
+        let lines = self.screens.entry(tool.to_owned()).or_default();
+        let from = lines.len().saturating_sub(height as usize);
+        let shown = lines[from..].join("\n");
+        let end = ["", "\n", "\n$ "][adds as usize % 3];
+        if let Some(last) = lines.last_mut().filter(|_| end == "\n$ ") {
+            last.push_str("\n$ written");
+        }
+        format!("{shown}{end}")
     }
 
     /// What a hop says as the upstream's answer, with the results of its visible calls by id.
@@ -186,6 +223,15 @@ impl Labels {
                     let earlier = self.results.iter().rev().cycle().nth(*back);
                     let result = earlier.cloned().unwrap_or_default();
                     results.push((id.clone(), result));
+                    answer.calls.push(one(id, tool, arguments, false));
+                }
+                Say::Screen(tool, adds, height) => {
+                    let id = self.next("id-");
+                    let result = self.screen(tool, *adds, *height);
+                    self.results.push(result.clone());
+                    results.push((id.clone(), result));
+                    let arguments = json!({"label": self.next(tool)}).to_string();
+                    self.newest = Some((tool.clone(), arguments.clone()));
                     answer.calls.push(one(id, tool, arguments, false));
                 }
                 Say::Delimit(arguments) => {
