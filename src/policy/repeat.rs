@@ -99,7 +99,12 @@ fn grown(ask: &PolicyAsk<'_>, pointing: &HashSet<ItemIndex>, call: ItemIndex) ->
     let transcript = ask.view.transcript();
     let item = transcript.items.get(call)?;
     // What stands before a result that came as text is no line of its own.
-    let plain = |at: ItemIndex| transcript.items.get(at).is_some_and(|it| it.front.is_none());
+    let plain = |at: ItemIndex| {
+        transcript
+            .items
+            .get(at)
+            .is_some_and(|it| it.front.is_none())
+    };
     if !plain(result) {
         return None;
     }

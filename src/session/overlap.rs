@@ -27,7 +27,9 @@ pub fn longest(earlier: &str, newer: &str) -> Option<Overlap> {
     pattern.pop();
     let all: Vec<&str> = lines(earlier).collect();
     // An overlap is no longer than the newer text.
-    let from = all.len().saturating_sub(pattern.len().saturating_add(LOOSE));
+    let from = all
+        .len()
+        .saturating_sub(pattern.len().saturating_add(LOOSE));
     let borders = borders(&pattern);
     let mut best: Option<Overlap> = None;
     let mut matched = 0;
@@ -162,7 +164,11 @@ mod tests {
             ("ä\n", "ä\nb", 1),
             ("", "a\nb", 2),
         ] {
-            assert_eq!(at(earlier, newer, bytes), None, "{earlier:?} {newer:?} {bytes}");
+            assert_eq!(
+                at(earlier, newer, bytes),
+                None,
+                "{earlier:?} {newer:?} {bytes}"
+            );
         }
     }
 

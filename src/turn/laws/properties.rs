@@ -4,8 +4,9 @@
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::say::{Say, act, again, call, done, end, expl, hop, same, screen, text, think, unhidden};
+use super::say::{Say, act, again, bring, call, done, end, expl, hop, same, text, think, unhidden};
 use super::sim::Sim;
+use super::terminals::Terminals;
 use crate::commit::Floor;
 use crate::model::{Dialect, Globs};
 use crate::policy::{Ladder, Order, Policy, Rung};
@@ -216,6 +217,7 @@ struct Script {
     open: Option<bool>,
     closed: Vec<String>,
     begun: usize,
+    terminals: Terminals,
 }
 
 impl Script {
@@ -234,7 +236,8 @@ impl Script {
                 Piece::Again(tool, back) => said.push(again(TOOLS[*tool], *back)),
                 Piece::Same => said.push(same()),
                 Piece::Screen(tool, adds, height) => {
-                    said.push(screen(["bash", "odd"][*tool], *adds, *height));
+                    let tool = ["bash", "odd"][*tool];
+                    said.push(bring(tool, &self.terminals.shown(tool, *adds, *height)));
                 }
                 Piece::Mark => said.push(self.mark()),
                 Piece::Wrong(which) => said.push(wrong(*which)),

@@ -23,9 +23,8 @@ pub enum Say {
     Again(String, usize),
     /// The newest call once more, with the same result.
     Same,
-    /// A call that shows the last lines of a terminal, on which so many lines were written since, and of
-    /// which so many are shown.
-    Screen(String, u32, u32),
+    /// A call of the client's tool whose result is this text.
+    Bring(String, String),
     /// A call of `delimiter` with these arguments.
     Delimit(Value),
     /// A call of `recall` with these arguments.
@@ -39,7 +38,7 @@ impl Say {
     pub fn is_call(&self) -> bool {
         matches!(
             self,
-            Say::Call(..) | Say::Again(..) | Say::Same | Say::Screen(..)
+            Say::Call(..) | Say::Again(..) | Say::Same | Say::Bring(..)
         )
     }
 }
@@ -64,8 +63,8 @@ pub fn same() -> Say {
     Say::Same
 }
 
-pub fn screen(tool: &str, adds: u32, height: u32) -> Say {
-    Say::Screen(tool.to_owned(), adds, height)
+pub fn bring(tool: &str, result: &str) -> Say {
+    Say::Bring(tool.to_owned(), result.to_owned())
 }
 
 pub fn expl(name: &str) -> Say {
@@ -107,7 +106,7 @@ pub fn unhidden(said: &mut Vec<Say>) {
         | Say::Call(..)
         | Say::Again(..)
         | Say::Same
-        | Say::Screen(..)
+        | Say::Bring(..)
         | Say::Delimit(_)
         | Say::Recall(_)
         | Say::Hop => true,
@@ -143,8 +142,6 @@ pub struct Labels {
     given: BTreeMap<String, u32>,
     /// All results so far.
     results: Vec<String>,
-    /// The lines of each terminal.
-    screens: BTreeMap<String, Vec<String>>,
     /// The newest call: its tool and its arguments.
     newest: Option<(String, String)>,
     /// Whether results and arguments hold lines with names of their own.
@@ -156,23 +153,6 @@ impl Labels {
         let number = self.given.entry(of.to_owned()).or_default();
         *number += 1;
         format!("{of}{number}")
-    }
-
-    /// What a terminal shows once more lines were written on it: its last line is whole, ends with a line
-    /// break, or is a prompt on which the next ones are written.
-    fn screen(&mut self, tool: &str, adds: u32, height: u32) -> String {
-        for _ in 0..adds {
-            let line = filled(&self.next("screen"), 11);
-            self.screens.entry(tool.to_owned()).or_default().push(line);
-        }
-        let lines = self.screens.entry(tool.to_owned()).or_default();
-        let from = lines.len().saturating_sub(height as usize);
-        let shown = lines[from..].join("\n");
-        let end = ["", "\n", "\n$ "][adds as usize % 3];
-        if let Some(last) = lines.last_mut().filter(|_| end == "\n$ ") {
-            last.push_str("\n$ written");
-        }
-        format!("{shown}{end}")
     }
 
     /// What a hop says as the upstream's answer, with the results of its visible calls by id.
@@ -225,11 +205,10 @@ impl Labels {
                     results.push((id.clone(), result));
                     answer.calls.push(one(id, tool, arguments, false));
                 }
-                Say::Screen(tool, adds, height) => {
+                Say::Bring(tool, result) => {
                     let id = self.next("id-");
-                    let result = self.screen(tool, *adds, *height);
                     self.results.push(result.clone());
-                    results.push((id.clone(), result));
+                    results.push((id.clone(), result.clone()));
                     let arguments = json!({"label": self.next(tool)}).to_string();
                     self.newest = Some((tool.clone(), arguments.clone()));
                     answer.calls.push(one(id, tool, arguments, false));

@@ -37,7 +37,8 @@ pub(super) fn entered(state: &TurnState, prepared: &Prepared) {
             let text = |call: ItemIndex| original(state, prepared, call).unwrap();
             let of = view.marked().transcript.items[from].no;
             let times = view.marks().kept(of).and_then(|kept| kept.times);
-            let line = |times| format!("\n[this call has brought the same result {times} times running]");
+            let line =
+                |times| format!("\n[this call has brought the same result {times} times running]");
             let line = times.map(line).unwrap_or_default();
             let shown = note.text().strip_suffix(&line).unwrap();
             assert_eq!(said(shown, &text(to)), text(from), "{shown}");
