@@ -121,15 +121,27 @@ fn grown(ask: &PolicyAsk<'_>, pointing: &HashSet<ItemIndex>, call: ItemIndex) ->
     });
     let earlier = earlier.filter(|(at, _)| plain(*at) && ask.view.is_whole(*at));
     let earlier = earlier.filter_map(|(at, _)| Some((at, anchor(ask, pointing, at)?)));
+    // The strings of most are known, so that few texts are read again.
+    let opening = (ask.words)(result)?.all().first().copied();
+    let opening = opening.filter(|word| word.span().end <= FROM as usize);
+    let holds = |at: ItemIndex| {
+        let words = opening.and_then(|word| Some((word, (ask.words)(at)?)));
+        words.is_none_or(|(word, words)| words.strings().any(|one| one == word.hash()))
+    };
     earlier.take(COMPARED).find_map(|(at, to)| {
-        let found = overlap::longest(&(ask.originals)(at)?, &text)?;
+        if !holds(at) {
+            return None;
+        }
+        let before = (ask.originals)(at)?;
+        let found = overlap::longest(&before, &text)?;
         let kept = Kept {
             same: Some(to),
             lines: vec![(u32::try_from(found.bytes).ok()?, length)],
             ..Kept::default()
         };
+        // All of the earlier result stays in view as long as this one does, so most of it has to be of use.
         // A token has a byte at least.
-        if found.bytes < FROM as usize {
+        if found.bytes.saturating_mul(2) < before.len() || found.bytes < FROM as usize {
             return None;
         }
         let left = (ask.measure.left)(call, Mark::Clipped, &kept).result?;

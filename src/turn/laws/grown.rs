@@ -87,6 +87,9 @@ fn what_saves_little_or_is_of_another_tool_stays_whole() {
     for next in [&few, &headed, &log(41, 80)] {
         assert_eq!(results(&brought(&[&old, next]))[1], *next);
     }
+    // It would hold a long one in view for a small part of it.
+    let (long, next) = (log(0, 100), log(60, 105));
+    assert_eq!(results(&brought(&[&long, &next]))[1], next);
     let mut sim = brought(&[&old]);
     sim.turn([bring("odd", &log(0, 45))]);
     assert_eq!(results(&sim)[1], log(0, 45));

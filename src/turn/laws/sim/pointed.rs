@@ -29,7 +29,6 @@ pub(super) fn entered(state: &TurnState, prepared: &Prepared) {
         );
         for from in pointers {
             assert!(from > to, "{from} points forward");
-            let note = view.notes().results.get(&from);
             // If the client has edited one of them, both are shown.
             let Some(note) = view.notes().results.get(&from) else {
                 continue;
