@@ -16,7 +16,8 @@ pub enum Mark {
     /// As it was said.
     #[default]
     Live,
-    /// A call: only some lines of its result are shown, or a pointer to the same text.
+    /// A call: only some lines of its result are shown, or a pointer to the same text, or to its first
+    /// lines with the other ones.
     Clipped,
     /// A call: its result is a stub. A text: it is one line. A `delimiter` call: its result says
     /// what is gone of its episode.
@@ -77,14 +78,16 @@ pub struct Kept {
     /// The length of the original result in bytes; none if the result stays whole. If the length
     /// differs now, the client has edited its copy, and the spans mean nothing.
     pub of: Option<u32>,
-    /// Runs of whole lines of the result that stay.
+    /// Runs of whole lines of the result that stay. Of a result that goes on from another, the one run
+    /// from where it does to its end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<(u32, u32)>,
     /// Whether long strings of the call's arguments are cut. Records hold an empty list if so:
     /// earlier versions listed strings there that they named in the cut.
     #[serde(default, skip_serializing_if = "std::ops::Not::not", with = "as_list")]
     pub trimmed: bool,
-    /// The call whose result is the same text and is shown in full, if this one only points to it.
+    /// The call whose result is the same text and is shown in full, if this one only points to it. If
+    /// lines stay as well, the lines before them are lines at the end of that result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub same: Option<ItemNo>,
     /// The shape by which the result was clipped when it came in; none if a pass chose the lines.

@@ -381,6 +381,22 @@ mod tests {
     }
 
     #[test]
+    fn a_record_with_a_result_that_grew_is_written_as_its_fixture_and_read_back() {
+        // Without a length, versions that know only pointers to the same text show the result whole.
+        let grown = Kept {
+            lines: vec![(600, 900)],
+            same: Some(ItemNo(2)),
+            ..Kept::default()
+        };
+        let mut pointing = newest();
+        pointing.hops[0].kept = vec![(ItemNo(5), grown)];
+        let fixture = include_bytes!("../../tests/fixtures/records/v7-grown.bin");
+        assert_eq!(rmp_serde::to_vec_named(&pointing).unwrap(), fixture);
+        let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
+        assert_eq!(read, pointing);
+    }
+
+    #[test]
     fn records_that_name_strings_of_what_was_cut_are_read_without_them() {
         let fixture = include_bytes!("../../tests/fixtures/records/v4-child.bin");
         let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();

@@ -51,7 +51,7 @@ struct Pair {
     tokens: u32,
     /// Whether its effects last without its result.
     effects: bool,
-    /// Whether its result only points to the same text.
+    /// Whether its result points to another.
     points: bool,
 }
 
@@ -80,7 +80,7 @@ impl Pair {
             result,
             tokens,
             effects: matches!(item.class, ToolClass::Shell | ToolClass::Write),
-            points: work.points_to(call).is_some(),
+            points: work.is_pointer(call),
         })
     }
 }
@@ -126,8 +126,7 @@ fn pairs(work: &Work<'_>, calls: &[ItemIndex]) -> Vec<Pair> {
             continue;
         }
         let held = |other: &ItemIndex| {
-            let shown = work.mark(*other) == Mark::Clipped;
-            shown && (!all.contains(other) || work.protected(*other))
+            work.is_pointer(*other) && (!all.contains(other) || work.protected(*other))
         };
         let to = Pair::pointed_to(work, *call).filter(|to| all.contains(&to.call));
         let Some(to) = to else {
@@ -191,10 +190,10 @@ impl<'a> Levels<'a> {
     fn step(&mut self, work: &mut Work<'a>, stage: Stage, pair: Pair) {
         let Pair {
             call,
-            result,
             tokens,
             effects,
             points,
+            ..
         } = pair;
         // Its newest pointer may be spared by this level.
         if work.is_pointed_to(call) {
@@ -210,15 +209,14 @@ impl<'a> Levels<'a> {
                 self.stub(work, Level::Stub, pair);
             }
             // What it points to may leave a skeleton, but only once nothing points to it.
-            Stage::Skeletons if points && mark < Mark::Masked => {
-                self.stub(work, Level::Stub, pair);
+            Stage::Skeletons if points => {
+                if !self.skeleton(work, pair) {
+                    self.stub(work, Level::Stub, pair);
+                }
             }
             // A skeleton is made of the original, so once at most.
             Stage::Skeletons if mark == Mark::Live && tokens >= SKELETON_FROM => {
-                if let Some(kept) = self.lexicon.skeleton(result) {
-                    let kept = Some(Arc::new(kept));
-                    work.shrink(Level::Skeleton, call, Mark::Clipped, kept);
-                }
+                self.skeleton(work, pair);
             }
             Stage::Stubs if mark < Mark::Masked => {
                 self.stub(work, Level::Stub, pair);
@@ -230,6 +228,23 @@ impl<'a> Levels<'a> {
             | Stage::Stubs
             | Stage::Arguments => {}
         }
+    }
+
+    /// Leaves the skeleton of a result, and says whether it has one. Of a result that points to another, it
+    /// is that of the lines that it adds.
+    fn skeleton(&mut self, work: &mut Work<'a>, pair: Pair) -> bool {
+        let from = match kept(work, pair.call).lines.first() {
+            Some((start, _)) if pair.points => *start as usize,
+            None if pair.points => return false,
+            Some(_) | None => 0,
+        };
+        let kept = self.lexicon.skeleton(pair.result, from);
+        let kept = kept.map(Arc::new);
+        let has = kept.is_some();
+        if has {
+            work.shrink(Level::Skeleton, pair.call, Mark::Clipped, kept);
+        }
+        has
     }
 
     fn stub(&mut self, work: &mut Work<'a>, level: Level, pair: Pair) {

@@ -170,13 +170,13 @@ impl<'a> Lexicon<'a> {
         true
     }
 
-    /// The skeleton of a result: the lines whose strings occur nowhere else. `None` if no line has
-    /// any, or none fits; then nothing changes.
-    pub fn skeleton(&mut self, result: ItemIndex) -> Option<Kept> {
+    /// The skeleton of a result from a byte on: the lines whose strings occur nowhere else. `None` if no
+    /// line has any, or none fits; then nothing changes.
+    pub fn skeleton(&mut self, result: ItemIndex, from: usize) -> Option<Kept> {
         let text = (self.originals)(result)?;
         let words = self.original(result);
         let before = self.hide(result);
-        let lines = self.lines(&text, words.all());
+        let lines = self.lines(&text, words.all(), from);
         if lines.is_empty() {
             // Nothing is worth keeping, so the result is shown as it was.
             self.set(result, before);
@@ -202,13 +202,14 @@ impl<'a> Lexicon<'a> {
     }
 
     /// The lines to keep, in order. They are chosen by the worth of their strings per byte.
-    fn lines(&self, text: &str, words: &[Word]) -> Vec<ScoredLine> {
+    fn lines(&self, text: &str, words: &[Word], from: usize) -> Vec<ScoredLine> {
         // Only words that occur nowhere else; `None` for all others.
         let own = |word: &Word| (!self.is_shown(word.hash())).then_some(*word);
         let own: Vec<Option<Word>> = words.iter().map(own).collect();
         let mut scored = scored(text, words, &own);
+        scored.retain(|line| line.start >= from);
         scored.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.start.cmp(&b.start)));
-        let budget = share(text.len(), SKELETON);
+        let budget = share(text.len().saturating_sub(from), SKELETON);
         let mut seen: HashSet<u64, Hashed> = HashSet::default();
         let mut used = 0;
         scored.retain(|line| {

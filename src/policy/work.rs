@@ -113,9 +113,14 @@ impl<'a> Work<'a> {
     /// Whether a result that is shown points to the result of this call. Both are one item, as old
     /// as the newest pointer, so that no pointer ever points at what is gone.
     pub fn is_pointed_to(&self, call: ItemIndex) -> bool {
-        let shown = |at: &ItemIndex| self.mark(*at) == Mark::Clipped;
         let pointers = self.pointers.get(&call);
-        pointers.is_some_and(|pointers| pointers.iter().any(shown))
+        pointers.is_some_and(|pointers| pointers.iter().any(|at| self.is_pointer(*at)))
+    }
+
+    /// Whether a call's result is shown as a pointer, alone or with the lines that it adds.
+    pub fn is_pointer(&self, call: ItemIndex) -> bool {
+        let kept = self.item(call).and_then(|item| self.kept(item));
+        self.mark(call) == Mark::Clipped && kept.is_some_and(|kept| kept.same.is_some())
     }
 
     /// The calls whose results point where this call's result does, itself included.

@@ -11,6 +11,7 @@ pub mod index;
 pub mod marked;
 pub mod measure;
 pub mod note;
+pub mod overlap;
 pub mod path;
 pub mod stub;
 pub(crate) mod tombstone;

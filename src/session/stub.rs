@@ -7,8 +7,9 @@ use std::fmt::Write as _;
 use std::ops::Range;
 
 use super::clip;
+use super::overlap::Overlap;
 use super::tombstone::thousands;
-use crate::model::{Kept, Mark, Words, raw};
+use crate::model::{Kept, Mark, Words, grouped, raw};
 
 /// A string in a call's arguments is cut if it has more bytes than this. Shorter strings stay:
 /// cutting them costs more repeated reads than it frees room.
@@ -55,18 +56,53 @@ const QUOTED: usize = 80;
 /// the call of that, if it is not the same call.
 #[must_use]
 pub fn pointer(id: &str, tokens: u32, made: Option<&str>) -> String {
-    let tokens = thousands(tokens);
-    let mut call = String::from("the same call");
-    if let Some(made) = made {
-        call = made
-            .get(..made.floor_char_boundary(QUOTED))
-            .unwrap_or_default()
-            .to_owned();
-        if call.len() < made.len() {
-            call.push('…');
-        }
-    }
+    let (tokens, call) = (thousands(tokens), quoted(made));
     format!("[unchanged since {id}, {tokens} tokens: the result of {call} above shows it in full]")
+}
+
+/// What replaces a result that goes on from the result of `id`, which is still shown in full further up:
+/// a line that says which lines of that are its first ones, and `rest`, what follows them. `tokens` is the
+/// size of the original, and `made` the call of the earlier result, if it is not the same call.
+#[must_use]
+pub fn continuation(
+    id: &str,
+    tokens: u32,
+    made: Option<&str>,
+    overlap: &Overlap,
+    rest: &str,
+) -> String {
+    let (tokens, call) = (thousands(tokens), quoted(made));
+    let Overlap { lines, of, .. } = *overlap;
+    let past = overlap.before.saturating_add(lines);
+    let (first, all) = if lines == 1 {
+        ("first line is".to_owned(), grouped(of))
+    } else {
+        (format!("first {} lines are", grouped(lines)), grouped(of))
+    };
+    let which = if past < of {
+        let from = grouped(overlap.before.saturating_add(1));
+        format!("lines {from} to {} of the {all}", grouped(past))
+    } else if lines < of {
+        format!("the last {} of the {all} lines", grouped(lines))
+    } else {
+        format!("all {all} lines")
+    };
+    format!(
+        "[continues {id}, {tokens} tokens: its {first} {which} of the result of {call} above; what follows them is below]\n{rest}"
+    )
+}
+
+/// A call as a pointer names it.
+fn quoted(made: Option<&str>) -> String {
+    let Some(made) = made else {
+        return "the same call".to_owned();
+    };
+    let front = made.get(..made.floor_char_boundary(QUOTED));
+    let mut call = front.unwrap_or_default().to_owned();
+    if call.len() < made.len() {
+        call.push('…');
+    }
+    call
 }
 
 /// The line below a result that the same call has brought so many times running.

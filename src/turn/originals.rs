@@ -21,7 +21,7 @@ use crate::session::note::{Left, Note};
 use crate::session::path::Path;
 use crate::session::transcript::{Item, Source, Transcript, TranscriptEntry};
 use crate::session::view::{Notes, View};
-use crate::session::{ids, stub};
+use crate::session::{ids, overlap, stub};
 
 /// What a transcript was built from.
 #[derive(Clone, Copy)]
@@ -220,7 +220,7 @@ impl<'a> Originals<'a> {
         };
         if let Some(same) = kept.same.filter(|_| mark == Mark::Clipped) {
             return Left {
-                result: self.pointer(reader, call, same, kept.times),
+                result: self.pointer(reader, call, same, kept),
                 arguments: None,
             };
         }
@@ -303,37 +303,87 @@ impl<'a> Originals<'a> {
         Some(Note::new(text, size))
     }
 
-    /// The note that replaces a result that an earlier one still shows in full. `None` if the client
-    /// has changed or left out one of them since: then the result is shown as it is.
+    /// The note that replaces a result that an earlier one still shows in full, or of which it shows the
+    /// first lines. `None` if the client has changed or left out one of them since: then the result is
+    /// shown as it is.
     fn pointer(
         &self,
         reader: Reader<'_>,
         call: ItemIndex,
         same: ItemNo,
-        times: Option<u32>,
+        kept: &Kept,
     ) -> Option<Note> {
-        let item = self.transcript.items.get(call)?;
-        let result = item.pair?;
         // Most pointers are near to what they point to.
         let mut before = self.transcript.items.indexed().rev();
-        let (at, first) = before.find(|(at, item)| {
+        let (at, _) = before.find(|(at, item)| {
             item.kind == ItemKind::Call && item.no == same && *at < call && item.pair.is_some()
         })?;
-        let text = |at: ItemIndex| self.words(reader, at).and_then(|words| words.text());
-        let equal = text(first.pair?).filter(|first| text(result) == Some(*first));
-        equal?;
-        let tokens = self.transcript.items.get(result)?.tokens;
+        let Some(span) = kept.lines.first() else {
+            let (to, result) = (self.item(at)?.pair?, self.item(call)?.pair?);
+            let text = |at: ItemIndex| self.words(reader, at).and_then(|words| words.text());
+            text(to).filter(|earlier| text(result) == Some(*earlier))?;
+            let text = |id: &str, tokens, made: Option<&str>| stub::pointer(id, tokens, made);
+            return Some(reader.note(self.pointing(call, at, kept.times, text)?));
+        };
+        // Both texts are read for it, so it is made once.
+        let digest = |at: ItemIndex| Some((self.digest(at)?, self.digest(self.item(at)?.pair?)?));
+        let make = || Left {
+            result: self.continuation(reader, call, at, kept.times, *span),
+            arguments: None,
+        };
+        let (newer, earlier) = (digest(call)?, digest(at)?);
+        let left = reader.left(&("continues", same, call, newer, earlier, kept), make);
+        left.result
+    }
+
+    /// The note of a result whose first lines another one shows, up to where the span begins.
+    fn continuation(
+        &self,
+        reader: Reader<'_>,
+        call: ItemIndex,
+        earlier: ItemIndex,
+        times: Option<u32>,
+        (start, end): (u32, u32),
+    ) -> Option<Note> {
+        let (to, result) = (self.item(earlier)?.pair?, self.item(call)?.pair?);
+        let (text, before) = (self.text(result)?, self.text(to)?);
+        if end as usize != text.len() {
+            return None;
+        }
+        let overlap = overlap::at(&before, &text, start as usize)?;
+        let rest = text.get(overlap.bytes..)?;
+        let text = self.pointing(call, earlier, times, |id, tokens, made| {
+            stub::continuation(id, tokens, made, &overlap, rest)
+        })?;
+        let size = reader.count(&text);
+        Some(Note::new(text, size))
+    }
+
+    /// A text that points to the result of an earlier call, of its id, the size of the original and that
+    /// call, if it is another one.
+    fn pointing(
+        &self,
+        call: ItemIndex,
+        earlier: ItemIndex,
+        times: Option<u32>,
+        text: impl FnOnce(&str, u32, Option<&str>) -> String,
+    ) -> Option<String> {
+        let (item, first) = (self.item(call)?, self.item(earlier)?);
+        let tokens = self.item(item.pair?)?.tokens;
         let made = if first.is_same_call(item) {
             None
         } else {
-            self.call(at)
+            self.call(earlier)
         };
-        let mut text = stub::pointer(&ids::id(first), tokens, made.as_deref());
+        let mut text = text(&ids::id(first), tokens, made.as_deref());
         if let Some(times) = times {
             text = format!("{text}\n{}", stub::loop_line(times));
         }
-        let text = fronted(self.transcript, call, text);
-        Some(reader.note(text))
+        Some(fronted(self.transcript, call, text))
+    }
+
+    fn item(&self, index: ItemIndex) -> Option<&'a Item> {
+        self.transcript.items.get(index)
     }
 
     /// The note that replaces the arguments of a call whose long strings are cut.

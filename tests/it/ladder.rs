@@ -105,7 +105,58 @@ async fn a_result_that_is_still_shown_is_pointed_to() {
         (&short, &short),
         "too short to gain by"
     );
-    assert_eq!(shown[5], calls[5].1, "one byte more is another text");
+    let (head, rest) = shown[5].split_once('\n').unwrap();
+    assert!(
+        head.contains("its first 61 lines are lines 1 to 61 of the 62 of"),
+        "{head}"
+    );
+    let last = "error: could not compile `fold`\n";
+    assert_eq!(
+        rest, last,
+        "one byte more is another text, of which the last line is new"
+    );
+}
+
+#[tokio::test]
+async fn of_a_log_that_is_polled_what_is_new_is_shown() {
+    let read = json!({"path": "build.log"});
+    let line =
+        |at: usize| format!("   Compiling crate_{at} v1.{at}.0 (registry, as it was before)\n");
+    let lines = |from, to| (from..to).map(line).collect::<String>();
+    let polled = |id: &str, from, to| (made(id, "bash", &read), lines(from, to));
+    let calls = [
+        polled("b1", 0, 50),
+        polled("b2", 0, 60),
+        polled("b3", 20, 70),
+        (made("r1", "read", &read), lines(0, 55)),
+        polled("b4", 20, 70),
+    ];
+    let (provider, _) = served("repeat+cwl", &calls).await;
+    let shown = results(&provider);
+    assert_eq!(shown[0], calls[0].1, "the first stays whole");
+    for (at, first, new) in [
+        (1, "its first 50 lines are all 50 lines of", lines(50, 60)),
+        (
+            2,
+            "its first 30 lines are the last 30 of the 50 lines of",
+            lines(50, 70),
+        ),
+        (
+            4,
+            "its first 30 lines are the last 30 of the 50 lines of",
+            lines(50, 70),
+        ),
+    ] {
+        let (head, rest) = shown[at].split_once('\n').unwrap();
+        assert!(head.starts_with("[continues bash:"), "{head}");
+        assert!(head.contains(first), "{head}");
+        assert!(head.contains("the same call above"), "{head}");
+        assert_eq!(rest, new);
+    }
+    assert_eq!(
+        shown[3], calls[3].1,
+        "another tool's result is not compared"
+    );
 }
 
 #[tokio::test]
@@ -163,10 +214,12 @@ async fn a_call_that_brings_the_same_again_and_again_is_told() {
 #[tokio::test]
 async fn what_is_clipped_or_pointed_to_comes_back_whole() {
     let read = json!({"path": "build.log"});
+    let grown = format!("{}\nwarning: 1 warning emitted\nretrying", log(60));
     let calls = [
         (bash("b1"), log(200)),
         (made("r1", "read", &read), log(60)),
         (made("r2", "read", &read), log(60)),
+        (made("r3", "read", &read), grown.clone()),
     ];
     let (provider, _) = served("repeat+admit+cwl", &calls).await;
     let shown = results(&provider);
@@ -174,8 +227,15 @@ async fn what_is_clipped_or_pointed_to_comes_back_whole() {
     let clipped = id.strip_prefix("clipped ").unwrap();
     let (_, first) = clipped.split_once(':').unwrap();
     // Each call is three numbers behind the one before: a message, its reasoning, its text.
-    let pointer = format!("read:{}", first.parse::<u32>().unwrap() + 6);
-    for (id, whole) in [(clipped, log(200)), (pointer.as_str(), log(60))] {
+    let number = |calls: u32| format!("read:{}", first.parse::<u32>().unwrap() + 3 * calls);
+    let (pointer, continued) = (number(2), number(3));
+    assert!(shown[3].starts_with("[continues read:"), "{}", shown[3]);
+    let all = [
+        (clipped, log(200)),
+        (pointer.as_str(), log(60)),
+        (continued.as_str(), grown),
+    ];
+    for (id, whole) in all {
         let recall = Call::new("x1", "recall", json!({"id": id}).to_string());
         let last = Reply::calls(vec![recall]);
         let (provider, _) = served_until("repeat+admit+cwl", &calls, last).await;

@@ -4,6 +4,7 @@
 mod annotated;
 mod baselines;
 mod bounded;
+mod grown;
 mod ladder;
 mod levels;
 mod paper;
@@ -15,5 +16,6 @@ mod recalls;
 mod say;
 mod sim;
 mod stable;
+mod terminals;
 mod texts;
 mod unannotated;

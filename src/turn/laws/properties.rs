@@ -4,8 +4,9 @@
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::say::{Say, act, again, call, done, end, expl, hop, same, text, think, unhidden};
+use super::say::{Say, act, again, bring, call, done, end, expl, hop, same, text, think, unhidden};
 use super::sim::Sim;
+use super::terminals::Terminals;
 use crate::commit::Floor;
 use crate::model::{Dialect, Globs};
 use crate::policy::{Ladder, Order, Policy, Rung};
@@ -22,6 +23,8 @@ pub enum Piece {
     Again(usize, usize),
     /// The newest call once more, with the same result.
     Same,
+    /// A call that shows the last lines of a terminal: how many were written since, and how many it shows.
+    Screen(usize, u32, u32),
     /// Whatever is due: an end where something is open, else a start.
     Mark,
     /// A call of `delimiter` out of place, which is refused.
@@ -57,6 +60,8 @@ fn piece() -> impl Strategy<Value = Piece> {
         8 => (0..TOOLS.len(), 1_u32..400).prop_map(|(tool, size)| Piece::Call(tool, size)),
         2 => (0..TOOLS.len(), 0_usize..9).prop_map(|(tool, back)| Piece::Again(tool, back)),
         2 => Just(Piece::Same),
+        4 => (0_usize..2, 0_u32..15, 5_u32..60)
+            .prop_map(|(tool, adds, height)| Piece::Screen(tool, adds, height)),
         5 => Just(Piece::Mark),
         1 => (0_u8..4).prop_map(Piece::Wrong),
         2 => (any::<prop::sample::Index>(), 0_u8..8).prop_map(|(id, part)| Piece::Recall(id, part)),
@@ -231,6 +236,7 @@ struct Script {
     open: Option<bool>,
     closed: Vec<String>,
     begun: usize,
+    terminals: Terminals,
 }
 
 impl Script {
@@ -248,6 +254,10 @@ impl Script {
                 Piece::Call(tool, size) => said.push(call(TOOLS[*tool], *size)),
                 Piece::Again(tool, back) => said.push(again(TOOLS[*tool], *back)),
                 Piece::Same => said.push(same()),
+                Piece::Screen(tool, adds, height) => {
+                    let tool = ["bash", "odd"][*tool];
+                    said.push(bring(tool, &self.terminals.shown(tool, *adds, *height)));
+                }
                 Piece::Mark => said.push(self.mark()),
                 Piece::Wrong(which) => said.push(wrong(*which)),
                 Piece::Recall(id, part) if !ids.is_empty() => {
@@ -258,9 +268,7 @@ impl Script {
                     let hidden = last_hop(&said)
                         .iter()
                         .any(|say| matches!(say, Say::Delimit(_) | Say::Recall(_)));
-                    let visible = last_hop(&said)
-                        .iter()
-                        .any(|say| matches!(say, Say::Call(..) | Say::Again(..) | Say::Same));
+                    let visible = last_hop(&said).iter().any(Say::is_call);
                     if hidden && !visible {
                         said.push(hop());
                         thought = false;

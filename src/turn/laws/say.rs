@@ -23,12 +23,24 @@ pub enum Say {
     Again(String, usize),
     /// The newest call once more, with the same result.
     Same,
+    /// A call of the client's tool whose result is this text.
+    Bring(String, String),
     /// A call of `delimiter` with these arguments.
     Delimit(Value),
     /// A call of `recall` with these arguments.
     Recall(Value),
     /// The hop ends here, and another follows.
     Hop,
+}
+
+impl Say {
+    /// Whether it is a call of the client's tool.
+    pub fn is_call(&self) -> bool {
+        matches!(
+            self,
+            Say::Call(..) | Say::Again(..) | Say::Same | Say::Bring(..)
+        )
+    }
 }
 
 pub fn text(tokens: u32) -> Say {
@@ -49,6 +61,10 @@ pub fn again(tool: &str, back: usize) -> Say {
 
 pub fn same() -> Say {
     Say::Same
+}
+
+pub fn bring(tool: &str, result: &str) -> Say {
+    Say::Bring(tool.to_owned(), result.to_owned())
 }
 
 pub fn expl(name: &str) -> Say {
@@ -90,6 +106,7 @@ pub fn unhidden(said: &mut Vec<Say>) {
         | Say::Call(..)
         | Say::Again(..)
         | Say::Same
+        | Say::Bring(..)
         | Say::Delimit(_)
         | Say::Recall(_)
         | Say::Hop => true,
@@ -109,7 +126,7 @@ pub fn hops(said: &[Say]) -> Vec<Vec<Say>> {
     let last = hops.last().map(Vec::as_slice).unwrap_or_default();
     let has = |wanted: fn(&Say) -> bool| last.iter().any(wanted);
     let hidden = has(|say| matches!(say, Say::Delimit(_) | Say::Recall(_)));
-    let call = has(|say| matches!(say, Say::Call(..) | Say::Again(..) | Say::Same));
+    let call = has(Say::is_call);
     let text = has(|say| matches!(say, Say::Text(_)));
     if !call && (hidden || !text) {
         hops.push(vec![Say::Text(3)]);
@@ -186,6 +203,14 @@ impl Labels {
                     let earlier = self.results.iter().rev().cycle().nth(*back);
                     let result = earlier.cloned().unwrap_or_default();
                     results.push((id.clone(), result));
+                    answer.calls.push(one(id, tool, arguments, false));
+                }
+                Say::Bring(tool, result) => {
+                    let id = self.next("id-");
+                    self.results.push(result.clone());
+                    results.push((id.clone(), result.clone()));
+                    let arguments = json!({"label": self.next(tool)}).to_string();
+                    self.newest = Some((tool.clone(), arguments.clone()));
                     answer.calls.push(one(id, tool, arguments, false));
                 }
                 Say::Delimit(arguments) => {

@@ -3,6 +3,7 @@
 //! always. A test only says what is said.
 
 mod judge;
+mod pointed;
 mod recalled;
 mod wire;
 

@@ -8,9 +8,9 @@ use std::sync::{Arc, LazyLock};
 use plimsoll_scripted::size::Sizer;
 use plimsoll_scripted::validate;
 
-use super::{COUNTER, Sent, Sim, is_label, wire};
+use super::{COUNTER, Sent, Sim, is_label, pointed, wire};
 use crate::model::{Dialect, ItemKind, ItemNo, Mark, Marks};
-use crate::policy::{EvictionSettings, ItemSet, Level, Order, Policy, Protection, Target};
+use crate::policy::{EvictionSettings, ItemSet, Order, Policy, Protection, Target};
 use crate::session::graph::EpisodeKind;
 use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::marked::Marked;
@@ -79,7 +79,7 @@ impl Sim {
             extends(last.map(|sent| &sent.elements), &elements);
         }
         budget(state, prepared, &context);
-        entered(prepared);
+        pointed::entered(state, prepared);
         self.room_was_there(prepared, &context);
         let episodes = matches!(state.terms.ladder.main(), Policy::Cwl | Policy::CwlPaper);
         if episodes {
@@ -248,37 +248,6 @@ fn budget(state: &TurnState, prepared: &Prepared, context: &str) {
     if let Some((_, proposal)) = &prepared.pass {
         let counted = (proposal.size, prepared.estimate);
         assert_eq!(counted.0, counted.1, "the pass counted otherwise");
-    }
-}
-
-/// No policy broke a rule, what was made of new results is smaller, and each pointer points at a
-/// result that is shown in full and says the same.
-fn entered(prepared: &Prepared) {
-    let proposals = prepared.pass.iter().map(|(_, proposal)| proposal);
-    for proposal in proposals.chain(&prepared.entered) {
-        assert_eq!(proposal.dropped, []);
-    }
-    for ((_, level), gone) in prepared.entered.iter().flat_map(|one| &one.gone) {
-        // A line about a loop is the only thing that is ever added.
-        assert!(
-            gone.tokens > 0 || *level == Level::Loop,
-            "a new result grew by {}",
-            -gone.tokens
-        );
-    }
-    let view = &prepared.view;
-    for (to, pointers) in view.marked().pointers() {
-        assert!(
-            view.is_whole(to),
-            "{to} is pointed to and not shown in full"
-        );
-        for from in pointers {
-            assert!(from > to, "{from} points forward");
-            let note = view.notes().results.get(&from);
-            // If the client has edited one of them, both are shown.
-            let says = note.is_none_or(|note| note.text().contains("unchanged since"));
-            assert!(says, "{from} is no pointer: {note:?}");
-        }
     }
 }
 
