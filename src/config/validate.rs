@@ -124,11 +124,13 @@ pub(super) struct Check<'a> {
 impl Check<'_> {
     pub(super) fn problem(&mut self, key: &str, message: &str) {
         let key = format!("{}{key}", self.within);
-        let origin = self
-            .origins
-            .get(&key)
-            .cloned()
-            .unwrap_or(SettingSource::Default);
+        // A whole section is found by what is set in it.
+        let below = format!("{key}.");
+        let mut all = self.origins.iter();
+        let section = all.find(|(set, _)| set.starts_with(&below));
+        let section = section.map(|(_, origin)| origin);
+        let origin = self.origins.get(&key).or(section);
+        let origin = origin.cloned().unwrap_or(SettingSource::Default);
         let message = format!("`{key}`: {message}");
         self.problems.push(Problem { origin, message });
     }

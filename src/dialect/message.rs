@@ -85,6 +85,16 @@ impl Parsed<'_> {
         named.collect::<Vec<_>>().concat()
     }
 
+    /// The texts among the parts.
+    #[must_use]
+    pub fn texts(&self) -> Vec<String> {
+        let texts = self.parts.iter().filter_map(|part| match part {
+            Part::Text(text) => Some(text.to_string()),
+            Part::Image { .. } | Part::Picture(_) | Part::Other(_) => None,
+        });
+        texts.collect()
+    }
+
     /// The name and the arguments of the call at this index, as the model wrote them.
     #[must_use]
     pub fn written(&self, place: usize) -> Option<String> {

@@ -182,6 +182,13 @@ impl Dialect {
         Some(self.parse(unit).ok()?.named())
     }
 
+    /// The texts among the parts of a unit; none if it can't be read.
+    #[must_use]
+    pub fn texts(self, unit: &[u8]) -> Vec<String> {
+        let parsed = self.parse(unit).ok();
+        parsed.map(|parsed| parsed.texts()).unwrap_or_default()
+    }
+
     /// The reasoning of a unit.
     #[must_use]
     pub fn reasoning(self, unit: &[u8]) -> Option<String> {

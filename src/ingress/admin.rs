@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::errors;
 use super::origin::OriginGuard;
-use crate::pipeline::PinRefused;
+use crate::pipeline::TooManyPins;
 use crate::turn::PinAsk;
 
 /// The content type of Prometheus' text format.
@@ -28,7 +28,7 @@ const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const ASKED_BYTES: usize = 16 << 10;
 
 /// Notes pins that are asked of a session, or says why it can't.
-pub type AskForPins = dyn Fn(&str, Vec<PinAsk>) -> Result<(), PinRefused> + Send + Sync;
+pub type AskForPins = dyn Fn(&str, Vec<PinAsk>) -> Result<(), TooManyPins> + Send + Sync;
 
 /// What the admin listener asks other parts.
 #[derive(Clone)]
@@ -131,11 +131,7 @@ async fn pin(State(admin): State<Admin>, Path(session): Path<String>, body: Body
 }
 
 async fn unpin(State(admin): State<Admin>, Path(session): Path<String>, body: Body) -> Response {
-    let read = |ids: &str| {
-        let lifted: Vec<String> = ids.split_whitespace().map(|id| format!("-{id}")).collect();
-        PinAsk::read(&lifted.join(" "))
-    };
-    asked(&admin, &session, body, read).await
+    asked(&admin, &session, body, PinAsk::read_lifted).await
 }
 
 /// Notes pins for the next turn of a session. Whether the ids name anything is known only then.
@@ -162,7 +158,7 @@ async fn asked(
         });
     match asks {
         Err(message) => refuse(StatusCode::BAD_REQUEST, &message),
-        Ok(asks) => match (admin.probes.pin)(session, asks) {
+        Ok(asks) => match (admin.probes.pin)(&session.to_ascii_lowercase(), asks) {
             Err(refused) => refuse(StatusCode::TOO_MANY_REQUESTS, &refused.to_string()),
             Ok(()) => answer(
                 StatusCode::ACCEPTED,

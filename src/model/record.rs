@@ -397,6 +397,29 @@ mod tests {
     }
 
     #[test]
+    fn a_snapshot_has_its_pins_and_an_older_one_has_none() {
+        let pinning = Snapshot {
+            next: ItemNo(9),
+            pins: vec![ItemNo(4), ItemNo(2)],
+            ..Snapshot::default()
+        };
+        let written = rmp_serde::to_vec_named(&pinning).unwrap();
+        assert_eq!(
+            rmp_serde::from_slice::<Snapshot>(&written).unwrap(),
+            pinning
+        );
+        let fixture = include_bytes!("../../tests/fixtures/records/v8-snapshot.bin");
+        assert_eq!(written, fixture);
+        let none = Snapshot {
+            pins: Vec::new(),
+            ..pinning
+        };
+        let older = rmp_serde::to_vec_named(&none).unwrap();
+        assert!(memchr::memmem::find(&older, b"pins").is_none());
+        assert_eq!(rmp_serde::from_slice::<Snapshot>(&older).unwrap(), none);
+    }
+
+    #[test]
     fn records_that_name_strings_of_what_was_cut_are_read_without_them() {
         let fixture = include_bytes!("../../tests/fixtures/records/v4-child.bin");
         let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();

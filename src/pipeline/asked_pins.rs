@@ -7,62 +7,91 @@ use parking_lot::Mutex;
 
 use crate::turn::PinAsk;
 
-/// The most sessions whose pins wait.
+/// The most sessions whose pins wait. A further one takes the place of the one that has waited longest,
+/// because it may never have another turn.
 const MOST_SESSIONS: usize = 1_024;
-/// The most pins that wait for one session.
-const MOST_WAITING: usize = 64;
+/// The most pins that wait for one session: as many as a turn takes.
+const MOST_WAITING: usize = 32;
 
 /// Pins that wait, by the name of their session.
 #[derive(Debug, Default)]
-pub struct AskedPins(Mutex<HashMap<String, Vec<PinAsk>>>);
+pub struct AskedPins(Mutex<WaitingPins>);
 
-/// Why no further pin is taken.
-#[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
-pub enum PinRefused {
-    /// Too many wait for this session.
-    #[error("{MOST_WAITING} pins wait for this session's next turn: ask again after it")]
-    Session,
-    /// Too many sessions have pins that wait.
-    #[error(
-        "the pins of {MOST_SESSIONS} sessions wait for a turn: ask again when some have had one"
-    )]
-    Sessions,
+#[derive(Debug, Default)]
+struct WaitingPins {
+    sessions: HashMap<String, Vec<(u64, PinAsk)>>,
+    /// The number of the newest ask.
+    newest: u64,
 }
+
+/// Too many pins wait for a session.
+#[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{MOST_WAITING} pins wait for this session's next turn: ask again after it")]
+pub struct TooManyPins;
 
 impl AskedPins {
     /// Notes what is asked of a session. All of it is taken, or nothing.
     ///
     /// # Errors
-    /// [`PinRefused`] if too much waits.
-    pub fn ask(&self, session: &str, asks: Vec<PinAsk>) -> Result<(), PinRefused> {
+    /// [`TooManyPins`] if too much waits for it.
+    pub fn ask(&self, session: &str, asks: Vec<PinAsk>) -> Result<(), TooManyPins> {
         let mut waiting = self.0.lock();
-        if !waiting.contains_key(session) && waiting.len() >= MOST_SESSIONS {
-            return Err(PinRefused::Sessions);
+        let before = waiting.sessions.get(session).map_or(0, Vec::len);
+        if before + asks.len() > MOST_WAITING {
+            return Err(TooManyPins);
         }
-        let before = waiting.entry(session.to_owned()).or_default();
-        if before.len() + asks.len() > MOST_WAITING {
-            return Err(PinRefused::Session);
-        }
-        before.extend(asks);
+        waiting.make_room(session);
+        let mut newest = waiting.newest;
+        let numbered = asks.into_iter().map(|ask| {
+            newest += 1;
+            (newest, ask)
+        });
+        let numbered: Vec<(u64, PinAsk)> = numbered.collect();
+        waiting.newest = newest;
+        let of = waiting.sessions.entry(session.to_owned()).or_default();
+        of.extend(numbered);
         Ok(())
     }
 
-    /// What waits for a session. It goes on waiting until a turn has recorded it.
+    /// What waits for a session, and the number of the newest. It goes on waiting until a turn has
+    /// recorded it.
     #[must_use]
-    pub fn of(&self, session: &str) -> Vec<PinAsk> {
+    pub fn of(&self, session: &str) -> (Vec<PinAsk>, u64) {
         let waiting = self.0.lock();
-        waiting.get(session).cloned().unwrap_or_default()
+        let asks = waiting.sessions.get(session).map_or(&[][..], Vec::as_slice);
+        let newest = asks.last().map_or(0, |(number, _)| *number);
+        (asks.iter().map(|(_, ask)| ask.clone()).collect(), newest)
     }
 
-    /// Forgets the first `count` of what waits for a session, because a turn has recorded them.
-    pub fn recorded(&self, session: &str, count: usize) {
+    /// Forgets what waits for a session up to this number, because a turn has recorded it. What was
+    /// asked since that turn began goes on waiting.
+    pub fn recorded(&self, session: &str, newest: u64) {
+        // Most turns recorded none.
+        if newest == 0 {
+            return;
+        }
         let mut waiting = self.0.lock();
-        let Some(asks) = waiting.get_mut(session) else {
+        let Some(asks) = waiting.sessions.get_mut(session) else {
             return;
         };
-        asks.drain(..count.min(asks.len()));
+        asks.retain(|(number, _)| *number > newest);
         if asks.is_empty() {
-            waiting.remove(session);
+            waiting.sessions.remove(session);
+        }
+    }
+}
+
+impl WaitingPins {
+    /// Makes room for a session.
+    fn make_room(&mut self, session: &str) {
+        if self.sessions.len() < MOST_SESSIONS || self.sessions.contains_key(session) {
+            return;
+        }
+        let since = |asks: &[(u64, PinAsk)]| asks.first().map(|(number, _)| *number);
+        let longest = self.sessions.iter().min_by_key(|(_, asks)| since(asks));
+        if let Some(session) = longest.map(|(session, _)| session.clone()) {
+            tracing::warn!(%session, "its pins have waited longest for a turn and make room");
+            self.sessions.remove(&session);
         }
     }
 }
@@ -78,18 +107,28 @@ mod tests {
     #[test]
     fn what_waits_is_bounded_and_goes_once_it_is_recorded() {
         let pins = AskedPins::default();
-        assert_eq!(pins.ask("a", asks(60)), Ok(()));
-        assert_eq!(pins.ask("a", asks(5)), Err(PinRefused::Session));
-        assert_eq!(pins.of("a").len(), 60);
-        pins.recorded("a", 58);
-        assert_eq!(pins.ask("a", asks(5)), Ok(()));
-        assert_eq!(pins.of("a").len(), 7);
-        pins.recorded("a", 7);
-        assert!(pins.of("a").is_empty() && pins.of("b").is_empty());
+        assert_eq!(pins.ask("a", asks(30)), Ok(()));
+        assert_eq!(pins.ask("a", asks(3)), Err(TooManyPins));
+        let (waiting, newest) = pins.of("a");
+        assert_eq!((waiting.len(), newest), (30, 30));
+        pins.recorded("a", newest);
+        assert!(pins.of("a").0.is_empty() && pins.of("b").0.is_empty());
         for session in 0..MOST_SESSIONS {
             assert_eq!(pins.ask(&session.to_string(), asks(1)), Ok(()));
         }
-        assert_eq!(pins.ask("further", asks(1)), Err(PinRefused::Sessions));
-        assert_eq!(pins.ask("7", asks(1)), Ok(()));
+        assert_eq!(pins.ask("further", asks(1)), Ok(()));
+        assert!(pins.of("0").0.is_empty(), "it waited longest");
+        assert_eq!((pins.of("1").0.len(), pins.of("further").0.len()), (1, 1));
+    }
+
+    #[test]
+    fn what_is_asked_while_turns_overlap_is_not_lost() {
+        let pins = AskedPins::default();
+        pins.ask("a", asks(1)).unwrap();
+        let (first, second) = (pins.of("a").1, pins.of("a").1);
+        pins.recorded("a", first);
+        pins.ask("a", vec![PinAsk::LiftAll]).unwrap();
+        pins.recorded("a", second);
+        assert_eq!(pins.of("a").0, [PinAsk::LiftAll]);
     }
 }

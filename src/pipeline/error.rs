@@ -270,7 +270,7 @@ impl ProxyError {
 /// What the caller can do to make room.
 fn way_out(windowed: bool) -> &'static str {
     if windowed {
-        "use a model that takes more"
+        "use a model that takes more, or larger [partitions] where the operator parts its window"
     } else {
         "raise the budget"
     }

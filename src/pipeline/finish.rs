@@ -57,7 +57,7 @@ pub fn commit(app: &App, place: &RecordPlace, state: &TurnState, ended: Ended) -
     record.content = kept.as_ref().map(|kept| kept.id);
     record.session = session(place, state);
     record.parent_session = parent_session(place);
-    app.asked_pins.recorded(&record.session, state.pins_waited);
+    let session = record.session.clone();
     let mut batch = Batch::default();
     // The record is immutable and named by its hash, so everything it says must be filled in by
     // now.
@@ -84,12 +84,14 @@ pub fn commit(app: &App, place: &RecordPlace, state: &TurnState, ended: Ended) -
         let after = |head| RecordKey::After(head).digest(place.tenant, &place.keys);
         app.paths.outgrow(&state.path, &state.heads, after);
     }
+    let ticket = store.commit(batch);
+    app.asked_pins.recorded(&session, state.pins_waited);
     Committed {
         id,
         key,
         path,
         store: Arc::clone(store),
-        ticket: store.commit(batch),
+        ticket,
     }
 }
 

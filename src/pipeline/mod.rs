@@ -68,7 +68,7 @@ use http::Response;
 pub use accepted_credentials::AcceptedCredentials;
 pub use active_sessions::ActiveSessions;
 pub use app::App;
-pub use asked_pins::{AskedPins, PinRefused};
+pub use asked_pins::{AskedPins, TooManyPins};
 pub use error::{Fault, Interruption, ProxyError, ServingLimit};
 pub use forward::forward;
 pub use learned::Learned;

@@ -396,9 +396,13 @@ fn ready(
     let mut state = TurnState::new(request, shapes, heads, path, terms, &tools.reader);
     state.know(known);
     let session = record_place::session(&place, &state);
-    let waiting = app.asked_pins.of(&session);
-    state.pins_waited = waiting.len();
-    state.pin_asks.extend(waiting);
+    if opening.request.purpose == Purpose::Count {
+        state.pin_nothing();
+    } else if state.terms.mode == Mode::Manage {
+        let (waiting, newest) = app.asked_pins.of(&session);
+        state.pins_waited = newest;
+        state.pin_asks.extend(waiting);
+    }
     let failed = |error: MiddleError| Stop::Fail(FailedStage::of(&error));
     let injected = reporter.timed(Phase::Policy, || state.inject(&tools));
     injected.map_err(failed)?;

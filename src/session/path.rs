@@ -103,7 +103,8 @@ impl Path {
     #[must_use]
     pub fn weight(&self) -> usize {
         let profile = self.profile.as_ref().map_or(0, text);
-        shared::<Self>() + list(&self.entries) + self.marks.weight() + profile + self.records
+        let small = profile + self.pins.weight();
+        shared::<Self>() + list(&self.entries) + self.marks.weight() + small + self.records
     }
 
     /// This path with one more turn.

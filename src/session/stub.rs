@@ -74,21 +74,27 @@ pub fn continuation(
     let (tokens, call) = (thousands(tokens), quoted(made));
     let Overlap { lines, of, .. } = *overlap;
     let past = overlap.before.saturating_add(lines);
-    let (first, all) = if lines == 1 {
-        ("first line is".to_owned(), grouped(of))
-    } else {
-        (format!("first {} lines are", grouped(lines)), grouped(of))
-    };
-    let which = if past < of {
-        let from = grouped(overlap.before.saturating_add(1));
-        format!("lines {from} to {} of the {all}", grouped(past))
-    } else if lines < of {
-        format!("the last {} of the {all} lines", grouped(lines))
-    } else {
-        format!("all {all} lines")
+    let all = grouped(of);
+    let which = match (lines, past < of) {
+        (1, true) => format!("its first line is line {} of the {all}", grouped(past)),
+        (1, false) if of == 1 => "its first line is the whole".to_owned(),
+        (1, false) => format!("its first line is the last of the {all}"),
+        (_, true) => {
+            let from = grouped(overlap.before.saturating_add(1));
+            let first = grouped(lines);
+            format!(
+                "its first {first} lines are lines {from} to {} of the {all}",
+                grouped(past)
+            )
+        }
+        (_, false) if lines < of => {
+            let first = grouped(lines);
+            format!("its first {first} lines are the last {first} of the {all} lines")
+        }
+        (_, false) => format!("its first {all} lines are all {all} lines"),
     };
     format!(
-        "[continues {id}, {tokens} tokens: its {first} {which} of the result of {call} above; what follows them is below]\n{rest}"
+        "[continues {id}, {tokens} tokens: {which} of the result of {call} above; what follows them is below]\n{rest}"
     )
 }
 

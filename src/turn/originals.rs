@@ -93,6 +93,17 @@ impl<'a> Originals<'a> {
         }
     }
 
+    /// The texts among the parts of an item's message.
+    pub fn texts(&self, index: ItemIndex) -> Vec<String> {
+        let entry = self
+            .item(index)
+            .and_then(|item| self.transcript.entries.get(item.entry));
+        let message = entry.and_then(|entry| self.message(entry));
+        message
+            .map(|message| self.request.dialect.texts(message))
+            .unwrap_or_default()
+    }
+
     /// The text of one hop. Text that earlier hops handed out belongs to their own items.
     fn own_text(&self, index: ItemIndex, entry: &TranscriptEntry) -> Option<Cow<'a, str>> {
         let parts = || {

@@ -5,24 +5,24 @@
 use super::keep;
 use super::originals::Originals;
 use super::state::{HopContext, TurnState};
-use crate::model::{ItemKind, ItemNo, PinMove, PinOutcome, Pins, Role};
+use crate::model::{ItemKind, MOST_PINS, PinMove, PinOutcome, Pins, Role};
 use crate::policy::Policy;
 use crate::session::ids::{self, RecallTarget};
-use crate::session::index::ItemIndex;
+use crate::session::index::{ItemIndex, indices};
 use crate::session::transcript::{Item, Transcript};
 use crate::session::view::View;
 
 /// How a line of a user's message begins that pins something.
 const MARKER: &str = "plimsoll:pin";
-/// The most that one text may name.
+/// The most that one turn may be asked.
 const MOST_ASKS: usize = 32;
-/// The largest user message that is searched for the marker, in bytes.
+/// The largest user message that is searched for the marker, in bytes. Whoever asks writes less.
 const SEARCHED: usize = 256 << 10;
 
 /// One pin that somebody asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PinAsk {
-    /// The newest result of the request.
+    /// The newest result of a tool of the client's.
     Newest,
     /// What an id names, as `recall` takes it: `read:3`, `read:3,5,7-9`.
     Set(String),
@@ -69,6 +69,21 @@ impl PinAsk {
         })
     }
 
+    /// Reads which pins are to be lifted: ids apart by spaces, or `none`.
+    ///
+    /// # Errors
+    /// What may stand there.
+    pub fn read_lifted(text: &str) -> Result<Vec<Self>, String> {
+        let lift = |word: &str| match Self::of(word)? {
+            Self::Set(id) => Some(Self::Lift(id)),
+            Self::LiftAll => Some(Self::LiftAll),
+            Self::Newest | Self::Lift(_) => None,
+        };
+        let asks: Option<Vec<Self>> = text.split_whitespace().map(lift).collect();
+        let asks = asks.filter(|asks| (1..=MOST_ASKS).contains(&asks.len()));
+        asks.ok_or_else(|| format!("must be \"none\", or at most {MOST_ASKS} ids like read:12"))
+    }
+
     fn of(word: &str) -> Option<Self> {
         let is_id = |id: &str| {
             let numbers = id.rsplit_once(':').map(|(_, numbers)| numbers);
@@ -92,21 +107,33 @@ impl TurnState {
         let asks = std::mem::take(&mut self.pin_asks);
         let says = self.pending.is_empty() && !self.pins_read && self.has_marker();
         self.pins_read = true;
-        if asks.is_empty() && !says {
+        // What is not recorded could not keep its pins.
+        if (asks.is_empty() && !says) || !self.is_managed() {
             return;
         }
         let transcript = self.transcript(tools);
-        let mut found = Found::default();
+        let mut search = PinSearch {
+            transcript: &transcript,
+            pins: self.pins.clone(),
+            left: MOST_ASKS,
+            asked: self.pin_report.asked,
+        };
         for ask in &asks {
-            found.take(&self.pins, &transcript, ask, transcript.items.end());
+            search.take(ask, transcript.items.end());
         }
         if says {
-            let originals = self.originals(&transcript, None);
-            found.take_markers(&self.pins, &transcript, originals);
+            search.take_markers(self.originals(&transcript, None));
         }
-        self.pins.apply(&found.moves);
-        self.pin_moves.extend(found.moves);
-        self.pin_report.asked = found.asked;
+        let PinSearch { pins, asked, .. } = search;
+        self.pin_moves = pins.since(&self.path.pins);
+        self.pins = pins;
+        self.pin_report.asked = asked;
+    }
+
+    /// Lets the turn be asked for nothing, because no record of it is made.
+    pub fn pin_nothing(&mut self) {
+        self.pin_asks.clear();
+        self.pins_read = true;
     }
 
     /// What became of the pins, as a view shows them.
@@ -127,132 +154,143 @@ impl TurnState {
 
     /// Whether a new message of the user's may have a marker.
     fn has_marker(&self) -> bool {
-        let answer = self
+        let mut shapes = self.shapes.iter();
+        let answer = shapes.rposition(|one| one.role == Role::Assistant);
+        let new = self
             .shapes
             .iter()
-            .rposition(|one| one.role == Role::Assistant);
-        let new = answer.map_or(0, |at| at + 1)..self.shapes.len();
-        new.filter(|at| {
-            self.shapes
-                .get(*at)
-                .is_some_and(|one| one.role == Role::User)
-        })
-        .map(|at| self.request.message(at))
-        .any(|bytes| {
+            .enumerate()
+            .skip(answer.map_or(0, |at| at + 1));
+        let users = new.filter(|(_, one)| one.role == Role::User);
+        let mut messages = users.map(|(at, _)| self.request.message(at));
+        messages.any(|bytes| {
             let short = bytes.len() <= SEARCHED;
             short && memchr::memmem::find(bytes, MARKER.as_bytes()).is_some()
         })
     }
 }
 
-/// What the asks of a turn come to.
-#[derive(Default)]
-struct Found {
-    moves: Vec<PinMove>,
+/// The search for what a turn is asked to pin.
+struct PinSearch<'a> {
+    transcript: &'a Transcript,
+    /// The pins after the asks so far.
+    pins: Pins,
+    /// How many asks are still taken: a text may have any number.
+    left: usize,
     asked: [u32; PinOutcome::ALL.len()],
 }
 
-impl Found {
+impl PinSearch<'_> {
     fn count(&mut self, outcome: PinOutcome) {
         if let Some(count) = self.asked.get_mut(outcome as usize) {
             *count += 1;
         }
     }
 
-    /// Takes one ask. `until` is where the newest result is looked for.
-    fn take(&mut self, pins: &Pins, transcript: &Transcript, ask: &PinAsk, until: ItemIndex) {
+    /// Takes one ask. The newest result is looked for before `until`.
+    fn take(&mut self, ask: &PinAsk, until: ItemIndex) {
+        if self.left == 0 {
+            return self.count(PinOutcome::Unknown);
+        }
+        self.left -= 1;
         match ask {
             PinAsk::Newest => {
-                let newest = newest(transcript, until);
-                self.all(newest.as_slice(), PinMove::Set, PinOutcome::Set);
+                let calls = self.transcript.answered_calls();
+                let before = |call: &Item| call.pair.is_some_and(|result| result < until);
+                let newest = calls.rev().map(|(_, call)| call).find(|call| before(call));
+                self.set(newest.as_slice());
             }
-            PinAsk::Set(id) => self.named(transcript, id, PinMove::Set, PinOutcome::Set),
-            PinAsk::Lift(id) => self.named(transcript, id, PinMove::Lift, PinOutcome::Lifted),
+            PinAsk::Set(id) => self.set(&named(self.transcript, id)),
+            PinAsk::Lift(id) => {
+                let items = named(self.transcript, id);
+                let lifts: Vec<PinMove> = items.iter().map(|item| PinMove::Lift(item.no)).collect();
+                self.pins.apply(&lifts);
+                self.count(if items.is_empty() {
+                    PinOutcome::Unknown
+                } else {
+                    PinOutcome::Lifted
+                });
+            }
             PinAsk::LiftAll => {
-                self.moves
-                    .extend(pins.items().iter().copied().map(PinMove::Lift));
+                self.pins = Pins::default();
                 self.count(PinOutcome::Lifted);
             }
         }
     }
 
-    fn named(
-        &mut self,
-        transcript: &Transcript,
-        id: &str,
-        make: fn(ItemNo) -> PinMove,
-        outcome: PinOutcome,
-    ) {
-        let items = match ids::find(transcript, id) {
-            Some(RecallTarget::Items(items)) => items,
-            Some(RecallTarget::Episode(_) | RecallTarget::Ledger(_)) | None => Vec::new(),
-        };
-        let items = items.iter().filter_map(|at| transcript.items.get(*at));
-        let items: Vec<&Item> = items.collect();
-        self.all(&items, make, outcome);
-    }
-
-    /// Moves the pins of all items that one ask names.
-    fn all(&mut self, items: &[&Item], make: fn(ItemNo) -> PinMove, outcome: PinOutcome) {
-        self.count(if items.is_empty() {
-            PinOutcome::Unknown
-        } else {
-            outcome
-        });
-        // What a user or a system says is never evicted, so it needs no pin.
-        let own = |item: &&&Item| {
+    /// Pins items that one ask names. What a user or a system says is never evicted and has no pin.
+    fn set(&mut self, items: &[&Item]) {
+        let evicted = |item: &&&Item| {
             matches!(
                 item.kind,
-                ItemKind::Call | ItemKind::Result | ItemKind::Text | ItemKind::Reasoning
+                ItemKind::Call | ItemKind::Text | ItemKind::Reasoning
             )
         };
-        let moves = items.iter().filter(own).map(|item| make(item.no));
-        self.moves.extend(moves);
+        let sets = items
+            .iter()
+            .filter(evicted)
+            .map(|item| PinMove::Set(item.no));
+        let sets: Vec<PinMove> = sets.collect();
+        self.pins.apply(&sets);
+        self.count(if sets.is_empty() {
+            PinOutcome::Unknown
+        } else {
+            PinOutcome::Set
+        });
     }
 
     /// Takes what the user's new messages say.
-    fn take_markers(&mut self, pins: &Pins, transcript: &Transcript, originals: Originals<'_>) {
+    fn take_markers(&mut self, originals: Originals<'_>) {
+        let transcript = self.transcript;
         let from = transcript.newest_answer().map(|entry| entry.items.end);
-        let from = from.unwrap_or(ItemIndex(0));
-        for (at, item) in transcript.items.indexed() {
+        let new = indices(from.unwrap_or(ItemIndex(0))..transcript.items.end());
+        for at in new {
             // A result that looks like a marker is no user's word.
-            if at < from || item.kind != ItemKind::User {
-                continue;
-            }
-            let Some(text) = originals.text(at) else {
-                continue;
+            let user = transcript
+                .items
+                .get(at)
+                .is_some_and(|item| item.kind == ItemKind::User);
+            let texts = if user {
+                originals.texts(at)
+            } else {
+                Vec::new()
             };
-            for line in text
-                .lines()
-                .filter_map(|line| line.trim().strip_prefix(MARKER))
+            for line in texts
+                .iter()
+                .filter(|text| text.len() <= SEARCHED)
+                .flat_map(|text| text.lines())
             {
-                if line.trim().is_empty() {
-                    // The user speaks of what came before.
-                    let before = transcript.items.indexed().rev();
-                    let mut before = before.filter(|(of, _)| *of < at).map(|(_, item)| item);
-                    let result = before.find(|item| item.kind == ItemKind::Result);
-                    self.all(result.as_slice(), PinMove::Set, PinOutcome::Set);
-                } else if line.starts_with(char::is_whitespace) {
-                    match PinAsk::read(line) {
-                        Ok(asks) => asks
-                            .iter()
-                            .for_each(|ask| self.take(pins, transcript, ask, at)),
-                        // A user writes what they like: it is counted and no error.
-                        Err(_) => self.count(PinOutcome::Unknown),
-                    }
+                if self.left == 0 {
+                    return;
                 }
+                if let Some(words) = line.trim().strip_prefix(MARKER) {
+                    self.take_marker(words, at);
+                }
+            }
+        }
+    }
+
+    /// Takes what stands behind a marker in a user's message.
+    fn take_marker(&mut self, words: &str, at: ItemIndex) {
+        if words.trim().is_empty() {
+            // The user speaks of what came before.
+            self.take(&PinAsk::Newest, at);
+        } else if words.starts_with(char::is_whitespace) {
+            match PinAsk::read(words) {
+                Ok(asks) => asks.iter().for_each(|ask| self.take(ask, at)),
+                // A user writes what they like: it is counted and no error.
+                Err(_) => self.count(PinOutcome::Unknown),
             }
         }
     }
 }
 
-/// The newest result or user text before an item.
-fn newest(transcript: &Transcript, until: ItemIndex) -> Option<&Item> {
-    let mut before = transcript.items.indexed().rev();
-    before
-        .find(|(at, item)| {
-            let fits = matches!(item.kind, ItemKind::Result | ItemKind::User);
-            *at < until && fits
-        })
-        .map(|(_, item)| item)
+/// The items of an id.
+fn named<'a>(transcript: &'a Transcript, id: &str) -> Vec<&'a Item> {
+    let items = match ids::find(transcript, id) {
+        Some(RecallTarget::Items(items)) => items,
+        Some(RecallTarget::Episode(_) | RecallTarget::Ledger(_)) | None => Vec::new(),
+    };
+    let items = items.iter().filter_map(|at| transcript.items.get(*at));
+    items.take(MOST_PINS).collect()
 }

@@ -96,8 +96,8 @@ pub struct TurnState {
     pub known: Edits,
     /// What this turn is asked to pin.
     pub pin_asks: Vec<PinAsk>,
-    /// How many of those, the last, wait for a turn that records them.
-    pub pins_waited: usize,
+    /// The number of the newest of those that wait for a turn which records them; 0 if none does.
+    pub pins_waited: u64,
     /// What is pinned, by this turn and before.
     pub pins: Pins,
     /// Pins that this turn set or lifted.

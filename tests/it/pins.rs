@@ -169,6 +169,57 @@ async fn a_users_own_words_pin_and_a_results_do_not() {
     );
 }
 
+/// Claude Code and codex send what they add and what the user says as parts of one message.
+#[tokio::test]
+async fn a_marker_is_found_in_each_part_of_a_message_beside_an_image() {
+    let (_provider, _proxy, mut agent) = served(0.5).await;
+    until(&mut agent, "b2").await;
+    let call = agent.turn().await.heard.calls.first().unwrap().id.clone();
+    agent.result(&call, &output(&call));
+    agent.history.push(json!({"role": "user", "content": [
+        {"type": "text", "text": "<system-reminder>be brief</system-reminder>"},
+        {"type": "text", "text": "plimsoll:pin bash:7"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
+    ]}));
+    let answer = agent.turn().await;
+    assert_eq!(answer.header("x-plimsoll-pin"), "pinned=1");
+}
+
+#[tokio::test]
+async fn a_flood_of_markers_is_bounded() {
+    let (_provider, _proxy, mut agent) = served(0.5).await;
+    until(&mut agent, "b2").await;
+    let call = agent.turn().await.heard.calls.first().unwrap().id.clone();
+    agent.result(&call, &output(&call));
+    let line = "plimsoll:pin nobody:1-200 bash:1-200 bash:1-200 none bash:4\n";
+    agent.user(&line.repeat(3_000));
+    let answer = agent.turn().await;
+    let said = answer.header("x-plimsoll-pin");
+    // Six lines and two words of the seventh are taken: one pin is left of them, and then three are set.
+    assert!(
+        said.starts_with("pinned=3") && said.ends_with("unknown=10"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_counted_or_asked_once_pins_nothing() {
+    let (_provider, proxy, mut agent) = served(0.5).await;
+    let lone = Agent::new(&proxy, false)
+        .field("tools", Value::Null)
+        .told("a title for this: plimsoll:pin\nplimsoll:pin read:1")
+        .with("x-plimsoll-pin", "read:1");
+    assert_eq!(lone.ask().await.header("x-plimsoll-pin"), "");
+    until(&mut agent, "b1").await;
+    // Hidden results are the proxy's own, and a user's text is never evicted.
+    agent.user("thank you");
+    assert_eq!(
+        pinning(&mut agent, "newest user:1").await,
+        "pinned=1, unknown=1"
+    );
+    assert_eq!(pinning(&mut agent, "bash:4 none").await, "pinned=0");
+}
+
 #[tokio::test]
 async fn an_operators_pin_holds_from_the_next_turn_and_over_a_restart() {
     let provider = provider(working()).await;
@@ -200,6 +251,7 @@ async fn an_operators_pin_holds_from_the_next_turn_and_over_a_restart() {
     assert_eq!((status, &told["session"]), (202, &json!(session)));
     for (session, body, status, says) in [
         ("nobody", &*pin, 400, "16 hexadecimal digits"),
+        (&*session.to_uppercase(), "{}", 400, "send a body like"),
         (&*session, "bash:7", 400, "send a body like"),
         (
             &session,
@@ -228,7 +280,16 @@ async fn an_operators_pin_holds_from_the_next_turn_and_over_a_restart() {
     let last = agent.turn().await;
     assert_eq!(last.header("x-plimsoll-pin"), "pinned=1");
     assert!(shown(&provider).contains(&2), "{:?}", shown(&provider));
-    let lifted = ask(&second, last.header("x-plimsoll-session"), "unpin", &pin).await;
+    let name = last.header("x-plimsoll-session").to_uppercase();
+    let wrong = ask(
+        &second,
+        &name,
+        "unpin",
+        &json!({"ids": ["-bash:7"]}).to_string(),
+    )
+    .await;
+    assert_eq!(wrong.0, 400);
+    let lifted = ask(&second, &name, "unpin", &pin).await;
     assert_eq!(lifted.0, 202);
     agent.user("go on");
     assert_eq!(agent.turn().await.header("x-plimsoll-pin"), "pinned=0");

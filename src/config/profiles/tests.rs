@@ -132,6 +132,14 @@ fn a_wrong_setting_is_told_with_its_place() {
             "2: `profiles.a.policies`: `lru` is not one of \"repeat\"",
         ),
         (
+            "[profiles.a.rungs.lru]\nfloor = 0.5",
+            "2: `profiles.a.rungs.lru`: `lru` is not one of \"repeat\"",
+        ),
+        (
+            "[profiles.a.partitions]\nreserve = 0.5",
+            "defaults: `profiles.a.partitions.messages`: must be above 0",
+        ),
+        (
             "[profiles.a]\npolicies = \"cwl+compaction\"",
             "2: `profiles.a.policies`: `compaction` is for replays only",
         ),

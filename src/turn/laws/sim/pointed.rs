@@ -83,6 +83,9 @@ fn said(shown: &str, earlier: &str) -> String {
             (number(of) - number(last), number(of), of)
         }
         ["lines", from, "to", past, "of", "the", of] => (number(from) - 1, number(past), of),
+        ["line", one, "of", "the", of] => (number(one) - 1, number(one), of),
+        ["the", "last", "of", "the", of] => (number(of) - 1, number(of), of),
+        ["the", "whole"] => (0, 1, &"1"),
         _ => panic!("{which}"),
     };
     assert_eq!((past - first, number(of)), (lines, all.len()), "{which}");
