@@ -354,6 +354,7 @@ pub fn open_episode(
         };
         let points = |raw: &String| field(raw, "content").starts_with("[unchanged since ");
         let pointing = have.values().any(points);
+        let fronts = left_out(&have, &sent);
         // Calls of this turn or a later one have no results yet.
         let before = |id: &&String| answered.get(id.as_str()).is_some_and(|made| *made < turn);
         let mut known = open.calls.iter().filter(before);
@@ -368,7 +369,9 @@ pub fn open_episode(
             let text = raw.map(|raw| field(raw, "content"));
             // Others may point to a result that came more than once.
             let again = |text: &String| pointing && times.get(text) > Some(&1);
-            let loose = |text: String| !again(&text) && !spared(&text);
+            // Or to one that has the lines with which they begin.
+            let shared = |text: &String| fronts.iter().any(|front| text.contains(front.as_str()));
+            let loose = |text: String| !again(&text) && !shared(&text) && !spared(&text);
             stands(id) && text.is_some_and(loose)
         });
         if let Some(left) = left {
@@ -392,7 +395,26 @@ fn is_entry(raw: &str) -> bool {
     let looped = lines
         .next_back()
         .is_some_and(|line| line.ends_with("times running]"));
-    clipped || looped || head.starts_with("[unchanged since ")
+    let points = ["[unchanged since ", "[continues "];
+    clipped || looped || points.iter().any(|begins| head.starts_with(begins))
+}
+
+/// The lines that results leave out at their beginning because an earlier one shows them.
+fn left_out(have: &HashMap<String, String>, sent: &HashMap<String, String>) -> Vec<String> {
+    let front = |(id, raw): (&String, &String)| {
+        let shown = field(raw, "content");
+        let (_, rest) = shown.strip_prefix("[continues ")?.split_once('\n')?;
+        // A line about a loop stands below.
+        let looped = rest.ends_with(" times running]");
+        let rest = rest
+            .rsplit_once('\n')
+            .filter(|_| looped)
+            .map_or(rest, |(rest, _)| rest);
+        let whole = field(sent.get(id)?, "content");
+        let front = whole.strip_suffix(rest)?.trim_end_matches('\n');
+        Some(front.to_owned()).filter(|front| !front.is_empty())
+    };
+    have.iter().filter_map(front).collect()
 }
 
 /// The episode that is open for certain when a turn's request is sent: opened in an earlier turn,
@@ -475,4 +497,28 @@ pub fn always(requests: &[&Received], session: &Session) -> Vec<Violation> {
 #[must_use]
 pub fn rules(violations: &[Violation]) -> HashSet<&'static str> {
     violations.iter().map(|violation| violation.rule).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_result_leaves_out_is_told_from_what_it_shows() {
+        let raw = |text: &str| serde_json::json!({"content": text}).to_string();
+        let sent = HashMap::from([("a".to_owned(), raw("1\n2\n3\n4"))]);
+        for (shown, front) in [
+            ("[continues bash:4, 9 tokens: …]\n3\n4", Some("1\n2")),
+            (
+                "[continues bash:4, 9 tokens: …]\n3\n4\n[this call has brought the same result 3 times running]",
+                Some("1\n2"),
+            ),
+            ("1\n2\n3\n4", None),
+            ("[continues bash:4, 9 tokens: …]\n5", None),
+        ] {
+            let have = HashMap::from([("a".to_owned(), raw(shown))]);
+            let found = left_out(&have, &sent);
+            assert_eq!(found.first().map(String::as_str), front, "{shown}");
+        }
+    }
 }
