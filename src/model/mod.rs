@@ -34,7 +34,7 @@ pub use item::{
 pub use labels::LabelSet;
 pub(crate) use labels::label_set;
 pub use marks::{Kept, Mark, Marks, ResultShape, StoredMark};
-pub use numbers::grouped;
+pub use numbers::{grouped, share_tokens};
 pub use pins::{MOST_PINS, PinMove, PinOutcome, Pins};
 pub use record::{
     Content, Effect, ExplicitKind, HiddenCall, HiddenTool, Original, Parent, Snapshot,

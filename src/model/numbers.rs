@@ -1,4 +1,4 @@
-//! Numbers as people read them. Never rounds one.
+//! Numbers as people read them, and shares of tokens. Never rounds a number that is shown.
 
 /// A number with its thousands separated: `1,234,567`.
 #[must_use]
@@ -12,6 +12,18 @@ pub fn grouped(number: usize) -> String {
         text.push(digit);
     }
     text
+}
+
+/// The tokens of a share in 0..=1, rounded down.
+#[must_use]
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "token counts are far below 2^52 and the share lies in 0..=1"
+)]
+pub fn share_tokens(tokens: u64, share: f64) -> u64 {
+    (tokens as f64 * share) as u64
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! (§4.3), and a reserve and a margin that are lent to nobody. Never evicts anything: the ceiling that
 //! follows from the window starts passes.
 
-use crate::model::label_set;
+use crate::model::{label_set, share_tokens};
 use crate::session::view::{Part, Parts};
 
 label_set!(
@@ -118,14 +118,8 @@ impl Partitions {
         parts
     }
 
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a share in 0..=1 of tokens, which are far below 2^52"
-    )]
     fn allocations(&self, window: u64) -> [u64; COUNT] {
-        self.allocated.map(|share| (window as f64 * share) as u64)
+        self.allocated.map(|share| share_tokens(window, share))
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::files;
 use super::originals::Originals;
-use crate::model::{Globs, ItemKind};
+use crate::model::{Globs, ItemKind, share_tokens};
 use crate::policy::{ItemSet, Policy, Target};
 use crate::session::index::ItemIndex;
 use crate::session::transcript::Item;
@@ -45,16 +45,8 @@ pub type RungTable = BTreeMap<Policy, RungSettings>;
 impl RungSettings {
     /// The target of a pass of this rung.
     #[must_use]
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "token counts are far below 2^52 and the share lies in 0..=1"
-    )]
     pub(super) fn target(&self, asked: Target) -> Target {
-        let own = self
-            .floor
-            .map(|share| (asked.ceiling as f64 * share) as u64);
+        let own = self.floor.map(|share| share_tokens(asked.ceiling, share));
         Target {
             floor: own.unwrap_or(asked.floor),
             ..asked

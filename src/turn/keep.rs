@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use super::files;
 use super::memo::Reader;
 use super::originals::Originals;
-use crate::model::{Globs, ItemKind, ItemNo, Mark, Pins};
+use crate::model::{Globs, ItemKind, ItemNo, Mark, Pins, share_tokens};
 use crate::policy::ItemSet;
 use crate::session::index::ItemIndex;
 use crate::session::transcript::{Item, Transcript};
@@ -83,7 +83,8 @@ pub(super) fn pinned(
     pins: &Pins,
     view: &View,
 ) -> (HashSet<ItemIndex>, u32, u32) {
-    let mut room = share(settings.share, ceiling);
+    let room = share_tokens(ceiling.into(), settings.share);
+    let mut room = u32::try_from(room).unwrap_or(u32::MAX);
     let (mut held, mut loosened) = (HashSet::new(), 0);
     if pins.is_empty() {
         return (held, loosened, room);
@@ -202,13 +203,4 @@ fn holds_text(settings: &KeepSettings, call: &Item, originals: Originals<'_>) ->
             .iter()
             .any(|wanted| text.contains(wanted.as_str()))
     })
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a share of at most a half of a u32"
-)]
-fn share(share: f64, ceiling: u32) -> u32 {
-    (share * f64::from(ceiling)) as u32
 }

@@ -59,9 +59,7 @@ impl PinAsk {
     /// # Errors
     /// What may stand there.
     pub fn read(text: &str) -> Result<Vec<Self>, String> {
-        let asks: Option<Vec<Self>> = text.split_whitespace().map(Self::of).collect();
-        let asks = asks.filter(|asks| (1..=MOST_ASKS).contains(&asks.len()));
-        asks.ok_or_else(|| {
+        words(text, Self::of).ok_or_else(|| {
             format!(
                 "must be \"newest\", \"none\", or at most {MOST_ASKS} ids like read:12 apart by spaces, \
                  with - in front to lift a pin"
@@ -79,9 +77,8 @@ impl PinAsk {
             Self::LiftAll => Some(Self::LiftAll),
             Self::Newest | Self::Lift(_) => None,
         };
-        let asks: Option<Vec<Self>> = text.split_whitespace().map(lift).collect();
-        let asks = asks.filter(|asks| (1..=MOST_ASKS).contains(&asks.len()));
-        asks.ok_or_else(|| format!("must be \"none\", or at most {MOST_ASKS} ids like read:12"))
+        words(text, lift)
+            .ok_or_else(|| format!("must be \"none\", or at most {MOST_ASKS} ids like read:12"))
     }
 
     fn of(word: &str) -> Option<Self> {
@@ -98,6 +95,12 @@ impl PinAsk {
             },
         }
     }
+}
+
+/// Reads each word of a text; `None` if one can't be read, or if there are none or too many.
+fn words(text: &str, read: impl Fn(&str) -> Option<PinAsk>) -> Option<Vec<PinAsk>> {
+    let asks: Option<Vec<PinAsk>> = text.split_whitespace().map(read).collect();
+    asks.filter(|asks| (1..=MOST_ASKS).contains(&asks.len()))
 }
 
 impl TurnState {

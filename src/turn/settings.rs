@@ -15,7 +15,7 @@ use super::text_results::{Fronts, TextProfile, TextResults};
 use crate::commit::{self, Floor};
 use crate::dialect::request::Request;
 use crate::intercept::delimiter::Protocol;
-use crate::model::{Dialect, EditKind, Edits, Given, Guide, HiddenTool, Shape};
+use crate::model::{Dialect, EditKind, Edits, Given, Guide, HiddenTool, Shape, share_tokens};
 use crate::policy::{self, AdmitSettings, Ladder, Order, Partitions, Policy};
 use crate::render::tools::{self, Injected};
 use crate::tokens::{CacheModel, Family};
@@ -473,14 +473,8 @@ impl Terms {
     /// The size of a view above which it brings the guidance in, in the same tokens as `ceiling`;
     /// none if the first pass does.
     #[must_use]
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "token counts are far below 2^52 and the share lies in 0..=1"
-    )]
     pub fn guide_above(&self, ceiling: u64) -> Option<u64> {
-        (self.guide_at < 1.0).then_some((ceiling as f64 * self.guide_at) as u64)
+        (self.guide_at < 1.0).then(|| share_tokens(ceiling, self.guide_at))
     }
 
     /// How many breakpoints a request may have. None if the proxy sets none: it may not, or the
@@ -525,16 +519,12 @@ pub fn given(one_call: bool) -> Given {
     }
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the share lies in 0..=1 of a window that is a u32"
-)]
 fn share_of(share: f64, window: Option<u32>, model: &str) -> Result<u32, TermsError> {
     let window = window.ok_or_else(|| TermsError::Window {
         model: model.to_owned(),
     })?;
-    let asked = (share * f64::from(window)) as u32;
+    let asked = share_tokens(window.into(), share);
+    let asked = u32::try_from(asked).unwrap_or(u32::MAX);
     if asked < MIN_CEILING {
         Err(TermsError::TooSmall { asked })
     } else {

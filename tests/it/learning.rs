@@ -188,12 +188,6 @@ async fn at(directory: &Path, upstream: &Lenient) -> Proxy {
     .await
 }
 
-async fn stop(proxy: Proxy) {
-    proxy.stop.cancel();
-    soon(proxy.ended).await.unwrap();
-    proxy.app.store.close().unwrap();
-}
-
 fn refusals(seen: &[Seen]) -> usize {
     seen.iter().filter(|one| one.is_refused()).count()
 }
@@ -354,7 +348,7 @@ async fn what_a_session_knows_of_a_model_outlives_another_model_and_a_restart() 
     assert_eq!((refusals(&upstream.seen()), learned(&proxy)), (2, 1));
     session.model = "b";
     session.play(&proxy, 48..84).await;
-    stop(proxy).await;
+    proxy.end().await;
 
     let proxy = at(directory.path(), &upstream).await;
     let before = upstream.seen().len();
@@ -395,13 +389,13 @@ async fn all_processes_that_have_a_sessions_records_show_it_alike() {
     // The one that learned it, one after it on its directory, and one on a copy of that.
     session.ask(&proxy, TURNS).await;
     let shown = upstream.seen().pop().unwrap().body;
-    stop(proxy).await;
+    proxy.end().await;
     copy(own.path(), copied.path());
     for directory in [&own, &copied] {
         let proxy = at(directory.path(), &upstream).await;
         session.ask(&proxy, TURNS).await;
         assert_eq!(upstream.seen().pop().unwrap().body, shown);
-        stop(proxy).await;
+        proxy.end().await;
     }
     assert_eq!(refusals(&upstream.seen()), 2);
     // A session that knows nothing of it is another matter: that process learns it anew.

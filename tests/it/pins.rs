@@ -270,10 +270,7 @@ async fn an_operators_pin_holds_from_the_next_turn_and_over_a_restart() {
     let answer = agent.turn().await;
     assert_eq!(answer.header("x-plimsoll-pin"), "pinned=1");
     agent.result("b3", &output("b3"));
-    first.stop.cancel();
-    soon(first.ended).await.unwrap();
-    first.app.store.close().unwrap();
-    drop(first.app);
+    first.end().await;
     let second = start().await;
     agent.url = second.url("/v1/chat/completions");
     until(&mut agent, "b14").await;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::agent::{Agent, bash, none_refused, plan, provider};
 use super::process::run;
-use super::support::{Proxy, soon};
+use super::support::Proxy;
 
 /// Without a profile nothing is offered and nothing is clipped.
 const BASE: &str =
@@ -44,12 +44,6 @@ async fn proxy(provider: &Provider, text: &str, directory: Option<&Path>) -> Pro
         }
     })
     .await
-}
-
-async fn stop(proxy: Proxy) {
-    proxy.stop.cancel();
-    soon(proxy.ended).await.unwrap();
-    proxy.app.store.close().unwrap();
 }
 
 /// A provider whose model runs one command after the other.
@@ -237,7 +231,7 @@ async fn what_was_decided_outlives_a_restart_and_the_profile_itself() {
         .told("go")
         .with("user-agent", "my-agent/1");
     turn(&mut agent).await;
-    stop(first).await;
+    first.end().await;
 
     // Another agent goes on, and another profile would match it now.
     let other = format!("{text}[profiles.plain.when]\nagents = [\"other/*\"]\n");
@@ -249,7 +243,7 @@ async fn what_was_decided_outlives_a_restart_and_the_profile_itself() {
         let headers = turn(&mut agent).await;
         assert!(headers.contains_key("x-plimsoll-turn"), "{headers:?}");
         assert!(!headers.contains_key("x-plimsoll-fail-open"));
-        stop(proxy).await;
+        proxy.end().await;
     }
     // A profile that the configuration no longer has counts as none, as long as it has it not.
     assert_eq!(clipped(&provider), [true, false, true]);

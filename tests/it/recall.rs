@@ -10,7 +10,7 @@ use super::agent::{
     Agent, Answer, bash, explore, extends, last_key, learned, message, metric, newest,
     none_refused, outline, provider,
 };
-use super::support::{Proxy, soon};
+use super::support::Proxy;
 
 pub const CEILING: u32 = 8_000;
 
@@ -365,9 +365,7 @@ async fn it_works_after_a_restart_and_in_a_fork() {
         let mut agent = worked(&proxy, stream).await;
         let (_, first) = ask(&mut agent, &provider, &json!({"id": "bash:8"})).await;
         assert!(first.ends_with(&output("b2")));
-        proxy.stop.cancel();
-        soon(proxy.ended).await.unwrap();
-        proxy.app.store.close().unwrap();
+        proxy.end().await;
         let proxy = Proxy::with(provider.address, on_disk).await;
         agent.url = proxy.url("/v1/chat/completions");
         let mut fork = agent.clone().with("x-plimsoll-session", "another");

@@ -9,7 +9,7 @@ use super::agent::{
     Agent, WHOLE, annotated, bash, explore, extends, last_key, learned, message, newest,
     none_refused, outline, provider,
 };
-use super::support::{Proxy, soon};
+use super::support::Proxy;
 
 #[tokio::test]
 async fn a_retry_is_served_as_the_request_was() {
@@ -129,9 +129,7 @@ async fn a_session_is_resumed_after_a_restart() {
             agent.url = proxy.url("/v1/chat/completions");
             let answer = agent.work("out").await;
             assert_eq!(answer.header("x-plimsoll-turn"), (turn + 1).to_string());
-            proxy.stop.cancel();
-            soon(proxy.ended).await.unwrap();
-            proxy.app.store.close().unwrap();
+            proxy.end().await;
         }
         none_refused(&provider);
         assert_eq!(outline(&newest(&provider)), WHOLE);

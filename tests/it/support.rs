@@ -92,6 +92,13 @@ impl Proxy {
         }
     }
 
+    /// Ends it as a signal does, with all that it recorded on the disk.
+    pub async fn end(self) {
+        self.stop.cancel();
+        soon(self.ended).await.unwrap();
+        self.app.store.close().unwrap();
+    }
+
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.addr)
     }
