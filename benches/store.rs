@@ -58,6 +58,7 @@ fn turn(number: u64) -> Batch {
     Batch {
         blobs: vec![(id, Bytes::from(bytes))],
         links,
+        ..Batch::default()
     }
 }
 

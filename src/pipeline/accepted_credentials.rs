@@ -47,6 +47,7 @@ impl AcceptedCredentials {
         let ticket = store.commit(Batch {
             blobs: vec![(id, Bytes::from_static(TAKEN))],
             links: vec![Link { key, id, turn: 0 }],
+            ..Batch::default()
         });
         self.known.insert(key, !ticket.is_refused());
     }

@@ -12,7 +12,7 @@ use super::stored_content;
 use crate::history::usage_key;
 use crate::model::{Digest, Parent, RecordId, TurnRecord, Usage, blob_id};
 use crate::session::chain::{self, RecordKey};
-use crate::session::path::Path;
+use crate::session::path::{Path, PathEntry};
 use crate::store::{Batch, Link, Store, StoreError, Ticket};
 use crate::turn::ending::{encode, named};
 use crate::turn::state::TurnState;
@@ -20,6 +20,8 @@ use crate::turn::state::TurnState;
 /// How many turns a path may span before a snapshot is written. It limits how many records are read
 /// to fold a path.
 const SNAPSHOT_EVERY: u32 = 32;
+/// A day, in milliseconds.
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// A record on its way to the disk.
 pub struct Committed {
@@ -62,6 +64,7 @@ pub fn commit(app: &App, place: &RecordPlace, state: &TurnState, ended: Ended) -
     // The record is immutable and named by its hash, so everything it says must be filled in by
     // now.
     record.parent = parent(&state.path, record.turn, &mut batch);
+    batch.renewed = renewed(&state.path, record.ended);
     let (id, bytes) = named(&record);
     batch.blobs.push((id.0, bytes));
     let keys = keys(place, state, &record);
@@ -144,6 +147,7 @@ impl Committed {
         drop(self.store.commit(Batch {
             blobs: vec![(blob, bytes)],
             links: vec![link],
+            ..Batch::default()
         }));
         // The path may be shared with requests that are being served, so a copy is changed.
         let mut path = Path::clone(&self.path);
@@ -154,6 +158,25 @@ impl Committed {
             app.paths.insert(key, &Arc::new(path));
         }
     }
+}
+
+/// The records that a new one stands on, with their snapshots, if it is the first of its day. A
+/// store that removes what is old then keeps them as long as the new one. Later turns of the day
+/// need not name them again.
+fn renewed(path: &Path, ended: u64) -> Vec<Digest> {
+    let day = |ended: u64| ended / DAY_MS;
+    let newest = path.entries.last();
+    if newest.is_none_or(|newest| day(newest.record.ended) == day(ended)) {
+        return Vec::new();
+    }
+    let named = |entry: &PathEntry| {
+        let snapshot = match entry.record.parent {
+            Parent::Snapshot(id) => Some(id),
+            Parent::Root | Parent::Record(_) => None,
+        };
+        [Some(entry.id.0), snapshot].into_iter().flatten()
+    };
+    path.entries.iter().flat_map(named).collect()
 }
 
 /// The parent of a record. Writes a snapshot every so many turns, and after every alignment.

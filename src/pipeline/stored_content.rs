@@ -5,7 +5,7 @@
 use bytes::Bytes;
 
 use crate::model::{Content, Digest, blob_id};
-use crate::store::{Batch, Store};
+use crate::store::{Batch, BatchKind, Store};
 use crate::turn::ending::encode;
 use crate::turn::state::TurnState;
 
@@ -22,7 +22,10 @@ pub struct StoredContent {
 pub fn keep(store: &Store, state: &TurnState, said: Bytes) -> Option<StoredContent> {
     // All ids are digests of bytes, so a message that is stored already costs nothing.
     let from = first(state);
-    let mut batch = Batch::default();
+    let mut batch = Batch {
+        kind: BatchKind::Content,
+        ..Batch::default()
+    };
     let mut put = |bytes: Bytes| {
         let id = blob_id(&bytes);
         batch.blobs.push((id, bytes));

@@ -28,6 +28,21 @@ pub struct Batch {
     pub blobs: Vec<(Digest, Bytes)>,
     /// Links to blobs of this batch or of earlier ones.
     pub links: Vec<Link>,
+    /// What the blobs and links are, which decides how long they are kept.
+    pub kind: BatchKind,
+    /// Blobs of earlier batches that are kept as long as the blobs of this one, because these stand
+    /// on them. Their bytes are not written again.
+    pub renewed: Vec<Digest>,
+}
+
+/// What a batch holds. Each kind has an age of its own at which it is removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum BatchKind {
+    /// Records of turns, and what is needed to find and fold them.
+    #[default]
+    Records,
+    /// What the client and the model said.
+    Content,
 }
 
 impl Batch {

@@ -144,7 +144,7 @@ impl Memory {
             let blobs = vec![(*id, value.clone())];
             batches.push(Batch {
                 blobs,
-                links: Vec::new(),
+                ..Batch::default()
             });
         }
         for (key, set) in &tables.links {
@@ -154,8 +154,8 @@ impl Memory {
                 turn,
             };
             batches.push(Batch {
-                blobs: Vec::new(),
                 links: set.keys().map(link).collect(),
+                ..Batch::default()
             });
         }
         batches
@@ -231,6 +231,13 @@ impl Memory {
 
 impl Tables {
     fn apply(&mut self, batch: Batch) {
+        // What is renewed counts as part of this batch from now on.
+        let renewed = batch.renewed.iter();
+        let renewed = renewed.filter_map(|id| Some((*id, self.blobs.get(id)?.0.clone())));
+        let batch = Batch {
+            blobs: batch.blobs.iter().cloned().chain(renewed).collect(),
+            ..batch
+        };
         let number = self.bound.as_mut().map_or(0, |bound| bound.take(&batch));
         for (id, value) in batch.blobs {
             self.blobs.insert(id, (value, number));

@@ -27,7 +27,7 @@ mod ticket;
 #[cfg(test)]
 mod tests;
 
-pub use batch::{Batch, Link, MEMBERS};
+pub use batch::{Batch, BatchKind, Link, MEMBERS};
 pub use error::StoreError;
 pub(crate) use error::is_of_disk;
 pub use files::QUARANTINE;

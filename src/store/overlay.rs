@@ -125,6 +125,7 @@ mod tests {
                 id,
                 turn: 3,
             }],
+            ..Batch::default()
         }
     }
 

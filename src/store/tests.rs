@@ -96,6 +96,7 @@ fn batches() -> impl Strategy<Value = Batch> {
         Batch {
             blobs,
             links: links.into_iter().map(link).collect(),
+            ..Batch::default()
         }
     })
 }
@@ -166,6 +167,7 @@ fn one(bytes: &'static [u8], turn: u32) -> Batch {
             id,
             turn,
         }],
+        ..Batch::default()
     }
 }
 
@@ -293,6 +295,34 @@ fn what_may_be_left_out_leaves_room_for_what_may_not() {
     wait(spare).unwrap();
 }
 
+/// A store that can't keep everything drops what nothing new stands on.
+#[test]
+fn what_is_renewed_stays_as_long_as_the_batch_that_renews_it() {
+    let size = |number: usize| one_of(noise(number as u64, 1_000));
+    let store = Store::forgetful(4 * 1_500);
+    let (first, ids): (Vec<Batch>, Vec<Digest>) = (0..2).map(size).unzip();
+    for batch in first {
+        wait(store.commit(batch)).unwrap();
+    }
+    for number in 2..12 {
+        let (mut batch, _) = size(number);
+        batch.renewed = vec![ids[0], key(9)];
+        wait(store.commit(batch)).unwrap();
+    }
+    let held = store.blobs(&ids).unwrap();
+    assert_eq!(held[0], Some(noise(0, 1_000)));
+    assert_eq!(held[1], None);
+}
+
+fn one_of(bytes: Bytes) -> (Batch, Digest) {
+    let id = blob_id(&bytes);
+    let batch = Batch {
+        blobs: vec![(id, bytes)],
+        ..Batch::default()
+    };
+    (batch, id)
+}
+
 #[test]
 fn faults_do_what_they_say_and_can_be_lifted() {
     let faults = Faults::default();
@@ -369,7 +399,11 @@ fn of_a_large_set_the_first_members_are_read() {
             turn,
         });
     let links: Vec<Link> = links.collect();
-    let batch = Batch { blobs, links };
+    let batch = Batch {
+        blobs,
+        links,
+        ..Batch::default()
+    };
     let store = open(dir.path()).store;
     for store in [store, Store::Memory(Memory::default())] {
         // Waiting to be written, and written.

@@ -333,8 +333,12 @@ impl Committer {
         for (id, value) in &batch.blobs {
             blobs.push((*id, self.encoder.encode(value)?.into()));
         }
-        let links = batch.links.clone();
-        Ok(Batch { blobs, links })
+        Ok(Batch {
+            blobs,
+            links: batch.links.clone(),
+            kind: batch.kind,
+            renewed: batch.renewed.clone(),
+        })
     }
 
     /// Writes blobs before links, so that a crash in between leaves only blobs that nothing leads

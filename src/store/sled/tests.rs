@@ -41,6 +41,7 @@ fn numbered(number: u64) -> Batch {
     Batch {
         blobs: vec![(id, bytes)],
         links: links.into(),
+        ..Batch::default()
     }
 }
 

@@ -18,6 +18,7 @@ fn batch(seed: u64, length: usize) -> Batch {
     Batch {
         blobs: vec![(id, bytes), (blob_id(b""), Bytes::new())],
         links: (0..3).map(link).collect(),
+        ..Batch::default()
     }
 }
 

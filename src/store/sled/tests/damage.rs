@@ -297,7 +297,7 @@ fn a_flipped_bit_in_the_log_is_found_before_the_engine_steps_over_it() {
             let id = blob_id(&bytes);
             Batch {
                 blobs: vec![(id, bytes)],
-                links: Vec::new(),
+                ..Batch::default()
             }
         };
         (0..50).for_each(|n| wait(opened.store.commit(batch(n))).unwrap());
@@ -359,7 +359,7 @@ fn a_blob_that_lacks_a_chunk_is_missed_at_the_start_and_made_whole_again() {
         for n in 0..BLOBS {
             let batch = Batch {
                 blobs: vec![blob(n)],
-                links: Vec::new(),
+                ..Batch::default()
             };
             wait(store.commit(batch)).unwrap();
         }
