@@ -18,6 +18,7 @@ pub mod faults;
 mod files;
 pub mod memory;
 mod overlay;
+pub(crate) mod redis;
 mod report;
 mod settings;
 pub(crate) mod sled;
@@ -27,12 +28,13 @@ mod ticket;
 #[cfg(test)]
 mod tests;
 
+pub use self::redis::is_redis_url;
 pub use batch::{Batch, BatchKind, Link, MEMBERS};
 pub use error::StoreError;
 pub(crate) use error::is_of_disk;
 pub use files::QUARANTINE;
 pub use report::{Health, Loss, OpenReport};
-pub use settings::{Backend, Keepsake, StoreSettings};
+pub use settings::{Backend, Keepsake, RedisSettings, StoreSettings};
 pub use ticket::Ticket;
 
 /// Where blobs and links are kept.
@@ -41,6 +43,8 @@ pub enum Store {
     Memory(memory::Memory),
     /// In a directory of this machine.
     Sled(sled::SledStore),
+    /// In a server that several proxies may share.
+    Redis(redis::RedisStore),
     /// In memory, until a disk that refuses works again.
     Standby(standby::Standby),
 }
@@ -80,6 +84,13 @@ impl Store {
                     report,
                 })
             }
+            Backend::Redis => {
+                let (store, report) = redis::RedisStore::open(settings)?;
+                Ok(OpenedStore {
+                    store: Self::Redis(store),
+                    report,
+                })
+            }
         }
     }
 
@@ -111,7 +122,7 @@ impl Store {
     pub fn memory_bytes(&self) -> u64 {
         match self {
             Self::Memory(store) => store.held(),
-            Self::Sled(_) | Self::Standby(_) => 0,
+            Self::Sled(_) | Self::Redis(_) | Self::Standby(_) => 0,
         }
     }
 
@@ -124,6 +135,7 @@ impl Store {
         match self {
             Self::Memory(store) => store.links(keys),
             Self::Sled(store) => store.links(keys),
+            Self::Redis(store) => store.links(keys),
             Self::Standby(store) => store.links(keys),
         }
     }
@@ -137,6 +149,7 @@ impl Store {
         match self {
             Self::Memory(store) => store.blobs(ids),
             Self::Sled(store) => store.blobs(ids),
+            Self::Redis(store) => store.blobs(ids),
             Self::Standby(store) => store.blobs(ids),
         }
     }
@@ -150,6 +163,7 @@ impl Store {
         match self {
             Self::Memory(store) => store.linked(),
             Self::Sled(store) => store.linked(),
+            Self::Redis(store) => store.linked(),
             Self::Standby(store) => store.linked(),
         }
     }
@@ -159,7 +173,7 @@ impl Store {
     pub fn reads_wait(&self) -> bool {
         match self {
             Self::Memory(store) => store.reads_wait(),
-            Self::Sled(_) | Self::Standby(_) => true,
+            Self::Sled(_) | Self::Redis(_) | Self::Standby(_) => true,
         }
     }
 
@@ -171,6 +185,7 @@ impl Store {
         match self {
             Self::Memory(store) => store.commit(batch),
             Self::Sled(store) => store.commit(batch),
+            Self::Redis(store) => store.commit(batch),
             Self::Standby(store) => store.commit(batch),
         }
     }
@@ -183,6 +198,7 @@ impl Store {
         match self {
             Self::Memory(store) => store.commit(batch),
             Self::Sled(store) => store.commit_spare(batch),
+            Self::Redis(store) => store.commit_spare(batch),
             Self::Standby(store) => store.commit_spare(batch),
         }
     }
@@ -200,6 +216,7 @@ impl Store {
                 Ok(())
             }
             Self::Sled(store) => store.close(),
+            Self::Redis(store) => store.close(),
             Self::Standby(store) => store.close(),
         }
     }
@@ -210,6 +227,7 @@ impl Store {
         match self {
             Self::Memory(store) => store.health(),
             Self::Sled(store) => store.health(),
+            Self::Redis(store) => store.health(),
             Self::Standby(store) => store.health(),
         }
     }
@@ -219,7 +237,7 @@ impl Store {
     #[must_use]
     pub fn disk_bytes(&self) -> u64 {
         match self {
-            Self::Memory(_) => 0,
+            Self::Memory(_) | Self::Redis(_) => 0,
             Self::Sled(store) => store.disk_bytes(),
             Self::Standby(store) => store.disk_bytes(),
         }
@@ -231,6 +249,7 @@ impl Store {
         match self {
             Self::Memory(_) => Vec::new(),
             Self::Sled(store) => store.notes(),
+            Self::Redis(store) => store.notes(),
             Self::Standby(store) => store.notes(),
         }
     }

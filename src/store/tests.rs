@@ -65,7 +65,7 @@ fn key(number: u64) -> Digest {
 }
 
 #[derive(Clone, Debug)]
-enum Operation {
+pub(super) enum Operation {
     Commit { batch: Batch, wait: bool },
     Links(Vec<Digest>),
     Linked,
@@ -101,7 +101,7 @@ fn batches() -> impl Strategy<Value = Batch> {
     })
 }
 
-fn operations() -> impl Strategy<Value = Vec<Operation>> {
+pub(super) fn operations() -> impl Strategy<Value = Vec<Operation>> {
     let commit = (batches(), any::<bool>());
     let keys = proptest::collection::vec((0..=KEYS).prop_map(key), 0..6);
     let operation = prop_oneof![
@@ -120,41 +120,52 @@ proptest! {
     #[test]
     fn sled_answers_as_memory_does(operations in operations()) {
         let dir = tempfile::tempdir().unwrap();
-        let oracle = Store::Memory(Memory::default());
-        let mut store = open(dir.path()).store;
-        for operation in operations {
-            match operation {
-                Operation::Commit { batch, wait: waits } => {
-                    let (ours, theirs) = (oracle.commit(batch.clone()), store.commit(batch));
-                    if waits {
-                        prop_assert_eq!(wait(theirs), wait(ours));
-                    }
-                }
-                Operation::Links(keys) => {
-                    prop_assert_eq!(store.links(&keys).unwrap(), oracle.links(&keys).unwrap());
-                }
-                Operation::Linked => {
-                    prop_assert_eq!(store.linked().unwrap(), oracle.linked().unwrap());
-                }
-                Operation::Blobs(ids) => {
-                    prop_assert_eq!(store.blobs(&ids).unwrap(), oracle.blobs(&ids).unwrap());
-                }
-                Operation::Reopen => {
-                    store.close().unwrap();
-                    let opened = open(dir.path());
-                    prop_assert!(opened.report.clean);
-                    prop_assert_eq!(opened.report.quarantined, None);
-                    store = opened.store;
-                }
-            }
-        }
-        store.close().unwrap();
+        answers_as_memory_does(operations, &|| open(dir.path()))?;
     }
 }
 
-fn both() -> (tempfile::TempDir, Vec<Store>) {
+/// Holds a store to the oracle. `open` opens the same store again.
+pub(super) fn answers_as_memory_does(
+    operations: Vec<Operation>,
+    open: &dyn Fn() -> OpenedStore,
+) -> Result<(), TestCaseError> {
+    let oracle = Store::Memory(Memory::default());
+    let mut store = open().store;
+    for operation in operations {
+        match operation {
+            Operation::Commit { batch, wait: waits } => {
+                let (ours, theirs) = (oracle.commit(batch.clone()), store.commit(batch));
+                if waits {
+                    prop_assert_eq!(wait(theirs), wait(ours));
+                }
+            }
+            Operation::Links(keys) => {
+                prop_assert_eq!(store.links(&keys).unwrap(), oracle.links(&keys).unwrap());
+            }
+            Operation::Linked => {
+                prop_assert_eq!(store.linked().unwrap(), oracle.linked().unwrap());
+            }
+            Operation::Blobs(ids) => {
+                prop_assert_eq!(store.blobs(&ids).unwrap(), oracle.blobs(&ids).unwrap());
+            }
+            Operation::Reopen => {
+                store.close().unwrap();
+                let opened = open();
+                prop_assert!(opened.report.clean);
+                prop_assert_eq!(opened.report.quarantined, None);
+                store = opened.store;
+            }
+        }
+    }
+    store.close().unwrap();
+    Ok(())
+}
+
+/// A store of each kind that this machine has.
+fn each_kind() -> (tempfile::TempDir, Vec<Store>) {
     let dir = tempfile::tempdir().unwrap();
-    let stores = vec![Store::Memory(Memory::default()), open(dir.path()).store];
+    let mut stores = vec![Store::Memory(Memory::default()), open(dir.path()).store];
+    stores.extend(redis::tests::fresh().map(|settings| Store::open(&settings).unwrap().store));
     (dir, stores)
 }
 
@@ -173,7 +184,7 @@ fn one(bytes: &'static [u8], turn: u32) -> Batch {
 
 #[test]
 fn a_set_is_sorted_by_turn_then_id_and_shows_no_link_without_its_blob() {
-    let (_dir, stores) = both();
+    let (_dir, stores) = each_kind();
     for store in stores {
         let (a, b) = (blob_id(b"a"), blob_id(b"b"));
         wait(store.commit(one(b"a", 300))).unwrap();
@@ -198,7 +209,7 @@ fn a_set_is_sorted_by_turn_then_id_and_shows_no_link_without_its_blob() {
 
 #[test]
 fn a_blob_under_a_wrong_id_is_refused_whole() {
-    let (_dir, stores) = both();
+    let (_dir, stores) = each_kind();
     for store in stores {
         let mut batch = one(b"good", 1);
         batch.blobs.push((key(7), Bytes::from_static(b"bad")));
@@ -213,7 +224,7 @@ fn a_blob_under_a_wrong_id_is_refused_whole() {
 
 #[test]
 fn a_closed_store_says_so() {
-    let (_dir, stores) = both();
+    let (_dir, stores) = each_kind();
     for store in stores {
         store.close().unwrap();
         assert_eq!(wait(store.commit(one(b"late", 1))), Err(StoreError::Closed));

@@ -262,7 +262,7 @@ impl SledStore {
             lost: shared.lost.load(Ordering::Relaxed),
             rebuilt: shared.rebuilt.load(Ordering::Relaxed),
             wiped: shared.wiped.load(Ordering::Relaxed),
-            memory_only: false,
+            ..Health::default()
         }
     }
 
