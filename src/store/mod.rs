@@ -177,6 +177,15 @@ impl Store {
         }
     }
 
+    /// Whether other processes may read what this one writes.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        match self {
+            Self::Redis(_) => true,
+            Self::Memory(_) | Self::Sled(_) | Self::Standby(_) => false,
+        }
+    }
+
     /// Hands a batch over to be written and returns at once. The batch can be read from now on. The
     /// ticket says when it is durable, or why it never will be. A store that is full, closed or
     /// degraded refuses at once.

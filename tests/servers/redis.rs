@@ -1,5 +1,4 @@
-//! Real Redis servers for tests: one, or a cluster of six. Owns their processes, which end with the
-//! test. Never uses a server that is already there.
+//! A real Redis server for tests. Owns its process, which ends with the test. Never uses a server that is already there.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -22,7 +21,7 @@ pub fn are_here() -> bool {
         "redis-server is not installed; .ci/run does it"
     );
     if !here {
-        eprintln!("skipped: there is no redis-server here; Debian's package is `redis-server`");
+        println!("skipped: there is no redis-server here; Debian's package is `redis-server`");
     }
     here
 }
@@ -178,72 +177,4 @@ fn has_ended(pid: &str) -> bool {
 
 fn signal(signal: &str, pid: &str) {
     let _ = Command::new("kill").args([signal, pid]).status();
-}
-
-/// Three masters with a replica each.
-pub struct RedisCluster {
-    pub nodes: Vec<RedisServer>,
-}
-
-impl RedisCluster {
-    pub fn start() -> Self {
-        let settings = [
-            "--cluster-enabled",
-            "yes",
-            "--cluster-node-timeout",
-            "1000",
-            "--appendonly",
-            "yes",
-        ];
-        let nodes: Vec<RedisServer> = (0..6).map(|_| RedisServer::start(&settings)).collect();
-        let mut create = vec!["--cluster".to_owned(), "create".to_owned()];
-        create.extend(nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)));
-        create.extend(["--cluster-replicas", "1", "--cluster-yes"].map(str::to_owned));
-        let output = Command::new("redis-cli").args(&create).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success(), "{said}");
-        let cluster = Self { nodes };
-        cluster.wait("a cluster", |cluster| {
-            cluster.nodes.iter().all(|node| {
-                node.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
-                    && node
-                        .cli(&["INFO", "replication"])
-                        .contains(if node.is_replica() {
-                            "master_link_status:up"
-                        } else {
-                            "connected_slaves:1"
-                        })
-            })
-        });
-        cluster
-    }
-
-    pub fn url(&self) -> String {
-        let urls: Vec<String> = self.nodes.iter().map(RedisServer::url).collect();
-        urls.join(",")
-    }
-
-    /// Waits for something that the cluster does by itself.
-    pub fn wait(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
-        let begun = Instant::now();
-        while !is_so(self) {
-            assert!(begun.elapsed() < PATIENCE, "{what} took too long");
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    }
-
-    /// Where a master is among the nodes.
-    pub fn a_master(&self) -> usize {
-        self.nodes
-            .iter()
-            .position(|node| !node.is_replica())
-            .unwrap()
-    }
-}
-
-impl RedisServer {
-    /// Whether the server follows another.
-    pub fn is_replica(&self) -> bool {
-        self.cli(&["ROLE"]).starts_with("slave")
-    }
 }

@@ -1,6 +1,7 @@
 //! The connection to a server or to a cluster. Owns how one is found, made and given up. Never knows
 //! what the commands mean.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -55,8 +56,12 @@ impl Connector {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
-        self.with(async |connection| connection.ask(&commands).await)
-            .await
+        let commands: Arc<[Cmd]> = commands.into();
+        self.with(|mut connection| {
+            let commands = Arc::clone(&commands);
+            async move { connection.ask(&commands).await }
+        })
+        .await
     }
 
     /// Waits until `replicas` replicas have what this connection wrote, for at most half of the time
@@ -65,14 +70,14 @@ impl Connector {
     pub(super) async fn replicated(&self, replicas: u8) -> RedisResult<u8> {
         let patience = self.limit / 2;
         let had = self
-            .with(async |connection| connection.replicated(replicas, patience).await)
+            .with(|mut connection| async move { connection.replicated(replicas, patience).await })
             .await?;
         Ok(u8::try_from(had).unwrap_or(u8::MAX))
     }
 
     /// The masters that hold the keys.
     pub(super) async fn masters(&self) -> RedisResult<Vec<Master>> {
-        self.with(async |connection| connection.masters().await)
+        self.with(|mut connection| async move { connection.masters().await })
             .await
     }
 
@@ -91,35 +96,52 @@ impl Connector {
             .arg("COUNT")
             .arg(NAMES_AT_ONCE);
         let answer = self
-            .with(async |connection| connection.ask_one(master, scan).await)
+            .with(|mut connection| {
+                let (master, scan) = (master.clone(), scan.clone());
+                async move { connection.ask_one(&master, scan).await }
+            })
             .await?;
         Ok(redis::from_redis_value(answer)?)
     }
 
-    async fn with<T>(
-        &self,
-        work: impl AsyncFnOnce(&mut Connection) -> RedisResult<T>,
-    ) -> RedisResult<T> {
+    /// Works with the open connection, or opens one. A connection that was open may have died
+    /// unnoticed, with a server that is running again by now. The work is then done once more with a
+    /// new one.
+    async fn with<T, F>(&self, work: impl Fn(Connection) -> F) -> RedisResult<T>
+    where
+        F: Future<Output = RedisResult<T>>,
+    {
         let work = async {
-            let mut connection = {
-                let mut open = self.open.lock().await;
-                match &*open {
-                    Some(connection) => connection.clone(),
-                    None => {
-                        let new = Connection::open(&self.urls, self.limit).await?;
-                        open.insert(new).clone()
-                    }
+            let (connection, fresh) = self.connection().await?;
+            match work(connection).await {
+                Err(error) if !fresh && error.is_io_error() && !error.is_timeout() => {
+                    self.give_up().await;
+                    work(self.connection().await?.0).await
                 }
-            };
-            work(&mut connection).await
+                outcome => outcome,
+            }
         };
         let outcome = tokio::time::timeout(self.limit, work).await;
         let late = |_| RedisError::from((ErrorKind::Io, "no answer in time"));
         let outcome = outcome.map_err(late).and_then(|outcome| outcome);
         if outcome.is_err() {
-            *self.open.lock().await = None;
+            self.give_up().await;
         }
         outcome
+    }
+
+    /// The connection, and whether it is new.
+    async fn connection(&self) -> RedisResult<(Connection, bool)> {
+        let mut open = self.open.lock().await;
+        if let Some(connection) = &*open {
+            return Ok((connection.clone(), false));
+        }
+        let new = Connection::open(&self.urls, self.limit).await?;
+        Ok((open.insert(new).clone(), true))
+    }
+
+    async fn give_up(&self) {
+        *self.open.lock().await = None;
     }
 }
 

@@ -10,10 +10,13 @@ use super::super::tests::{answers_as_memory_does, noise, operations, wait};
 use super::super::{Link, Store};
 use super::*;
 
+#[path = "../../../tests/servers/cluster.rs"]
+mod cluster;
 #[path = "../../../tests/servers/redis.rs"]
 mod servers;
 
-use servers::{RedisCluster, RedisServer, are_here};
+use cluster::{RedisCluster, is_replica};
+use servers::{RedisServer, are_here};
 
 /// Settings for the server that all tests share, with names of keys that no other test uses. `None`
 /// if there is none on this machine.
@@ -331,7 +334,7 @@ fn a_cluster_loses_no_acknowledged_write_when_a_master_is_killed() {
     );
     cluster.nodes[killed].restart();
     cluster.wait("the replica", |cluster| {
-        cluster.nodes[killed].is_replica()
+        is_replica(&cluster.nodes[killed])
             && cluster.nodes[killed]
                 .cli(&["INFO", "replication"])
                 .contains("master_link_status:up")
@@ -349,7 +352,7 @@ fn a_cluster_loses_no_acknowledged_write_when_a_master_is_killed() {
     assert_eq!(linked.len(), 60, "a walk comes to all masters");
     // A failover that an operator asks for.
     let replica = (0..6)
-        .find(|node| cluster.nodes[*node].is_replica())
+        .find(|node| is_replica(&cluster.nodes[*node]))
         .unwrap();
     let said = cluster.nodes[replica].cli(&["CLUSTER", "FAILOVER"]);
     assert_eq!(said.trim(), "OK");
@@ -361,6 +364,24 @@ fn a_cluster_loses_no_acknowledged_write_when_a_master_is_killed() {
     }
     let other = open(&settings);
     assert!((0..90).all(|seed| has(&other, seed)));
+}
+
+/// A server that went and came back between two reads: nobody notices.
+#[test]
+fn a_connection_that_died_unnoticed_is_made_again() {
+    if !are_here() {
+        return;
+    }
+    let mut server = RedisServer::start(&["--appendonly", "yes"]);
+    let settings = settings(&server.url());
+    let (store, other) = (open(&settings), open(&settings));
+    wait(store.commit(batch(1).0)).unwrap();
+    assert!(has(&other, 1));
+    server.restart();
+    assert!(has(&other, 1));
+    wait(store.commit(batch(2).0)).unwrap();
+    assert!(has(&other, 2));
+    assert_eq!(other.health().refused + store.health().refused, 0);
 }
 
 #[test]
