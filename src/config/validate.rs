@@ -11,9 +11,9 @@ use super::raw::{
     RawRung, RawServer, RawStore, RawTenant, RawTools, RawUpstream,
 };
 use super::readers::{
-    address, at_least, at_least_one, cache_memory, ceiling, families, file_names, floor, fraction,
-    globs, guidance, guide_at, ladder, name_globs, none_or, protect_recent, rung_policy, size,
-    tenant_key, timeout, word,
+    address, age, at_least, at_least_one, cache_memory, ceiling, families, file_names, floor,
+    fraction, globs, guidance, guide_at, ladder, name_globs, none_or, protect_recent, rung_policy,
+    size, store_bytes, tenant_key, timeout, word,
 };
 use super::settings::{Config, LogFormat, StoreSection};
 use super::units;
@@ -519,5 +519,24 @@ impl Check<'_> {
                 ],
             )
         });
+        let kept = &mut store.retention;
+        self.set(
+            "store.keep_records",
+            raw.keep_records,
+            &mut kept.records,
+            age,
+        );
+        self.set(
+            "store.keep_content",
+            raw.keep_content,
+            &mut kept.content,
+            age,
+        );
+        self.set(
+            "store.max_bytes",
+            raw.max_bytes,
+            &mut kept.most_bytes,
+            store_bytes,
+        );
     }
 }
