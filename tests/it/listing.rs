@@ -12,7 +12,8 @@ async fn get(proxy: &Proxy, query: &str) -> (u16, Value) {
     let url = format!("http://{}/api/sessions{query}", proxy.admin);
     let response = soon(client().get(url).send()).await.unwrap();
     let status = response.status().as_u16();
-    (status, response.json().await.unwrap())
+    let text = response.text().await.unwrap();
+    (status, serde_json::from_str(&text).unwrap())
 }
 
 fn names(page: &Value) -> Vec<String> {
