@@ -130,10 +130,12 @@ fn say(opened: &OpenedStore) {
 #[must_use]
 pub fn probes(app: &Arc<App>) -> Probes {
     let (metrics, ready, pins) = (Arc::clone(app), Arc::clone(app), Arc::clone(app));
+    let listed = Arc::clone(&app.store);
     Probes {
         metrics: Arc::new(move || metrics.metrics_text()),
         ready: Arc::new(move || readiness(&ready.store)),
         pin: Arc::new(move |session, asks| pins.asked_pins.ask(session, asks)),
+        sessions: Arc::new(move |before, most| listed.sessions(before, most)),
     }
 }
 
@@ -162,6 +164,7 @@ pub(super) fn store_config(config: &Config) -> store::StoreSettings {
             replicas: config.store.replicas,
         },
         cache_mb: config.store.cache_mb,
+        retention: config.store.retention,
         ..store::StoreSettings::default()
     }
 }

@@ -284,6 +284,12 @@ pub struct RawStore {
     pub cache_mb: Option<u32>,
     /// `off`, `asked` or `all`.
     pub content: Option<String>,
+    /// How long records are kept, in days, or `forever`.
+    pub keep_records: Option<String>,
+    /// How long content is kept, in days, or `forever`.
+    pub keep_content: Option<String>,
+    /// Bytes, as a number or with a unit; 0 or `unlimited` for no limit.
+    pub max_bytes: Option<Value>,
 }
 
 /// `[log]`

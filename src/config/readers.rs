@@ -23,6 +23,9 @@ use crate::store::is_redis_url;
 use crate::tokens::Models;
 use crate::turn::{Guidance, MIN_CEILING, ProtectRecent};
 
+/// The smallest limit of a store. An empty one takes a good part of it already.
+const LEAST_STORE: usize = 64 << 20;
+
 /// Reads one of a closed set of words.
 pub(super) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
     words
@@ -181,6 +184,30 @@ pub(super) fn size(value: Value) -> Result<usize, String> {
         Ok(bytes)
     } else {
         Err("must be at least 1KiB".to_owned())
+    }
+}
+
+/// Reads how long something is kept.
+pub(super) fn age(text: String) -> Result<Option<Duration>, String> {
+    if text == "forever" {
+        return Ok(None);
+    }
+    match units::days(&text)? {
+        // Within a day nothing is named again, so what is used every day would be removed.
+        0 | 1 => Err("must be at least \"2d\", or \"forever\"".to_owned()),
+        days => Ok(Some(Duration::from_secs(days * 24 * 60 * 60))),
+    }
+}
+
+/// Reads how many bytes a store may take.
+pub(super) fn store_bytes(value: Value) -> Result<Option<u64>, String> {
+    if value == Value::Integer(0) || value.as_str() == Some("unlimited") {
+        return Ok(None);
+    }
+    match size(value) {
+        Ok(bytes) if bytes >= LEAST_STORE => Ok(u64::try_from(bytes).ok()),
+        Ok(_) => Err("must be at least 64MiB, or \"unlimited\"".to_owned()),
+        Err(message) => Err(format!("{message}, or \"unlimited\"")),
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::secret::Secret;
 use crate::pipeline::StreamSettings;
 use crate::policy::Partitions;
-use crate::store::Backend;
+use crate::store::{Backend, Retention};
 use crate::turn::StoreContent;
 use crate::turn::text_results::TextResults;
 use crate::turn::{
@@ -119,6 +119,8 @@ pub struct StoreSection {
     pub cache_mb: u32,
     /// How much of the client's content is stored.
     pub content: StoreContent,
+    /// How long and how much is kept.
+    pub retention: Retention,
 }
 
 impl Default for StoreSection {
@@ -133,6 +135,7 @@ impl Default for StoreSection {
             read_wait: Duration::from_secs(2),
             cache_mb: 48,
             content: StoreContent::Asked,
+            retention: Retention::default(),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::commit::Floor;
+use crate::store::Retention;
 use crate::turn::{Guidance, Mode, ProtectRecent};
 
 fn with_file(text: &str, flags: Flags, env: &[(&str, &str)]) -> Result<Config, ConfigError> {
@@ -144,7 +145,7 @@ fn every_flag_has_its_setting() {
 fn values_of_several_kinds_are_read() {
     let config = good(
         "[server]\nbody_cap = 2048\ndrain = \"1m\"\n[budget]\nfloor = 0.7\nprotect_recent = 100\nmode = \"observe\"\n\
-         [delimiter]\nguidance = \"say it\"\n[store]\nbackend = \"memory\"\nwait = \"0ms\"\nread_wait = \"1s\"\n[models]\nfamilies = \"config/models.toml\"",
+         [delimiter]\nguidance = \"say it\"\n[store]\nbackend = \"memory\"\nwait = \"0ms\"\nread_wait = \"1s\"\nkeep_records = \"90d\"\nkeep_content = \"forever\"\nmax_bytes = \"2GiB\"\n[models]\nfamilies = \"config/models.toml\"",
     );
     assert_eq!(config.server.body_cap, 2048);
     assert_eq!(config.server.drain, Duration::from_secs(60));
@@ -158,6 +159,16 @@ fn values_of_several_kinds_are_read() {
     assert_eq!(config.store.backend, Backend::Memory);
     assert_eq!(config.store.wait, Duration::ZERO);
     assert_eq!(config.store.read_wait, Duration::from_secs(1));
+    let kept = Retention {
+        records: Some(Duration::from_secs(90 * 86_400)),
+        content: None,
+        most_bytes: Some(2 << 30),
+    };
+    assert_eq!(config.store.retention, kept);
+    for none in ["0", "\"unlimited\""] {
+        let config = good(&format!("[store]\nmax_bytes = {none}"));
+        assert_eq!(config.store.retention, Retention::default());
+    }
     assert_eq!(
         config.models.families,
         Some(PathBuf::from("config/models.toml"))
@@ -349,6 +360,16 @@ fn each_limit_refuses() {
         ),
         ("[store]\nprefix = \"a*\"", "1 to 64 letters, digits"),
         ("[store]\ncache_mb = 1", "between 8 and"),
+        ("[store]\nkeep_records = \"1d\"", "at least \"2d\""),
+        ("[store]\nkeep_content = \"90\"", "not a number of days"),
+        ("[store]\nkeep_content = \"90h\"", "not a number of days"),
+        (
+            "[store]\nkeep_records = \"99999999999999999999d\"",
+            "not a number",
+        ),
+        ("[store]\nkeep_records = \"40000d\"", "at most \"36500d\""),
+        ("[store]\nmax_bytes = \"1MiB\"", "at least 64MiB"),
+        ("[store]\nmax_bytes = \"much\"", "\"unlimited\""),
         ("[log]\nlevel = \"=loud\"", "not a level"),
         (
             "[log]\nlevel = \"loud\"",

@@ -1,4 +1,4 @@
-//! Durations and sizes as people write them: `250ms`, `10s`, `64MiB`. Owns these two notations.
+//! Durations, days and sizes as people write them: `250ms`, `90d`, `64MiB`. Owns these notations.
 //! Never guesses a unit.
 
 use std::time::Duration;
@@ -21,6 +21,24 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         _ => None,
     };
     millis.map(Duration::from_millis).ok_or_else(wrong)
+}
+
+/// Reads a number of days: `90d`.
+///
+/// # Errors
+/// What is allowed, in a sentence.
+pub fn days(text: &str) -> Result<u64, String> {
+    let wrong =
+        || format!("`{text}` is not a number of days; write one like \"90d\", or \"forever\"");
+    match split(text) {
+        // More is no age that anything could reach, and would only have to be guarded against.
+        (number, "d") => match number.parse() {
+            Ok(days @ 0..=36_500) => Ok(days),
+            Ok(_) => Err("must be at most \"36500d\", or \"forever\"".to_owned()),
+            Err(_) => Err(wrong()),
+        },
+        _ => Err(wrong()),
+    }
 }
 
 /// Reads a number of bytes: `65536`, `512KiB`, `64MiB` or `1GiB`.

@@ -11,9 +11,9 @@ use super::raw::{
     RawRung, RawServer, RawStore, RawTenant, RawTools, RawUpstream,
 };
 use super::readers::{
-    address, at_least, at_least_one, cache_memory, ceiling, families, file_names, floor, fraction,
-    globs, guidance, guide_at, key_prefix, ladder, name_globs, none_or, protect_recent,
-    rung_policy, server_urls, size, tenant_key, timeout, word,
+    address, age, at_least, at_least_one, cache_memory, ceiling, families, file_names, floor,
+    fraction, globs, guidance, guide_at, key_prefix, ladder, name_globs, none_or, protect_recent,
+    rung_policy, server_urls, size, store_bytes, tenant_key, timeout, word,
 };
 use super::settings::{Config, LogFormat, StoreSection, TenantKey};
 use super::units;
@@ -488,8 +488,7 @@ impl Check<'_> {
         if config.store.urls.is_empty() {
             let example = "must name the server, like redis://127.0.0.1:6379, where store.backend is \"redis\"";
             self.problem("store.url", example);
-        }
-        if config.tenant == TenantKey::DataDirectory {
+        } else if config.tenant == TenantKey::DataDirectory {
             let message = "must be given where store.backend is \"redis\", the same for all proxies that \
                            share the store: set PLIMSOLL__TENANT__KEY";
             self.problem("tenant.key", message);
@@ -543,5 +542,24 @@ impl Check<'_> {
                 ],
             )
         });
+        let kept = &mut store.retention;
+        self.set(
+            "store.keep_records",
+            raw.keep_records,
+            &mut kept.records,
+            age,
+        );
+        self.set(
+            "store.keep_content",
+            raw.keep_content,
+            &mut kept.content,
+            age,
+        );
+        self.set(
+            "store.max_bytes",
+            raw.max_bytes,
+            &mut kept.most_bytes,
+            store_bytes,
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The admin listener: health, metrics, and what an operator asks of a session. Owns its paths. Never
+//! The admin listener: health, metrics, the list of sessions, and what an operator asks of one. Owns its paths. Never
 //! shares a port with agents.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::{get, post};
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode, Uri};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::errors;
 use super::origin::OriginGuard;
+use super::session_list::{ListSessions, PageAsk};
 use crate::pipeline::TooManyPins;
 use crate::turn::PinAsk;
 
@@ -39,6 +40,8 @@ pub struct Probes {
     pub ready: Arc<dyn Fn() -> Readiness + Send + Sync>,
     /// Asks a session, by the name that its clients see, for pins.
     pub pin: Arc<AskForPins>,
+    /// Reads a page of the list of sessions. May wait for a disk.
+    pub sessions: Arc<ListSessions>,
 }
 
 /// What `/readyz` answers.
@@ -78,6 +81,7 @@ pub(super) async fn serve(
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
+        .route("/api/sessions", get(sessions))
         .route("/api/sessions/{session}/pin", post(pin))
         .route("/api/sessions/{session}/unpin", post(unpin))
         .with_state(Admin { probes, draining })
@@ -118,6 +122,18 @@ async fn metrics(State(admin): State<Admin>) -> ([(http::HeaderName, &'static st
     ([(CONTENT_TYPE, METRICS_TYPE)], (admin.probes.metrics)())
 }
 
+async fn sessions(State(admin): State<Admin>, uri: Uri) -> Response {
+    let ask = match PageAsk::read(uri.query().unwrap_or_default()) {
+        Ok(ask) => ask,
+        Err(message) => return refuse(StatusCode::BAD_REQUEST, &message),
+    };
+    let list = Arc::clone(&admin.probes.sessions);
+    match tokio::task::spawn_blocking(move || ask.answer(&*list)).await {
+        Ok((status, value)) => answer(status, &value),
+        Err(_) => refuse(StatusCode::INTERNAL_SERVER_ERROR, "the list was not read"),
+    }
+}
+
 /// What is to be pinned, or no longer: ids as `recall` takes them, such as `read:12`. A pin may also be
 /// `none`, which lifts all.
 #[derive(Deserialize)]
@@ -141,7 +157,6 @@ async fn asked(
     body: Body,
     read: impl FnOnce(&str) -> Result<Vec<PinAsk>, String>,
 ) -> Response {
-    let refuse = |status, message: &str| answer(status, &json!({"error": {"message": message}}));
     let is_name = session.len() == 16 && session.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !is_name {
         let message =
@@ -166,6 +181,10 @@ async fn asked(
             ),
         },
     }
+}
+
+fn refuse(status: StatusCode, message: &str) -> Response {
+    answer(status, &json!({"error": {"message": message}}))
 }
 
 fn answer(status: StatusCode, value: &serde_json::Value) -> Response {

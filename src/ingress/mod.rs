@@ -23,6 +23,7 @@ mod limit;
 mod origin;
 mod pace;
 mod server;
+mod session_list;
 mod settings;
 mod socket;
 
@@ -35,4 +36,5 @@ pub use headers::{overrides, session};
 pub use origin::{Host, Hosts, OriginGuard, Origins};
 pub use pace::Pace;
 pub use server::{BindError, Drained, Server};
+pub use session_list::ListSessions;
 pub use settings::ServerSettings;

@@ -39,6 +39,24 @@ impl Digest {
     }
 }
 
+impl Digest {
+    /// All bytes in hex, for whoever has to name the digest again.
+    #[must_use]
+    pub fn hex(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Reads what [`Self::hex`] wrote. `None` for anything else.
+    #[must_use]
+    pub fn parse_hex(text: &str) -> Option<Self> {
+        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+        let digit = |byte: u8| char::from(byte).to_digit(16);
+        let byte = |[high, low]: &[u8; 2]| u8::try_from(digit(*high)? * 16 + digit(*low)?).ok();
+        let bytes: Option<Vec<u8>> = pairs.iter().map(byte).collect();
+        Some(Self(bytes.filter(|_| rest.is_empty())?.try_into().ok()?))
+    }
+}
+
 impl fmt::Debug for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.short())

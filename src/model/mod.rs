@@ -16,6 +16,7 @@ mod pins;
 pub mod raw;
 mod record;
 mod rope;
+mod session_row;
 mod strings;
 mod usage;
 pub(crate) mod weight;
@@ -41,6 +42,7 @@ pub use record::{
     SnapshotEntry, StoredHop, TurnRecord,
 };
 pub use rope::Rope;
+pub use session_row::SessionRow;
 pub use strings::strings;
 pub use usage::Usage;
 pub use words::{Hashed, Word, Words, distinct, hash};

@@ -10,10 +10,10 @@ use super::record_place::{RecordPlace, parent_session, session};
 use super::refer;
 use super::stored_content;
 use crate::history::usage_key;
-use crate::model::{Digest, Parent, RecordId, TurnRecord, Usage, blob_id};
+use crate::model::{Digest, Parent, RecordId, SessionRow, TurnRecord, Usage, blob_id};
 use crate::session::chain::{self, RecordKey};
 use crate::session::path::{Path, PathEntry};
-use crate::store::{Batch, Link, Store, StoreError, Ticket};
+use crate::store::{Batch, Link, Listed, Store, StoreError, Ticket};
 use crate::turn::ending::{encode, named};
 use crate::turn::state::TurnState;
 
@@ -67,6 +67,7 @@ pub fn commit(app: &App, place: &RecordPlace, state: &TurnState, ended: Ended) -
     batch.renewed = renewed(&state.path, record.ended);
     let (id, bytes) = named(&record);
     batch.blobs.push((id.0, bytes));
+    batch.listed = Some(listed(place, state, id, &record));
     let keys = keys(place, state, &record);
     let turn = record.turn;
     batch.links.extend(keys.iter().map(|key| Link {
@@ -157,6 +158,30 @@ impl Committed {
         if let Some(key) = self.key {
             app.paths.insert(key, &Arc::new(path));
         }
+    }
+}
+
+/// What the list of sessions says from this turn on.
+fn listed(place: &RecordPlace, state: &TurnState, id: RecordId, record: &TurnRecord) -> Listed {
+    let first = state.path.entries.first();
+    let row = SessionRow {
+        session: record.session.clone(),
+        tenant: place.tenant.0,
+        record: id,
+        turn: record.turn,
+        began: first.map_or(record.ended, |first| first.record.ended),
+        ended: record.ended,
+        model: record.model.clone(),
+        parent: record.parent_session.clone(),
+        content: record.content.is_some(),
+        client_tokens: state.client_tokens,
+        view_tokens: record.hops.last().map_or(0, |hop| hop.estimate),
+    };
+    Listed {
+        session: SessionRow::identity(place.tenant, &record.session),
+        at: record.ended,
+        id: id.0,
+        row: encode(&row),
     }
 }
 

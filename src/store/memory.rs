@@ -1,14 +1,15 @@
 //! A store without a disk, and the oracle for the others. Keeps everything until it is dropped, or
-//! as much as it was told to. Never writes a file.
+//! as much as it was told to, whatever its age. Never writes a file.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::ops::Bound;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::model::Digest;
 
-use super::batch::{Batch, Link, MEMBERS};
+use super::batch::{Batch, BatchKind, Link, Listed, MEMBERS};
 use super::error::StoreError;
 #[cfg(any(test, feature = "testing"))]
 use super::faults::Faults;
@@ -26,8 +27,11 @@ pub struct Memory {
 #[derive(Default)]
 struct Tables {
     /// Each entry has the number of the last batch that named it.
-    blobs: HashMap<Digest, (Bytes, u64)>,
+    blobs: HashMap<Digest, (Bytes, BatchKind, u64)>,
     links: BTreeMap<Digest, BTreeMap<(u32, Digest), u64>>,
+    /// The rows in the order of their times, and where the row of each session is.
+    rows: BTreeMap<(u64, Digest), (Listed, u64)>,
+    newest: HashMap<Digest, u64>,
     failed: u64,
     closed: bool,
     bound: Option<MemoryLimit>,
@@ -49,8 +53,12 @@ struct BatchNames {
     number: u64,
     blobs: Vec<Digest>,
     links: Vec<Link>,
+    session: Option<Digest>,
 }
 
+/// How much a batch holds when everything is handed over.
+const PART_BYTES: usize = 1 << 20;
+const PART_ENTRIES: usize = 4096;
 /// About how many bytes an entry takes in the maps and in the list of batches, besides a blob's
 /// own.
 const ENTRY_BYTES: usize = 256;
@@ -97,6 +105,7 @@ impl Memory {
     pub(super) fn release(&self) {
         let mut tables = self.tables.lock();
         (tables.blobs, tables.links) = Default::default();
+        (tables.rows, tables.newest) = Default::default();
         if let Some(bound) = &mut tables.bound {
             bound.held = 0;
             bound.batches = VecDeque::new();
@@ -135,35 +144,35 @@ impl Memory {
         Ok(set.into_iter().collect())
     }
 
-    /// Everything that it holds, with one batch for each blob and one for each key.
+    pub(super) fn sessions(
+        &self,
+        before: Option<(u64, Digest)>,
+        most: usize,
+    ) -> Result<Vec<Listed>, StoreError> {
+        let tables = self.readable()?;
+        let end = before.map_or(Bound::Unbounded, Bound::Excluded);
+        let rows = tables.rows.range((Bound::Unbounded, end)).rev();
+        Ok(rows.take(most).map(|(_, (row, _))| row.clone()).collect())
+    }
+
+    pub(super) fn each(
+        &self,
+        each: &mut dyn FnMut(Batch) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        // Whoever is handed a batch may take its time, and others need the tables meanwhile.
+        let batches = self.readable()?.batches();
+        batches.into_iter().try_for_each(each)
+    }
+
+    /// Everything that it holds, in batches of moderate size. Blobs go first, so that no link ever
+    /// leads to a blob that is still to come.
     pub(super) fn batches(&self) -> Vec<Batch> {
-        let tables = self.tables.lock();
-        let mut batches = Vec::new();
-        // Blobs go first, so that no link ever leads to a blob that is still to come.
-        for (id, (value, _)) in &tables.blobs {
-            let blobs = vec![(*id, value.clone())];
-            batches.push(Batch {
-                blobs,
-                ..Batch::default()
-            });
-        }
-        for (key, set) in &tables.links {
-            let link = |&(turn, id)| Link {
-                key: *key,
-                id,
-                turn,
-            };
-            batches.push(Batch {
-                links: set.keys().map(link).collect(),
-                ..Batch::default()
-            });
-        }
-        batches
+        self.tables.lock().batches()
     }
 
     pub(super) fn blobs(&self, ids: &[Digest]) -> Result<Vec<Option<Bytes>>, StoreError> {
         let tables = self.readable()?;
-        let blob = |id| tables.blobs.get(id).map(|(value, _)| value.clone());
+        let blob = |id| tables.blobs.get(id).map(|(value, ..)| value.clone());
         Ok(ids.iter().map(blob).collect())
     }
 
@@ -240,15 +249,82 @@ impl Tables {
         };
         let number = self.bound.as_mut().map_or(0, |bound| bound.take(&batch));
         for (id, value) in batch.blobs {
-            self.blobs.insert(id, (value, number));
+            let known = self.blobs.get(&id).map(|(_, kind, _)| *kind);
+            let kind = known.map_or(batch.kind, |known| known.or(batch.kind));
+            self.blobs.insert(id, (value, kind, number));
         }
         for link in batch.links {
             let set = self.links.entry(link.key).or_default();
             set.insert((link.turn, link.id), number);
         }
+        if let Some(listed) = batch.listed {
+            self.list(listed, number);
+        }
         while let Some(oldest) = self.bound.as_mut().and_then(MemoryLimit::pass) {
             self.drop_batch(&oldest);
         }
+    }
+
+    /// Keeps a row in place of the one that its session has, unless that is newer.
+    fn list(&mut self, listed: Listed, number: u64) {
+        let session = listed.session;
+        let old = self.newest.get(&session).map(|at| (*at, session));
+        if let Some(place) = old {
+            let newer = |(old, _): &(Listed, u64)| !listed.replaces(old) && *old != listed;
+            if self.rows.get(&place).is_some_and(newer) {
+                return;
+            }
+            self.rows.remove(&place);
+        }
+        self.newest.insert(session, listed.at);
+        self.rows.insert(listed.place(), (listed, number));
+    }
+
+    fn batches(&self) -> Vec<Batch> {
+        let mut batches = Vec::new();
+        for kind in [BatchKind::Records, BatchKind::Content] {
+            let mut part = Batch::default();
+            for (id, (value, of, _)) in &self.blobs {
+                if *of != kind {
+                    continue;
+                }
+                part.blobs.push((*id, value.clone()));
+                if part.size() >= PART_BYTES || part.blobs.len() >= PART_ENTRIES {
+                    batches.push(Batch {
+                        kind,
+                        ..std::mem::take(&mut part)
+                    });
+                }
+            }
+            batches.push(Batch { kind, ..part });
+        }
+        let links: Vec<Link> = self
+            .links
+            .iter()
+            .flat_map(|(key, set)| {
+                set.keys().map(|&(turn, id)| Link {
+                    key: *key,
+                    id,
+                    turn,
+                })
+            })
+            .collect();
+        batches.extend(links.chunks(PART_ENTRIES).map(|links| Batch {
+            links: links.to_vec(),
+            ..Batch::default()
+        }));
+        batches.extend(self.rows.values().map(|(row, _)| Batch {
+            listed: Some(row.clone()),
+            ..Batch::default()
+        }));
+        batches.retain(|batch| {
+            *batch
+                != Batch {
+                    kind: batch.kind,
+                    ..Batch::default()
+                }
+        });
+        batches
     }
 
     /// Drops what a batch named and no later batch did.
@@ -259,7 +335,7 @@ impl Tables {
             if self
                 .blobs
                 .get(id)
-                .is_some_and(|(_, last)| *last == batch.number)
+                .is_some_and(|(.., last)| *last == batch.number)
             {
                 self.blobs.remove(id);
                 lost += 1;
@@ -277,6 +353,18 @@ impl Tables {
                 self.links.remove(&link.key);
             }
         }
+        let place = batch
+            .session
+            .and_then(|session| Some((*self.newest.get(&session)?, session)));
+        if let Some(place) = place
+            && self
+                .rows
+                .get(&place)
+                .is_some_and(|(_, last)| *last == batch.number)
+        {
+            self.rows.remove(&place);
+            self.newest.remove(&place.1);
+        }
         if let Some(bound) = &mut self.bound {
             bound.lost += lost;
         }
@@ -293,6 +381,7 @@ impl MemoryLimit {
             number: self.next,
             blobs: batch.blobs.iter().map(|(id, _)| *id).collect(),
             links: batch.links.clone(),
+            session: batch.listed.as_ref().map(|listed| listed.session),
         };
         self.batches.push_back((named, weight));
         self.next

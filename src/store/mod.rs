@@ -1,5 +1,5 @@
-//! Immutable blobs under the hash of their bytes, and links from keys to sets of blobs. Owns the
-//! promise that what was acknowledged is durable. Never looks into a blob, never edits one, and
+//! Immutable blobs under the hash of their bytes, links from keys to sets of blobs, and the list of
+//! sessions. Owns the promise that what was acknowledged is durable. Never looks into a blob, never edits one, and
 //! never decides which of several linked blobs is meant.
 //!
 //! One thread writes in groups, and a [`Ticket`] acknowledges a batch when it is on disk. Reads see
@@ -29,12 +29,12 @@ mod ticket;
 mod tests;
 
 pub use self::redis::is_redis_url;
-pub use batch::{Batch, BatchKind, Link, MEMBERS};
+pub use batch::{Batch, BatchKind, Link, Listed, MEMBERS};
 pub use error::StoreError;
 pub(crate) use error::is_of_disk;
 pub use files::QUARANTINE;
 pub use report::{Health, Loss, OpenReport};
-pub use settings::{Backend, Keepsake, RedisSettings, StoreSettings};
+pub use settings::{Backend, Clock, Keepsake, RedisSettings, Retention, StoreSettings};
 pub use ticket::Ticket;
 
 /// Where blobs and links are kept.
@@ -165,6 +165,45 @@ impl Store {
             Self::Sled(store) => store.linked(),
             Self::Redis(store) => store.linked(),
             Self::Standby(store) => store.linked(),
+        }
+    }
+
+    /// The rows of sessions, newest first, up to `most` of them. With `before`, only those behind
+    /// that [`Listed::place`], so that the last row of a page begins the next page. Reads nothing
+    /// but the list. May read the disk.
+    ///
+    /// # Errors
+    /// Any error of reading. There is never a partial answer.
+    pub fn sessions(
+        &self,
+        before: Option<(u64, Digest)>,
+        most: usize,
+    ) -> Result<Vec<Listed>, StoreError> {
+        match self {
+            Self::Memory(store) => store.sessions(before, most),
+            Self::Sled(store) => store.sessions(before, most),
+            Self::Redis(store) => store.sessions(before, most),
+            Self::Standby(store) => store.sessions(before, most),
+        }
+    }
+
+    /// Hands over everything that is stored, in batches of moderate size and of the right kind:
+    /// each blob before the links that lead to it, and rows last. Something may be handed over
+    /// twice. What is committed meanwhile may be left out, or come in part. What was written before
+    /// kinds were noted counts as records. Reads everything, so it is for commands and never for a
+    /// request.
+    ///
+    /// # Errors
+    /// Any error of reading, and the error of `each`. Both end it.
+    pub fn each(
+        &self,
+        each: &mut dyn FnMut(Batch) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        match self {
+            Self::Memory(store) => store.each(each),
+            Self::Sled(store) => store.each(each),
+            Self::Redis(store) => store.each(each),
+            Self::Standby(store) => store.each(each),
         }
     }
 

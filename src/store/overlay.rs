@@ -7,16 +7,24 @@ use bytes::Bytes;
 
 use crate::model::Digest;
 
-use super::batch::Batch;
+use super::batch::{Batch, BatchKind, Link, Listed};
 
 /// Batches on their way to the trees. Entries are counted, because several batches may hold the
 /// same blob or link.
 #[derive(Default)]
 pub(super) struct Overlay {
-    blobs: HashMap<Digest, (Bytes, usize)>,
+    blobs: HashMap<Digest, WaitingBlob>,
     links: HashMap<Digest, BTreeMap<(u32, Digest), usize>>,
+    /// The rows of each session, in the order in which they were handed over.
+    rows: HashMap<Digest, Vec<Listed>>,
     batches: usize,
     bytes: usize,
+}
+
+struct WaitingBlob {
+    value: Bytes,
+    kind: BatchKind,
+    count: usize,
 }
 
 impl Overlay {
@@ -36,14 +44,21 @@ impl Overlay {
     /// Shows a batch to readers that does not wait to be written.
     pub(super) fn hold(&mut self, batch: &Batch) {
         for (id, value) in &batch.blobs {
-            self.blobs
-                .entry(*id)
-                .or_insert_with(|| (value.clone(), 0))
-                .1 += 1;
+            let waiting = self.blobs.entry(*id).or_insert_with(|| WaitingBlob {
+                value: value.clone(),
+                kind: batch.kind,
+                count: 0,
+            });
+            waiting.count += 1;
+            waiting.kind = waiting.kind.or(batch.kind);
         }
         for link in &batch.links {
             let set = self.links.entry(link.key).or_default();
             *set.entry((link.turn, link.id)).or_default() += 1;
+        }
+        if let Some(listed) = &batch.listed {
+            let rows = self.rows.entry(listed.session).or_default();
+            rows.push(listed.clone());
         }
     }
 
@@ -63,9 +78,9 @@ impl Overlay {
     pub(super) fn release(&mut self, batch: &Batch) {
         // Several batches may hold the same entry. It goes with the last of them.
         for (id, _) in &batch.blobs {
-            if let Some((_, count)) = self.blobs.get_mut(id) {
-                *count -= 1;
-                if *count == 0 {
+            if let Some(waiting) = self.blobs.get_mut(id) {
+                waiting.count -= 1;
+                if waiting.count == 0 {
                     self.blobs.remove(id);
                 }
             }
@@ -84,11 +99,66 @@ impl Overlay {
                 self.links.remove(&link.key);
             }
         }
+        if let Some(listed) = &batch.listed
+            && let Some(rows) = self.rows.get_mut(&listed.session)
+        {
+            if let Some(at) = rows.iter().position(|row| row == listed) {
+                rows.remove(at);
+            }
+            if rows.is_empty() {
+                self.rows.remove(&listed.session);
+            }
+        }
+    }
+
+    /// The row of each session that is to be kept of those that wait.
+    pub(super) fn rows(&self) -> HashMap<Digest, Listed> {
+        let newest = |rows: &Vec<Listed>| {
+            let newer = |one: Listed, other: &Listed| {
+                if other.replaces(&one) {
+                    other.clone()
+                } else {
+                    one
+                }
+            };
+            let (first, rest) = rows.split_first()?;
+            Some(rest.iter().fold(first.clone(), newer))
+        };
+        let rows = self.rows.iter();
+        rows.filter_map(|(session, rows)| Some((*session, newest(rows)?)))
+            .collect()
+    }
+
+    /// Everything that waits: the blobs of each kind, and what goes behind all blobs.
+    pub(super) fn each(&self) -> (Vec<Batch>, Vec<Batch>) {
+        let of = |kind| {
+            let blobs = self.blobs.iter().filter(move |(_, blob)| blob.kind == kind);
+            Batch {
+                blobs: blobs.map(|(id, blob)| (*id, blob.value.clone())).collect(),
+                kind,
+                ..Batch::default()
+            }
+        };
+        let set = |(key, set): (&Digest, &BTreeMap<(u32, Digest), usize>)| {
+            let key = *key;
+            let link = move |&(turn, id)| Link { key, id, turn };
+            set.keys().map(link).collect::<Vec<Link>>()
+        };
+        let links = Batch {
+            links: self.links.iter().flat_map(set).collect(),
+            ..Batch::default()
+        };
+        let rows = self.rows().into_values().map(|row| Batch {
+            listed: Some(row),
+            ..Batch::default()
+        });
+        let blobs = vec![of(BatchKind::Records), of(BatchKind::Content)];
+        (blobs, std::iter::once(links).chain(rows).collect())
     }
 
     /// The blob, if it is here.
     pub(super) fn blob(&self, id: &Digest) -> Option<&Bytes> {
-        self.blobs.get(id).map(|(value, _)| value)
+        self.blobs.get(id).map(|waiting| &waiting.value)
     }
 
     /// The links of a key.

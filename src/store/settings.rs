@@ -1,7 +1,12 @@
-//! How to open a store. Owns the defaults. Never reads a configuration.
+//! How to open a store, how long it keeps what it is handed, and what it takes for the time. Owns
+//! the defaults. Never reads a configuration.
 
 use std::path::PathBuf;
-use std::time::Duration;
+#[cfg(any(test, feature = "testing"))]
+use std::sync::Arc;
+#[cfg(any(test, feature = "testing"))]
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 /// The kinds of store that a configuration can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +77,71 @@ pub struct StoreSettings {
     /// A file that belongs into the directory beside the store. It is written again if somebody
     /// empties the directory.
     pub keepsake: Option<Keepsake>,
+    /// How long and how much is kept.
+    pub retention: Retention,
+    /// What the store takes for the time.
+    pub clock: Clock,
 }
+
+/// How long and how much a store keeps. What is named again, in a new batch or among its
+/// [`renewed`](super::Batch::renewed), counts as new from that day on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// How long batches of [`BatchKind::Records`](super::BatchKind::Records) are kept. `None` means
+    /// for ever.
+    pub records: Option<Duration>,
+    /// How long batches of [`BatchKind::Content`](super::BatchKind::Content) are kept. `None` means
+    /// for ever.
+    pub content: Option<Duration>,
+    /// How many bytes the files of a data directory may take before the oldest is removed. `None`
+    /// means without limit.
+    pub most_bytes: Option<u64>,
+}
+
+/// What a store takes for the time.
+#[derive(Clone, Debug, Default)]
+pub enum Clock {
+    /// The time of the system.
+    #[default]
+    System,
+    /// A time that a test sets, in seconds since 1970.
+    #[cfg(any(test, feature = "testing"))]
+    Set(Arc<AtomicU64>),
+}
+
+/// Seconds in a day.
+pub(super) const DAY_SECONDS: u64 = 24 * 60 * 60;
+
+impl Clock {
+    /// The number of the day in UTC, counted from 1970. It never is 0, which stands for no day.
+    #[must_use]
+    pub(super) fn today(&self) -> u16 {
+        let seconds = match self {
+            Self::System => SystemTime::UNIX_EPOCH
+                .elapsed()
+                .map_or(0, |since| since.as_secs()),
+            #[cfg(any(test, feature = "testing"))]
+            Self::Set(seconds) => seconds.load(Ordering::Relaxed),
+        };
+        u16::try_from(seconds / DAY_SECONDS)
+            .unwrap_or(u16::MAX)
+            .max(1)
+    }
+}
+
+impl PartialEq for Clock {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::System, Self::System) => true,
+            #[cfg(any(test, feature = "testing"))]
+            (Self::Set(ours), Self::Set(theirs)) => Arc::ptr_eq(ours, theirs),
+            #[cfg(any(test, feature = "testing"))]
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Clock {}
 
 /// A small secret file that belongs to the store.
 #[derive(Clone, PartialEq, Eq)]
@@ -105,6 +174,8 @@ impl Default for StoreSettings {
             look: Duration::from_secs(1),
             stand_by: Duration::from_secs(15),
             keepsake: None,
+            retention: Retention::default(),
+            clock: Clock::default(),
         }
     }
 }

@@ -11,7 +11,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::model::Digest;
 
-use super::batch::Batch;
+use super::batch::{Batch, Listed};
 use super::error::StoreError;
 use super::files;
 use super::memory::Memory;
@@ -87,6 +87,41 @@ impl Standby {
             }
         }
         Ok(blobs)
+    }
+
+    pub(super) fn sessions(
+        &self,
+        before: Option<(u64, Digest)>,
+        most: usize,
+    ) -> Result<Vec<Listed>, StoreError> {
+        let Disk::Open(disk) = &*self.0.disk.read() else {
+            return self.0.memory.sessions(before, most);
+        };
+        // A row in memory may be older than that of the same session on the disk, and both may be
+        // on the page or one of them.
+        let held = self.0.memory.sessions(None, usize::MAX)?;
+        let newer = disk.newer(&held)?;
+        let mut rows = disk.sessions(before, most.saturating_add(held.len()))?;
+        rows.retain(|row| !newer.iter().any(|held| held.session == row.session));
+        rows.extend(
+            newer
+                .into_iter()
+                .filter(|row| before.is_none_or(|before| row.place() < before)),
+        );
+        rows.sort_by_key(|row| std::cmp::Reverse(row.place()));
+        rows.truncate(most);
+        Ok(rows)
+    }
+
+    pub(super) fn each(
+        &self,
+        each: &mut dyn FnMut(Batch) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.0.memory.each(each)?;
+        match &*self.0.disk.read() {
+            Disk::Open(disk) => disk.each(each),
+            Disk::Refuses(_) | Disk::Closed => Ok(()),
+        }
     }
 
     pub(super) fn commit(&self, batch: Batch) -> Ticket {

@@ -1,5 +1,6 @@
 //! Laws of every store, with the memory store as the oracle, and the injected faults.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -70,6 +71,8 @@ pub(super) enum Operation {
     Links(Vec<Digest>),
     Linked,
     Blobs(Vec<Digest>),
+    Sessions(Option<(u64, Digest)>, usize),
+    Each,
     Reopen,
 }
 
@@ -78,7 +81,31 @@ fn ids() -> impl Strategy<Value = Digest> {
     (0..=VALUES).prop_map(|number| blob_id(&value(number)))
 }
 
+fn rows() -> impl Strategy<Value = Listed> {
+    (0..4u64, 0..6u64, ids(), 0..3u8).prop_map(|(session, at, id, row)| Listed {
+        session: key(session),
+        at,
+        id,
+        row: Bytes::from(vec![row; 3]),
+    })
+}
+
 fn batches() -> impl Strategy<Value = Batch> {
+    let kind = prop_oneof![Just(BatchKind::Records), Just(BatchKind::Content)];
+    let more = (
+        kind,
+        proptest::collection::vec(ids(), 0..3),
+        proptest::option::of(rows()),
+    );
+    (plain_batches(), more).prop_map(|(batch, (kind, renewed, listed))| Batch {
+        kind,
+        renewed,
+        listed,
+        ..batch
+    })
+}
+
+fn plain_batches() -> impl Strategy<Value = Batch> {
     let blobs = proptest::collection::vec(0..VALUES, 0..4);
     let link = (0..KEYS, ids(), 0u32..4);
     let links = proptest::collection::vec(link, 0..6);
@@ -104,14 +131,52 @@ fn batches() -> impl Strategy<Value = Batch> {
 pub(super) fn operations() -> impl Strategy<Value = Vec<Operation>> {
     let commit = (batches(), any::<bool>());
     let keys = proptest::collection::vec((0..=KEYS).prop_map(key), 0..6);
+    let place = (0..7u64, (0..5u64).prop_map(key));
+    let page = (proptest::option::of(place), 0..5usize);
     let operation = prop_oneof![
         4 => commit.prop_map(|(batch, wait)| Operation::Commit { batch, wait }),
         3 => keys.prop_map(Operation::Links),
         3 => proptest::collection::vec(ids(), 0..5).prop_map(Operation::Blobs),
         1 => Just(Operation::Linked),
+        3 => page.prop_map(|(before, most)| Operation::Sessions(before, most)),
+        1 => Just(Operation::Each),
         1 => Just(Operation::Reopen),
     ];
     proptest::collection::vec(operation, 1..30)
+}
+
+/// All that a store hands over: blobs with their kinds, links, and rows.
+type Everything = (
+    BTreeMap<Digest, (Bytes, BatchKind)>,
+    BTreeSet<Link>,
+    BTreeMap<Digest, (u64, Bytes, Digest)>,
+);
+
+/// Everything, once, with each blob in front of the links that lead to it.
+fn everything(store: &Store) -> Everything {
+    let mut all = Everything::default();
+    let (blobs, links, rows) = &mut all;
+    let stored = store.linked().unwrap();
+    store
+        .each(&mut |batch: Batch| {
+            assert!(batch.size() < 3 << 20, "a batch of {} bytes", batch.size());
+            for (id, value) in batch.blobs {
+                let known = blobs.get(&id).map_or(batch.kind, |(_, kind)| *kind);
+                blobs.insert(id, (value, known.or(batch.kind)));
+            }
+            for link in batch.links {
+                let dangles = !stored.contains(&(link.turn, link.id));
+                assert!(dangles || blobs.contains_key(&link.id));
+                links.insert(link);
+            }
+            if let Some(row) = batch.listed {
+                let known = rows.entry(row.session).or_default();
+                *known = (*known).clone().max((row.at, row.row, row.id));
+            }
+            Ok(())
+        })
+        .unwrap();
+    all
 }
 
 proptest! {
@@ -120,13 +185,15 @@ proptest! {
     #[test]
     fn sled_answers_as_memory_does(operations in operations()) {
         let dir = tempfile::tempdir().unwrap();
-        answers_as_memory_does(operations, &|| open(dir.path()))?;
+        answers_as_memory_does(operations, true, &|| open(dir.path()))?;
     }
 }
 
-/// Holds a store to the oracle. `open` opens the same store again.
+/// Holds a store to the oracle. `open` opens the same store again. `kinds` says whether the store
+/// knows the kind of a blob that batches of both kinds held, which no two blobs of a proxy's are.
 pub(super) fn answers_as_memory_does(
     operations: Vec<Operation>,
+    kinds: bool,
     open: &dyn Fn() -> OpenedStore,
 ) -> Result<(), TestCaseError> {
     let oracle = Store::Memory(Memory::default());
@@ -148,17 +215,91 @@ pub(super) fn answers_as_memory_does(
             Operation::Blobs(ids) => {
                 prop_assert_eq!(store.blobs(&ids).unwrap(), oracle.blobs(&ids).unwrap());
             }
+            Operation::Sessions(before, most) => {
+                let page = store.sessions(before, most).unwrap();
+                prop_assert_eq!(page, oracle.sessions(before, most).unwrap());
+            }
+            Operation::Each => {
+                let (ours, theirs) = (everything(&oracle), everything(&store));
+                let values = |all: &Everything| {
+                    let blobs = all.0.iter();
+                    blobs
+                        .map(|(id, (value, _))| (*id, value.clone()))
+                        .collect::<Vec<_>>()
+                };
+                // What a renewal makes of a blob's kind shows when the batch is applied.
+                prop_assert_eq!(values(&theirs), values(&ours));
+                prop_assert_eq!((theirs.1, theirs.2), (ours.1, ours.2));
+            }
             Operation::Reopen => {
                 store.close().unwrap();
                 let opened = open();
                 prop_assert!(opened.report.clean);
                 prop_assert_eq!(opened.report.quarantined, None);
                 store = opened.store;
+                let (mut ours, mut theirs) = (everything(&oracle), everything(&store));
+                if !kinds {
+                    for (_, kind) in ours.0.values_mut().chain(theirs.0.values_mut()) {
+                        *kind = BatchKind::Records;
+                    }
+                }
+                prop_assert_eq!(theirs, ours);
             }
         }
     }
     store.close().unwrap();
     Ok(())
+}
+
+#[test]
+fn the_list_has_the_newest_row_of_each_session_and_is_read_by_pages() {
+    let (_dir, stores) = each_kind();
+    for store in stores {
+        let row = |session: u64, at, text: &'static [u8]| Listed {
+            session: key(session),
+            at,
+            id: blob_id(b"a"),
+            row: Bytes::from_static(text),
+        };
+        let put = |listed: Listed| Batch {
+            listed: Some(listed),
+            ..Batch::default()
+        };
+        for n in 0..50 {
+            wait(store.commit(put(row(n, n / 2, b"old")))).unwrap();
+        }
+        // Later, earlier, and at the same time with a greater and with a smaller row.
+        for listed in [
+            row(7, 90, b"new"),
+            row(8, 1, b"late"),
+            row(9, 4, b"z"),
+            row(10, 5, b"a"),
+        ] {
+            wait(store.commit(put(listed))).unwrap();
+        }
+        let (mut pages, mut before) = (Vec::new(), None);
+        loop {
+            let page = store.sessions(before, 7).unwrap();
+            let Some(last) = page.last() else { break };
+            before = Some(last.place());
+            pages.extend(page);
+        }
+        assert_eq!(pages.len(), 50);
+        assert_eq!(pages, store.sessions(None, 99).unwrap());
+        assert!(pages.is_sorted_by(|one, other| one.place() > other.place()));
+        let of = |session| {
+            pages
+                .iter()
+                .find(|row| row.session == key(session))
+                .cloned()
+        };
+        assert_eq!(pages[0], row(7, 90, b"new"));
+        assert_eq!(of(8), Some(row(8, 4, b"old")));
+        assert_eq!(of(9), Some(row(9, 4, b"z")));
+        assert_eq!(of(10), Some(row(10, 5, b"old")));
+        store.close().unwrap();
+        assert_eq!(store.sessions(None, 9), Err(StoreError::Closed));
+    }
 }
 
 /// A store of each kind that this machine has.

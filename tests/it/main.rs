@@ -36,6 +36,7 @@ mod ladder;
 mod learning;
 mod ledger;
 mod limits;
+mod listing;
 mod lone;
 mod memory;
 mod metered;

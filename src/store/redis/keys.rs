@@ -1,9 +1,14 @@
 //! What stands where in Redis: the names of keys, the form of values and members, and the commands
 //! that write and read them. Never sends anything.
 //!
-//! A blob is a string: `kind (1) ‖ stored form` (see [`super::super::codec`]). The links of a key are
-//! a sorted set in which all scores are 0, so that its order is that of the members' bytes: `turn
-//! (u32, big-endian) ‖ id (32)`. Every name ends with a digest, so that a cluster spreads them.
+//! | name | what it is |
+//! |---|---|
+//! | `prefix:b:id` | a blob: `kind (1) ‖ stored form` (see [`super::super::codec`]) |
+//! | `prefix:l:key` | the links of a key: a sorted set in which all scores are 0, so that its order is that of the members' bytes, `turn (u32, big-endian) ‖ id (32)` |
+//! | `prefix:r:session` | the row of a session: a sorted set of one member, `row ‖ 0 ‖ 0 ‖ id (32)`, by its time. In the row each byte 0 is followed by a byte 255, so that members are sorted as rows are |
+//! | `prefix:s:part` | a part of the list: a sorted set of the sessions whose digest begins with `part`, by the time of the row |
+//!
+//! Ids, keys and sessions are digests in 32 bytes, so that a cluster spreads the names.
 
 use std::time::Duration;
 
@@ -12,7 +17,7 @@ use redis::Cmd;
 
 use crate::model::Digest;
 
-use super::super::batch::{Batch, BatchKind, Link, MEMBERS};
+use super::super::batch::{Batch, BatchKind, Link, Listed, MEMBERS};
 use super::super::codec::{self, CodecError, Encoder};
 
 /// How many bytes a member takes.
@@ -23,6 +28,9 @@ const MEMBER_BYTES: usize = 36;
 pub(super) struct Keys {
     prefix: String,
 }
+
+/// How many parts the list of sessions has, so that a cluster can spread it.
+pub(super) const PARTS: u8 = 16;
 
 /// How long something is kept. `None` for as long as the server has room.
 pub(super) type Age = Option<Duration>;
@@ -41,6 +49,23 @@ impl Keys {
             digest.as_bytes().as_slice(),
         ]
         .concat()
+    }
+
+    /// The name of the row of a session.
+    pub(super) fn row(&self, session: &Digest) -> Vec<u8> {
+        self.name(":r:", session)
+    }
+
+    /// The name of a part of the list.
+    pub(super) fn part(&self, part: u8) -> Vec<u8> {
+        format!("{}:s:{part:x}", self.prefix).into_bytes()
+    }
+
+    /// The digest in the name of a key of this kind.
+    pub(super) fn digest_in(&self, kind: char, name: &[u8]) -> Option<Digest> {
+        let prefix = format!("{}:{kind}:", self.prefix);
+        let digest = name.strip_prefix(prefix.as_bytes())?;
+        Some(Digest(<[u8; 32]>::try_from(digest).ok()?))
     }
 
     /// The name of a blob.
@@ -84,10 +109,83 @@ impl Keys {
         command
     }
 
-    /// The pattern of the names of all sets of links.
-    pub(super) fn all_links(&self) -> Vec<u8> {
+    /// Reads the value with this name.
+    pub(super) fn read_value(name: &[u8]) -> Cmd {
+        let mut command = redis::cmd("GET");
+        command.arg(name);
+        command
+    }
+
+    /// Reads the row with this name.
+    pub(super) fn read_row_named(name: &[u8]) -> Cmd {
+        let mut command = redis::cmd("ZRANGE");
+        command.arg(name).arg(-1).arg(-1).arg("WITHSCORES");
+        command
+    }
+
+    /// Reads the row of a session.
+    pub(super) fn read_row(&self, session: &Digest) -> Cmd {
+        Self::read_row_named(&self.row(session))
+    }
+
+    /// Reads a part of the list from a time down, behind `from` sessions of it.
+    pub(super) fn read_part(&self, part: u8, time: Option<u64>, from: usize, most: usize) -> Cmd {
+        let mut command = redis::cmd("ZREVRANGEBYSCORE");
+        command.arg(self.part(part));
+        match time {
+            Some(time) => command.arg(time),
+            None => command.arg("+inf"),
+        };
+        command
+            .arg("-inf")
+            .arg("WITHSCORES")
+            .arg("LIMIT")
+            .arg(from)
+            .arg(most);
+        command
+    }
+
+    /// The pattern of the names of all keys of this kind.
+    pub(super) fn all(&self, kind: char) -> Vec<u8> {
         // A prefix holds no character that means something in a pattern.
-        format!("{}:l:*", self.prefix).into_bytes()
+        format!("{}:{kind}:*", self.prefix).into_bytes()
+    }
+
+    /// Writes a row, unless the session has a newer one. Whoever does the same in whatever order
+    /// comes to the same.
+    fn write_row(&self, listed: &Listed, age: Option<u64>) -> Vec<Cmd> {
+        let name = self.row(&listed.session);
+        let mut put = redis::cmd("ZADD");
+        put.arg(&name)
+            .arg("GT")
+            .arg(listed.at)
+            .arg(row_member(listed));
+        // The last has the latest time, and of several the greatest bytes.
+        let mut trim = redis::cmd("ZREMRANGEBYRANK");
+        trim.arg(&name).arg(0).arg(-2);
+        let part = self.part(
+            listed
+                .session
+                .as_bytes()
+                .first()
+                .map_or(0, |byte| byte / PARTS),
+        );
+        let mut list = redis::cmd("ZADD");
+        list.arg(&part)
+            .arg("GT")
+            .arg(listed.at)
+            .arg(listed.session.as_bytes());
+        let mut commands = vec![put, trim, list];
+        if let Some(age) = age {
+            let mut lives = redis::cmd("EXPIRE");
+            lives.arg(name).arg(age);
+            // The list forgets sessions whose rows have expired.
+            let mut forget = redis::cmd("ZREMRANGEBYSCORE");
+            let oldest = listed.at.saturating_sub(age.saturating_mul(1000));
+            forget.arg(part).arg("-inf").arg(format!("({oldest}"));
+            commands.extend([lives, forget]);
+        }
+        commands
     }
 
     /// Writes a batch: blobs before links, so that a server that stops in between has no link
@@ -126,6 +224,9 @@ impl Keys {
             commands.push(command);
             commands.extend(lives(self.links(&link.key)));
         }
+        if let Some(listed) = &batch.listed {
+            commands.extend(self.write_row(listed, age));
+        }
         Ok(commands)
     }
 }
@@ -163,4 +264,37 @@ pub(super) fn parse_member(member: &[u8]) -> Option<(u32, Digest)> {
         u32::from_be_bytes(*turn),
         Digest(<[u8; 32]>::try_from(id).ok()?),
     ))
+}
+
+fn row_member(listed: &Listed) -> Vec<u8> {
+    let mut member = Vec::with_capacity(listed.row.len() + 2 + 32);
+    for byte in &listed.row {
+        member.push(*byte);
+        if *byte == 0 {
+            member.push(255);
+        }
+    }
+    member.extend_from_slice(&[0, 0]);
+    member.extend_from_slice(listed.id.as_bytes());
+    member
+}
+
+/// The row in a member. `None` if somebody else wrote it.
+pub(super) fn parse_row(session: Digest, at: u64, member: &[u8]) -> Option<Listed> {
+    let (rest, id) = member.split_last_chunk::<32>()?;
+    let escaped = rest.strip_suffix(&[0, 0])?;
+    let mut row = Vec::with_capacity(escaped.len());
+    let mut bytes = escaped.iter();
+    while let Some(byte) = bytes.next() {
+        row.push(*byte);
+        if *byte == 0 && bytes.next() != Some(&255) {
+            return None;
+        }
+    }
+    Some(Listed {
+        session,
+        at,
+        id: Digest(*id),
+        row: row.into(),
+    })
 }

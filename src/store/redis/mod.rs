@@ -23,11 +23,12 @@ use super::codec::{CodecError, Encoder};
 use super::error::StoreError;
 use super::overlay::Overlay;
 use super::report::{Health, OpenReport};
-use super::settings::StoreSettings;
+use super::settings::{DAY_SECONDS, Retention, StoreSettings};
 use super::ticket::Ticket;
 
 mod connection;
 mod keys;
+mod rows;
 mod walk;
 mod writer;
 
@@ -44,6 +45,7 @@ use writer::{Job, Writer};
 const READ_LIMIT: Duration = Duration::from_millis(1_500);
 /// How long a write waits for an answer before it is sent again.
 const WRITE_LIMIT: Duration = Duration::from_secs(5);
+const DAY: Duration = Duration::from_secs(DAY_SECONDS);
 /// How many of the blobs that links lead to are read with them, because they are nearly always asked
 /// for next. Of the others it is only asked whether they are stored.
 const READ_AHEAD: usize = 16;
@@ -416,11 +418,22 @@ impl From<RedisError> for ReadError {
 
 impl Shared {
     /// How long what a batch holds is kept.
-    fn age(&self, _kind: BatchKind) -> Age {
-        None
+    fn age(&self, kind: BatchKind) -> Age {
+        let Retention {
+            records, content, ..
+        } = self.settings.retention;
+        let age = match kind {
+            BatchKind::Records => records,
+            BatchKind::Content => content,
+        };
+        // What a session stands on is named once a day, so it must live a day longer.
+        age.map(|age| age + DAY)
     }
 
     async fn ask_to_read(&self, commands: Vec<Cmd>) -> RedisResult<Vec<Value>> {
+        if commands.is_empty() {
+            return Ok(Vec::new());
+        }
         self.read_trips.fetch_add(1, Ordering::Relaxed);
         self.reads.ask(commands).await.inspect_err(|_| {
             self.refused.fetch_add(1, Ordering::Relaxed);

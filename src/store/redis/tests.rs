@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::prelude::*;
 
+use super::super::batch::Listed;
 use super::super::tests::{answers_as_memory_does, noise, operations, wait};
 use super::super::{Link, Store};
 use super::*;
@@ -67,7 +68,7 @@ proptest! {
     #[test]
     fn a_server_answers_as_memory_does(operations in operations()) {
         if let Some(settings) = fresh() {
-            answers_as_memory_does(operations, &|| Store::open(&settings).unwrap())?;
+            answers_as_memory_does(operations, false, &|| Store::open(&settings).unwrap())?;
         }
     }
 }
@@ -246,6 +247,88 @@ fn a_value_that_is_not_what_was_written_is_absent() {
     // Whoever commits it again mends it.
     wait(writer.commit(self::batch(1).0)).unwrap();
     assert!(has(&reader, 1));
+}
+
+/// Redis itself removes what is old. What a session stands on is named again and lives on, and each
+/// kind has an age of its own.
+#[test]
+fn each_kind_lives_as_long_as_it_is_to_be_kept() {
+    let Some(mut settings) = fresh() else { return };
+    let days = |days: u64| Duration::from_secs(days * DAY_SECONDS);
+    settings.retention.records = Some(days(90));
+    settings.retention.content = Some(days(10));
+    let store = open(&settings);
+    let (mut first, key, id) = batch(1);
+    let session = blob_id(b"session");
+    first.listed = Some(Listed {
+        session,
+        at: 1_800_000_000_000,
+        id,
+        row: Bytes::from_static(b"row"),
+    });
+    wait(store.commit(first)).unwrap();
+    let (mut said, _, said_id) = batch(2);
+    (said.kind, said.links) = (BatchKind::Content, Vec::new());
+    wait(store.commit(said)).unwrap();
+    let names = Keys::new(&settings.redis.prefix);
+    let client = redis::Client::open(settings.redis.urls[0].as_str()).unwrap();
+    let mut connection = client.get_connection().unwrap();
+    let mut days_of = |name: &[u8]| -> f64 {
+        let seconds: f64 = redis::cmd("TTL").arg(name).query(&mut connection).unwrap();
+        (seconds / DAY_SECONDS as f64).ceil()
+    };
+    assert_eq!(days_of(&names.blob(&id)), 91.0);
+    assert_eq!(days_of(&names.links(&key)), 91.0);
+    assert_eq!(days_of(&names.row(&session)), 91.0);
+    assert_eq!(days_of(&names.blob(&said_id)), 11.0);
+    // As if most of the time had passed.
+    let mut expire = |name: &[u8], seconds: i64| {
+        redis::cmd("EXPIRE")
+            .arg(name)
+            .arg(seconds)
+            .exec(&mut connection)
+            .unwrap();
+    };
+    expire(&names.blob(&id), 100);
+    let (mut next, _, _) = batch(3);
+    next.renewed = vec![id, blob_id(b"never written")];
+    wait(store.commit(next)).unwrap();
+    let mut connection = client.get_connection().unwrap();
+    let left: u64 = redis::cmd("TTL")
+        .arg(names.blob(&id))
+        .query(&mut connection)
+        .unwrap();
+    assert!(left > days(90).as_secs());
+    // Once it is gone, nothing leads to it, and the list does not show it.
+    for name in [names.blob(&id), names.row(&session)] {
+        redis::cmd("EXPIRE")
+            .arg(name)
+            .arg(0)
+            .exec(&mut connection)
+            .unwrap();
+    }
+    let other = open(&settings);
+    assert_eq!(other.links(&[key]).unwrap(), [vec![]]);
+    assert_eq!(other.sessions(None, 9).unwrap(), []);
+    // Rows that are too old leave the list when a newer one comes to its part.
+    let (mut later, _, id) = batch(4);
+    later.listed = Some(Listed {
+        session: Digest({
+            let mut bytes = *session.as_bytes();
+            bytes[31] ^= 1;
+            bytes
+        }),
+        at: 1_800_000_000_000 + 1000 * days(92).as_secs(),
+        id,
+        row: Bytes::from_static(b"row"),
+    });
+    wait(store.commit(later)).unwrap();
+    let listed: u64 = redis::cmd("ZCARD")
+        .arg(names.part(session.as_bytes()[0] / 16))
+        .query(&mut connection)
+        .unwrap();
+    assert_eq!(listed, 1);
+    assert_eq!(other.sessions(None, 9).unwrap().len(), 1);
 }
 
 /// Links that lead to nothing do not hide those behind them.

@@ -121,6 +121,7 @@ impl Writer {
 impl Batch {
     /// About how many commands the batch takes.
     fn commands(&self) -> usize {
-        self.blobs.len() + self.renewed.len() + 2 * self.links.len()
+        let row = 5 * usize::from(self.listed.is_some());
+        self.blobs.len() + self.renewed.len() + 2 * self.links.len() + row
     }
 }

@@ -7,11 +7,12 @@ use std::fs::{self, File};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
-use super::super::batch::Batch;
 use super::super::error::StoreError;
 use super::super::files;
 use super::entry::{EntryReader, Stamp, seal};
+use super::scan::Cursor;
 use super::trees::{Position, Trees};
+use super::writes::Writes;
 
 pub(super) const FILE_NAME: &str = "archive";
 const DRAFT_NAME: &str = "archive.new";
@@ -51,24 +52,18 @@ impl Archive {
         let file = files::create(&path).map_err(failed)?;
         let (end, last) = (0, 0);
         let mut archive = Self { file, end, last };
-        let mut part = Batch::default();
-        trees.each(engine, |blob, link| {
-            part.blobs.extend(blob);
-            part.links.extend(link);
-            if part.size() < PART_BYTES {
-                return Ok(());
-            }
-            // Entries of moderate size keep the damage of one flipped bit small.
-            let part = std::mem::take(&mut part);
-            archive.write(&Stamp::default(), &part).map_err(failed)
-        })?;
+        let mut cursor = Cursor::default();
+        // Entries of moderate size keep the damage of one flipped bit small.
+        while let Some(part) = trees.part(engine, &mut cursor, PART_BYTES)? {
+            archive.write(&Stamp::default(), &part).map_err(failed)?;
+        }
         let stamp = Stamp {
             first: 0,
             last: position.group,
             counts: position.counts,
         };
         archive
-            .write(&stamp, &part)
+            .write(&stamp, &Writes::default())
             .and_then(|()| archive.file.sync_all())
             .and_then(|()| fs::rename(&path, dir.join(FILE_NAME)))
             .and_then(|()| files::sync_dir(dir))
@@ -78,7 +73,7 @@ impl Archive {
     }
 
     /// Appends the writes of some groups and waits until they are durable.
-    pub(super) fn append(&mut self, stamp: &Stamp, writes: &Batch) -> io::Result<()> {
+    pub(super) fn append(&mut self, stamp: &Stamp, writes: &Writes) -> io::Result<()> {
         let end = self.end;
         let written = self.write(stamp, writes);
         let written = written.and_then(|()| self.file.sync_data());
@@ -93,7 +88,7 @@ impl Archive {
         written
     }
 
-    fn write(&mut self, stamp: &Stamp, writes: &Batch) -> io::Result<()> {
+    fn write(&mut self, stamp: &Stamp, writes: &Writes) -> io::Result<()> {
         let writes = std::slice::from_ref(writes);
         let entry = seal(self.end, usize::MAX, stamp, writes);
         let entry = entry.ok_or_else(|| io::Error::other("more at once than an entry holds"))?;

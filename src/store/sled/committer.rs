@@ -3,7 +3,6 @@
 //! journal or in the archive. The engine follows later. It is not flushed while anybody waits,
 //! except once every few hundred kilobytes.
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -17,7 +16,8 @@ use super::archive::Archive;
 use super::entry::Stamp;
 use super::journal::Journal;
 use super::shared::{Engine, Shared};
-use super::trees::{CHUNK_BYTES, Counts, Position, Trees};
+use super::trees::{Counts, Position, Trees};
+use super::writes::Writes;
 
 /// About how many engine operations a group may have. More would only delay its first batch.
 const GROUP_OPERATIONS: usize = 256;
@@ -40,7 +40,7 @@ pub(super) struct Committer {
     /// `None` only until the first recovery of a directory without one.
     pub(super) archive: Option<Archive>,
     /// What was applied but not archived yet, in the stored form. The journal holds it as well.
-    pub(super) pending: Batch,
+    pub(super) pending: Writes,
     pub(super) counts: Counts,
     /// Whether the engine's entries were counted when it was opened. If not, the counts are those
     /// that were noted last, and the engine may hold a few more entries.
@@ -120,13 +120,18 @@ impl Committer {
         let jobs = group.into_iter().map(|job| (job.batch, job.acknowledge));
         let (batches, tickets): (Vec<Batch>, Vec<Acknowledge>) = jobs.unzip();
         let mut tickets = tickets.into_iter();
-        let outcomes = match self.ready().and_then(|()| self.write_ahead(&batches)) {
+        let today = self.shared.settings.clock.today();
+        let group: Vec<Writes> = batches
+            .iter()
+            .map(|batch| Writes::of(batch, today))
+            .collect();
+        let outcomes = match self.ready().and_then(|()| self.write_ahead(&group)) {
             Ok(true) => {
                 // Readers find the group in the overlay until the engine has it.
                 tickets.by_ref().for_each(|ticket| ticket.send(Ok(())));
-                self.apply(&batches)
+                self.apply(group)
             }
-            Ok(false) => self.write_through(&batches),
+            Ok(false) => self.write_through(group),
             Err(error) => Err(error),
         };
         // A failure of the disk concerns every batch of the group.
@@ -144,7 +149,7 @@ impl Committer {
 
     /// Writes a group to the journal, which makes it durable. Returns false if the journal has no
     /// room.
-    fn write_ahead(&mut self, batches: &[Batch]) -> Result<bool, StoreError> {
+    fn write_ahead(&mut self, group: &[Writes]) -> Result<bool, StoreError> {
         // The engine must be open: what can't be applied must not be acknowledged.
         self.shared.engine.read().trees()?;
         let stamp = Stamp {
@@ -153,99 +158,15 @@ impl Committer {
             counts: self.counts,
         };
         let dir = self.shared.place.dir();
-        let appended = self.journal.append(&stamp, batches);
+        let appended = self.journal.append(&stamp, group);
         let appended =
             appended.map_err(|error| StoreError::io("writing the journal in", dir, &error))?;
         self.group += u64::from(appended);
         Ok(appended)
     }
 
-    /// Applies a group that the journal holds. What is new in it is archived later.
-    fn apply(&mut self, batches: &[Batch]) -> Result<Vec<Result<(), StoreError>>, StoreError> {
-        let shared = Arc::clone(&self.shared);
-        let engine = shared.engine.read();
-        let trees = engine.trees()?;
-        self.behind = true;
-        let mut outcomes = Vec::with_capacity(batches.len());
-        for batch in batches {
-            let stored = self.encode(batch);
-            outcomes.push(match stored {
-                Ok(stored) => {
-                    let new = self.put(trees, &stored)?;
-                    self.pending.blobs.extend(new.blobs);
-                    self.pending.links.extend(new.links);
-                    Ok(())
-                }
-                // What can't be encoded fails alone. Any other error stops the whole group.
-                Err(error @ StoreError::Codec(_)) => Err(error),
-                Err(error) => return Err(error),
-            });
-        }
-        Ok(outcomes)
-    }
-
-    /// Archives a group that does not fit into the journal, together with everything in the
-    /// journal, and applies it. Returns one outcome per batch: a mistake in a batch fails that
-    /// batch alone, a failure of the disk fails the group.
-    fn write_through(
-        &mut self,
-        batches: &[Batch],
-    ) -> Result<Vec<Result<(), StoreError>>, StoreError> {
-        let shared = Arc::clone(&self.shared);
-        let engine = shared.engine.read();
-        let trees = engine.trees()?;
-        self.behind = true;
-        let mut outcomes = Vec::with_capacity(batches.len());
-        let mut group = Vec::with_capacity(batches.len());
-        for batch in batches {
-            match self.encode(batch) {
-                Ok(stored) => {
-                    group.push(stored);
-                    outcomes.push(Ok(()));
-                }
-                Err(error @ StoreError::Codec(_)) => outcomes.push(Err(error)),
-                Err(error) => return Err(error),
-            }
-        }
-        // The archive is written first and counts what is new. `put` counts the same again when it
-        // applies the group.
-        let before = self.counts;
-        self.add_new(trees, &group)?;
-        self.group += 1;
-        self.append_pending()?;
-        self.counts = before;
-        for batch in &group {
-            self.put(trees, batch)?;
-        }
-        self.note_archived(trees)?;
-        Ok(outcomes)
-    }
-
-    /// Adds what the engine lacks of a group to what waits for the archive, and counts it.
-    fn add_new(&mut self, trees: &Trees, group: &[Batch]) -> Result<(), StoreError> {
-        let path = self.shared.place.engine().to_owned();
-        let (mut blobs, mut links) = (HashSet::new(), HashSet::new());
-        for batch in group {
-            for (id, stored) in &batch.blobs {
-                // Two batches of a group may hold the same blob, which must be counted and written
-                // once.
-                if blobs.insert(*id) && !trees.has_blob(&path, id)? {
-                    self.counts.blobs += 1;
-                    self.pending.blobs.push((*id, stored.clone()));
-                }
-            }
-            for link in &batch.links {
-                if links.insert(*link) && !trees.has_link(&path, link)? {
-                    self.counts.links += 1;
-                    self.pending.links.push(*link);
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Completes the archive up to the last group, so that the journal can be overwritten.
-    fn append_pending(&mut self) -> Result<(), StoreError> {
+    pub(super) fn append_pending(&mut self) -> Result<(), StoreError> {
         let Some(archive) = &mut self.archive else {
             return Err(StoreError::Closed);
         };
@@ -259,13 +180,13 @@ impl Committer {
             .append(&stamp, &self.pending)
             .map_err(|error| StoreError::io("writing the archive in", dir, &error))?;
         // The journal only holds what the archive does not, so it can begin anew.
-        self.pending = Batch::default();
+        self.pending = Writes::default();
         self.journal.rewind();
         Ok(())
     }
 
     /// Notes in the engine that it holds everything in the archive. Flushes it if it is far behind.
-    fn note_archived(&mut self, trees: &Trees) -> Result<(), StoreError> {
+    pub(super) fn note_archived(&mut self, trees: &Trees) -> Result<(), StoreError> {
         let position = self.position();
         let path = self.shared.place.engine();
         trees.put_position(path, position)?;
@@ -325,44 +246,6 @@ impl Committer {
         if let Err(StoreError::Corrupt { .. }) = self.reopen() {
             self.shared.degrade();
         }
-    }
-
-    /// The batch with its blobs in their stored form.
-    pub(super) fn encode(&mut self, batch: &Batch) -> Result<Batch, StoreError> {
-        let mut blobs = Vec::with_capacity(batch.blobs.len());
-        for (id, value) in &batch.blobs {
-            blobs.push((*id, self.encoder.encode(value)?.into()));
-        }
-        Ok(Batch {
-            blobs,
-            links: batch.links.clone(),
-            kind: batch.kind,
-            renewed: batch.renewed.clone(),
-        })
-    }
-
-    /// Writes blobs before links, so that a crash in between leaves only blobs that nothing leads
-    /// to. Returns what was new.
-    pub(super) fn put(&mut self, trees: &Trees, stored: &Batch) -> Result<Batch, StoreError> {
-        let shared = Arc::clone(&self.shared);
-        let path = shared.place.engine();
-        let mut new = Batch::default();
-        for (id, bytes) in &stored.blobs {
-            let put = trees.put_blob(path, id, bytes)?;
-            self.counts.blobs += u64::from(put.new);
-            // A blob that was damaged is written again without being new, so the archive gets it
-            // too.
-            if put.wrote {
-                new.blobs.push((*id, bytes.clone()));
-            }
-        }
-        for link in &stored.links {
-            if trees.put_link(path, link)? {
-                self.counts.links += 1;
-                new.links.push(*link);
-            }
-        }
-        Ok(new)
     }
 
     /// Makes sure that there is an engine to write to. After a failure of the disk this is tried
@@ -473,17 +356,5 @@ impl Committer {
             (Engine::Failed(error), _) => Err(error),
             (Engine::Closed, _) => Err(StoreError::Closed),
         }
-    }
-}
-
-impl Batch {
-    /// About how many engine operations the batch takes.
-    pub(super) fn operations(&self) -> usize {
-        let chunks: usize = self
-            .blobs
-            .iter()
-            .map(|(_, bytes)| 1 + bytes.len() / CHUNK_BYTES)
-            .sum();
-        chunks + self.links.len()
     }
 }

@@ -11,27 +11,26 @@
 //! The checksum of a stamp covers the entry's place in its file as well. So bytes that only look
 //! like an entry, because somebody stored them as a value, do not count. The numbers are those of
 //! groups of writes. Blobs and links are how many the store held with them. A payload is a sequence
-//! of batches: `blobs (u32) ‖ for each: id (32), length (u32), bytes ‖ links (u32) ‖ for each: key
-//! (32), id (32), turn (u32)`.
+//! of what was written together (see [`super::writes`]). The last byte of the magic is the version
+//! of that form: 3, or 2 before there were ages. Both are read.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
-use bytes::Bytes;
 use memchr::memmem;
 use twox_hash::XxHash3_128;
 
-use crate::model::Digest;
-
-use super::super::batch::{Batch, Link};
 use super::trees::Counts;
+use super::writes::{Writes, take};
 
 const MAGIC_BYTES: usize = 8;
-const HEAD: [u8; MAGIC_BYTES] = *b"\xd1plimso\x02";
-const TAIL: [u8; MAGIC_BYTES] = *b"\xd2plimso\x02";
-/// What both magics have in common, which is all but the first byte.
-const COMMON_MAGIC: &[u8] = b"plimso\x02";
+const HEAD: [u8; MAGIC_BYTES] = *b"\xd1plimso\x03";
+const TAIL: [u8; MAGIC_BYTES] = *b"\xd2plimso\x03";
+const OLD_HEAD: [u8; MAGIC_BYTES] = *b"\xd1plimso\x02";
+const OLD_TAIL: [u8; MAGIC_BYTES] = *b"\xd2plimso\x02";
+/// What all magics have in common, which is all but the first and the last byte.
+const COMMON_MAGIC: &[u8] = b"plimso";
 const STAMP_BYTES: usize = MAGIC_BYTES + 4 * 8 + 4 + 8;
 const CHECKSUM_BYTES: usize = 16;
 /// How many bytes an entry takes besides its payload.
@@ -50,6 +49,14 @@ pub(super) struct Stamp {
     pub(super) counts: Counts,
 }
 
+/// Which of the two stamps of an entry one is, and of which version.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Head,
+    OldHead,
+    Tail,
+}
+
 impl Stamp {
     fn bytes(&self, magic: [u8; MAGIC_BYTES], at: u64, length: u32) -> [u8; STAMP_BYTES] {
         let mut out = [0; STAMP_BYTES];
@@ -63,9 +70,9 @@ impl Stamp {
         out
     }
 
-    /// Reads the stamp at `place`. Returns it with its length and whether it is the first of the
-    /// two.
-    fn read(bytes: &[u8; STAMP_BYTES], place: u64) -> Option<(Self, u32, bool)> {
+    /// Reads the stamp at `place`. Returns it with the length of its payload and which of the two it
+    /// is.
+    fn read(bytes: &[u8; STAMP_BYTES], place: u64) -> Option<(Self, u32, Side)> {
         let (body, sum) = bytes.split_last_chunk::<8>()?;
         let mut rest = body;
         let magic = take::<MAGIC_BYTES>(&mut rest)?;
@@ -73,25 +80,29 @@ impl Stamp {
         let (first, last) = (number()?, number()?);
         let (blobs, links) = (number()?, number()?);
         let length = u32::from_le_bytes(take(&mut rest)?);
-        let front = match magic {
-            HEAD => true,
-            TAIL => false,
+        let side = match magic {
+            HEAD => Side::Head,
+            OLD_HEAD => Side::OldHead,
+            TAIL | OLD_TAIL => Side::Tail,
             _ => return None,
         };
         // The checksum covers the place of the entry, which the stamp at the end has to compute.
-        let before = if front {
-            0
-        } else {
-            (STAMP_BYTES + CHECKSUM_BYTES) as u64 + u64::from(length)
+        let before = match side {
+            Side::Head | Side::OldHead => 0,
+            Side::Tail => (STAMP_BYTES + CHECKSUM_BYTES) as u64 + u64::from(length),
         };
         let at = place.checked_sub(before)?;
-        let counts = Counts { blobs, links };
+        let counts = Counts {
+            blobs,
+            links,
+            rows: 0,
+        };
         let stamp = Self {
             first,
             last,
             counts,
         };
-        (stamp_sum(body, at) == *sum).then_some((stamp, length, front))
+        (stamp_sum(body, at) == *sum).then_some((stamp, length, side))
     }
 }
 
@@ -100,16 +111,16 @@ fn stamp_sum(body: &[u8], at: u64) -> [u8; 8] {
     (sum as u64).to_le_bytes()
 }
 
-/// The entry for the place `at` with all batches of a group. `None` if it takes more than `room`
+/// The entry for the place `at` with all writes of a group. `None` if it takes more than `room`
 /// bytes.
-pub(super) fn seal(at: u64, room: usize, stamp: &Stamp, group: &[Batch]) -> Option<Vec<u8>> {
+pub(super) fn seal(at: u64, room: usize, stamp: &Stamp, group: &[Writes]) -> Option<Vec<u8>> {
     let front = STAMP_BYTES + CHECKSUM_BYTES;
     let mut entry = vec![0; front];
-    for batch in group {
-        if entry.len() + STAMP_BYTES + batch.size() > room {
+    for writes in group {
+        if entry.len() + STAMP_BYTES + writes.size() > room {
             return None;
         }
-        write_batch(&mut entry, batch)?;
+        writes.write(&mut entry)?;
     }
     if entry.len() + STAMP_BYTES > room {
         return None;
@@ -126,7 +137,7 @@ pub(super) fn seal(at: u64, room: usize, stamp: &Stamp, group: &[Batch]) -> Opti
 /// What a reader meets.
 pub(super) enum Scanned {
     /// An entry as it was written.
-    Whole(Stamp, Vec<Batch>),
+    Whole(Stamp, Vec<Writes>),
     /// The stamp of an entry that is damaged or partly overwritten.
     Trace(Stamp),
 }
@@ -149,15 +160,15 @@ impl<'a> EntryReader<'a> {
         while self.at + STAMP_BYTES as u64 <= self.end {
             let mut bytes = [0; STAMP_BYTES];
             self.file.read_exact_at(&mut bytes, self.at)?;
-            let Some((stamp, length, front)) = Stamp::read(&bytes, self.at) else {
+            let Some((stamp, length, side)) = Stamp::read(&bytes, self.at) else {
                 // After damage, the next magic is searched for, because entries have no fixed
                 // places.
                 self.at = self.search(self.at + 1)?;
                 continue;
             };
-            if front && let Some(batches) = self.payload(length as usize)? {
+            if let Some(writes) = self.payload(side, length as usize)? {
                 self.at += (OVERHEAD_BYTES + length as usize) as u64;
-                return Ok(Some(Scanned::Whole(stamp, batches)));
+                return Ok(Some(Scanned::Whole(stamp, writes)));
             }
             // Either the payload is damaged, or this is the end of an entry whose beginning is. The
             // stamp still tells which groups were written.
@@ -167,8 +178,13 @@ impl<'a> EntryReader<'a> {
         Ok(None)
     }
 
-    /// The batches of the entry at hand, if its payload is intact.
-    fn payload(&self, length: usize) -> io::Result<Option<Vec<Batch>>> {
+    /// The writes of the entry at hand, if this is its front and its payload is intact.
+    fn payload(&self, side: Side, length: usize) -> io::Result<Option<Vec<Writes>>> {
+        let read = match side {
+            Side::Head => Writes::read,
+            Side::OldHead => Writes::read_old,
+            Side::Tail => return Ok(None),
+        };
         let from = self.at + STAMP_BYTES as u64;
         if from + (CHECKSUM_BYTES + length) as u64 > self.end {
             return Ok(None);
@@ -181,7 +197,7 @@ impl<'a> EntryReader<'a> {
         if XxHash3_128::oneshot(payload).to_le_bytes() != *sum {
             return Ok(None);
         }
-        Ok(read_batches(payload))
+        Ok(read_all(payload, read))
     }
 
     /// Where the next stamp may begin, from a place on. The end of the file if there is none.
@@ -209,55 +225,16 @@ impl<'a> EntryReader<'a> {
     }
 }
 
-fn write_batch(out: &mut Vec<u8>, batch: &Batch) -> Option<()> {
-    let number = |count: usize| u32::try_from(count).ok().map(u32::to_le_bytes);
-    out.extend(number(batch.blobs.len())?);
-    for (id, bytes) in &batch.blobs {
-        out.extend(id.as_bytes());
-        out.extend(number(bytes.len())?);
-        out.extend_from_slice(bytes);
-    }
-    out.extend(number(batch.links.len())?);
-    for link in &batch.links {
-        out.extend(link.key.as_bytes());
-        out.extend(link.id.as_bytes());
-        out.extend(link.turn.to_le_bytes());
-    }
-    Some(())
-}
-
-/// All batches of a payload. `None` if it holds anything else.
-pub(super) fn read_batches(mut payload: &[u8]) -> Option<Vec<Batch>> {
-    let mut batches = Vec::new();
+/// All writes of a payload. `None` if it holds anything else.
+pub(super) fn read_all(
+    mut payload: &[u8],
+    read: impl Fn(&mut &[u8]) -> Option<Writes>,
+) -> Option<Vec<Writes>> {
+    let mut all = Vec::new();
     while !payload.is_empty() {
-        batches.push(read_batch(&mut payload)?);
+        all.push(read(&mut payload)?);
     }
-    Some(batches)
-}
-
-fn read_batch(rest: &mut &[u8]) -> Option<Batch> {
-    let mut batch = Batch::default();
-    for _ in 0..u32::from_le_bytes(take(rest)?) {
-        let id = Digest(take(rest)?);
-        let length = u32::from_le_bytes(take(rest)?) as usize;
-        let (bytes, behind) = rest.split_at_checked(length)?;
-        batch.blobs.push((id, Bytes::copy_from_slice(bytes)));
-        *rest = behind;
-    }
-    for _ in 0..u32::from_le_bytes(take(rest)?) {
-        batch.links.push(Link {
-            key: Digest(take(rest)?),
-            id: Digest(take(rest)?),
-            turn: u32::from_le_bytes(take(rest)?),
-        });
-    }
-    Some(batch)
-}
-
-pub(super) fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
-    let (first, behind) = rest.split_first_chunk::<N>()?;
-    *rest = behind;
-    Some(*first)
+    Some(all)
 }
 
 #[cfg(test)]

@@ -12,9 +12,9 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
-use super::super::batch::Batch;
 use super::super::files;
 use super::entry::{EntryReader, Stamp, seal};
+use super::writes::Writes;
 
 pub(super) const FILE_NAME: &str = "journal";
 /// As much as the archive is ever behind, which is some forty turns. A group that does not fit goes
@@ -47,7 +47,7 @@ impl Journal {
 
     /// Writes a group and waits until it is durable. Returns false and writes nothing if there is
     /// no room.
-    pub(super) fn append(&mut self, stamp: &Stamp, group: &[Batch]) -> io::Result<bool> {
+    pub(super) fn append(&mut self, stamp: &Stamp, group: &[Writes]) -> io::Result<bool> {
         let at = self.end as u64;
         let Some(entry) = seal(at, SIZE_BYTES - self.end, stamp, group) else {
             return Ok(false);

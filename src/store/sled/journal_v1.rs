@@ -7,23 +7,23 @@
 
 use twox_hash::XxHash3_128;
 
-use super::super::batch::Batch;
-use super::entry::{read_batches, take};
+use super::entry::read_all;
+use super::writes::{Writes, take};
 
 const CHECKSUM: usize = 16;
 const HEADER: usize = CHECKSUM + 8 + 4;
 
-/// All batches that the engine may lack, oldest first.
-pub(super) fn batches(bytes: &[u8]) -> Vec<Batch> {
+/// All writes that the engine may lack, oldest first.
+pub(super) fn writes(bytes: &[u8]) -> Vec<Writes> {
     let mut found = Vec::new();
     let mut rest = bytes;
     let mut first = None;
     while let Some((round, payload)) = whole(rest)
         && *first.get_or_insert(round) == round
-        && let Some(batches) = read_batches(payload)
+        && let Some(writes) = read_all(payload, Writes::read_old)
         && let Some(behind) = rest.get(HEADER + payload.len()..)
     {
-        found.extend(batches);
+        found.extend(writes);
         rest = behind;
     }
     found

@@ -16,8 +16,8 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::entry::take;
 use super::trees::SEGMENT_BYTES;
+use super::writes::take;
 
 const HEADER_BYTES: usize = 20;
 /// No message begins this close to the end of a segment.

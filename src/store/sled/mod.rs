@@ -5,18 +5,14 @@
 //! because the engine silently loses what stands behind a damaged place. Never removes anything
 //! that was committed.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
 use std::time::Instant;
 
-use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 
-use crate::model::Digest;
-
-use super::batch::{Batch, MEMBERS};
+use super::batch::Batch;
 use super::codec::Encoder;
 use super::error::StoreError;
 use super::files;
@@ -24,18 +20,25 @@ use super::report::{Health, OpenReport};
 use super::settings::StoreSettings;
 use super::ticket::Ticket;
 
+mod age;
+mod apply;
 mod archive;
+mod chunks;
 mod committer;
 mod entry;
 mod journal;
 mod journal_v1;
 mod log_check;
 mod open;
+mod read;
 mod recover;
 mod replaced_files;
+mod rows;
 mod salvage;
+mod scan;
 mod shared;
 mod trees;
+mod writes;
 
 #[cfg(test)]
 mod tests;
@@ -45,7 +48,7 @@ use committer::{Committer, Job};
 use journal::Journal;
 use open::DataDirectory;
 use shared::{Engine, Shared};
-use trees::StoredBlob;
+use writes::Writes;
 
 /// A store in a directory of this machine. Only one process may use it at a time.
 pub struct SledStore {
@@ -86,7 +89,7 @@ impl SledStore {
             encoder: Encoder::new()?,
             journal,
             archive,
-            pending: Batch::default(),
+            pending: Writes::default(),
             counts: checked.counts,
             counted: checked.counted,
             group: 0,
@@ -128,67 +131,6 @@ impl SledStore {
 
     pub(super) fn disk_bytes(&self) -> u64 {
         files::bytes(&self.shared.settings.path)
-    }
-
-    pub(super) fn links(&self, keys: &[Digest]) -> Result<Vec<Vec<(u32, Digest)>>, StoreError> {
-        // The overlay is read before the trees. A batch that moves from one to the other in between
-        // is then found twice and never missed.
-        let mut sets: Vec<Vec<(u32, Digest)>> = {
-            let overlay = self.shared.overlay.lock();
-            keys.iter()
-                .map(|key| overlay.links(key).collect())
-                .collect()
-        };
-        self.shared.read(|trees, path| {
-            for (key, set) in keys.iter().zip(&mut sets) {
-                set.extend(trees.links(path, key)?);
-                set.sort_unstable();
-                set.dedup();
-                set.truncate(MEMBERS);
-            }
-            self.shared.drop_dangling(trees, &mut sets)
-        })?;
-        Ok(sets)
-    }
-
-    pub(super) fn linked(&self) -> Result<Vec<(u32, Digest)>, StoreError> {
-        // The overlay comes first, as in `links`.
-        let mut set: BTreeSet<(u32, Digest)> = self.shared.overlay.lock().linked().collect();
-        let mut sets = Vec::new();
-        self.shared.read(|trees, path| {
-            trees.each_member(path, |member| {
-                set.insert(member);
-            })?;
-            sets.push(set.into_iter().collect());
-            self.shared.drop_dangling(trees, &mut sets)
-        })?;
-        Ok(sets.pop().unwrap_or_default())
-    }
-
-    pub(super) fn blobs(&self, ids: &[Digest]) -> Result<Vec<Option<Bytes>>, StoreError> {
-        let mut blobs: Vec<Option<Bytes>> = {
-            let overlay = self.shared.overlay.lock();
-            ids.iter().map(|id| overlay.blob(id).cloned()).collect()
-        };
-        self.shared.read(|trees, path| {
-            // Only what does not wait in the overlay is read from the disk.
-            for (id, blob) in ids
-                .iter()
-                .zip(&mut blobs)
-                .filter(|(_, blob)| blob.is_none())
-            {
-                *blob = match trees.blob(path, id)? {
-                    StoredBlob::Whole(value) => Some(value),
-                    StoredBlob::Absent => None,
-                    StoredBlob::Mismatch => {
-                        self.shared.mismatched.fetch_add(1, Ordering::Relaxed);
-                        None
-                    }
-                };
-            }
-            Ok(())
-        })?;
-        Ok(blobs)
     }
 
     /// Does the same as [`Self::commit`], but leaves half of the queue free.

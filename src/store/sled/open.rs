@@ -53,16 +53,18 @@ impl CleanStop {
         let mut numbers = text.split_whitespace().map(|word| word.parse::<u64>().ok());
         let mut next = || numbers.next().flatten();
         let (log, blobs, links) = (next()?, next()?, next()?);
-        let counts = Counts { blobs, links };
+        // Older versions had no rows.
+        let rows = next().unwrap_or(0);
+        let counts = Counts { blobs, links, rows };
         Some(Self { log, counts })
     }
 
     fn text(self) -> String {
         let Self {
             log,
-            counts: Counts { blobs, links },
+            counts: Counts { blobs, links, rows },
         } = self;
-        format!("{log} {blobs} {links}\n")
+        format!("{log} {blobs} {links} {rows}\n")
     }
 }
 

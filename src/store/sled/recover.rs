@@ -13,6 +13,7 @@ use super::committer::Committer;
 use super::entry::{Scanned, Stamp};
 use super::journal_v1;
 use super::trees::{Counts, Trees};
+use super::writes::Writes;
 
 /// Which groups of writes were found, whole or only as a trace.
 struct GroupsFound {
@@ -76,7 +77,7 @@ impl Committer {
     /// lacks waits to be archived, and the journal holds it until then.
     pub(super) fn recover(&mut self, trees: &Trees, clean: bool) -> Result<Loss, StoreError> {
         let shared = Arc::clone(&self.shared);
-        self.pending = Batch::default();
+        self.pending = Writes::default();
         let position = trees.position(shared.place.engine())?;
         self.group = position.group;
         let archive = self.archive.take();
@@ -121,23 +122,23 @@ impl Committer {
         if let Some(archive) = &self.archive {
             let mut entries = archive.entries(position.archived).map_err(failed)?;
             while let Some(found) = entries.next().map_err(failed)? {
-                let Scanned::Whole(_, batches) = found else {
+                let Scanned::Whole(_, group) = found else {
                     continue;
                 };
-                for mut batch in batches {
-                    for (_, bytes) in &mut batch.blobs {
+                for mut writes in group {
+                    for (.., bytes) in &mut writes.blobs {
                         *bytes = codec::decode(bytes)?;
                     }
-                    held.push(batch);
+                    held.extend(writes.batches());
                 }
             }
         }
         let mut entries = self.journal.entries().map_err(failed)?;
         while let Some(found) = entries.next().map_err(failed)? {
-            if let Scanned::Whole(stamp, batches) = found
+            if let Scanned::Whole(stamp, group) = found
                 && stamp.last > position.group
             {
-                held.extend(batches);
+                held.extend(group.into_iter().flat_map(Writes::batches));
             }
         }
         Ok(held)
@@ -155,13 +156,17 @@ impl Committer {
         let mut entries = archive.entries(from).map_err(failed)?;
         while let Some(found) = entries.next().map_err(failed)? {
             match found {
-                Scanned::Whole(stamp, batches) => {
-                    for batch in &batches {
-                        self.put(trees, batch)?;
+                Scanned::Whole(stamp, group) => {
+                    for writes in &group {
+                        self.put(trees, writes)?;
                     }
                     if !self.counted {
-                        // The engine may have had some of it already without having noted it.
-                        self.counts = stamp.counts;
+                        // The engine may have had some of it already without having noted it. A
+                        // stamp does not count rows.
+                        self.counts = Counts {
+                            rows: self.counts.rows,
+                            ..stamp.counts
+                        };
                     }
                     tale.archived(&stamp);
                 }
@@ -179,6 +184,7 @@ impl Committer {
         Counts {
             blobs: tale.expected.blobs.saturating_sub(self.counts.blobs),
             links: tale.expected.links.saturating_sub(self.counts.links),
+            rows: 0,
         }
     }
 
@@ -191,28 +197,27 @@ impl Committer {
         let mut entries = self.journal.entries().map_err(failed)?;
         while let Some(found) = entries.next().map_err(failed)? {
             match found {
-                Scanned::Whole(stamp, batches) => groups.push((stamp, batches)),
+                Scanned::Whole(stamp, group) => groups.push((stamp, group)),
                 Scanned::Trace(stamp) => tale.trace(&stamp),
             }
         }
         groups.sort_by_key(|(stamp, _)| stamp.last);
-        for (stamp, batches) in groups {
+        for (stamp, group) in groups {
             if stamp.last <= tale.archived && tale.has(stamp.last) {
                 continue;
             }
             if !self.counted {
                 // As above. Some entries of the last group may stay uncounted. That hides a little
                 // from a later check, but raises no false alarm.
-                let Counts { blobs, links } = stamp.counts;
+                let Counts { blobs, links, .. } = stamp.counts;
                 self.counts.blobs = self.counts.blobs.max(blobs);
                 self.counts.links = self.counts.links.max(links);
             }
-            for batch in &batches {
-                match self.encode(batch) {
+            for writes in group {
+                match self.encode(writes) {
                     Ok(stored) => {
                         self.put(trees, &stored)?;
-                        self.pending.blobs.extend(stored.blobs);
-                        self.pending.links.extend(stored.links);
+                        self.pending.extend(stored);
                     }
                     // It was refused when it was new as well.
                     Err(StoreError::Codec(_)) => {}
@@ -230,8 +235,8 @@ impl Committer {
         let bytes = self.journal.bytes();
         let bytes =
             bytes.map_err(|error| StoreError::io("reading the journal in", &dir, &error))?;
-        for batch in journal_v1::batches(&bytes) {
-            match self.encode(&batch) {
+        for writes in journal_v1::writes(&bytes) {
+            match self.encode(writes) {
                 Ok(stored) => self.put(trees, &stored).map(drop)?,
                 Err(StoreError::Codec(_)) => {}
                 Err(error) => return Err(error),
@@ -259,7 +264,7 @@ impl Committer {
 
 /// What is lost. Groups in the archive are not lost if the engine has as much as it had then.
 fn told(tale: GroupsFound, lacking: Counts) -> Loss {
-    let Counts { blobs, links } = lacking;
+    let Counts { blobs, links, .. } = lacking;
     let from = if blobs + links > 0 { 0 } else { tale.archived };
     Loss {
         writes: tale.missing(from),

@@ -3,9 +3,10 @@
 
 use std::path::Path;
 
-use ::sled::Tree;
+use ::sled::{IVec, Tree};
 
 use super::super::error::StoreError;
+use super::rows::parse_row;
 use super::trees::{Counts, Position, Trees, guarded};
 
 impl Trees {
@@ -18,8 +19,15 @@ impl Trees {
         damaged: &Self,
         aside: &Path,
     ) -> Result<Counts, StoreError> {
-        copy_readable((&damaged.blobs, aside), (&self.blobs, path))?;
-        copy_readable((&damaged.links, aside), (&self.links, path))?;
+        for (from, to) in [(&damaged.blobs, &self.blobs), (&damaged.links, &self.links)] {
+            copy_readable((from, aside), |key, value| {
+                guarded(path, || to.insert(key, value).map(drop))
+            })?;
+        }
+        // Each row is put anew, so that the two trees of rows agree.
+        copy_readable((&damaged.rows, aside), |key, value| {
+            parse_row(key, value).map_or(Ok(()), |row| self.put_row(path, &row).map(drop))
+        })?;
         let counts = self.check(path, usize::MAX)?.counts;
         // The new engine knows of no group, so everything in the archive and the journal is applied
         // to it.
@@ -37,12 +45,12 @@ impl Trees {
 /// written.
 fn copy_readable(
     (from, aside): (&Tree, &Path),
-    (to, path): (&Tree, &Path),
+    put: impl Fn(&IVec, &IVec) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let mut last = None;
     let mut forward = from.iter();
     while let Ok(Some((key, value))) = guarded(aside, || forward.next().transpose()) {
-        guarded(path, || to.insert(&key, value))?;
+        put(&key, &value)?;
         last = Some(key);
     }
     let mut backward = from.iter().rev();
@@ -50,7 +58,7 @@ fn copy_readable(
         if last.as_ref().is_some_and(|last| key <= *last) {
             break;
         }
-        guarded(path, || to.insert(&key, value))?;
+        put(&key, &value)?;
     }
     Ok(())
 }

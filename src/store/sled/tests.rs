@@ -22,7 +22,10 @@ fn key(number: u64) -> Digest {
     blob_id(&number.to_le_bytes())
 }
 
-/// The batch of a number: one blob of up to 60 KB and four links, one to a shared key.
+/// How many sessions the batches belong to.
+const SESSIONS: u64 = 16;
+
+/// The batch of a number: one blob of up to 60 KB, four links, one to a shared key, and a row.
 fn numbered(number: u64) -> Batch {
     let length = if number % 50 == 49 {
         60_000
@@ -41,8 +44,23 @@ fn numbered(number: u64) -> Batch {
     Batch {
         blobs: vec![(id, bytes)],
         links: links.into(),
+        listed: Some(Listed {
+            session: key(number % SESSIONS),
+            at: number,
+            id,
+            row: noise(number, 40),
+        }),
         ..Batch::default()
     }
+}
+
+/// The latest time that the list has of each session, by their numbers.
+fn listed(store: &Store) -> Vec<Option<u64>> {
+    let rows = store.sessions(None, usize::MAX).unwrap();
+    let of = |session| rows.iter().find(|row| row.session == key(session));
+    (0..SESSIONS)
+        .map(|session| of(session).map(|row| row.at))
+        .collect()
 }
 
 /// How many of the batches are there whole; every link must lead to a right blob.
@@ -179,6 +197,8 @@ fn child_probes(dir: &Path, expected: u64) {
         written += usize::from(wait(store.commit(numbered(number))).is_ok());
     }
     println!("say written {written}");
+    let rows = store.sessions(None, usize::MAX).unwrap_or_default();
+    println!("say rows {}", rows.len());
     println!("say degraded {}", store.degraded());
     println!(
         "say again {}",
@@ -269,12 +289,17 @@ fn nothing_acknowledged_is_lost_to_kills() {
             "batch {number} is lost"
         );
     }
+    let rows = listed(&store);
+    for number in &acknowledged {
+        let row = rows[(number % SESSIONS) as usize];
+        assert!(row >= Some(*number), "the row of {number} is lost: {row:?}");
+    }
     let shared = store.links(&[key(u64::MAX)]).unwrap().remove(0);
     assert!(shared.len() >= acknowledged.len().min(MEMBERS));
     store.close().unwrap();
     let sizes = acknowledged
         .iter()
-        .map(|n| numbered(*n).blobs[0].1.len() as u64 + 4 * 68 + 36);
+        .map(|n| numbered(*n).blobs[0].1.len() as u64 + 4 * 68 + 36 + 80);
     assert_no_waste(dir.path(), sizes.sum());
 }
 
@@ -383,6 +408,7 @@ fn a_damaged_store_is_served_or_set_aside_and_never_stops_the_process() {
         // All that the engine loses is in the archive.
         let found = value_of(&second, "found");
         assert_eq!(found, BATCHES.to_string(), "not mended: {story}");
+        assert_eq!(value_of(&second, "rows"), SESSIONS.to_string(), "{story}");
         fs::remove_dir_all(&data).unwrap();
     }
     assert!(set_aside > 0, "no damage was ever noticed");
@@ -420,9 +446,9 @@ fn a_second_process_is_told_who_holds_the_directory() {
 #[test]
 fn a_full_disk_fails_tickets_and_heals_when_there_is_room() {
     let dir = tempfile::tempdir().unwrap();
-    // Blocks of 512 bytes: two segments, so that the engine can fill up the one that it is in
+    // Blocks of 512 bytes: four segments, so that the engine can fill up the one that it is in
     // when it opens. The signal is ignored, so writes fail.
-    let limit = "trap '' XFSZ; ulimit -S -f 8192";
+    let limit = "trap '' XFSZ; ulimit -S -f 16384";
     let said = said(spawn("fill", dir.path(), 0, Some(limit)));
     assert_ne!(value_of(&said, "good"), "0");
     assert!(
@@ -455,7 +481,7 @@ fn a_newer_format_is_refused_and_left_alone() {
     open(dir.path()).store.close().unwrap();
     tamper(dir.path(), "meta", "format", &[7]);
     let error = Store::open(&config(dir.path())).err().unwrap();
-    assert_eq!(error, StoreError::Format { found: 7, known: 2 });
+    assert_eq!(error, StoreError::Format { found: 7, known: 3 });
     assert!(dir.path().join("sled").exists());
 }
 
@@ -514,7 +540,7 @@ fn disk_stays_within_four_times_what_lives_under_churn() {
                 round * 10_000 + number
             });
             if number % 2 == 1 || round == 0 {
-                live += batch.blobs[0].1.len() as u64 + 4 * 68 + 36;
+                live += batch.blobs[0].1.len() as u64 + 4 * 68 + 36 + 80;
             }
             tickets.push(store.commit(batch));
             if tickets.len() == 500 {

@@ -1,14 +1,18 @@
-//! The engine's three trees, and how blobs and links lie in them. Owns the keys and the format.
-//! Every call into the engine goes through [`guarded`], which turns its panics into errors. Never
-//! flushes by itself and never answers a client.
+//! The engine's trees, and how blobs and links lie in them. Owns their keys and the format. Every
+//! call into the engine goes through [`guarded`], which turns its panics into errors. Never flushes
+//! by itself and never answers a client.
 //!
-//! * `blobs`: `id ‖ chunk number (u32, big-endian)` leads to at most 6 KB of the stored form. The
-//!   engine puts a page of more than a quarter of a segment into a file of its own, which it never
-//!   syncs. Chunks of this size never make such a page.
-//! * `links`: `key ‖ turn (u32, big-endian) ‖ id` leads to nothing. The key holds everything.
+//! * `blobs`: see [`super::chunks`]. The engine puts a page of more than a quarter of a segment into
+//!   a file of its own, which it never syncs. Chunks of this size never make such a page.
+//! * `links`: `key ‖ turn (u32, big-endian) ‖ id` leads to the day on which it was last written (u16,
+//!   big-endian, counted from 1970), and in older formats to nothing.
+//! * `rows` and `newest`: see [`super::rows`].
 //! * `meta`: `format` leads to the number of the format. `counts` leads to big-endian u64s: how many
-//!   blobs and links there are, the last group of writes, and the lengths of the archive and of the
-//!   log at that time. Format 1 had only the first two. This version reads both and writes format 2.
+//!   blobs and links there are, the last group of writes, the lengths of the archive and of the log
+//!   at that time, and how many rows there are. `since` leads to the day from which the age of what
+//!   has no day is counted: that on which a version that notes days first opened the store. Format 2
+//!   had no days and no rows, and format 1 only the first two counts. This version reads all of them
+//!   and writes format 3.
 
 use std::fs::{File, OpenOptions};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,25 +28,29 @@ use super::super::batch::{Link, MEMBERS};
 use super::super::codec::{self, CodecError};
 use super::super::error::StoreError;
 use super::super::settings::StoreSettings;
+use super::age::{AGE_BYTES, Age};
+use super::chunks::{AGE_NUMBER, chunk_key, chunks};
 
 /// The size of a segment. It is fixed when a store is made, and the engine refuses any other.
 pub(super) const SEGMENT_BYTES: usize = 2 << 20;
 /// The longest piece of a value under one key.
 pub(super) const CHUNK_BYTES: usize = 6 << 10;
 /// The format that this version writes.
-const FORMAT: u8 = 2;
-/// The oldest format that it reads, which has no archive.
-const OLDEST_FORMAT: u8 = 1;
+const FORMAT: u8 = 3;
+/// The formats before it, which it reads.
+const OLDER_FORMATS: [u8; 2] = [1, 2];
 /// How often the engine's file lock is tried, and how long apart. The engine's threads may hold it
 /// for a moment after a store of this process was dropped.
 const LOCK_TRIES: u32 = 200;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// How many blobs and links are stored.
+/// How much is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) blobs: u64,
     pub(super) links: u64,
+    /// How many sessions have a row.
+    pub(super) rows: u64,
 }
 
 /// Up to where the engine holds what was written. Its log keeps the order of writes, so the
@@ -83,12 +91,25 @@ pub(super) struct PutBlob {
     pub(super) new: bool,
     /// At least a part of it was written.
     pub(super) wrote: bool,
+    /// It was stored, and is named on a later day.
+    pub(super) named: bool,
+}
+
+/// What was done to put a link.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PutLink {
+    /// It was not stored.
+    pub(super) new: bool,
+    /// It was written, perhaps only with a later day.
+    pub(super) wrote: bool,
 }
 
 /// The open engine.
 pub(super) struct Trees {
     pub(super) blobs: Tree,
     pub(super) links: Tree,
+    pub(super) rows: Tree,
+    pub(super) newest: Tree,
     meta: Tree,
     /// The store's own handle on the log, because the engine's flush does not reach the cache of
     /// the disk.
@@ -143,13 +164,7 @@ impl Trees {
             db = guarded(path, open);
         }
         let db = db?;
-        let (blobs, links, meta) = guarded(path, || {
-            Ok((
-                db.open_tree("blobs")?,
-                db.open_tree("links")?,
-                db.open_tree("meta")?,
-            ))
-        })?;
+        let tree = |name: &str| guarded(path, || db.open_tree(name));
         let log = path.join("db");
         let log = OpenOptions::new()
             .read(true)
@@ -157,21 +172,23 @@ impl Trees {
             .open(&log)
             .map_err(|error| StoreError::io("opening", &log, &error))?;
         let trees = Self {
-            blobs,
-            links,
-            meta,
+            blobs: tree("blobs")?,
+            links: tree("links")?,
+            rows: tree("rows")?,
+            newest: tree("newest")?,
+            meta: tree("meta")?,
             log,
             db,
         };
-        trees.check_format(path)?;
+        trees.check_format(path, settings.clock.today())?;
         Ok(trees)
     }
 
-    fn check_format(&self, path: &Path) -> Result<(), StoreError> {
+    fn check_format(&self, path: &Path, today: u16) -> Result<(), StoreError> {
         let found = guarded(path, || self.meta.get("format"))?;
         match found.as_ref().and_then(|value| value.first()) {
             Some(&FORMAT) => Ok(()),
-            Some(&OLDEST_FORMAT) => self.put_format(path),
+            Some(found) if OLDER_FORMATS.contains(found) => self.put_format(path, today),
             // A newer version wrote it. What this version wrote into it might destroy it.
             Some(&found) => Err(StoreError::Format {
                 found,
@@ -183,12 +200,15 @@ impl Trees {
                     detail: "blobs without a format".to_owned(),
                 })
             }
-            None => self.put_format(path),
+            None => self.put_format(path, today),
         }
     }
 
-    fn put_format(&self, path: &Path) -> Result<(), StoreError> {
-        guarded(path, || self.meta.insert("format", &[FORMAT]).map(|_| ()))
+    fn put_format(&self, path: &Path, today: u16) -> Result<(), StoreError> {
+        guarded(path, || {
+            self.meta.insert("since", &today.to_be_bytes())?;
+            self.meta.insert("format", &[FORMAT]).map(|_| ())
+        })
     }
 
     /// The position that was noted with the last group.
@@ -197,79 +217,119 @@ impl Trees {
         let Some(value) = value else {
             return Ok(Position::default());
         };
-        // Format 1 noted only two numbers. The others then count as zero.
+        // Older formats noted fewer numbers. The others then count as zero.
         let (numbers, rest) = value.as_chunks::<8>();
-        let (blobs, links, [group, archived, log]) = match (numbers, rest) {
-            ([blobs, links], []) => (*blobs, *links, [[0; 8]; 3]),
-            ([blobs, links, rest @ ..], []) if let Ok(rest) = <[_; 3]>::try_from(rest) => {
-                (*blobs, *links, rest)
-            }
-            _ => {
-                return Err(StoreError::Corrupt {
-                    detail: "the counts are damaged".to_owned(),
-                });
-            }
-        };
+        if !rest.is_empty() || ![2, 5, 6].contains(&numbers.len()) {
+            return Err(StoreError::Corrupt {
+                detail: "the counts are damaged".to_owned(),
+            });
+        }
+        let mut numbers = numbers.iter().map(|number| u64::from_be_bytes(*number));
+        let mut next = || numbers.next().unwrap_or_default();
+        let (blobs, links) = (next(), next());
+        let (group, archived, log, rows) = (next(), next(), next(), next());
         Ok(Position {
-            counts: Counts {
-                blobs: u64::from_be_bytes(blobs),
-                links: u64::from_be_bytes(links),
-            },
-            group: u64::from_be_bytes(group),
-            archived: u64::from_be_bytes(archived),
-            log: u64::from_be_bytes(log),
+            counts: Counts { blobs, links, rows },
+            group,
+            archived,
+            log,
         })
     }
 
     /// Notes a position. Adds the current length of the log.
     pub(super) fn put_position(&self, path: &Path, position: Position) -> Result<(), StoreError> {
         let Position {
-            counts: Counts { blobs, links },
+            counts: Counts { blobs, links, rows },
             group,
             archived,
             log: _,
         } = position;
         let log = self.log.metadata();
         let log = log.map_err(|error| StoreError::io("looking at", path, &error))?;
-        let value = [blobs, links, group, archived, log.len()].map(u64::to_be_bytes);
+        let value = [blobs, links, group, archived, log.len(), rows].map(u64::to_be_bytes);
         guarded(path, || {
             self.meta.insert("counts", value.as_flattened()).map(|_| ())
         })
     }
 
-    /// Writes a blob in its stored form, unless the same bytes are stored.
+    /// Writes a blob in its stored form, unless the same bytes are stored. Then it only notes the
+    /// age, if that is younger.
     pub(super) fn put_blob(
         &self,
         path: &Path,
         id: &Digest,
+        age: Age,
         stored: &[u8],
     ) -> Result<PutBlob, StoreError> {
-        guarded(path, || {
+        let mut known = Age::default();
+        let mut put = guarded(path, || {
             let mut put = PutBlob::default();
-            for (number, chunk) in (0u32..).zip(stored.chunks(CHUNK_BYTES)) {
+            for (number, chunk) in chunks(stored, age) {
                 let key = chunk_key(id, number);
                 // Writing the same bytes again would only wear the log. Bytes that differ were
                 // damaged, and are repaired here. A blob that lacked a chunk was not counted.
                 let old = self.blobs.get(key)?;
-                if old.as_deref() != Some(chunk) {
-                    self.blobs.insert(key, chunk)?;
+                let same = old.as_ref().and_then(|old| chunk.age_if_same(old));
+                if same.is_none() {
+                    self.blobs.insert(key, chunk.value())?;
                     put.wrote = true;
                 }
+                known = known.with(same.unwrap_or_else(|| chunk.age()));
                 put.new |= old.is_none();
             }
             Ok(put)
-        })
+        })?;
+        if known.with(age) != known {
+            put.named = self.put_age(path, id, age)?;
+        }
+        Ok(put)
     }
 
-    /// Writes a link. Returns whether it is new.
-    pub(super) fn put_link(&self, path: &Path, link: &Link) -> Result<bool, StoreError> {
+    /// Notes that a blob is named again. Does nothing if it is not stored. Returns whether the age is
+    /// younger than the one that was noted apart.
+    pub(super) fn name_blob(&self, path: &Path, id: &Digest, age: Age) -> Result<bool, StoreError> {
+        Ok(self.has_blob(path, id)? && self.put_age(path, id, age)?)
+    }
+
+    fn put_age(&self, path: &Path, id: &Digest, age: Age) -> Result<bool, StoreError> {
+        let known = self.age_apart(path, id)?;
+        let younger = known.with(age);
+        if younger == known {
+            return Ok(false);
+        }
+        let key = chunk_key(id, AGE_NUMBER);
+        guarded(path, || self.blobs.insert(key, &younger.bytes()))?;
+        Ok(true)
+    }
+
+    /// The age with which a blob was named again.
+    pub(super) fn age_apart(&self, path: &Path, id: &Digest) -> Result<Age, StoreError> {
+        let value = guarded(path, || self.blobs.get(chunk_key(id, AGE_NUMBER)))?;
+        let bytes = value.and_then(|value| value[..].try_into().ok());
+        Ok(bytes.map(Age::read).unwrap_or_default())
+    }
+
+    /// Writes a link, or its day if that is later.
+    pub(super) fn put_link(
+        &self,
+        path: &Path,
+        link: &Link,
+        day: u16,
+    ) -> Result<PutLink, StoreError> {
         guarded(path, || {
             let key = link_key(link);
-            let new = !self.links.contains_key(key)?;
-            if new {
-                self.links.insert(key, &[])?;
+            let old = self.links.get(key)?;
+            let known = old
+                .as_ref()
+                .map(|day| (**day).try_into().map_or(0, u16::from_be_bytes));
+            let wrote = known.is_none_or(|known| known < day);
+            if wrote {
+                self.links.insert(key, &day.to_be_bytes())?;
             }
-            Ok(new)
+            Ok(PutLink {
+                new: known.is_none(),
+                wrote,
+            })
         })
     }
 
@@ -310,45 +370,6 @@ impl Trees {
         })
     }
 
-    /// Hands over every blob in its stored form, and then every link. Leaves out a blob that lacks
-    /// a chunk.
-    pub(super) fn each(
-        &self,
-        path: &Path,
-        mut each: impl FnMut(Option<(Digest, Bytes)>, Option<Link>) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        let mut chunks = self.blobs.iter();
-        let mut blob: Option<(Digest, Vec<u8>)> = None;
-        loop {
-            let next = guarded(path, || chunks.next().transpose())?;
-            let next = next.as_ref().map(|(key, value)| (parse_chunk(key), value));
-            // A chunk that continues the blob at hand.
-            if let (Some((Some((id, number)), value)), Some((open, bytes))) = (&next, &mut blob)
-                && id == open
-                && *number > 0
-            {
-                bytes.extend_from_slice(value);
-                continue;
-            }
-            // The blob at hand has ended. Its own length says whether a chunk is missing.
-            if let Some((id, bytes)) = blob.take()
-                && codec::stored_len(&bytes).is_ok_and(|length| length == bytes.len())
-            {
-                each(Some((id, bytes.into())), None)?;
-            }
-            match next {
-                Some((Some((id, 0)), value)) => blob = Some((id, value.to_vec())),
-                Some(_) => {}
-                None => break,
-            }
-        }
-        let mut links = self.links.iter().keys();
-        while let Some(key) = guarded(path, || links.next().transpose())? {
-            each(None, parse_link(&key))?;
-        }
-        Ok(())
-    }
-
     /// Hands over the turn and the id of every link.
     pub(super) fn each_member(
         &self,
@@ -367,9 +388,10 @@ impl Trees {
         guarded(path, || self.blobs.contains_key(chunk_key(id, 0)))
     }
 
-    /// Whether a link is stored.
-    pub(super) fn has_link(&self, path: &Path, link: &Link) -> Result<bool, StoreError> {
-        guarded(path, || self.links.contains_key(link_key(link)))
+    /// The day of a link, if it is stored.
+    pub(super) fn link_day(&self, path: &Path, link: &Link) -> Result<Option<u16>, StoreError> {
+        let day = guarded(path, || self.links.get(link_key(link)))?;
+        Ok(day.map(|day| day[..].try_into().map_or(0, u16::from_be_bytes)))
     }
 
     /// Reads a blob and checks it against its id.
@@ -385,8 +407,9 @@ impl Trees {
             Ok(length) => length,
             Err(error) => return unreadable(error),
         };
-        let stored = if length <= first.len() {
-            first
+        // What is behind the whole form is the age.
+        let mut stored = if length <= first.len() {
+            first.to_vec()
         } else {
             let mut whole = first.to_vec();
             for number in 1..length.div_ceil(CHUNK_BYTES) {
@@ -396,59 +419,16 @@ impl Trees {
                     None => return Ok(StoredBlob::Mismatch),
                 }
             }
-            whole.into()
+            whole
         };
+        if stored.len() == length + AGE_BYTES {
+            stored.truncate(length);
+        }
         match codec::decode(&stored) {
             Ok(value) if blob_id(&value) == *id => Ok(StoredBlob::Whole(value)),
             Ok(_) => Ok(StoredBlob::Mismatch),
             Err(error) => unreadable(error),
         }
-    }
-
-    /// Reads up to `limit` entries of each tree. If that is all of them, checks them against the
-    /// noted counts. A blob that lacks a chunk does not count.
-    pub(super) fn check(&self, path: &Path, limit: usize) -> Result<Checked, StoreError> {
-        let (met, read, all) = guarded(path, || {
-            let (mut met, mut read) = (Counts::default(), 0u64);
-            let mut entries = self.blobs.iter();
-            let mut blob = BlobAtHand::default();
-            for entry in entries.by_ref().take(limit) {
-                let (key, chunk) = entry?;
-                met.blobs += u64::from(blob.is_whole_with(&key, &chunk));
-                read += 1;
-            }
-            let mut rest = self.links.iter();
-            for entry in rest.by_ref().take(limit) {
-                entry?;
-                met.links += 1;
-                read += 1;
-            }
-            let all = entries.next().is_none() && rest.next().is_none();
-            Ok((met, read, all))
-        })?;
-        let counted = self.position(path)?.counts;
-        if !all {
-            return Ok(Checked {
-                counts: counted,
-                counted: false,
-                read,
-            });
-        }
-        // There may be more than was noted, because counts are noted after the entries. There can't
-        // be fewer.
-        if met.blobs < counted.blobs || met.links < counted.links {
-            return Err(StoreError::Corrupt {
-                detail: format!(
-                    "{} blobs and {} links are left of {} and {}",
-                    met.blobs, met.links, counted.blobs, counted.links
-                ),
-            });
-        }
-        Ok(Checked {
-            counts: met,
-            counted: true,
-            read,
-        })
     }
 }
 
@@ -465,51 +445,7 @@ fn unreadable(error: CodecError) -> Result<StoredBlob, StoreError> {
     }
 }
 
-/// The blob whose chunks are being read, in their order.
-#[derive(Default)]
-struct BlobAtHand {
-    id: Option<Digest>,
-    /// How many bytes its chunks had so far.
-    have: usize,
-    /// How many bytes it has to have. Its first chunk says so.
-    want: usize,
-}
-
-impl BlobAtHand {
-    /// Takes the next chunk. Returns whether its blob is whole with it.
-    fn is_whole_with(&mut self, key: &[u8], chunk: &[u8]) -> bool {
-        match parse_chunk(key) {
-            Some((id, 0)) => {
-                // What can't be read is not missing.
-                let want = codec::stored_len(chunk).unwrap_or(chunk.len());
-                *self = Self {
-                    id: Some(id),
-                    have: chunk.len(),
-                    want,
-                };
-            }
-            Some((id, _)) if self.id == Some(id) => self.have += chunk.len(),
-            _ => return false,
-        }
-        self.have == self.want
-    }
-}
-
-fn chunk_key(id: &Digest, number: u32) -> [u8; 36] {
-    let mut key = [0; 36];
-    let (head, tail) = key.split_at_mut(32);
-    head.copy_from_slice(id.as_bytes());
-    tail.copy_from_slice(&number.to_be_bytes());
-    key
-}
-
-fn parse_chunk(key: &[u8]) -> Option<(Digest, u32)> {
-    let (id, rest) = key.split_first_chunk::<32>()?;
-    let number = <[u8; 4]>::try_from(rest).ok()?;
-    Some((Digest(*id), u32::from_be_bytes(number)))
-}
-
-fn parse_link(key: &[u8]) -> Option<Link> {
+pub(super) fn parse_link(key: &[u8]) -> Option<Link> {
     let (of, rest) = key.split_first_chunk::<32>()?;
     let (turn, rest) = rest.split_first_chunk::<4>()?;
     let id = <[u8; 32]>::try_from(rest).ok()?;

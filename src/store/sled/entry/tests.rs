@@ -2,11 +2,15 @@
 
 use std::io::Write as _;
 
+use bytes::Bytes;
+
+use super::super::super::batch::{BatchKind, Link, Listed};
 use super::super::super::tests::noise;
+use super::super::age::Age;
 use super::*;
 use crate::model::blob_id;
 
-fn batch(seed: u64, length: usize) -> Batch {
+fn writes(seed: u64, length: usize) -> Writes {
     let bytes = noise(seed, length);
     let id = blob_id(&bytes);
     let link = |turn| Link {
@@ -15,10 +19,21 @@ fn batch(seed: u64, length: usize) -> Batch {
         // The last byte is none that a file is filled up with.
         turn: u32::MAX - turn,
     };
-    Batch {
-        blobs: vec![(id, bytes), (blob_id(b""), Bytes::new())],
-        links: (0..3).map(link).collect(),
-        ..Batch::default()
+    let age = Age::new(BatchKind::Content, 0x0102);
+    let row = Listed {
+        session: blob_id(b"session"),
+        at: seed,
+        id,
+        row: noise(seed, 9),
+    };
+    Writes {
+        blobs: vec![
+            (id, age, bytes),
+            (blob_id(b""), Age::default(), Bytes::new()),
+        ],
+        links: (0..3).map(|turn| (link(turn), 0xfffe)).collect(),
+        named: vec![(id, Age::renewed(BatchKind::Records, 0x0304))],
+        rows: vec![row],
     }
 }
 
@@ -27,12 +42,16 @@ fn stamp(group: u64) -> Stamp {
     Stamp {
         first: group,
         last: group,
-        counts: Counts { blobs, links },
+        counts: Counts {
+            blobs,
+            links,
+            rows: 0,
+        },
     }
 }
 
 /// The groups that are read whole, and the last of which there is a trace.
-fn read(bytes: &[u8]) -> (Vec<(u64, Vec<Batch>)>, u64) {
+fn read(bytes: &[u8]) -> (Vec<(u64, Vec<Writes>)>, u64) {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
     let mut reader = EntryReader::new(&file, 0).unwrap();
@@ -51,7 +70,7 @@ fn read(bytes: &[u8]) -> (Vec<(u64, Vec<Batch>)>, u64) {
     (whole, top)
 }
 
-fn file(groups: &[(u64, Vec<Batch>)]) -> Vec<u8> {
+fn file(groups: &[(u64, Vec<Writes>)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (number, group) in groups {
         let at = bytes.len() as u64;
@@ -63,8 +82,8 @@ fn file(groups: &[(u64, Vec<Batch>)]) -> Vec<u8> {
 #[test]
 fn what_was_sealed_is_read_again_and_only_at_its_place() {
     let groups = [
-        (1, vec![batch(1, 700), batch(2, 0)]),
-        (2, vec![batch(3, 90_000)]),
+        (1, vec![writes(1, 700), writes(2, 0)]),
+        (2, vec![writes(3, 90_000)]),
         (3, vec![]),
     ];
     let bytes = file(&groups);
@@ -76,7 +95,7 @@ fn what_was_sealed_is_read_again_and_only_at_its_place() {
 
 #[test]
 fn an_entry_takes_the_room_that_it_says_or_none() {
-    let group = [batch(1, 500)];
+    let group = [writes(1, 500)];
     let length = seal(0, usize::MAX, &stamp(1), &group).unwrap().len();
     assert!(seal(0, length, &stamp(1), &group).is_some());
     assert!(seal(0, length - 1, &stamp(1), &group).is_none());
@@ -84,7 +103,7 @@ fn an_entry_takes_the_room_that_it_says_or_none() {
 
 #[test]
 fn one_flipped_bit_takes_one_entry_and_never_its_trace() {
-    let groups: Vec<_> = (1..4).map(|n| (n, vec![batch(n, 60)])).collect();
+    let groups: Vec<_> = (1..4).map(|n| (n, vec![writes(n, 60)])).collect();
     let sound = file(&groups);
     let ends: Vec<usize> = (1..4).map(|n| file(&groups[..n]).len()).collect();
     for at in 0..sound.len() {
@@ -103,7 +122,7 @@ fn one_flipped_bit_takes_one_entry_and_never_its_trace() {
 
 #[test]
 fn a_cut_file_keeps_what_stands_before_the_cut() {
-    let groups: Vec<_> = (1..4).map(|n| (n, vec![batch(n, 60)])).collect();
+    let groups: Vec<_> = (1..4).map(|n| (n, vec![writes(n, 60)])).collect();
     let sound = file(&groups);
     for at in (0..sound.len()).step_by(7) {
         let whole = (1..4).filter(|n| file(&groups[..*n]).len() <= at).count();
@@ -113,7 +132,7 @@ fn a_cut_file_keeps_what_stands_before_the_cut() {
 
 #[test]
 fn what_follows_a_long_damage_is_found() {
-    let groups: Vec<_> = (1..4).map(|n| (n, vec![batch(n, 200_000)])).collect();
+    let groups: Vec<_> = (1..4).map(|n| (n, vec![writes(n, 200_000)])).collect();
     let mut bytes = file(&groups);
     let from = file(&groups[..1]).len();
     let to = file(&groups[..2]).len();

@@ -197,22 +197,71 @@ fn a_directory_that_is_removed_in_use_is_begun_anew() {
     assert_eq!(present(&opened.store, 0..31), Ok(1));
 }
 
-/// A directory as the first version left it when it was killed.
+/// Lays down a directory as an earlier version left it when it was killed.
+fn unpack(format: &str, dir: &Path) {
+    fs::create_dir_all(dir.join("sled/blobs")).unwrap();
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/store");
+    for entry in fs::read_dir(fixtures.join(format)).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        let name = name.strip_suffix(".zst").unwrap();
+        let to = match name {
+            "journal" | "archive" => dir.join(name),
+            _ => dir.join("sled").join(name),
+        };
+        let packed = fs::read(entry.path()).unwrap();
+        fs::write(to, zstd::decode_all(&packed[..]).unwrap()).unwrap();
+    }
+}
+
+#[test]
+fn a_directory_of_format_2_opens_and_its_blobs_count_as_records() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("data");
+    unpack("format-2", &dir);
+    let opened = open(&dir);
+    let report = &opened.report;
+    assert_eq!((report.blobs, report.links, report.clean), (44, 176, false));
+    assert_eq!((report.lost, &report.quarantined), (Loss::default(), &None));
+    assert_eq!(present(&opened.store, 0..44), Ok(44));
+    assert_eq!(opened.store.sessions(None, 9).unwrap(), []);
+    // Said again it is what the new batch says, and has a row.
+    let again = Batch {
+        kind: BatchKind::Content,
+        ..numbered(3)
+    };
+    wait(opened.store.commit(again)).unwrap();
+    wait(opened.store.commit(numbered(44))).unwrap();
+    opened.store.close().unwrap();
+    for _ in 0..2 {
+        let opened = open(&dir);
+        assert_eq!(opened.report.lost, Loss::default());
+        assert_eq!(present(&opened.store, 0..45), Ok(45));
+        let mut content = Vec::new();
+        let each = &mut |batch: Batch| {
+            if batch.kind == BatchKind::Content {
+                content.extend(batch.blobs);
+            }
+            Ok(())
+        };
+        opened.store.each(each).unwrap();
+        assert_eq!(content, numbered(3).blobs);
+        let rows = opened.store.sessions(None, 9).unwrap();
+        assert_eq!(
+            rows,
+            [numbered(44), numbered(3)].map(|batch| batch.listed.unwrap())
+        );
+        opened.store.close().unwrap();
+        // Then all of it from the archive, which begins with entries of the earlier form.
+        fs::remove_dir_all(dir.join("sled")).unwrap();
+    }
+}
+
 #[test]
 fn a_directory_of_format_1_opens_and_gets_its_archive() {
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path().join("data");
-    fs::create_dir_all(dir.join("sled/blobs")).unwrap();
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/store/format-1");
-    for (name, to) in [
-        ("journal", "journal"),
-        ("db", "sled/db"),
-        ("conf", "sled/conf"),
-        ("snap.0000000000007C9F", "sled/snap.0000000000007C9F"),
-    ] {
-        let packed = fs::read(fixtures.join(format!("{name}.zst"))).unwrap();
-        fs::write(dir.join(to), zstd::decode_all(&packed[..]).unwrap()).unwrap();
-    }
+    unpack("format-1", &dir);
     let opened = open(&dir);
     let report = &opened.report;
     assert_eq!((report.blobs, report.links, report.clean), (44, 176, false));

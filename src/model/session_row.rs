@@ -1,0 +1,85 @@
+//! The row of the list of sessions: what is shown of a session without reading its records. Owns its
+//! form, which every later version must read. Never holds content.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Digest, RecordId, TenantId};
+
+/// What the list says of a session. Each turn writes it anew, and the newest stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionRow {
+    /// The name under which the client knows the session.
+    pub session: String,
+    /// Whose session it is.
+    pub tenant: Digest,
+    /// The record of its newest turn.
+    pub record: RecordId,
+    /// The number of that turn on its path, from 1.
+    pub turn: u32,
+    /// When the first turn of that path ended, in milliseconds since 1970.
+    pub began: u64,
+    /// When the newest turn ended, in milliseconds since 1970.
+    pub ended: u64,
+    /// The model that was asked.
+    pub model: String,
+    /// The name of the parent session, if the client says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    /// Whether the newest turn's content is stored.
+    pub content: bool,
+    /// Tokens of what the client sent, counted and not reported.
+    pub client_tokens: u64,
+    /// Tokens of the view that was sent last, counted by the same formula. 0 if none was sent.
+    pub view_tokens: u64,
+}
+
+impl SessionRow {
+    /// Which session of which tenant it is: two tenants may give a session the same name.
+    #[must_use]
+    pub fn identity(tenant: TenantId, session: &str) -> Digest {
+        Digest::of(&[b"row of", tenant.0.as_bytes(), session.as_bytes()])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_written_as_its_fixture_and_read_back() {
+        let row = SessionRow {
+            session: "0011223344556677".to_owned(),
+            tenant: Digest([1; 32]),
+            record: RecordId(Digest([2; 32])),
+            turn: 4,
+            began: 1_700_000_000_000,
+            ended: 1_700_000_060_000,
+            model: "gpt-4o".to_owned(),
+            parent: Some("8899aabbccddeeff".to_owned()),
+            content: true,
+            client_tokens: 91_000,
+            view_tokens: 64_000,
+        };
+        let fixture = include_bytes!("../../tests/fixtures/records/v9-row.bin");
+        assert_eq!(rmp_serde::to_vec_named(&row).unwrap(), fixture);
+        assert_eq!(rmp_serde::from_slice::<SessionRow>(fixture).unwrap(), row);
+        let alone = SessionRow {
+            parent: None,
+            ..row
+        };
+        let written = rmp_serde::to_vec_named(&alone).unwrap();
+        assert!(memchr::memmem::find(&written, b"parent").is_none());
+        assert_eq!(
+            rmp_serde::from_slice::<SessionRow>(&written).unwrap(),
+            alone
+        );
+    }
+
+    #[test]
+    fn sessions_of_the_same_name_have_a_row_for_each_tenant() {
+        let of = |tenant, name| SessionRow::identity(TenantId(Digest([tenant; 32])), name);
+        assert_ne!(of(1, "a"), of(2, "a"));
+        assert_ne!(of(1, "a"), of(1, "b"));
+        assert_eq!(of(1, "a"), of(1, "a"));
+    }
+}

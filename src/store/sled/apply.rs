@@ -1,0 +1,168 @@
+//! Brings what the committer was handed into the engine, and tells what of it was new, which is what
+//! the archive gets. Owns the order of writes: blobs, what is named again, links, rows. Never
+//! acknowledges anything.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::super::error::StoreError;
+use super::age::Age;
+use super::committer::Committer;
+use super::trees::Trees;
+use super::writes::Writes;
+
+/// One outcome for each batch of a group. An error of the disk concerns the whole group.
+type Outcomes = Result<Vec<Result<(), StoreError>>, StoreError>;
+
+impl Committer {
+    /// Applies a group that the journal holds. What is new in it is archived later.
+    pub(super) fn apply(&mut self, group: Vec<Writes>) -> Outcomes {
+        let shared = Arc::clone(&self.shared);
+        let engine = shared.engine.read();
+        let trees = engine.trees()?;
+        self.behind = true;
+        let mut outcomes = Vec::with_capacity(group.len());
+        for writes in group {
+            outcomes.push(match self.encode(writes) {
+                Ok(stored) => {
+                    let new = self.put(trees, &stored)?;
+                    self.pending.extend(new);
+                    Ok(())
+                }
+                // What can't be encoded fails alone. Any other error stops the whole group.
+                Err(error @ StoreError::Codec(_)) => Err(error),
+                Err(error) => return Err(error),
+            });
+        }
+        Ok(outcomes)
+    }
+
+    /// Archives a group that does not fit into the journal, together with everything in the
+    /// journal, and applies it. A mistake in a batch fails that batch alone, a failure of the disk
+    /// fails the group.
+    pub(super) fn write_through(&mut self, group: Vec<Writes>) -> Outcomes {
+        let shared = Arc::clone(&self.shared);
+        let engine = shared.engine.read();
+        let trees = engine.trees()?;
+        self.behind = true;
+        let mut outcomes = Vec::with_capacity(group.len());
+        let mut stored = Vec::with_capacity(group.len());
+        for writes in group {
+            match self.encode(writes) {
+                Ok(writes) => {
+                    stored.push(writes);
+                    outcomes.push(Ok(()));
+                }
+                Err(error @ StoreError::Codec(_)) => outcomes.push(Err(error)),
+                Err(error) => return Err(error),
+            }
+        }
+        // The archive is written first and counts what is new. `put` counts the same again when it
+        // applies the group.
+        let before = self.counts;
+        self.add_new(trees, &stored)?;
+        self.group += 1;
+        self.append_pending()?;
+        self.counts = before;
+        for writes in &stored {
+            self.put(trees, writes)?;
+        }
+        self.note_archived(trees)?;
+        Ok(outcomes)
+    }
+
+    /// Adds what the engine lacks of a group to what waits for the archive, and counts it.
+    fn add_new(&mut self, trees: &Trees, group: &[Writes]) -> Result<(), StoreError> {
+        let path = self.shared.place.engine().to_owned();
+        let (mut blobs, mut links) = (HashSet::new(), HashSet::new());
+        for writes in group {
+            for (id, age, stored) in &writes.blobs {
+                // Two batches of a group may hold the same blob, which must be counted and written
+                // once.
+                if blobs.contains(id) || trees.has_blob(&path, id)? {
+                    self.add_name(trees, id, *age)?;
+                } else {
+                    blobs.insert(*id);
+                    self.counts.blobs += 1;
+                    self.pending.blobs.push((*id, *age, stored.clone()));
+                }
+            }
+            for (id, age) in &writes.named {
+                self.add_name(trees, id, *age)?;
+            }
+            for (link, day) in &writes.links {
+                let known = trees.link_day(&path, link)?;
+                if links.insert(*link) && known.is_none_or(|known| known < *day) {
+                    self.counts.links += u64::from(known.is_none());
+                    self.pending.links.push((*link, *day));
+                }
+            }
+            // An older row does no harm in the archive. Rows are counted when they are put.
+            self.pending.rows.extend_from_slice(&writes.rows);
+        }
+        Ok(())
+    }
+
+    /// Adds to what waits for the archive that a blob is named again, unless the engine has noted
+    /// that already.
+    fn add_name(
+        &mut self,
+        trees: &Trees,
+        id: &crate::model::Digest,
+        age: Age,
+    ) -> Result<(), StoreError> {
+        let known = trees.age_apart(self.shared.place.engine(), id)?;
+        if known.with(age) != known {
+            self.pending.named.push((*id, age));
+        }
+        Ok(())
+    }
+
+    /// The same with blobs in their stored form.
+    pub(super) fn encode(&mut self, writes: Writes) -> Result<Writes, StoreError> {
+        let mut blobs = Vec::with_capacity(writes.blobs.len());
+        for (id, age, value) in &writes.blobs {
+            blobs.push((*id, *age, self.encoder.encode(value)?.into()));
+        }
+        Ok(Writes { blobs, ..writes })
+    }
+
+    /// Writes blobs before links, so that a crash in between leaves only blobs that nothing leads
+    /// to. Returns what was new.
+    pub(super) fn put(&mut self, trees: &Trees, stored: &Writes) -> Result<Writes, StoreError> {
+        let shared = Arc::clone(&self.shared);
+        let path = shared.place.engine();
+        let mut new = Writes::default();
+        for (id, age, bytes) in &stored.blobs {
+            let put = trees.put_blob(path, id, *age, bytes)?;
+            self.counts.blobs += u64::from(put.new);
+            // A blob that was damaged is written again without being new, so the archive gets it
+            // too.
+            if put.wrote {
+                new.blobs.push((*id, *age, bytes.clone()));
+            } else if put.named {
+                new.named.push((*id, *age));
+            }
+        }
+        for (id, age) in &stored.named {
+            if trees.name_blob(path, id, *age)? {
+                new.named.push((*id, *age));
+            }
+        }
+        for (link, day) in &stored.links {
+            let put = trees.put_link(path, link, *day)?;
+            self.counts.links += u64::from(put.new);
+            if put.wrote {
+                new.links.push((*link, *day));
+            }
+        }
+        for listed in &stored.rows {
+            let put = trees.put_row(path, listed)?;
+            self.counts.rows += u64::from(put.new);
+            if put.wrote {
+                new.rows.push(listed.clone());
+            }
+        }
+        Ok(new)
+    }
+}

@@ -1,0 +1,101 @@
+//! How the list of sessions lies in the engine: a tree `rows`, where `time (u64) ‖ session (32)`
+//! leads to `id (32) ‖ row`, and a tree `newest`, where the session leads to the time of its row.
+//! Numbers are big-endian, so that the list is read in its order from the back. Owns both trees.
+//! Never looks into a row.
+
+use std::ops::Bound;
+use std::path::Path;
+
+use bytes::Bytes;
+
+use super::super::batch::Listed;
+use super::super::error::StoreError;
+use super::trees::{Trees, guarded};
+use crate::model::Digest;
+
+/// What was done to put a row.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PutRow {
+    /// Its session had none.
+    pub(super) new: bool,
+    /// It was written.
+    pub(super) wrote: bool,
+}
+
+impl Trees {
+    /// The row of a session.
+    pub(super) fn row(&self, path: &Path, session: &Digest) -> Result<Option<Listed>, StoreError> {
+        let Some(at) = guarded(path, || self.newest.get(session.as_bytes()))? else {
+            return Ok(None);
+        };
+        let key = [&at[..], session.as_bytes()].concat();
+        let value = guarded(path, || self.rows.get(&key))?;
+        Ok(value.and_then(|value| parse_row(&key, &value)))
+    }
+
+    /// Keeps a row in place of the one that its session has, unless that is newer.
+    pub(super) fn put_row(&self, path: &Path, listed: &Listed) -> Result<PutRow, StoreError> {
+        let session = listed.session.as_bytes();
+        let new = !guarded(path, || self.newest.contains_key(session))?;
+        let old = self.row(path, &listed.session)?;
+        if old.as_ref().is_some_and(|old| !listed.replaces(old)) {
+            return Ok(PutRow::default());
+        }
+        let value = [listed.id.as_bytes(), &listed.row[..]].concat();
+        guarded(path, || {
+            // After a crash in between, the copies put the row again, because they are ahead.
+            if let Some(old) = &old {
+                self.rows.remove(row_key(old.place()))?;
+            }
+            self.rows.insert(row_key(listed.place()), value)?;
+            let at = listed.at.to_be_bytes();
+            self.newest.insert(session, &at)?;
+            Ok(PutRow { new, wrote: true })
+        })
+    }
+
+    /// The rows before a place, newest first.
+    pub(super) fn rows_before(
+        &self,
+        path: &Path,
+        before: Option<(u64, Digest)>,
+        most: usize,
+    ) -> Result<Vec<Listed>, StoreError> {
+        let end = before.map_or(Bound::Unbounded, |place| Bound::Excluded(row_key(place)));
+        let mut entries = self.rows.range((Bound::Unbounded, end)).rev();
+        let mut rows = Vec::new();
+        while rows.len() < most
+            && let Some((key, value)) = guarded(path, || entries.next().transpose())?
+        {
+            let Some(listed) = parse_row(&key, &value) else {
+                continue;
+            };
+            // Damage may have brought back a row that was replaced.
+            let newest = guarded(path, || self.newest.get(listed.session.as_bytes()))?;
+            if newest.is_some_and(|at| *at == listed.at.to_be_bytes()) {
+                rows.push(listed);
+            }
+        }
+        Ok(rows)
+    }
+}
+
+fn row_key((at, session): (u64, Digest)) -> [u8; 40] {
+    let mut key = [0; 40];
+    let (time, rest) = key.split_at_mut(8);
+    time.copy_from_slice(&at.to_be_bytes());
+    rest.copy_from_slice(session.as_bytes());
+    key
+}
+
+/// A row as it lies in the tree. `None` for what the store never writes.
+pub(super) fn parse_row(key: &[u8], value: &[u8]) -> Option<Listed> {
+    let (at, session) = key.split_first_chunk::<8>()?;
+    let (id, row) = value.split_first_chunk::<32>()?;
+    Some(Listed {
+        session: Digest(session.try_into().ok()?),
+        at: u64::from_be_bytes(*at),
+        id: Digest(*id),
+        row: Bytes::copy_from_slice(row),
+    })
+}

@@ -1,0 +1,102 @@
+//! The list of sessions at the admin port: one row for each session, newest first, by pages, and a
+//! clear answer to what is not understood.
+
+use plimsoll::config::Backend;
+use plimsoll_scripted::{Reply, Script};
+use serde_json::Value;
+
+use super::agent::{Agent, provider};
+use super::support::{Proxy, client, soon};
+
+async fn get(proxy: &Proxy, query: &str) -> (u16, Value) {
+    let url = format!("http://{}/api/sessions{query}", proxy.admin);
+    let response = soon(client().get(url).send()).await.unwrap();
+    let status = response.status().as_u16();
+    let text = response.text().await.unwrap();
+    (status, serde_json::from_str(&text).unwrap())
+}
+
+fn names(page: &Value) -> Vec<String> {
+    let rows = page["sessions"].as_array().unwrap().iter();
+    rows.map(|row| row["session"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[tokio::test]
+async fn each_session_has_a_row_and_the_newest_comes_first() {
+    let provider = provider(Script::ask(|_| Reply::text("done"))).await;
+    let scratch = tempfile::tempdir().unwrap();
+    let proxy = Proxy::with(provider.address, |config| {
+        config.store.backend = Backend::Sled;
+        config.store.path = scratch.path().to_owned();
+    })
+    .await;
+    let mut ids = Vec::new();
+    for task in 0..5 {
+        let mut agent = Agent::new(&proxy, task % 2 == 0).told(&format!("task {task}"));
+        let turns = 1 + task % 3;
+        for turn in 1..=turns {
+            let answer = agent.turn().await;
+            ids.push((answer.header("x-plimsoll-session").to_owned(), turn));
+            agent = agent.told("go on");
+        }
+    }
+    let (status, all) = get(&proxy, "").await;
+    assert_eq!((status, &all["next"]), (200, &Value::Null));
+    assert_eq!(names(&all).len(), 5, "{all}");
+    let rows = all["sessions"].as_array().unwrap();
+    assert!(rows.is_sorted_by(|one, other| one["ended"].as_u64() >= other["ended"].as_u64()));
+    for row in rows {
+        let of = ids.iter().filter(|(id, _)| row["session"] == **id);
+        assert_eq!(
+            row["turn"].as_u64(),
+            of.map(|(_, turn)| *turn).max(),
+            "{row}"
+        );
+        assert!(row["began"].as_u64() <= row["ended"].as_u64());
+        assert!(row["client_tokens"].as_u64() > Some(0) && row["view_tokens"].as_u64() > Some(0));
+        assert_eq!(
+            (row["content"].as_bool(), &row["parent"]),
+            (Some(false), &Value::Null)
+        );
+        assert_eq!(row["tenant"].as_str().unwrap().len(), 64);
+    }
+    // By pages, and the same after a restart.
+    let (mut paged, mut query) = (Vec::new(), "?limit=2".to_owned());
+    loop {
+        let (status, page) = get(&proxy, &query).await;
+        assert_eq!(status, 200);
+        paged.extend(names(&page));
+        let Some(next) = page["next"].as_str() else {
+            break;
+        };
+        query = format!("?limit=2&before={next}");
+    }
+    assert_eq!(paged, names(&all));
+    proxy.end().await;
+    let proxy = Proxy::with(provider.address, |config| {
+        config.store.backend = Backend::Sled;
+        config.store.path = scratch.path().to_owned();
+    })
+    .await;
+    assert_eq!(get(&proxy, "").await, (200, all));
+    proxy.end().await;
+}
+
+#[tokio::test]
+async fn what_the_list_does_not_understand_is_refused_with_what_it_takes() {
+    let provider = provider(Script::ask(|_| Reply::text("done"))).await;
+    let proxy = Proxy::before(provider.address).await;
+    for (query, says) in [
+        ("?limit=0", "from 1 to 1000"),
+        ("?before=yesterday", "is not the `next` of an earlier page"),
+        ("?page=2", "it takes `before` and `limit`"),
+    ] {
+        let (status, answer) = get(&proxy, query).await;
+        assert_eq!(status, 400, "{query}");
+        let told = answer["error"]["message"].as_str().unwrap();
+        assert!(told.contains(says), "{query}: {told}");
+    }
+    let none: (u16, Value) = (200, serde_json::json!({"sessions": [], "next": null}));
+    assert_eq!(get(&proxy, "?limit=1000").await, none);
+}
