@@ -12,7 +12,7 @@ use crate::config::{Backend, StoreSection, TenantKey};
 use crate::store::{Keepsake, is_of_disk};
 
 /// The name of the file in the data directory. Its mode is 600.
-const KEY_FILE: &str = "tenant.key";
+pub(super) const KEY_FILE: &str = "tenant.key";
 
 /// Separates this use of the secret from any other.
 const PURPOSE: &str = "plimsoll 2026-11 tenant key";

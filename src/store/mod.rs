@@ -12,6 +12,7 @@ use crate::model::Digest;
 
 mod batch;
 pub mod codec;
+mod copy;
 mod error;
 #[cfg(any(test, feature = "testing"))]
 pub mod faults;
@@ -30,6 +31,7 @@ mod tests;
 
 pub use self::redis::is_redis_url;
 pub use batch::{Batch, BatchKind, Link, Listed, MEMBERS};
+pub use copy::{Copied, Lacking, copy, lacking};
 pub use error::StoreError;
 pub(crate) use error::is_of_disk;
 pub use files::QUARANTINE;
