@@ -305,6 +305,7 @@ impl Metrics {
             (&internal.store_mismatched, health.mismatched),
             (&internal.store_rebuilt, health.rebuilt),
             (&internal.store_wiped, health.wiped),
+            (&internal.store_swept, health.swept),
         ];
         // The store counts from its own start, so the counter moves by the difference.
         for (counter, now) in counts {

@@ -83,6 +83,7 @@ const CONVENTIONS: &[(&str, &str, &[&str])] = &[
     ("store_mismatched_total", "counter", &[]),
     ("store_rebuilt_total", "counter", &[]),
     ("store_wiped_total", "counter", &[]),
+    ("store_swept_total", "counter", &[]),
     ("store_durable", "gauge", &[]),
     ("sessions_active", "gauge", &[]),
     ("ceiling_tokens", "gauge", &[]),
