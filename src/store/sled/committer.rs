@@ -246,7 +246,7 @@ impl Committer {
         Ok(())
     }
 
-    fn broke(&mut self, error: &StoreError) {
+    pub(super) fn broke(&mut self, error: &StoreError) {
         match error {
             StoreError::Corrupt { .. } => self.shared.degrade(),
             StoreError::Io { .. } if self.failed.is_none() => self.fail(error),

@@ -14,6 +14,7 @@ use super::super::files;
 use super::super::settings::Retention;
 use super::archive::Archive;
 use super::committer::Committer;
+use super::journal;
 use super::kept::Limits;
 use super::open::DataDirectory;
 use super::shared::Engine;
@@ -30,6 +31,10 @@ const BOUND_PARTS: u64 = 20;
 
 /// By how much a sweep aims lower than the last one, which left too much: seven eighths.
 const LESS: (u64, u64) = (7, 8);
+
+/// How long a sweep that has to stop is waited for, and how often it is looked at.
+const STOP_WAIT: Duration = Duration::from_secs(5);
+const STOP_PAUSE: Duration = Duration::from_millis(1);
 
 /// A sweep that somebody asked for.
 pub(super) struct SweepAsk {
@@ -133,13 +138,20 @@ impl Committer {
             return false;
         }
         self.sweeps.measured = Some(Instant::now());
-        files::bytes(self.shared.place.dir()) > most
+        self.files() > most
+    }
+
+    /// How many bytes the files of the store take. A corrupt store that was moved aside is not for a
+    /// sweep to remove.
+    fn files(&self) -> u64 {
+        let archived = self.archive.as_ref().map_or(0, Archive::end);
+        files::bytes(self.shared.place.engine()) + archived + journal::SIZE_BYTES as u64
     }
 
     fn begin_sweep(&mut self, due: Due) -> Result<(), StoreError> {
         let Due { asks, fit } = due;
         // The copy begins with what the engine has, and the archive has the rest from here on.
-        self.flush()?;
+        self.flush_first()?;
         let shared = Arc::clone(&self.shared);
         let today = shared.settings.clock.today();
         let since = {
@@ -216,11 +228,19 @@ impl Committer {
         }
     }
 
+    fn flush_first(&mut self) -> Result<(), StoreError> {
+        let flushed = self.flush();
+        if let Err(error) = &flushed {
+            self.broke(error);
+        }
+        flushed
+    }
+
     /// Decides when files that take too much room are swept again, and what that aims at.
     fn aim_again(&mut self, aim: u64, helped: bool) {
         let most = self.shared.settings.retention.most_bytes;
         let most = most.unwrap_or(u64::MAX);
-        let files = files::bytes(self.shared.place.dir());
+        let files = self.files();
         let archived = self.archive.as_ref().map_or(0, Archive::end);
         if files > most && helped {
             // How much the engine's log takes for what it holds can only be estimated.
@@ -243,7 +263,11 @@ impl Committer {
         let mut asks = std::mem::take(&mut *self.shared.asked.lock());
         if let Some(running) = self.sweeps.running.take() {
             running.stop.store(true, Ordering::Release);
-            let _ = running.thread.join();
+            // A thread that hangs in its engine, as on a broken disk, must not stop this one.
+            let asked = Instant::now();
+            while !running.thread.is_finished() && asked.elapsed() < STOP_WAIT {
+                std::thread::sleep(STOP_PAUSE);
+            }
             asks.extend(running.asks);
             self.shared.place.clear_sweep();
         }
@@ -262,7 +286,7 @@ impl Committer {
 
     /// Completes a copy with what was written since, and puts it in the place of the store.
     fn replace(&mut self, counts: Counts, until: u64, today: u16) -> Result<(), StoreError> {
-        self.flush()?;
+        self.flush_first()?;
         let shared = Arc::clone(&self.shared);
         let archive = self.archive.as_ref().ok_or(StoreError::Closed)?;
         let place = DataDirectory::new(&shared.place.draft());
