@@ -70,30 +70,32 @@ struct ExportOutput {
 
 fn open(config: &Config) -> anyhow::Result<Store> {
     let directory = config.store.path.as_path();
-    anyhow::ensure!(
-        config.store.backend == Backend::Sled,
-        "store.backend is \"memory\", which keeps nothing: there is no session to export",
-    );
-    anyhow::ensure!(
-        holds_a_store(directory),
-        "{} holds no recorded sessions: name the data directory with --data",
-        directory.display(),
-    );
+    match config.store.backend {
+        Backend::Memory => anyhow::bail!(
+            "store.backend is \"memory\", which keeps nothing: there is no session to export"
+        ),
+        Backend::Sled => ensure_holds_a_store(directory)?,
+        // A server is read while others use it.
+        Backend::Redis => {}
+    }
     match Store::open(&wire::store_config(config)) {
         Ok(opened) => Ok(opened.store),
         Err(StoreError::Locked { .. }) => anyhow::bail!(
             "{} is in use by a running server: stop it first, then export",
             directory.display(),
         ),
-        Err(error) => {
-            Err(error).with_context(|| format!("can't open the store in {}", directory.display()))
-        }
+        Err(error) => Err(error).context("can't open the store"),
     }
 }
 
-/// Whether a server has ever stored anything in a directory. Opening the store would make one.
-fn holds_a_store(directory: &Path) -> bool {
-    directory.join("sled").is_dir()
+/// Makes sure that a server has stored something in a directory. Opening the store would make one.
+pub(super) fn ensure_holds_a_store(directory: &Path) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        directory.join("sled").is_dir(),
+        "{} holds no recorded sessions: name the data directory of a server",
+        directory.display(),
+    );
+    Ok(())
 }
 
 fn show(store: &Store, session: Option<&str>) -> anyhow::Result<ExportOutput> {

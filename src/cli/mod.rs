@@ -17,6 +17,7 @@ mod replay;
 mod serve;
 mod signals;
 mod state;
+mod store;
 mod tenant_key;
 #[cfg(feature = "lab")]
 mod tune;
@@ -59,6 +60,8 @@ pub enum Command {
     Tune(tune::TuneArgs),
     /// List recorded sessions, or write one as JSONL.
     Export(export::ExportArgs),
+    /// Look after a store that no server uses.
+    Store(store::StoreArgs),
     /// Check a configuration file and the variables, and report every mistake with its place.
     Check(check::CheckArgs),
 }
@@ -128,6 +131,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         #[cfg(feature = "lab")]
         Command::Tune(args) => tune::run(&args),
         Command::Export(args) => export::run(&args),
+        Command::Store(args) => store::run(&args),
         Command::Check(args) => check::run(&args, &mut std::io::stdout().lock()),
     }
 }

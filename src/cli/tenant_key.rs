@@ -12,7 +12,7 @@ use crate::config::{Backend, StoreSection, TenantKey};
 use crate::store::{Keepsake, is_of_disk};
 
 /// The name of the file in the data directory. Its mode is 600.
-const KEY_FILE: &str = "tenant.key";
+pub(super) const KEY_FILE: &str = "tenant.key";
 
 /// Separates this use of the secret from any other.
 const PURPOSE: &str = "plimsoll 2026-11 tenant key";
@@ -34,6 +34,9 @@ pub fn obtain(key: &TenantKey, store: &StoreSection) -> anyhow::Result<ObtainedK
     let (secret, outlives) = match (key, store.backend) {
         (TenantKey::Given(secret), _) => (secret.expose().as_bytes().to_vec(), false),
         (TenantKey::DataDirectory, Backend::Sled) => (kept_or_fresh(&store.path)?, true),
+        (TenantKey::DataDirectory, Backend::Redis) => {
+            anyhow::bail!("proxies that share a store need the same key: set PLIMSOLL__TENANT__KEY")
+        }
         // Nothing outlives the process there, so the key need not either.
         (TenantKey::DataDirectory, Backend::Memory) => (fresh()?, false),
     };

@@ -153,6 +153,16 @@ pub(super) fn store_config(config: &Config) -> store::StoreSettings {
     store::StoreSettings {
         backend: config.store.backend,
         path: config.store.path.clone(),
+        redis: store::RedisSettings {
+            urls: config
+                .store
+                .urls
+                .iter()
+                .map(|url| url.expose().to_owned())
+                .collect(),
+            prefix: config.store.prefix.clone(),
+            replicas: config.store.replicas,
+        },
         cache_mb: config.store.cache_mb,
         retention: config.store.retention,
         ..store::StoreSettings::default()

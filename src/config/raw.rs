@@ -266,10 +266,16 @@ pub struct RawTools {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawStore {
-    /// `sled` or `memory`.
+    /// `sled`, `memory` or `redis`.
     pub backend: Option<String>,
     /// The data directory.
     pub path: Option<String>,
+    /// The URLs of servers, with commas between.
+    pub url: Option<Secret>,
+    /// What the names of all keys begin with.
+    pub prefix: Option<String>,
+    /// How many replicas must have a write.
+    pub replicas: Option<u8>,
     /// How long a final frame waits for its record.
     pub wait: Option<String>,
     /// How long a request waits for its look-up.

@@ -19,6 +19,7 @@ use super::units;
 use crate::commit::Floor;
 use crate::model::{Globs, caches};
 use crate::policy::{Ladder, Policy};
+use crate::store::is_redis_url;
 use crate::tokens::Models;
 use crate::turn::{Guidance, MIN_CEILING, ProtectRecent};
 
@@ -333,5 +334,29 @@ pub(super) fn tenant_key(key: Secret) -> Result<TenantKey, String> {
         0 => Ok(TenantKey::DataDirectory),
         1..32 => Err("must have at least 32 characters".to_owned()),
         _ => Ok(TenantKey::Given(key)),
+    }
+}
+
+/// Reads the URLs of servers, with commas between them. What is wrong with one is said without
+/// showing it, because it may hold a password.
+pub(super) fn server_urls(urls: Secret) -> Result<Vec<Secret>, String> {
+    let urls = urls.expose().split(',').map(str::trim);
+    let urls: Vec<&str> = urls.filter(|url| !url.is_empty()).collect();
+    match urls.iter().position(|url| !is_redis_url(url)) {
+        Some(at) => Err(format!(
+            "number {} is not a URL like redis://user:password@host:6379/0, or rediss:// for TLS",
+            at + 1
+        )),
+        None => Ok(urls.into_iter().map(Secret::new).collect()),
+    }
+}
+
+/// Reads what the names of keys begin with.
+pub(super) fn key_prefix(prefix: String) -> Result<String, String> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+    if (1..=64).contains(&prefix.len()) && prefix.bytes().all(allowed) {
+        Ok(prefix)
+    } else {
+        Err("must have 1 to 64 letters, digits or any of - _ . :".to_owned())
     }
 }

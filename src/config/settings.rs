@@ -105,6 +105,12 @@ pub struct StoreSection {
     pub backend: Backend,
     /// The data directory.
     pub path: PathBuf,
+    /// The URLs of the servers of a store that others share.
+    pub urls: Vec<Secret>,
+    /// What the names of all keys in such a store begin with.
+    pub prefix: String,
+    /// How many replicas must have a write before it counts as durable.
+    pub replicas: u8,
     /// How long a final frame waits for its record.
     pub wait: Duration,
     /// How long a request waits for its look-up.
@@ -122,6 +128,9 @@ impl Default for StoreSection {
         Self {
             backend: Backend::Sled,
             path: PathBuf::from("./data"),
+            urls: Vec::new(),
+            prefix: "plimsoll".to_owned(),
+            replicas: 0,
             wait: Duration::from_millis(250),
             read_wait: Duration::from_secs(2),
             cache_mb: 48,

@@ -342,7 +342,23 @@ fn each_limit_refuses() {
         ("[delimiter]\nhops = 0", "between 1 and 64"),
         ("[delimiter]\nguidance = 3", "true, false or a text"),
         ("[tools]\nbulk = [\"[\"]", "not a glob"),
-        ("[store]\nbackend = \"redis\"", "\"sled\", \"memory\""),
+        (
+            "[store]\nbackend = \"mongo\"",
+            "\"sled\", \"memory\", \"redis\"",
+        ),
+        (
+            "[store]\nbackend = \"redis\"",
+            "must name the server, like redis://127.0.0.1:6379",
+        ),
+        (
+            "[store]\nbackend = \"redis\"\nurl = \"redis://127.0.0.1\"",
+            "set PLIMSOLL__TENANT__KEY",
+        ),
+        (
+            "[store]\nurl = \"redis://127.0.0.1, http://hunter2@host\"",
+            "number 2 is not a URL like redis://",
+        ),
+        ("[store]\nprefix = \"a*\"", "1 to 64 letters, digits"),
         ("[store]\ncache_mb = 1", "between 8 and"),
         ("[store]\nkeep_records = \"1d\"", "at least \"2d\""),
         ("[store]\nkeep_content = \"90\"", "not a number of days"),

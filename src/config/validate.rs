@@ -12,10 +12,10 @@ use super::raw::{
 };
 use super::readers::{
     address, age, at_least, at_least_one, cache_memory, ceiling, families, file_names, floor,
-    fraction, globs, guidance, guide_at, ladder, name_globs, none_or, protect_recent, rung_policy,
-    size, store_bytes, tenant_key, timeout, word,
+    fraction, globs, guidance, guide_at, key_prefix, ladder, name_globs, none_or, protect_recent,
+    rung_policy, server_urls, size, store_bytes, tenant_key, timeout, word,
 };
-use super::settings::{Config, LogFormat, StoreSection};
+use super::settings::{Config, LogFormat, StoreSection, TenantKey};
 use super::units;
 use crate::dialect::stream::UsageMode;
 use crate::ingress::{Hosts, Origins, Sources};
@@ -75,6 +75,7 @@ pub fn validate(
         },
     );
     check.tenant(raw.tenant, &mut config);
+    check.shared_store(&config);
     check.set(
         "metrics.models",
         raw.metrics.models,
@@ -479,11 +480,30 @@ impl Check<'_> {
         });
     }
 
+    /// A store that several proxies share needs a server, and a tenant key that they share too.
+    fn shared_store(&mut self, config: &Config) {
+        if config.store.backend != Backend::Redis {
+            return;
+        }
+        if config.store.urls.is_empty() {
+            let example = "must name the server, like redis://127.0.0.1:6379, where store.backend is \"redis\"";
+            self.problem("store.url", example);
+        } else if config.tenant == TenantKey::DataDirectory {
+            let message = "must be given where store.backend is \"redis\", the same for all proxies that \
+                           share the store: set PLIMSOLL__TENANT__KEY";
+            self.problem("tenant.key", message);
+        }
+    }
+
     fn store(&mut self, raw: RawStore, store: &mut StoreSection) {
         self.set("store.backend", raw.backend, &mut store.backend, |text| {
             word(
                 &text,
-                &[("sled", Backend::Sled), ("memory", Backend::Memory)],
+                &[
+                    ("sled", Backend::Sled),
+                    ("memory", Backend::Memory),
+                    ("redis", Backend::Redis),
+                ],
             )
         });
         self.set("store.path", raw.path, &mut store.path, |text| {
@@ -493,6 +513,9 @@ impl Check<'_> {
                 Ok(PathBuf::from(text))
             }
         });
+        take!(self, store: raw.url => store.urls, server_urls);
+        take!(self, store: raw.prefix => store.prefix, key_prefix);
+        take!(self, store: raw.replicas => store.replicas, Ok);
         self.set("store.wait", raw.wait, &mut store.wait, |text| {
             units::duration(&text)
         });

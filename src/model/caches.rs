@@ -68,18 +68,28 @@ pub(crate) const fn entry<K, V>() -> usize {
     2 * (size_of::<K>() + size_of::<V>() + 32) + 24
 }
 
-/// A cache with its share of `all` bytes. An eighth is reserved for the keys of dropped values.
+/// A cache with its share of `all` bytes.
 pub(crate) fn bounded<K, V, W>(name: CacheName, all: usize, weighter: W) -> Cache<K, V, W>
 where
     K: Eq + Hash + Clone,
     V: Clone,
     W: Weighter<K, V> + Clone,
 {
-    let share = share(name, all) as u64;
+    let shards = (name == CacheName::Paths).then_some(PATH_SHARDS);
+    of_bytes(share(name, all) as u64, shards, weighter)
+}
+
+/// A cache that takes `share` bytes. An eighth is reserved for the keys of dropped values.
+pub(crate) fn of_bytes<K, V, W>(share: u64, shards: Option<usize>, weighter: W) -> Cache<K, V, W>
+where
+    K: Eq + Hash + Clone,
+    V: Clone,
+    W: Weighter<K, V> + Clone,
+{
     let room = share - share / 8;
     let mut options = OptionsBuilder::new();
-    if name == CacheName::Paths {
-        options.shards(PATH_SHARDS);
+    if let Some(shards) = shards {
+        options.shards(shards);
     }
     let options = options
         .estimated_items_capacity(

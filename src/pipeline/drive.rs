@@ -433,6 +433,11 @@ impl Driver {
         if matches!(answer.verdict(), Verdict::HiddenOnly | Verdict::Broken) {
             return;
         }
+        // Whoever shares the store may serve the next turn, and has to find the usage with the
+        // record.
+        if self.app.store.is_shared() && answer.usage.is_none() {
+            return;
+        }
         // The answer belongs to the turn only once the hop has ended, so it is added for the record
         // alone.
         self.answers.push(answer.clone());

@@ -158,6 +158,16 @@ label_set!(
 );
 
 label_set!(
+    /// What a round trip to a server of the store was for.
+    StoreTrip {
+        /// Reading.
+        Read => "read",
+        /// Writing.
+        Write => "write",
+    }
+);
+
+label_set!(
     /// Whether the view was brought to its ceiling or below.
     Budget {
         /// The request that was sent is not over the ceiling.

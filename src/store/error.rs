@@ -36,6 +36,30 @@ pub enum StoreError {
         /// The text of the system's error.
         detail: String,
     },
+    /// The server of the store refused, or did not answer in time.
+    #[error(
+        "{doing} the store at {server}: {detail}; check that it runs, answers within {limit:?} and has memory"
+    )]
+    Server {
+        /// What was being done, as a participle.
+        doing: &'static str,
+        /// The server, without credentials.
+        server: String,
+        /// What it said.
+        detail: String,
+        /// How long an answer was waited for.
+        limit: Duration,
+    },
+    /// The write was done, but too few replicas have it.
+    #[error(
+        "only {had} of {wanted} replicas of the store have a write: check them, or lower store.replicas"
+    )]
+    Unreplicated {
+        /// How many replicas are to have it.
+        wanted: u8,
+        /// How many have it.
+        had: u8,
+    },
     /// The bytes on disk are not what was written.
     #[error("the store is corrupt ({detail}): restart to set it aside and begin afresh")]
     Corrupt {

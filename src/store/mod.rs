@@ -14,12 +14,14 @@ use crate::model::Digest;
 
 mod batch;
 pub mod codec;
+mod copy;
 mod error;
 #[cfg(any(test, feature = "testing"))]
 pub mod faults;
 mod files;
 pub mod memory;
 mod overlay;
+pub(crate) mod redis;
 mod report;
 mod settings;
 pub(crate) mod sled;
@@ -29,12 +31,14 @@ mod ticket;
 #[cfg(test)]
 mod tests;
 
+pub use self::redis::is_redis_url;
 pub use batch::{Batch, BatchKind, Link, Listed, MEMBERS};
+pub use copy::{Copied, Lacking, copy, lacking};
 pub use error::StoreError;
 pub(crate) use error::is_of_disk;
 pub use files::QUARANTINE;
 pub use report::{Health, Loss, OpenReport};
-pub use settings::{Backend, Clock, Keepsake, Retention, StoreSettings};
+pub use settings::{Backend, Clock, Keepsake, RedisSettings, Retention, StoreSettings};
 pub use ticket::Ticket;
 
 /// Where blobs and links are kept.
@@ -43,6 +47,8 @@ pub enum Store {
     Memory(memory::Memory),
     /// In a directory of this machine.
     Sled(sled::SledStore),
+    /// In a server that several proxies may share.
+    Redis(redis::RedisStore),
     /// In memory, until a disk that refuses works again.
     Standby(standby::Standby),
 }
@@ -82,6 +88,13 @@ impl Store {
                     report,
                 })
             }
+            Backend::Redis => {
+                let (store, report) = redis::RedisStore::open(settings)?;
+                Ok(OpenedStore {
+                    store: Self::Redis(store),
+                    report,
+                })
+            }
         }
     }
 
@@ -113,7 +126,7 @@ impl Store {
     pub fn memory_bytes(&self) -> u64 {
         match self {
             Self::Memory(store) => store.held(),
-            Self::Sled(_) | Self::Standby(_) => 0,
+            Self::Sled(_) | Self::Redis(_) | Self::Standby(_) => 0,
         }
     }
 
@@ -126,6 +139,7 @@ impl Store {
         match self {
             Self::Memory(store) => store.links(keys),
             Self::Sled(store) => store.links(keys),
+            Self::Redis(store) => store.links(keys),
             Self::Standby(store) => store.links(keys),
         }
     }
@@ -139,6 +153,7 @@ impl Store {
         match self {
             Self::Memory(store) => store.blobs(ids),
             Self::Sled(store) => store.blobs(ids),
+            Self::Redis(store) => store.blobs(ids),
             Self::Standby(store) => store.blobs(ids),
         }
     }
@@ -152,6 +167,7 @@ impl Store {
         match self {
             Self::Memory(store) => store.linked(),
             Self::Sled(store) => store.linked(),
+            Self::Redis(store) => store.linked(),
             Self::Standby(store) => store.linked(),
         }
     }
@@ -170,6 +186,7 @@ impl Store {
         match self {
             Self::Memory(store) => store.sessions(before, most),
             Self::Sled(store) => store.sessions(before, most),
+            Self::Redis(store) => store.sessions(before, most),
             Self::Standby(store) => store.sessions(before, most),
         }
     }
@@ -189,13 +206,15 @@ impl Store {
         match self {
             Self::Memory(store) => store.each(each),
             Self::Sled(store) => store.each(each),
+            Self::Redis(store) => store.each(each),
             Self::Standby(store) => store.each(each),
         }
     }
 
     /// Removes what is too old now, and gives back the room that it took. Returns how many blobs were
     /// removed. Waits until that is done, which takes as long as copying the rest, so it is never
-    /// called for a request. Batches are taken and read meanwhile. Does nothing in memory.
+    /// called for a request. Batches are taken and read meanwhile. Does nothing in memory, nor in
+    /// Redis, which removes by itself what is too old.
     ///
     /// # Errors
     /// Why nothing was removed. The store then goes on as it was.
@@ -211,7 +230,7 @@ impl Store {
     /// As [`Self::sweep`].
     pub fn erase(&self, ids: HashSet<Digest>) -> Result<u64, StoreError> {
         match self {
-            Self::Memory(_) => Ok(0),
+            Self::Memory(_) | Self::Redis(_) => Ok(0),
             Self::Sled(store) => store.sweep(ids),
             Self::Standby(store) => store.sweep(ids),
         }
@@ -222,7 +241,16 @@ impl Store {
     pub fn reads_wait(&self) -> bool {
         match self {
             Self::Memory(store) => store.reads_wait(),
-            Self::Sled(_) | Self::Standby(_) => true,
+            Self::Sled(_) | Self::Redis(_) | Self::Standby(_) => true,
+        }
+    }
+
+    /// Whether other processes may read what this one writes.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        match self {
+            Self::Redis(_) => true,
+            Self::Memory(_) | Self::Sled(_) | Self::Standby(_) => false,
         }
     }
 
@@ -234,6 +262,7 @@ impl Store {
         match self {
             Self::Memory(store) => store.commit(batch),
             Self::Sled(store) => store.commit(batch),
+            Self::Redis(store) => store.commit(batch),
             Self::Standby(store) => store.commit(batch),
         }
     }
@@ -246,6 +275,7 @@ impl Store {
         match self {
             Self::Memory(store) => store.commit(batch),
             Self::Sled(store) => store.commit_spare(batch),
+            Self::Redis(store) => store.commit_spare(batch),
             Self::Standby(store) => store.commit_spare(batch),
         }
     }
@@ -263,6 +293,7 @@ impl Store {
                 Ok(())
             }
             Self::Sled(store) => store.close(),
+            Self::Redis(store) => store.close(),
             Self::Standby(store) => store.close(),
         }
     }
@@ -273,6 +304,7 @@ impl Store {
         match self {
             Self::Memory(store) => store.health(),
             Self::Sled(store) => store.health(),
+            Self::Redis(store) => store.health(),
             Self::Standby(store) => store.health(),
         }
     }
@@ -282,7 +314,7 @@ impl Store {
     #[must_use]
     pub fn disk_bytes(&self) -> u64 {
         match self {
-            Self::Memory(_) => 0,
+            Self::Memory(_) | Self::Redis(_) => 0,
             Self::Sled(store) => store.disk_bytes(),
             Self::Standby(store) => store.disk_bytes(),
         }
@@ -294,6 +326,7 @@ impl Store {
         match self {
             Self::Memory(_) => Vec::new(),
             Self::Sled(store) => store.notes(),
+            Self::Redis(store) => store.notes(),
             Self::Standby(store) => store.notes(),
         }
     }

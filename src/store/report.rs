@@ -97,4 +97,12 @@ pub struct Health {
     pub swept: u64,
     /// Nothing outlives the process although it should, because the disk refuses.
     pub memory_only: bool,
+    /// How often a server of the store refused or did not answer.
+    pub refused: u64,
+    /// How many round trips to a server reads took, including those that failed.
+    pub read_trips: u64,
+    /// How many round trips to a server writes took.
+    pub write_trips: u64,
+    /// How many bytes of memory the store's own cache takes, where the store knows.
+    pub cached: u64,
 }

@@ -15,6 +15,38 @@ pub enum Backend {
     Memory,
     /// `Store::Sled`.
     Sled,
+    /// `Store::Redis`.
+    Redis,
+}
+
+/// Where a Redis or Valkey store is.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RedisSettings {
+    /// The URL of the server, or those of some nodes of a cluster. May hold a password.
+    pub urls: Vec<String>,
+    /// What the names of all keys begin with.
+    pub prefix: String,
+    /// How many replicas must have a write before it counts as durable.
+    pub replicas: u8,
+}
+
+impl std::fmt::Debug for RedisSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RedisSettings")
+            .field("prefix", &self.prefix)
+            .field("replicas", &self.replicas)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for RedisSettings {
+    fn default() -> Self {
+        Self {
+            urls: Vec::new(),
+            prefix: "plimsoll".to_owned(),
+            replicas: 0,
+        }
+    }
 }
 
 /// How to open a store.
@@ -24,13 +56,17 @@ pub struct StoreSettings {
     pub backend: Backend,
     /// The data directory. It is made if it is missing.
     pub path: PathBuf,
-    /// The engine's page cache in MiB. The engine takes several times as much memory.
+    /// Where the servers of [`Backend::Redis`] are.
+    pub redis: RedisSettings,
+    /// The cache in MiB: the engine's pages, which take several times as much memory, or what was
+    /// read from Redis.
     pub cache_mb: u32,
     /// How many batches may wait to be written before commits are refused.
     pub queue: usize,
     /// How many bytes of blobs may wait to be written before commits are refused.
     pub queue_bytes: usize,
-    /// How long after a failure of the disk the store is opened again.
+    /// How long after a failure of the disk the store is opened again, and how long after a failure
+    /// of Redis reads fail at once.
     pub retry: Duration,
     /// How long closing may take. After that it is given up, as if the process had been killed.
     pub close_wait: Duration,
@@ -129,6 +165,7 @@ impl Default for StoreSettings {
         Self {
             backend: Backend::Sled,
             path: PathBuf::from("./data"),
+            redis: RedisSettings::default(),
             cache_mb: 48,
             queue: 1024,
             queue_bytes: 64 << 20,

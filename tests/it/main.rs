@@ -59,6 +59,7 @@ mod room;
 mod rules;
 mod run;
 mod series;
+mod shared_store;
 mod stalls;
 mod stderr;
 mod stores;

@@ -16,6 +16,7 @@
 
 mod play;
 mod proxy;
+mod replicas;
 
 use std::path::{Path, PathBuf};
 

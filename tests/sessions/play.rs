@@ -17,11 +17,11 @@ use super::proxy::{Guide, HTTP, Process};
 static COUNTER: LazyLock<Counter> = LazyLock::new(Counter::load);
 
 /// Every so many turns a request is sent twice.
-const TWICE: usize = 17;
+pub const TWICE: usize = 17;
 /// A report that the budget is unmet counts only where this share of it is pinned.
 const PINNED: f64 = 0.9;
 
-fn count() -> Arc<dyn Fn(&str) -> usize + Send + Sync> {
+pub fn count() -> Arc<dyn Fn(&str) -> usize + Send + Sync> {
     Arc::new(|text: &str| COUNTER.count(Encoding::O200k, text) as usize)
 }
 

@@ -56,6 +56,15 @@ fn free_ports() -> [u16; 2] {
 impl Process {
     /// Starts a proxy before an upstream.
     pub async fn start(upstream: &str, ceiling: u32, guide: Guide) -> Self {
+        let given = |variable: &str, setting| Some((setting, std::env::var(variable).ok()?));
+        let floor = given("PLIMSOLL_FLOOR", "PLIMSOLL__BUDGET__FLOOR");
+        let policies = given("PLIMSOLL_POLICIES", "PLIMSOLL__BUDGET__POLICIES");
+        let env = guide.env().into_iter().chain(floor).chain(policies);
+        Self::with(upstream, ceiling, env.collect()).await
+    }
+
+    /// Starts a proxy with these variables.
+    pub async fn with(upstream: &str, ceiling: u32, env: Vec<(&'static str, String)>) -> Self {
         let data = tempfile::tempdir().unwrap();
         let [listen, admin] = free_ports();
         let command = vec![
@@ -67,11 +76,6 @@ impl Process {
             format!("--budget={ceiling}"),
             "--log=warn".to_owned(),
         ];
-        let given = |variable: &str, setting| Some((setting, std::env::var(variable).ok()?));
-        let floor = given("PLIMSOLL_FLOOR", "PLIMSOLL__BUDGET__FLOOR");
-        let policies = given("PLIMSOLL_POLICIES", "PLIMSOLL__BUDGET__POLICIES");
-        let env = guide.env().into_iter().chain(floor).chain(policies);
-        let env: Vec<_> = env.collect();
         let child = spawn(&command, &env);
         let process = Self {
             child,
@@ -87,10 +91,25 @@ impl Process {
 
     /// Kills it where it stands and starts another on the same data.
     pub async fn kill_and_restart(&mut self) {
+        self.kill();
+        self.start_again().await;
+    }
+
+    /// Kills it where it stands.
+    pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// Starts it again where it was.
+    pub async fn start_again(&mut self) {
         self.child = spawn(&self.command, &self.env);
         self.ready().await;
+    }
+
+    /// Its address.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.listen)
     }
 
     /// The address of chat completions.

@@ -16,7 +16,7 @@ use crate::model::{CacheName, DelimiterAction, EditKind, GuideReason, PinOutcome
 use crate::policy::{Level, Policy};
 use crate::record::labels::{
     AbortPhase, AbortSide, AcceptError, ConnectionCut, FailedStage, LedgerSide, LedgerTokens,
-    Phase, Projection, RetryReason, SavedPart, StoreOp,
+    Phase, Projection, RetryReason, SavedPart, StoreOp, StoreTrip,
 };
 use crate::session::view::Part;
 
@@ -473,6 +473,10 @@ pub(super) struct InternalMetrics {
     pub store_wiped: IntCounter,
     pub store_swept: IntCounter,
     pub store_durable: IntGauge,
+    pub store_refused: IntCounter,
+    pub store_trips: Each<StoreTrip, IntCounter>,
+    pub store_waiting: IntGauge,
+    pub store_cache_bytes: IntGauge,
     pub cache_bytes: Each<CacheName, IntGauge>,
     pub cache_limits: Each<CacheName, IntGauge>,
 }
@@ -532,6 +536,23 @@ impl InternalMetrics {
             store_durable: r.gauge(
                 "store_durable",
                 "1 if turns outlive a restart; 0 if they are kept in memory, or not at all",
+            )?,
+            store_refused: r.counter(
+                "store_refused_total",
+                "How often a server of the store refused or did not answer in time",
+            )?,
+            store_trips: r.counters(
+                "store_round_trips_total",
+                "Round trips to a server of the store",
+                "op",
+            )?,
+            store_waiting: r.gauge(
+                "store_waiting",
+                "Batches that wait to be written; they can be read meanwhile",
+            )?,
+            store_cache_bytes: r.gauge(
+                "store_cache_bytes",
+                "Memory that the cache of a store on a server takes, in bytes",
             )?,
         })
     }

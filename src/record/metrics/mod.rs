@@ -20,7 +20,7 @@ use self::families::{Families, LOG_LINES_LOST};
 use self::models::{ModelLabels, OTHER};
 use super::labels::{
     AcceptError, Budget, ConnectionCut, LedgerSide, LedgerTokens, Phase, Route, SavedPart, StoreOp,
-    TokenKind,
+    StoreTrip, TokenKind,
 };
 use super::turn_report::{Abort, Context, Evicted, HopReport, PassReport, TurnReport, lossy};
 use crate::intercept::delimiter::DelimiterCall;
@@ -306,12 +306,21 @@ impl Metrics {
             (&internal.store_rebuilt, health.rebuilt),
             (&internal.store_wiped, health.wiped),
             (&internal.store_swept, health.swept),
+            (&internal.store_refused, health.refused),
+            (internal.store_trips.at(StoreTrip::Read), health.read_trips),
+            (
+                internal.store_trips.at(StoreTrip::Write),
+                health.write_trips,
+            ),
         ];
         // The store counts from its own start, so the counter moves by the difference.
         for (counter, now) in counts {
             counter.inc_by(now.saturating_sub(counter.get()));
         }
         internal.store_durable.set(i64::from(durable));
+        let whole = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        internal.store_waiting.set(whole(health.waiting as u64));
+        internal.store_cache_bytes.set(whole(health.cached));
     }
 
     /// Counts a request as in flight until the guard is dropped.

@@ -17,6 +17,7 @@ use crate::model::{DelimiterAction, EditKind, GuideReason, RecallCall, RecallOut
 use crate::policy::{Level, Policy};
 use crate::record::tests::full_turn;
 use crate::record::{AbortPhase, AbortSide, FailedStage, Overhead, Phase, Projection, RetryReason};
+use crate::store::Health;
 use crate::tokens::ledger::Account;
 
 /// Every metric: its name without the prefix, its type, and its labels in order.
@@ -85,6 +86,10 @@ const CONVENTIONS: &[(&str, &str, &[&str])] = &[
     ("store_wiped_total", "counter", &[]),
     ("store_swept_total", "counter", &[]),
     ("store_durable", "gauge", &[]),
+    ("store_refused_total", "counter", &[]),
+    ("store_round_trips_total", "counter", &["op"]),
+    ("store_waiting", "gauge", &[]),
+    ("store_cache_bytes", "gauge", &[]),
     ("sessions_active", "gauge", &[]),
     ("ceiling_tokens", "gauge", &[]),
     ("context_ceiling_ratio", "histogram", &[]),
@@ -322,6 +327,12 @@ fn no_event_makes_a_series() {
     for op in StoreOp::ALL {
         metrics.observe_store(op, Duration::ZERO);
     }
+    let trips = Health {
+        read_trips: 1,
+        write_trips: 1,
+        ..Health::default()
+    };
+    metrics.set_store(&trips, true);
     for why in AcceptError::ALL {
         metrics.accept_failed(why);
     }

@@ -233,7 +233,7 @@ impl SledStore {
             rebuilt: shared.rebuilt.load(Ordering::Relaxed),
             wiped: shared.wiped.load(Ordering::Relaxed),
             swept: shared.swept.load(Ordering::Relaxed),
-            memory_only: false,
+            ..Health::default()
         }
     }
 

@@ -365,6 +365,8 @@ fn is_damage(error: &StoreError) -> bool {
         | StoreError::Closed
         | StoreError::Format { .. }
         | StoreError::WrongId { .. }
+        | StoreError::Server { .. }
+        | StoreError::Unreplicated { .. }
         | StoreError::Slow { .. } => false,
         #[cfg(any(test, feature = "testing"))]
         StoreError::Injected => false,

@@ -1,0 +1,127 @@
+//! The one task that writes. It takes what waits as a group, sends it in one round trip, and
+//! acknowledges each batch when the server has answered for all of it. Never gives a batch up while
+//! the store is open: a group that fails is sent again, whole, until the server takes it. Writing
+//! twice changes nothing, because all that is written is named by its content.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Cmd;
+use tokio::sync::{mpsc, oneshot};
+
+use super::super::batch::Batch;
+use super::super::codec::Encoder;
+use super::super::error::StoreError;
+use super::super::ticket::Acknowledge;
+use super::Shared;
+
+/// About how many commands a group may have. More would only delay its first batch.
+const GROUP_COMMANDS: usize = 512;
+/// How many bytes of blobs a group may have.
+const GROUP_BYTES: usize = 4 << 20;
+/// How long the first pause after a failure is. Each is twice as long as the one before, up to the
+/// longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A batch on its way to the server.
+pub(super) struct Job {
+    pub(super) batch: Batch,
+    pub(super) acknowledge: Acknowledge,
+}
+
+pub(super) struct Writer {
+    pub(super) shared: Arc<Shared>,
+    pub(super) encoder: Encoder,
+}
+
+impl Writer {
+    /// Works until all senders are gone and everything is written.
+    pub(super) async fn run(
+        mut self,
+        mut jobs: mpsc::UnboundedReceiver<Job>,
+        closed: oneshot::Sender<()>,
+    ) {
+        while let Some(first) = jobs.recv().await {
+            let (mut commands, mut bytes) = (first.batch.commands(), first.batch.size());
+            let mut group = vec![first];
+            while commands < GROUP_COMMANDS && bytes < GROUP_BYTES {
+                let Ok(next) = jobs.try_recv() else { break };
+                commands += next.batch.commands();
+                bytes += next.batch.size();
+                group.push(next);
+            }
+            self.write(group).await;
+        }
+        // The caller of close may have stopped waiting.
+        let _ = closed.send(());
+    }
+
+    async fn write(&mut self, group: Vec<Job>) {
+        let mut commands: Vec<Cmd> = Vec::new();
+        let mut written = Vec::with_capacity(group.len());
+        for Job { batch, acknowledge } in group {
+            // What can't be encoded fails alone.
+            match self
+                .shared
+                .keys
+                .write(&batch, self.shared.age(batch.kind), &mut self.encoder)
+            {
+                Ok(more) => {
+                    commands.extend(more);
+                    written.push(Job { batch, acknowledge });
+                }
+                Err(error) => {
+                    self.shared.settle(&batch, false);
+                    acknowledge.send(Err(error.into()));
+                }
+            }
+        }
+        let replicated = self.send(commands).await;
+        for Job { batch, acknowledge } in written {
+            self.shared.remember(&batch);
+            self.shared.settle(&batch, replicated.is_ok());
+            acknowledge.send(replicated.clone());
+        }
+    }
+
+    /// Sends commands until the server has taken them all.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreplicated`] if the server has them, but too few replicas do.
+    async fn send(&self, commands: Vec<Cmd>) -> Result<(), StoreError> {
+        let shared = &self.shared;
+        let mut pause = FIRST_PAUSE;
+        let mut told = false;
+        while let Err(error) = shared.ask_to_write(commands.clone()).await {
+            let error = shared.failed("writing to", &error);
+            if !told {
+                tracing::warn!(%error, "what is to be stored waits in memory until the store takes it");
+                told = true;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+        if told {
+            tracing::info!("the store takes writes again");
+        }
+        let wanted = shared.settings.redis.replicas;
+        if wanted == 0 {
+            return Ok(());
+        }
+        let had = shared.writes.replicated(wanted).await.unwrap_or(0);
+        if had >= wanted {
+            return Ok(());
+        }
+        shared.trouble.lock().few_replicas = true;
+        Err(StoreError::Unreplicated { wanted, had })
+    }
+}
+
+impl Batch {
+    /// About how many commands the batch takes.
+    fn commands(&self) -> usize {
+        let row = 5 * usize::from(self.listed.is_some());
+        self.blobs.len() + self.renewed.len() + 2 * self.links.len() + row
+    }
+}
